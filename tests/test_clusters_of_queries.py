@@ -3,10 +3,14 @@
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import adiabat
 from adiabat.core.ragged import Ragged
+from adiabat.data.columns import shared_values
+from adiabat.data.examples import read_examples
+from adiabat.data.table_rows import RowError
 from adiabat.evaluation.retrieval import query_clusters
 from adiabat.evaluation.score_files import read_scores
 from adiabat.results.evaluation_result import Result
@@ -87,6 +91,54 @@ def test_a_column_that_is_missing_or_constant_is_refused(
     assert said.code == 2
     assert message in said.err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.filterwarnings("ignore:.*looks like a list in 20 rows")
+@pytest.mark.parametrize("form", ["jsonl", "parquet", "csv"])
+def test_lists_connect_queries_that_share_a_value(tmp_path: Path, form: str) -> None:
+    write_world(tmp_path)
+    # Five groups of four queries: the first two of a group share one value, the last two another, the middle two a third.
+    links = [["a"], ["a", "b"], ["c", "b"], ["c"]]
+    rows = [{"query": f"question {n}", "pos": f"d{n}", "user": [f"{n // 4}{link}" for link in links[n % 4]]} for n in range(20)]
+    path = frame_file(tmp_path / f"lists.{form}", rows)
+    result = adiabat.evaluate(tmp_path / "model", tmp_path / "store", path, settings={"measure": {"cluster": "user", "resamples": 200}})
+    assert result.datasets[0].clusters == 5
+
+
+def frame_file(path: Path, rows: list[dict]) -> Path:
+    frame = pd.DataFrame(rows)
+    if path.suffix == ".jsonl":
+        lines(path, rows)
+    elif path.suffix == ".parquet":
+        frame.to_parquet(path)
+    else:
+        frame.to_csv(path, index=False)
+    return path
+
+
+def test_numbers_of_any_kind_compare_by_value_and_empty_values_connect_nothing() -> None:
+    given = [1, 1.0, 1.5, True, "1.5", 2**60, 0.1 + 0.2, None, float("nan"), "", [], [None, ""], [1, 1.0, "x"], False]
+    wanted = [("1",), ("1",), ("1.5",), ("true",), ("1.5",), (str(2**60),), ("0.30000000000000004",)]
+    wanted += [(), (), (), (), (), ("1", "x"), ("false",)]
+    assert [shared_values(value, "user", "rows.jsonl:1") for value in given] == wanted
+    for wrong in ({"id": 1}, [[1]], [{"id": 1}]):
+        with pytest.raises(RowError, match=r'rows.jsonl:1: "user" must be a text, a number, true or false, or a list of these, got'):
+            shared_values(wrong, "user", "rows.jsonl:1")
+
+
+def test_rows_of_a_labelled_query_join_their_values(tmp_path: Path) -> None:
+    rows = [{"query": f"question {n // 2}", "passage": f"text {n}", "label": 1, "user": n / 2} for n in range(4)]
+    path = frame_file(tmp_path / "labelled.jsonl", rows)
+    examples = read_examples(path, columns={"measure.cluster": "user"})
+    assert [example.clusters for example in examples.examples] == [("0", "0.5"), ("1", "1.5")]
+
+
+def test_a_column_that_connects_all_rows_is_refused(tmp_path: Path) -> None:
+    rows = [{"query": f"question {n}", "pos": f"d{n}", "user": [n, n + 1]} for n in range(12)]
+    write_world(tmp_path)
+    path = frame_file(tmp_path / "chain.jsonl", rows)
+    with pytest.raises(adiabat.AdiabatError, match=r"got lists that connect all rows of .*chain\.jsonl; leave it out"):
+        adiabat.evaluate(tmp_path / "model", tmp_path / "store", path, settings={"measure": {"cluster": "user"}})
 
 
 def test_documents_join_sessions_only_if_enough_clusters_remain() -> None:

@@ -214,7 +214,8 @@ class MeasureSection(RankingMeasureSection):
     queries have some."""
     cluster: Text = "documents"
     """Queries that intervals and tests draw together: those that share relevant documents, if at least 10 clusters remain
-    (``documents``); those with the same value of a column of the target, named here, such as ``session``; or ``none``."""
+    (``documents``); those that share a value of a column of the target, named here, such as ``session``, which may hold lists; or
+    ``none``."""
 
     def needs(self) -> Iterator[Need]:
         """Settings of the ranking of a store are unset if only listed negatives are scored."""

@@ -316,6 +316,15 @@ def entries_value(value: object, column: str, location: str) -> tuple[str, ...]:
     return (id_value(value, column, location),)
 
 
+def shared_values(value: object, column: str, location: str) -> tuple[str, ...]:
+    """The values of ``measure.cluster`` of a query: one or a list of them, numbers by value; empty ones and NaN are none."""
+    entries = value if isinstance(value, list | tuple) else [value]
+    if any(isinstance(entry, list | tuple | Mapping) for entry in entries):
+        raise RowError(f'{location}: "{column}" must be a text, a number, true or false, or a list of these, got {value_kind(value)}')
+    # Only NaN differs from itself.
+    return tuple(dict.fromkeys(plain for entry in entries if entry == entry and (plain := plain_value(entry))))
+
+
 def plain_value(value: object) -> str:
     """A value as settings write it, for comparing labels and filters; None is ""."""
     if value is None:

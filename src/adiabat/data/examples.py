@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from adiabat.core.errors import DataError
 from adiabat.core.text import shown
-from adiabat.data.columns import Columns, Table, entries_value, id_value, parsed_rows, plain_value, split_name, text_value
+from adiabat.data.columns import Columns, Table, entries_value, id_value, parsed_rows, plain_value, shared_values, split_name, text_value
 from adiabat.data.lines import Cursor, Layout
 from adiabat.data.records import Example, ExampleSet, ExampleStream, LanguageGridSet, invented_id
 from adiabat.data.table_rows import FileFaults, Row, RowError, is_beir_examples, read_rows
@@ -112,8 +113,20 @@ def parse_example(row: Row, columns: Columns) -> Example:
     columns.note_unread(row, "examples")
     id_column = columns.find("query_id", row)
     query_id = invented_id(row.number, query) if id_column is None else id_value(row.values[id_column], id_column, location)
-    groups = (_group_name(columns.find(name, row), row) for name in ("topic", "tag", "measure.cluster"))
-    return Example(query_id, query, positives, negatives, (1,) * len(positives), location, *groups)
+    topic, tag = (_group_name(columns.find(name, row), row) for name in ("topic", "tag"))
+    clusters = _clusters(columns.find("measure.cluster", row), row, columns)
+    return Example(query_id, query, positives, negatives, (1,) * len(positives), location, topic, tag, clusters)
+
+
+def _clusters(column: str | None, row: Row, columns: Columns) -> tuple[str, ...]:
+    """Values of ``measure.cluster``; a cell of a CSV file may hold a list of them as text."""
+    value = None if column is None else row.values[column]
+    if column is None or value is None:
+        return ()
+    if row.header and isinstance(value, str) and (entries := parse_list(value, of=(str, int, float, bool))) is not None:
+        columns.remarks.add_list(column, row.location, read=True)
+        value = entries
+    return shared_values(value, column, row.location)
 
 
 def _group_name(column: str | None, row: Row) -> str:
@@ -168,8 +181,8 @@ def _text_or_list(text: str, column: str, row: Row, columns: Columns) -> object:
     return entries
 
 
-def parse_list(text: str) -> list[str | int] | None:
-    """The list of texts or whole numbers that a text spells, in JSON or as Python's ``str`` writes it.
+def parse_list(text: str, of: tuple[type, ...] = (str, int)) -> list[Any] | None:
+    """The list of values of certain types that a text spells, in JSON or as Python's ``str`` writes it.
 
     None if it is not such a list, or could be misread: Python joins the strings of numpy's ``['a' 'b']``.
     """
@@ -179,7 +192,7 @@ def parse_list(text: str) -> list[str | int] | None:
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             continue
         is_exact = parse is json.loads or str(entries) == text
-        if is_exact and isinstance(entries, list) and all(type(entry) in (str, int) for entry in entries):
+        if is_exact and isinstance(entries, list) and all(type(entry) in of for entry in entries):
             return entries
     return None
 
@@ -213,7 +226,8 @@ def merged_by_query(rows: Sequence[Example], source: str | Path) -> list[Example
 def _merged(rows: Sequence[Example]) -> Example:
     positives = dict.fromkeys(document for row in rows for document in row.positives)
     negatives = dict.fromkeys(document for row in rows for document in row.negatives if document not in positives)
-    return replace(rows[0], positives=tuple(positives), negatives=tuple(negatives), grades=(1,) * len(positives))
+    clusters = dict.fromkeys(value for row in rows for value in row.clusters)
+    return replace(rows[0], positives=tuple(positives), negatives=tuple(negatives), grades=(1,) * len(positives), clusters=tuple(clusters))
 
 
 @dataclass(frozen=True, slots=True)

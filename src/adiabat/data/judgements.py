@@ -12,7 +12,7 @@ from pathlib import Path
 
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.text import A_GRADE, GRADING, grade_of, number_of, shown
-from adiabat.data.columns import Columns, first_row, id_value, parsed_rows, text_value
+from adiabat.data.columns import Columns, first_row, id_value, parsed_rows, shared_values, text_value
 from adiabat.data.lines import CODECS, Cursor, text_lines
 from adiabat.data.records import Example, ExampleSet
 from adiabat.data.table_rows import FileFaults, Row, RowError, compressed_path, read_rows, require_path
@@ -45,11 +45,11 @@ def read_beir_examples(
     queries = _read_queries(folder, judged, faults, cluster)
     faults.raise_if_any()
     answered = []
-    for query_id, (text, group) in queries.items():
+    for query_id, (text, clusters) in queries.items():
         grades, location = judged[query_id].grades, judged[query_id].location
         if positives := {doc_id: grade for doc_id, grade in grades.items() if grade > 0}:
             negatives = tuple(doc_id for doc_id, grade in grades.items() if grade <= 0)
-            answered.append(Example(query_id, text, tuple(positives), negatives, tuple(positives.values()), location, cluster=group))
+            answered.append(Example(query_id, text, tuple(positives), negatives, tuple(positives.values()), location, clusters=clusters))
     if not answered:
         raise DataError(f"{qrels} must hold at least one score above 0, got none; choose another split")
     if lost := len(queries) - len(answered):
@@ -91,41 +91,43 @@ def _parse_judgement(row: Row) -> tuple[str, str, int, str]:
     return query_id, doc_id, grade, row.location
 
 
-def _read_queries(folder: Path, judged: Mapping[str, _Judgements], faults: FileFaults, cluster: str | None) -> dict[str, tuple[str, str]]:
-    """Texts of the judged queries in file order, each with its value of the column `cluster`, which may lie in ``metadata``."""
+def _read_queries(
+    folder: Path, judged: Mapping[str, _Judgements], faults: FileFaults, cluster: str | None
+) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Texts of the judged queries in file order, each with its values of the column `cluster`, which may lie in ``metadata``."""
     path = compressed_path(folder / "queries.jsonl")
     if path is None:
         require_path(folder / "queries.jsonl")
         return {}
     columns = Columns(BEIR_COLUMNS)
 
-    def parse(row: Row) -> tuple[str, str, str, str]:
+    def parse(row: Row) -> tuple[str, str, tuple[str, ...], str]:
         id_column, text_column = columns.require("doc_id", row, "corpus"), columns.require("text", row, "corpus")
         query_id = id_value(row.values[id_column], id_column, row.location)
-        group = "" if cluster is None else _cluster_of(row, cluster)
-        return query_id, text_value(row.values[text_column], text_column, row.location), group, row.location
+        clusters = () if cluster is None else _clusters_of(row, cluster)
+        return query_id, text_value(row.values[text_column], text_column, row.location), clusters, row.location
 
-    texts: dict[str, tuple[str, str]] = {}
+    texts: dict[str, tuple[str, tuple[str, ...]]] = {}
     ids: set[str] = set()
-    for query_id, text, group, location in parsed_rows(read_rows(path, faults=faults), faults, parse):
+    for query_id, text, clusters, location in parsed_rows(read_rows(path, faults=faults), faults, parse):
         if query_id in ids:
             faults.add(f'{location}: query id must be unique, got "{query_id}" again')
         ids.add(query_id)
         if query_id in judged:
-            texts[query_id] = text, group
+            texts[query_id] = text, clusters
     if not faults.count:  # A query whose own line is at fault would be reported twice.
         for query_id in (query_id for query_id in judged if query_id not in ids):
             faults.add(f'{judged[query_id].location}: query must be one of {path.name}, got unknown id "{query_id}"')
     return texts
 
 
-def _cluster_of(row: Row, column: str) -> str:
-    """A query's value of a column, of the line itself or of its ``metadata``; "" for an empty value."""
+def _clusters_of(row: Row, column: str) -> tuple[str, ...]:
+    """A query's values of a column, of the line itself or of its ``metadata``."""
     metadata = row.values.get("metadata")
     values = {**metadata, **row.values} if isinstance(metadata, Mapping) else row.values
     if column not in values:
         raise RowError(f'{row.location}: expected "{column}" (measure.cluster) in the line or its "metadata", got none')
-    return "" if values[column] in (None, "") else id_value(values[column], column, row.location)
+    return shared_values(values[column], column, row.location)
 
 
 Run = dict[str, dict[str, float]]

@@ -46,7 +46,7 @@ class Example:
     Attributes:
         positives: Relevant documents, at least one in an `ExampleSet`: document ids, or texts, which `text_id` turns into ids.
         negatives: Irrelevant documents, possibly none; ids or texts likewise.
-        cluster: Value that the query shares with those that it is not independent of; "" if none is known.
+        clusters: Values that the query shares with those that it is not independent of.
     """
 
     query_id: str
@@ -57,7 +57,7 @@ class Example:
     location: str = ""
     topic: str = ""
     tag: str = ""
-    cluster: str = ""
+    clusters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from adiabat.data.records import ExampleSet, Fingerprint, LanguageGridSet
 from adiabat.data.text_hashes import TrainedTexts
 from adiabat.evaluation.decisive_queries import Decision, ScoredPart, decide, residual_collection
 from adiabat.evaluation.language_grid_tasks import score_nli_grid
-from adiabat.evaluation.retrieval import ABOVE, score_retrieval
+from adiabat.evaluation.retrieval import ABOVE, require_clusters, score_retrieval
 from adiabat.evaluation.set_power import set_powers
 from adiabat.evaluation.systems import (
     Role,
@@ -78,9 +78,8 @@ def read_dataset(
     examples = read_examples(path, split=split, columns=columns | ({"measure.cluster": cluster} if by_column else {}))
     if isinstance(examples, LanguageGridSet):
         require_every_label(examples, source=path)
-    elif by_column and len({example.cluster for example in examples.examples}) == 1:
-        value = examples.examples[0].cluster or "nothing"
-        raise ConfigError(f"measure.cluster must name a column with different values, got {value} in every row of {path}; leave it out")
+    elif by_column:
+        require_clusters(examples, source=path)
     addressed = address(examples, store, missing=settings.data.missing, merge_equal=True) if isinstance(examples, ExampleSet) else examples
     return Dataset(store, addressed, role, path, split, baseline_stores)
 

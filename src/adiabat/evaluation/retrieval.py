@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from adiabat.config.shared import MeasureSection
-from adiabat.core.errors import DataError
+from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.ragged import Ragged, connected
+from adiabat.data.records import ExampleSet
 from adiabat.data.text_hashes import TrainedTexts, folded
 from adiabat.evaluation.ranking import BM25Ranker, DenseRanker, PositiveRanks, Ranker, errors_by_negative, rank_in_lists, rank_in_store
 from adiabat.evaluation.systems import BM25System, System, identical_documents, ranking_notes, similarities_of
@@ -208,6 +210,16 @@ def query_clusters(examples: AddressedSet, cluster: str) -> Clusters | None:
     if further.drawn:
         return Clusters(further.numbers, f'the column "{cluster}" and {BY_DOCUMENTS}')
     return Clusters(connected(examples.clusters, equal), f'the column "{cluster}"')
+
+
+def require_clusters(examples: ExampleSet, *, source: str) -> None:
+    """Refuse a column whose values make one cluster of all queries."""
+    rows = list(dict.fromkeys(example.clusters for example in examples.examples))
+    numbers = {value: number for number, value in enumerate(dict.fromkeys(chain.from_iterable(rows)))}
+    if connected(Ragged.of([numbers[value] for value in values] for values in rows)).any():
+        return
+    got = "lists that connect all rows" if len(rows) > 1 else f"{', '.join(rows[0]) or 'nothing'} in every row"
+    raise ConfigError(f"measure.cluster must name a column with different values, got {got} of {source}; leave it out")
 
 
 def _query_overlap(record: TrainedTexts | None, examples: AddressedSet, store: Store) -> TrainingOverlap | None:

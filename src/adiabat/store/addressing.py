@@ -36,7 +36,7 @@ class AddressedSet:
         notes: Notes on dropped documents and merged queries.
         answers: Positives of all entries with a query's text; None if every text has one entry. See `known`.
         is_judged: As in `ExampleSet`.
-        clusters: Numbers of the values of `Example.cluster` of each query; None if no query has one.
+        clusters: Numbers of the values of `Example.clusters` of each query; None if no query has one.
         negative_columns: Rows of the listed negatives in their order, if every query has one positive and equally many negatives, at least
             two, so that the d-th negatives of queries are comparable; None otherwise.
     """
@@ -217,15 +217,15 @@ def _pack(examples: ExampleSet, row_of: Mapping[str, int], absent: Sequence[str]
         grades.append(list(graded.values()))
         irrelevant = dict.fromkeys(row_of[entry] for entry in example.negatives)
         negatives.append([row for row in irrelevant if row >= 0 and row not in graded])
-        groups.append(example.cluster)
+        groups.append(example.clusters)
     notes: tuple[str, ...] = ()
     if absent:
         documents, dropped = f"{len(absent):,} document{'' if len(absent) == 1 else 's'}", len(examples) - len(queries)
         without = f"{dropped:,} {'query' if dropped == 1 else 'queries'} without a positive"
         notes = (f"{examples.name}: {documents} missing from the store left out, and {without}",)
     addressed = AddressedSet(examples.name, ids, queries, Ragged.of(positives), Ragged.of(grades), Ragged.of(negatives), notes)
-    numbers = {group: number for number, group in enumerate(dict.fromkeys(filter(None, groups)))}
-    clusters = Ragged.of([numbers[group]] if group else [] for group in groups) if numbers else None
+    numbers = {group: number for number, group in enumerate(dict.fromkeys(chain.from_iterable(groups)))}
+    clusters = Ragged.of([numbers[group] for group in of_query] for of_query in groups) if numbers else None
     return replace(addressed, is_judged=examples.is_judged, clusters=clusters)
 
 
