@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from jaxtyping import Float
 
+from adiabat.stats.clusters import Clusters
 from adiabat.stats.resampling import resampling_counts
 from adiabat.stats.variant_ranking import (
     MIN_CHANGED,
     Draws,
     best_shares,
-    changed_queries,
+    changed_units,
     differences,
     draw,
     intervals,
@@ -71,7 +72,7 @@ def test_queries_that_differ_are_counted_over_all_tasks() -> None:
     first[1, 0, :2] = 0.5
     second[1, :, 0] = (0.5, -0.5)
     second[1, 0, 2] = 1.0
-    assert changed_queries([first, second], np.array([0]), np.array([1])).tolist() == [3]
+    assert changed_units([first, second], np.array([0]), np.array([1])).tolist() == [3]
 
 
 def test_the_spread_of_the_draws_is_that_of_the_runs_where_queries_do_not_vary() -> None:
@@ -192,6 +193,22 @@ def test_few_changed_queries_are_no_evidence_however_alike_they_changed(changed:
     found = differences([task], draw([task], trained=2, seed=0, resamples=100), np.array([1]), np.array([0]))
     assert found.low == pytest.approx([0.5])
     assert found.distinct.tolist() == [distinct]
+
+
+def test_queries_of_one_cluster_count_once() -> None:
+    task, numbers = np.zeros((2, 1, 4 * MIN_CHANGED)), np.repeat(np.arange(2 * MIN_CHANGED), 2)
+    # Of each changed cluster both queries changed; those of the last cluster cancel.
+    task[1, 0, : 2 * (MIN_CHANGED - 1)], task[1, 0, -2:] = 0.5, (0.1, -0.1)
+    pair, clusters = (np.array([1]), np.array([0])), [Clusters(numbers, "session")]
+    assert changed_units([task], *pair, clusters).tolist() == [MIN_CHANGED - 1]
+    assert changed_units([task], *pair).tolist() == [2 * MIN_CHANGED]
+    # Few clusters of shared documents are not drawn whole, and so not counted.
+    assert changed_units([task[:, :, :8]], *pair, [Clusters(numbers[:8])]).tolist() == [8]
+    moved = np.ones((2, 1, 4 * MIN_CHANGED))
+    moved[0] = np.repeat(np.arange(2 * MIN_CHANGED) >= MIN_CHANGED - 1, 2)
+    draws = Draws(np.full((10, 2, 1), [[0.6], [1.0]]), np.full((10, 2, 1), [[0.6], [1.0]]))
+    assert differences([moved], draws, *pair).distinct.tolist() == [True]
+    assert differences([moved], draws, *pair, clusters=clusters).distinct.tolist() == [False]
 
 
 def test_candidates_that_differ_by_chance_are_rarely_called_different_and_one_that_is_better_is() -> None:

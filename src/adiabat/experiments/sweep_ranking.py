@@ -15,6 +15,7 @@ from adiabat.experiments.sweep_trials import SweepRunner
 from adiabat.results.evaluation_result import Verdict
 from adiabat.results.ranking_result import Contrast, Level, RankedTask, Ranking, Standing, Start
 from adiabat.results.sweep_result import SweepRun
+from adiabat.stats.clusters import Clusters
 from adiabat.stats.samples import Sample, TaskScores
 from adiabat.stats.statistics import value_of
 from adiabat.stats.variant_ranking import (
@@ -49,6 +50,7 @@ class _Evidence:
     tasks: list[str]
     measure: str
     scores: Scores
+    clusters: list[Clusters | None]
     draws: Draws
     levels: list[tuple[Level, list[Level]]]
 
@@ -101,7 +103,7 @@ def _evidence(runner: SweepRunner, rows: Sequence[SweepRun]) -> _Evidence | None
     draws = draw(matrices, trained=len(complete), seed=runner.seed, resamples=section.resamples, clusters=clusters)
     cases = {case: [done[trial.name] for trial in runs] for case, runs in complete.items()}
     own_start = [len(complete) + starts.index(start_of[case]) for case in complete]
-    return _Evidence(cases, starts, own_start, stored, tasks, measure, matrices, draws, _levels(matrices, draws))
+    return _Evidence(cases, starts, own_start, stored, tasks, measure, matrices, clusters, draws, _levels(matrices, draws))
 
 
 def _values(scores: TaskScores, measure: str) -> Float[np.ndarray, " q"] | None:
@@ -144,8 +146,8 @@ def _standings(runner: SweepRunner, evidence: _Evidence) -> list[Standing]:
     means, proof = overall(scores), [_is_proof(evidence, number) for number in range(count)]
     order = sorted(range(count), key=lambda number: (-float(means[number].mean()), number))
     shares = best_shares(draws.overall()[0][:, :count])
-    to_best = _to_best(scores, draws, proof, order[0])
-    gains = differences(scores, draws, np.arange(count), np.array(evidence.own_start))
+    to_best = _to_best(evidence, proof, order[0])
+    gains = differences(scores, draws, np.arange(count), np.array(evidence.own_start), clusters=evidence.clusters)
     records, trials = runner.start_records(), {trial.name: trial for trial in runner.trials}
     names = list(evidence.cases)
     standings = []
@@ -177,10 +179,10 @@ def _standings(runner: SweepRunner, evidence: _Evidence) -> list[Standing]:
     return standings
 
 
-def _to_best(scores: Scores, draws: Draws, proof: Sequence[bool], best: int) -> dict[int, Contrast]:
+def _to_best(evidence: _Evidence, proof: Sequence[bool], best: int) -> dict[int, Contrast]:
     """Difference of each other candidate to the best, with intervals over all pairs, because the best was chosen on the same scores."""
     first, second = pairs_of(len(proof))
-    gaps = differences(scores, draws, first, second)
+    gaps = differences(evidence.scores, evidence.draws, first, second, clusters=evidence.clusters)
     contrasts = {}
     for index, (candidate, other) in enumerate(zip(first.tolist(), second.tolist(), strict=True)):
         judged = proof[candidate] and proof[other]

@@ -10,6 +10,7 @@ Reference:
     Davison and Hinkley 1997, section 3.8; Cameron, Gelbach and Miller 2008 (few clusters); Miller 2024 (clusters of questions).
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,6 +45,10 @@ class Clusters:
     def drawn(self) -> bool:
         """Whether whole clusters are drawn: where a cluster has several units, and documents leave enough clusters."""
         return self.count < self.numbers.size and (self.by != BY_DOCUMENTS or self.count >= FEWEST_CLUSTERS)
+
+    def units_in(self, clusters: int) -> int:
+        """Number of units in so many clusters of the mean size of these."""
+        return math.ceil(clusters * self.numbers.size / self.count)
 
     def take(self, rows: Int[np.ndarray, " k"]) -> "Clusters":
         """Clusters of some units."""

@@ -199,9 +199,9 @@ def _change(
         detectable=difference.detectable(),
     )
     decided = _with_verdict(compared, difference, before, units_of(drawn, changed), margin.of(first.measure))
-    if drawn is measure or decided.needed is None:
+    if measure.clusters is None or decided.needed is None:
         return decided
-    return replace(decided, needed=math.ceil(decided.needed * first.values.size / drawn.first.values.size))
+    return replace(decided, needed=measure.clusters.units_in(decided.needed))
 
 
 def _with_verdict(change: Change, difference: Quantity, before: Quantity, units: Units, margin: Margin) -> Change:

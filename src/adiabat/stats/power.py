@@ -81,7 +81,7 @@ def power_of(before: Sample, after: Sample | None = None, *, unit: str = "query"
         clusters, queries = before.clusters, before.values.size
         sizes = np.bincount(np.unique(clusters.numbers, return_inverse=True)[1], weights=before.weights > 0)
         summed = _power(before.summed_over(clusters), after and after.summed_over(clusters), unit, margin, 1 - (1 - LOSING) ** sizes)
-        needed = None if summed.needed is None else math.ceil(summed.needed * queries / clusters.count)
+        needed = None if summed.needed is None else clusters.units_in(summed.needed)
         return replace(summed, units=queries, needed=needed)
     return _power(before, after, unit, margin, np.full(before.values.size, LOSING))
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float, Int
 
+from adiabat.stats.clusters import Clusters
 from adiabat.stats.samples import Sample, Statistic
 
 # Counts per block of a rank statistic: 2 MB as 64-bit floats, so that the block and its few copies stay in the cache.
@@ -220,10 +221,16 @@ class PairedMeasure:
         return replace(self.first, values=_less(after, before))
 
     @property
-    def drawn(self) -> "PairedMeasure":
-        """The same with whole clusters as units, where clusters of the first run that has any are drawn."""
+    def clusters(self) -> Clusters | None:
+        """Clusters of the first run that has any, if they are drawn whole."""
         clusters = next((sample.clusters for sample in (*self.after, *self.before) if sample.clusters is not None), None)
-        if clusters is None or not clusters.drawn:
+        return clusters if clusters is not None and clusters.drawn else None
+
+    @property
+    def drawn(self) -> "PairedMeasure":
+        """The same with whole clusters as units, where they are drawn."""
+        clusters = self.clusters
+        if clusters is None:
             return self
         after, before = (tuple(sample.summed_over(clusters) for sample in side) for side in (self.after, self.before))
         return PairedMeasure(after, before)

@@ -22,7 +22,10 @@ from adiabat.stats.clusters import Clusters
 from adiabat.stats.resampling import CONFIDENCE, resampling_counts
 
 MIN_CHANGED = 6
-"""Minimum number of differing queries for two candidates to differ: fewer could all differ one way by chance."""
+"""Minimum number of differing queries, or clusters of them, for two candidates to differ: fewer could all differ one way by chance."""
+
+ROUNDING = 1e-9
+"""Difference of a cluster's sums that is rounding: scores of a measure differ by far more."""
 
 Scores = Sequence[Float[np.ndarray, "_ _ _"]]
 """For each task, one row per candidate, run and query."""
@@ -104,17 +107,21 @@ def _check(scores: Scores, trained: int) -> None:
 def _query_means(scores: Float[np.ndarray, "c s q"], clusters: Clusters | None, *, seed: int, resamples: int) -> Float[np.ndarray, "r c s"]:
     """Means over queries, or whole clusters of them, that are drawn with replacement."""
     queries = scores.shape[2]
-    if clusters is None or not clusters.drawn:
-        numbers, weights = np.arange(queries), np.ones(queries)
-    else:
-        numbers = np.unique(clusters.numbers, return_inverse=True)[1]
-        weights = np.bincount(numbers).astype(np.float64)
-    flat = scores.reshape(-1, queries).T / queries
-    sums = np.zeros((weights.size, flat.shape[1]))
-    np.add.at(sums, numbers, flat)
+    sums, weights = _drawn_sums(scores.reshape(-1, queries).T / queries, clusters)
     blocks = resampling_counts(weights.size, resamples=resamples, seed=seed)
     means = [counts @ sums * (queries / (counts @ weights))[:, None] for counts in blocks]
     return np.concatenate(means).reshape(resamples, *scores.shape[:2])
+
+
+def _drawn_sums(values: Float[np.ndarray, "q k"], clusters: Clusters | None) -> tuple[Float[np.ndarray, "u k"], Float[np.ndarray, " u"]]:
+    """Sums over each cluster of queries that is drawn whole, and its number of queries; without clusters, single queries."""
+    if clusters is None or not clusters.drawn:
+        return values, np.ones(len(values))
+    numbers = np.unique(clusters.numbers, return_inverse=True)[1]
+    sizes = np.bincount(numbers).astype(np.float64)
+    sums = np.zeros((sizes.size, values.shape[1]))
+    np.add.at(sums, numbers, values)
+    return sums, sizes
 
 
 def _moved(means: Float[np.ndarray, "r c s"], chosen: Int[np.ndarray, "r cs"]) -> Float[np.ndarray, "r c"]:
@@ -154,7 +161,14 @@ def best_shares(draws: Float[np.ndarray, "r c"]) -> Float[np.ndarray, " c"]:
     return np.asarray((highest / highest.sum(axis=1, keepdims=True)).mean(axis=0))
 
 
-def differences(scores: Scores, draws: Draws, first: Int[np.ndarray, " p"], second: Int[np.ndarray, " p"]) -> Differences:
+def differences(
+    scores: Scores,
+    draws: Draws,
+    first: Int[np.ndarray, " p"],
+    second: Int[np.ndarray, " p"],
+    *,
+    clusters: Sequence[Clusters | None] = (),
+) -> Differences:
     """Differences of several pairs, with intervals that hold for all of them at once.
 
     ``d_p -+ k e_p``, where ``e_p`` is the standard error of pair p over the resamples, and k the 95 % quantile of the largest
@@ -165,6 +179,7 @@ def differences(scores: Scores, draws: Draws, first: Int[np.ndarray, " p"], seco
         draws: Of them.
         first: Candidates.
         second: Those that they are compared with.
+        clusters: As for `draw`.
 
     Returns:
         One difference per pair.
@@ -178,13 +193,18 @@ def differences(scores: Scores, draws: Draws, first: Int[np.ndarray, " p"], seco
     deviations = np.abs(scaled[:, first] - scaled[:, second] - values)[:, moving] / errors[moving]
     factor = float(np.quantile(deviations.max(axis=1), CONFIDENCE)) if moving.any() else 0.0
     low, high = values - factor * errors, values + factor * errors
-    enough = changed_queries(scores, first, second) >= MIN_CHANGED
+    enough = changed_units(scores, first, second, clusters) >= MIN_CHANGED
     return Differences(values, low, high, ((low > 0) | (high < 0)) & enough)
 
 
-def changed_queries(scores: Scores, first: Int[np.ndarray, " p"], second: Int[np.ndarray, " p"]) -> Int[np.ndarray, " p"]:
-    """Number of queries, over all tasks, on which the two candidates of each pair differ in the mean over runs."""
-    return np.asarray(sum((task_scores.mean(axis=1)[first] != task_scores.mean(axis=1)[second]).sum(axis=1) for task_scores in scores))
+def changed_units(
+    scores: Scores, first: Int[np.ndarray, " p"], second: Int[np.ndarray, " p"], clusters: Sequence[Clusters | None] = ()
+) -> Int[np.ndarray, " p"]:
+    """Number of queries, or drawn clusters of them, over all tasks, on which candidates of each pair differ in the mean over runs."""
+    of_task = zip(scores, clusters or [None] * len(scores), strict=True)
+    sums = np.concatenate([_drawn_sums(task_scores.mean(axis=1).T, drawn)[0] for task_scores, drawn in of_task])
+    # Sums of equal values in another order differ by rounding.
+    return np.array([np.count_nonzero(np.abs(sums[:, i] - sums[:, j]) > ROUNDING) for i, j in zip(first, second, strict=True)])
 
 
 def pairs_of(count: int) -> tuple[Int[np.ndarray, " p"], Int[np.ndarray, " p"]]:
