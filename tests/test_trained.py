@@ -163,6 +163,14 @@ def test_where_all_queries_share_documents_with_training_the_residual_collection
     table = all_scores(model, store, [row["query"] for row in tied])
     above = sum(max(scores[:10]) >= scores[10 + number % 10] for number, scores in enumerate(table))
     assert found.parts[0].above == above > 0
+    # Examples are rankings without these documents too, of a job that moves some.
+    short = {"max_epochs": 2, "batches_per_epoch": 4, "validation_fraction": 0.4}
+    adiabat.tune("model", "store", "ten.jsonl", "far", learning_rate=0.03, keep="last", **short)
+    shown = adiabat.evaluate("far", "store", "tied.jsonl", baseline="model", resamples=100).examples
+    hits = [hit for example in shown for hit in (*example.before, *example.after)]
+    assert hits
+    assert {hit.doc_id for hit in hits} <= {f"d{number}" for number in range(10, 20)}
+    assert any(hit.relevant for hit in hits)
 
 
 def test_a_baseline_that_is_a_job_is_counted_too_and_so_is_a_job_that_goes_on_from_a_job(here: Path, command: Run) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 
 from adiabat.core.ragged import Ragged
-from adiabat.evaluation.ranking import ShareProgress
+from adiabat.evaluation.ranking import Counts, ShareProgress
 from adiabat.store.addressing import AddressedSet
 
 
@@ -29,14 +29,20 @@ class GivenRanker:
         return np.where(rows < 0, np.float32(-np.inf), found)
 
     def count_at_least(
-        self, queries: slice, thresholds: Float32[np.ndarray, "q p"], excluded: Ragged, on_progress: ShareProgress | None = None
-    ) -> Int64[np.ndarray, "q p"]:
+        self,
+        queries: slice,
+        thresholds: Float32[np.ndarray, "q p"],
+        excluded: Ragged,
+        removed: Int64[np.ndarray, " r"],
+        on_progress: ShareProgress | None = None,
+    ) -> Counts:
         if on_progress:
             on_progress(1.0)
-        counted = (self.table[queries][:, None] >= thresholds[:, :, None]).sum(axis=2)
+        reached = self.table[queries][:, None] >= thresholds[:, :, None]
         for place, rows in enumerate(excluded[number] for number in range(len(excluded))):
-            counted[place] -= (self.table[queries][place, rows] >= thresholds[place][:, None]).sum(axis=1)
-        return counted
+            reached[place][:, rows] = False
+        apart = reached[:, :, removed].sum(axis=2)
+        return reached.sum(axis=2) - apart, apart
 
 
 def asked(

@@ -11,7 +11,7 @@ import pytest
 from adiabat.core.progress import SILENT
 from adiabat.core.ragged import Ragged
 from adiabat.evaluation import ranking
-from adiabat.evaluation.ranking import PositiveRanks, Ranker, fused_ranks, rank_in_lists, rank_in_store, tied_positives_last
+from adiabat.evaluation.ranking import Counts, PositiveRanks, Ranker, fused_ranks, rank_in_lists, rank_in_store, tied_positives_last
 from adiabat.store.search import Hits
 from tests.evaluation.given_ranker import GivenRanker, asked
 
@@ -78,13 +78,37 @@ def test_documents_judged_not_relevant_have_their_ranks_and_change_no_other(leas
         assert found.grades[number].tolist() == [*grades[number], *[0] * (len(judged) - len(near))]
 
 
+@pytest.mark.parametrize("least", [-math.inf, 1.0], ids=["all are found", "some are found"])
+@pytest.mark.parametrize("judged", [False, True])
+def test_removed_documents_are_those_of_a_smaller_collection(judged: bool, least: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against a table without their columns, and by sorting what stood above the first relevant document."""
+    monkeypatch.setattr(ranking, "QUERIES_PER_BLOCK", 17)
+    table, positives, grades, negatives, aside = drawn(5)
+    table, removed = np.concatenate([table, table[:, :3] + 1], axis=1), np.arange(DOCUMENTS, DOCUMENTS + 3)
+    aside = [[*rows, DOCUMENTS] if number % 2 else rows for number, rows in enumerate(aside)]
+    data = replace(asked(positives, grades=grades, negatives=negatives), is_judged=True)
+    found = rank_in_store(GivenRanker(table, least), data, Ragged.of(aside), SILENT, judged=judged, removed=removed)
+    left = Ragged.of([row for row in rows if row < DOCUMENTS] for rows in aside)
+    alone = rank_in_store(GivenRanker(table[:, :DOCUMENTS], least), data, left, SILENT, judged=judged)
+    assert found.ranks.values.tolist() == alone.ranks.values.tolist()
+    assert found.retrieved.tolist() == alone.retrieved.tolist()
+    assert found.counts.errors.tolist() == alone.counts.errors.tolist()
+    assert found.counts.pairs.tolist() == alone.counts.pairs.tolist()
+    best = [max(table[number][rows]) for number, rows in enumerate(positives)]
+    above = [any(table[number][row] >= best[number] for row in removed if row not in aside[number]) for number in range(QUERIES)]
+    assert alone.above is None
+    assert found.above is not None
+    assert found.above.tolist() == above
+    assert 0 < sum(above) < QUERIES
+
+
 @dataclass(frozen=True)
 class CountingRanker(GivenRanker):
     """Remembers how many queries each pass over the documents was for, and by how many thresholds."""
 
     passes: list[tuple[int, int]] = field(default_factory=list)
 
-    def count_at_least(self, queries: slice, thresholds: np.ndarray, *more: Any) -> np.ndarray:
+    def count_at_least(self, queries: slice, thresholds: np.ndarray, *more: Any) -> Counts:
         self.passes.append(thresholds.shape)
         return super().count_at_least(queries, thresholds, *more)
 

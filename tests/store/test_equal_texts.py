@@ -118,7 +118,7 @@ def test_planted_duplicates_are_all_counted_as_ties(tmp_path: Path, dtype: Store
     for there, copies in ((store, 1), (appended, 2)):
         positives = np.arange(40)[:, None]
         levels = score_rows(there, queries, positives, similarity=similarity)
-        errors = count_at_least(there, queries, levels, similarity=similarity, excluded=Ragged.of(positives.tolist()))
+        errors, _ = count_at_least(there, queries, levels, similarity=similarity, excluded=Ragged.of(positives.tolist()))
         scores = score_rows(there, queries, np.tile(np.arange(there.count), (40, 1)), similarity=similarity)
         ties = np.array([[there_text == text for there_text in [*texts, *once][: there.count]] for text in once[:40]])
         assert (ties.sum(axis=1) == copies + 1).all()

@@ -208,7 +208,13 @@ def test_scores_of_rows_and_counts_are_those_of_a_search_for_everything(tmp_path
     aside = [[3, 4], [], [0], [1, 2, 3], []]
     others = [np.delete(table[query], rows) for query, rows in enumerate(aside)]
     expected = [[int((one >= level).sum()) for level in levels] for one, levels in zip(others, thresholds, strict=True)]
-    assert index.count_at_least(queries, thresholds, Ragged.of(aside)).tolist() == expected
+    none = np.empty(0, dtype=np.int64)
+    assert index.count_at_least(queries, thresholds, Ragged.of(aside), none)[0].tolist() == expected
+    removed = np.array([0, 4, 5, 30])
+    counts, apart = index.count_at_least(queries, thresholds, Ragged.of(aside), removed)
+    without = index.count_at_least(queries, thresholds, Ragged.of(np.union1d(rows, removed) for rows in aside), none)[0]
+    assert counts.tolist() == without.tolist()
+    assert (counts + apart).tolist() == expected
 
 
 @pytest.mark.parametrize("version", [1, 2, 99])

@@ -69,11 +69,19 @@ def test_search_and_counts_equal_plain_loops(tmp_path: Path, seed: int, similari
     thresholds[0, 1:] = np.inf
     thresholds[1, 0] = -np.inf
     for barred in (None, excluded, Ragged.of(excluded)):
-        counts = count_at_least(store, queries, thresholds, similarity=similarity, block_rows=block_rows, excluded=barred)
-        others = [np.delete(line, rows) for line, rows in zip(scores, excluded if barred else [[]] * 5, strict=True)]
-        assert counts.tolist() == [
-            [int((line >= limit).sum()) for limit in limits] for line, limits in zip(others, thresholds, strict=True)
-        ]
+        for removed in (None, np.flatnonzero(rng.random(count) < 0.3)):
+            options = {"similarity": similarity, "block_rows": block_rows, "excluded": barred, "removed": removed}
+            counts, apart = count_at_least(store, queries, thresholds, **options)
+            gone = np.isin(np.arange(count), [] if removed is None else removed)
+            for query, rows in enumerate(excluded if barred else [[]] * 5):
+                left = ~np.isin(np.arange(count), rows)
+                reached = scores[query] >= thresholds[query][:, None]
+                assert counts[query].tolist() == (reached & left & ~gone).sum(axis=1).tolist()
+                assert apart[query].tolist() == (reached & left & gone).sum(axis=1).tolist()
+            if removed is not None:
+                without = [np.union1d(rows, removed) for rows in (barred or [[]] * 5)]
+                hits = search(store, queries, k, **options)
+                assert hits.rows.tolist() == searched_plainly(scores, k, without)[0]
 
 
 @pytest.mark.parametrize("similarity", SIMILARITIES)
@@ -87,7 +95,7 @@ def test_copies_in_different_blocks_tie_and_the_lower_row_comes_first(tmp_path: 
         hits = search(store, vectors[3:4], 5, similarity=similarity, block_rows=block_rows)
         if similarity != "dot":
             assert hits.rows.tolist() == [copies]
-        assert count_at_least(store, vectors[3:4], hits.scores[:, :1], similarity=similarity, block_rows=block_rows).tolist() == [[5]]
+        assert count_at_least(store, vectors[3:4], hits.scores[:, :1], similarity=similarity, block_rows=block_rows)[0].tolist() == [[5]]
         assert len(set(score_rows(store, vectors[3:4], np.array([copies]), similarity=similarity)[0].tolist())) == 1
 
 
@@ -122,7 +130,7 @@ def test_full_store_discordance_is_a_count_less_the_positives(tmp_path: Path) ->
     store = store_of(vectors, tmp_path)
     query = np.array([[1.0, 0.0]], dtype=np.float32)
     thresholds = score_rows(store, query, np.array([[0]]))
-    at_least = count_at_least(store, query, thresholds)
+    at_least, _ = count_at_least(store, query, thresholds)
     assert at_least.tolist() == [[3]]
     assert (at_least[0, 0] - 1) / (5 - 1) == 0.5
 
@@ -166,7 +174,7 @@ def test_threads_that_share_out_the_queries_find_what_one_does(
     assert len(search_module._tiles(len(queries), 40, store.count)) == threads
     before = torch.get_float32_matmul_precision()
     hits = search(store, queries, 7, similarity=similarity, block_rows=40)
-    counts = count_at_least(store, queries, thresholds, similarity=similarity, block_rows=40)
+    counts, _ = count_at_least(store, queries, thresholds, similarity=similarity, block_rows=40)
     assert hits.rows.tolist() == searched_plainly(scores, 7, [np.empty(0, dtype=np.int64)] * 20)[0]
     assert np.array_equal(counts, (scores[:, None] >= thresholds[:, :, None]).sum(axis=2))
     assert torch.get_float32_matmul_precision() == before
@@ -186,7 +194,7 @@ def test_a_damaged_vector_ends_a_search_in_whatever_thread(tmp_path: Path) -> No
 def test_no_queries_give_no_hits(tmp_path: Path) -> None:
     store = store_of(np.ones((3, 2), dtype=np.float32), tmp_path)
     assert search(store, np.empty((0, 2), dtype=np.float32), 2).rows.shape == (0, 2)
-    assert count_at_least(store, np.empty((0, 2), dtype=np.float32), np.empty((0, 3), dtype=np.float32)).shape == (0, 3)
+    assert count_at_least(store, np.empty((0, 2), dtype=np.float32), np.empty((0, 3), dtype=np.float32))[0].shape == (0, 3)
 
 
 def test_rows_of_minus_one_score_minus_infinity(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from jaxtyping import Bool, Int
 
 from adiabat.core.margin import FEWEST_UNITS
 from adiabat.data.text_hashes import TrainedTexts
+from adiabat.evaluation.retrieval import query_overlap
 from adiabat.results.evaluation_result import PartName
 from adiabat.stats.samples import MAX_TRAINED_SHARE, TaskScores
 from adiabat.store.addressing import AddressedSet
@@ -29,19 +30,21 @@ from adiabat.store.vector_store import Store
 FEWEST_DECISIVE = 50
 """Fewest queries that a verdict rests on alone."""
 
-LARGEST_RESIDUAL = 50_000_000
-"""Most pairs of a query and a document taken out of its ranking: lists of row numbers of at most 400 MB."""
-
 _ROWS = 65_536
 """Documents whose texts are looked up at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredPart:
-    """Scores of some queries: of the model under test, and of the baseline if there is one."""
+    """Scores of some queries: of the model under test, and of the baseline if there is one.
+
+    A residual collection comes with its queries, and the rows of the documents that are taken out.
+    """
 
     name: PartName
     scores: Sequence[TaskScores]
+    queries: AddressedSet | None = None
+    removed: Int[np.ndarray, " r"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +62,12 @@ class Decision:
     is_proof: bool
 
 
-def decide(scores: Sequence[TaskScores], residual: Callable[[Int[np.ndarray, " k"]], Sequence[TaskScores] | None]) -> Decision:
+def decide(scores: Sequence[TaskScores], residual: Callable[[Int[np.ndarray, " k"]], ScoredPart | None]) -> Decision:
     """Choose the queries of a verdict.
 
     Args:
         scores: Of the model under test, and of the baseline if there is one, on all queries.
-        residual: Scores both on the residual collection of some queries (given by row); None if it has too few queries.
+        residual: Scores all on the residual collection of some queries (given by row); None if it has too few queries.
     """
     overlaps = [task_scores.trained for task_scores in scores if task_scores.trained is not None]
     trained = np.any([np.zeros(len(scores[0].units), dtype=np.bool_), *(overlap.queries for overlap in overlaps)], axis=0)
@@ -85,8 +88,30 @@ def decide(scores: Sequence[TaskScores], residual: Callable[[Int[np.ndarray, " k
     if new.size >= FEWEST_DECISIVE:
         return Decision(parts, left_out, is_proof=True)
     if others := residual(rest):
-        return Decision([ScoredPart("residual collection", others), *parts], left_out, is_proof=True)
+        return Decision([others, *parts], left_out, is_proof=True)
     return Decision([remaining, *parts], left_out, is_proof=True)
+
+
+def untrained_queries(examples: AddressedSet, store: Store, record: TrainedTexts | None, model: str) -> tuple[AddressedSet, list[str]]:
+    """The queries that a job did not train on, only those with new documents if there are `FEWEST_DECISIVE`, and notes on the others."""
+    overlap = query_overlap(record, examples, store)
+    if overlap is None:
+        return examples, []
+    rest, counts, notes = np.flatnonzero(~overlap.queries), overlap.documents, list[str]()
+    if overlap.unknown:
+        notes.append(f"{examples.name}: whether {model} was trained on more of these queries is unknown: {overlap.unknown}")
+    if rest.size < len(examples):
+        left_out = len(examples) - rest.size
+        notes.append(
+            f"{examples.name}: {left_out:,} of {len(examples):,} queries are left out, since {model} was trained or validated on them"
+        )
+    seen = rest[:0] if counts is None else rest[counts[rest] > 0]
+    if not seen.size:
+        return examples.take(rest), notes
+    shared = f"{examples.name}: {seen.size:,} of {rest.size:,} queries have relevant documents that answered training queries of {model}"
+    if rest.size - seen.size >= FEWEST_DECISIVE and not overlap.unknown:
+        return examples.take(np.setdiff1d(rest, seen)), [*notes, f"{shared}, and are left out"]
+    return examples.take(rest), [*notes, f"{shared}: the figures of the model as it is are too good there"]
 
 
 def _taken(scores: Sequence[TaskScores], rows: Int[np.ndarray, " n"]) -> list[TaskScores]:
@@ -99,7 +124,7 @@ def residual_collection(
     """Some queries without the documents that answered a training query, and the rows of these documents.
 
     None if fewer than `FEWEST_DECISIVE` queries keep a relevant document, more than half of the documents would be taken out (what is left
-    is too easy), the store cannot tell which ones, or the lists of documents would be too large.
+    is too easy), or the store cannot tell which ones.
     """
     answered = np.zeros(store.count, dtype=np.bool_)
     for record in filter(None, records):
@@ -111,8 +136,7 @@ def residual_collection(
             answered[rows] |= known
     remaining = without_documents(examples.take(queries), answered)
     removed = np.flatnonzero(answered)
-    small = len(remaining) < FEWEST_DECISIVE or not 0 < removed.size <= store.count // 2
-    if small or len(remaining) * removed.size > LARGEST_RESIDUAL:
+    if len(remaining) < FEWEST_DECISIVE or not 0 < removed.size <= store.count // 2:
         return None
     return remaining, removed
 

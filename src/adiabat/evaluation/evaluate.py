@@ -124,12 +124,13 @@ def evaluate_datasets(
     for (after, before), dataset in zip(systems, datasets, strict=True):
         runs = [after, *(System(run, after.store) for run in further)]
         results.append(_measure(runs, before, dataset, settings, watch, save_scores, trained))
-    measured, units = [result for result, _ in results], results[0][1][0].units
+    measured, deciding = [result for result, _ in results], [part.scores for _, part in results]
     after, before = systems[0]
-    target = datasets[0].examples
-    if not isinstance(target, LanguageGridSet) and len(units) < len(target):
-        target = target.take(np.flatnonzero(np.isin(target.query_ids, units)))
-    examples = changed_queries(after, before, target, settings=settings.measure, seed=seed) if before else []
+    target, shown = datasets[0].examples, results[0][1]
+    if not isinstance(target, LanguageGridSet):
+        target = shown.queries or target.take(np.flatnonzero(np.isin(target.query_ids, shown.scores[0].units)))
+    options: dict[str, Any] = {"settings": settings.measure, "seed": seed, "removed": shown.removed}
+    examples = changed_queries(after, before, target, **options) if before else []
     return Result(
         title=title,
         command=command,
@@ -142,7 +143,7 @@ def evaluate_datasets(
         baseline=baseline.name if baseline else None,
         datasets=[replace(dataset, notes=[*equal, *dataset.notes]) for dataset in measured],
         examples=examples,
-        power=set_powers([deciding for _, deciding in results], margin=Margin.parse(settings.measure.margin)) if power else [],
+        power=set_powers(deciding, margin=Margin.parse(settings.measure.margin)) if power else [],
         settings=settings.recorded(),
         inputs=_inputs(datasets, [before for _, before in systems]),
     )
@@ -190,8 +191,8 @@ def _measure(
     watch: Watch,
     save_scores: SaveScores | None,
     trained: Sequence[TrainedTexts | None],
-) -> tuple[DatasetResult, Sequence[TaskScores]]:
-    """Score the runs of the model and the baseline, and compare their queries; also all scores on the units that decide."""
+) -> tuple[DatasetResult, ScoredPart]:
+    """Score the runs of the model and the baseline, and compare their queries; also the part that decides."""
     drawing: dict[str, Any] = {
         "seed": settings.run.seed,
         "resamples": settings.measure.resamples,
@@ -214,21 +215,21 @@ def _measure(
     overlaps = [overlap for system, each in zip(systems, scores, strict=True) for overlap in each.trained_on(system.model.name)]
     if isinstance(grid, LanguageGridSet):
         result = dataset_result(*_sides(scores, before), grid, role=dataset.role, **drawing)
-        deciding: Sequence[TaskScores] = scores
+        deciding = ScoredPart("all queries", scores)
     else:
 
-        def residual(queries: Int[np.ndarray, " k"]) -> list[TaskScores] | None:
+        def residual(queries: Int[np.ndarray, " k"]) -> ScoredPart | None:
             collection = residual_collection(grid, queries, after.store, trained) if scores[0].kind == "retrieval" else None
             if collection is None:
                 return None
             examples, removed = collection
             options: dict[str, Any] = {"settings": settings.measure, "similarities": similarities, "removed": removed, "watch": watch}
-            return [score_retrieval(system, examples, **options) for system in systems]
+            return ScoredPart("residual collection", [score_retrieval(system, examples, **options) for system in systems], *collection)
 
         # Without a baseline there is nothing to decide.
         decision = decide(scores, residual) if before else Decision([ScoredPart("all queries", scores)], 0, is_proof=True)
-        deciding = decision.parts[0].scores
-        result = dataset_result(*_sides(deciding, before), None, role=dataset.role, **drawing)
+        deciding = decision.parts[0]
+        result = dataset_result(*_sides(deciding.scores, before), None, role=dataset.role, **drawing)
         # The first part decides, and is measured already.
         changes = [result.main_change(), *(_main_change(part, before, **drawing) for part in decision.parts[1:])]
         parts = [_part(*pair) for pair in zip(decision.parts, changes, strict=True)] if len(changes) > 1 else []
@@ -348,9 +349,15 @@ def _other_similarity(after: System, before: System | None) -> list[str]:
 
 
 def changed_queries(
-    after: System, before: System, examples: AddressedSet | LanguageGridSet, *, settings: MeasureSection, seed: int
+    after: System,
+    before: System,
+    examples: AddressedSet | LanguageGridSet,
+    *,
+    settings: MeasureSection,
+    seed: int,
+    removed: Int[np.ndarray, " r"] | None = None,
 ) -> list[ChangedQuery]:
-    """Queries whose top results changed, drawn at random: gains and losses as they come."""
+    """Queries whose top results changed, drawn at random: gains and losses as they come. Rows in `removed` are in no ranking."""
     store = after.store
     if isinstance(examples, LanguageGridSet):
         return []
@@ -360,10 +367,9 @@ def changed_queries(
     identical = identical_documents(store, ids, texts, examples.positives.take(np.array(order)), drop=settings.drop_same_id)
     excluded = [identical.rows[number] for number in range(len(order))]
     similarity = similarities_of(after.model, before.model)[0]
+    options: dict[str, Any] = {"similarity": similarity, "excluded": excluded, "removed": removed}
     first, last = (
-        search(
-            system.store, system.model.encode(texts, side="query", precision="fp32"), SHOWN_HITS, similarity=similarity, excluded=excluded
-        )
+        search(system.store, system.model.encode(texts, side="query", precision="fp32"), SHOWN_HITS, **options)
         for system in (before, after)
     )
     changed = [number for number in range(len(order)) if list(first.rows[number]) != list(last.rows[number])][:SHOWN_QUERIES]

@@ -6,8 +6,8 @@ few positives before it. Counts and ranks are exact to any depth.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Protocol, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int, Int64
@@ -23,6 +23,9 @@ from adiabat.store.vector_store import Store
 
 ShareProgress = Callable[[float], None]
 """Receives the finished share of the work, up to 1."""
+
+Counts = tuple[Int64[np.ndarray, "q p"], Int64[np.ndarray, "q p"]]
+"""Numbers of documents for each query and threshold: without the removed ones, and of the removed ones."""
 
 BM25_QUERIES = 256
 """Queries of BM25 between two reports of progress."""
@@ -48,9 +51,14 @@ class Ranker(Protocol):
         """Scores of documents by row; minus infinity at a row of -1."""
 
     def count_at_least(
-        self, queries: slice, thresholds: Float[np.ndarray, "q p"], excluded: Ragged, on_progress: ShareProgress | None = None
-    ) -> Int64[np.ndarray, "q p"]:
-        """Number of documents that score at least each threshold (infinity for "none"), for each query."""
+        self,
+        queries: slice,
+        thresholds: Float[np.ndarray, "q p"],
+        excluded: Ragged,
+        removed: Int64[np.ndarray, " r"],
+        on_progress: ShareProgress | None = None,
+    ) -> Counts:
+        """Number of documents that score at least each threshold (infinity for "none"), for each query: others, and removed ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +81,18 @@ class DenseRanker:
         return score_rows(self.store, self.vectors[queries], rows, similarity=self.similarity)
 
     def count_at_least(
-        self, queries: slice, thresholds: Float[np.ndarray, "q p"], excluded: Ragged, on_progress: ShareProgress | None = None
-    ) -> Int64[np.ndarray, "q p"]:
+        self,
+        queries: slice,
+        thresholds: Float[np.ndarray, "q p"],
+        excluded: Ragged,
+        removed: Int64[np.ndarray, " r"],
+        on_progress: ShareProgress | None = None,
+    ) -> Counts:
         """Count in one pass over the store."""
         report = None if on_progress is None else lambda scanned, total: on_progress(scanned / total)
         vectors = self.vectors[queries]
-        return count_at_least(self.store, vectors, thresholds, similarity=self.similarity, excluded=excluded, on_progress=report)
+        options: dict[str, Any] = {"similarity": self.similarity, "excluded": excluded, "removed": removed, "on_progress": report}
+        return count_at_least(self.store, vectors, thresholds, **options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +115,23 @@ class BM25Ranker:
         return self.index.score_rows(self.texts[queries], rows)
 
     def count_at_least(
-        self, queries: slice, thresholds: Float[np.ndarray, "q p"], excluded: Ragged, on_progress: ShareProgress | None = None
-    ) -> Int64[np.ndarray, "q p"]:
+        self,
+        queries: slice,
+        thresholds: Float[np.ndarray, "q p"],
+        excluded: Ragged,
+        removed: Int64[np.ndarray, " r"],
+        on_progress: ShareProgress | None = None,
+    ) -> Counts:
         """Count in blocks of queries, with progress between them."""
-        texts, counts = self.texts[queries], np.zeros(thresholds.shape, dtype=np.int64)
+        texts, counts = self.texts[queries], np.zeros((2, *thresholds.shape), dtype=np.int64)
         for start in range(0, len(texts), BM25_QUERIES):
             block = np.arange(start, min(start + BM25_QUERIES, len(texts)))
-            counts[block] = self.index.count_at_least(texts[start : start + len(block)], thresholds[block], excluded.take(block))
+            counts[:, block] = self.index.count_at_least(
+                texts[start : start + len(block)], thresholds[block], excluded.take(block), removed
+            )
             if on_progress:
                 on_progress((start + len(block)) / len(texts))
-        return counts
+        return counts[0], counts[1]
 
 
 FUSION_CONSTANT = 60
@@ -125,24 +146,37 @@ class PositiveRanks:
     """Ranks of the positives of each query, from 0; ranks from `retrieved` on, the length of the ranking, mean not retrieved.
 
     `counts` are of pairs of a positive and another document. `grades` are those of the ranked documents: 0 for one judged not relevant.
+    `above` says for which queries a removed document scores at least as high as the first positive; None if nothing was removed.
     """
 
     counts: PairCounts
     ranks: Ragged
     grades: Ragged
     retrieved: Int64[np.ndarray, " q"]
+    above: Bool[np.ndarray, " q"] | None = None
 
 
-def rank_in_store(ranker: Ranker, examples: AddressedSet, left_out: Ragged, watch: Watch, *, judged: bool = False) -> PositiveRanks:
+def rank_in_store(
+    ranker: Ranker,
+    examples: AddressedSet,
+    left_out: Ragged,
+    watch: Watch,
+    *,
+    judged: bool = False,
+    removed: Int64[np.ndarray, " r"] | None = None,
+) -> PositiveRanks:
     """Rank the positives of each query against every document that is neither a positive nor left out.
 
     Args:
         judged: Rank the documents that were judged not relevant too. Of documents that tie, unjudged ones come first, relevant ones last.
+        removed: Ascending rows of documents that no query is ranked against, none of them judged.
     """
     label, queries = f"ranking {examples.name}", len(examples)
     documents, grades = _judged(examples, left_out, ranker.count) if judged else (examples.positives, examples.grades)
-    lost, retrieved = np.zeros(len(documents.values), dtype=np.int64), ranker.count - left_out.lengths
-    scores = np.zeros(len(lost), dtype=np.float32)
+    rows = np.empty(0, dtype=np.int64) if removed is None else removed
+    compared = ranker.count - rows.size - left_out.where(~np.isin(left_out.values, rows)).lengths
+    lost, retrieved = np.zeros(len(documents.values), dtype=np.int64), compared.copy()
+    scores, above = np.zeros(len(lost), dtype=np.float32), np.zeros(queries, dtype=np.bool_)
     for start in range(0, queries, QUERIES_PER_BLOCK):
         block = slice(start, min(start + QUERIES_PER_BLOCK, queries))
         entries = slice(documents.offsets[block.start], documents.offsets[block.stop])
@@ -153,12 +187,16 @@ def rank_in_store(ranker: Ranker, examples: AddressedSet, left_out: Ragged, watc
         near, inside = _padded(documents, block)
         levels = np.where(inside, ranker.scores(block, near), np.inf).astype(np.float32)
         thresholds = levels if ranker.min_score == -np.inf else np.pad(levels, ((0, 0), (0, 1)), constant_values=ranker.min_score)
-        counted = ranker.count_at_least(block, thresholds, _joined(documents, left_out, block), report)
+        counted, apart = ranker.count_at_least(block, thresholds, _joined(documents, left_out, block), rows, report)
         lost[entries], scores[entries] = counted[:, : levels.shape[1]][inside], levels[inside]
         if thresholds is not levels:
             retrieved[block] = counted[:, -1] + ((levels >= ranker.min_score) & inside).sum(axis=1)
-    others = ranker.count - examples.positives.lengths - left_out.lengths
-    return _standings(documents, grades, lost, scores, others, retrieved)
+        relevant = np.zeros(inside.shape, dtype=np.bool_)
+        relevant[inside] = grades.values[entries] > 0
+        first = np.where(relevant, levels, -np.inf).argmax(axis=1)
+        above[block] = apart[np.arange(len(first)), first] > 0
+    standings = _standings(documents, grades, lost, scores, compared - examples.positives.lengths, retrieved)
+    return standings if removed is None else replace(standings, above=above)
 
 
 def rank_in_lists(ranker: Ranker, examples: AddressedSet, watch: Watch) -> PositiveRanks:

@@ -46,17 +46,15 @@ def score_retrieval(
     Args:
         similarities: To rank by, the main one first; None takes `similarities_of` the model. BM25 has its own.
         trained: Training data of the model's job, if it has one.
-        removed: Rows of documents that no query is ranked against, none of them a positive.
+        removed: Ascending rows of documents of the store that no query is ranked against, none of them judged.
     """
     plan = _planned(system.documents, examples, settings, watch)
-    whole = plan
-    if removed is not None and plan.left_out is not None:
-        plan = replace(plan, left_out=Ragged.of(np.union1d(rows, removed) for rows in map(plan.left_out.__getitem__, range(len(examples)))))
     rankers, notes = _rankers(system, plan.examples, similarities, watch)
     clusters = query_clusters(plan.examples, settings.cluster)
-    samples = [sample for ranker in rankers for sample in _samples(plan, plan.standings(ranker, watch), ranker.similarity)]
+    standings = [plan.standings(ranker, watch, removed) for ranker in rankers]
+    samples = [sample for ranker, ranks in zip(rankers, standings, strict=True) for sample in _samples(plan, ranks, ranker.similarity)]
     samples = [replace(sample, clusters=clusters) for sample in samples]
-    out = 0 if removed is None else removed.size
+    above, out = standings[0].above, 0 if removed is None else removed.size
     return TaskScores(
         task=examples.name,
         kind="triplets" if plan.listed else "retrieval",
@@ -66,23 +64,14 @@ def score_retrieval(
         texts=list(plan.examples.queries),
         documents=system.documents.count - out,
         notes=(*examples.notes, *plan.notes, *notes),
-        facts={} if plan is whole else {ABOVE: _removed_above(whole, plan, rankers[0], watch)},
-        trained=_query_overlap(trained, plan.examples, system.store) if isinstance(system, System) else None,
+        facts={} if above is None else {ABOVE: int(above.sum())},
+        trained=query_overlap(trained, plan.examples, system.store) if isinstance(system, System) else None,
         ladder=[replace(sample, clusters=clusters) for sample in _ladder(plan, rankers[0])],
     )
 
 
 ABOVE = "queries with a removed document above the first relevant one"
 """A fact of scores without some documents."""
-
-
-def _removed_above(whole: "_Plan", plan: "_Plan", ranker: Ranker, watch: Watch) -> int:
-    """Number of queries whose first relevant document would rank lower among all documents."""
-    first, others = (
-        np.minimum.reduceat(ranks.values, ranks.offsets[:-1])
-        for ranks in (replace(each, judged=False).standings(ranker, watch).ranks for each in (whole, plan))
-    )
-    return int((first > others).sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +93,11 @@ class _Plan:
     def listed(self) -> bool:
         return self.left_out is None
 
-    def standings(self, ranker: Ranker, watch: Watch) -> PositiveRanks:
+    def standings(self, ranker: Ranker, watch: Watch, removed: Int[np.ndarray, " r"] | None) -> PositiveRanks:
         if self.left_out is None:
             ranks = rank_in_lists(ranker, self.examples, watch)
         else:
-            ranks = rank_in_store(ranker, self.examples, self.left_out, watch, judged=self.judged)
+            ranks = rank_in_store(ranker, self.examples, self.left_out, watch, judged=self.judged, removed=removed)
         if not ranks.counts.pairs.any():
             raise DataError(
                 f"{self.examples.name}: the corpus must hold documents beside the positives of a query, got {ranker.count} in all; "
@@ -222,7 +211,7 @@ def require_clusters(examples: ExampleSet, *, source: str) -> None:
     raise ConfigError(f"measure.cluster must name a column with different values, got {got} of {source}; leave it out")
 
 
-def _query_overlap(record: TrainedTexts | None, examples: AddressedSet, store: Store) -> TrainingOverlap | None:
+def query_overlap(record: TrainedTexts | None, examples: AddressedSet, store: Store) -> TrainingOverlap | None:
     """Training data of a job among the queries and relevant documents; None without a job."""
     if record is None:
         return None

@@ -258,14 +258,17 @@ class BM25Index:
             scores[query, columns] = table[rows[query, columns]]
         return scores
 
-    def count_at_least(self, queries: Sequence[str], thresholds: Float[np.ndarray, "q p"], excluded: Ragged) -> Int64[np.ndarray, "q p"]:
-        """Count, for each query and threshold (plus infinity for none), the documents that score at least as high."""
-        counts = np.zeros(thresholds.shape, dtype=np.int64)
+    def count_at_least(
+        self, queries: Sequence[str], thresholds: Float[np.ndarray, "q p"], excluded: Ragged, removed: Int64[np.ndarray, " r"]
+    ) -> tuple[Int64[np.ndarray, "q p"], Int64[np.ndarray, "q p"]]:
+        """Count, for each query and threshold (plus infinity for none), the documents that score at least as high: others, and removed."""
+        counts, apart = np.zeros(thresholds.shape, dtype=np.int64), np.zeros(thresholds.shape, dtype=np.int64)
         for query, table in enumerate(self._tables(queries)):
             table[excluded[query]] = -np.inf
             for column in np.flatnonzero(thresholds[query] < np.inf):
                 counts[query, column] = np.count_nonzero(table >= thresholds[query, column])
-        return counts
+                apart[query, column] = np.count_nonzero(table[removed] >= thresholds[query, column])
+        return counts - apart, apart
 
     def _tables(self, queries: Sequence[str]) -> Iterator[Float32[np.ndarray, " n"]]:
         """Each query's scores of all documents."""

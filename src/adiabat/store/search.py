@@ -59,6 +59,7 @@ def search(
     similarity: Similarity = "cosine",
     block_rows: int = BLOCK_ROWS,
     excluded: Ragged | Sequence[Integer[np.ndarray, " _"]] | None = None,
+    removed: Int64[np.ndarray, " r"] | None = None,
     on_progress: SearchProgress | None = None,
 ) -> Hits:
     """Find the nearest documents of each query in the whole store.
@@ -68,10 +69,11 @@ def search(
     Args:
         queries: One row per query, of any length; a zero query, which has no direction, has no results.
         excluded: Rows that are never returned, per query; None for no exclusions.
+        removed: Ascending rows that are returned for no query.
     """
     checked = checked_queries(queries, store.width, similarity)
     require_count(k)
-    exclusions = _Exclusions.of(excluded, len(queries))
+    exclusions = _Exclusions.of(excluded, len(queries), removed)
     tiles = [
         _Nearest(checked.take(tile), min(k, store.count), exclusions.take(tile)) for tile in _tiles(len(queries), block_rows, store.count)
     ]
@@ -93,8 +95,9 @@ def count_at_least(
     similarity: Similarity = "cosine",
     block_rows: int = BLOCK_ROWS,
     excluded: Ragged | Sequence[Integer[np.ndarray, " _"]] | None = None,
+    removed: Int64[np.ndarray, " r"] | None = None,
     on_progress: SearchProgress | None = None,
-) -> Int64[np.ndarray, "q p"]:
+) -> tuple[Int64[np.ndarray, "q p"], Int64[np.ndarray, "q p"]]:
     """Count, for each query and threshold, the documents of the store that score at least as high.
 
     With the scores of a query's positives (`score_rows`) as thresholds, and its positives excluded, these are the errors of PND over the
@@ -103,6 +106,10 @@ def count_at_least(
     Args:
         thresholds: Scores; plus infinity pads queries with fewer thresholds.
         excluded: Rows that are never counted, per query, each once; None for no exclusions.
+        removed: Ascending rows that are counted apart, for all queries.
+
+    Returns:
+        The counts without the removed documents, and those of the removed ones.
     """
     checked = checked_queries(queries, store.width, similarity)
     if thresholds.shape[:1] != queries.shape[:1] or np.isnan(thresholds).any():
@@ -111,15 +118,15 @@ def count_at_least(
             f"thresholds must be one row per query without NaN, got shape {thresholds.shape}{nan} for {len(queries)} queries; "
             "pass those of `score_rows`, or plus infinity for none"
         )
-    counts, exclusions = np.zeros(thresholds.shape, dtype=np.int64), _Exclusions.of(excluded, len(queries))
+    counts, exclusions = np.zeros((2, *thresholds.shape), dtype=np.int64), _Exclusions.of(excluded, len(queries), removed)
     tiles = [
-        partial(_count_block, checked.take(tile), exclusions.take(tile), thresholds[tile], counts[tile])
+        partial(_count_block, checked.take(tile), exclusions.take(tile), thresholds[tile], counts[:, tile])
         for tile in _tiles(len(queries), block_rows, store.count)
     ]
     with _at_once(len(tiles)) as run:
         for block in _blocks(store, block_rows, on_progress):
             run(partial(tile, block) for tile in tiles)
-    return counts
+    return counts[0] - counts[1], counts[1]
 
 
 def score_rows(
@@ -202,15 +209,20 @@ def _blocks(store: Store, block_rows: int, on_progress: SearchProgress | None) -
 
 @dataclass(frozen=True, slots=True)
 class _Exclusions:
-    """Excluded pairs, by row."""
+    """Excluded pairs, by row, and rows that are removed for all queries."""
 
     rows: Int64[np.ndarray, " x"]
     queries: Int64[np.ndarray, " x"]
+    removed: Int64[np.ndarray, " r"]
 
     @classmethod
-    def of(cls, excluded: Ragged | Sequence[Integer[np.ndarray, " _"]] | None, queries: int) -> "_Exclusions":
+    def of(
+        cls, excluded: Ragged | Sequence[Integer[np.ndarray, " _"]] | None, queries: int, removed: Int64[np.ndarray, " r"] | None
+    ) -> "_Exclusions":
+        none = np.empty(0, dtype=np.int64)
+        removed = none if removed is None else removed
         if excluded is None:
-            return cls(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+            return cls(none, none, removed)
         if len(excluded) != queries:
             raise StoreError(
                 f"excluded must hold one list of rows per query, got {len(excluded)} lists for {queries} queries; "
@@ -219,16 +231,21 @@ class _Exclusions:
         lists = excluded if isinstance(excluded, Ragged) else Ragged.of(excluded)
         # By row, so that those of a block are consecutive.
         order = np.argsort(lists.values, kind="stable")
-        return cls(lists.values[order], np.repeat(np.arange(queries), lists.lengths)[order])
+        return cls(lists.values[order], np.repeat(np.arange(queries), lists.lengths)[order], removed)
 
     def take(self, queries: slice) -> "_Exclusions":
         inside = (self.queries >= queries.start) & (self.queries < queries.stop)
-        return _Exclusions(self.rows[inside], self.queries[inside] - queries.start)
+        return _Exclusions(self.rows[inside], self.queries[inside] - queries.start, self.removed)
 
     def within(self, block: Block) -> tuple[Int64[np.ndarray, " x"], Int64[np.ndarray, " x"]]:
         """(query, document of the block) of the pairs that fall into a block."""
         first, last = np.searchsorted(self.rows, [block.start, block.start + len(block)])
         return self.queries[first:last], self.rows[first:last] - block.start
+
+    def removed_within(self, block: Block) -> Int64[np.ndarray, " r"]:
+        """Documents of the block that are removed for all queries."""
+        first, last = np.searchsorted(self.removed, [block.start, block.start + len(block)])
+        return self.removed[first:last] - block.start
 
 
 @dataclass
@@ -248,10 +265,10 @@ class _Nearest:
     def update(self, block: Block) -> None:
         """Collect the documents of a block that may be among the best."""
         approximate, error = block.approximate(self.queries)
-        barred = self.exclusions.within(block)
-        approximate[barred] = -np.inf
+        barred, removed = self.exclusions.within(block), self.exclusions.removed_within(block)
+        approximate[barred], approximate[:, removed] = -np.inf, -np.inf
         possible = self._possible(approximate, error)
-        possible[barred] = False
+        possible[barred], possible[:, removed] = False, False
         query, document = np.nonzero(possible)
         if not len(query):
             return
@@ -302,9 +319,10 @@ def _domain(scores: Float32[np.ndarray, "..."], similarity: Similarity) -> Float
 
 
 def _count_block(
-    queries: Queries, exclusions: _Exclusions, thresholds: Float[np.ndarray, "q p"], counts: Int64[np.ndarray, "q p"], block: Block
+    queries: Queries, exclusions: _Exclusions, thresholds: Float[np.ndarray, "q p"], counts: Int64[np.ndarray, "2 q p"], block: Block
 ) -> None:
-    """Add to the counts: by the quick score if it is clearly above or below, otherwise by the exact one."""
+    """Add to the counts of all documents and of removed ones: by the quick score if it decides clearly, otherwise by the exact one."""
+    removed = exclusions.removed_within(block)
     approximate, error = block.approximate(queries)
     # NaN never counts as at least as high.
     approximate[exclusions.within(block)] = np.nan
@@ -316,18 +334,21 @@ def _count_block(
         rows = np.flatnonzero(thresholds[:, column] < np.inf)
         scores = approximate if len(rows) == len(approximate) else approximate[rows]
         surely = scores >= high[rows, column, None]
-        counts[rows, column] += np.count_nonzero(surely, axis=1)
+        counts[0, rows, column] += np.count_nonzero(surely, axis=1)
+        if removed.size:
+            counts[1, rows, column] += np.count_nonzero(surely[:, removed], axis=1)
         undecided[rows] |= surely ^ (scores >= low[rows, column, None])
     # The flat form is several times quicker to search.
     query, document = np.divmod(np.flatnonzero(undecided), len(block))
     if not len(query):
         return
-    exact, quick = block.exact(queries, query, document), approximate[query, document]
+    exact, quick, apart = block.exact(queries, query, document), approximate[query, document], np.isin(document, removed)
     for level in range(thresholds.shape[1]):
         # Pairs at or above `high` are already counted.
         close = (quick >= low[query, level]) & (quick < high[query, level])
         reached = close & (exact >= thresholds[query, level])
-        counts[:, level] += np.bincount(query[reached], minlength=len(counts))
+        for number, counted in enumerate((reached, reached & apart)):
+            counts[number, :, level] += np.bincount(query[counted], minlength=counts.shape[1])
 
 
 def hits_of(
