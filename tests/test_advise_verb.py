@@ -98,6 +98,52 @@ def test_documents_judged_irrelevant_change_nothing(world: Path, tmp_path: Path)
     assert replace(judged.target, name="pairs") == plain.target
 
 
+def test_bm25_is_compared_with_the_fusion_on_the_same_queries(world: Path) -> None:
+    with one_thread():
+        target = adiabat.advise(world / "model", world / "store", world / "pairs.jsonl").target
+    assert target.bm25 is not None
+    assert target.fused is not None
+    assert target.bm25_over_fused is not None
+    assert (target.bm25_over_fused.after, target.bm25_over_fused.before) == (target.bm25.after, target.fused.after)
+    assert target.bm25_over_fused.verdict is not None
+    # Paired: the interval is not that of two levels.
+    assert target.bm25_over_fused.difference_interval is not None
+
+
+@pytest.fixture(scope="module")
+def job(world: Path) -> Path:
+    """A job that was tuned on ten of the pairs."""
+    lines(world / "ten.jsonl", PAIRS[:10])
+    with one_thread(), pytest.MonkeyPatch.context() as patch:
+        patch.chdir(world)
+        adiabat.tune("model", "store", "ten.jsonl", "job", max_epochs=1, batches_per_epoch=2, validation_fraction=0.4)
+    return world / "job"
+
+
+def test_what_the_job_of_the_model_trained_on_is_left_out(job: Path, run: Callable[..., Said], tmp_path: Path, world: Path) -> None:
+    lines(world / "twenty.jsonl", PAIRS)
+    said = run("twenty.jsonl", model="job")
+    assert said.code == 0, said.err
+    found = read_result(tmp_path / "out" / "result.json", Advice)
+    assert (found.target.queries, found.target.left_out) == (10, 10)
+    assert "twenty: 10 of 20 queries are left out, since job was trained or validated on them" in found.notes
+    lines(world / "rest.jsonl", PAIRS[10:])
+    with one_thread():
+        alone = adiabat.advise(job, world / "store", world / "rest.jsonl")
+    assert replace(found.target, name="rest", left_out=0) == alone.target
+
+
+def test_queries_with_documents_of_training_are_left_out_if_enough_others_remain(job: Path, world: Path) -> None:
+    rows = [{"query": f"fresh {number}", "pos": [f"d{number % 20}"]} for number in range(100)]
+    lines(world / "hundred.jsonl", rows)
+    lines(world / "eighty.jsonl", rows[:80])
+    with one_thread():
+        enough, few = (adiabat.advise(job, world / "store", world / name) for name in ("hundred.jsonl", "eighty.jsonl"))
+    assert (enough.target.queries, enough.target.left_out) == (50, 50)
+    assert (few.target.queries, few.target.left_out) == (80, 0)
+    assert any("40 of 80 queries have relevant documents that answered training queries of" in note for note in few.notes)
+
+
 def test_queries_are_drawn_by_seed_and_equal_seeds_give_equal_figures(world: Path) -> None:
     with one_thread():
         first, again, other = (
@@ -145,6 +191,15 @@ def test_bad_input_is_refused_in_one_line_and_nothing_is_written(
     run: Callable[..., Said], tmp_path: Path, arguments: tuple[str, ...], facts: list[str]
 ) -> None:
     assert_refused(run(*arguments), *facts)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_job_that_was_trained_on_nearly_all_queries_gets_no_advice(
+    job: Path, run: Callable[..., Said], tmp_path: Path, world: Path
+) -> None:
+    lines(world / "twelve.jsonl", PAIRS[:12])
+    fact = "twelve must hold at least 10 queries that job was not trained on, got 2 of 12; name other data, or the model that"
+    assert_refused(run("twelve.jsonl", model="job"), fact)
     assert not (tmp_path / "out").exists()
 
 

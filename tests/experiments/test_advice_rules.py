@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from adiabat.experiments.advice_rules import recommend
-from tests.report.sample_advice import make_advised
+from tests.report.sample_advice import make_advised, make_gain
 
 LEAVE, FUSE, TUNE, MORE, EMBED = (
     "leave it",
@@ -23,7 +23,16 @@ LEAVE, FUSE, TUNE, MORE, EMBED = (
         ({"queries": 49, "fused": 9.0, "mapped": 9.0}, 1.0, MORE, ["49\N{NO-BREAK SPACE}queries"]),
         ({"queries": 50, "fused": 9.0}, 1.0, FUSE, ["+9.0 %"]),
         # BM25 alone is best.
-        ({"bm25": 12.0, "fused": 8.0, "mapped": 9.0}, 1.0, EMBED, ["BM25", "+12.0 % [+11.0, +13.0]"]),
+        ({"bm25": 12.0, "fused": 8.0, "mapped": 9.0}, 1.0, EMBED, ["BM25", "+12.0 % [+11.0, +13.0]", "than their fusion by +3.7 %"]),
+        # By more than the fusion, as an estimate, but the pairs do not show it.
+        (
+            {"bm25": 12.0, "fused": 8.0, "bm25_over_fused": make_gain(3.7, half_width=4.0)},
+            1.0,
+            FUSE,
+            ["+8.0 %", "compared with the fusion, it is at +3.7 % [-0.3, +7.7]"],
+        ),
+        ({"bm25": 12.0, "fused": 1.0, "bm25_over_fused": make_gain(10.9, half_width=11.0)}, 4.0, MORE, ["BM25 alone gains +12.0 %"]),
+        ({"queries": 40, "left_out": 60}, 1.0, MORE, ["queries, which the model was not trained on, are too few"]),
         ({"bm25": 8.0, "fused": 12.0}, 1.0, FUSE, ["+12.0 %"]),
         ({"bm25": 10.0, "fused": 9.5}, 1.0, FUSE, ["+9.5 %"]),
         ({"bm25": 1.5, "fused": 0.0}, 1.0, LEAVE, []),

@@ -25,6 +25,8 @@ def make_advised(
     """A target whose rankings gain so many percent."""
     gains = {"bm25": bm25, "fused": fused, "mapped": mapped}
     changes = {name: None if percent is None else make_gain(percent) for name, percent in gains.items()}
+    if bm25 is not None and fused is not None:
+        changes["bm25_over_fused"] = make_gain(100 * (bm25 - fused) / (100 + fused), before=0.5 * (1 + fused / 100))
     plain = AdvisedSet("cs", "target", queries, queries, 5183, Headroom(*headroom), make_change(None, 0.5), **changes)
     return replace(plain, **more)
 

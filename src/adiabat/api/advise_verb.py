@@ -15,7 +15,7 @@ from adiabat.data.examples import resolved_split
 from adiabat.evaluation.systems import store_inputs
 from adiabat.experiments.advice import advise_on
 from adiabat.models.device import device_of
-from adiabat.models.model_names import Model, load, require_names
+from adiabat.models.model_names import Model, load, name_of, require_names, trained_by
 from adiabat.models.towers import DualEncoder
 from adiabat.results.advice_result import Advice
 from adiabat.runs.output_dir import claimed, write_report
@@ -92,7 +92,16 @@ def advise(
             for role, (_, rows), split, (opened, _) in zip(roles, sets, splits, datasets, strict=True)
         }
         tuning = _tuning_time(towers, stores[sets[0][0]], sets[0][1], chosen, call.watch)
-        result = advise_on(towers, datasets, settings=chosen, command=call.command, inputs=inputs, tuning=tuning, watch=call.watch)
+        result = advise_on(
+            towers,
+            datasets,
+            settings=chosen,
+            command=call.command,
+            inputs=inputs,
+            tuning=tuning,
+            trained=trained_by(name_of(model)),
+            watch=call.watch,
+        )
         if folder:
             if (folder / "result.json").exists():
                 call.watch.note(f"replaced the earlier advice in {folder}")

@@ -3,7 +3,7 @@
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +17,8 @@ from adiabat.core.progress import Watch
 from adiabat.core.provenance import now, versions
 from adiabat.core.ragged import Ragged
 from adiabat.core.text import counted
-from adiabat.data.text_hashes import in_blocks
+from adiabat.data.text_hashes import TrainedTexts, in_blocks
+from adiabat.evaluation.decisive_queries import untrained_queries
 from adiabat.evaluation.ranking import BM25Ranker, DenseRanker, PositiveRanks, Ranker, fused_ranks, rank_in_store, tied_positives_last
 from adiabat.evaluation.retrieval import query_clusters
 from adiabat.evaluation.systems import identical_documents, similarities_of
@@ -50,7 +51,8 @@ RESAMPLES = 2_000
 class _Asked:
     """Queries of one data set, drawn and embedded, with the documents that are left out of each query's ranking.
 
-    `total` and `groups` count the queries, and their groups by shared documents, before the draw.
+    `total` and `groups` count the queries, and their groups by shared documents, before the draw. `trained_queries` were left out before,
+    because the job of the model trained on them or on their documents.
     """
 
     store: Store
@@ -61,6 +63,7 @@ class _Asked:
     left_out: Ragged
     similarity: Similarity
     clusters: Clusters
+    trained_queries: int = 0
 
     def ranks(self, vectors: Float32[np.ndarray, "q e"], watch: Watch) -> PositiveRanks:
         """Ranks of the positives for other vectors of the same queries."""
@@ -84,6 +87,7 @@ def advise_on(
     command: str,
     inputs: dict[str, dict[str, str]],
     tuning: str,
+    trained: TrainedTexts | None = None,
     watch: Watch,
 ) -> Advice:
     """Measure the target, the first data set, and the retention sets after it; then recommend.
@@ -91,11 +95,14 @@ def advise_on(
     Args:
         inputs: Paths and checksums by role, for the record.
         tuning: The expected time of tuning, in words.
+        trained: Training data of the model's job, if it has one.
     """
     started, seed = time.monotonic(), settings.run.seed
-    for _, examples in datasets:
-        _require_queries(examples)
-    target, *retained = (_asked(model, store, examples, settings, watch) for store, examples in datasets)
+    untrained, known = _untrained(model, datasets, trained)
+    target, *retained = (
+        replace(_asked(model, store, examples, settings, watch), trained_queries=len(whole) - len(examples))
+        for (store, whole), examples in zip(datasets, untrained, strict=True)
+    )
     ranks = target.ranks(target.vectors, watch)
     hits = search(target.store, target.vectors, DEPTH, similarity=target.similarity, excluded=target.left_out)
     nearest = tied_positives_last(hits, target.examples)
@@ -121,7 +128,7 @@ def advise_on(
         versions=versions(device_name(model.query.device)),
         settings=settings.recorded(),
         inputs=inputs,
-        notes=[*(note for _, examples in datasets for note in examples.notes), *notes],
+        notes=[*(note for _, examples in datasets for note in examples.notes), *known, *notes],
         model=model.name,
         datasets=sets,
         choice=chosen.choice,
@@ -134,9 +141,26 @@ def advise_on(
     )
 
 
-def _require_queries(examples: AddressedSet) -> None:
-    if len(examples) < FEWEST_QUERIES:
-        raise DataError(f"{examples.name} must hold at least {FEWEST_QUERIES} queries, got {len(examples)}; add queries: fewer say nothing")
+def _untrained(
+    model: DualEncoder, datasets: Sequence[tuple[Store, AddressedSet]], record: TrainedTexts | None
+) -> tuple[list[AddressedSet], list[str]]:
+    """The queries of each set that the model's job did not train on, at least `FEWEST_QUERIES`, and notes on the others."""
+    for _, examples in datasets:
+        if len(examples) < FEWEST_QUERIES:
+            raise DataError(
+                f"{examples.name} must hold at least {FEWEST_QUERIES} queries, got {len(examples)}; add queries: fewer say nothing"
+            )
+    sets, notes = [], list[str]()
+    for store, examples in datasets:
+        untrained, sentences = untrained_queries(examples, store, record, model.name)
+        if len(untrained) < FEWEST_QUERIES:
+            raise DataError(
+                f"{examples.name} must hold at least {FEWEST_QUERIES} queries that {model.name} was not trained on, "
+                f"got {len(untrained)} of {len(examples)}; name other data, or the model that the job started from"
+            )
+        sets.append(untrained)
+        notes += sentences
+    return sets, notes
 
 
 def _asked(model: DualEncoder, store: Store, examples: AddressedSet, settings: AdviseSettings, watch: Watch) -> _Asked:
@@ -219,6 +243,9 @@ def _result(asked: _Asked, role: Literal["target", "retain"], ranks: PositiveRan
     first = np.minimum.reduceat(np.where(ranks.grades.values > 0, ranks.ranks.values, DEPTH), ranks.ranks.offsets[:-1])
     top, near = int((first < TOP).sum()), int(((first >= TOP) & (first < DEPTH)).sum())
     untuned = asked.sample(ranks)
+    changes = {name: _change(sample, untuned, seed) for name, sample in samples.items()}
+    if "fused" in samples:
+        changes["bm25_over_fused"] = _change(samples["bm25"], samples["fused"], seed)
     return AdvisedSet(
         name=asked.examples.name,
         role=role,
@@ -227,7 +254,8 @@ def _result(asked: _Asked, role: Literal["target", "retain"], ranks: PositiveRan
         documents=asked.store.count,
         headroom=Headroom(top, near, len(first) - top - near),
         untuned=_change(untuned, None, seed),
-        **{name: _change(sample, untuned, seed) for name, sample in samples.items()},
+        left_out=asked.trained_queries,
+        **changes,
     )
 
 

@@ -1,7 +1,7 @@
 """Rules of ``adiabat advise``: from measured figures to one recommendation, in words for whoever decides."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from adiabat.core.text import counted, two_digits
 from adiabat.results.advice_result import AdvisedSet, Choice
@@ -56,14 +56,23 @@ def recommend(target: AdvisedSet, detectable: float | None) -> Recommendation:
         target: The figures of the target.
         detectable: The gain in percent that all of its queries would show with 80 % probability; None if nothing varies.
     """
-    bm25, fused, mapped = (_gain(change) for change in (target.bm25, target.fused, target.mapped))
     if target.queries < FEW_QUERIES:
-        return Recommendation("get more data", f"{counted(target.queries, 'query')} are too few to tune with, and to show what tuning did.")
-    if bm25 >= max(WORTH_BM25, (target.fused.improvement or 0.0) + WORTH if target.fused else 0.0):
+        unseen = ", which the model was not trained on," if target.left_out else ""
         return Recommendation(
-            "re-embed with a better model",
-            f"BM25, which needs no model, is better than the model by {_percent(target.bm25)}; their fusion is {_fusion(target.fused)}.",
+            "get more data", f"{counted(target.queries, 'query')}{unseen} are too few to tune with, and to show what tuning did."
         )
+    over_fused = target.bm25_over_fused
+    if _gain(target.bm25) >= WORTH_BM25 and (over_fused is None or _gain(over_fused) >= WORTH):
+        fusion = "; their fusion is not measured" if over_fused is None else f", and than their fusion by {_percent(over_fused)}"
+        return Recommendation(
+            "re-embed with a better model", f"BM25, which needs no model, is better than the model by {_percent(target.bm25)}{fusion}."
+        )
+    chosen = _without_new_vectors(target, detectable)
+    return replace(chosen, reason=chosen.reason + _bm25_alone(target))
+
+
+def _without_new_vectors(target: AdvisedSet, detectable: float | None) -> Recommendation:
+    fused, mapped = _gain(target.fused), _gain(target.mapped)
     if fused >= max(WORTH_BM25, mapped):
         also = f" A linear map of the query vectors gains {_percent(target.mapped)}: tuning may add to it." if mapped >= WORTH else ""
         return Recommendation("fuse with BM25", f"Fusion with BM25 gains {_percent(target.fused)} without any training.{also}")
@@ -74,6 +83,13 @@ def recommend(target: AdvisedSet, detectable: float | None) -> Recommendation:
             f"A linear map of the query vectors gains {_percent(target.mapped)} on documents that it was not fitted on.{also}",
         )
     return _nothing_gains(target, detectable)
+
+
+def _bm25_alone(target: AdvisedSet) -> str:
+    """A sentence on BM25 where it is better than the model, and not shown to be better than the fusion by enough."""
+    if _gain(target.bm25) < WORTH_BM25:
+        return ""
+    return f" BM25 alone gains {_percent(target.bm25)}; compared with the fusion, it is at {_percent(target.bm25_over_fused)}."
 
 
 def _nothing_gains(target: AdvisedSet, detectable: float | None) -> Recommendation:
@@ -110,10 +126,6 @@ def _gain(change: Change | None) -> float:
     if change is None or change.verdict != "better":
         return 0.0
     return math.inf if change.improvement is None else change.improvement
-
-
-def _fusion(change: Change | None) -> str:
-    return "not measured" if change is None else f"at {_percent(change)}"
 
 
 def _percent(change: Change | None) -> str:

@@ -41,6 +41,8 @@ class AdvisedSet:
         fused: Reciprocal-rank fusion of the untuned model and BM25; None likewise.
         mapped: The untuned model with a linear map of its query vectors: on the target by cross-validation, on a retention set with the map
             of all measured target queries. None if the map could not be cross-validated.
+        bm25_over_fused: BM25 compared with the fusion; None without them.
+        left_out: Number of further queries that are left out, because the job of the model trained on them or on their relevant documents.
     """
 
     name: str
@@ -53,6 +55,8 @@ class AdvisedSet:
     bm25: Change | None = None
     fused: Change | None = None
     mapped: Change | None = None
+    bm25_over_fused: Change | None = None
+    left_out: int = 0
 
     @property
     def changes(self) -> dict[str, Change]:
