@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from adiabat.adiabatic.drift import MEASURES
 from adiabat.adiabatic.expected_time import Pace, fitted, time_at
 from adiabat.adiabatic.tune import tune
 from adiabat.adiabatic.tuning_context import TuningContext
@@ -200,6 +201,28 @@ def test_a_range_test_takes_the_rate_with_the_lowest_validation_loss_within_the_
     assert notes[0].startswith("expected time: ")
     assert "without an improvement unless the drift limit stops it, at most" in notes[0]
     assert any(note.startswith("range test: ") for note in notes)
+
+
+@pytest.mark.parametrize("within", [3e-5, 1e-9])
+def test_a_range_test_goes_on_to_lower_rates_until_one_stays_within_the_limit(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, within: float
+) -> None:
+    def made(search: RateSearch, rate: float, seed: int) -> RateTrial:
+        drift = {name: [0.5] for name in MEASURES}
+        left, reason = (None, "") if rate < within else (4, "outside")
+        return RateTrial(rate, seed, [4], drift, left, reason, 1.0, "CPU", [1.0])
+
+    monkeypatch.setattr(RateSearch, "_make", made)
+    context = TuningContext(problem.fresh, problem.store, str(problem.data), "tiny")
+    notes: list[str] = []
+    search = RateSearch(context, quick(tmp_path), tmp_path / "search", Watch(note=notes.append))
+    if within < 1e-7:
+        with pytest.raises(JobError, match="must stay within the guard's limit until its first validation, got none down to 1e-07; lower"):
+            search.tested()
+        return
+    assert search.tested().tune.learning_rate == pytest.approx(1e-5)
+    assert [row.rate for row in search.rows.every] == pytest.approx([1e-2, 1e-3, 1e-4, 1e-5])
+    assert "0.0001: outside, 1e-05: 1.0000; tuning at 1e-05" in notes[-1]
 
 
 def test_the_progress_of_a_range_test_is_that_of_all_its_rates(problem: Problem, tmp_path: Path) -> None:

@@ -1,6 +1,9 @@
 """The BM25 index against bm25s's own, against the formula in plain loops, and against texts in many scripts."""
 
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import bm25s
@@ -266,3 +269,14 @@ def test_progress_counts_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     seen: list[int] = []
     build_bm25(TEXTS, tmp_path, on_progress=seen.append)
     assert seen == [3, 6, 7]
+
+
+def test_bm25_is_imported_without_jax(tmp_path: Path) -> None:
+    """JAX reserves most of a GPU's memory as soon as bm25s uses it; whoever imports JAX later still gets it."""
+    (tmp_path / "jax").mkdir()
+    (tmp_path / "jax/__init__.py").write_text("print('jax is imported')\n")
+    (tmp_path / "jax/lax.py").write_text("def top_k(values, k):\n    return values, k\n")
+    code = "import adiabat.store.bm25, bm25s.selection; print(bm25s.selection.JAX_IS_AVAILABLE); import jax"
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True, env={"PYTHONPATH": path})
+    assert done.stdout.split("\n") == ["False", "jax is imported", ""]

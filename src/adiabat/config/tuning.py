@@ -77,7 +77,7 @@ RECIPES: Mapping[RecipeName, Mapping[str, Any]] = {
         "data": {"hold_out": "documents", "max_validation": 200},
         "guard": {"probes": "sample", "limit": 0.1},
         "rehearsal": {},
-        "rate_search": {"low": 2e-6, "high": 1e-5, "count": 3, "steps": 150, "checks": 1},
+        "rate_search": {"low": 2e-6, "high": 1e-5, "count": 3, "steps": 150, "checks": 3},
     },
     "safe": {"tune": {"learning_rate": "safe", "batches_per_epoch": 100, "max_epochs": 10}, "rehearsal": {}},
     "paper": {},

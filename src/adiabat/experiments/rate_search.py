@@ -120,21 +120,26 @@ class RateSearch:
         return Rows(self.folder / "trials.parquet", RateTrial, columns=columns, of="a rate search", fault=fault)
 
     def tested(self) -> TuneSettings:
-        """Run every rate, and return the settings of the one with the lowest validation loss within the limit."""
+        """Run every rate, or lower ones until one stays within the limit; return the settings of the lowest validation loss."""
+        rates = sorted(self.settings.rate_search.values(), reverse=True)
+        lower = [rates[-1] * (rates[-1] / rates[-2]) ** step for step in range(1, 1 + len(rates))]
+        losses: dict[float, float] = {}
         self.folder.mkdir(exist_ok=True)
         with sole_writer(self.folder):
-            for rate in sorted(self.settings.rate_search.values(), reverse=True):
+            for rate in (*rates, *lower):
+                if rate < rates[-1] and any(map(math.isfinite, losses.values())):
+                    break
                 for seed in range(self.settings.run.seed, self.settings.run.seed + self.settings.rate_search.seeds):
                     self._stays(rate, seed)
                     self._clear(rate, seed)
-        losses = {rate: self._mean_loss(rate) for rate in self.settings.rate_search.values()}
+                losses[rate] = self._mean_loss(rate)
         rate = min(losses, key=lambda rate: (losses[rate], rate))
         if not math.isfinite(losses[rate]):
             raise JobError(
-                "one rate of the range test must stay within the guard's limit until its first validation, got none; lower "
-                "rate_search.low, or raise guard.limit, and start again"
+                "one rate of the range test must stay within the guard's limit until its first validation, got none down to "
+                f"{rate:g}; lower rate_search.low, or raise guard.limit, and start again"
             )
-        listed = ", ".join(f"{rate:g}: {loss:.4f}" if math.isfinite(loss) else f"{rate:g}: outside" for rate, loss in losses.items())
+        listed = ", ".join(f"{rate:.2g}: {loss:.4f}" if math.isfinite(loss) else f"{rate:.2g}: outside" for rate, loss in losses.items())
         self.watch.note(f"range test: lowest validation loss within the drift limit by rate: {listed}; tuning at {rate:g}")
         guard = self.context.guard(self.settings)
         assert guard is not None
@@ -234,7 +239,7 @@ class RateSearch:
                 # The number of trials is unknown: the first rate that stays within the limit is the last one.
                 self.watch.progress(label, position.step, steps)
                 return
-            trials = len(self.settings.rate_search.values()) * self.settings.rate_search.seeds
+            trials = max(len(self.settings.rate_search.values()) * self.settings.rate_search.seeds, len(self.rows.every) + 1)
             self.watch.progress(f"range test ({label})", len(self.rows.every) * steps + position.step, trials * steps)
 
         folder.mkdir(parents=True, exist_ok=True)

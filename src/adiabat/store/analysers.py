@@ -96,7 +96,7 @@ def analyser_of(stemmer: str | None) -> Analyser:
 
 def stop_words(language: str) -> frozenset[str]:
     """Words that are dropped before stemming; none if bm25s lists none."""
-    from bm25s import stopwords
+    from adiabat.store.bm25s_without_jax import stopwords
 
     listed: Iterable[str] = getattr(stopwords, f"STOPWORDS_{_STOP_WORD_LISTS.get(language, language.upper())}", ())
     # An apostrophe splits an entry into two, neither of which is the stop word.

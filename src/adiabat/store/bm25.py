@@ -16,7 +16,6 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-import bm25s
 import numpy as np
 from jaxtyping import Float, Float32, Float64, Int64, Integer
 
@@ -25,6 +24,7 @@ from adiabat.core.files import read_json, reading, write_json
 from adiabat.core.provenance import Digest, digest_of, require
 from adiabat.core.ragged import Ragged
 from adiabat.store.analysers import Analyser, analyser_of
+from adiabat.store.bm25s_without_jax import bm25s
 from adiabat.store.manifest import plain_disk_errors
 from adiabat.store.search import Hits
 
