@@ -10,7 +10,7 @@ import pytest
 
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.data.corpora import read_corpus
-from adiabat.data.examples import read_examples
+from adiabat.data.examples import read_examples, source_identity
 from adiabat.data.table_formats import parquet_paths, parquet_rows, parquet_size
 from adiabat.data.table_rows import FileFaults, count_rows, read_rows, table_name
 
@@ -152,6 +152,26 @@ def test_hub_names_go_through_load_dataset(tmp_path, monkeypatch):
     assert fault(name) == f"{name} must be read with a split, got the splits test, train; set data.split, or name one as {name}:test"
     assert fault(f"hf:{tmp_path / 'none'}").startswith(f"hf:{tmp_path / 'none'} must be a readable data set, got: ")
     assert "must read hf:NAME, hf:NAME:SPLIT or hf:NAME:CONFIG:SPLIT" in fault("hf:a:b:c:d")
+
+
+def test_a_data_set_is_the_same_with_its_split_named_given_or_alone(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "test.jsonl", jsonl(ROWS))
+    write(tmp_path / "two" / "train.jsonl", jsonl(ROWS[1:]))
+    one, two = f"hf:{tmp_path / 'one'}", f"hf:{tmp_path / 'two'}"
+    same = [(one, None), (one, "test"), (f"{one}:test", None), (f"{one}:default:test", None)]
+    assert len({source_identity(*each) for each in same}) == 1
+    others = [(two, None), (two, "test"), (f"{two}:train", None), (f"{two}:other:test", None), (one, None)]
+    assert len({source_identity(*each) for each in others}) == 5
+    assert source_identity(two, "train") == source_identity(f"{two}:train", None)
+    saved = datasets.Dataset.from_list(ROWS)
+    datasets.DatasetDict({"test": saved}).save_to_disk(str(tmp_path / "saved"))
+    saved.save_to_disk(str(tmp_path / "single"))
+    of_saved = [(str(tmp_path / "saved"), None), (str(tmp_path / "saved"), "test"), (str(tmp_path / "saved" / "test"), None)]
+    assert {source_identity(*each) for each in of_saved} == {(str(tmp_path / "saved"), "test")}
+    assert source_identity(str(tmp_path / "single"), None) == (str(tmp_path / "single"), None)
 
 
 def test_names_drop_endings_and_nothing_else():

@@ -12,7 +12,7 @@ from adiabat.api.call import Progress, called
 from adiabat.config.shared import DataSection, EvaluateSettings
 from adiabat.config.tasks import SpaceSettings, SuiteSettings, suite_file
 from adiabat.core.errors import ConfigError, DataError
-from adiabat.data.examples import read_examples, resolved_split
+from adiabat.data.examples import read_examples, source_identity
 from adiabat.data.records import ExampleSet
 from adiabat.evaluation.evaluate import Dataset, evaluate_datasets, read_dataset
 from adiabat.evaluation.measured_models import resolve_models
@@ -163,9 +163,10 @@ def _read(
 
 def require_other_data(sets: Sequence[tuple[str, str]], splits: Sequence[str | None]) -> None:
     """A retention set must be neither the target itself, whose change it would repeat, nor another retention set."""
+    if len(sets) == 1:
+        return
     target, *retained = (
-        (os.path.realpath(store), os.path.realpath(data), resolved_split(data, split))
-        for (store, data), split in zip(sets, splits, strict=True)
+        (os.path.realpath(store), *source_identity(data, split)) for (store, data), split in zip(sets, splits, strict=True)
     )
     if target in retained:
         raise ConfigError(f"--retain must be another data set than the target, got {sets[0][1]} for both; leave it out")

@@ -12,7 +12,7 @@ from typing import Any
 from adiabat.core.errors import DataError
 from adiabat.core.text import shown
 from adiabat.data.columns import Columns, Table, entries_value, id_value, parsed_rows, plain_value, shared_values, split_name, text_value
-from adiabat.data.lines import Cursor, Layout
+from adiabat.data.lines import HUB_PREFIX, Cursor, Layout
 from adiabat.data.records import Example, ExampleSet, ExampleStream, LanguageGridSet, invented_id
 from adiabat.data.table_rows import FileFaults, Row, RowError, is_beir_examples, read_rows
 
@@ -31,6 +31,17 @@ def resolved_split(source: str | Path, split: str | None, *, usual_split: str = 
     from adiabat.data.judgements import choose_split
 
     return choose_split(Path(source), split, usual_split)[0]
+
+
+def source_identity(source: str, split: str | None) -> tuple[str, str | None]:
+    """Name and split that tell a data set apart, whether the split is part of its name, given, or the only one."""
+    path = Path(source)
+    if not source.startswith(HUB_PREFIX) and not any((folder / "dataset_dict.json").exists() for folder in (path, path.resolve().parent)):
+        return str(path.resolve()), resolved_split(source, split)
+    # Loaded only for data sets with splits.
+    from adiabat.data.table_formats import source_and_split
+
+    return source_and_split(source, split)
 
 
 def read_examples(

@@ -162,6 +162,16 @@ def dataset_size(source: str, *, split: str | None) -> int:
 
 
 def _load(source: str, split: str | None, *, streaming: bool = False) -> Any:
+    import datasets
+
+    data, named_split = _whole(source, streaming=streaming)
+    split = split or named_split
+    is_single = isinstance(data, datasets.Dataset | datasets.IterableDataset)
+    return data if is_single and split is None else _one_split(data, source, split)
+
+
+def _whole(source: str, *, streaming: bool = False) -> tuple[Any, str | None]:
+    """A data set with all of its splits, and the one that its name states."""
     # Imported here, because it takes a second and most sources are plain files.
     import datasets
 
@@ -170,9 +180,8 @@ def _load(source: str, split: str | None, *, streaming: bool = False) -> Any:
             name, config, named_split = _hub_name(source)
             # Streams cannot be kept in memory, so they do not accept this option.
             options = {"streaming": True} if streaming else {"keep_in_memory": False}
-            data, split = datasets.load_dataset(name, config, **options), split or named_split
-        else:
-            data = datasets.load_from_disk(source, keep_in_memory=False)
+            return datasets.load_dataset(name, config, **options), named_split
+        return datasets.load_from_disk(source, keep_in_memory=False), None
     except DataError:
         raise
     except Exception as error:
@@ -182,8 +191,6 @@ def _load(source: str, split: str | None, *, streaming: bool = False) -> Any:
         # The library raises arbitrary errors if its description of the data is incomplete or wrong.
         reason = f"{type(error).__name__}: {error}"
         raise DataError(f"{source} must be a whole saved data set, got one that is damaged ({reason}); save or copy it again") from error
-    is_single = isinstance(data, datasets.Dataset | datasets.IterableDataset)
-    return data if is_single and split is None else _one_split(data, source, split)
 
 
 def _python_rows(data: Any, source: str, before: int) -> Iterator[Mapping[str, Any]]:
@@ -216,6 +223,22 @@ def _require_valid(data: Any, start: int) -> None:
     elif not start:
         data._indices.table.validate(full=True)
         data.data.table.validate(full=True)
+
+
+def source_and_split(source: str, split: str | None) -> tuple[str, str | None]:
+    """A data set of the hub or of `save_to_disk` without the split in its name, and the split that is read; None if it has no splits."""
+    if source.startswith(HUB_PREFIX):
+        name, config, named_split = _hub_name(source)
+        whole, split = name if config in (None, "default") else f"{name}:{config}", split or named_split
+    else:
+        folder = Path(source).resolve()
+        if split is None and (folder.parent / "dataset_dict.json").exists():
+            return str(folder.parent), folder.name
+        whole = str(folder)
+    if split is None:
+        data, _ = _whole(source)
+        split = next(iter(data)) if isinstance(data, dict) and len(data) == 1 else None
+    return whole, split
 
 
 def _hub_name(source: str) -> tuple[str, str | None, str | None]:
