@@ -1,10 +1,16 @@
 """`adiabat evaluate --fail-on`: exit code 3 with the data sets that are worse or undecided, after the result is written."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import tomli_w
 
+import adiabat
+from adiabat.config.reader import checked
+from adiabat.config.tasks import SuiteSettings
+from adiabat.evaluation.task_kinds import require_task_margin
 from adiabat.results.evaluation_result import DatasetResult, Result
 from adiabat.results.record import read_result
 from tests.commands import evaluate, lines, run_in_process, write_world
@@ -53,3 +59,39 @@ def test_a_failing_evaluation_is_written_and_ends_with_code_3(
     assert above.code == 2
     assert "measure.margin must be below all that PND can lose on pairs, 0.5, got 0.9 PND" in above.err
     assert not (tmp_path / "above").exists()
+
+
+def test_a_margin_of_a_cutoff_that_is_not_measured_is_refused_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_world(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    fact = "measure.margin must be a share, or a difference of nDCG@10, Recall@100, RR@10, which are measured, got 0.01 nDCG@37; "
+    wrong = ["--set", "measure.margin=0.01 nDCG@37", "--set", "measure.resamples=100"]
+    suite = {"tasks": [{"kind": "retrieval", "data": "pairs.jsonl", "corpus": "corpus.jsonl"}]}
+    (tmp_path / "suite.toml").write_text(tomli_w.dumps(suite))
+    for arguments in (evaluate("pairs.jsonl", "--baseline", "model"), ["evaluate", "model", "--suite", "suite.toml", "--out", "new"]):
+        said = run_in_process(capsys, monkeypatch, [*arguments, *wrong])
+        assert said.code == 2
+        assert fact in said.err
+        assert not (tmp_path / "new").exists()
+    # Of the report, whatever its case, or without a cutoff.
+    for right in ("0.01 ndcg@10", "0.01 nDCG"):
+        arguments = evaluate("pairs.jsonl", "--baseline", "model", out="new")
+        assert run_in_process(capsys, monkeypatch, [*arguments, "--set", f"measure.margin={right}"]).code == 0
+    for scores in ("first", "second"):
+        shutil.copytree(tmp_path / "new" / "scores" / "model", tmp_path / scores)
+    with pytest.raises(
+        adiabat.AdiabatError, match=r"a difference of PND, PND pooled, nDCG@10, RR@10, which are measured, got 0.01 nDCG@37"
+    ):
+        adiabat.compare("first", "second", margin="0.01 nDCG@37")
+
+
+def test_a_cutoff_that_one_task_measures_is_a_margin_of_a_suite() -> None:
+    tasks = [{"kind": "retrieval", "data": "a", "corpus": "b", "report": ["nDCG@37"]}, {"kind": "nli_grid", "data": "c"}]
+    for margin in ("0.01 nDCG@37", "0.01 P@1"):
+        settings = checked(SuiteSettings, {"tasks": tasks, "measure": {"margin": margin}})
+        require_task_margin(settings.measure, settings.tasks)
+    settings = checked(SuiteSettings, {"tasks": tasks, "measure": {"margin": "0.01 nDCG@10"}})
+    with pytest.raises(adiabat.AdiabatError, match=r"a difference of nDCG@37, P@1, which are measured, got 0.01 nDCG@10"):
+        require_task_margin(settings.measure, settings.tasks)

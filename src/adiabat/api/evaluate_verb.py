@@ -20,6 +20,7 @@ from adiabat.evaluation.score_files import refuse_foreign_scores, replacing_scor
 from adiabat.evaluation.space_analysis import analyse_space, require_maps
 from adiabat.evaluation.suite import evaluate_suite as run_suite
 from adiabat.evaluation.systems import System, baseline_system, open_baseline_stores, refuse_unused_stores, store_inputs
+from adiabat.evaluation.task_kinds import require_task_margin
 from adiabat.models.device import device_of
 from adiabat.models.model_names import Model, load, load_with, name_of, require_names, trained_by
 from adiabat.models.towers import DualEncoder
@@ -215,6 +216,7 @@ def evaluate_suite(
     # A measure that cannot be computed is refused before anything is read.
     for measures in [settings.measure.report, *(getattr(task, "report", None) or () for task in settings.tasks)]:
         require_report(measures)
+    require_task_margin(settings.measure, settings.tasks)
     loader = partial(load_with, device=settings.run.device)
     names = [path_of(model, "an entry of models") for model in models]
     subjects = resolve_models(settings.models, names, settings.encoder, loader, trained_by)

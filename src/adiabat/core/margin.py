@@ -1,8 +1,11 @@
 """The margin of non-inferiority: the largest loss that does not matter."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
+
+from adiabat.core.errors import ConfigError
 
 FEWEST_UNITS = 10
 """With fewer units, no loss is excluded."""
@@ -94,3 +97,13 @@ def _name(unit: str) -> str:
 
 DEFAULT_MARGIN = Margin()
 """One percent of the baseline."""
+
+
+def require_margin(given: float | str, measures: Iterable[str]) -> None:
+    """Refuse a margin of a measure with a cutoff that none of the measures has: it would apply to nothing."""
+    margin, known = Margin.parse(given), dict.fromkeys(measures)
+    if "@" in margin.unit and not any(margin.of(measure).unit for measure in known):
+        raise ConfigError(
+            f"measure.margin must be a share, or a difference of {', '.join(known)}, which are measured, got {margin}; write one of them, "
+            "or its name without a cutoff"
+        )

@@ -11,6 +11,7 @@ import numpy as np
 
 from adiabat.config.tasks import CompareSettings, RunsMeasureSection
 from adiabat.core.errors import ConfigError, DataError
+from adiabat.core.margin import require_margin
 from adiabat.core.provenance import versions
 from adiabat.core.ragged import Ragged, connected
 from adiabat.core.text import counted
@@ -38,6 +39,8 @@ def compare_runs(first: Path, second: Path, *, qrels: Path | None, settings: Com
         _stored_scores(path) if is_stored else _judged(path, judged, qrels, settings)
         for path, is_stored in zip((first, second), stored, strict=True)
     ]
+    measured = [sample.measure for side in sides for run in side.runs for scores in run.values() for sample in scores.samples]
+    require_margin(settings.measure.margin, measured)
     (baseline, model), notes = _in_common(sides, (first, second), settings.measure.units)
     return compare_models(
         [baseline, model],

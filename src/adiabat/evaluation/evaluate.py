@@ -10,7 +10,7 @@ from jaxtyping import Int
 
 from adiabat.config.shared import EvaluateSettings, MeasureSection
 from adiabat.core.errors import ConfigError
-from adiabat.core.margin import DEFAULT_MARGIN, Margin
+from adiabat.core.margin import DEFAULT_MARGIN, Margin, require_margin
 from adiabat.core.progress import Watch, once
 from adiabat.core.provenance import now, versions
 from adiabat.core.text import IN_WORDS
@@ -19,7 +19,7 @@ from adiabat.data.language_grids import require_every_label
 from adiabat.data.records import ExampleSet, Fingerprint, LanguageGridSet
 from adiabat.data.text_hashes import TrainedTexts
 from adiabat.evaluation.decisive_queries import Decision, ScoredPart, decide, residual_collection
-from adiabat.evaluation.language_grid_tasks import score_nli_grid
+from adiabat.evaluation.language_grid_tasks import OF_GRIDS, score_nli_grid
 from adiabat.evaluation.retrieval import ABOVE, require_clusters, score_retrieval
 from adiabat.evaluation.set_power import set_powers
 from adiabat.evaluation.systems import (
@@ -107,6 +107,8 @@ def evaluate_datasets(
         further: Further runs of the model, of other seeds.
     """
     started = time.monotonic()
+    of_grids = [OF_GRIDS for dataset in datasets if isinstance(dataset.examples, LanguageGridSet)]
+    require_margin(settings.measure.margin, [*settings.measure.report, *of_grids])
     prints = [tower.fingerprint("document") for tower in filter(None, (model, baseline))]
     systems = _systems(model, baseline, prints, datasets)
     baseline_stores = {id(store): store for dataset in datasets for store in dataset.baseline_stores}

@@ -21,6 +21,9 @@ from adiabat.store.vector_store import Store
 
 Vectors = Mapping[str, Float[np.ndarray, "_n _e"]]
 
+OF_GRIDS = "P@1"
+"""The measure of a language grid that has a cutoff."""
+
 
 def measure_question_grid(
     questions: Vectors, paragraphs: Vectors, answers: Mapping[str, Int[np.ndarray, " _n"]], *, similarities: Sequence[Similarity]

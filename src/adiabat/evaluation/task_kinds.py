@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from adiabat.config.shared import MeasureSection, RankingMeasureSection
 from adiabat.config.tasks import (
+    AnyTask,
     BitextTask,
     ClassificationTask,
     ClusteringTask,
@@ -29,6 +31,7 @@ from adiabat.config.tasks import (
     WordsTask,
 )
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, several
+from adiabat.core.margin import require_margin
 from adiabat.core.progress import Watch
 from adiabat.core.text import cut
 from adiabat.data.examples import read_examples
@@ -44,7 +47,7 @@ from adiabat.data.lines import OF_DOCUMENTS
 from adiabat.data.records import Document, ExampleSet, LanguageGridSet, grid_id, text_id
 from adiabat.data.table_rows import table_name
 from adiabat.evaluation.labels import score_classification, score_clustering
-from adiabat.evaluation.language_grid_tasks import score_nli_grid, score_question_grid
+from adiabat.evaluation.language_grid_tasks import OF_GRIDS, score_nli_grid, score_question_grid
 from adiabat.evaluation.measured_models import Corpus, CorpusStores, MeasuredModel, TaskCorpus
 from adiabat.evaluation.mteb_task import require_task, score_mteb
 from adiabat.evaluation.retrieval import score_retrieval
@@ -221,6 +224,15 @@ def _retrieval(section: RetrievalTask, examples: ExampleSet, documents: Corpus, 
     decisive = measure.model_dump(mode="json", exclude={"resamples", "margin", "cluster"})
     sha256 = _sha256([queries.hexdigest(), digest, settings, decisive, *digests])
     return LoadedTask(name, section.data, sha256, score, lexical=True)
+
+
+def require_task_margin(measure: RankingMeasureSection, tasks: Sequence[AnyTask]) -> None:
+    """Refuse a margin with a cutoff that no task measures; tasks of mteb have measures of their own."""
+    if any(isinstance(task, MtebTask) for task in tasks):
+        return
+    reports = [task.report or measure.report for task in tasks if isinstance(task, RetrievalTask)]
+    grids = [OF_GRIDS for task in tasks if isinstance(task, NliGridTask | QuestionGridTask)]
+    require_margin(measure.margin, [*chain.from_iterable(reports), *grids])
 
 
 def _nli_grid(section: NliGridTask, _: int) -> LoadedTask:

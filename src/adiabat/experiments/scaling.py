@@ -24,6 +24,7 @@ from adiabat.dual_encoder.train import check, check_pairs, train
 from adiabat.dual_encoder.train_checks import FREE_MEMORY, FREE_SOURCES
 from adiabat.evaluation.measured_models import CorpusStores, MeasuredModel
 from adiabat.evaluation.suite import STORES, ScoreCounts, Scoring
+from adiabat.evaluation.task_kinds import require_task_margin
 from adiabat.experiments.grid import ScalingTrial, trials_of_scaling, ways_of, without_freezing
 from adiabat.experiments.scaling_analysis import ROWS, evidence_of, fitted, result_of, rows_at
 from adiabat.experiments.trials import ExperimentKind, Runner, run_trials, waiting
@@ -207,6 +208,7 @@ def _check(settings: ScalingSettings) -> None:
         raise ConfigError(f"{several(missing)}; write it into the file, or add --out for the directory")
     require_names(*(family.model for family in settings.models))
     require_report(settings.measure.report)
+    require_task_margin(settings.measure, settings.tasks)
     device_of(settings.run.device)
     store = settings.towers.vectors
     require_inputs([source.path for source in settings.data.listed(settings.job.data)], stores=[] if store is None else [store])

@@ -10,6 +10,7 @@ from adiabat.core.errors import ConfigError, several
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
 from adiabat.dual_encoder.tower_setup import Loader
+from adiabat.evaluation.task_kinds import require_task_margin
 from adiabat.experiments.evaluator import NOISE, READINGS
 from adiabat.experiments.sweep_analysis import analysed
 from adiabat.experiments.sweep_ranking import ranking_of
@@ -89,6 +90,7 @@ def _require_complete(settings: SweepSettings) -> None:
     if faults:
         raise ConfigError(several(faults))
     require_report(settings.measure.report)
+    require_task_margin(settings.measure, settings.tasks)
     if isinstance(settings, TuneSweepSettings):
         refuse_swapped(str(settings.job.store), str(settings.job.model), str(settings.job.data), order="MODEL STORE DATA")
         require_names(settings.job.model)
