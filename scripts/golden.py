@@ -38,17 +38,17 @@ from tokenizers.processors import TemplateProcessing
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from adiabat.cli import main as adiabat
+from adiabat.datasets.bundled import DEMO_RETAIN
 
 RUN = {"run": {"checkpoint_seconds": 1000.0, "log_every": 2}}
 TUNE = {"batch_size": 5, "batches_per_epoch": 4, "keep": "last"}
 TRAIN = {"batch_size": 4, "validate_every": 4}
 LONG = {**TRAIN, "steps": 10, "learning_rate": 1e-3}
 PAIRS = {**RUN, "data": {"cache": "cache", "validation_fraction": 0.2}}
-JOB = {"model": "model", "data": "pairs.jsonl"}
+JOB, LISTED = {"model": "model", "data": "pairs.jsonl"}, "listed.jsonl"
 ASKED = {"name": "asked", "data": "asked.jsonl", "corpus": "corpus.jsonl"}
 TASKS = [{**ASKED, "kind": "retrieval"}, {"kind": "nli_grid", "data": "nli.jsonl"}]
-SEEDS = {"seeds": [0, 1]}
-MEASURE = {"measure": {"resamples": 100}}
+SEEDS, MEASURE = {"seeds": [0, 1]}, {"measure": {"resamples": 100}}
 ELSEWHERE = 0.01  # relative tolerance on a machine other than that which wrote the file
 TRIED = {**SEEDS, "verb": "train", "keep_models": True}
 COMPARED = {**PAIRS, **MEASURE, "train": {**TRAIN, "steps": 3}, "sweep": TRIED, "tasks": TASKS[:1]}
@@ -63,7 +63,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         "tasks": [
             *TASKS,
             {"kind": "question_grid", "data": "questions.jsonl", "corpus": "paragraphs.jsonl"},
-            {"kind": "triplets", "data": "listed.jsonl"},
+            {"kind": "triplets", "data": LISTED},
             {"kind": "bitext", "data": "parallel.jsonl", "a": "en", "b": "de"},
             *({"kind": kind, "data": "similar.jsonl", "name": kind} for kind in ("sts", "words")),
             {"kind": "pair_classification", "data": "similar.jsonl", "name": "same", "label": "same", "positive": "true"},
@@ -76,10 +76,7 @@ SETTINGS: Mapping[str, Mapping[str, Any]] = {
         **{"grid": {"tune": {"learning_rate": [1e-4, 1e-3]}}, "probes": {"data": "probes.txt", "depth": 10}},
         "tasks": TASKS,
     },
-    "data": {**COMPARED, "job": {"model": "model"}}
-    | {
-        "variants": [{"job": {"data": n}, "name": n[:4]} for n in ("pairs.jsonl", "listed.jsonl")],
-    },
+    "data": {**COMPARED, "job": {"model": "model"}, "variants": [{"job": {"data": n}, "name": n[:4]} for n in (JOB["data"], LISTED)]},
     "backbones": {**COMPARED, "job": {"data": "pairs.jsonl"}, "variants": [{"name": n, "job": {"model": n}} for n in ("model", "other")]},
     "scaling": {
         **{**PAIRS, "job": {"data": "pairs.jsonl"}, "train": TRAIN},
@@ -138,6 +135,8 @@ JOBS = {
     "search": Job("search store word1 --model tune --compare model --json"),
     "mine": Job("mine pairs.jsonl corpus.jsonl --out OUT.jsonl --source fused --model model --store store", "mine.depth=20"),
     "inspect": Job("inspect pairs.jsonl --model model --json"),
+    "demo-store": Job(f"embed demo {DEMO_RETAIN['tico19'][0]} --out OUT --json"),
+    "advise": Job(f"advise demo demo-store {DEMO_RETAIN['tico19'][1]} --out OUT", "advise.queries=100"),
     "sweep": Job("sweep sweep.toml --out OUT", "job.store=store", 10),
     "safe-rate": Job("safe-rate model store pairs.jsonl --out OUT --probes probes.txt --config tune.toml", RATES, 2),
     "sweep-data": Job("sweep data.toml --out OUT", stop=5),
