@@ -142,6 +142,18 @@ def test_each_part_is_held_out_by_itself() -> None:
     assert chosen.distance == pytest.approx(sum(distances) / 2)
 
 
+def test_budgets_within_one_percent_are_held_out_together() -> None:
+    points = grid(by_size_and_tokens, noise=0.01)
+    budgets = budgets_of(points)
+    nearly = budgets * np.random.default_rng(0).uniform(0.9905, 1.0, len(budgets))
+    exact, near = choose_law(points, budgets), choose_law(points, nearly)
+    assert exact is not None
+    assert near is not None
+    assert exact.without_budget is not None
+    assert near.without_budget is not None
+    assert (near.law, near.without_budget.distance) == (exact.law, exact.without_budget.distance)
+
+
 def test_shares_are_found_where_they_decide() -> None:
     points = grid(by_share, shares=SHARES, noise=0.002)
     assert (chosen := choose_law(points, budgets_of(points))) is not None

@@ -16,6 +16,9 @@ LAWS = (SIZE_AND_TOKENS, ONE_SHARE, SHARE)
 REACH = 4.0
 """Multiple of the budget up to which a law must predict positive losses: options whose losses turn negative first would seem the best."""
 
+SAME_BUDGET = 1.01
+"""Largest factor between budgets that count as one: counted operations of one planned budget differ by the last step of a run."""
+
 MIN_RUNS = 4
 """Minimum number of distinct losses and scores for a rank correlation."""
 
@@ -67,7 +70,7 @@ def choose_law(points: Points, budgets: Float[np.ndarray, " p"], asked: Points |
     possible = [law for law in LAWS if not any(missing(law, points))]
     if not possible:
         return None
-    masks = (points.size == points.size.max(), budgets == budgets.max())
+    masks = (points.size == points.size.max(), SAME_BUDGET * budgets >= budgets.max())
     model, budget = (mask if _is_enough(possible[0], points, mask) else None for mask in masks)
     splits = [mask for mask in (model, budget) if mask is not None]
     compared = [law for law in possible if all(_is_enough(law, points, mask) for mask in splits)]
