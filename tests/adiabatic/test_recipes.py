@@ -162,9 +162,9 @@ def test_a_time_limit_is_split_between_search_and_run() -> None:
 def test_lengths_within_a_time_limit_are_checked_like_stated_ones(
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Half of 8 s less six validations leaves (4 - 6 * 0.1) / (3 * 0.01) = 113 steps to each rate, of 150.
+    # Half of 8 s less twelve validations leaves (4 - 12 * 0.1) / (3 * 0.01) = 93 steps to each rate, of 150.
     stated = recipe("quick", tune={"budget_seconds": 8, "warmup_steps": 140})
-    with pytest.raises(ConfigError, match=r"where tune.warmup_steps must be below rate_search.steps = 113, got 140"):
+    with pytest.raises(ConfigError, match=r"where tune.warmup_steps must be below rate_search.steps = 93, got 140"):
         fitted(stated, Pace(0.01, 0.1, 0.05, "CPU"))
     monkeypatch.setattr("adiabat.adiabatic.tune.measured_pace", lambda *_, **__: Pace(0.01, 0.5, 0.05, "CPU"))
     # The search takes 3 (12 * 0.01 + 2 * 0.5) s and a validation 0.5 s: 8 epochs of a step and a validation, of 0.51 s each.
