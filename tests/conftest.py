@@ -46,6 +46,14 @@ def _nothing_waits_for_the_disk() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _no_stack_is_noted() -> Iterator[None]:
+    """Where no GPU is in use, torch notes the stack of each call that seeds its generators, and those of tests are deep."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("traceback.format_stack", lambda: [])
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _ctrl_c_is_heard() -> Iterator[None]:
     """A shell lets what it runs in the background ignore Ctrl-C, and with it the commands that tests start."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -8,6 +8,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -102,7 +103,11 @@ def module_name(path: Path) -> str:
 
 
 MODULES = {module_name(path): path for path in sorted(SOURCE.rglob("*.py"))}
-TREES = {name: ast.parse(path.read_text(encoding="utf-8"), filename=str(path)) for name, path in MODULES.items()}
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    return {name: ast.parse(path.read_text(encoding="utf-8"), filename=str(path)) for name, path in MODULES.items()}
 
 
 def nodes(tree: ast.AST, *, at_module_level: bool = True) -> Iterator[tuple[ast.AST, bool]]:
@@ -129,16 +134,23 @@ def targets(node: ast.AST, importer: str) -> Iterator[str]:
             yield name if name.removeprefix("adiabat.") in MODULES else origin
 
 
-def imports() -> Iterator[Import]:
-    for importer, tree in TREES.items():
-        for node, runs in nodes(tree):
-            for target in targets(node, importer):
-                yield Import(importer, target, getattr(node, "lineno", 0), runs)
+@cache
+def imports() -> list[Import]:
+    """Every import, read by the first test that asks: each process of a test run loads this file."""
+    return [
+        Import(importer, target, getattr(node, "lineno", 0), runs)
+        for importer, tree in trees().items()
+        for node, runs in nodes(tree)
+        for target in targets(node, importer)
+    ]
 
 
-IMPORTS = list(imports())
-WITHIN = [one for one in IMPORTS if one.target.split(".")[0] == "adiabat"]
-FOREIGN = [one for one in IMPORTS if one.target.split(".")[0] not in {"adiabat", *sys.stdlib_module_names}]
+def within() -> list[Import]:
+    return [one for one in imports() if one.target.split(".")[0] == "adiabat"]
+
+
+def foreign() -> list[Import]:
+    return [one for one in imports() if one.target.split(".")[0] not in {"adiabat", *sys.stdlib_module_names}]
 
 
 def covers(name: str, module: str) -> bool:
@@ -178,8 +190,8 @@ def test_the_reader_of_imports_sees_through_functions_and_relative_names() -> No
 
 
 def test_imports_point_one_way() -> None:
-    assert len(WITHIN) > len(MODULES)
-    upward = {(one.importer, one.target.removeprefix("adiabat.")) for one in WITHIN if not is_allowed(one)}
+    assert len(within()) > len(MODULES)
+    upward = {(one.importer, one.target.removeprefix("adiabat.")) for one in within() if not is_allowed(one)}
     assert sorted(upward - UPWARD) == []
     assert sorted(UPWARD - upward) == [], "these are cut, and must leave the list"
 
@@ -199,14 +211,14 @@ def test_no_room_has_the_name_of_a_public_function() -> None:
 
 
 def test_nothing_that_starts_without_torch_imports_it_at_module_level() -> None:
-    quick = [one for one in FOREIGN if one.at_module_level and any(covers(name, one.importer) for name in WITHOUT_TORCH)]
+    quick = [one for one in foreign() if one.at_module_level and any(covers(name, one.importer) for name in WITHOUT_TORCH)]
     assert [str(one) for one in quick if one.target.split(".")[0] in SLOW_PACKAGES] == []
 
 
 @pytest.mark.parametrize("module", sorted(NUMPY_ONLY))
 def test_metrics_and_significance_need_numpy_and_scipy_alone(module: str) -> None:
-    foreign = {one.target.split(".")[0] for one in FOREIGN if one.importer == module}
-    assert foreign <= NUMPY_ONLY[module]
+    found = {one.target.split(".")[0] for one in foreign() if one.importer == module}
+    assert found <= NUMPY_ONLY[module]
 
 
 @pytest.mark.parametrize("module", ["config", "data.examples", "stats.ranking_measures", "stats.significance", "report.evaluation_page"])
@@ -222,7 +234,7 @@ def test_every_public_name_can_be_imported() -> None:
 
 
 def test_every_module_says_what_it_is_for() -> None:
-    assert [name for name, tree in TREES.items() if not ast.get_docstring(tree)] == []
+    assert [name for name, tree in trees().items() if not ast.get_docstring(tree)] == []
 
 
 def test_no_file_is_too_long_to_read() -> None:
@@ -286,6 +298,6 @@ def test_dependencies_are_declared_and_used() -> None:
     core = {normal(line) for line in project["dependencies"]}
     extra = {normal(line) for lines in project["optional-dependencies"].values() for line in lines}
     distributions = packages_distributions()
-    imported = {normal(found) for one in FOREIGN for found in distributions.get(one.target.split(".")[0], [one.target])}
+    imported = {normal(found) for one in foreign() for found in distributions.get(one.target.split(".")[0], [one.target])}
     assert imported - core - extra == set()
     assert core - imported == set()

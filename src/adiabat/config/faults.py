@@ -129,7 +129,7 @@ SettingPath = tuple[str | int, ...]
 
 def former_settings(table: Mapping[str, Any]) -> dict[SettingPath, str]:
     """The settings that are written for adiabat 0.1, each with its key there."""
-    runs = list(_runs(table))
+    runs = [(path, run) for path, run in _runs(table) if run]
     return {(*path, *inner): key for key in FORMER_KEYS for path, run in runs for inner in _paths(run, *key.split("."))}
 
 

@@ -5,6 +5,7 @@ import re
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -83,7 +84,9 @@ def every_phrase(kind: type[Section], table: Any, errors: Sequence[Any] = (), re
         except ValidationError as fault:
             errors = fault.errors()
         else:
-            phrases += _misfits(settings.model_copy(deep=True), table, wrong.union(renamed))
+            gaps = wrong.union(renamed)
+            # Wrong values are taken out of a copy: tables of defaults belong to all settings.
+            phrases += _misfits(settings.model_copy(deep=True) if gaps else settings, table, gaps)
             break
         if not (culprits := {_innermost(_place(kind, error["loc"]).path, rest) for error in errors} - {()}):
             break
@@ -129,13 +132,16 @@ def _misfits(section: Section, table: Any, wrong: Collection[SettingPath], path:
     yield from section.misfits().phrases(".".join(key for key in path if isinstance(key, str)), _entry(path, table))
 
 
-def keys_of(kind: type[Section], prefix: str = "") -> Iterator[str]:
+@cache
+def keys_of(kind: type[Section], prefix: str = "") -> tuple[str, ...]:
     """Every dotted key that settings know; a list of tables is one key, and so is a table with a short form."""
+    keys: list[str] = []
     for name in kind.model_fields:
         tables = kind.tables_at(name)
         if not tables or has_short_form(kind, name):
-            yield f"{prefix}{name}"
-        yield from dict.fromkeys(key for table in tables for key in keys_of(table, f"{prefix}{name}."))
+            keys.append(f"{prefix}{name}")
+        keys += dict.fromkeys(key for table in tables for key in keys_of(table, f"{prefix}{name}."))
+    return (*keys,)
 
 
 def has_short_form(kind: type[Section], name: str) -> bool:

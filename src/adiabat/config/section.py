@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin
 
 from pydantic import (
@@ -148,6 +149,7 @@ class Section(BaseModel):
         return self.model_dump(exclude_unset=True)
 
     @classmethod
+    @cache
     def tables_at(cls, name: str) -> tuple[type["Section"], ...]:
         """The tables that a setting accepts; empty for a value or a list."""
         field = cls.model_fields.get(name)

@@ -339,7 +339,7 @@ class _Checks:
             yield f"variants.grid.{key} varies variants.{key}, which is also set; leave one out"
 
     def _of_key(self, prefix: str, key: str) -> str | None:
-        known = list(keys_of(self.kind.run_kind))
+        known = keys_of(self.kind.run_kind)
         varied = [name for name in known if name.partition(".")[0] in self.kind.varying and name != "job.out"]
         if key in varied:
             return None

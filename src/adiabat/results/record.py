@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
@@ -153,13 +154,19 @@ def read_result(path: Path, expected: type[Record] = Record) -> Record:
         raise DataError(f"{path} must be the result of a job of kind {wanted}, got {kind}; name another file")
     faults = _not_finite(plain)
     try:
-        read: Record = TypeAdapter(record_class).validate_json(json.dumps(plain), strict=True)
+        read: Record = _reader_of(record_class).validate_json(json.dumps(plain), strict=True)
     except ValidationError as error:
         faults += [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors(include_url=False, include_input=False)]
         raise DataError(f"{path}: {several(faults)}; repeat the command that wrote it") from error
     if faults:
         raise DataError(f"{path}: {several(faults)}; repeat the command that wrote it")
     return replace(read, folder=path.parent)
+
+
+@cache
+def _reader_of(record_class: type[Record]) -> TypeAdapter[Any]:
+    """Built once: that takes longer than reading most records."""
+    return TypeAdapter(record_class)
 
 
 def _not_finite(plain: Any) -> list[str]:
