@@ -84,9 +84,9 @@ def every_phrase(kind: type[Section], table: Any, errors: Sequence[Any] = (), re
         except ValidationError as fault:
             errors = fault.errors()
         else:
-            gaps = wrong.union(renamed)
-            # Wrong values are taken out of a copy: tables of defaults belong to all settings.
-            phrases += _misfits(settings.model_copy(deep=True) if gaps else settings, table, gaps)
+            for path in wrong.union(renamed):
+                settings = _with_gap(settings, path)
+            phrases += _misfits(settings, table)
             break
         if not (culprits := {_innermost(_place(kind, error["loc"]).path, rest) for error in errors} - {()}):
             break
@@ -119,17 +119,34 @@ def _without(value: Any, paths: Collection[SettingPath], path: SettingPath = ())
     return value
 
 
-def _misfits(section: Section, table: Any, wrong: Collection[SettingPath], path: SettingPath = ()) -> Iterator[str]:
-    """The faults of combinations in a table and the tables in it, without wrong values, which are taken out of it."""
-    for name, value in list(vars(section).items()):
-        place = (*path, name)
-        entries = [((*place, number), entry) for number, entry in enumerate(value)] if isinstance(value, tuple) else [(place, value)]
-        for entry_path, entry in entries:
-            if isinstance(entry, Section):
-                yield from _misfits(entry, table, wrong, entry_path)
-        if place in wrong:
-            del vars(section)[name]
-    yield from section.misfits().phrases(".".join(key for key in path if isinstance(key, str)), _entry(path, table))
+def _with_gap(section: S, path: SettingPath) -> S:
+    """Settings without the one at a path; tables on the way are copied, as those of defaults belong to all settings."""
+    name, *inner = path
+    if name not in vars(section):
+        return section
+    copy, value = section.model_copy(), vars(section)[name]
+    if not inner:
+        del vars(copy)[name]
+    elif isinstance(value, Section):
+        vars(copy)[name] = _with_gap(value, (*inner,))
+    elif isinstance(value, tuple) and inner[1:]:
+        at, *rest = inner
+        entries = enumerate(value)
+        vars(copy)[name] = (*(_with_gap(entry, (*rest,)) if at == n and isinstance(entry, Section) else entry for n, entry in entries),)
+    return copy
+
+
+def _misfits(section: Section, table: Any, path: SettingPath = ()) -> Iterator[str]:
+    """The faults of combinations in a table and the tables in it."""
+    for name, value in vars(section).items():
+        if isinstance(value, Section):
+            yield from _misfits(value, table, (*path, name))
+        elif isinstance(value, tuple):
+            for number, entry in enumerate(value):
+                if isinstance(entry, Section):
+                    yield from _misfits(entry, table, (*path, name, number))
+    if (misfits := section.misfits()).phrases():
+        yield from misfits.phrases(".".join(key for key in path if isinstance(key, str)), _entry(path, table))
 
 
 @cache
