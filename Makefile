@@ -27,7 +27,7 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
 
 .DEFAULT_GOAL := setup
 .DELETE_ON_ERROR:
-.PHONY: help setup demo check lint types docstrings shape test test-shapes test-real lock dist wheel clean
+.PHONY: help setup demo check lint types docstrings shape test suite test-shapes test-real lock dist wheel clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,12 +72,15 @@ shape: $(STAMP)  ## Lines, names and functions beside their goals; nothing fails
 
 # Tests start many processes, each of which would otherwise compile anew what it imports.
 test: export PYTHONDONTWRITEBYTECODE :=
-test: check  ## The checks, then the default test suite (no network, no real data)
+# Types take one core for a minute, so tests begin beside them, once everything quicker is right.
+test: $(STAMP)  ## The checks, and beside them the default test suite (no network, no real data)
+	@$(MAKE) --no-print-directory --jobs 2 check suite
+
+suite: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(TESTERS) --maxprocesses 4 --dist loadfile $(PYTEST_ARGS)
 
 test-shapes: export ADIABAT_SHAPES := 1
-test-shapes: $(STAMP)  ## The default test suite with the shapes of arrays and tensors checked at each call
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(TESTERS) --maxprocesses 4 --dist loadfile $(PYTEST_ARGS)
+test-shapes: suite  ## The default test suite with the shapes of arrays and tensors checked at each call
 
 # The libraries that call saved models: only what .venv lacks, so that torch and transformers are not there twice (139 MB). The tests
 # look for them there; beside the other packages, one of them would be a plugin of every run of pytest.

@@ -236,12 +236,19 @@ def test_the_progress_of_a_range_test_is_that_of_all_its_rates(problem: Problem,
     assert of_test[-1] == (36, 36)
 
 
+@pytest.fixture(scope="module")
+def whole(problem: Problem, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a quick job leaves that nothing interrupted."""
+    folder = tmp_path_factory.mktemp("whole")
+    run(problem, folder / "job", quick(folder))
+    return everything(folder / "job")
+
+
 @pytest.mark.parametrize("step", [5, 20, 40])
 def test_a_quick_job_goes_on_as_if_it_had_not_been_interrupted(
-    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+    problem: Problem, whole: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     settings = quick(tmp_path)
-    run(problem, tmp_path / "whole", settings)
     take, taken = Loop.step, [0]
 
     def interrupted(self: Loop) -> None:
@@ -257,7 +264,7 @@ def test_a_quick_job_goes_on_as_if_it_had_not_been_interrupted(
     # Neither the speed nor the lengths are measured again.
     monkeypatch.setattr("adiabat.adiabatic.tune.measured_pace", lambda *_, **__: pytest.fail("measured again"))
     run(problem, tmp_path / "cut", settings, resume=True)
-    assert everything(tmp_path / "cut") == everything(tmp_path / "whole")
+    assert everything(tmp_path / "cut") == whole
     lengths = read_description(Job(tmp_path / "cut"))["job"]
     assert (lengths["steps_of_search_within_budget"], lengths["epochs_within_budget"]) == (12, 3)
 

@@ -130,13 +130,13 @@ def test_an_abbreviation_is_answered_with_the_key_that_it_stands_for(key: str, n
     assert fault({"train": {key: 1}}) == f"unknown key train.{key}; did you mean train.{nearest}?"
 
 
-def test_a_hundred_thousand_unknown_keys_are_counted_and_the_first_advised_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_twenty_thousand_unknown_keys_are_counted_and_the_first_advised_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sought: list[str] = []
     real = difflib.get_close_matches
     monkeypatch.setattr(difflib, "get_close_matches", lambda word, *rest, **more: sought.append(str(word)) or real(word, *rest, **more))
     path = tmp_path / "settings.toml"
-    path.write_text("[tune]\n" + "".join(f"learning_rte{n} = 1\n" for n in range(100_000)) + "[tunes]\na = 1\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"settings\.toml: 100001 faults: unknown key .*; did you mean .*; and 99991 more$"):
+    path.write_text("[tune]\n" + "".join(f"learning_rte{n} = 1\n" for n in range(20_000)) + "[tunes]\na = 1\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"settings\.toml: 20001 faults: unknown key .*; did you mean .*; and 19991 more$"):
         read_settings(TuneSettings, path)
     assert 0 < len(set(sought)) <= 10
 

@@ -209,7 +209,7 @@ def test_tiles_change_neither_value_nor_gradients(name: str, tile: int) -> None:
         torch.testing.assert_close(tiled, whole, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize(("size", "tile"), [(1000, 333), (4096, 1000)])
+@pytest.mark.parametrize(("size", "tile"), [(1000, 333), (2048, 1000)])
 def test_tiles_agree_on_large_batches_in_float32(size: int, tile: int) -> None:
     results = []
     for choice in (None, tile):

@@ -145,12 +145,12 @@ def test_many_random_batches_have_few_shapes():
 def test_a_compiled_backbone_has_one_graph_for_each_bucket_and_the_same_gradients(kind: Kind, graphs: list[str]):
     encoder = tiny_encoder(kind, layers=1).eval()
     random = np.random.default_rng(0)
-    with side_passes(encoder, precision="fp32", chunking=Chunking(64, buckets=BUCKETS, compiled=True)) as passes:
+    with side_passes(encoder, precision="fp32", chunking=Chunking(64, buckets=BUCKETS[::2], compiled=True)) as passes:
         assert len(passes._copies) == 1
-        for _ in range(6):
+        for _ in range(4):
             check_alike(encoder, passes, random.integers(0, len(TEXTS), random.integers(1, 30)))
-    # 16, 24, 64, and 128 beyond them.
-    assert len(graphs) == 4
+    # 16, 64, and 128 beyond them.
+    assert len(graphs) == 3
 
 
 def test_more_buckets_than_the_compiler_would_keep_by_itself_are_all_compiled(graphs: list[str]):
@@ -170,7 +170,7 @@ def test_cached_dropout_is_replayed_in_a_compiled_backbone(graphs: list[str]):
     for cached in (False, True):
         encoder = tiny_encoder(layers=1).train()
         torch.manual_seed(7)
-        with side_passes(encoder, precision="fp32", chunking=Chunking(64, cached, buckets=BUCKETS, compiled=True)) as passes:
-            found.append(embedded(encoder, passes, PICKED[:4]))
+        with side_passes(encoder, precision="fp32", chunking=Chunking(32, cached, buckets=BUCKETS, compiled=True)) as passes:
+            found.append(embedded(encoder, passes, np.array([3, 0, 5, 2])))
     assert graphs
     torch.testing.assert_close(found[1], found[0])

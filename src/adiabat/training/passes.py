@@ -76,6 +76,7 @@ class Passes:
             chunking: None makes one chunk for each thread.
         """
         self._encoders = encoders
+        self._weights = [list(encoder.parameters()) for encoder in encoders]
         self._copies = [list(towers) for towers in copies] or [list(encoders)]
         self._precision = precision
         self._run: Runner = run or (lambda jobs: (job() for job in jobs))
@@ -116,7 +117,7 @@ class Passes:
     def _operations(self, group: Group) -> float:
         manner, encoder = self._manner(group.tower), self._encoders[group.tower]
         # Methods may freeze or free weights between steps, which changes what a pass costs.
-        flags = tuple(weights.requires_grad for weights in encoder.parameters())
+        flags = tuple(weights.requires_grad for weights in self._weights[group.tower])
         if (group.tower, flags) not in self._counted:
             self._counted[group.tower, flags] = operations_of(encoder)
         lengths, packed = group.table.lengths[group.rows], is_packed(self._copies[0][group.tower])
@@ -128,8 +129,7 @@ class Passes:
 
     def _manner(self, tower: int) -> Manner:
         """How a tower is passed, which may change from step to step."""
-        encoder = self._encoders[tower]
-        flags = tuple(weights.requires_grad for weights in encoder.parameters())
+        flags = tuple(weights.requires_grad for weights in self._weights[tower])
         trained = torch.is_grad_enabled() and any(flags)
         cached = trained and self._chunking.cached
         return Manner(

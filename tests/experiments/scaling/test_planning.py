@@ -348,30 +348,6 @@ def test_without_runs_one_model_is_planned_for_and_several_are_not(tmp_path: Pat
         plan(load, asked(None, models=[large], memory=1))
 
 
-def test_time_and_memory_are_measured_where_model_and_data_are_there(made: tuple[Path, ScalingResult]) -> None:
-    folder, _ = made
-    settings = checked(
-        PlanSettings, {"plan": {"budget": 3e8, "runs": str(folder / "out"), "least_steps": 1, "resamples": 10}, "run": {"device": "cpu"}}
-    )
-    advice = advice_of(plan(load, settings))
-    assert advice.seconds is not None
-    assert advice.seconds > 0
-    assert (advice.measured_memory or 0) > 1e6
-    assert advice.settings["job"]["data"] == str(folder / "pairs.jsonl")
-
-
-def test_where_the_data_are_gone_the_plan_stands_without_them(made: tuple[Path, ScalingResult], tmp_path: Path) -> None:
-    folder, _ = made
-    (tmp_path / "runs.parquet").write_bytes((folder / "out" / "runs.parquet").read_bytes())
-    _, _, described = (folder / "out" / "config.toml").read_text(encoding="utf-8").partition("\n")
-    (tmp_path / "config.toml").write_text(described.replace("pairs.jsonl", "gone.jsonl"), encoding="utf-8")
-    notes: list[str] = []
-    settings = checked(PlanSettings, {"plan": {"budget": 3e8, "runs": str(tmp_path), "least_steps": 1, "resamples": 10}})
-    advice = advice_of(plan(load, settings, watch=Watch(note=notes.append)))
-    assert advice.seconds is None
-    assert any(note.startswith("time and memory are not measured: ") for note in notes)
-
-
 @pytest.mark.parametrize(
     ("text", "amount"),
     [("24GiB", 24 * 2**30), ("1.5 GB", 1_500_000_000), ("512MiB", 2**29), (".5TiB", 2**39), ("1.1GiB", 1_181_116_006)],

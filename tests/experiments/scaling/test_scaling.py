@@ -9,17 +9,20 @@ import pyarrow.parquet as pq
 import pytest
 
 import adiabat
+from adiabat.config.budgets import PlanSettings
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
 from adiabat.core.errors import ConfigError, DataError, InterruptionError, JobError, ModelError
+from adiabat.core.progress import Watch
 from adiabat.experiments import scaling as runner_module
 from adiabat.experiments import scaling as scaling_module
+from adiabat.experiments.plan import plan
 from adiabat.experiments.scaling_analysis import rows_at, rows_in
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.results.scaling_result import ScalingResult
 from adiabat.runs.run_config import Job, read_description
 from adiabat.scaling_laws.laws import Kind
-from tests.experiments.scaling.world import load, run, settings_of, write_world
+from tests.experiments.scaling.world import advice_of, load, run, settings_of, write_world
 from tests.tiny import save_tiny
 
 Made = tuple[Path, ScalingResult]
@@ -360,3 +363,30 @@ def test_a_model_that_moved_or_changed_its_family_takes_its_rows_along(again: Pa
     found = run(settings_of(again, models=models), resume=True)
     assert {row.way.model for row in rows_in(again / "out")} == {str(moved)}
     assert [one.kind for one in found.kinds] == [Kind("other", "full")]
+
+
+# --- Plans by a scaling experiment ---
+
+
+def test_time_and_memory_are_measured_where_model_and_data_are_there(made: Made) -> None:
+    folder, _ = made
+    settings = checked(
+        PlanSettings, {"plan": {"budget": 3e8, "runs": str(folder / "out"), "least_steps": 1, "resamples": 10}, "run": {"device": "cpu"}}
+    )
+    advice = advice_of(plan(load, settings))
+    assert advice.seconds is not None
+    assert advice.seconds > 0
+    assert (advice.measured_memory or 0) > 1e6
+    assert advice.settings["job"]["data"] == str(folder / "pairs.jsonl")
+
+
+def test_where_the_data_are_gone_the_plan_stands_without_them(made: Made, tmp_path: Path) -> None:
+    folder, _ = made
+    (tmp_path / "runs.parquet").write_bytes((folder / "out" / "runs.parquet").read_bytes())
+    _, _, described = (folder / "out" / "config.toml").read_text(encoding="utf-8").partition("\n")
+    (tmp_path / "config.toml").write_text(described.replace("pairs.jsonl", "gone.jsonl"), encoding="utf-8")
+    notes: list[str] = []
+    settings = checked(PlanSettings, {"plan": {"budget": 3e8, "runs": str(tmp_path), "least_steps": 1, "resamples": 10}})
+    advice = advice_of(plan(load, settings, watch=Watch(note=notes.append)))
+    assert advice.seconds is None
+    assert any(note.startswith("time and memory are not measured: ") for note in notes)
