@@ -1,5 +1,6 @@
 """Fits find the coefficients that runs were made from, and refuse runs that cannot tell them apart."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,7 +9,7 @@ from scipy.optimize import approx_fprime
 
 from adiabat.core.errors import DataError
 from adiabat.scaling_laws.fitting import Ensemble, Fitted, estimate, fit, missing, refits
-from adiabat.scaling_laws.law_search import MOST_STEPS, REFIT_DELTAS, Problems, descend
+from adiabat.scaling_laws.law_search import MOST_VALUES, REFIT_DELTAS, Problems, descend
 from adiabat.scaling_laws.laws import ONE_SHARE, SHARE, SIZE_AND_TOKENS, Centre, Law, Points, columns_of
 from tests.scaling_laws.simulated import BUDGETS, SIZES, by_one_share, by_share, by_size_and_tokens, grid
 
@@ -123,7 +124,7 @@ def test_draws_follow_from_the_seed() -> None:
     found = fit(SIZE_AND_TOKENS, points)
     told: list[int] = []
     one, same = (refits(found, points, count=8, seed=3, note=told.append) for _ in range(2))
-    assert told == [7, 8] * 2
+    assert told == [8] * 2
     assert [each.objective for each in one] == [each.objective for each in same]
     assert len({each.objective for each in one}) == 8
     other = refits(found, points, count=8, seed=4)
@@ -137,7 +138,7 @@ def test_problems_searched_together_end_where_each_ends_alone(law: Law, truth: A
     rows = np.random.default_rng(5).integers(0, len(points), (12, len(points)))
     counts = np.stack([np.bincount(row, minlength=len(points)) for row in rows]).astype(float)
     problems = Problems(law, *law.basis(points, found.centre), points.loss, counts)
-    start = problems.joined(found.exponents, found.weights)
+    start = problems.start_at(found.exponents, found.weights)
     together = problems.search_all(start, REFIT_DELTAS)[1]
     alone = np.array([problems.search_one(number, [start], REFIT_DELTAS)[1] for number in range(12)])
     # A kink may stop either one short of the other.
@@ -145,11 +146,19 @@ def test_problems_searched_together_end_where_each_ends_alone(law: Law, truth: A
     assert (together / alone).max() < 1.01
 
 
+def test_a_weight_that_vanished_returns_where_resampled_runs_have_its_term() -> None:
+    points = grid(by_size_and_tokens, noise=0.01)
+    found = fit(SIZE_AND_TOKENS, points)
+    vanished = replace(found, weights=found.weights * np.array([1, 1, 1e-9]))
+    plain, returned = (refits(one, points, count=6, seed=3) for one in (found, vanished))
+    assert [each.objective for each in returned] == pytest.approx([each.objective for each in plain], rel=1e-3)
+
+
 def test_problems_that_need_more_steps_are_searched_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     points = grid(by_size_and_tokens, noise=0.01)
     found = fit(SIZE_AND_TOKENS, points)
     plain = refits(found, points, count=6, seed=3)
-    monkeypatch.setattr("adiabat.scaling_laws.law_search.MOST_STEPS", 2)
+    monkeypatch.setattr("adiabat.scaling_laws.law_search.MOST_VALUES", 2)
     told: list[int] = []
     slow = refits(found, points, count=6, seed=3, note=told.append)
     assert told == [*range(7)]
@@ -169,7 +178,7 @@ def test_a_descent_finds_minima_with_kinks_and_stays_within_bounds() -> None:
     assert found == pytest.approx(np.clip(centres, -3, 3), abs=1e-5)
     assert values == pytest.approx([0, 101, 6], abs=1e-3)
     assert ended.all()
-    assert MOST_STEPS > 100
+    assert MOST_VALUES > 100
 
 
 def test_draws_of_too_few_sizes_are_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +210,9 @@ def test_a_draw_with_every_run_once_gives_the_fit_itself(monkeypatch: pytest.Mon
             return np.arange(size)
 
     monkeypatch.setattr(np.random, "default_rng", lambda seed: Every())
-    (again,) = refits(found, points, count=1, seed=0)
+    ensemble = Ensemble.of(found, points, resamples=1)
+    (again,) = ensemble.again
+    assert ensemble.draws(points) == pytest.approx(again.predict(points)[None], rel=1e-12)
     assert again.predict(points) == pytest.approx(found.predict(points), rel=2e-3)
 
 

@@ -13,6 +13,7 @@ from adiabat.config.training_choices import InBatchLoss
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, InterruptionError, is_out_of_memory
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.text import duration, flop
+from adiabat.dual_encoder.train_checks import require_estimable
 from adiabat.experiments.grid import Tried
 from adiabat.experiments.plan_constraints import TOO_LARGE, TOO_LONG, TOO_SHORT, UNTIMED, budgets_of, enough, excluded, with_steps, within
 from adiabat.experiments.plan_prior import NOTES, by_prior
@@ -207,12 +208,13 @@ def _temperature(settings: Mapping[str, Any]) -> float | None:
 
 def _measured(load: "Loader", advice: Advice, device: str, watch: Watch) -> Advice:
     """The advice with measured time and memory on this machine; unchanged if model or data are unavailable."""
-    # Torch takes seconds to load, and a plan without measurements does not need it.
-    from adiabat.dual_encoder.train import estimate
-
     try:
         few = {"run": {"device": device}, "train": {"budget_flops": None, "steps": MEASURED_STEPS}}
-        cost = estimate(load, checked(TrainSettings, overlaid(TrainSettings, advice.settings, few)), watch=watch)
+        require_estimable(run_settings := checked(TrainSettings, overlaid(TrainSettings, advice.settings, few)))
+        # Torch takes seconds to load, and a plan without measurements does not need it.
+        from adiabat.dual_encoder.train import estimate
+
+        cost = estimate(load, run_settings, watch=watch)
     except InterruptionError:
         raise
     except Exception as fault:

@@ -116,8 +116,8 @@ def _shares_at_a_size(points: Points) -> int:
 def refits(fitted: Fitted, points: Points, *, count: int, seed: int, note: Callable[[int], None] | None = None) -> list[Fitted]:
     """Fit a law to runs that are resampled with replacement: its spread over other runs of the same kind.
 
-    Each search starts from `fitted`. Resamples with too few sizes or tokens are drawn again. Resampling residuals instead gives intervals
-    that cover too seldom: residuals of a fit by absolute values are too small.
+    Each search starts from `fitted`, with weights that vanish there revived (`Problems.start_at`). Resamples with too few sizes or tokens
+    are drawn again. Resampling residuals instead gives intervals that cover too seldom: residuals of such fits are too small.
     """
     generator = np.random.default_rng(seed)
     counts: list[Float[np.ndarray, " p"]] = []
@@ -127,7 +127,7 @@ def refits(fitted: Fitted, points: Points, *, count: int, seed: int, note: Calla
             counts.append(np.bincount(rows, minlength=len(points)).astype(float))
     problems = Problems(fitted.law, *fitted.law.basis(points, fitted.centre), points.loss, np.stack(counts))
     with _one_thread():
-        vectors, objectives = problems.search_all(problems.joined(fitted.exponents, fitted.weights), REFIT_DELTAS, note)
+        vectors, objectives = problems.search_all(problems.start_at(fitted.exponents, fitted.weights), REFIT_DELTAS, note)
     coefficients = zip(*problems.split(vectors), objectives.tolist(), strict=True)
     return [Fitted(fitted.law, exponents, weights, fitted.centre, objective) for exponents, weights, objective in coefficients]
 
@@ -192,7 +192,9 @@ class Ensemble:
 
     def draws(self, points: Points) -> Draws:
         """Losses in nats that each resampled fit predicts, a row for each fit."""
-        return np.stack([refit.predict(points) for refit in self.again])
+        base, powers = self.fitted.law.basis(points, self.fitted.centre)
+        exponents, weights = (np.stack([getattr(refit, name) for refit in self.again]) for name in ("exponents", "weights"))
+        return np.asarray((columns_of(base, powers, exponents) @ weights[:, :, None])[:, :, 0])
 
     def predict(self, points: Points, *, of_a_run: bool = False, seed: int = 0) -> list[Estimate]:
         """The loss of runs, with intervals of the law, or of one more run, which has noise of its own (`of_a_run`)."""

@@ -18,7 +18,7 @@ HUBER_DELTA = 1e-3
 # Wider ones first: with the last one alone the loss is nearly a sum of absolute values, on whose kinks a quasi-Newton method stalls.
 DELTAS = (3e-2, 5e-3, HUBER_DELTA)
 REFIT_DELTAS = (1e-2, HUBER_DELTA)
-_STARTS = 6
+_STARTS = 4
 _STARTS_KEPT = 2
 _EXPONENT_STARTS: Mapping[str, tuple[float, ...]] = {
     "alpha": (0.1, 0.2, 0.3, 0.45, 0.65, 0.9, 1.3),
@@ -31,8 +31,8 @@ _FLOOR = 1e-3
 # A positive weight may fall to this share of the least loss, which is to say vanish.
 _LEAST = 1e-7
 
-MOST_STEPS = 300
-"""Steps of a search of many problems at once; the few that need more are searched one by one."""
+MOST_VALUES = 400
+"""Objectives that each of many problems searched together may take; one in forty needs more, and up to ten times as many."""
 
 STALL = 1e-9
 """Relative fall of the objective below which a step of many problems counts as stalled."""
@@ -40,8 +40,8 @@ STALL = 1e-9
 SAME = 1e-4
 """Logarithms of coefficients that differ by less are of one minimum."""
 
-DOUBTFUL = 0.05
-"""Share of the problems with the largest objectives, which may have ended in a minimum that is not the least, and are searched again."""
+REVIVED = 0.3
+"""Share of the least loss at which positive weights start that are smaller: by its logarithm, a weight near 0 has no slope to return by."""
 
 MOST_TRIES = 25
 """Tries of a step's length."""
@@ -66,39 +66,41 @@ class Problems:
 
     def __init__(self, law: Law, base: Base, powers: Powers, loss: Column, counts: Float[np.ndarray, "n p"]) -> None:
         self.law, self.base, self.powers, self.loss = law, base, powers, loss
-        self.flat = powers.reshape(len(powers), -1)
+        # Columns lie in rows here, so that runs, of which there are more, are beside each other in memory.
+        self.rows, self.flat = base.T.copy(), powers.transpose(0, 2, 1).reshape(len(powers), -1)
         self.target = np.log(loss)
         self.shares = counts / counts.sum(axis=1, keepdims=True)
         self.least = np.where(counts > 0, loss, np.inf).min(axis=1)
         self.positive = np.array(law.positive)
+        self.searched_by_log = np.concatenate([np.ones(len(powers), dtype=bool), self.positive])
 
     def split(self, vectors: Vectors) -> tuple[Float[np.ndarray, "n e"], Float[np.ndarray, "n w"]]:
         """Exponents and weights."""
-        weights = vectors[:, len(self.powers) :]
-        return np.exp(vectors[:, : len(self.powers)]), np.where(self.positive, np.exp(np.where(self.positive, weights, 0.0)), weights)
+        coefficients = np.exp(vectors, where=self.searched_by_log, out=vectors.copy())
+        return coefficients[:, : len(self.powers)], coefficients[:, len(self.powers) :]
 
-    def joined(self, exponents: Exponents, weights: Weights) -> Float[np.ndarray, " c"]:
-        """The vector of coefficients."""
-        searched = np.where(self.positive, np.log(np.where(self.positive, weights, 1.0)), weights)
-        return np.concatenate([np.log(exponents), searched])
+    def start_at(self, exponents: Exponents, weights: Weights) -> Float[np.ndarray, " c"]:
+        """The vector of coefficients, with positive weights of at least `REVIVED`."""
+        least = np.maximum(weights, REVIVED * self.loss.min())
+        return np.concatenate([np.log(exponents), np.where(self.positive, np.log(least), weights)])
 
     def objective(self, vectors: Vectors, problems: Numbers, delta: float) -> tuple[Values, Vectors]:
         """Mean Huber loss over `delta` of some problems, and its gradient."""
         exponents, weights = self.split(vectors)
-        columns = self.base * np.exp(exponents @ self.flat).reshape(len(vectors), *self.base.shape)
-        logs, slopes = self._logs((columns @ weights[:, :, None])[:, :, 0], _FLOOR * self.least[problems, None])
-        residuals, shares = logs - self.target, self.shares[problems]
-        sizes = np.abs(residuals)
-        within = np.minimum(sizes, delta)
-        values = (shares * within * (sizes - within / 2)).sum(axis=1) / delta
-        pulled = (shares * np.clip(residuals / delta, -1, 1) * slopes)[:, :, None] * columns
-        weight_gradient = pulled.sum(axis=1) * np.where(self.positive, weights, 1.0)
-        exponent_gradient = (pulled * weights[:, None, :]).reshape(len(vectors), self.flat.shape[1]) @ self.flat.T * exponents
+        columns = (exponents @ self.flat).reshape(len(vectors), *self.rows.shape)
+        np.exp(columns, out=columns)
+        columns *= self.rows
+        terms = columns * weights[:, :, None]
+        logs, slopes = self._logs(terms.sum(axis=1), _FLOOR * self.least[problems, None])
+        residuals = logs - self.target
+        clipped = np.minimum(np.maximum(residuals, -delta), delta)
+        pulled = self.shares[problems] * clipped / delta
+        values = (pulled * (residuals - clipped / 2)).sum(axis=1)
+        pulled *= slopes
+        terms *= pulled[:, None, :]
+        exponent_gradient = terms.reshape(len(vectors), -1) @ self.flat.T * exponents
+        weight_gradient = (columns @ pulled[:, :, None])[:, :, 0] * np.where(self.positive, weights, 1.0)
         return values, np.concatenate([exponent_gradient, weight_gradient], axis=1)
-
-    def _objective_of(self, within: Numbers, delta: float, vectors: Vectors, rows: Numbers) -> tuple[Values, Vectors]:
-        """The objective of rows of some problems."""
-        return self.objective(vectors, within[rows], delta)
 
     def _logs(self, predicted: Float[np.ndarray, "n p"], floor: Float[np.ndarray, "n 1"]) -> tuple[np.ndarray, np.ndarray]:
         """Logarithms of predictions and their slopes; a straight line below the floor."""
@@ -110,8 +112,7 @@ class Problems:
         candidates = []
         for exponents in product(*(_EXPONENT_STARTS[name] for name in self.law.exponents)):
             weights, norm = self._least_squares(np.array(exponents))
-            least = np.where(self.positive, np.maximum(weights, 10 * _LEAST * self.loss.min()), weights)
-            candidates.append((norm, self.joined(np.array(exponents), least)))
+            candidates.append((norm, self.start_at(np.array(exponents), weights)))
         candidates.sort(key=lambda candidate: candidate[0])
         return [start for _, start in candidates[:_STARTS]]
 
@@ -164,26 +165,20 @@ class Problems:
     ) -> tuple[Vectors, Values]:
         """Coefficients of least objective of every problem, each from the same start, with these objectives.
 
-        All problems take their steps together. Those that take more than `MOST_STEPS`, and the `DOUBTFUL`, are searched again by
-        `search_one`; of the latter the better result is kept.
+        All problems take their steps together. `search_one` ends those that take more than `MOST_VALUES`.
         """
         count = len(self.shares)
-        vectors, values, slow = np.tile(start, (count, 1)), np.zeros(count), np.zeros(count, dtype=bool)
+        vectors, values, ended = np.tile(start, (count, 1)), np.zeros(count), np.ones(count, dtype=bool)
         for delta in deltas:
-            within = np.flatnonzero(~slow)
-            found, fell, ended = descend(
-                partial(self._objective_of, within, delta), vectors[within], *(ends[within] for ends in self.bounds())
-            )
-            vectors[within], values[within], slow[within] = found, fell * deltas[-1], ~ended
-        doubtful = np.flatnonzero(slow | (values >= np.quantile(values, 1 - DOUBTFUL)))
+            vectors, values, ended = descend(partial(self.objective, delta=delta), vectors, *self.bounds())
+        values *= deltas[-1]
+        slow = np.flatnonzero(~ended).tolist()
         if note:
-            note(count - len(doubtful))
-        for number, problem in enumerate(doubtful.tolist()):
-            vector, value = self.search_one(problem, [start], deltas)
-            if slow[problem] or value < values[problem]:
-                vectors[problem], values[problem] = vector, value
+            note(count - len(slow))
+        for number, problem in enumerate(slow, start=1):
+            vectors[problem], values[problem] = self.search_one(problem, [vectors[problem]], deltas[-1:])
             if note:
-                note(count - len(doubtful) + number + 1)
+                note(count - len(slow) + number)
         return vectors, values
 
 
@@ -201,71 +196,78 @@ def descend(objective: Objective, start: Vectors, low: Vectors, high: Vectors) -
 
     Bisection to the weak Wolfe conditions suits objectives with kinks. Components at a bound that the slope pushes against stay there. The
     inverse Hessian starts again from the unit matrix where a step stalls; a problem ends where that stalls too. Beside vectors and values
-    stands whether each search ended within `MOST_STEPS`.
+    stands whether each search ended within `MOST_VALUES`.
     """
-    at = np.clip(start, low, high)
-    count, width = at.shape
-    values, slopes = objective(at, np.arange(count))
-    inverse, fresh = np.tile(np.eye(width), (count, 1, 1)), np.ones(count, dtype=bool)
-    stalled, live = np.zeros(count, dtype=bool), np.arange(count)
-    for _ in range(MOST_STEPS):
+    at, live = np.clip(start, low, high), np.arange(len(start))
+    searches = _Searches(at, *objective(at, live), low, high)
+    searches.aim(live)
+    for _ in range(MOST_VALUES):
         if not len(live):
             break
-        free = _free(at[live], slopes[live], low[live], high[live])
-        direction = np.where(free == 0, 0.0, -(inverse[live] @ free[:, :, None])[:, :, 0])
+        tried = np.clip(searches.at[live] + searches.length[live, None] * searches.direction[live], low[live], high[live])
+        over = np.flatnonzero(searches.judge(live, tried, *objective(tried, live)))
+        ended = searches.step(live[over])
+        searches.aim(live[over[~ended]])
+        live = np.delete(live, over[ended])
+    unfinished = np.zeros(len(at), dtype=bool)
+    unfinished[live] = True
+    return searches.at, searches.values, ~unfinished
+
+
+class _Searches:
+    """The state of many searches, each with its step and the best try of it so far; none waits for the tries of another."""
+
+    def __init__(self, at: Vectors, values: Values, slopes: Vectors, low: Vectors, high: Vectors) -> None:
+        count, width = at.shape
+        self.at, self.values, self.slopes, self.low, self.high = at, values, slopes, low, high
+        self.one = np.eye(width)
+        self.inverse, self.fresh = np.tile(self.one, (count, 1, 1)), np.ones(count, dtype=bool)
+        self.stalled, self.tries = np.zeros(count, dtype=bool), np.zeros(count, dtype=int)
+        self.direction, self.length, self.short, self.long = np.zeros_like(at), np.ones(count), np.zeros(count), np.full(count, np.inf)
+        self.moved, self.fell, self.new = at.copy(), values.copy(), slopes.copy()
+
+    def aim(self, rows: Numbers) -> None:
+        """Set the direction and the first length of the next step."""
+        free = _free(self.at[rows], self.slopes[rows], self.low[rows], self.high[rows])
+        direction = np.where(free == 0, 0.0, -(self.inverse[rows] @ free[:, :, None])[:, :, 0])
         uphill = (direction * free).sum(axis=1) >= 0
-        inverse[live[uphill]], fresh[live[uphill]] = np.eye(width), True
+        self.inverse[rows[uphill]], self.fresh[rows[uphill]] = self.one, True
         direction[uphill] = -free[uphill]
-        length = np.where(fresh[live], np.minimum(1, 1 / np.maximum(np.abs(free).sum(axis=1), 1e-300)), 1.0)
-        moved, fell, new = _step(objective, live, (at, values, slopes), direction, length, (low, high))
-        step, turn = moved - at[live], new - slopes[live]
-        _update(inverse, fresh, live, step, turn)
-        still = values[live] - fell <= STALL * values[live]
-        at[live], values[live], slopes[live] = moved, fell, new
-        settled = np.abs(_free(moved, new, low[live], high[live])).max(axis=1) < SLOPE_TOLERANCE
-        ended = settled | (still & stalled[live])
-        again = live[still & ~ended]
-        inverse[again], fresh[again], stalled[live] = np.eye(width), True, still
-        live = live[~ended]
-    ended_all = np.ones(count, dtype=bool)
-    ended_all[live] = False
-    return at, values, ended_all
+        self.direction[rows] = direction
+        self.length[rows] = np.where(self.fresh[rows], np.minimum(1, 1 / np.maximum(np.abs(free).sum(axis=1), 1e-300)), 1.0)
+        self.short[rows], self.long[rows], self.tries[rows] = 0.0, np.inf, 0
+
+    def judge(self, rows: Numbers, tried: Vectors, there: Values, steep: Vectors) -> np.ndarray:
+        """Keep tries that are better, choose the next lengths, and return which steps are over."""
+        values, length = self.values[rows], self.length[rows]
+        step = tried - self.at[rows]
+        slope = (self.slopes[rows] * step).sum(axis=1)
+        low_enough = there <= values + ENOUGH_FALL * slope
+        flat_enough = (steep * step).sum(axis=1) >= ENOUGH_SLOPE * slope
+        better = low_enough & (there <= self.fell[rows])
+        self.moved[rows[better]], self.fell[rows[better]], self.new[rows[better]] = tried[better], there[better], steep[better]
+        short, long = np.where(low_enough, length, self.short[rows]), np.where(low_enough, self.long[rows], length)
+        self.short[rows], self.long[rows] = short, long
+        self.length[rows] = np.where(np.isinf(long), 2 * length, (short + long) / 2)
+        self.tries[rows] += 1
+        return np.asarray((low_enough & flat_enough) | (self.tries[rows] == MOST_TRIES))
+
+    def step(self, rows: Numbers) -> np.ndarray:
+        """Take the best tries, and return which searches end there."""
+        moved, fell, new = self.moved[rows], self.fell[rows], self.new[rows]
+        _update(self.inverse, self.fresh, rows, moved - self.at[rows], new - self.slopes[rows])
+        still = self.values[rows] - fell <= STALL * self.values[rows]
+        self.at[rows], self.values[rows], self.slopes[rows] = moved, fell, new
+        settled = np.abs(_free(moved, new, self.low[rows], self.high[rows])).max(axis=1) < SLOPE_TOLERANCE
+        ended = settled | (still & self.stalled[rows])
+        again = rows[still & ~ended]
+        self.inverse[again], self.fresh[again], self.stalled[rows] = self.one, True, still
+        return np.asarray(ended)
 
 
 def _free(at: Vectors, slopes: Vectors, low: Vectors, high: Vectors) -> Vectors:
     """Slopes without those that push against a bound."""
     return np.where(((at <= low) & (slopes > 0)) | ((at >= high) & (slopes < 0)), 0.0, slopes)
-
-
-def _step(
-    objective: Objective,
-    live: Numbers,
-    before: tuple[Vectors, Values, Vectors],
-    direction: Vectors,
-    length: Values,
-    bounds: tuple[Vectors, Vectors],
-) -> tuple[Vectors, Values, Vectors]:
-    """The vectors, values and slopes of problems after a step that meets the weak Wolfe conditions, or the best one tried."""
-    at, values, slopes = (of[live] for of in before)
-    low, high = (ends[live] for ends in bounds)
-    moved, fell, new = at.copy(), values.copy(), slopes.copy()
-    short, long, open_ = np.zeros(len(live)), np.full(len(live), np.inf), np.arange(len(live))
-    for _ in range(MOST_TRIES):
-        tried = np.clip(at[open_] + length[open_, None] * direction[open_], low[open_], high[open_])
-        there, steep = objective(tried, live[open_])
-        step = tried - at[open_]
-        slope = (slopes[open_] * step).sum(axis=1)
-        low_enough = there <= values[open_] + ENOUGH_FALL * slope
-        flat_enough = (steep * step).sum(axis=1) >= ENOUGH_SLOPE * slope
-        better = low_enough & (there <= fell[open_])
-        rows = open_[better]
-        moved[rows], fell[rows], new[rows] = tried[better], there[better], steep[better]
-        short[open_], long[open_] = np.where(low_enough, length[open_], short[open_]), np.where(low_enough, long[open_], length[open_])
-        open_ = open_[~(low_enough & flat_enough)]
-        if not len(open_):
-            break
-        length[open_] = np.where(np.isinf(long[open_]), 2 * length[open_], (short[open_] + long[open_]) / 2)
-    return moved, fell, new
 
 
 def _update(inverse: Float[np.ndarray, "n c c"], fresh: np.ndarray, live: Numbers, step: Vectors, turn: Vectors) -> None:

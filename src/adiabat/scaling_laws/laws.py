@@ -91,11 +91,10 @@ class Law:
         return len(self.exponents) + len(self.weights)
 
 
-def columns_of(base: Base, powers: Powers, exponents: Exponents) -> Base:
-    """The columns at some exponents: ``base_j * exp(sum_k exponent_k * power_kj)``."""
+def columns_of(base: Base, powers: Powers, exponents: Float[np.ndarray, "*n e"]) -> Float[np.ndarray, "*n p w"]:
+    """The columns at some exponents, or at each of many: ``base_j * exp(sum_k exponent_k * power_kj)``."""
     # A plain matrix product: `tensordot` spends more time on its arrangement than on the product.
-    columns: Base = base * np.exp((exponents @ powers.reshape(len(powers), -1)).reshape(base.shape))
-    return columns
+    return np.asarray(base * np.exp((exponents @ powers.reshape(len(powers), -1)).reshape(*exponents.shape[:-1], *base.shape)))
 
 
 def _ones_and(*columns: Column) -> Base:

@@ -177,6 +177,7 @@ def test_where_memory_does_not_suffice_for_a_step_the_plan_stands(runs: Path, tm
 
     (tmp_path / "runs.parquet").write_bytes(runs.read_bytes())
     monkeypatch.setattr("adiabat.dual_encoder.train.estimate", full)
+    monkeypatch.setattr("adiabat.experiments.plan.require_estimable", lambda settings: None)
     notes: list[str] = []
     settings = checked(PlanSettings, {"plan": {"budget": BUDGET, "runs": str(tmp_path), "resamples": 8}, "run": {"device": "cpu"}})
     advice = advice_of(plan(load, settings, watch=Watch(note=notes.append)))
