@@ -57,6 +57,18 @@ def run_in_process(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
     return Said(code, captured.out, captured.err)
 
 
+@pytest.fixture
+def here(world: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """For files of tests that import it: their `world`, in which they run."""
+    monkeypatch.chdir(world)
+    return world
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    return lambda *arguments: run_in_process(capsys, monkeypatch, arguments)
+
+
 def assert_refused(said: Said, *facts: str) -> None:
     """Exit code 2, and one line of our own words that holds all facts."""
     assert (said.code, said.out) == (2, ""), said.err

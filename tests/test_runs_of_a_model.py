@@ -11,7 +11,9 @@ from adiabat.evaluation.score_files import read_scores
 from adiabat.results.evaluation_result import Result
 from adiabat.results.record import read_result
 from adiabat.stats.paired import changes_over_runs
-from tests.commands import PAIRS, Run, assert_refused, evaluate, lines, run_in_process, write_world
+from tests.commands import PAIRS, Run, assert_refused, evaluate, lines, write_world
+from tests.commands import command as command
+from tests.commands import here as here
 
 
 @pytest.fixture(scope="module")
@@ -25,17 +27,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for seed in range(3):
         adiabat.tune(folder / "model", folder / "store", folder / "train.jsonl", folder / f"job{seed}", seed=seed, **options)
     return folder
-
-
-@pytest.fixture
-def here(world: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(world)
-    return world
-
-
-@pytest.fixture
-def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    return lambda *arguments: run_in_process(capsys, monkeypatch, arguments)
 
 
 RUNS = ("--run", "job1", "--run", "job2")

@@ -18,7 +18,9 @@ from adiabat.models.model_names import trained_by
 from adiabat.results.evaluation_result import TrainedOn
 from adiabat.results.record import read_result, write_result
 from adiabat.store.vector_store import Store
-from tests.commands import DOCUMENTS, PAIRS, Run, evaluate, lines, run_in_process, tune, write_world
+from tests.commands import DOCUMENTS, PAIRS, Run, evaluate, lines, tune, write_world
+from tests.commands import command as command
+from tests.commands import here as here
 from tests.pages import no_page as no_page
 from tests.pages import real_pages as real_pages
 from tests.stats.brute_force import all_scores
@@ -41,17 +43,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for data, job in (("pairs.jsonl", "job"), ("ten.jsonl", "ten")):
             adiabat.tune("model", "store", data, job, max_epochs=2, batches_per_epoch=2, validation_fraction=0.4)
     return folder
-
-
-@pytest.fixture
-def here(world: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(world)
-    return world
-
-
-@pytest.fixture
-def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    return lambda *arguments: run_in_process(capsys, monkeypatch, arguments)
 
 
 def counted(found: TrainedOn) -> tuple[int, int, int, int | None, int | None]:
