@@ -101,11 +101,12 @@ def test_what_does_not_fit_a_recipe_is_refused(assignment: str, told: str) -> No
         read_settings(TuneSettings, None, ["tune.recipe=quick", assignment])
 
 
-def test_the_usual_recipe_is_taken_where_neither_recipe_nor_rate_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_usual_recipe_is_taken_where_nothing_stated_chooses_a_regime(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in RECIPES:
         monkeypatch.setattr(tuning, "DEFAULT_RECIPE", name)
         assert checked(TuneSettings, {"run": {"seed": 3}}).with_usual_recipe().tune.recipe == name
-        assert checked(TuneSettings, {"tune": {"learning_rate": 1e-6}}).with_usual_recipe().tune.recipe == "paper"
+        for stated in ({"learning_rate": 1e-6}, {"negatives": "hardest"}, {"loss": "triplet"}):
+            assert checked(TuneSettings, {"tune": stated}).with_usual_recipe().tune.recipe == "paper"
         assert recipe("safe").with_usual_recipe() == recipe("safe")
 
 

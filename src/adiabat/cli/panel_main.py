@@ -136,7 +136,7 @@ def tune(
             "--recipe",
             None,
             "Rate by a range test, within a time limit (quick); the largest rate within a drift limit (safe); or the regime of "
-            "Vasilyev et al. 2024 (paper).",
+            "Vasilyev et al. 2024 (paper). Default: quick, or paper if the settings have a learning rate, loss or negatives.",
         ),
     ] = None,
     seconds: Annotated[str | None, option("--budget-time", "TIME", "Time limit, such as 10min (tune.budget_seconds).")] = None,

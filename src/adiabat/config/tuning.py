@@ -76,7 +76,7 @@ RECIPES: Mapping[RecipeName, Mapping[str, Any]] = {
         },
         "data": {"hold_out": "documents", "max_validation": 200},
         "guard": {"probes": "sample", "limit": 0.1},
-        "rehearsal": {},
+        "rehearsal": {"weight": 100.0},
         "rate_search": {"low": 2e-6, "high": 1e-5, "count": 3, "steps": 150, "checks": 3},
     },
     "safe": {"tune": {"learning_rate": "safe", "batches_per_epoch": 100, "max_epochs": 10}, "rehearsal": {}},
@@ -84,8 +84,11 @@ RECIPES: Mapping[RecipeName, Mapping[str, Any]] = {
 }
 """Settings of the recipes, under those that a user states; ``paper`` is the regime of Vasilyev et al. 2024, the defaults."""
 
-DEFAULT_RECIPE: RecipeName = "paper"
-"""Recipe of a job whose settings state neither a recipe nor a learning rate."""
+DEFAULT_RECIPE: RecipeName = "quick"
+"""Recipe of a job whose settings state none of `OWN_REGIME`."""
+
+OWN_REGIME = frozenset(("recipe", "learning_rate", "loss", "negatives"))
+"""Settings of `[tune]` that choose a regime; beside them the others keep the defaults of Vasilyev et al. 2024."""
 
 
 class TuneSection(Section):
@@ -94,7 +97,7 @@ class TuneSection(Section):
     recipe: RecipeName = "paper"
     """Defaults of the other settings: those of Vasilyev et al. 2024 (paper); the largest rate within the guard's limit, and rehearsal
     (safe); or a range test of rates, the softmax over the store, rehearsal and a time limit (quick). `adiabat tune --recipe NAME
-    --dry-run` prints them."""
+    --dry-run` prints them. Where a job of `adiabat tune` states neither a recipe nor a learning rate, loss or negatives, it is quick."""
     learning_rate: Annotated[float | Literal["safe", "range"], PlainValidator(positive_or("safe", "range"))] = 5e-8
     """Peak learning rate. ``safe`` searches for the largest rate whose drift stays within the guard's limit; ``range`` tests all rates of
     `[rate_search]` and takes the one with the lowest validation loss within that limit."""
@@ -233,8 +236,8 @@ class TuneSettings(Section):
         return _beyond(self.model_dump(exclude_unset=True), RECIPES[self.tune.recipe])
 
     def with_usual_recipe(self) -> Self:
-        """The settings of `DEFAULT_RECIPE`, unless these state a recipe or a learning rate."""
-        if "tune" in self.model_fields_set and {"recipe", "learning_rate"} & self.tune.model_fields_set:
+        """The settings of `DEFAULT_RECIPE`, unless these choose a regime."""
+        if "tune" in self.model_fields_set and OWN_REGIME & self.tune.model_fields_set:
             return self
         from adiabat.config.reader import checked
 
