@@ -243,7 +243,7 @@ def training(folder: Path) -> None:
     settings = checked(EmbedSettings, {"store": {"precision": "fp32"}})
     store = adiabat.embed("demo", folder / "pairs.jsonl", folder / "store", settings=settings)
     embedded = dict(counts)
-    table = {"batches_per_epoch": 2, "max_epochs": 10, "idle_epochs": 10}
+    table = {"recipe": "paper", "batches_per_epoch": 2, "max_epochs": 10, "idle_epochs": 10}
     result = adiabat.tune("demo", store.path, folder / "pairs.jsonl", folder / "job", settings=checked(TuneSettings, {"tune": table}))
     assert result.training is not None
     validations = len(result.training.validation_errors) - 1

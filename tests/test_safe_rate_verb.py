@@ -52,7 +52,8 @@ def test_the_verb_leaves_a_page_and_prints_what_it_found(verb: Verb) -> None:
 
 
 @pytest.mark.parametrize(
-    ("verb_name", "more"), [("safe-rate", SHORT), ("tune", ("--set", "tune.max_epochs=1", "--set", "tune.batches_per_epoch=2"))]
+    ("verb_name", "more"),
+    [("safe-rate", SHORT), ("tune", ("--recipe", "paper", "--set", "tune.max_epochs=1", "--set", "tune.batches_per_epoch=2"))],
 )
 def test_a_beir_folder_which_lists_no_negatives_takes_the_hardest_of_the_store_and_says_so(
     verb: Verb, verb_name: str, more: tuple[str, ...]
