@@ -131,8 +131,7 @@ def evaluate_datasets(
     target, shown = datasets[0].examples, results[0][1]
     if not isinstance(target, LanguageGridSet):
         target = shown.queries or target.take(np.flatnonzero(np.isin(target.query_ids, shown.scores[0].units)))
-    options: dict[str, Any] = {"settings": settings.measure, "seed": seed, "removed": shown.removed}
-    examples = changed_queries(after, before, target, **options) if before else []
+    examples = changed_queries(after, before, target, settings=settings.measure, seed=seed, removed=shown.removed) if before else []
     return Result(
         title=title,
         command=command,

@@ -7,7 +7,7 @@ few positives before it. Counts and ranks are exact to any depth.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int, Int64
@@ -90,9 +90,15 @@ class DenseRanker:
     ) -> Counts:
         """Count in one pass over the store."""
         report = None if on_progress is None else lambda scanned, total: on_progress(scanned / total)
-        vectors = self.vectors[queries]
-        options: dict[str, Any] = {"similarity": self.similarity, "excluded": excluded, "removed": removed, "on_progress": report}
-        return count_at_least(self.store, vectors, thresholds, **options)
+        return count_at_least(
+            self.store,
+            self.vectors[queries],
+            thresholds,
+            similarity=self.similarity,
+            excluded=excluded,
+            removed=removed,
+            on_progress=report,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,7 +154,7 @@ def read_result(path: Path, expected: type[Record] = Record) -> Record:
         raise DataError(f"{path} must be the result of a job of kind {wanted}, got {kind}; name another file")
     faults = _not_finite(plain)
     try:
-        read: Record = _reader_of(record_class).validate_json(json.dumps(plain), strict=True)
+        read: Record = reader_of(record_class).validate_json(json.dumps(plain), strict=True)
     except ValidationError as error:
         faults += [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors(include_url=False, include_input=False)]
         raise DataError(f"{path}: {several(faults)}; repeat the command that wrote it") from error
@@ -164,9 +164,9 @@ def read_result(path: Path, expected: type[Record] = Record) -> Record:
 
 
 @cache
-def _reader_of(record_class: type[Record]) -> TypeAdapter[Any]:
-    """Built once: that takes longer than reading most records."""
-    return TypeAdapter(record_class)
+def reader_of(kind: type[Any]) -> TypeAdapter[Any]:
+    """The reader of a kind of record, built once: that takes longer than reading most records."""
+    return TypeAdapter(kind)
 
 
 def _not_finite(plain: Any) -> list[str]:

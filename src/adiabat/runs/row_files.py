@@ -3,15 +3,15 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from functools import cache
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from adiabat.core.errors import JobError
 from adiabat.core.files import open_parquet, reading, write_parquet
+from adiabat.results.record import reader_of
 
 RECORD = "record"
 """Column that holds the whole row as JSON."""
@@ -69,13 +69,8 @@ class Rows(Generic[Row]):
         self._rows = rows
 
 
-@cache
-def _reader_of(kind: type[Any]) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
-
-
 def _read(path: Path, kind: type[Row], fault: Callable[[Row], str], *, of: str, advice: str) -> list[Row]:
-    adapter, rows = _reader_of(kind), list[Row]()
+    adapter, rows = reader_of(kind), list[Row]()
     with reading(path, remedy=advice, error=JobError):
         records = open_parquet(path, remedy=advice, error=JobError).read(columns=[RECORD])[RECORD].to_pylist()
     for number, record in enumerate(records, start=1):

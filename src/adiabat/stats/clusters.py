@@ -42,6 +42,11 @@ class Clusters:
         return np.unique(self.numbers).size
 
     @property
+    def positions(self) -> Int[np.ndarray, " n"]:
+        """Position of each unit's cluster among the sorted numbers, from 0 without gaps."""
+        return np.unique(self.numbers, return_inverse=True)[1]
+
+    @property
     def drawn(self) -> bool:
         """Whether whole clusters are drawn: where a cluster has several units, and documents leave enough clusters."""
         return self.count < self.numbers.size and (self.by != BY_DOCUMENTS or self.count >= FEWEST_CLUSTERS)

@@ -79,7 +79,7 @@ def power_of(before: Sample, after: Sample | None = None, *, unit: str = "query"
     """
     if before.clusters is not None and before.clusters.drawn:
         clusters, queries = before.clusters, before.values.size
-        sizes = np.bincount(np.unique(clusters.numbers, return_inverse=True)[1], weights=before.weights > 0)
+        sizes = np.bincount(clusters.positions, weights=before.weights > 0)
         summed = _power(before.summed_over(clusters), after and after.summed_over(clusters), unit, margin, 1 - (1 - LOSING) ** sizes)
         needed = None if summed.needed is None else clusters.units_in(summed.needed)
         return replace(summed, units=queries, needed=needed)

@@ -89,8 +89,8 @@ class Sample:
         """A mean whose units are clusters: values and weights of a cluster's units are summed."""
         if self.statistic != "mean" or self.groups is not None:
             raise ValueError(f"{self.measure} must be a mean without groups to have clusters, got the statistic {self.statistic}")
-        numbers = np.unique(clusters.numbers, return_inverse=True)[1]
-        values, weights = (np.bincount(numbers, weights=column) for column in (self.values, self.weights))
+        positions = clusters.positions
+        values, weights = (np.bincount(positions, weights=column) for column in (self.values, self.weights))
         return replace(self, values=values, reference=weights, clusters=None)
 
 

@@ -117,10 +117,10 @@ def _drawn_sums(values: Float[np.ndarray, "q k"], clusters: Clusters | None) -> 
     """Sums over each cluster of queries that is drawn whole, and its number of queries; without clusters, single queries."""
     if clusters is None or not clusters.drawn:
         return values, np.ones(len(values))
-    numbers = np.unique(clusters.numbers, return_inverse=True)[1]
-    sizes = np.bincount(numbers).astype(np.float64)
+    positions = clusters.positions
+    sizes = np.bincount(positions).astype(np.float64)
     sums = np.zeros((sizes.size, values.shape[1]))
-    np.add.at(sums, numbers, values)
+    np.add.at(sums, positions, values)
     return sums, sizes
 
 
