@@ -43,7 +43,7 @@ def quick(folder: Path, *, limit: float = 0.9, **tune: Any) -> TuneSettings:
         data={"validation_fraction": 0.3},
         guard={"probes": str(folder / "probes.txt"), "depth": 10, "limit": limit},
         rehearsal={"texts": str(folder / "texts.txt")},
-        rate_search={"low": 1e-4, "high": 1e-2, "steps": 12, "checks": 3},
+        rate_search={"low": 1e-4, "high": 1e-2, "steps": 8},
         run={"log_every": 2},
     )
 
@@ -144,13 +144,17 @@ def test_a_sweep_drops_the_time_limit_of_a_recipe_and_refuses_a_stated_one() -> 
 
 
 def test_a_time_limit_is_split_between_search_and_run() -> None:
-    # Three rates: half of 600 s is 100 s each; three validations of 4 s leave 88 s, 176 steps of 0.5 s.
-    settings = recipe("quick", tune={"budget_seconds": 600, "batches_per_epoch": 100}, rate_search={"steps": 1000, "checks": 2})
+    # Half of 600 s is 100 s for each of three rates: a validation of 4 s, and one whole epoch of 100 steps of 0.5 s and a validation.
+    settings = recipe("quick", tune={"budget_seconds": 600, "batches_per_epoch": 100}, rate_search={"steps": 1000})
     within = fitted(settings, Pace(0.5, 4.0, 3.0, "CPU"))
-    assert within.rate_search.steps == 176
-    # The run has 300 s, less 4 s of the first validation: five epochs of 100 steps and a validation, 54 s each.
-    assert within.tune.max_epochs == 5
-    assert time_at(Pace(0.5, 4.0, 3.0, "CPU"), within).most_seconds == 300 + 4 + 5 * 54 <= 600
+    assert within.rate_search.steps == 100
+    # The run begins with one of the three trials: beside two of 58 s and a validation, 480 s hold eight epochs of 54 s.
+    assert within.tune.max_epochs == 8
+    assert time_at(Pace(0.5, 4.0, 3.0, "CPU"), within).most_seconds == 2 * 58 + 4 + 8 * 54 <= 600
+    # Where not even an epoch fits, a trial has the steps that do, and the run begins anew: (10 - 2 * 4) / 0.1 = 20 of them.
+    little = fitted(recipe("quick", tune={"budget_seconds": 60, "batches_per_epoch": 100}), Pace(0.1, 4.0, 3.0, "CPU"))
+    assert (little.rate_search.steps, little.continues_trial) == (20, False)
+    assert time_at(Pace(0.1, 4.0, 3.0, "CPU"), little).search_seconds == pytest.approx(3 * 10)
     # Both are upper bounds.
     short = fitted(recipe("quick", tune={"max_epochs": 2}, rate_search={"steps": 20}), Pace(0.5, 4.0, 3.0, "CPU"))
     assert (short.rate_search.steps, short.tune.max_epochs) == (20, 2)
@@ -163,15 +167,16 @@ def test_a_time_limit_is_split_between_search_and_run() -> None:
 def test_lengths_within_a_time_limit_are_checked_like_stated_ones(
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Half of 8 s less twelve validations leaves (4 - 12 * 0.1) / (3 * 0.01) = 93 steps to each rate, of 150.
+    # Half of 8 s is 1.33 s for each rate, of 150 steps: a validation of 0.1 s, and two epochs of 0.6 s.
     stated = recipe("quick", tune={"budget_seconds": 8, "warmup_steps": 140})
-    with pytest.raises(ConfigError, match=r"where tune.warmup_steps must be below rate_search.steps = 93, got 140"):
+    with pytest.raises(ConfigError, match=r"where tune.warmup_steps must be below rate_search.steps = 100, got 140"):
         fitted(stated, Pace(0.01, 0.1, 0.05, "CPU"))
-    monkeypatch.setattr("adiabat.adiabatic.tune.measured_pace", lambda *_, **__: Pace(0.01, 0.5, 0.05, "CPU"))
-    # The search takes 3 (12 * 0.01 + 2 * 0.5) s and a validation 0.5 s: 8 epochs of a step and a validation, of 0.51 s each.
-    short = quick(tmp_path, budget_seconds=8, warmup_steps=11, max_epochs=40).model_dump(exclude_unset=True)
-    short["rate_search"]["checks"], short["tune"]["batches_per_epoch"] = 1, 1
-    told = r"= 8 this machine takes 8 steps, where tune.warmup_steps must be at most .* = 8, got 11; lower it, or raise tune.budget_seconds"
+    monkeypatch.setattr("adiabat.adiabatic.tune.measured_pace", lambda *_, **__: Pace(0.01, 0.7, 0.05, "CPU"))
+    # The search takes 10 / 9 (12 * 0.01 + 2 * 0.05) s and a validation 0.7 s: 9 epochs of a step and a validation, of 0.71 s each.
+    short = quick(tmp_path, learning_rate="safe", budget_seconds=8, max_epochs=40).model_dump(exclude_unset=True)
+    short["rate_search"] |= {"steps": 12, "checks": 1}
+    short["tune"] |= {"batches_per_epoch": 1, "warmup_steps": 11}
+    told = r"= 8 this machine takes 9 steps, where tune.warmup_steps must be at most .* = 9, got 11; lower it, or raise tune.budget_seconds"
     with pytest.raises(ConfigError, match=told):
         run(problem, tmp_path / "job", checked(TuneSettings, short))
     assert not (tmp_path / "job").exists()
@@ -204,6 +209,42 @@ def test_a_range_test_takes_the_rate_with_the_lowest_validation_loss_within_the_
     assert any(note.startswith("range test: ") for note in notes)
 
 
+@pytest.mark.parametrize(
+    ("change", "steps"),
+    [
+        ({}, 3 * 8 + 4),
+        ({"guard": {"action": "back"}}, 3 * 8 + 4),
+        ({"guard": {"action": "soften"}}, 3 * 8 + 4),
+        ({"tune": {"keep": "last", "idle_epochs": None}}, 3 * 8 + 4),
+        ({"rate_search": {"seeds": 2}}, 6 * 8 + 4),
+        ({"rate_search": {"steps": 12}, "tune": {"idle_epochs": 3}}, 3 * 12),
+        ({"rate_search": {"steps": 20}, "tune": {"idle_epochs": 3}}, 3 * 12),
+        ({"rate_search": {"steps": 10}, "tune": {"idle_epochs": 3}}, 3 * 10 + 12),
+    ],
+)
+def test_the_run_goes_on_from_the_trial_of_its_rate(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, dict[str, Any]], steps: int
+) -> None:
+    tables = quick(tmp_path).model_dump(exclude_unset=True)
+    for name, table in change.items():
+        tables[name] = {key: value for key, value in {**tables[name], **table}.items() if value is not None}
+    take, taken = Loop.step, [0]
+
+    def counted(self: Loop) -> None:
+        taken[0] += 1
+        take(self)
+
+    monkeypatch.setattr(Loop, "step", counted)
+    record = run(problem, tmp_path / "job", checked(TuneSettings, tables)).training
+    assert (taken[0], record.steps if record else None) == (steps, 12)
+    # The same as a run at that rate, which no search preceded.
+    rate = record.settings["tune"]["learning_rate"] if record else None
+    plain = {**tables, "tune": {**tables["tune"], "learning_rate": rate}, "rate_search": {}}
+    run(problem, tmp_path / "plain", checked(TuneSettings, {name: table for name, table in plain.items() if table}))
+    assert everything(tmp_path / "job") == everything(tmp_path / "plain")
+    assert not [*(tmp_path / "job/rate-search").rglob("step-*")]
+
+
 @pytest.mark.parametrize("within", [3e-5, 1e-9])
 def test_a_range_test_goes_on_to_lower_rates_until_one_stays_within_the_limit(
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, within: float
@@ -232,9 +273,9 @@ def test_the_progress_of_a_range_test_is_that_of_all_its_rates(problem: Problem,
     watch = Watch(progress=lambda *position: shown.append(position))
     tune(context, tmp_path / "job", settings=quick(tmp_path), find_rate=rate_for_run, watch=watch)
     of_test = [(done, total) for label, done, total in shown if stage_of(label) == "range test"]
-    assert {total for _, total in of_test} == {3 * 12}
+    assert {total for _, total in of_test} == {3 * 8}
     assert of_test == sorted(of_test)
-    assert of_test[-1] == (36, 36)
+    assert of_test[-1] == (24, 24)
 
 
 @pytest.fixture(scope="module")
@@ -245,7 +286,7 @@ def whole(problem: Problem, tmp_path_factory: pytest.TempPathFactory) -> dict[st
     return everything(folder / "job")
 
 
-@pytest.mark.parametrize("step", [5, 20, 40])
+@pytest.mark.parametrize("step", [5, 20, 26])
 def test_a_quick_job_goes_on_as_if_it_had_not_been_interrupted(
     problem: Problem, whole: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
@@ -267,7 +308,27 @@ def test_a_quick_job_goes_on_as_if_it_had_not_been_interrupted(
     run(problem, tmp_path / "cut", settings, resume=True)
     assert everything(tmp_path / "cut") == whole
     lengths = read_description(Job(tmp_path / "cut"))["job"]
-    assert (lengths["steps_of_search_within_budget"], lengths["epochs_within_budget"]) == (12, 3)
+    assert (lengths["steps_of_search_within_budget"], lengths["epochs_within_budget"]) == (8, 3)
+
+
+def test_a_job_killed_while_it_takes_over_a_trial_goes_on(
+    problem: Problem, whole: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = Path.rename
+
+    def killed(self: Path, target: Path) -> Path:
+        if self.name == "checkpoints":
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    settings = quick(tmp_path)
+    monkeypatch.setattr(Path, "rename", killed)
+    with pytest.raises(KeyboardInterrupt):
+        run(problem, tmp_path / "cut", settings)
+    assert (tmp_path / "cut/log.jsonl").exists()
+    monkeypatch.setattr(Path, "rename", rename)
+    run(problem, tmp_path / "cut", settings, resume=True)
+    assert everything(tmp_path / "cut") == whole
 
 
 def test_the_search_leaves_the_run_what_remains_of_the_time(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,6 +336,8 @@ def test_the_search_leaves_the_run_what_remains_of_the_time(problem: Problem, tm
 
     def spent(self: RateSearch, rate: float, limit: float | None, seconds: float) -> TuneSettings:
         settings = at(self, rate, limit, 599.9999)
+        # The clock of the run counts the trial that it goes on from.
+        assert seconds == sum(trial.seconds for trial in self.rows.every if trial.rate != rate)
         left.append(settings.tune.budget_seconds)
         return settings
 
@@ -282,5 +345,5 @@ def test_the_search_leaves_the_run_what_remains_of_the_time(problem: Problem, tm
     record = run(problem, tmp_path / "job", quick(tmp_path)).training
     assert left == [pytest.approx(1e-3)]
     assert record is not None
-    # The first validation alone takes longer.
-    assert (record.steps, record.stop_reason) == (0, "the limit of 0.001 seconds was reached")
+    # The trial that the run goes on from alone took longer.
+    assert (record.steps, record.stop_reason) == (8, "the limit of 0.001 seconds was reached")

@@ -2,6 +2,7 @@
 
 import math
 import time
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -168,11 +169,7 @@ def fitted(settings: TuneSettings, pace: Pace) -> TuneSettings:
         return settings
     if settings.searches:
         search = settings.rate_search
-        # Seconds are linear in the steps: a run of none is its validations.
-        none, one = (_search_seconds(settings, pace, steps=steps) for steps in (0, 1))
-        steps = min(search.steps, int((SEARCH_SHARE * budget - none) / (one - none)))
-        if steps < min(FEWEST_STEPS, search.steps):
-            raise _too_short(budget, (none + FEWEST_STEPS * (one - none)) / SEARCH_SHARE)
+        steps = _trial_steps_within(settings, pace, SEARCH_SHARE * budget)
         settings = settings.model_copy(update={"rate_search": search.model_copy(update={"steps": steps})})
     section = settings.tune
     left = budget - _search_seconds(settings, pace) - pace.validation_seconds
@@ -262,17 +259,38 @@ def _seconds_of(work: Callable[[], object], objective: StoredDocuments) -> float
     return time.monotonic() - start
 
 
-def _search_seconds(settings: TuneSettings, pace: Pace, *, steps: int | None = None) -> float:
-    """Time of the rate search, with `steps` in place of those of its settings.
-
-    A range test makes a run for every rate. The runs of a search for a safe rate are shortened by the limit: those of rates a factor
-    ``f`` apart are worth ``f / (f - 1)`` whole ones.
-    """
+def _search_seconds(settings: TuneSettings, pace: Pace) -> float:
+    """Time of the rate search, without the trial that the run goes on from."""
     if not settings.searches:
         return 0.0
+    return (_trials(settings) - settings.continues_trial) * _trial_seconds(settings, pace, settings.trial_steps)
+
+
+def _trials(settings: TuneSettings) -> float:
+    """Whole trials that a rate search is worth.
+
+    A range test makes one for every rate. The trials of a search for a safe rate are shortened by the limit: those of rates a factor ``f``
+    apart are worth ``f / (f - 1)`` whole ones.
+    """
     section = settings.rate_search
     factor: float = (section.high / section.low) ** (1 / (section.count - 1))
     is_range = settings.tune.learning_rate == "range"
-    runs = section.seeds * (section.count if is_range else min(section.count, factor / (factor - 1)))
-    checks = (1 + min(section.checks, section.steps)) * (pace.validation_seconds if is_range else pace.drift_seconds)
-    return runs * ((section.steps if steps is None else steps) * pace.step_seconds + checks)
+    return section.seeds * (section.count if is_range else min(section.count, factor / (factor - 1)))
+
+
+def _trial_seconds(settings: TuneSettings, pace: Pace, steps: int) -> float:
+    if settings.tune.learning_rate == "range":
+        return steps * pace.step_seconds + (1 + -(-steps // settings.tune.batches_per_epoch)) * pace.validation_seconds
+    return steps * pace.step_seconds + (1 + min(settings.rate_search.checks, steps)) * pace.drift_seconds
+
+
+def _trial_steps_within(settings: TuneSettings, pace: Pace, seconds: float) -> int:
+    """Steps of each trial that fit into the time of a search; those of a range test fill whole epochs where they can."""
+    most, trials = settings.trial_steps, _trials(settings)
+    steps = bisect_right(range(most + 1), seconds / trials, key=lambda steps: _trial_seconds(settings, pace, steps)) - 1
+    fewest = min(FEWEST_STEPS, most)
+    if steps < fewest:
+        assert settings.tune.budget_seconds is not None
+        raise _too_short(settings.tune.budget_seconds, trials * _trial_seconds(settings, pace, fewest) / SEARCH_SHARE)
+    epoch = settings.tune.batches_per_epoch
+    return steps - steps % epoch if settings.tune.learning_rate == "range" and epoch <= steps < most else steps

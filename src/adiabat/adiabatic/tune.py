@@ -15,7 +15,7 @@ from adiabat.adiabatic.negatives import mined_negatives_note, short_lists_note
 from adiabat.adiabatic.stored_loss import StoredDocuments, pairs_of
 from adiabat.adiabatic.tune_checks import EPOCHS, RULES, SEARCH_STEPS, require_ready
 from adiabat.adiabatic.tuning_context import TuningContext, prepared_tower, trained_too
-from adiabat.adiabatic.tuning_loop import check_settings, learning_rate_of, make_loop, writing
+from adiabat.adiabatic.tuning_loop import check_settings, learning_rate_of, limits_of, make_loop
 from adiabat.config.tuning import TuneSection, TuneSettings
 from adiabat.core.files import sole_writer
 from adiabat.core.progress import SILENT, Watch
@@ -34,7 +34,7 @@ from adiabat.runs.output_dir import open_job
 from adiabat.runs.run_config import Job, is_job, read_description
 from adiabat.store.addressing import AddressedSet, stored_documents
 from adiabat.store.vector_store import Store
-from adiabat.training.checkpoint import Limits, Outcome, Position
+from adiabat.training.checkpoint import Outcome, Position
 from adiabat.training.loop import Loop
 from adiabat.training.optimizers import ROUNDED_AWAY
 from adiabat.training.passes import side_passes
@@ -80,7 +80,7 @@ def tune(
     # Report its errors before the model is loaded, which takes long.
     context.examples(settings.data)
     run = TuningRun.begin(context, out, settings=settings, resume=resume, watch=watch, find_rate=find_rate, timed=not is_job(out))
-    return run.carry_out(resume=resume, command=command, measure_power=measure_power)
+    return run.carry_out(command=command, measure_power=measure_power)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +136,11 @@ class TuningRun:
         _say_what_is_tuned(watch, objective, frozen, settings)
         return cls(context, settings, job, objective, loop)
 
-    def carry_out(self, *, resume: bool, command: str, measure_power: MeasurePower | None = None) -> Result:
-        """Take all steps, then finish."""
+    def carry_out(self, *, command: str, measure_power: MeasurePower | None = None) -> Result:
+        """Take all steps that no checkpoint holds, then finish."""
         tower = self.objective.encoder
         with sole_writer(self.job.folder), side_passes(tower, precision=self.settings.run.precision) as self.objective.passes:
-            return self.end(self.loop.run(resume=resume), command=command, measure_power=measure_power)
+            return self.end(self.loop.run(resume=True), command=command, measure_power=measure_power)
 
     def end(self, outcome: Outcome, *, command: str, measure_power: MeasurePower | None = None) -> Result:
         """Write the model, the result and its page."""
@@ -226,15 +226,6 @@ def _decay_note(section: TuneSection) -> str | None:
 
 def _loop(objective: StoredDocuments, settings: TuneSettings, job: Job, watch: Watch) -> Loop:
     section = settings.tune
-    limits = Limits(
-        section.batches_per_epoch,
-        section.max_epochs,
-        section.idle_epochs if section.keep != "last" else None,
-        max_seconds=section.budget_seconds,
-        keep=section.keep,
-        outside=settings.guard.action if settings.guard is not None and settings.guard.action != "soften" else None,
-        **writing(settings),
-    )
 
     def show(position: Position) -> None:
         last = section.max_epochs if section.keep == "last" else min(section.max_epochs, position.best_epoch + section.idle_epochs)
@@ -244,7 +235,7 @@ def _loop(objective: StoredDocuments, settings: TuneSettings, job: Job, watch: W
         epoch = min(position.epoch + 1, section.max_epochs)
         watch.progress(f"epoch {epoch} of {bound}{last} ({best}{idle})", position.step, last * section.batches_per_epoch)
 
-    return make_loop(objective, settings, job.folder, limits=limits, watch=show, note=watch.note)
+    return make_loop(objective, settings, job.folder, limits=limits_of(settings), watch=show, note=watch.note)
 
 
 def _result(run: TuningRun, outcome: Outcome, tower: Encoder, *, command: str) -> Result:

@@ -80,11 +80,25 @@ def make_loop(
         schedule=schedule_of(settings),
         limits=limits,
         folder=Job(folder).checkpoints,
-        log=JobLog(Job(folder).log, tensorboard=folder / "tensorboard" if run.tensorboard else None),
+        log=JobLog(Job(folder).log, tensorboard=Job(folder).board if run.tensorboard else None),
         seed=run.seed,
         watch=watch,
         note=note,
         cost=objective.cost,
+    )
+
+
+def limits_of(settings: TuneSettings) -> Limits:
+    """When a run ends, and what it keeps."""
+    section, guard = settings.tune, settings.guard
+    return Limits(
+        section.batches_per_epoch,
+        section.max_epochs,
+        section.idle_epochs if section.keep != "last" else None,
+        max_seconds=section.budget_seconds,
+        keep=section.keep,
+        outside=guard.action if guard is not None and guard.action != "soften" else None,
+        **writing(settings),
     )
 
 

@@ -77,7 +77,7 @@ RECIPES: Mapping[RecipeName, Mapping[str, Any]] = {
         "data": {"hold_out": "documents", "max_validation": 200},
         "guard": {"probes": "sample", "limit": 0.1},
         "rehearsal": {"weight": 100.0},
-        "rate_search": {"low": 2e-6, "high": 1e-5, "count": 3, "steps": 150, "checks": 3},
+        "rate_search": {"low": 2e-6, "high": 1e-5, "count": 3, "steps": 150},
     },
     "safe": {"tune": {"learning_rate": "safe", "batches_per_epoch": 100, "max_epochs": 10}, "rehearsal": {}},
     "paper": {},
@@ -163,10 +163,10 @@ class GuardSection(Section):
     """Measure of drift that `limit` applies to (`adiabat.adiabatic.drift`); the log has all of them."""
     limit: Annotated[float | Literal["noise"], PlainValidator(positive_or("noise"))] | None = None
     """Maximum drift; None sets no limit. ``noise`` derives it from the drift of the untuned tower when only the punctuation at the end of
-    the     probes changes (`adiabat.results.rate_search_result.limits_of`)."""
+    the probes changes (`adiabat.results.rate_search_result.limits_of`)."""
     action: Literal["stop", "back", "soften"] = "stop"
     """Action when drift exceeds the limit: stop; go back to the best epoch and continue at half the rate (back); or continue, and finally
-    move     the weights towards the initial ones until their drift is within the limit (soften,
+    move the weights towards the initial ones until their drift is within the limit (soften,
     `adiabat.adiabatic.regularization.soften`)."""
 
 
@@ -175,7 +175,7 @@ class RehearsalSection(Section):
 
     texts: Text = "rehearsal"
     """File of texts, or ``rehearsal`` for those packaged with adiabat, which cover the languages and fields of its probes. The texts must
-    not     contain probes on which drift is measured."""
+    not contain probes on which drift is measured."""
     weight: PositiveFloat = 10.0
     """Weight of the rehearsal loss: ``1 - cos`` between the vectors of the tuned and the untuned tower."""
     texts_per_step: PositiveInt = 14
@@ -196,9 +196,9 @@ class RateSearchSection(SpacedValues):
     count: Annotated[int, Field(ge=2, le=MOST_VALUES)] = 10
     """Number of rates, evenly spaced on a logarithmic scale from low to high."""
     steps: PositiveInt = 1_000
-    """Optimizer steps of each run."""
+    """Optimizer steps of each run; those of a range test are the first steps of a run at its rate."""
     checks: PositiveInt = 20
-    """Maximum number of drift measurements per run, evenly spaced over its steps."""
+    """Maximum number of drift measurements per run, evenly spaced over its steps; a range test measures after each epoch."""
     seeds: PositiveInt = 1
     """Number of runs per rate, with consecutive seeds from `run.seed`; all of them must stay within the limit."""
 
@@ -257,6 +257,17 @@ class TuneSettings(Section):
         return isinstance(self.tune.learning_rate, str)
 
     @property
+    def trial_steps(self) -> int:
+        """Steps of a trial of the rate search; in a range test it is the start of a run."""
+        steps = self.rate_search.steps
+        return steps if self.tune.learning_rate == "safe" else min(steps, self.tune.max_epochs * self.tune.batches_per_epoch)
+
+    @property
+    def continues_trial(self) -> bool:
+        """Whether the run goes on from the trial of its rate, which ended with a whole epoch."""
+        return self.tune.learning_rate == "range" and self.trial_steps % self.tune.batches_per_epoch == 0
+
+    @property
     def watched(self) -> GuardSection | None:
         """The guard of the run; a run whose rate is searched for always has a guard with a limit."""
         if not self.searches:
@@ -276,5 +287,7 @@ class TuneSettings(Section):
     def needs(self) -> Iterator[Need]:
         """The rate search runs only for a safe rate, whose guard always has a limit; other guards act only with a limit."""
         yield Need("rate_search", "tune.learning_rate", ("safe", "range"))
+        if self.tune.learning_rate == "range":
+            yield Need("rate_search.checks", "tune.learning_rate", ("safe",))
         if self.guard is not None and not self.searches:
             yield Need("guard.action", "guard.limit")

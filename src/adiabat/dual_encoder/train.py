@@ -235,7 +235,7 @@ def _loop(objective: PairContrast, job: Job, watch: Watch) -> Loop:
     settings = objective.settings
     section, run = settings.train, settings.run
     total = objective.steps
-    board = job.folder / "tensorboard" if run.tensorboard else None
+    board = job.board if run.tensorboard else None
 
     def show(position: Position) -> None:
         best = position.best

@@ -7,7 +7,7 @@ steps; the first rate that stays within it to the end is the result. Rates a fac
 
 import math
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,10 @@ from adiabat.adiabatic.negatives import mined_negatives_note
 from adiabat.adiabatic.stored_loss import StoredDocuments
 from adiabat.adiabatic.tune_checks import LATER, WORDS, require_named
 from adiabat.adiabatic.tuning_context import TuningContext, prepared_tower
-from adiabat.adiabatic.tuning_loop import check_settings, make_loop, writing
+from adiabat.adiabatic.tuning_loop import check_settings, limits_of, make_loop, writing
 from adiabat.config.tuning import RateSearchSection, TuneSettings
 from adiabat.core.errors import ConfigError, DivergedError, JobError
-from adiabat.core.files import sole_writer
+from adiabat.core.files import sole_writer, write_text
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
 from adiabat.models.device import device_name, device_of
@@ -120,7 +120,10 @@ class RateSearch:
         return Rows(self.folder / "trials.parquet", RateTrial, columns=columns, of="a rate search", fault=fault)
 
     def tested(self) -> TuneSettings:
-        """Run every rate, or lower ones until one stays within the limit; return the settings of the lowest validation loss."""
+        """Run every rate, or lower ones until one stays within the limit; return the settings of the lowest validation loss.
+
+        The files of its trial become those of the run, which goes on from there.
+        """
         rates = sorted(self.settings.rate_search.values(), reverse=True)
         lower = [rates[-1] * (rates[-1] / rates[-2]) ** step for step in range(1, 1 + len(rates))]
         losses: dict[float, float] = {}
@@ -129,11 +132,14 @@ class RateSearch:
             for rate in (*rates, *lower):
                 if rate < rates[-1] and any(map(math.isfinite, losses.values())):
                     break
-                for seed in range(self.settings.run.seed, self.settings.run.seed + self.settings.rate_search.seeds):
+                for seed in self._seeds:
                     self._stays(rate, seed)
-                    self._clear(rate, seed)
                 losses[rate] = self._mean_loss(rate)
-        rate = min(losses, key=lambda rate: (losses[rate], rate))
+                best = min(losses, key=lambda rate: (losses[rate], rate))
+                for trial in self.rows.every:
+                    if trial.rate != best or trial.seed != self.settings.run.seed:
+                        self._clear(trial.rate, trial.seed)
+        rate = best
         if not math.isfinite(losses[rate]):
             raise JobError(
                 "one rate of the range test must stay within the guard's limit until its first validation, got none down to "
@@ -143,7 +149,24 @@ class RateSearch:
         self.watch.note(f"range test: lowest validation loss within the drift limit by rate: {listed}; tuning at {rate:g}")
         guard = self.context.guard(self.settings)
         assert guard is not None
-        return self.at(rate, guard.limit, sum(trial.seconds for trial in self.rows.every))
+        continued = self._hand_over(rate)
+        return self.at(rate, guard.limit, sum(trial.seconds for trial in self.rows.every if trial is not continued))
+
+    def _hand_over(self, rate: float) -> RateTrial | None:
+        """Make the log and the checkpoints of a trial those of the run; returns the trial, or None if the run begins anew."""
+        trial = self.rows[name_of(rate, self.settings.run.seed)]
+        if not self.settings.continues_trial or trial.left_at is not None:
+            return None
+        made, run = Job(self._folder(rate, trial.seed)), Job(self.folder.parent)
+        if not run.checkpoints.exists():
+            if not made.checkpoints.exists():
+                return None
+            if made.board.exists():
+                shutil.copytree(made.board, run.board, dirs_exist_ok=True)
+            # Last, and at once: a run that has checkpoints has the log up to them.
+            write_text(made.log.read_text(encoding="utf-8"), run.log)
+            made.checkpoints.rename(run.checkpoints)
+        return trial
 
     def _mean_loss(self, rate: float) -> float:
         """The lowest validation loss within the limit, averaged over the seeds; infinite if a seed has none."""
@@ -177,16 +200,21 @@ class RateSearch:
         # A seed that is no longer requested has exceeded the limit nevertheless.
         if any(trial.rate == rate and trial.left_at is not None for trial in self.rows.every):
             return False
+        return all(self._stays(rate, seed) for seed in self._seeds)
+
+    @property
+    def _seeds(self) -> range:
         first = self.settings.run.seed
-        return all(self._stays(rate, seed) for seed in range(first, first + self.settings.rate_search.seeds))
+        return range(first, first + self.settings.rate_search.seeds)
 
     def _stays(self, rate: float, seed: int) -> bool:
         if (name := name_of(rate, seed)) not in self.rows:
             trial = self._make(rate, seed)
             self.rows.add(trial)
             ended = f"stays within for {trial.steps[-1]:,}" if trial.left_at is None else f"exceeds the limit after {trial.left_at:,}"
-            self.watch.note(f"{name}: {ended} of {self.settings.rate_search.steps:,} steps")
-            self._clear(rate, seed)
+            self.watch.note(f"{name}: {ended} of {self.settings.trial_steps:,} steps")
+            if not self.settings.continues_trial:
+                self._clear(rate, seed)
         return self.rows[name].left_at is None
 
     def _folder(self, rate: float, seed: int) -> Path:
@@ -198,7 +226,8 @@ class RateSearch:
 
     def _make(self, rate: float, seed: int) -> RateTrial:
         """Make a run, which ends when its drift exceeds the limit or its steps are done."""
-        tune = self.settings.tune.model_copy(update={"learning_rate": rate})
+        # The search as a whole has a time limit.
+        tune = self.settings.tune.model_copy(update={"learning_rate": rate, "budget_seconds": None})
         run = self.settings.run.model_copy(update={"seed": seed})
         settings = self.settings.model_copy(update={"tune": tune, "guard": self.settings.watched, "run": run})
         by_loss = self.settings.tune.learning_rate == "range"
@@ -224,10 +253,8 @@ class RateSearch:
         )
 
     def _loop(self, rate: float, seed: int, objective: StoredDocuments, settings: TuneSettings) -> Loop:
-        steps, folder = settings.rate_search.steps, self._folder(rate, seed)
-        every = -(-steps // settings.rate_search.checks)
-        # No model is kept, so no weights need to be stored.
-        limits = Limits(every, None, None, max_steps=steps, keep="last", **writing(settings))
+        steps, folder = self.settings.trial_steps, self._folder(rate, seed)
+        limits = self._limits(settings, steps)
         limit = objective.guard.limit if objective.guard else None
         assert limit is not None, "a search has a guard with a limit"
 
@@ -244,6 +271,13 @@ class RateSearch:
 
         folder.mkdir(parents=True, exist_ok=True)
         return make_loop(objective, settings, folder, limits=limits, watch=show, note=self.watch.note)
+
+    def _limits(self, settings: TuneSettings, steps: int) -> Limits:
+        if self.settings.tune.learning_rate == "range":
+            limits = limits_of(settings)
+            return replace(limits, max_steps=steps, outside=limits.outside and "stop")
+        # No model is kept, so no weights need to be stored.
+        return Limits(-(-steps // settings.rate_search.checks), None, None, max_steps=steps, keep="last", **writing(settings))
 
     @property
     def mined_note(self) -> str | None:

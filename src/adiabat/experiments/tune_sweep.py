@@ -147,7 +147,7 @@ class TuneSweepRunner(SweepRunner):
             train(self.load, train_settings(trial, self.context, job), resume=resume, command=self.command, watch=watch)
             return
         begun = TuningRun.begin(self.context, job.folder, settings=trial.tuned, resume=resume, watch=watch, find_rate=rate_for_run)
-        begun.carry_out(resume=resume, command=self.command)
+        begun.carry_out(command=self.command)
 
     def drift(self, trial: SweepTrial, model: DualEncoder) -> Drift | None:
         """Drift of a tuned model; None if both towers were tuned, because its document vectors differ."""

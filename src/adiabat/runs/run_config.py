@@ -38,6 +38,11 @@ class Job:
         return self.folder / "log.jsonl"
 
     @property
+    def board(self) -> Path:
+        """The same for TensorBoard, if it was asked for."""
+        return self.folder / "tensorboard"
+
+    @property
     def prepared(self) -> Path:
         """Data prepared for the run before it starts; it may exist before the job does."""
         return self.folder / PREPARED
