@@ -25,6 +25,7 @@ from adiabat.evaluation.evaluate import (
 from adiabat.evaluation.systems import Role, System, baseline_system
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.towers import DualEncoder
+from adiabat.report.evaluation_headline import headline
 from adiabat.results.evaluation_result import Result
 from adiabat.results.record import read_result, write_result
 from adiabat.store.addressing import AddressedSet
@@ -136,6 +137,9 @@ def test_a_model_that_is_its_own_baseline_has_no_changed_queries_and_that_is_sai
     assert result.datasets[0].notes[0] == SAME_TOWER
     assert SAME_TOWER not in evaluated(model, baseline, [Dataset(store, questions(12), "target")]).datasets[0].notes
     assert {change.difference for change in result.datasets[0].changes} == {0.0}
+    # Twelve queries exclude no loss of 1 %, but the two models are one.
+    assert {(change.verdict, change.needed) for change in result.datasets[0].changes} == {("not worse", None)}
+    assert "shows no gain, and no loss of more than 1 %" in headline(result)
 
 
 def test_a_language_grid_has_no_queries_to_show(model: DualEncoder, baseline: DualEncoder, store: Store) -> None:

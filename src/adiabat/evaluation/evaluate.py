@@ -113,7 +113,8 @@ def evaluate_datasets(
     systems = _systems(model, baseline, prints, datasets)
     baseline_stores = {id(store): store for dataset in datasets for store in dataset.baseline_stores}
     refuse_unused_stores(list(baseline_stores.values()), [before.store for _, before in systems if before])
-    equal = [SAME_TOWER] if baseline and prints[0] == prints[1] and model.fingerprint("query") == baseline.fingerprint("query") else []
+    same = baseline is not None and prints[0] == prints[1] and model.fingerprint("query") == baseline.fingerprint("query")
+    equal = [SAME_TOWER] if same else []
     equal += _equal_runs([model, *further])
     for sentence in equal:
         watch.note(sentence)
@@ -127,6 +128,7 @@ def evaluate_datasets(
         runs = [after, *(System(run, after.store) for run in further)]
         results.append(_measure(runs, before, dataset, settings, watch, save_scores, trained))
     measured, deciding = [result for result, _ in results], [part.scores for _, part in results]
+    measured = [*map(_of_one_model, measured)] if same and not further else measured
     after, before = systems[0]
     target, shown = datasets[0].examples, results[0][1]
     if not isinstance(target, LanguageGridSet):
@@ -330,6 +332,17 @@ def _with_overlap(result: DatasetResult, overlaps: Sequence[TrainedOn]) -> Datas
         return replace(result, trained=list(overlaps))
     changes, ladder = without_verdicts(result.changes), without_verdicts(result.ladder)
     return replace(result, trained=list(overlaps), changes=changes, ladder=ladder, grid=without_grid_verdicts(result.grid))
+
+
+def _of_one_model(result: DatasetResult) -> DatasetResult:
+    """Model and baseline are one: no number of queries would show a loss."""
+
+    def held(change: Change) -> Change:
+        undecided = change.verdict == "undecided" and change.margin is not None
+        return replace(change, verdict="not worse", loss_bound=0.0, needed=None) if undecided else change
+
+    parts = [replace(part, change=held(part.change)) for part in result.parts]
+    return replace(result, changes=[*map(held, result.changes)], ladder=[*map(held, result.ladder)], parts=parts)
 
 
 def without_verdicts(changes: Sequence[Change]) -> list[Change]:
