@@ -77,7 +77,7 @@ test: $(STAMP)  ## The checks, and beside them the default test suite (no networ
 	@$(MAKE) --no-print-directory --jobs 2 check suite
 
 suite: $(STAMP)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(TESTERS) --maxprocesses 4 --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses $(TESTERS) --maxprocesses 4 --dist loadfile $(PYTEST_ARGS)
 
 test-shapes: export ADIABAT_SHAPES := 1
 test-shapes: suite  ## The default test suite with the shapes of arrays and tensors checked at each call

@@ -4,13 +4,11 @@ import json
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import torch
 
 import adiabat
 from adiabat import cli
@@ -18,7 +16,8 @@ from adiabat.core.provenance import CHECKED
 from adiabat.models.embedding_head import EncoderSettings
 from tests.tiny import save_tiny
 
-FAST = ("--set", "tune.max_epochs=2", "--set", "tune.batches_per_epoch=2", "--set", "data.validation_fraction=0.4")
+# The recipe `quick` has a search before its run, and embeds thousands of texts: tests of it are in `adiabatic`.
+FAST = ("--recipe", "paper", "--set", "tune.max_epochs=2", "--set", "tune.batches_per_epoch=2", "--set", "data.validation_fraction=0.4")
 DOCUMENTS = [{"_id": f"d{number}", "text": f"document {number} about {'abcdefgh'[number % 8] * 5}"} for number in range(20)]
 PAIRS = [{"query": f"question {number}", "pos": [f"d{number}"], "neg": [f"d{(number + 1) % 20}"]} for number in range(20)]
 
@@ -65,6 +64,14 @@ def here(world: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def run(world: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """For files of tests that import it: verbs in their `world`."""
+    monkeypatch.chdir(world)
+    monkeypatch.delenv("ADIABAT_DEBUG", raising=False)
+    return lambda *arguments: run_in_process(capsys, monkeypatch, arguments)
+
+
+@pytest.fixture
 def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     return lambda *arguments: run_in_process(capsys, monkeypatch, arguments)
 
@@ -90,17 +97,6 @@ def write_world(here: Path) -> None:
     lines(here / "corpus.jsonl", DOCUMENTS)
     lines(here / "pairs.jsonl", PAIRS)
     adiabat.embed(here / "model", here / "corpus.jsonl", here / "store")
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """On matrices this small, threads wait for each other longer than they compute."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def embed(corpus: str = "corpus.jsonl", *more: str, model: str = "model", out: str = "new") -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 os.environ["HF_HUB_OFFLINE"] = "1"
 # Read by OpenMP when torch is imported: by default a second thread burns a core while it waits for the next of these tiny matrices.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+# On matrices this small, threads wait for each other longer than they compute.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from tests.checking import SHAPES, check_shapes
 
@@ -50,6 +53,17 @@ def _no_stack_is_noted() -> Iterator[None]:
     """Where no GPU is in use, torch notes the stack of each call that seeds its generators, and those of tests are deep."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("traceback.format_stack", lambda: [])
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _machines_are_measured_briefly() -> Iterator[None]:
+    """Every encoder embeds texts twice where bfloat16 is native, and every run collects garbage for its peak of memory: `test_device`."""
+    with pytest.MonkeyPatch.context() as patch:
+        if device := sys.modules.get("adiabat.models.device"):
+            patch.setattr(device, "PROBE", device.PROBE[:3])
+        for name in {"adiabat.dual_encoder.train", "adiabat.experiments.scaling"} & sys.modules.keys():
+            patch.setattr(sys.modules[name], "reset_peak_memory", lambda device: None)
         yield
 
 

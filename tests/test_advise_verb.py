@@ -1,7 +1,7 @@
 """The verb ``adiabat advise`` and its function: figures, files, and what it refuses."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,23 +19,22 @@ from adiabat.models.towers import DualEncoder
 from adiabat.results.advice_result import Advice
 from adiabat.results.record import read_result
 from adiabat.store.bm25 import build_bm25
-from tests.commands import DOCUMENTS, PAIRS, Said, assert_refused, lines, listing, one_thread, run_in_process, setting, write_world
+from tests.commands import DOCUMENTS, PAIRS, Said, assert_refused, lines, listing, run_in_process, setting, write_world
 from tests.pages import no_page as no_page
 from tests.pages import real_pages as real_pages
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `write_world` writes, a second set, and one whose queries share a document."""
     here = tmp_path_factory.mktemp("world")
-    with one_thread():
-        write_world(here)
-        lines(here / "held.jsonl", [{"query": f"other {row}", "pos": [f"d{row}"]} for row in range(12)])
-        lines(here / "tied.jsonl", [{"query": f"question {row}", "pos": ["d0", f"d{row}"]} for row in range(20)])
-        lines(here / "few.jsonl", [{"query": f"question {row}", "pos": [f"d{row}"]} for row in range(9)])
-        lines(here / "empty.jsonl", [])
-        lines(here / "absent.jsonl", [{"query": f"question {row}", "pos": [f"d{row + 5}"]} for row in range(20)])
-        yield here
+    write_world(here)
+    lines(here / "held.jsonl", [{"query": f"other {row}", "pos": [f"d{row}"]} for row in range(12)])
+    lines(here / "tied.jsonl", [{"query": f"question {row}", "pos": ["d0", f"d{row}"]} for row in range(20)])
+    lines(here / "few.jsonl", [{"query": f"question {row}", "pos": [f"d{row}"]} for row in range(9)])
+    lines(here / "empty.jsonl", [])
+    lines(here / "absent.jsonl", [{"query": f"question {row}", "pos": [f"d{row + 5}"]} for row in range(20)])
+    return here
 
 
 @pytest.fixture
@@ -44,8 +43,7 @@ def run(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     monkeypatch.chdir(world)
 
     def advise(data: str = "pairs.jsonl", *more: str, model: str = "model", store: str = "store") -> Said:
-        with one_thread():
-            return run_in_process(capsys, monkeypatch, ["advise", model, store, data, "--out", str(tmp_path / "out"), *more])
+        return run_in_process(capsys, monkeypatch, ["advise", model, store, data, "--out", str(tmp_path / "out"), *more])
 
     return advise
 
@@ -73,9 +71,8 @@ def test_the_verb_leaves_a_page_and_a_record(real_pages: None, run: Callable[...
 
 def test_the_figures_are_those_of_evaluate(world: Path, tmp_path: Path) -> None:
     store = adiabat.Store.open(world / "store")
-    with one_thread():
-        found = adiabat.advise(world / "model", store, world / "pairs.jsonl")
-        evaluated = adiabat.evaluate(world / "model", store, world / "pairs.jsonl", negatives="store", resamples=100)
+    found = adiabat.advise(world / "model", store, world / "pairs.jsonl")
+    evaluated = adiabat.evaluate(world / "model", store, world / "pairs.jsonl", negatives="store", resamples=100)
     (main,) = [change for change in evaluated.datasets[0].changes if change.measure == "nDCG@10"]
     assert found.target.untuned.after == pytest.approx(main.after, abs=1e-12)
     index = build_bm25(store.texts(np.arange(20)), tmp_path / "bm25")
@@ -93,14 +90,12 @@ def test_documents_judged_irrelevant_change_nothing(world: Path, tmp_path: Path)
     lines(tmp_path / "judged" / "queries.jsonl", [{"_id": f"q{row}", "text": pair["query"]} for row, pair in enumerate(PAIRS)])
     judgements = [f"q{row}\td{(row + shift) % 20}\t{1 - shift}" for row in range(20) for shift in (0, 1)]
     lines(tmp_path / "judged" / "qrels" / "test.tsv", ["query-id\tcorpus-id\tscore", *judgements])
-    with one_thread():
-        judged, plain = (adiabat.advise(world / "model", world / "store", data) for data in (tmp_path / "judged", world / "pairs.jsonl"))
+    judged, plain = (adiabat.advise(world / "model", world / "store", data) for data in (tmp_path / "judged", world / "pairs.jsonl"))
     assert replace(judged.target, name="pairs") == plain.target
 
 
 def test_bm25_is_compared_with_the_fusion_on_the_same_queries(world: Path) -> None:
-    with one_thread():
-        target = adiabat.advise(world / "model", world / "store", world / "pairs.jsonl").target
+    target = adiabat.advise(world / "model", world / "store", world / "pairs.jsonl").target
     assert target.bm25 is not None
     assert target.fused is not None
     assert target.bm25_over_fused is not None
@@ -114,9 +109,9 @@ def test_bm25_is_compared_with_the_fusion_on_the_same_queries(world: Path) -> No
 def job(world: Path) -> Path:
     """A job that was tuned on ten of the pairs."""
     lines(world / "ten.jsonl", PAIRS[:10])
-    with one_thread(), pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.chdir(world)
-        adiabat.tune("model", "store", "ten.jsonl", "job", max_epochs=1, batches_per_epoch=2, validation_fraction=0.4)
+        adiabat.tune("model", "store", "ten.jsonl", "job", recipe="paper", max_epochs=1, batches_per_epoch=2, validation_fraction=0.4)
     return world / "job"
 
 
@@ -128,8 +123,7 @@ def test_what_the_job_of_the_model_trained_on_is_left_out(job: Path, run: Callab
     assert (found.target.queries, found.target.left_out) == (10, 10)
     assert "twenty: 10 of 20 queries are left out, since job was trained or validated on them" in found.notes
     lines(world / "rest.jsonl", PAIRS[10:])
-    with one_thread():
-        alone = adiabat.advise(job, world / "store", world / "rest.jsonl")
+    alone = adiabat.advise(job, world / "store", world / "rest.jsonl")
     assert replace(found.target, name="rest", left_out=0) == alone.target
 
 
@@ -137,18 +131,16 @@ def test_queries_with_documents_of_training_are_left_out_if_enough_others_remain
     rows = [{"query": f"fresh {number}", "pos": [f"d{number % 20}"]} for number in range(100)]
     lines(world / "hundred.jsonl", rows)
     lines(world / "eighty.jsonl", rows[:80])
-    with one_thread():
-        enough, few = (adiabat.advise(job, world / "store", world / name) for name in ("hundred.jsonl", "eighty.jsonl"))
+    enough, few = (adiabat.advise(job, world / "store", world / name) for name in ("hundred.jsonl", "eighty.jsonl"))
     assert (enough.target.queries, enough.target.left_out) == (50, 50)
     assert (few.target.queries, few.target.left_out) == (80, 0)
     assert any("40 of 80 queries have relevant documents that answered training queries of" in note for note in few.notes)
 
 
 def test_queries_are_drawn_by_seed_and_equal_seeds_give_equal_figures(world: Path) -> None:
-    with one_thread():
-        first, again, other = (
-            adiabat.advise(world / "model", world / "store", world / "pairs.jsonl", queries=12, seed=seed) for seed in (0, 0, 1)
-        )
+    first, again, other = (
+        adiabat.advise(world / "model", world / "store", world / "pairs.jsonl", queries=12, seed=seed) for seed in (0, 0, 1)
+    )
     assert (first.target.queries, first.target.measured) == (20, 12)
     assert first.datasets == again.datasets
     assert first.target.untuned != other.target.untuned
@@ -157,8 +149,7 @@ def test_queries_are_drawn_by_seed_and_equal_seeds_give_equal_figures(world: Pat
 def test_without_texts_or_with_queries_tied_together_the_rest_is_measured(world: Path, tmp_path: Path) -> None:
     vectors = adiabat.Store.open(world / "store").gather(np.arange(20))
     bare = adiabat.import_vectors(vectors, tmp_path / "bare", ids=[f"d{row}" for row in range(20)])
-    with one_thread():
-        found = adiabat.advise(world / "model", bare, world / "tied.jsonl")
+    found = adiabat.advise(world / "model", bare, world / "tied.jsonl")
     assert list(found.target.changes) == ["untuned"]
     assert found.pull is None
     assert any("keeps no texts" in note for note in found.notes)

@@ -3,7 +3,7 @@
 import inspect
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,23 +24,16 @@ from adiabat.models.towers import DualEncoder
 from adiabat.results.record import read_result
 from adiabat.store import ingestion
 from adiabat.store.vector_store import Store
-from tests.commands import one_thread
 from tests.tiny import edit, save_tiny
 
 DOCUMENTS = [{"_id": f"d{number}", "text": f"document {number} about {'abcdefgh'[number % 8] * 5}"} for number in range(16)]
 PAIRS = [{"query": f"question {number}", "pos": [f"d{number}"], "neg": [f"d{(number + 1) % 16}"]} for number in range(16)]
-SHORT = checked(TuneSettings, {"tune": {"max_epochs": 1, "batches_per_epoch": 2}, "data": {"validation_fraction": 0.4}})
+SHORT = checked(TuneSettings, {"tune": {"recipe": "paper", "max_epochs": 1, "batches_per_epoch": 2}, "data": {"validation_fraction": 0.4}})
 
 
 def write_lines(path: Path, rows: Sequence[object]) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
-
-
-@pytest.fixture(autouse=True, scope="module")
-def threads() -> Iterator[None]:
-    with one_thread():
-        yield
 
 
 @pytest.fixture(scope="module")

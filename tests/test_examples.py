@@ -71,10 +71,10 @@ def test_scaling_runs_are_planned_with(run: Run) -> None:
     assert "[1e12, 4e12, 1.6e13]" in settings
     small = settings.replace('model = "demo"', 'model = "model"').replace("[1e12, 4e12, 1.6e13]", "[1e8, 2e8, 4e8]")
     Path("scaling.toml").write_text(small.replace("batch_size = 32", "batch_size = 8"), encoding="utf-8")
-    few = ("--set", "scaling.resamples=10", "--set", "scaling.least_steps=1", "--set", "methods.lora=[]")
+    few = ("--set", "scaling.resamples=8", "--set", "scaling.least_steps=1", "--set", "methods.lora=[]")
     said = run("scaling", "scaling.toml", "--out", "out", "--device", "cpu", *few)
     assert (said.code, said.out) == (0, "out/report.html\n"), said.err
-    planned = run("plan", "--budget", "1e9", "--runs", "out", "--set", "plan.least_steps=1", "--set", "plan.resamples=10")
+    planned = run("plan", "--budget", "1e9", "--runs", "out", "--set", "plan.least_steps=1", "--set", "plan.resamples=8")
     assert planned.code == 0, planned.err
     assert "budget_flops" in planned.out
 

@@ -11,10 +11,14 @@ import adiabat
 from adiabat.config.reader import checked
 from adiabat.config.tasks import SuiteSettings
 from adiabat.evaluation.task_kinds import require_task_margin
+from adiabat.models.loading import load
+from adiabat.models.saving import save
+from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import DatasetResult, Result
 from adiabat.results.record import read_result
 from tests.commands import evaluate, lines, run_in_process, write_world
 from tests.report.sample_results import make_dataset, make_grid, make_result
+from tests.tiny import tiny_encoder
 
 BETTER = make_dataset("cs", "target", 0.5, 0.6)
 HELD = make_dataset("law", "retain", 0.5, 0.5, half_width=0.004)
@@ -45,8 +49,10 @@ def test_a_failing_evaluation_is_written_and_ends_with_code_3(
     write_world(tmp_path)
     lines(tmp_path / "other.jsonl", [{"query": f"other {number}", "pos": [f"d{number}"]} for number in range(12)])
     monkeypatch.chdir(tmp_path)
-    # A model beside itself: nothing changed, which 20 queries do not prove.
-    arguments = evaluate("pairs.jsonl", "--baseline", "model", "--retain", "store", "other.jsonl")
+    # Of another query tower that is no better and no worse, as far as 20 queries tell.
+    model = load(Path("model"))
+    save(DualEncoder(tiny_encoder(seed=3, settings=model.query.settings), model.document, "apart"), Path("apart"))
+    arguments = evaluate("pairs.jsonl", "--baseline", "apart", "--retain", "store", "other.jsonl")
     said = run_in_process(capsys, monkeypatch, [*arguments, "--fail-on", "undecided"])
     assert said.code == 3
     assert said.err.splitlines()[-1] == "adiabat: --fail-on undecided: pairs, other"
@@ -57,7 +63,7 @@ def test_a_failing_evaluation_is_written_and_ends_with_code_3(
         capsys, monkeypatch, [*evaluate("pairs.jsonl", "--baseline", "model", out="above"), "--set", "measure.margin=0.9 PND"]
     )
     assert above.code == 2
-    assert "measure.margin must be below all that PND can lose on pairs, 0.5, got 0.9 PND" in above.err
+    assert "measure.margin must be below all that PND can lose on pairs, 0.6, got 0.9 PND" in above.err
     assert not (tmp_path / "above").exists()
 
 

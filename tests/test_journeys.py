@@ -5,7 +5,7 @@ import os
 import random
 import re
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ from adiabat.models.embedding_head import EncoderSettings
 from adiabat.results.record import read_result
 from adiabat.store.vector_store import Store
 from adiabat.training import loop
-from tests.commands import Said, lines, one_thread, run_in_process
+from tests.commands import Said, lines, run_in_process
 from tests.tiny import files_of, save_tiny
 
 Run = Callable[..., Said]
@@ -52,12 +52,6 @@ def triplets(seed: int, count: int) -> list[dict[str, object]]:
             }
         )
     return rows
-
-
-@pytest.fixture(autouse=True, scope="module")
-def threads() -> Iterator[None]:
-    with one_thread():
-        yield
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ import tomli_w
 import adiabat
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.runs.run_config import without_none
-from tests.commands import DOCUMENTS, PAIRS, Mistake, Run, assert_refused, lines, listing, one_thread, run_in_process, setting, write_world
+from tests.commands import DOCUMENTS, PAIRS, Mistake, Run, assert_refused, lines, listing, setting, write_world
+from tests.commands import run as run
 from tests.experiments.scaling.world import tables_of as scaling_tables
 from tests.experiments.sweep.world import tables_of as sweep_tables
 from tests.tiny import save_tiny
@@ -32,10 +33,9 @@ GRID = {"label": 0, "premise": {"en": "a b", "de": "c d"}, "hypothesis": {"en": 
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model with its store, another of half the width with its own, data of every kind, and files of settings."""
     here = tmp_path_factory.mktemp("world")
-    with one_thread():
-        write_world(here)
-        save_tiny(here / "small", seed=3, width=16, settings=EncoderSettings(max_tokens=64))
-        adiabat.embed(here / "small", here / "corpus.jsonl", here / "small_store")
+    write_world(here)
+    save_tiny(here / "small", seed=3, width=16, settings=EncoderSettings(max_tokens=64))
+    adiabat.embed(here / "small", here / "corpus.jsonl", here / "small_store")
     rows = {
         "parallel.jsonl": [{"en": f"text {number}", "de": f"Satz {number}"} for number in range(20)],
         "sts.jsonl": [{"a": document["text"], "b": "a text", "score": number} for number, document in enumerate(DOCUMENTS)],
@@ -66,12 +66,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (here / name).parent.mkdir(exist_ok=True)
         (here / name).write_text(text, encoding="utf-8")
     return here
-
-
-@pytest.fixture
-def run(world: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.chdir(world)
-    return lambda *arguments: run_in_process(capsys, monkeypatch, arguments)
 
 
 def train(*more: str, file: str = "train.toml", out: str | None = "new") -> tuple[str, ...]:

@@ -1,17 +1,21 @@
 """A loss and a task are added to a copy of the package, in the files that ARCHITECTURE.md names, and commands use them."""
 
+import contextlib
+import importlib
+import io
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 import tomli_w
 
 from tests.commands import lines
+from tests.forks import exit_code
 from tests.tiny import save_tiny
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -68,21 +72,22 @@ ODD_READER = """def _odd_one_out(section: OddOneOutTask, _: int) -> LoadedTask:
 """
 
 
-COMMANDS = """
-import contextlib, io, json, sys
-from adiabat.cli import main
-
-def run(words):
-    sys.argv = ["adiabat", *words]
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as said:
-        try:
-            main()
-        except SystemExit as end:
-            return end.code, said.getvalue()
-    return 0, said.getvalue()
-
-print(json.dumps([run(words) for words in json.loads(sys.argv[1])]))
-"""
+def run_all(source: Path, here: Path, commands: Sequence[Sequence[str]]) -> None:
+    """In a process of its own: commands of the package below a folder, their exit codes and messages in a file."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "adiabat"]:
+        del sys.modules[name]
+    sys.path.insert(0, str(source))
+    os.chdir(here)
+    main, said = importlib.import_module("adiabat.cli").main, []
+    for words in commands:
+        sys.argv, code = ["adiabat", *words], 0
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as told:
+            try:
+                main()
+            except SystemExit as end:
+                code = int(end.code or 0)
+        said.append((code, told.getvalue()))
+    Path("said.json").write_text(json.dumps(said), encoding="utf-8")
 
 
 class Copy:
@@ -111,12 +116,9 @@ class Copy:
         self.touched = list(dict.fromkeys([*self.touched, module]))
 
     def run(self, here: Path, *commands: Sequence[str]) -> list[tuple[int, str]]:
-        """Exit code and messages of commands of the changed package, which one process runs."""
-        environment = {**os.environ, "PYTHONPATH": str(self.package.parent), "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(
-            [sys.executable, "-c", COMMANDS, json.dumps(commands)], cwd=here, env=environment, capture_output=True, text=True, check=True
-        )
-        return [(code, said) for code, said in json.loads(done.stdout)]
+        """Exit code and messages of commands of the changed package."""
+        assert exit_code(partial(run_all, self.package.parent, here, commands)) == 0
+        return [(code, said) for code, said in json.loads((here / "said.json").read_text(encoding="utf-8"))]
 
 
 def documented(thing: str) -> str:

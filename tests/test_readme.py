@@ -4,7 +4,6 @@ import contextlib
 import io
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ import adiabat
 from adiabat.cli.app import PANELS
 from adiabat.data.table_rows import read_rows
 from adiabat.models import model_names
-from tests.commands import one_thread
 from tests.tiny import save_tiny
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -47,16 +45,15 @@ def small_files(tmp_path: Path) -> dict[str, Path]:
 
 
 @pytest.fixture
-def quickstart(small_files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def quickstart(small_files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The blocks of Python, on a small part of the data and a tiny model named `demo`."""
     save_tiny(tmp_path / "model")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(model_names, "demo_model_folder", lambda: tmp_path / "model")
     monkeypatch.setattr(adiabat, "demo_files", lambda: small_files, raising=False)
-    with one_thread():
-        short = [block.replace("epoch=60", "epoch=2").replace("max_epochs=5", "max_epochs=1") for block in blocks(README, "python")]
-        assert "epoch=2" in short[0]
-        yield short
+    short = [block.replace("epoch=60", "epoch=2").replace("max_epochs=5", "max_epochs=1") for block in blocks(README, "python")]
+    assert "epoch=2" in short[0]
+    return short
 
 
 def test_the_quickstart_prints_the_lines_that_the_readme_shows(quickstart: list[str]) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ from adiabat.core.files import read_json
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.results.record import read_result
 from adiabat.results.space_result import SpaceResult
-from tests.commands import Said, listing, one_thread, run_in_process, setting, write_world
+from tests.commands import Said, listing, run_in_process, setting, write_world
 from tests.tiny import save_tiny
 
 FEW = setting("space.resamples=100", "space.pairs=200", "space.folds=2")
@@ -21,14 +21,13 @@ SETTINGS = SpaceSettings.model_validate({"space": {"resamples": 100, "pairs": 20
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `write_world` writes, and a model whose document tower is another, with its store."""
     here = tmp_path_factory.mktemp("world")
-    with one_thread():
-        write_world(here)
-        save_tiny(here / "other", seed=3, width=16, settings=EncoderSettings(max_tokens=64))
-        adiabat.embed(here / "other", here / "corpus.jsonl", here / "other_store")
-        yield here
+    write_world(here)
+    save_tiny(here / "other", seed=3, width=16, settings=EncoderSettings(max_tokens=64))
+    adiabat.embed(here / "other", here / "corpus.jsonl", here / "other_store")
+    return here
 
 
 @pytest.fixture

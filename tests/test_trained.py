@@ -41,7 +41,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(folder)
         lines(folder / "ten.jsonl", PAIRS[:10])
         for data, job in (("pairs.jsonl", "job"), ("ten.jsonl", "ten")):
-            adiabat.tune("model", "store", data, job, max_epochs=2, batches_per_epoch=2, validation_fraction=0.4)
+            options = {"learning_rate": 1e-3, "keep": "last", "max_epochs": 2, "batches_per_epoch": 2, "validation_fraction": 0.4}
+            adiabat.tune("model", "store", data, job, **options)
     return folder
 
 

@@ -81,7 +81,7 @@ def tiny_tokenizer(kind: Kind = "bert") -> PreTrainedTokenizerFast:
 VOCABULARY = 256 + len(SPECIAL)
 
 
-def tiny_backbone(kind: Kind = "bert", *, seed: int = 0, width: int = 32, layers: int = 2) -> PreTrainedModel:
+def tiny_backbone(kind: Kind = "bert", *, seed: int = 0, width: int = 32, layers: int = 1) -> PreTrainedModel:
     """Random transformer of one family; the same seed gives the same weights, and the global random state is left alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -114,7 +114,7 @@ def tiny_encoder(
     *,
     seed: int = 0,
     width: int = 32,
-    layers: int = 2,
+    layers: int = 1,
     settings: EncoderSettings | None = None,
     projection: int | None = None,
 ) -> Encoder:
@@ -135,7 +135,7 @@ def tiny_dual(
     *,
     seed: int = 0,
     width: int = 32,
-    layers: int = 2,
+    layers: int = 1,
     settings: EncoderSettings | None = None,
     projection: int | None = None,
     shared: bool = True,
@@ -154,7 +154,7 @@ def save_tiny(
     *,
     seed: int = 0,
     width: int = 32,
-    layers: int = 2,
+    layers: int = 1,
     settings: EncoderSettings | None = None,
     projection: int | None = None,
     shared: bool = True,

@@ -1,18 +1,9 @@
 """The problem that most tests of this folder tune on, one thread, and no pages."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.adiabatic.problem import Problem, write_problem
-from tests.commands import one_thread
 from tests.pages import no_page as no_page
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    with one_thread():
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -81,7 +81,7 @@ def objective_over(
     precision: Precision = "fp32",
 ) -> StoredDocuments:
     """The objective over a tiny encoder whose vectors are not normalised."""
-    encoder = encoder or tiny_encoder(width=store.width, layers=1, settings=EncoderSettings(max_tokens=64, normalize=False))
+    encoder = encoder or tiny_encoder(width=store.width, settings=EncoderSettings(max_tokens=64, normalize=False))
     return StoredDocuments(
         encoder=encoder,
         store=store,
@@ -110,8 +110,8 @@ class Problem:
 
 
 def problem_model() -> DualEncoder:
-    """One tower for both sides."""
-    return tiny_dual(width=WIDTH, layers=2, settings=EncoderSettings(max_tokens=32, query_prompt="ask: "))
+    """One tower of one block for both sides."""
+    return tiny_dual(width=WIDTH, seed=7, settings=EncoderSettings(max_tokens=32, query_prompt="ask: "))
 
 
 def write_problem(folder: Path, *, queries: int = 60, documents: int = 50, negatives: int = 3) -> Problem:

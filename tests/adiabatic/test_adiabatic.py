@@ -85,7 +85,7 @@ def test_a_model_that_was_changed_in_its_job_is_not_loaded_and_a_copy_of_it_is(f
 def test_frozen_weights_the_document_tower_and_the_model_given_stay_as_they_were_bit_for_bit(problem: Problem, tmp_path: Path) -> None:
     model = problem.fresh()
     before = weights_of(model.query)
-    run(problem, tmp_path / "job", settings_of(tune={"freeze": ["embeddings", "blocks[0].attention"]}), model=model)
+    run(problem, tmp_path / "job", settings_of(tune={"freeze": ["embeddings", "blocks[0].attention"], "keep": "last"}), model=model)
     tuned = load(tmp_path / "job" / "model")
     assert weights_of(model.query) == before
     assert model.query is model.document
@@ -174,7 +174,7 @@ def test_the_schedule_runs_over_the_longest_the_job_may_last() -> None:
 
 def test_a_start_without_errors_is_the_result_and_the_user_is_told(problem: Problem, tmp_path: Path) -> None:
     """Every query is a document's own text, and the two encode alike, so the positive is nearest from the start."""
-    model = tiny_dual(width=16, layers=1)
+    model = tiny_dual(width=16)
     texts = [f"note {number}" for number in range(20)]
     corpus = [Document(f"d{number}", text) for number, text in enumerate(texts)]
     build_store(model.document, lambda: iter(corpus), tmp_path / "store", dtype="float32", source="corpus", encoder_name="tiny")
@@ -266,7 +266,7 @@ def test_a_batch_of_one_is_validated_on_mined_negatives_where_none_are_listed(pr
 
 
 def test_the_twin_of_a_tower_shares_nothing_and_trains_no_pooler_head() -> None:
-    tower = tiny_encoder(width=16, layers=1, projection=8)
+    tower = tiny_encoder(width=16, projection=8)
     for dropout in (False, True):
         twin = trainable_copy(tower).train(dropout)
         assert not {id(weights) for weights in twin.parameters()} & {id(weights) for weights in tower.parameters()}

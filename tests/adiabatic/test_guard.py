@@ -125,7 +125,7 @@ def test_what_a_guard_needs_is_told_before_any_step(problem: Problem, tmp_path: 
     with pytest.raises(DataError, match=r"nowhere.txt must exist, got no such file"):
         run(problem, tmp_path / "job", guarded(problem, probes=str(tmp_path / "nowhere.txt")))
     with pytest.raises(StoreError, match="store"):
-        run(problem, tmp_path / "job", guarded(problem), model=replace(tiny_dual(width=16, layers=1), name="other"))
+        run(problem, tmp_path / "job", guarded(problem), model=replace(tiny_dual(width=16), name="other"))
     assert not (tmp_path / "job").exists()
 
 

@@ -327,7 +327,7 @@ def test_a_document_that_answers_a_query_is_known_wherever_it_stands() -> None:
 
 
 def test_only_the_query_tower_is_the_module_and_the_store_is_only_read(store: Store, tmp_path: Path) -> None:
-    encoder = tiny_encoder(width=16, layers=1, settings=EncoderSettings(max_tokens=64))
+    encoder = tiny_encoder(width=16, settings=EncoderSettings(max_tokens=64))
     objective = objective_over(store, TRAIN, VALIDATION, section(batch_size=BATCH), encoder=encoder)
     before = store.gather(range(COUNT))
     objective.loss(0).backward()  # type: ignore[no-untyped-call]

@@ -77,7 +77,7 @@ def test_resuming_with_another_setting_store_model_or_data_names_what_differs(pr
     with pytest.raises(JobError, match="got a difference: the examples differ from those the job began with"):
         run(other, tmp_path / "job", settings_of(tune={"max_epochs": 1}), resume=True)
     twin = problem.fresh()
-    strange = DualEncoder(tiny_dual(width=16, layers=2, seed=5).query, twin.document, "tiny")
+    strange = DualEncoder(tiny_dual(width=16, seed=5).query, twin.document, "tiny")
     with pytest.raises(JobError, match="got a difference: the query tower of the model differs from the one the job began with"):
         run(problem, tmp_path / "job", settings_of(tune={"max_epochs": 1}), model=strange, resume=True)
 

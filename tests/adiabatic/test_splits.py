@@ -89,7 +89,7 @@ def lists(examples: AddressedSet) -> list[list[int]]:
 
 @pytest.mark.parametrize("similarity", ["cosine", "distance"])
 def test_queries_without_negatives_get_the_hardest_for_the_untuned_tower(store: Store, similarity: Any) -> None:
-    tower = tiny_encoder(width=16, layers=1, settings=EncoderSettings(max_tokens=64, normalize=False))
+    tower = tiny_encoder(width=16, settings=EncoderSettings(max_tokens=64, normalize=False))
     validation = addressed([[3], [4, 5], [6]], [[], [7], []])
     found = with_negatives(validation, store, tower, similarity=similarity)
     assert lists(found)[1] == [7]
@@ -103,14 +103,14 @@ def test_queries_without_negatives_get_the_hardest_for_the_untuned_tower(store: 
 
 def test_a_small_store_gives_as_many_negatives_as_it_has(tmp_path: Path) -> None:
     store = store_of(tmp_path, random_vectors(3))
-    found = with_negatives(addressed([[1]]), store, tiny_encoder(width=16, layers=1), similarity="cosine")
+    found = with_negatives(addressed([[1]]), store, tiny_encoder(width=16), similarity="cosine")
     assert sorted(lists(found)[0]) == [0, 2]
 
 
 def test_a_store_of_nothing_but_a_query_s_positives_is_refused(tmp_path: Path) -> None:
     store = store_of(tmp_path, random_vectors(2))
     with pytest.raises(DataError, match="must hold a document beside a validation query's positives, got none for 1 of them; list"):
-        with_negatives(addressed([[1], [0, 1]]), store, tiny_encoder(width=16, layers=1), similarity="cosine")
+        with_negatives(addressed([[1], [0, 1]]), store, tiny_encoder(width=16), similarity="cosine")
 
 
 def test_the_digest_of_examples_changes_with_any_of_their_parts() -> None:
@@ -130,7 +130,7 @@ def test_the_digest_of_examples_changes_with_any_of_their_parts() -> None:
 
 
 def test_the_answers_of_the_same_question_in_other_rows_are_not_mined(store: Store) -> None:
-    tower = tiny_encoder(width=16, layers=1)
+    tower = tiny_encoder(width=16)
     hardest = lists(with_negatives(addressed([[3]]), store, tower, similarity="cosine"))[0]
     found = with_negatives(addressed([[3]], answers=[[3, *hardest[:4]]]), store, tower, similarity="cosine")
     assert lists(found)[0][:6] == hardest[4:]
@@ -139,13 +139,13 @@ def test_the_answers_of_the_same_question_in_other_rows_are_not_mined(store: Sto
 
 def test_listed_negatives_that_are_replaced_are_counted_in_a_note(store: Store) -> None:
     validation = addressed([[3], [4], [5]], [[1], [], [2]])
-    found = with_negatives(validation, store, tiny_encoder(width=16, layers=1), similarity="cosine", mine_all=True)
+    found = with_negatives(validation, store, tiny_encoder(width=16), similarity="cosine", mine_all=True)
     assert len(lists(found)[0]) == MINED_NEGATIVES
     assert found.notes == (
         "the negatives that 2 of 3 validation queries list are replaced by the store's 10 hardest, "
         "since training takes its negatives from the store too",
     )
-    assert with_negatives(validation, store, tiny_encoder(width=16, layers=1), similarity="cosine").notes == ()
+    assert with_negatives(validation, store, tiny_encoder(width=16), similarity="cosine").notes == ()
 
 
 def test_a_question_knows_its_answers_on_the_other_side(tmp_path: Path, store: Store) -> None:

@@ -218,7 +218,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_a_function_returns_stands_for_its_path(here: Path) -> None:
     lines(here / "rest.jsonl", PAIRS[:12])
     store = adiabat.embed("model", "corpus.jsonl", "store")
-    options = {"max_epochs": 1, "batches_per_epoch": 2, "validation_fraction": 0.4}
+    options = {"recipe": "paper", "max_epochs": 1, "batches_per_epoch": 2, "validation_fraction": 0.4}
     job = adiabat.tune("model", store, "pairs.jsonl", out="job", **options)
     assert job is not None
     assert (path_of(store, "store"), path_of(job, "model")) == ("store", "job")
@@ -258,7 +258,7 @@ def test_a_result_is_a_text_and_a_frame(here: Path) -> None:
     evaluation = adiabat.evaluate("model", "store", "pairs.jsonl", baseline="model", resamples=100)
     lines = [" ".join(line.split()) for line in evaluation.summary().splitlines()]
     assert lines[0] == "model on pairs"
-    assert any("target: pairs" in line and "undecided" in line for line in lines)
+    assert any("target: pairs" in line and "not worse" in line for line in lines)
     assert lines[-1].startswith("note: ")
     frame = evaluation.to_frame()
     assert set(frame["dataset"]) == {"pairs"}
@@ -274,7 +274,7 @@ def test_rows_in_memory_are_tuned_on_and_measured(here: Path) -> None:
     store = adiabat.embed("model", papers, out="frame")
     assert store.same_documents(adiabat.embed("model", "corpus.jsonl", out="store"))
     pairs = [json.loads(line) for line in Path("pairs.jsonl").read_text().splitlines()]
-    options = {"max_epochs": 1, "batches_per_epoch": 2, "validation_fraction": 0.4}
+    options = {"recipe": "paper", "max_epochs": 1, "batches_per_epoch": 2, "validation_fraction": 0.4}
     notes: list[str] = []
     adiabat.tune("model", store, pairs, out="job", progress=Watch(note=notes.append), **options)
     adiabat.tune("model", store, pairs, out="job", resume=True, **options)

@@ -13,7 +13,6 @@ import adiabat
 from adiabat.config.section import Section
 from adiabat.core.errors import AdiabatError
 from adiabat.models import model_names
-from tests.commands import one_thread
 from tests.pages import no_page as no_page
 from tests.tiny import save_tiny
 
@@ -46,7 +45,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
     (folder / "suite.toml").write_text(SUITE, encoding="utf-8")
     (folder / "train-v1.1.json").write_text(json.dumps({"version": "1.1", "data": [SQUAD]}), encoding="utf-8")
-    save_tiny(folder / "model")
+    # Of two blocks: this one has errors to learn from.
+    save_tiny(folder / "model", layers=2)
     return folder
 
 
@@ -72,7 +72,7 @@ def test_the_example_runs_and_prints_what_it_shows(name: str, world: Path, tmp_p
     (example,) = finder.find(getattr(adiabat, name), name, globs={"adiabat": adiabat})
     assert example.examples, f"adiabat.{name} must have an example in its docstring"
     said: list[str] = []
-    with one_thread(), warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         runner.run(example, out=said.append)
     assert not runner.summarize(verbose=False).failed, "".join(said)

@@ -23,19 +23,14 @@ from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
 from adiabat.models.saving import save
 from adiabat.store.vector_store import Store
-from tests.commands import one_thread
 from tests.pages import no_page as no_page
 from tests.tiny import tiny_dual
 
 WORDS = ("red", "blue", "green", "old", "new", "cat", "dog", "house", "tree", "river")
 SENTENCES = [f"the {one} {other} of {number}" for number, (one, other) in enumerate((a, b) for a in WORDS[:5] for b in WORDS)]
-STEPS = {"train": {"steps": 60, "batch_size": 16, "learning_rate": 5e-3, "dropout": False}, "run": {"device": "cpu"}}
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Any:
-    with one_thread():
-        yield
+STEPS = {"train": {"steps": 6, "batch_size": 16, "learning_rate": 5e-3, "dropout": False}, "run": {"device": "cpu"}}
+LONG = {"train": {"steps": 60}}
+"""Until a student is close to its teacher."""
 
 
 @pytest.fixture
@@ -78,10 +73,10 @@ def cosine(student: str, texts: list[str], wanted: np.ndarray) -> float:
 @pytest.mark.usefixtures("here")
 def test_a_student_comes_close_to_its_teacher_in_every_language() -> None:
     # Without a layer, which would bring it close before it learns.
-    result = adiabat.distill_multilingual(settings=multilingual(distill={"width": "none"}))
+    result = adiabat.distill_multilingual(settings=multilingual(distill={"width": "none"}, **LONG))
     wanted = adiabat.load("teacher").encode(SENTENCES, side="query")
     for texts in (SENTENCES, [text.upper() for text in SENTENCES], [text[::-1] for text in SENTENCES]):
-        assert cosine("student", texts, wanted) < 0 < 0.98 < cosine("job", texts, wanted)
+        assert cosine("student", texts, wanted) < 0.5 < 0.98 < cosine("job", texts, wanted)
     assert result.training is not None
     assert result.training.steps == 60
     assert adiabat.load("job").shared
@@ -89,9 +84,9 @@ def test_a_student_comes_close_to_its_teacher_in_every_language() -> None:
 
 @pytest.mark.usefixtures("here")
 def test_a_student_is_fitted_to_texts_of_ones_own() -> None:
-    adiabat.distill_fit(settings=fitting(distill={"width": "none"}))
+    adiabat.distill_fit(settings=fitting(distill={"width": "none"}, **LONG))
     wanted = adiabat.load("teacher").encode(SENTENCES, side="query")
-    assert cosine("student", SENTENCES, wanted) < 0 < 0.98 < cosine("job", SENTENCES, wanted)
+    assert cosine("student", SENTENCES, wanted) < 0.5 < 0.98 < cosine("job", SENTENCES, wanted)
     # A student that is to stay as it is gets no layer.
     assert not len(adiabat.load("job").query.projections)
     assert not list(Path("job/prepared").glob("layer-*"))
@@ -190,7 +185,7 @@ def test_a_static_student_has_a_rate_of_its_own() -> None:
     adiabat.distill_static(
         "teacher", "static", settings=checked(DistillStaticSettings, {"static": {"reduction": "none", "dtype": "float32"}})
     )
-    adiabat.distill_fit(settings=fitting(distill={"student": "static", "width": "none"}, train={"learning_rate": 0.01}))
+    adiabat.distill_fit(settings=fitting(distill={"student": "static", "width": "none"}, train={"learning_rate": 0.01, "steps": 60}))
     wanted = adiabat.load("teacher").encode(SENTENCES, side="query")
     assert cosine("static", SENTENCES, wanted) < 0.9 < 0.98 < cosine("job", SENTENCES, wanted)
     settings = fitting(distill={"student": "static", "out": "usual"})

@@ -1,19 +1,16 @@
 """The problem that most tests of this folder train on, one thread, and no pages."""
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.commands import one_thread
+from tests.dual_encoder import problem as problem_module
 from tests.dual_encoder.problem import Problem, write_problem
 from tests.pages import no_page as no_page
 
 
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """For every test that does not ask for more."""
-    with one_thread():
-        yield
+@pytest.fixture
+def two_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that freeze one and train another."""
+    monkeypatch.setattr(problem_module, "BLOCKS", 2)
 
 
 @pytest.fixture(scope="session")

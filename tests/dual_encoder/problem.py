@@ -26,6 +26,8 @@ from tests.settings_by_name import by_name
 from tests.tiny import tiny_dual
 
 WIDTH = 16
+BLOCKS = 1
+"""Two in tests with the fixture `two_blocks`."""
 Row = tuple[str, Sequence[str], Sequence[str]]
 """A query, what answers it, and what does not."""
 
@@ -86,7 +88,8 @@ def section(**settings: Any) -> TrainSection:
 
 def model(*, seed: int = 0, width: int = WIDTH, max_tokens: int = 48, normalize: bool = False) -> DualEncoder:
     """Where training starts: prompts differ, and vectors have unequal lengths."""
-    return tiny_dual(width=width, seed=seed, settings=EncoderSettings(max_tokens=max_tokens, query_prompt="ask: ", normalize=normalize))
+    settings = EncoderSettings(max_tokens=max_tokens, query_prompt="ask: ", normalize=normalize)
+    return tiny_dual(width=width, layers=BLOCKS, seed=seed, settings=settings)
 
 
 def from_memory(name: str, section: EncoderSection) -> DualEncoder:

@@ -83,6 +83,7 @@ def test_biases_that_were_added_count_from_zero() -> None:
     assert not any(made.before[name].any() for name in added)
 
 
+@pytest.mark.usefixtures("two_blocks")
 @pytest.mark.parametrize("pattern", ["embeddings", "blocks[0]", "attention"])
 @pytest.mark.parametrize("method", [{}, {"method": "bias"}, LORA], ids=str)
 def test_what_is_frozen_by_name_is_taken_from_what_the_method_trains_in_both_towers(method: dict[str, Any], pattern: str) -> None:

@@ -3,7 +3,6 @@
 import json
 import re
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,8 @@ from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import read_settings
 from adiabat.core.files import read_json
 from adiabat.models.embedding_head import EncoderSettings
-from tests.commands import Run, listing, one_thread, run_in_process, setting
+from tests.commands import Run, listing, setting
+from tests.commands import run as run
 from tests.dual_encoder.problem import write_problem
 from tests.tiny import save_tiny
 
@@ -38,20 +38,12 @@ def no_page() -> None:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = tmp_path_factory.mktemp("world")
-    with one_thread():
-        save_tiny(here / "model", width=16, settings=EncoderSettings(max_tokens=48))
-        write_problem(here)
-        (here / "RUN.toml").write_text(RUN)
-        yield here
-
-
-@pytest.fixture
-def run(world: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.chdir(world)
-    monkeypatch.delenv("ADIABAT_DEBUG", raising=False)
-    return lambda *arguments: run_in_process(capsys, monkeypatch, arguments)
+    save_tiny(here / "model", width=16, settings=EncoderSettings(max_tokens=48))
+    write_problem(here)
+    (here / "RUN.toml").write_text(RUN)
+    return here
 
 
 def train(*more: str, file: str = "RUN.toml", out: str | None = "new") -> tuple[str, ...]:

@@ -20,6 +20,8 @@ from adiabat.training.flop_count import passed_parameters
 from tests.commands import listing
 from tests.dual_encoder.problem import Problem, from_memory, job_settings, model, run, write_problem
 
+pytestmark = pytest.mark.usefixtures("two_blocks")
+
 
 @pytest.fixture
 def problem(tmp_path: Path) -> Problem:
@@ -34,7 +36,6 @@ def estimated(problem: Problem, **tables: dict[str, Any]) -> Estimate:
     return estimate(from_memory, settings_of(problem, **tables), watch=SILENT)
 
 
-SIZE = sum(weights.numel() for weights in model().query.parameters())
 # The norm of the embeddings and two blocks of width 16: no table, no pooler.
 PASSED = 2 * 16 + 2 * (4 * (16 * 16 + 16) + (16 * 32 + 32) + (32 * 16 + 16) + 4 * 16)
 
@@ -51,7 +52,8 @@ def tokens_by_hand(problem: Problem, steps: int) -> float:
 
 def test_parameters_tokens_and_steps_by_hand(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
     found = estimated(problem)
-    assert (found.parameters, found.trained, found.steps) == (SIZE, SIZE - (16 * 16 + 16), 12)
+    size = sum(weights.numel() for weights in model().query.parameters())
+    assert (found.parameters, found.trained, found.steps) == (size, size - (16 * 16 + 16), 12)
     assert found.tokens == pytest.approx(tokens_by_hand(problem, 12))
     assert 20 < found.pairs < 40
     assert estimated(problem, train={"epochs": 3.0}).steps == int(np.ceil(3 * found.pairs / 6))

@@ -44,6 +44,7 @@ def test_each_parameter_counts_once(tables: dict[str, Any], towers: int, more: i
     assert trained == parameters - towers * pooler
 
 
+@pytest.mark.usefixtures("two_blocks")
 def test_what_is_frozen_or_left_to_adapters_is_not_trained() -> None:
     adapters = 2 * 2 * (4 * 32 + 48 + 48)
     assert counts_of(objective_of(train={"method": {"kind": "lora", "rank": 2}})) == (size_of() + adapters, adapters)
@@ -112,6 +113,7 @@ def test_the_result_says_whose_it_is_and_what_went_in(tmp_path: Path) -> None:
     assert result.inputs["train"] == {"model": "tiny", "data": str(tmp_path / "pairs.jsonl"), "out": str(tmp_path / "job"), **digests}
 
 
+@pytest.mark.usefixtures("two_blocks")
 def test_changes_are_told_of_the_weights_that_changed_adapters_merged(tmp_path: Path) -> None:
     record = recorded(tmp_path, train={"method": {"kind": "lora", "rank": 2}, "freeze": ["blocks[0]"], "steps": 3})
     names = {layer.name for layer in record.layers}

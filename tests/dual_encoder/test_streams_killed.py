@@ -17,7 +17,6 @@ from adiabat.dual_encoder import stream as streams
 from adiabat.dual_encoder.contrastive_objective import PairContrast
 from adiabat.dual_encoder.stream_shards import Row, Sources, append_row
 from adiabat.dual_encoder.train import train
-from tests.commands import one_thread
 from tests.dual_encoder.problem import from_memory
 from tests.dual_encoder.streamed import stream_settings
 from tests.forks import exit_code
@@ -129,10 +128,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = tmp_path_factory.mktemp("killed")
     for number, (tables, moments) in enumerate(JOBS.values()):
         whole, cut = (stream_settings(here, here / f"{kind}-{number}", **tables) for kind in ("whole", "cut"))
-        with one_thread():
-            begin(whole, None)
-            assert [exit_code(partial(begin, cut, moment)) for moment in moments] == [-signal.SIGKILL] * len(moments)
-            begin(cut, None)
+        begin(whole, None)
+        assert [exit_code(partial(begin, cut, moment)) for moment in moments] == [-signal.SIGKILL] * len(moments)
+        begin(cut, None)
     return here
 
 

@@ -91,6 +91,7 @@ def test_a_job_repeats_itself_and_another_seed_gives_another_result(problem: Pro
     assert everything(tmp_path / "one")["query"] != everything(tmp_path / "other")["query"]
 
 
+@pytest.mark.usefixtures("two_blocks")
 def test_the_best_weights_are_those_of_the_lowest_validation_loss(problem: Problem, tmp_path: Path) -> None:
     settings = {"learning_rate": 0.015, "steps": 12, "validate_every": 2, "schedule": "constant", "warmup_fraction": 0.0}
     kept, last = (job_settings(problem, tmp_path / keep, train={**settings, "keep": keep}) for keep in ("best", "last"))

@@ -15,7 +15,6 @@ from adiabat.core.progress import Watch
 from adiabat.core.provenance import CHECKED
 from adiabat.dual_encoder.train import train as run_training
 from adiabat.models.loading import load
-from tests.commands import one_thread
 from tests.dual_encoder.problem import Problem, from_memory, job_settings, write_problem
 from tests.forks import exit_code
 from tests.jobs import log_of
@@ -69,8 +68,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same jobs by one process and by two."""
     here = tmp_path_factory.mktemp("together")
     write_problem(here)
-    with one_thread():
-        said = run_all(here, here / "one")
+    said = run_all(here, here / "one")
     assert exit_code(partial(launch, here, len(said))) == 0
     return here
 
@@ -94,7 +92,7 @@ def test_weights_and_log_are_those_of_one_process(folder: Path, name: str) -> No
     for key, weights in wanted.items():
         torch.testing.assert_close(found[key], weights, rtol=1e-4, atol=1e-5, msg=partial("{}: {}".format, key))
     start = dict(from_memory("tiny", EncoderSection()).query.named_parameters())
-    assert max(float((found[f"query {key}"] - weights).abs().max().detach()) for key, weights in start.items()) > 0.003
+    assert max(float((found[f"query {key}"] - weights).abs().max().detach()) for key, weights in start.items()) > 0.002
 
 
 @pytest.mark.parametrize("name", JOBS)

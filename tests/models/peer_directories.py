@@ -44,10 +44,12 @@ def assert_same_vectors(model: DualEncoder, folder: Path, texts: Sequence[str] =
         np.testing.assert_allclose(model.encode(texts, side=side, precision="fp32"), theirs, atol=atol)
 
 
-def model(kind: Kind = "bert", *, pooling: Pooling = "mean", normalize: bool = True, prompts: bool = False, limit: int = 24) -> Build:
+def model(
+    kind: Kind = "bert", *, pooling: Pooling = "mean", normalize: bool = True, prompts: bool = False, limit: int = 24, layers: int = 1
+) -> Build:
     """A whole directory of its own."""
     settings = EncoderSettings(pooling, normalize, limit, *(("query: ", "passage: ") if prompts else ()))
-    return lambda folder: save_tiny(folder, kind, settings=settings)
+    return lambda folder: save_tiny(folder, kind, layers=layers, settings=settings)
 
 
 def changed(name: str, *, of: Build | None = None, **values: object) -> Build:
@@ -230,7 +232,7 @@ DIRECTORIES: dict[str, Build] = {
     "transformer: truncation_side by its old name": changed(LIMITS, tokenizer_args=LEFT),
     "transformer: model_max_length": changed(LIMITS, tokenizer_args={"model_max_length": 9}),
     "transformer: config_args": changed(LIMITS, config_args={"layer_norm_eps": 0.5}),
-    "transformer: config_kwargs with fewer blocks": changed(LIMITS, config_kwargs={"num_hidden_layers": 1}),
+    "transformer: config_kwargs with fewer blocks": changed(LIMITS, of=model(layers=2), config_kwargs={"num_hidden_layers": 1}),
     "transformer: model_args": changed(LIMITS, model_args={"torch_dtype": "float32", "attn_implementation": "eager"}),
     "transformer: do_lower_case": changed(LIMITS, do_lower_case=True),
     "transformer: query_length": changed(LIMITS, of=model(prompts=True), query_length=9),

@@ -49,7 +49,7 @@ def embed(encoder: Encoder) -> Tensor:
 
 def with_lora(kind: Kind = "bert", *, rank: int = 4, alpha: float | None = None) -> Encoder:
     torch.manual_seed(3)
-    encoder = tiny_encoder(kind)
+    encoder = tiny_encoder(kind, layers=2)
     add_lora(encoder.backbone, rank=rank, alpha=alpha)
     return encoder
 
@@ -110,7 +110,7 @@ def assert_saved_as_a_plain_model(encoder: Encoder, folder: Path) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_with_new_adapters_a_backbone_computes_what_it_did_bit_for_bit(kind: Kind) -> None:
-    encoder = tiny_encoder(kind)
+    encoder = tiny_encoder(kind, layers=2)
     family, packs = type(encoder.backbone), is_packable(encoder.backbone)
     # Without a graph: which kernel torch takes for attention can depend on whether a table of positions is trained.
     with torch.no_grad():
@@ -123,22 +123,22 @@ def test_with_new_adapters_a_backbone_computes_what_it_did_bit_for_bit(kind: Kin
 
 
 def test_adapters_of_layers_in_training_are_in_training() -> None:
-    backbone = tiny_backbone().train()
+    backbone = tiny_backbone(layers=2).train()
     add_lora(backbone, rank=2)
     assert all(part.training for part in backbone.modules())
 
 
 def test_how_many_numbers_are_trained_is_as_counted_by_hand() -> None:
     # Two blocks, each with four layers of 32 to 32, one of 32 to 64 and one back.
-    assert add_lora(tiny_backbone("bert"), rank=3) == 2 * 3 * (4 * (32 + 32) + 2 * (32 + 64))
+    assert add_lora(tiny_backbone("bert", layers=2), rank=3) == 2 * 3 * (4 * (32 + 32) + 2 * (32 + 64))
     # Queries and output 32 to 32, keys and values 32 to 16, and three layers between 32 and 64.
-    assert add_lora(tiny_backbone("llama"), rank=3) == 2 * 3 * (2 * (32 + 32) + 2 * (32 + 16) + 3 * (32 + 64))
+    assert add_lora(tiny_backbone("llama", layers=2), rank=3) == 2 * 3 * (2 * (32 + 32) + 2 * (32 + 16) + 3 * (32 + 64))
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "gpt2"])
 @pytest.mark.parametrize("alpha", [None, 6.0])
 def test_merged_weights_are_those_of_the_formula(kind: str, alpha: float | None) -> None:
-    backbone = tf.GPT2Model(tf.GPT2Config(**GPT2)) if kind == "gpt2" else tiny_backbone(kind)
+    backbone = tf.GPT2Model(tf.GPT2Config(**GPT2)) if kind == "gpt2" else tiny_backbone(kind, layers=2)
     weights = {name: one.detach().clone() for name, one in backbone.named_parameters()}
     add_lora(backbone, rank=4, alpha=alpha)
     low: dict[str, dict[str, Tensor]] = {}
@@ -157,7 +157,7 @@ def test_merged_weights_are_those_of_the_formula(kind: str, alpha: float | None)
 
 
 def test_a_merge_worked_by_hand() -> None:
-    backbone = tiny_backbone()
+    backbone = tiny_backbone(layers=2)
     before = backbone.get_parameter("encoder.layer.0.output.dense.weight").detach().clone()
     add_lora(backbone, rank=2, alpha=3.0)
     for name, weights in backbone.named_parameters():
@@ -170,7 +170,7 @@ def test_a_merge_worked_by_hand() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_merged_backbone_computes_the_same_and_holds_no_trace_of_adapters(kind: Kind) -> None:
-    untouched = tiny_backbone(kind)
+    untouched = tiny_backbone(kind, layers=2)
     encoder = trained(with_lora(kind))
     kept = {name: weights.detach().clone() for name, weights in encoder.named_parameters()}
     merged = plain(encoder)
@@ -201,7 +201,7 @@ def test_merging_heeds_no_autocast() -> None:
 def test_adapters_that_transformers_added_are_merged_too(tmp_path: Path) -> None:
     from peft import LoraConfig
 
-    encoder = tiny_encoder()
+    encoder = tiny_encoder(layers=2)
     encoder.backbone.add_adapter(LoraConfig(r=2, target_modules=["query"], init_lora_weights=False))
     assert_saved_as_a_plain_model(plain(encoder), tmp_path)
 
@@ -223,11 +223,11 @@ def test_two_threads_give_the_gradients_of_one_pass(kind: Kind, cached: bool) ->
     ],
 )
 def test_a_rank_or_alpha_out_of_range_is_said_in_one_line_and_changes_nothing(rank: int, alpha: float | None, message: str) -> None:
-    backbone = tiny_backbone("llama")
+    backbone = tiny_backbone("llama", layers=2)
     with pytest.raises(ConfigError, match=message) as caught:
         add_lora(backbone, rank=rank, alpha=alpha)
     assert "\n" not in str(caught.value)
-    assert list(backbone.state_dict()) == list(tiny_backbone("llama").state_dict())
+    assert list(backbone.state_dict()) == list(tiny_backbone("llama", layers=2).state_dict())
     assert all(weights.requires_grad for weights in backbone.parameters())
     assert add_lora(backbone, rank=16) > 0
 
@@ -244,7 +244,7 @@ def test_adapters_are_not_put_on_adapters() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("pattern", ["embeddings", "blocks[0:1]", "blocks[-1].attention", "intermediate", "output.dense", r"1\..*weight$"])
 def test_a_pattern_that_names_a_dense_layer_names_its_adapter(kind: Kind, pattern: str) -> None:
-    backbone = tiny_backbone(kind)
+    backbone = tiny_backbone(kind, layers=2)
     before = frozen_parameters(backbone, [pattern])
     add_lora(backbone, rank=2)
     adapted = {name.removesuffix("lora_A.default.weight") for name, _ in backbone.named_parameters() if "lora_A" in name}
@@ -274,9 +274,9 @@ def test_adapters_beside_a_models_weights_are_merged_when_it_is_loaded_so_that_s
     encoder = trained(with_lora())
     whole = Encoder(merge_adapters(encoder.backbone), encoder.tokenizer, encoder.settings)
     save(DualEncoder(whole, whole), tmp_path / "model")
-    plain = tiny_encoder().backbone
+    plain = tiny_encoder(layers=2).backbone
     torch.manual_seed(3)
-    assert not embed(whole).allclose(embed(tiny_encoder()), atol=1e-3)
+    assert not embed(whole).allclose(embed(tiny_encoder(layers=2)), atol=1e-3)
     # Written as transformers writes a model that has adapters: the adapters alone, here beside the weights that they belong to.
     plain.save_pretrained(tmp_path / "model")
     encoder.backbone._hf_peft_config_loaded = True
@@ -295,7 +295,7 @@ GROUPED = {**SIZES, "num_key_value_heads": 1, "head_dim": 16, "pad_token_id": 0,
 
 @pytest.mark.parametrize("kind", WITH_BIASES)
 def test_only_biases_are_trained(kind: Kind) -> None:
-    encoder = tiny_encoder(kind)
+    encoder = tiny_encoder(kind, layers=2)
     count = train_biases_only(encoder.backbone)
     embed(encoder).square().sum(dim=0)[0].backward()
     with_gradient = {name: weights for name, weights in encoder.backbone.named_parameters() if weights.grad is not None}
@@ -308,7 +308,7 @@ def test_only_biases_are_trained(kind: Kind) -> None:
 
 
 def test_biases_of_any_name_are_biases() -> None:
-    backbone = tiny_backbone()
+    backbone = tiny_backbone(layers=2)
     backbone.encoder.register_parameter("q_bias", nn.Parameter(torch.zeros(3)))
     backbone.encoder.register_parameter("bias_table", nn.Parameter(torch.zeros(3)))
     train_biases_only(backbone)
@@ -317,7 +317,7 @@ def test_biases_of_any_name_are_biases() -> None:
 
 
 def test_llama_is_given_zero_biases_and_computes_what_it_did_bit_for_bit() -> None:
-    encoder = tiny_encoder("llama")
+    encoder = tiny_encoder("llama", layers=2)
     before, names, state = embed(encoder), {name for name, _ in encoder.backbone.named_parameters()}, torch.get_rng_state()
     count = train_biases_only(encoder.backbone)
     added = {name for name, _ in encoder.backbone.named_parameters()} - names
@@ -352,7 +352,7 @@ def test_other_families_are_given_the_biases_that_their_configuration_knows(
 
 @pytest.mark.parametrize("kind", ["t5", "mistral"])
 def test_a_family_without_biases_says_what_to_do_instead(kind: str) -> None:
-    backbone = tiny_backbone("t5") if kind == "t5" else tf.MistralModel(tf.MistralConfig(**GROUPED))
+    backbone = tiny_backbone("t5", layers=2) if kind == "t5" else tf.MistralModel(tf.MistralConfig(**GROUPED))
     with pytest.raises(ModelError, match=f"training biases alone needs a backbone with biases, got type {kind}.*; use LoRA") as caught:
         train_biases_only(backbone)
     assert "\n" not in str(caught.value)
@@ -363,7 +363,7 @@ def test_a_family_without_biases_says_what_to_do_instead(kind: str) -> None:
     ("kind", "method"), [*((kind, train_biases_only) for kind in WITH_BIASES), ("bert", lambda backbone: add_lora(backbone, rank=2))]
 )
 def test_freezing_first_or_afterwards_is_the_same(kind: Kind, method: Callable[[tf.PreTrainedModel], int]) -> None:
-    first, last = tiny_backbone(kind), tiny_backbone(kind)
+    first, last = tiny_backbone(kind, layers=2), tiny_backbone(kind, layers=2)
     patterns = ["embeddings", "blocks[0]", "output.dense"]
     freeze(first, patterns)
     count = method(first)

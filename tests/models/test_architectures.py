@@ -2,7 +2,6 @@
 
 import copy
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertConfig, BertModel
 
 import adiabat
@@ -19,7 +17,6 @@ from adiabat.config.reader import checked
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError, ModelError
 from adiabat.data.records import Document
-from adiabat.dual_encoder import train
 from adiabat.models.bulk import TokenTable
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
@@ -30,19 +27,12 @@ from adiabat.store.build import build_store
 from adiabat.training.blocks import PackedBackbone, is_packable
 from adiabat.training.gradient_cache import Chunking, training_copies
 from adiabat.training.passes import Group, Passes
-from tests.architectures import ARCHITECTURES, SIZES, tiny_architecture
-from tests.commands import one_thread
+from tests.architectures import ARCHITECTURES, SIZES, flop_counter, tiny_architecture
 from tests.pages import without_pages
 from tests.tiny import tiny_tokenizer
 
 TEXTS = ["", "a", "שלום עולם", "the longest of all the texts in this batch, which fills its row", "two words"]
 EVERY = pytest.mark.parametrize("name", ARCHITECTURES)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    with one_thread():
-        yield
 
 
 def saved(folder: Path, name: str) -> Path:
@@ -88,7 +78,7 @@ def test_training_passes_equal_padded_ones_and_cost_what_is_counted(name: str) -
     passes = Passes(encoder, precision="fp32", copies=training_copies([encoder], 1, chunking), chunking=chunking)
     table = TokenTable.of(encoder, TEXTS, side="query")
     told = passes.operations([Group(table, np.arange(len(TEXTS)))])
-    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+    with sdpa_kernel(SDPBackend.MATH), flop_counter() as counter:
         embeddings = passes.embed(table, np.arange(len(TEXTS)))
         (embeddings @ torch.randn(embeddings.shape[1])).sum().backward()
     torch.testing.assert_close(embeddings, padded, rtol=1e-4, atol=1e-5)
@@ -139,9 +129,8 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # One of each kind: padded and packed, relative positions, encoder half, sliding windows, a decoder, another width of states, no positions.
 @pytest.mark.parametrize("name", ["bert", "deberta-v3", "t5", "modernbert", "llama-bidirectional", "gemma3", "opt", "mpt"])
 def test_whole_jobs_end_with_a_model_of_their_own(name: str, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Pages and memory have tests of their own.
+    # Pages have tests of their own.
     without_pages(monkeypatch)
-    monkeypatch.setattr(train, "reset_peak_memory", lambda device: None)
     model, pairs = saved(tmp_path / "model", name), str(texts / "pairs.jsonl")
     tables = {"data": {"validation_fraction": 0.25}, "run": {"device": "cpu", "log_every": 1}}
 

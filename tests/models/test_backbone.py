@@ -99,7 +99,7 @@ def test_what_was_cut_is_saved_and_loaded_like_any_other(kind: Kind, shared: boo
 @pytest.mark.parametrize("blocks", [0, 3])
 def test_blocks_that_are_not_there_are_refused(blocks: int, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=rf"encoder.blocks must be from 1 to 2, the blocks that the backbone has, got {blocks}"):
-        load(save_tiny(tmp_path), blocks=blocks)
+        load(save_tiny(tmp_path, layers=2), blocks=blocks)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_family_whose_blocks_depend_on_their_number_is_refused(config: AlbertC
 
 
 def test_a_model_that_lacks_weights_of_the_blocks_kept_is_still_refused(tmp_path: Path) -> None:
-    edit(save_tiny(tmp_path), "config.json", num_hidden_layers=9)
+    edit(save_tiny(tmp_path, layers=2), "config.json", num_hidden_layers=9)
     assert load(tmp_path, blocks=2).width == 32
     with pytest.raises(ValueError, match="16 are missing"):
         load(tmp_path, blocks=3)

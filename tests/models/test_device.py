@@ -93,6 +93,11 @@ def test_what_an_allocator_keeps_free_is_not_counted() -> None:
     assert last.all()
 
 
+@pytest.fixture(autouse=True)
+def _every_text_settles_a_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_module, "PROBE", PROBE)
+
+
 def with_native_bf16(monkeypatch: pytest.MonkeyPatch, native: bool) -> None:
     monkeypatch.setattr(device_module, "native_bf16", lambda device: native)
 

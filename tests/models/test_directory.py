@@ -22,7 +22,6 @@ from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.loading import load, override
 from adiabat.models.saving import save
 from adiabat.models.towers import DualEncoder
-from tests.commands import one_thread
 from tests.models.peer_directories import DIRECTORIES, LEFT, LIMITS, TEXTS, assert_same_vectors, dense, peer_of, with_modules
 from tests.tiny import KINDS, Kind, edit, files_of, save_plain, save_tiny, tiny_dual, tiny_encoder, write
 
@@ -68,10 +67,11 @@ def test_a_tuned_model_keeps_what_its_directory_said(tmp_path: Path) -> None:
     pairs = "".join(json.dumps({"query": f"question {i}", "pos": [f"d{i}"], "neg": [f"d{(i + 1) % 16}"]}) + "\n" for i in range(16))
     write(tmp_path, "corpus.jsonl", corpus)
     write(tmp_path, "pairs.jsonl", pairs)
-    short = checked(TuneSettings, {"tune": {"max_epochs": 1, "batches_per_epoch": 2}, "data": {"validation_fraction": 0.4}})
-    with one_thread():
-        adiabat.embed(tmp_path / "model", tmp_path / "corpus.jsonl", tmp_path / "store")
-        adiabat.tune(tmp_path / "model", tmp_path / "store", tmp_path / "pairs.jsonl", tmp_path / "job", settings=short)
+    short = checked(
+        TuneSettings, {"tune": {"recipe": "paper", "max_epochs": 1, "batches_per_epoch": 2}, "data": {"validation_fraction": 0.4}}
+    )
+    adiabat.embed(tmp_path / "model", tmp_path / "corpus.jsonl", tmp_path / "store")
+    adiabat.tune(tmp_path / "model", tmp_path / "store", tmp_path / "pairs.jsonl", tmp_path / "job", settings=short)
     tuned, before = load(tmp_path / "job/model"), load(tmp_path / "model")
     assert tuned.width == 16
     assert tuned.query.settings == before.query.settings

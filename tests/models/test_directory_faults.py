@@ -58,7 +58,7 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
     "missing config": (removed("config.json"), r"must hold a transformers model"),
     "missing weights": (removed("model.safetensors"), r"must hold a transformers model: .*no file named model.safetensors"),
     "truncated weights": (truncated("model.safetensors"), r"must hold a transformers model"),
-    "too few weights": (edited("config.json", num_hidden_layers=3), r"config.json .*BertModel.*; 16 are missing .*encoder.layer.2"),
+    "too few weights": (edited("config.json", num_hidden_layers=2), r"config.json .*BertModel.*; 16 are missing .*encoder.layer.1"),
     "weights of another shape": (edited("config.json", vocab_size=99), r"1 are missing or of another shape, such as embeddings.word_emb"),
     "missing tokenizer": (removed("tokenizer.json", "tokenizer_config.json"), r"must hold a tokenizer, got none of tokenizer.json"),
     "damaged tokenizer": (replaced("tokenizer.json", "{"), r"must hold a tokenizer: "),

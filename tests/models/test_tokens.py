@@ -25,7 +25,7 @@ TEXTS = ["a", "query of some length", "", "längeres Wort äöü", "b", "一二�
 @pytest.mark.parametrize("block", [2, 4096])
 def test_the_table_holds_what_the_tokenizer_gives_in_four_bytes_a_token(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokens, "TOKENIZE_BLOCK", block)
-    encoder = tiny_encoder(width=16, layers=1, settings=EncoderSettings(query_prompt="ask: ", max_tokens=12))
+    encoder = tiny_encoder(width=16, settings=EncoderSettings(query_prompt="ask: ", max_tokens=12))
     table = TokenTable.of(encoder, TEXTS, side="query")
     expected = encoder.tokenize(TEXTS, side="query")
     assert table.lists(np.arange(len(TEXTS))) == expected
@@ -37,7 +37,7 @@ def test_the_table_holds_what_the_tokenizer_gives_in_four_bytes_a_token(block: i
 
 
 def test_a_table_in_files_is_that_in_memory_and_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = tiny_encoder(width=16, layers=1, settings=EncoderSettings(query_prompt="ask: ", max_tokens=12))
+    encoder = tiny_encoder(width=16, settings=EncoderSettings(query_prompt="ask: ", max_tokens=12))
     memory = TokenTable.of(encoder, TEXTS, side="query")
     rows = np.array([3, 0, 5, 3, 2])
     assert TokenTable.of(encoder, TEXTS, side="query", folder=tmp_path).lists(rows) == memory.lists(rows)
@@ -49,7 +49,7 @@ def test_a_table_in_files_is_that_in_memory_and_is_made_once(tmp_path: Path, mon
 @pytest.mark.parametrize("ending", ["i32", "npy", "json"])
 @pytest.mark.parametrize("cut", [True, False])
 def test_tokens_that_were_damaged_are_made_again_and_it_is_said(tmp_path: Path, ending: str, cut: bool) -> None:
-    encoder = tiny_encoder(width=16, layers=1)
+    encoder = tiny_encoder(width=16)
     expected = TokenTable.of(encoder, TEXTS, side="query", folder=tmp_path).lists(np.arange(len(TEXTS)))
     (file,) = tmp_path.glob(f"tokens-query-*.{ending}")
     content = bytearray(file.read_bytes())
@@ -62,16 +62,16 @@ def test_tokens_that_were_damaged_are_made_again_and_it_is_said(tmp_path: Path, 
 
 @pytest.mark.parametrize("other", [{"max_tokens": 13}, {"query_prompt": "tell: "}])
 def test_what_decides_tokens_decides_the_files(tmp_path: Path, other: dict[str, Any]) -> None:
-    one = tiny_encoder(width=16, layers=1, settings=EncoderSettings(query_prompt="ask: ", max_tokens=12))
+    one = tiny_encoder(width=16, settings=EncoderSettings(query_prompt="ask: ", max_tokens=12))
     settings = {"query_prompt": "ask: ", "max_tokens": 12, **other}
-    changed = tiny_encoder(width=16, layers=1, settings=EncoderSettings(**settings))
+    changed = tiny_encoder(width=16, settings=EncoderSettings(**settings))
     TokenTable.of(one, TEXTS, side="query", folder=tmp_path)
     table = TokenTable.of(changed, TEXTS, side="query", folder=tmp_path)
     assert table.lists(np.arange(len(TEXTS))) == changed.tokenize(TEXTS, side="query")
 
 
 def test_a_full_disk_leaves_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = tiny_encoder(width=16, layers=1)
+    encoder = tiny_encoder(width=16)
 
     def full(*_: object, **__: object) -> NoReturn:
         raise OSError(28, "No space left on device")
@@ -83,7 +83,7 @@ def test_a_full_disk_leaves_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_what_a_killed_run_left_of_a_table_is_taken_by_the_next(tmp_path: Path) -> None:
-    encoder = tiny_encoder(width=16, layers=1)
+    encoder = tiny_encoder(width=16)
     TokenTable.of(encoder, TEXTS, side="query", folder=tmp_path)
     names = sorted(path.name for path in tmp_path.iterdir())
     for path in list(tmp_path.iterdir()):
@@ -96,7 +96,7 @@ def test_what_a_killed_run_left_of_a_table_is_taken_by_the_next(tmp_path: Path) 
 
 
 def test_no_texts_make_an_empty_table() -> None:
-    encoder = tiny_encoder(width=16, layers=1)
+    encoder = tiny_encoder(width=16)
     table = TokenTable.of(encoder, [], side="query")
     assert len(table) == 0
     assert embed_all(encoder, table, token_budget=10).shape == (0, 16)
@@ -113,7 +113,7 @@ def test_embedding_all_rows_equals_encoding_the_texts(token_budget: int) -> None
 
 
 def test_embedding_some_rows_carries_gradients_to_the_weights() -> None:
-    encoder = tiny_encoder(width=16, layers=1)
+    encoder = tiny_encoder(width=16)
     table = TokenTable.of(encoder, TEXTS, side="query")
     rows = np.array([4, 1])
     embeddings = embed_rows(encoder, table, rows)
@@ -123,7 +123,7 @@ def test_embedding_some_rows_carries_gradients_to_the_weights() -> None:
 
 
 def test_padding_beside_a_long_text_does_not_change_a_short_one() -> None:
-    encoder = tiny_encoder(width=16, layers=1)
+    encoder = tiny_encoder(width=16)
     table = TokenTable.of(encoder, TEXTS, side="query")
     with torch.no_grad():
         alone, together = embed_rows(encoder, table, np.array([0])), embed_rows(encoder, table, np.array([0, 3]))

@@ -34,8 +34,8 @@ def swept() -> ScalingResult:
     """The record of a scaling experiment."""
     rows = [*rows_of(scored=True), *RANKS, *FROZEN, FAILED]
     evidence = evidence_of(rows, "validation", least_steps=10)
-    fits = fitted(evidence, resamples=10, seed=0, watch=SILENT)
-    settings = checked(ScalingSettings, {"scaling": {"resamples": 10}})
+    fits = fitted(evidence, resamples=8, seed=0, watch=SILENT)
+    settings = checked(ScalingSettings, {"scaling": {"resamples": 8}})
     return result_of(settings, "sizes & methods", rows, evidence, fits, None, command="adiabat scaling", inputs={"a": {"b": "c"}})
 
 
@@ -43,7 +43,7 @@ def swept() -> ScalingResult:
 def planned(tmp_path_factory: pytest.TempPathFactory) -> ScalingResult:
     """The record of a plan."""
     path = written(tmp_path_factory.mktemp("plan"), rows_of())
-    section = {"budget": 8 * BUDGETS[-1], "runs": str(path), "resamples": 10, "measure": False}
+    section = {"budget": 8 * BUDGETS[-1], "runs": str(path), "resamples": 8, "measure": False}
     return plan(load, checked(PlanSettings, {"plan": section}))
 
 
@@ -144,8 +144,8 @@ def test_a_page_tells_where_methods_change_places_near_to_their_budgets(tmp_path
         for place, size in enumerate(SIZES)
     ]
     evidence = evidence_of(rows, "validation", least_steps=10)
-    fits = fitted(evidence, resamples=20, seed=0, watch=SILENT)
-    result = result_of(checked(ScalingSettings, {"scaling": {"resamples": 20}}), "crossed", rows, evidence, fits, None, command="")
+    fits = fitted(evidence, resamples=8, seed=0, watch=SILENT)
+    result = result_of(checked(ScalingSettings, {"scaling": {"resamples": 8}}), "crossed", rows, evidence, fits, None, command="")
     (one,) = result.crossings
     assert (one.before, one.after) == ("lora", "full")
     assert one.found.budget == pytest.approx(1e14)

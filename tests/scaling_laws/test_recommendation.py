@@ -105,7 +105,7 @@ def test_few_tokens_make_the_largest_model_best_and_leave_budget(fits: list[Kind
 
 def test_methods_that_cannot_be_told_apart_leave_it_unsure() -> None:
     same: dict[Method, Truth] = {"full": better_when_small, "freezing": better_when_small}
-    found = recommend(fit_kinds(swept(same, noise=0.03), resamples=40), dict.fromkeys([option(s, m) for m in same for s in SIZES], 1e17))
+    found = recommend(fit_kinds(swept(same, noise=0.03), resamples=20), dict.fromkeys([option(s, m) for m in same for s in SIZES], 1e17))
     assert 0.02 < found.sure < 0.98
 
 
@@ -117,14 +117,14 @@ def falls_below_nothing(size: float, tokens: float) -> float:
 def test_a_law_that_falls_below_nothing_where_it_is_asked_is_not_taken() -> None:
     runs = swept({"full": falls_below_nothing, "lora": worse_when_small}, noise=0.001)
     near, far = (dict.fromkeys(OPTIONS, budget) for budget in (float(BUDGETS[2]), 1e24))
-    full, lora = fit_kinds(runs, asked=near, resamples=20)
+    full, lora = fit_kinds(runs, asked=near, resamples=5)
     assert full.choice is not None
     assert full.choice.law is not SIZE_AND_TOKENS
     assert full.choice.passed_over == ()
     assert recommend([full, lora], near).best.option.way.method == "full"
     with pytest.raises(DataError, match=r"^laws must give losses above 0 at the budget, got -\S+; fit them for it \(asked\)$"):
         recommend([full, lora], far)
-    fits = fit_kinds(runs, asked=far, resamples=20)
+    fits = fit_kinds(runs, asked=far, resamples=5)
     assert fits[0].choice is not None
     assert fits[0].choice.law is SIZE_AND_TOKENS
     assert full.choice.law in fits[0].choice.passed_over
@@ -204,7 +204,7 @@ def test_runs_without_a_loss_are_left_out_and_none_with_one_is_an_error() -> Non
 @pytest.fixture(scope="module")
 def kinds_of() -> list[KindFit]:
     """Two methods that noise all but hides the difference of."""
-    return fit_kinds(swept(BOTH, noise=0.05), resamples=40)
+    return fit_kinds(swept(BOTH, noise=0.05), resamples=20)
 
 
 def orthogonal(count: int, rows: int) -> np.ndarray:

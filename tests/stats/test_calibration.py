@@ -1,9 +1,6 @@
 """A small version of ``scripts/calibrate_statistics.py``: alike models are called different as often as they may be, and no more."""
 
 import importlib.util
-import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -13,33 +10,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from adiabat.core.margin import Margin
 from adiabat.stats.resampling import acceleration, bca_interval, jackknife, resampling_counts
 from adiabat.stats.statistics import value_of
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "calibrate_statistics.py"
 TRIALS = 200
 RESAMPLES = 400
-
-# On its own: here every call would have its shapes checked, ten times the work of a trial.
-APART = f"""
-import json, sys
-from dataclasses import asdict
-sys.path.insert(0, {str(SCRIPT.parent)!r})
-import calibrate_statistics as script
-from adiabat.core.margin import Margin
-
-def tried(name, **options):
-    shape = script.Shape(name, getattr(script, name))
-    return script.tried(shape, 100, trials={TRIALS}, resamples={RESAMPLES}, **options)
-
-names = ("dense", "several", "skewed", "sparse", "sparse_sizes", "seeds")
-found = {{name: tried(name, seed=0) for name in names}}
-found["rare_losses"] = tried("rare_losses", seed=3)
-found["lost"] = tried("dense", seed=4, shift=0.03, margin=Margin(0.03, "PND"))
-found["kept"] = tried("dense", seed=5, margin=Margin(found["dense"].detectable, "PND"))
-found["found"] = tried("dense", seed=1, shift=found["dense"].detectable)
-print(json.dumps({{name: asdict(cell) for name, cell in found.items()}}))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +30,16 @@ def script() -> ModuleType:
 
 
 @pytest.fixture(scope="module")
-def cells() -> dict[str, dict[str, Any]]:
-    done = subprocess.run([sys.executable, "-c", APART], capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+def cells(script: ModuleType) -> dict[str, Any]:
+    def tried(name: str, **options: Any) -> Any:
+        return script.tried(script.Shape(name, getattr(script, name)), 100, trials=TRIALS, resamples=RESAMPLES, **options)
+
+    found = {name: tried(name, seed=0) for name in ("dense", "several", "skewed", "sparse", "sparse_sizes", "seeds")}
+    found["rare_losses"] = tried("rare_losses", seed=3)
+    found["lost"] = tried("dense", seed=4, shift=0.03, margin=Margin(0.03, "PND"))
+    found["kept"] = tried("dense", seed=5, margin=Margin(found["dense"].detectable, "PND"))
+    found["found"] = tried("dense", seed=1, shift=found["dense"].detectable)
+    return found
 
 
 def within(share: float, *, low: float, high: float) -> bool:
@@ -66,35 +49,35 @@ def within(share: float, *, low: float, high: float) -> bool:
 
 @pytest.mark.parametrize("name", ["dense", "several", "skewed", "seeds"])
 def test_alike_models_are_told_apart_one_time_in_twenty(cells, name):
-    assert cells[name]["trials"] == TRIALS
-    assert within(cells[name]["interval"], low=0.04, high=0.06)
-    assert within(cells[name]["p"], low=0.04, high=0.07)
-    assert within(cells[name]["verdict"], low=0.03, high=0.06)
+    assert cells[name].trials == TRIALS
+    assert within(cells[name].interval, low=0.04, high=0.06)
+    assert within(cells[name].p, low=0.04, high=0.07)
+    assert within(cells[name].verdict, low=0.03, high=0.06)
 
 
 @pytest.mark.parametrize("name", ["sparse", "sparse_sizes"])
 def test_few_queries_that_changed_do_not_fool_the_verdict(cells, name):
-    assert within(cells[name]["interval"], low=0.03, high=0.06)
-    assert within(cells[name]["verdict"], low=0.01, high=0.06)
+    assert within(cells[name].interval, low=0.03, high=0.06)
+    assert within(cells[name].verdict, low=0.01, high=0.06)
 
 
 def test_the_two_proportion_test_is_fooled_by_pairs_of_a_query(cells):
-    assert cells["several"]["z"] > 0.2
-    assert cells["sparse"]["z"] < 0.02
+    assert cells["several"].z > 0.2
+    assert cells["sparse"].z < 0.02
 
 
 def test_a_difference_of_the_detectable_size_is_found_four_times_in_five(cells):
-    assert within(cells["found"]["verdict"], low=0.75, high=0.85)
+    assert within(cells["found"].verdict, low=0.75, high=0.85)
 
 
 def test_a_loss_of_the_margin_is_called_not_worse_one_time_in_twenty_at_most(cells):
-    assert within(cells["lost"]["not_worse"], low=0.03, high=0.06)
-    assert within(cells["rare_losses"]["not_worse"], low=0.0, high=0.05)
+    assert within(cells["lost"].not_worse, low=0.03, high=0.06)
+    assert within(cells["rare_losses"].not_worse, low=0.0, high=0.05)
 
 
 def test_without_a_loss_a_margin_of_the_detectable_size_is_usually_kept(cells):
     # One-sided, so more often than the four times in five of the two-sided verdict.
-    assert within(cells["kept"]["not_worse"], low=0.82, high=0.92)
+    assert within(cells["kept"].not_worse, low=0.82, high=0.92)
 
 
 def test_bca_alone_is_fooled_by_few_queries_that_changed(script):

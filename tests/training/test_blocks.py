@@ -82,7 +82,7 @@ def test_the_blocks_of_every_family_are_found_packed_or_adapted(kind: Kind, adap
 
 def test_of_nested_lists_the_outermost_holds_the_blocks():
     # A T5 block holds a list of its own, which with one block has all the parameters that the blocks have.
-    (block,) = blocks_of(tiny_backbone("t5", layers=1))
+    (block,) = blocks_of(tiny_backbone("t5"))
     assert type(block).__name__ == "T5Block"
 
 
@@ -160,7 +160,7 @@ def test_random_numbers_are_drawn_again_and_replays_and_looking_for_a_prefix_lea
 
 
 def test_a_tower_draws_where_any_part_trains():
-    encoder = tiny_encoder().eval()
+    encoder = tiny_encoder(layers=2).eval()
     assert not draws(encoder)
     encoder.projections.train()
     assert draws(encoder)
@@ -246,7 +246,7 @@ def test_blocks_of_a_frozen_prefix_are_not_computed_again_by_checkpointing(cache
 
 @pytest.mark.parametrize("kind", ["gpt-neox", "llama"])
 def test_a_checkpointed_decoder_keeps_no_keys_for_later_tokens_where_it_pads(kind: Kind):
-    encoder = tiny_encoder(kind)
+    encoder = tiny_encoder(kind, layers=2)
     _, found = forwards(encoder, Chunking(64, checkpointed=True, buckets=(16, 64)))
     _, wanted = forwards(encoder, Chunking(64))
     for name, gradient in wanted.items():
@@ -268,7 +268,7 @@ def test_a_checkpointed_pass_keeps_less():
 
 
 def test_checkpointing_a_backbone_without_blocks_is_refused():
-    encoder = tiny_encoder()
+    encoder = tiny_encoder(layers=2)
     encoder.backbone.encoder.layer = nn.ModuleList()
     with (
         pytest.raises(ModelError, match="checkpointed must be False for BertModel, which has no blocks"),

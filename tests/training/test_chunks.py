@@ -128,7 +128,7 @@ def test_rows_that_fill_a_chunk_up_spoil_no_pooling(pooling: str):
 
 
 def test_many_random_batches_have_few_shapes():
-    encoder = tiny_encoder(layers=1).eval()
+    encoder = tiny_encoder().eval()
     table = TokenTable.of(encoder, TEXTS, side="query")
     random = np.random.default_rng(0)
     shapes: set[tuple[int, ...]] = set()
@@ -143,7 +143,7 @@ def test_many_random_batches_have_few_shapes():
 
 @pytest.mark.parametrize("kind", ["bert", "llama"])
 def test_a_compiled_backbone_has_one_graph_for_each_bucket_and_the_same_gradients(kind: Kind, graphs: list[str]):
-    encoder = tiny_encoder(kind, layers=1).eval()
+    encoder = tiny_encoder(kind).eval()
     random = np.random.default_rng(0)
     with side_passes(encoder, precision="fp32", chunking=Chunking(64, buckets=BUCKETS[::2], compiled=True)) as passes:
         assert len(passes._copies) == 1
@@ -154,7 +154,7 @@ def test_a_compiled_backbone_has_one_graph_for_each_bucket_and_the_same_gradient
 
 
 def test_more_buckets_than_the_compiler_would_keep_by_itself_are_all_compiled(graphs: list[str]):
-    encoder = tiny_encoder(layers=1).eval()
+    encoder = tiny_encoder().eval()
     table = TokenTable.of(encoder, TEXTS, side="query")
     with (
         torch._dynamo.config.patch(recompile_limit=2),
@@ -168,7 +168,7 @@ def test_more_buckets_than_the_compiler_would_keep_by_itself_are_all_compiled(gr
 def test_cached_dropout_is_replayed_in_a_compiled_backbone(graphs: list[str]):
     found = []
     for cached in (False, True):
-        encoder = tiny_encoder(layers=1).train()
+        encoder = tiny_encoder().train()
         torch.manual_seed(7)
         with side_passes(encoder, precision="fp32", chunking=Chunking(32, cached, buckets=BUCKETS, compiled=True)) as passes:
             found.append(embedded(encoder, passes, np.array([3, 0, 5, 2])))

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 from transformers import AlbertConfig, AlbertModel
 
 from adiabat.models.adapters import add_lora, train_biases_only
@@ -19,6 +18,7 @@ from adiabat.scaling_laws.flops import ByLength, PassedParameters, TowerOperatio
 from adiabat.training.flop_count import operations_of, passed_parameters
 from adiabat.training.gradient_cache import Chunking, training_copies
 from adiabat.training.passes import Group, Passes
+from tests.architectures import flop_counter
 from tests.tiny import KINDS, VOCABULARY, Kind, tiny_encoder, tiny_tokenizer
 
 Prepare = Callable[[Encoder], object]
@@ -197,7 +197,7 @@ def counted(encoder: Encoder, chunking: Chunking) -> tuple[float, np.ndarray]:
     """Operations of a step, which are what torch counts, and the lengths of its texts."""
     passes = Passes(encoder, precision="fp32", copies=training_copies([encoder], 1, chunking), chunking=chunking)
     table = TokenTable.of(encoder, TEXTS, side="query")
-    with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+    with sdpa_kernel(SDPBackend.MATH), flop_counter() as counter:
         torch.autograd.backward(passes.embed(table, np.arange(len(TEXTS))).sum())
     told = passes.operations([Group(table, np.arange(len(TEXTS)))])
     assert told == pytest.approx(counter.get_total_flops(), rel=0.02)

@@ -14,7 +14,6 @@ from adiabat.core.errors import InterruptionError, InUseError, JobError
 from adiabat.core.files import sole_writer
 from adiabat.models.saving import save
 from tests.adiabatic import problem as tuning
-from tests.commands import one_thread
 from tests.dual_encoder import problem as training
 from tests.dual_encoder.streamed import stream_settings
 from tests.dual_encoder.test_order import settings_for
@@ -28,7 +27,7 @@ Job = Callable[..., Any]
 
 @pytest.fixture(scope="module", autouse=True)
 def _quick() -> Iterator[None]:
-    with one_thread(), pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         without_pages(patch)
         yield
 

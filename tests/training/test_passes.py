@@ -136,7 +136,7 @@ def test_dropout_in_a_part_alone_is_replayed_and_leaves_the_random_numbers_as_th
 
 
 def test_gradients_add_to_what_is_there_and_weights_are_frozen_and_unfrozen_between_steps():
-    encoder = tiny_encoder().eval()
+    encoder = tiny_encoder(layers=2).eval()
     _, plain = passed(encoder, Passes(encoder, precision="fp32"), np.arange(5))
     first, second = (name for name, _ in encoder.named_parameters() if name.endswith("intermediate.dense.weight"))
     encoder.get_parameter(first).requires_grad_(False)
@@ -257,7 +257,7 @@ def test_two_groups_of_one_tower_give_what_two_passes_give(kind: Kind, chunking:
 
 @pytest.mark.parametrize("chunking", CHUNKINGS, ids=str)
 def test_two_towers_of_different_size_and_a_tower_given_twice_pass_together(chunking: Chunking):
-    query, document = tiny_encoder("bert", layers=1, projection=32).eval(), tiny_encoder("t5", seed=1).eval()
+    query, document = tiny_encoder("bert", projection=32).eval(), tiny_encoder("t5", seed=1).eval()
     check_together(query, document, chunking, towers=(0, 1))
     check_together(query, query, chunking, towers=(0, 1))
     frozen = check_together(query, document.requires_grad_(False), chunking, towers=(0, 1))

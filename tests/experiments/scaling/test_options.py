@@ -78,7 +78,7 @@ def test_a_loss_that_is_no_number_is_left_out_and_no_part_of_the_record(tmp_path
 
 
 def test_scarce_tokens_are_those_that_full_training_reads_too(tmp_path: Path) -> None:
-    save_tiny(tmp_path / "wide", width=512, layers=1)
+    save_tiny(tmp_path / "wide", width=512)
     model = [str(tmp_path / "wide")]
     whole = advice_of(plan(load, asked(None, budget=1e17, models=model)))
     assert whole.best is not None
@@ -96,6 +96,6 @@ def test_scarce_tokens_are_those_that_full_training_reads_too(tmp_path: Path) ->
 
 
 def test_without_runs_a_budget_must_pay_for_a_step_of_the_batches_that_are_advised(tmp_path: Path) -> None:
-    save_tiny(tmp_path / "small", width=16, layers=1)
+    save_tiny(tmp_path / "small", width=16)
     with pytest.raises(ConfigError, match=r"^plan.budget must pay for a step of 1,024 pairs of texts of up to 75 tokens, .* got 1e\+07"):
         plan(load, asked(None, budget=1e7, models=[str(tmp_path / "small")]))

@@ -114,7 +114,7 @@ def test_a_scaling_goes_on_with_more_methods(again: Path, monkeypatch: pytest.Mo
         return real(self, trial, *given, **named)
 
     monkeypatch.setattr(runner_module.ScalingRunner, "train", noted)
-    more = {"scaling": {"budgets": [2e7], "out": str(again / "out"), "least_steps": 1, "resamples": 20}}
+    more = {"scaling": {"budgets": [2e7], "out": str(again / "out"), "least_steps": 1, "resamples": 8}}
     found = run(settings_of(again, **more, methods={"lora": [2], "bias": True}), resume=True)
     assert len(found.runs) == 9
     assert len(trained) == 6
@@ -129,7 +129,7 @@ def test_a_scaling_goes_on_with_more_methods(again: Path, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("tables", "told"),
     [
-        ({"train": {"batch_size": 5, "validate_every": 100}}, "common.train.batch_size was 6, is 5"),
+        ({"train": {"batch_size": 5, "validate_every": 100}}, "common.train.batch_size was 12, is 5"),
         ({"rates": {"full": 1e-4}}, "rates.tiny, 1 block, full was 0.003"),
         ({"scaling": {"last_steps": 5}}, "scaling.last_steps was 20, is 5"),
     ],
@@ -174,7 +174,7 @@ def test_what_was_cut_short_goes_on_where_it_was(world: Path, made: Made, monkey
 
 def test_a_budget_below_one_step_is_a_failed_run_and_others_go_on(world: Path) -> None:
     notes: list[str] = []
-    found = run(settings_of(world, scaling={"budgets": [3e6]}), notes=notes)
+    found = run(settings_of(world, scaling={"budgets": [6e6]}), notes=notes)
     assert [row.status for row in found.runs] == ["done", "failed", "failed"]
     assert found.runs[1].reason.startswith("train.budget_flops must pay for a step, which takes ")
     assert any("failed: train.budget_flops must pay" in note for note in notes)
@@ -203,7 +203,7 @@ def test_trained_models_are_measured_on_tasks(world: Path) -> None:
 
 def test_tasks_may_come_and_go_while_a_scaling_goes_on(again: Path) -> None:
     task = {"kind": "retrieval", "name": "asked", "data": str(again / "asked.jsonl"), "corpus": str(again / "corpus.jsonl")}
-    more = {"budgets": [8e7, 1e8], "out": str(again / "out"), "least_steps": 1, "resamples": 20}
+    more = {"budgets": [8e7, 1e8], "out": str(again / "out"), "least_steps": 1, "resamples": 8}
     found = run(settings_of(again, scaling=more, tasks=[task]), resume=True)
     assert [sorted(row.scores) for row in found.runs] == [[]] * 3 + [["asked"]] * 3
     assert [(one.task, one.runs) for one in found.downstream] == [("asked", 3)]
@@ -371,7 +371,7 @@ def test_a_model_that_moved_or_changed_its_family_takes_its_rows_along(again: Pa
 def test_time_and_memory_are_measured_where_model_and_data_are_there(made: Made) -> None:
     folder, _ = made
     settings = checked(
-        PlanSettings, {"plan": {"budget": 3e8, "runs": str(folder / "out"), "least_steps": 1, "resamples": 10}, "run": {"device": "cpu"}}
+        PlanSettings, {"plan": {"budget": 3e8, "runs": str(folder / "out"), "least_steps": 1, "resamples": 8}, "run": {"device": "cpu"}}
     )
     advice = advice_of(plan(load, settings))
     assert advice.seconds is not None
@@ -386,7 +386,7 @@ def test_where_the_data_are_gone_the_plan_stands_without_them(made: Made, tmp_pa
     _, _, described = (folder / "out" / "config.toml").read_text(encoding="utf-8").partition("\n")
     (tmp_path / "config.toml").write_text(described.replace("pairs.jsonl", "gone.jsonl"), encoding="utf-8")
     notes: list[str] = []
-    settings = checked(PlanSettings, {"plan": {"budget": 3e8, "runs": str(tmp_path), "least_steps": 1, "resamples": 10}})
+    settings = checked(PlanSettings, {"plan": {"budget": 3e8, "runs": str(tmp_path), "least_steps": 1, "resamples": 8}})
     advice = advice_of(plan(load, settings, watch=Watch(note=notes.append)))
     assert advice.seconds is None
     assert any(note.startswith("time and memory are not measured: ") for note in notes)

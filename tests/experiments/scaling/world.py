@@ -51,11 +51,11 @@ def lines(path: Path, rows: list[dict[str, Any]]) -> None:
 def tables_of(folder: Path, **tables: Any) -> dict[str, Any]:
     """Three sizes by full training at three budgets, under these further tables."""
     usual: dict[str, Any] = {
-        "scaling": {"out": str(folder / "out"), "budgets": [2e7, 4e7, 8e7], "least_steps": 1, "resamples": 20},
+        "scaling": {"out": str(folder / "out"), "budgets": [2e7, 4e7, 8e7], "least_steps": 1, "resamples": 8},
         "models": [{"model": str(folder / "model"), "name": "tiny", "blocks": [1, 2, 4], "pretraining_rate": 0.03}],
         "job": {"data": str(folder / "pairs.jsonl")},
         "data": {"validation_fraction": 0.3, "cache": str(folder / "cache")},
-        "train": {"batch_size": 6, "validate_every": 100},
+        "train": {"batch_size": 12, "validate_every": 100},
         "run": {"device": "cpu"},
     }
     for name, table in tables.items():

@@ -4,12 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.commands import one_thread
 from tests.pages import without_pages
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _quick() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch, one_thread():
+    with pytest.MonkeyPatch.context() as patch:
         without_pages(patch)
         yield

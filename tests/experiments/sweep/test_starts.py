@@ -94,7 +94,7 @@ def test_every_model_that_runs_are_built_from_is_compared_when_a_sweep_is_resume
         if name not in seeds:
             return tiny(name, section)
         settings = EncoderSettings(max_tokens=section.max_tokens or 48)
-        return tiny_dual(width=16, layers=2, seed=seeds[name], settings=settings)
+        return tiny_dual(width=16, seed=seeds[name], settings=settings)
 
     def resumed() -> SweepResult:
         return sweep(load, brief(here, variants=variants, sweep={"seeds": [0]}), resume=True)

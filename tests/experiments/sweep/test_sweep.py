@@ -49,6 +49,12 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Done:
 
 
 @pytest.fixture
+def again(done: Done, tmp_path: Path) -> Path:
+    """A copy of what that sweep left, to go on with."""
+    return Path(shutil.copytree(done[0] / "out", tmp_path / "again"))
+
+
+@pytest.fixture
 def world(tmp_path: Path) -> Path:
     """What a sweep reads."""
     write_world(tmp_path)
@@ -107,10 +113,9 @@ def test_what_runs_share_is_made_once(world: Path, monkeypatch: pytest.MonkeyPat
     assert len(encoded) == DOCUMENTS + len(LANGUAGES) * 11
 
 
-def test_a_sweep_of_one_run_is_that_job_and_its_evaluation(world: Path) -> None:
+def test_a_sweep_of_one_run_is_that_job_and_its_evaluation(world: Path, done: Done) -> None:
     result = run(settings_of(world, grid={"tune": {"learning_rate": [3e-3]}}))
-    both = run(settings_of(world, sweep={"out": str(world / "both")}))
-    assert untimed(result.runs[0]) == untimed(both.runs[1])
+    assert untimed(result.runs[0]) == untimed(done[1].runs[1])
 
 
 def untimed(run: SweepRun) -> SweepRun:
@@ -152,12 +157,11 @@ def _stop(*_: Any, **__: Any) -> Any:
     raise InterruptionError("stopped")
 
 
-def test_values_and_seeds_may_be_added_later(world: Path) -> None:
-    first = run(settings_of(world))
-    grown = settings_of(world, grid={"tune": {"learning_rate": [1e-4, 1e-3, 3e-3]}}, sweep={"seeds": [0, 1]})
+def test_values_and_seeds_may_be_added_later(done: Done, again: Path) -> None:
+    grown = settings_of(done[0], grid={"tune": {"learning_rate": [1e-4, 1e-3, 3e-3]}}, sweep={"seeds": [0, 1], "out": str(again)})
     second = run(grown, resume=True)
     assert len(second.runs) == 6
-    assert [one for one in second.runs if one.name in NAMES] == first.runs
+    assert [one for one in second.runs if one.name in NAMES] == done[1].runs
 
 
 RATES_ALONE = {"name": "rate alone", "grid": {"tune": {"learning_rate": [1e-4, 3e-3]}}}
@@ -222,18 +226,15 @@ def test_what_is_rehearsed_or_looked_at_is_told_before_the_first_run(world: Path
         assert not (world / "out").exists()
 
 
-def test_probes_are_looked_for_in_a_store_of_the_model_and_always_in_the_same(world: Path) -> None:
-    own = world / "copy"
+def test_probes_are_looked_for_in_a_store_of_the_model_and_always_in_the_same(world: Path, again: Path) -> None:
     stranger = tiny_dual(width=WIDTH, seed=7).document
     build_store(stranger, lambda: iter([Document("d0", "a paper")]), world / "stranger", source="corpus", encoder_name="other")
     for place in (world / "none", world / "stranger"):
         with pytest.raises(AdiabatError, match=r"none must be a store|was built by another encoder"):
             run(settings_of(world, probes={"store": str(place)}))
         assert not (world / "out").exists()
-    run(settings_of(world, grid={"tune": {"learning_rate": [3e-3]}}))
-    shutil.copytree(world / "store", own)
     with pytest.raises(JobError, match=r"probes.store was 'not set', is '[0-9a-f]{64}'"):
-        run(settings_of(world, probes={"store": str(own)}), resume=True)
+        run(settings_of(world, probes={"store": str(world / "store")}, sweep={"out": str(again)}), resume=True)
 
 
 def test_a_measure_that_nobody_knows_is_told_before_anything_is_written(world: Path) -> None:
@@ -252,38 +253,34 @@ def test_a_sweep_that_has_made_nothing_may_go_on_as_another(world: Path, monkeyp
     assert read_description(Job(world / "out"))["common"]["tune"]["loss"]["margin"] == 0.2
 
 
-def test_a_row_of_other_settings_is_not_taken_for_a_run_of_its_name(world: Path) -> None:
-    run(settings_of(world))
-    rows = rows_at(world / "out" / "runs.parquet")
+def test_a_row_of_other_settings_is_not_taken_for_a_run_of_its_name(done: Done, again: Path) -> None:
+    rows = rows_at(again / "runs.parquet")
     rows.add(replace(rows[NAMES[0]], varied={"tune.learning_rate": 2e-4}))
     with pytest.raises(JobError, match=r"the row learning_rate=0.0001, seed=0 must be of tune.learning_rate = 0.0001, got 0.0002; choose"):
-        run(settings_of(world), resume=True)
+        run(settings_of(done[0], sweep={"out": str(again)}), resume=True)
 
 
-def test_what_a_process_left_half_removed_that_was_killed_is_removed_by_the_next_one(done: Done, tmp_path: Path) -> None:
-    shutil.copytree(done[0] / "out", tmp_path / "out")
-    job = Job(tmp_path / "out" / "runs" / FOLDERS[0])
+def test_what_a_process_left_half_removed_that_was_killed_is_removed_by_the_next_one(done: Done, again: Path) -> None:
+    job = Job(again / "runs" / FOLDERS[0])
     for folder in (job.checkpoints, job.model):
         folder.mkdir()
         (folder / "half").write_text("left")
-    run(settings_of(done[0], sweep={"out": str(tmp_path / "out")}), resume=True)
+    run(settings_of(done[0], sweep={"out": str(again)}), resume=True)
     assert not job.checkpoints.exists()
     assert not job.model.exists()
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]", "{}", '{"overlap loss": "much"}'])
-def test_noise_that_is_not_whole_is_measured_again(done: Done, tmp_path: Path, text: str) -> None:
-    shutil.copytree(done[0] / "out", tmp_path / "out")
-    (tmp_path / "out" / "readings" / "noise.json").write_text(text)
-    assert run(settings_of(done[0], sweep={"out": str(tmp_path / "out")}), resume=True).noise == done[1].noise
+def test_noise_that_is_not_whole_is_measured_again(done: Done, again: Path, text: str) -> None:
+    (again / "readings" / "noise.json").write_text(text)
+    assert run(settings_of(done[0], sweep={"out": str(again)}), resume=True).noise == done[1].noise
 
 
 @pytest.mark.parametrize("text", ["sweep = 5", "[sweep]\n[start]\nexamples = 5", "[sweep]\n[variants]\na = 5\n[tasks]\ntest = 1"])
-def test_a_description_of_another_shape_is_told(done: Done, tmp_path: Path, text: str) -> None:
-    shutil.copytree(done[0] / "out", tmp_path / "out")
-    (tmp_path / "out" / "config.toml").write_text(text)
+def test_a_description_of_another_shape_is_told(done: Done, again: Path, text: str) -> None:
+    (again / "config.toml").write_text(text)
     with pytest.raises(JobError):
-        run(settings_of(done[0], sweep={"out": str(tmp_path / "out")}), resume=True)
+        run(settings_of(done[0], sweep={"out": str(again)}), resume=True)
 
 
 @pytest.mark.parametrize(
@@ -299,9 +296,8 @@ def test_another_sweep_is_not_gone_on_with(done: Done, tables: dict[str, Any], t
         run(settings_of(done[0], **tables), resume=True)
 
 
-def test_a_sweep_of_before_settings_existed_goes_on_with_their_defaults_alone(done: Done, tmp_path: Path) -> None:
-    shutil.copytree(done[0] / "out", tmp_path / "out")
-    settings, job = settings_of(done[0], sweep={"out": str(tmp_path / "out")}), Job(tmp_path / "out")
+def test_a_sweep_of_before_settings_existed_goes_on_with_their_defaults_alone(done: Done, again: Path) -> None:
+    settings, job = settings_of(done[0], sweep={"out": str(again)}), Job(again)
     whole = read_description(job)
     forget(job, "common.tune.negatives.difficulty", "measure.depth")
     assert run(settings, resume=True).runs == done[1].runs

@@ -23,7 +23,6 @@ from adiabat.experiments.train_sweep import encoding_speeds
 from adiabat.results.record import read_result
 from adiabat.results.sweep_result import SweepResult
 from adiabat.runs.run_config import Job, is_described, is_job
-from tests.commands import one_thread
 from tests.experiments.sweep.training_world import brief, lines, ranking_of, run, settings_of, tiny, write_world
 from tests.pages import EVERY, without_pages
 
@@ -34,7 +33,7 @@ class Killed(BaseException):
 
 @pytest.fixture(autouse=True, scope="module")
 def _quick() -> Any:
-    with pytest.MonkeyPatch.context() as patch, one_thread():
+    with pytest.MonkeyPatch.context() as patch:
         without_pages(patch, EVERY)
         yield
 

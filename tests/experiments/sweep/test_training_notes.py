@@ -7,14 +7,13 @@ import pytest
 
 from adiabat.report import pages
 from adiabat.report.sweep_headline import reservations
-from tests.commands import one_thread
 from tests.experiments.sweep.training_world import brief, ranking_of, run, write_world
 from tests.pages import EVERY, without_pages
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _quick() -> Any:
-    with pytest.MonkeyPatch.context() as patch, one_thread():
+    with pytest.MonkeyPatch.context() as patch:
         without_pages(patch, EVERY)
         yield
 

@@ -49,7 +49,7 @@ def tiny(name: str, section: EncoderSection) -> DualEncoder:
         return load(Job(Path(name)).model)
     del section
     settings = EncoderSettings(max_tokens=48)
-    return tiny_dual(width=16, layers=1 if name == "small" else 2, seed=int(name == "other"), settings=settings)
+    return tiny_dual(width=8 if name == "small" else 16, seed=int(name == "other"), settings=settings)
 
 
 def settings_of(kind: str, folder: Path, **tables: Any) -> TrainSweepSettings:
