@@ -50,7 +50,7 @@ def quick(folder: Path, *, limit: float = 0.9, **tune: Any) -> TuneSettings:
 
 @pytest.fixture(scope="module")
 def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
-    return write_problem(tmp_path_factory.mktemp("problem"), queries=120)
+    return write_problem(tmp_path_factory.mktemp("problem"), queries=60)
 
 
 def test_paper_is_the_defaults_and_needs_no_name() -> None:

@@ -58,7 +58,8 @@ WAYS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_what_was_trained_loads_here_and_in_sentence_transformers(problem: Problem, tmp_path: Path, way: str) -> None:
-    run(job_settings(problem, tmp_path / "job", **WAYS[way]))
+    tables = {**WAYS[way], "train": {"steps": 4, **WAYS[way].get("train", {})}}
+    run(job_settings(problem, tmp_path / "job", **tables))
     found = load(tmp_path / "job" / "model")
     peer = SentenceTransformer(str(tmp_path / "job" / "model"), device="cpu")
     theirs = {"query": peer.encode_query(TEXTS), "document": peer.encode_document(TEXTS)}
@@ -123,7 +124,7 @@ def test_the_best_weights_are_those_of_the_lowest_validation_loss(problem: Probl
     ids=str,
 )
 def test_ways_to_train_run_to_their_end(problem: Problem, tmp_path: Path, train: dict[str, Any]) -> None:
-    run(job_settings(problem, tmp_path / "job", train=train))
+    run(job_settings(problem, tmp_path / "job", train={"steps": 6, **train}))
     rows = log_of(tmp_path / "job")
     assert all(math.isfinite(row["loss"]) for row in rows if "loss" in row)
     assert weights_of(load(tmp_path / "job" / "model").query) != weights_of(model().query)
