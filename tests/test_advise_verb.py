@@ -1,6 +1,7 @@
 """The verb ``adiabat advise`` and its function: figures, files, and what it refuses."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import adiabat
+from adiabat.api import advise_verb
 from adiabat.api.evaluate_verb import addressed_queries
 from adiabat.config.shared import DataSection, MeasureSection
 from adiabat.core.files import read_json
@@ -48,12 +50,24 @@ def run(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeyp
     return advise
 
 
-def test_the_verb_leaves_a_page_and_a_record(real_pages: None, run: Callable[..., Said], tmp_path: Path) -> None:
+measured = advise_verb._tuning_time
+
+
+@pytest.fixture(autouse=True)
+def _the_time_of_tuning_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To measure it takes longer than all other figures."""
+    monkeypatch.setattr(advise_verb, "_tuning_time", lambda *_: "expected time: 3 s")
+
+
+@pytest.mark.usefixtures("real_pages")
+def test_the_verb_leaves_a_page_and_a_record(run: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(advise_verb, "_tuning_time", measured)
     said = run("pairs.jsonl", "--retain", "store", "held.jsonl", "--json")
     assert said.code == 0, said.err
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.html", "result.json", "table.csv"]
     assert json.loads(said.out) == read_json(tmp_path / "out" / "result.json", remedy="")
     found = read_result(tmp_path / "out" / "result.json", Advice)
+    assert re.match(r"expected time: (?!unknown).*\d", found.tuning)
     assert " ".join(f"Recommendation: {found.choice}. {found.reason}".split())[:60] in " ".join(said.err.split())
     target, held = found.datasets
     assert list(target.changes) == ["untuned", "BM25", "fused with BM25", "linear map"]
