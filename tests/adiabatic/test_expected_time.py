@@ -18,6 +18,11 @@ from tests.commands import run_in_process, tune, write_world
 from tests.jobs import everything
 
 
+@pytest.fixture(autouse=True)
+def known_pace() -> None:
+    """It is measured here."""
+
+
 def context_of(problem: Problem) -> TuningContext:
     return TuningContext(problem.fresh, problem.store, str(problem.data), "tiny")
 

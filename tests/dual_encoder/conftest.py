@@ -1,4 +1,4 @@
-"""The problem that most tests of this folder train on, one thread, and no pages."""
+"""The problem that most tests of this folder train on, and no pages."""
 
 import pytest
 

@@ -12,6 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import BertConfig, BertModel
 
 import adiabat
+from adiabat.adiabatic.expected_time import Pace
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
 from adiabat.config.tuning import TuneSettings
@@ -129,8 +130,9 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # One of each kind: padded and packed, relative positions, encoder half, sliding windows, a decoder, another width of states, no positions.
 @pytest.mark.parametrize("name", ["bert", "deberta-v3", "t5", "modernbert", "llama-bidirectional", "gemma3", "opt", "mpt"])
 def test_whole_jobs_end_with_a_model_of_their_own(name: str, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Pages have tests of their own.
+    # Pages and the expected time have tests of their own.
     without_pages(monkeypatch)
+    monkeypatch.setattr("adiabat.adiabatic.tune.measured_pace", lambda *_, **__: Pace(0.01, 0.01, 0.01, "CPU"))
     model, pairs = saved(tmp_path / "model", name), str(texts / "pairs.jsonl")
     tables = {"data": {"validation_fraction": 0.25}, "run": {"device": "cpu", "log_every": 1}}
 
