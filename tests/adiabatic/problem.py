@@ -166,3 +166,22 @@ def run(
     context = TuningContext(lambda: model or problem.fresh(), problem.store, str(problem.data), "tiny")
     chosen = settings or settings_of()
     return tune(context, out, settings=chosen, find_rate=rate_for_run, resume=resume, watch=Watch(note=said.append))
+
+
+def recipe(name: str, **tables: Any) -> TuneSettings:
+    return checked(TuneSettings, {"tune": {"recipe": name, **tables.pop("tune", {})}, **tables})
+
+
+def quick(folder: Path, *, limit: float = 0.9, **tune: Any) -> TuneSettings:
+    """The quick recipe on a tiny problem."""
+    for name in ("probe", "text"):
+        (folder / f"{name}s.txt").write_text("".join(f"{name} {number}\n" for number in range(20)))
+    return recipe(
+        "quick",
+        tune={"batch_size": 5, "batches_per_epoch": 4, "max_epochs": 3, "idle_epochs": 2, **tune},
+        data={"validation_fraction": 0.3},
+        guard={"probes": str(folder / "probes.txt"), "depth": 10, "limit": limit},
+        rehearsal={"texts": str(folder / "texts.txt")},
+        rate_search={"low": 1e-4, "high": 1e-2, "steps": 8},
+        run={"log_every": 2},
+    )

@@ -1,51 +1,20 @@
-"""Recipes of tuning: their settings, the range test of rates, and the time limit."""
+"""Recipes of tuning: their settings and the time limit."""
 
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from adiabat.adiabatic.drift import MEASURES
 from adiabat.adiabatic.expected_time import Pace, fitted, time_at
-from adiabat.adiabatic.tune import tune
-from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.api.arguments import settings_of
-from adiabat.api.call import stage_of
 from adiabat.config import tuning
 from adiabat.config.reader import checked, read_settings
 from adiabat.config.sweeps import TuneSweepSettings
 from adiabat.config.tuning import RECIPES, TuneSettings
-from adiabat.core.errors import ConfigError, InterruptionError, JobError
-from adiabat.core.progress import Watch
+from adiabat.core.errors import ConfigError, JobError
 from adiabat.experiments.grid import trials_of_sweep
-from adiabat.experiments.rate_search import RateSearch, rate_for_run
-from adiabat.results.rate_search_result import RateTrial
-from adiabat.runs.row_files import Rows
 from adiabat.runs.run_config import Job, read_description
-from adiabat.training.loop import Loop
-from tests.adiabatic.problem import Problem, run, write_problem
-from tests.jobs import everything
-
-
-def recipe(name: str, **tables: Any) -> TuneSettings:
-    return checked(TuneSettings, {"tune": {"recipe": name, **tables.pop("tune", {})}, **tables})
-
-
-def quick(folder: Path, *, limit: float = 0.9, **tune: Any) -> TuneSettings:
-    """The quick recipe on a tiny problem."""
-    for name in ("probe", "text"):
-        (folder / f"{name}s.txt").write_text("".join(f"{name} {number}\n" for number in range(20)))
-    return recipe(
-        "quick",
-        tune={"batch_size": 5, "batches_per_epoch": 4, "max_epochs": 3, "idle_epochs": 2, **tune},
-        data={"validation_fraction": 0.3},
-        guard={"probes": str(folder / "probes.txt"), "depth": 10, "limit": limit},
-        rehearsal={"texts": str(folder / "texts.txt")},
-        rate_search={"low": 1e-4, "high": 1e-2, "steps": 8},
-        run={"log_every": 2},
-    )
+from tests.adiabatic.problem import Problem, quick, recipe, run, write_problem
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +110,11 @@ def test_a_sweep_drops_the_time_limit_of_a_recipe_and_refuses_a_stated_one() -> 
         checked(TuneSweepSettings, {**sweep, "tune": {"recipe": "quick", "budget_seconds": 60}})
     with pytest.raises(ConfigError, match="tune.learning_rate must be a number in a sweep, got range"):
         checked(TuneSweepSettings, {"tune": {"recipe": "quick"}, "grid": {"tune": {"batch_size": [3, 4]}}})
+    # Sweeps have no rate search, so a word is refused wherever it may stand.
+    grid, variants = {"tune": {"learning_rate": [1e-6, "safe"]}}, [{"name": "a", "tune": {"learning_rate": "range"}}]
+    for table in ({"grid": grid}, {"variants": variants}, {"grid": {"tune": {"recipe": ["paper", "quick"]}}}):
+        with pytest.raises(ConfigError, match="tune.learning_rate must be a number in a sweep, got"):
+            checked(TuneSweepSettings, table)
 
 
 def test_a_time_limit_is_split_between_search_and_run() -> None:
@@ -189,161 +163,3 @@ def test_the_epochs_of_a_job_with_a_time_limit_do_not_change(problem: Problem, t
     with pytest.raises(JobError, match=r"tune.max_epochs was 1, is 2 \(tune.budget_seconds fixed the epochs at the first start\)"):
         run(problem, tmp_path / "job", jobs[1], resume=True)
     assert read_description(Job(tmp_path / "job"))["tune"]["max_epochs"] == 1
-
-
-def test_a_range_test_takes_the_rate_with_the_lowest_validation_loss_within_the_limit(problem: Problem, tmp_path: Path) -> None:
-    notes: list[str] = []
-    result = run(problem, tmp_path / "job", quick(tmp_path, limit=0.5), notes=notes)
-    rows = Rows(tmp_path / "job/rate-search/trials.parquet", RateTrial, columns=lambda row: {}, of="a rate search", fault=lambda row: "")
-    within = {row.rate: row.losses[: -1 if row.left_at else None] for row in rows.every}
-    assert set(within) == {1e-4, 1e-3, 1e-2}
-    best = min(within, key=lambda rate: min(within[rate], default=float("inf")))
-    assert result.training is not None
-    assert result.training.settings["tune"]["learning_rate"] == best
-    assert result.training.settings["tune"]["budget_seconds"] == 600
-    told = " ".join(result.training.notes)
-    assert f"the learning rate {best:g} had the lowest validation loss" in told
-    assert "tuned by the recipe quick, within 10" in told
-    assert notes[0].startswith("expected time: ")
-    assert "without an improvement unless the drift limit stops it, at most" in notes[0]
-    assert any(note.startswith("range test: ") for note in notes)
-
-
-@pytest.mark.parametrize(
-    ("change", "steps"),
-    [
-        ({}, 3 * 8 + 4),
-        ({"guard": {"action": "back"}}, 3 * 8 + 4),
-        ({"guard": {"action": "soften"}}, 3 * 8 + 4),
-        ({"tune": {"keep": "last", "idle_epochs": None}}, 3 * 8 + 4),
-        ({"rate_search": {"seeds": 2}}, 6 * 8 + 4),
-        ({"rate_search": {"steps": 12}, "tune": {"idle_epochs": 3}}, 3 * 12),
-        ({"rate_search": {"steps": 20}, "tune": {"idle_epochs": 3}}, 3 * 12),
-        ({"rate_search": {"steps": 10}, "tune": {"idle_epochs": 3}}, 3 * 10 + 12),
-    ],
-)
-def test_the_run_goes_on_from_the_trial_of_its_rate(
-    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, dict[str, Any]], steps: int
-) -> None:
-    tables = quick(tmp_path).model_dump(exclude_unset=True)
-    for name, table in change.items():
-        tables[name] = {key: value for key, value in {**tables[name], **table}.items() if value is not None}
-    take, taken = Loop.step, [0]
-
-    def counted(self: Loop) -> None:
-        taken[0] += 1
-        take(self)
-
-    monkeypatch.setattr(Loop, "step", counted)
-    record = run(problem, tmp_path / "job", checked(TuneSettings, tables)).training
-    assert (taken[0], record.steps if record else None) == (steps, 12)
-    # The same as a run at that rate, which no search preceded.
-    rate = record.settings["tune"]["learning_rate"] if record else None
-    plain = {**tables, "tune": {**tables["tune"], "learning_rate": rate}, "rate_search": {}}
-    run(problem, tmp_path / "plain", checked(TuneSettings, {name: table for name, table in plain.items() if table}))
-    assert everything(tmp_path / "job") == everything(tmp_path / "plain")
-    assert not [*(tmp_path / "job/rate-search").rglob("step-*")]
-
-
-@pytest.mark.parametrize("within", [3e-5, 1e-9])
-def test_a_range_test_goes_on_to_lower_rates_until_one_stays_within_the_limit(
-    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, within: float
-) -> None:
-    def made(search: RateSearch, rate: float, seed: int) -> RateTrial:
-        drift = {name: [0.5] for name in MEASURES}
-        left, reason = (None, "") if rate < within else (4, "outside")
-        return RateTrial(rate, seed, [4], drift, left, reason, 1.0, "CPU", [1.0])
-
-    monkeypatch.setattr(RateSearch, "_make", made)
-    context = TuningContext(problem.fresh, problem.store, str(problem.data), "tiny")
-    notes: list[str] = []
-    search = RateSearch(context, quick(tmp_path), tmp_path / "search", Watch(note=notes.append))
-    if within < 1e-7:
-        with pytest.raises(JobError, match="must stay within the guard's limit until its first validation, got none down to 1e-07; lower"):
-            search.tested()
-        return
-    assert search.tested().tune.learning_rate == pytest.approx(1e-5)
-    assert [row.rate for row in search.rows.every] == pytest.approx([1e-2, 1e-3, 1e-4, 1e-5])
-    assert "0.0001: outside, 1e-05: 1.0000; tuning at 1e-05" in notes[-1]
-
-
-def test_the_progress_of_a_range_test_is_that_of_all_its_rates(problem: Problem, tmp_path: Path) -> None:
-    shown: list[tuple[str, int, int]] = []
-    context = TuningContext(problem.fresh, problem.store, str(problem.data), "tiny")
-    watch = Watch(progress=lambda *position: shown.append(position))
-    tune(context, tmp_path / "job", settings=quick(tmp_path), find_rate=rate_for_run, watch=watch)
-    of_test = [(done, total) for label, done, total in shown if stage_of(label) == "range test"]
-    assert {total for _, total in of_test} == {3 * 8}
-    assert of_test == sorted(of_test)
-    assert of_test[-1] == (24, 24)
-
-
-@pytest.fixture(scope="module")
-def whole(problem: Problem, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a quick job leaves that nothing interrupted."""
-    folder = tmp_path_factory.mktemp("whole")
-    run(problem, folder / "job", quick(folder))
-    return everything(folder / "job")
-
-
-@pytest.mark.parametrize("step", [5, 20, 26])
-def test_a_quick_job_goes_on_as_if_it_had_not_been_interrupted(
-    problem: Problem, whole: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
-) -> None:
-    settings = quick(tmp_path)
-    take, taken = Loop.step, [0]
-
-    def interrupted(self: Loop) -> None:
-        taken[0] += 1
-        if taken[0] == step:
-            os.kill(os.getpid(), signal.SIGINT)
-        take(self)
-
-    monkeypatch.setattr(Loop, "step", interrupted)
-    with pytest.raises(InterruptionError):
-        run(problem, tmp_path / "cut", settings)
-    monkeypatch.setattr(Loop, "step", take)
-    # Neither the speed nor the lengths are measured again.
-    monkeypatch.setattr("adiabat.adiabatic.tune.measured_pace", lambda *_, **__: pytest.fail("measured again"))
-    run(problem, tmp_path / "cut", settings, resume=True)
-    assert everything(tmp_path / "cut") == whole
-    lengths = read_description(Job(tmp_path / "cut"))["job"]
-    assert (lengths["steps_of_search_within_budget"], lengths["epochs_within_budget"]) == (8, 3)
-
-
-def test_a_job_killed_while_it_takes_over_a_trial_goes_on(
-    problem: Problem, whole: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rename = Path.rename
-
-    def killed(self: Path, target: Path) -> Path:
-        if self.name == "checkpoints":
-            raise KeyboardInterrupt
-        return rename(self, target)
-
-    settings = quick(tmp_path)
-    monkeypatch.setattr(Path, "rename", killed)
-    with pytest.raises(KeyboardInterrupt):
-        run(problem, tmp_path / "cut", settings)
-    assert (tmp_path / "cut/log.jsonl").exists()
-    monkeypatch.setattr(Path, "rename", rename)
-    run(problem, tmp_path / "cut", settings, resume=True)
-    assert everything(tmp_path / "cut") == whole
-
-
-def test_the_search_leaves_the_run_what_remains_of_the_time(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    at, left = RateSearch.at, []
-
-    def spent(self: RateSearch, rate: float, limit: float | None, seconds: float) -> TuneSettings:
-        settings = at(self, rate, limit, 599.9999)
-        # The clock of the run counts the trial that it goes on from.
-        assert seconds == sum(trial.seconds for trial in self.rows.every if trial.rate != rate)
-        left.append(settings.tune.budget_seconds)
-        return settings
-
-    monkeypatch.setattr(RateSearch, "at", spent)
-    record = run(problem, tmp_path / "job", quick(tmp_path)).training
-    assert left == [pytest.approx(1e-3)]
-    assert record is not None
-    # The trial that the run goes on from alone took longer.
-    assert (record.steps, record.stop_reason) == (8, "the limit of 0.001 seconds was reached")

@@ -10,6 +10,7 @@ import shutil
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from adiabat.adiabatic.drift import MEASURES
@@ -134,10 +135,10 @@ class RateSearch:
                     break
                 for seed in self._seeds:
                     self._stays(rate, seed)
-                losses[rate] = self._mean_loss(rate)
+                losses = self._mean_losses()
                 best = min(losses, key=lambda rate: (losses[rate], rate))
                 for trial in self.rows.every:
-                    if trial.rate != best or trial.seed != self.settings.run.seed:
+                    if trial.rate in losses and (trial.rate, trial.seed) != (best, self.settings.run.seed):
                         self._clear(trial.rate, trial.seed)
         rate = best
         if not math.isfinite(losses[rate]):
@@ -153,26 +154,29 @@ class RateSearch:
         return self.at(rate, guard.limit, sum(trial.seconds for trial in self.rows.every if trial is not continued))
 
     def _hand_over(self, rate: float) -> RateTrial | None:
-        """Make the log and the checkpoints of a trial those of the run; returns the trial, or None if the run begins anew."""
+        """Make the log and the checkpoints of a trial those of the run; returns the trial, or None if the run begins anew.
+
+        Rows of a log have seconds and a checksum of all rows before, so only a run that took them over begins with those of the trial.
+        """
         trial = self.rows[name_of(rate, self.settings.run.seed)]
-        if not self.settings.continues_trial or trial.left_at is not None:
-            return None
         made, run = Job(self._folder(rate, trial.seed)), Job(self.folder.parent)
-        if not run.checkpoints.exists():
-            if not made.checkpoints.exists():
-                return None
+        if not self.settings.continues_trial or trial.left_at is not None or not made.log.exists():
+            return None
+        rows = made.log.read_text(encoding="utf-8")
+        if not run.checkpoints.exists() and made.checkpoints.exists():
             if made.board.exists():
                 shutil.copytree(made.board, run.board, dirs_exist_ok=True)
             # Last, and at once: a run that has checkpoints has the log up to them.
-            write_text(made.log.read_text(encoding="utf-8"), run.log)
+            write_text(rows, run.log)
             made.checkpoints.rename(run.checkpoints)
-        return trial
+        return trial if run.checkpoints.exists() and run.log.read_text(encoding="utf-8").startswith(rows) else None
 
-    def _mean_loss(self, rate: float) -> float:
-        """The lowest validation loss within the limit, averaged over the seeds; infinite if a seed has none."""
-        trials = [trial for trial in self.rows.every if trial.rate == rate]
-        within = [trial.losses[: len(trial.losses) - (trial.left_at is not None)] for trial in trials]
-        return sum(min(losses, default=math.inf) for losses in within) / len(within)
+    def _mean_losses(self) -> dict[float, float]:
+        """The validation loss of each rate that has a trial of every seed, whenever these were made, averaged over the seeds."""
+        rates = sorted({trial.rate for trial in self.rows.every}, reverse=True)
+        names = {rate: [name_of(rate, seed) for seed in self._seeds] for rate in rates}
+        done = {rate: of_rate for rate, of_rate in names.items() if all(name in self.rows for name in of_rate)}
+        return {rate: fmean(_lowest_loss(self.rows[name]) for name in of_rate) for rate, of_rate in done.items()}
 
     def at(self, rate: float, limit: float | None, spent: float) -> TuneSettings:
         """Settings of the run at a rate, guarded by the same limit, with what the search left of the time limit."""
@@ -211,7 +215,8 @@ class RateSearch:
         if (name := name_of(rate, seed)) not in self.rows:
             trial = self._make(rate, seed)
             self.rows.add(trial)
-            ended = f"stays within for {trial.steps[-1]:,}" if trial.left_at is None else f"exceeds the limit after {trial.left_at:,}"
+            left = "diverges" if trial.diverged else "exceeds the limit"
+            ended = f"stays within for {trial.steps[-1]:,}" if trial.left_at is None else f"{left} after {trial.left_at:,}"
             self.watch.note(f"{name}: {ended} of {self.settings.trial_steps:,} steps")
             if not self.settings.continues_trial:
                 self._clear(rate, seed)
@@ -232,6 +237,9 @@ class RateSearch:
         settings = self.settings.model_copy(update={"tune": tune, "guard": self.settings.watched, "run": run})
         by_loss = self.settings.tune.learning_rate == "range"
         objective = self.context.objective(prepared_tower(self.context.model.query, settings)[0], settings, validated=by_loss)
+        assert objective.guard is not None, "a search has a guard"
+        # The limit ends a trial also where the run would continue beyond it and soften its weights.
+        objective.guard = replace(objective.guard, section=objective.guard.section.model_copy(update={"action": "stop"}))
         loop = self._loop(rate, seed, objective, settings)
         try:
             with side_passes(objective.encoder, precision=settings.run.precision) as objective.passes:
@@ -317,6 +325,12 @@ class RateSearch:
             inputs={**inputs, "store_sha256": self.context.store.manifest.sha256},
             notes=notes,
         )
+
+
+def _lowest_loss(trial: RateTrial) -> float:
+    """The lowest validation loss within the limit; infinite if there is none, or if the trial diverged, as the run would."""
+    within = trial.losses if trial.left_at is None else trial.losses[:-1]
+    return math.inf if trial.diverged else min(within, default=math.inf)
 
 
 def name_of(rate: float, seed: int) -> str:

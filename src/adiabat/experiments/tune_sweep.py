@@ -28,7 +28,6 @@ from adiabat.core.ragged import Ragged
 from adiabat.dual_encoder.train import train
 from adiabat.experiments.evaluator import DriftEvaluator
 from adiabat.experiments.grid import SweepTrial, short_digest
-from adiabat.experiments.rate_search import rate_for_run
 from adiabat.experiments.sweep_trials import SweepRunner
 from adiabat.models.towers import DualEncoder
 from adiabat.results.rate_search_result import Drift
@@ -146,7 +145,7 @@ class TuneSweepRunner(SweepRunner):
         if trial.both:
             train(self.load, train_settings(trial, self.context, job), resume=resume, command=self.command, watch=watch)
             return
-        begun = TuningRun.begin(self.context, job.folder, settings=trial.tuned, resume=resume, watch=watch, find_rate=rate_for_run)
+        begun = TuningRun.begin(self.context, job.folder, settings=trial.tuned, resume=resume, watch=watch)
         begun.carry_out(command=self.command)
 
     def drift(self, trial: SweepTrial, model: DualEncoder) -> Drift | None:
@@ -171,8 +170,6 @@ def require_possible(run: SweepTrial) -> None:
         for name, value in SIDES_APART.items()
         if given[name] != value
     ]
-    if run.tuned.searches:
-        faults.append(f'tune.learning_rate must be a number, got "{run.tuned.tune.learning_rate}"')
     if run.tuned.tune.schedule.kind == "exponential":
         faults.append('tune.schedule must go by steps, got "exponential"')
     if faults:

@@ -26,8 +26,7 @@ def ended(result: SafeRate, trial: RateTrial) -> Ended:
     """How a run ended."""
     if trial.left_at is None:
         return "inside"
-    drift = trial.drift[result.measure]
-    return "left" if drift and drift[-1] > result.limit else "diverged"
+    return "diverged" if trial.diverged else "left"
 
 
 def ending(result: SafeRate, trial: RateTrial) -> str:

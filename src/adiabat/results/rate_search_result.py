@@ -69,6 +69,11 @@ class RateTrial:
         """Name, unique in the search."""
         return f"rate {self.rate:g}, seed {self.seed}"
 
+    @property
+    def diverged(self) -> bool:
+        """Whether the loss became non-finite: drift beyond the limit ends a run only where it is measured."""
+        return self.left_at is not None and self.left_at not in self.steps
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SafeRate(Record):
