@@ -142,6 +142,20 @@ def test_a_model_that_is_its_own_baseline_has_no_changed_queries_and_that_is_sai
     assert "shows no gain, and no loss of more than 1 %" in headline(result)
 
 
+def test_several_runs_are_the_baseline_only_if_all_of_them_are(model: DualEncoder, baseline: DualEncoder, store: Store) -> None:
+    kept, moved = replace(model, name="again"), replace(baseline, name="other")
+    verdicts, notes = [], []
+    for further in ([kept], [moved], [kept, moved]):
+        sets = [Dataset(store, questions(12), "target")]
+        options = {"settings": SETTINGS, "title": "", "command": "", "watch": SILENT, "further": further}
+        result = evaluate_datasets(model, model, sets, **options)
+        verdicts.append({change.verdict for change in result.datasets[0].changes})
+        notes.append(SAME_TOWER in result.datasets[0].notes)
+    assert notes == [True, False, False]
+    assert verdicts[0] == {"not worse"}
+    assert "not worse" not in verdicts[1] | verdicts[2]
+
+
 def test_a_language_grid_has_no_queries_to_show(model: DualEncoder, baseline: DualEncoder, store: Store) -> None:
     grid = LanguageGridSet("grid", ("en",), ("entailment", "neutral"), ({"en": "a"}, {"en": "b"}), ({"en": "c"}, {"en": "d"}))
     assert changed_queries(System(model, store), System(baseline, store), grid, settings=SETTINGS.measure, seed=0) == []

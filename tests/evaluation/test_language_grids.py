@@ -1,16 +1,19 @@
 """Language grids of sentence pairs and of questions, against plain loops."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from adiabat.core.errors import DataError
+from adiabat.core.margin import Margin
 from adiabat.data.language_grids import QuestionGridSet
 from adiabat.data.records import Document, LanguageGridSet, Side, grid_id
 from adiabat.evaluation.evaluate import dataset_result
 from adiabat.evaluation.language_grid_tasks import measure_question_grid, score_nli_grid, score_question_grid
+from adiabat.evaluation.verdicts import of_one_model, without_grid_verdicts
 from adiabat.models.device import Precision
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.towers import DualEncoder
@@ -210,6 +213,41 @@ def test_a_result_of_before_and_after_holds_what_both_scored(model: DualEncoder)
     assert change.after == pytest.approx(np.mean([table.after for table in result.grid[:2]]))
     assert change.before == pytest.approx(np.mean([table.before for table in result.grid[:2]]))
     assert result.notes == [*after.notes]
+
+
+def test_cells_over_several_runs_have_changes_of_means_and_no_verdicts(model: DualEncoder) -> None:
+    before, after = before_and_after(model)
+    third = DualEncoder(tiny_encoder(seed=4, settings=model.query.settings), model.document, "again")
+    runs = [after, score_nli_grid(third, sentence_pairs())]
+    result, alone = (dataset_result(every, before, sentence_pairs(), role="retain", seed=0, resamples=50) for every in (runs, runs[:1]))
+    assert (result.kind, result.pairs, alone.pairs) == ("grid", 76, 76)
+    for number, table in enumerate(result.grid):
+        means = np.mean([cell_values(scores.grids[number]) for scores in runs], axis=0)
+        np.testing.assert_allclose(table.after, means, rtol=1e-6)
+        assert table.before == alone.grid[number].before == cell_values(before.grids[number]).tolist()
+        percent = 100 * (np.array(table.before) - means) / np.array(table.before)
+        np.testing.assert_allclose(np.array(table.improvement, dtype=np.float64), percent, rtol=1e-4, atol=1e-4)
+        assert (table.verdicts, table.improved, table.worsened, table.not_worse, table.worsened_z) == (None,) * 5
+    assert all(table.verdicts is not None for table in alone.grid)
+    # No signs were flipped for cells.
+    assert result.notes == [*after.notes]
+    assert (result.worse_cells(), result.cells) == (0, 4)
+
+
+def test_cells_of_one_model_are_not_worse_unless_their_margin_is_a_share_of_nothing(model: DualEncoder) -> None:
+    scores = score_nli_grid(model, sentence_pairs())
+    (first, *others) = scores.grids
+    errors = np.array(first.errors).copy()
+    errors[0, 1] = 0
+    scores = replace(scores, grids=[replace(first, errors=errors), *others])
+    # Four premises exclude no loss.
+    result = dataset_result([scores], scores, sentence_pairs(), role="retain", seed=0, resamples=50)
+    assert {cell for table in result.grid for row in table.verdicts or [] for cell in row} == {"undecided"}
+    held, absolute = (of_one_model(result, margin) for margin in (Margin(), Margin.parse("0.01 PND")))
+    assert held.main_change().verdict == "not worse"
+    assert (held.grid[0].verdicts, held.grid[0].not_worse) == ([["not worse", "undecided"], ["not worse", "not worse"]], 3)
+    assert [table.not_worse for table in absolute.grid] == [4] * len(absolute.grid)
+    assert of_one_model(replace(result, grid=without_grid_verdicts(result.grid)), Margin()).grid[0].verdicts is None
 
 
 def test_a_grid_says_that_signs_were_flipped_more_often_than_asked(model: DualEncoder) -> None:

@@ -189,11 +189,12 @@ def test_a_best_model_that_was_chosen_among_equals_is_seldom_called_better() -> 
     assert found_any <= 8
 
 
-def test_cells_of_models_with_several_runs_have_values_and_no_verdicts() -> None:
+def test_cells_of_models_with_several_runs_have_values_and_changes_and_no_verdicts() -> None:
     cells = np.random.default_rng(3).random((2, 2, 40))
     findings = found(model("a", gridded(cells)), model("b", runs=[[gridded(cells)], [gridded(cells * 0.5)]]), baseline="a")
-    assert [(grid.model, grid.against, grid.grid.verdicts) for grid in findings.grids] == [("a", None, None), ("b", None, None)]
+    assert [(grid.model, grid.against, grid.grid.verdicts) for grid in findings.grids] == [("a", None, None), ("b", "a", None)]
     np.testing.assert_allclose(findings.grids[1].grid.after, cells.mean(axis=2) * 0.75, rtol=1e-6)
+    np.testing.assert_allclose(findings.grids[1].grid.before, cells.mean(axis=2), rtol=1e-6)
 
 
 def test_pseudo_values_are_not_shown_as_if_they_were_scores_of_units() -> None:

@@ -127,6 +127,44 @@ def test_worse_parts_and_seen_retention_sets_are_named_in_the_headline_and_fail(
     assert result.failing("worse") == ["cs (seen documents)"]
 
 
+@pytest.mark.parametrize(
+    ("trained", "said"),
+    [
+        # Of 1,000 queries 900 are left out, and nine in ten of the others are near duplicates.
+        (
+            [TrainedOn("job", 1000, 900, 1000, 0, 0, near_queries=90)],
+            " on the 100 queries that were not trained on (90 of 100 queries nearly ",
+        ),
+        ([TrainedOn("job", 1000, 900, 1000, 0, 0, near_queries=10)], " on the 100 queries that were not trained on: nDCG@10"),
+        # Of two models, the one with the larger share.
+        (
+            [TrainedOn("job", 1000, 0, 1000, 0, 0, near_queries=200), TrainedOn("before", 1000, 900, 1000, 0, 0, near_queries=60)],
+            "(60 of 100 queries nearly equal training queries)",
+        ),
+        ([TrainedOn("job", 1000, 1000, 1000, 0, 0, near_queries=0)], " on the 100 queries that were not trained on: nDCG@10"),
+    ],
+)
+def test_near_duplicates_are_a_share_of_the_queries_that_were_not_trained_on(trained: list[TrainedOn], said: str) -> None:
+    assert said in plain(headline(make_result(replace(BETTER, trained=trained, left_out=900, units=100))))
+
+
+def test_cells_over_several_runs_have_values_and_changes_without_verdicts_and_that_is_said() -> None:
+    (cells,) = GRID.grid
+    unjudged = replace(cells, verdicts=None, improved=None, worsened=None, not_worse=None, improved_z=None, worsened_z=None)
+    result = make_result(BETTER, replace(HELD_GRID, grid=[unjudged]), runs=["other"])
+    assert plain(headline(result)).endswith("; not worse by more than 1 % on the retention set.")
+    assert (tone(result), result.failing("undecided")) == ("good", [])
+    told = "Language pairs of XNLI have no verdicts: they are means over runs, and their test does not cover the spread of runs."
+    assert told in reservations(result)
+    assert told in evaluation_page.notes(result)
+    shown = plain(pages.files(result)["report.html"]())
+    assert told in shown
+    assert "Improvement of PND in percent" in shown
+    assert "A dot marks" not in shown
+    assert "paired: " not in shown
+    assert not any("no verdicts" in note for one in (make_result(GRID), make_result(BETTER, runs=["other"])) for note in reservations(one))
+
+
 def test_sets_without_any_training_data_are_named_in_one_sentence() -> None:
     apart = TrainedOn("job", 300, 0, 300, 0, 0)
     result = make_result(replace(BETTER, trained=[apart]), replace(HELD, trained=[apart]))

@@ -31,12 +31,13 @@ from adiabat.evaluation.systems import (
     similarities_of,
     store_inputs,
 )
+from adiabat.evaluation.verdicts import grid_over_runs, of_one_model, without_grid_verdicts, without_verdicts
 from adiabat.models.device import device_name
 from adiabat.models.towers import DualEncoder
-from adiabat.results.evaluation_result import Change, ChangedQuery, DatasetResult, GridComparison, Part, Result, TrainedOn
-from adiabat.stats.grid_comparison import compare_grids, flips_notes
+from adiabat.results.evaluation_result import Change, ChangedQuery, DatasetResult, Part, Result, TrainedOn
+from adiabat.stats.grid_comparison import flips_notes
 from adiabat.stats.paired import changes_over_runs
-from adiabat.stats.samples import Sample, TaskScores, mean_grid
+from adiabat.stats.samples import Sample, TaskScores
 from adiabat.store.addressing import AddressedSet, address
 from adiabat.store.search import hits_of, search
 from adiabat.store.vector_store import Store
@@ -113,9 +114,9 @@ def evaluate_datasets(
     systems = _systems(model, baseline, prints, datasets)
     baseline_stores = {id(store): store for dataset in datasets for store in dataset.baseline_stores}
     refuse_unused_stores(list(baseline_stores.values()), [before.store for _, before in systems if before])
-    same = baseline is not None and prints[0] == prints[1] and model.fingerprint("query") == baseline.fingerprint("query")
-    equal = [SAME_TOWER] if same else []
-    equal += _equal_runs([model, *further])
+    queries = [tower.fingerprint("query") for tower in filter(None, (model, *further, baseline))]
+    same = baseline is not None and prints[0] == prints[1] and queries.count(queries[0]) == len(queries)
+    equal = [SAME_TOWER] if same else _equal_runs([model, *further])
     for sentence in equal:
         watch.note(sentence)
     seed = settings.run.seed
@@ -128,7 +129,7 @@ def evaluate_datasets(
         runs = [after, *(System(run, after.store) for run in further)]
         results.append(_measure(runs, before, dataset, settings, watch, save_scores, trained))
     measured, deciding = [result for result, _ in results], [part.scores for _, part in results]
-    measured = [*map(_of_one_model, measured)] if same and not further else measured
+    measured = [of_one_model(result, Margin.parse(settings.measure.margin)) for result in measured] if same else measured
     after, before = systems[0]
     target, shown = datasets[0].examples, results[0][1]
     if not isinstance(target, LanguageGridSet):
@@ -257,10 +258,7 @@ def dataset_result(
     resamples: int,
     margin: Margin = DEFAULT_MARGIN,
 ) -> DatasetResult:
-    """Result of queries, or of a grid of sentence pairs, over the runs of a model; `before` is the baseline, or None.
-
-    Cells of a grid are means over runs, without the spread of runs.
-    """
+    """Result of queries, or of a grid of sentence pairs, over the runs of a model; `before` is the baseline, or None."""
     after = runs[0]
     drawing: dict[str, Any] = {"seed": seed, "resamples": resamples, "margin": margin}
     clusters = after.samples[0].clusters
@@ -282,17 +280,17 @@ def dataset_result(
     if grid is None:
         pooled = next(sample for sample in after.samples if sample.measure == "PND pooled")
         return replace(result, pairs=int(pooled.weights.sum()))
-    against = before.grids if before else [None] * len(after.grids)
-    grids = [mean_grid([scores.grids[number] for scores in runs]) for number in range(len(after.grids))]
-    by_main = [each for each in grids if each.similarity == after.samples[0].similarity]
-    compared = by_main[0].values[..., 0].size if before else 0
+    against = [[each] for each in before.grids] if before else [None] * len(after.grids)
+    grids = list(zip(*(scores.grids for scores in runs), strict=True))
+    by_main = [each for each in after.grids if each.similarity == after.samples[0].similarity]
+    compared = by_main[0].values[..., 0].size if before and len(runs) == 1 else 0
     return replace(
         result,
         kind="grid",
         queries=len(grid) * len(grid.languages),
         pairs=sum(each.total * each.values[..., 0].size for each in by_main),
         languages=list(grid.languages),
-        grid=[compare_grids(now, was, **drawing) for now, was in zip(grids, against, strict=True)],
+        grid=[grid_over_runs(now, was, **drawing) for now, was in zip(grids, against, strict=True)],
         notes=[*result.notes, *flips_notes(compared, requested=resamples)],
     )
 
@@ -332,27 +330,6 @@ def _with_overlap(result: DatasetResult, overlaps: Sequence[TrainedOn]) -> Datas
         return replace(result, trained=list(overlaps))
     changes, ladder = without_verdicts(result.changes), without_verdicts(result.ladder)
     return replace(result, trained=list(overlaps), changes=changes, ladder=ladder, grid=without_grid_verdicts(result.grid))
-
-
-def _of_one_model(result: DatasetResult) -> DatasetResult:
-    """Model and baseline are one: no number of queries would show a loss."""
-
-    def held(change: Change) -> Change:
-        undecided = change.verdict == "undecided" and change.margin is not None
-        return replace(change, verdict="not worse", loss_bound=0.0, needed=None) if undecided else change
-
-    parts = [replace(part, change=held(part.change)) for part in result.parts]
-    return replace(result, changes=[*map(held, result.changes)], ladder=[*map(held, result.ladder)], parts=parts)
-
-
-def without_verdicts(changes: Sequence[Change]) -> list[Change]:
-    """Changes without verdicts, for a model that was trained on too many of the units."""
-    return [replace(change, verdict=None, needed=None) for change in changes]
-
-
-def without_grid_verdicts(grids: Sequence[GridComparison]) -> list[GridComparison]:
-    """Language grids without verdicts."""
-    return [replace(grid, verdicts=None, improved=None, worsened=None, not_worse=None, improved_z=None, worsened_z=None) for grid in grids]
 
 
 def _other_similarity(after: System, before: System | None) -> list[str]:

@@ -18,6 +18,7 @@ from adiabat.core.errors import DataError, several
 from adiabat.core.margin import Margin
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now
+from adiabat.evaluation.verdicts import grid_over_runs
 from adiabat.results.evaluation_result import VERDICTS, TrainedOn
 from adiabat.results.suite_result import (
     Fact,
@@ -35,9 +36,8 @@ from adiabat.results.suite_result import (
     by_kind,
     equal_values,
 )
-from adiabat.stats.grid_comparison import compare_grids
 from adiabat.stats.paired import changes_over_runs
-from adiabat.stats.samples import GridSample, Sample, TaskScores, mean_grid
+from adiabat.stats.samples import Sample, TaskScores
 from adiabat.stats.significance import benjamini_hochberg
 from adiabat.stats.statistics import value_of
 
@@ -86,10 +86,6 @@ class _Measured:
     def trained_on(self) -> list[TrainedOn]:
         """Training data of the runs, each record once."""
         return list(dict.fromkeys(overlap for scores in self.runs for overlap in scores.trained_on(self.name)))
-
-    def cells(self, number: int) -> GridSample:
-        """One comparison of a grid, averaged over runs."""
-        return mean_grid([scores.grids[number] for scores in self.runs])
 
 
 def compare_models(
@@ -282,15 +278,14 @@ def _grids(
     task: str, models: Sequence[_Measured], against: _Measured, *, choice: float, seed: int, resamples: int, margin: Margin
 ) -> Iterator[SuiteGrid]:
     for model in models:
-        # Exchanges of units ignore seeds, so models of several runs get values and no verdicts.
-        alone = model is against or len(model.runs) > 1 or len(against.runs) > 1
-        for number, grid_sample in enumerate(model.runs[0].grids):
-            if grid_sample.similarity != model.main[0].similarity:
+        for number, first in enumerate(model.runs[0].grids):
+            if first.similarity != model.main[0].similarity:
                 continue
-            before = None if alone else replace(against.cells(number), similarity=grid_sample.similarity)
-            grid = compare_grids(model.cells(number), before, seed=seed, resamples=resamples, choice=choice, margin=margin)
-            rows, columns = list(grid_sample.rows), list(grid_sample.columns)
-            yield SuiteGrid(task, model.name, None if alone else against.name, rows, columns, grid_sample.lower_is_better, grid)
+            runs = [scores.grids[number] for scores in model.runs]
+            before = [replace(scores.grids[number], similarity=first.similarity) for scores in against.runs if model is not against]
+            grid = grid_over_runs(runs, before or None, seed=seed, resamples=resamples, choice=choice, margin=margin)
+            name = against.name if before else None
+            yield SuiteGrid(task, model.name, name, list(first.rows), list(first.columns), first.lower_is_better, grid)
 
 
 def _units(task: str, models: Sequence[_Measured]) -> Iterator[UnitRow]:

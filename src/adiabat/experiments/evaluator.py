@@ -19,10 +19,10 @@ from adiabat.core.margin import Margin
 from adiabat.core.progress import Watch
 from adiabat.data.records import Fingerprint
 from adiabat.data.text_hashes import TrainedTexts
-from adiabat.evaluation.evaluate import without_grid_verdicts, without_verdicts
 from adiabat.evaluation.measured_models import MeasuredModel
 from adiabat.evaluation.score_files import SCORES, SUFFIX, folder_names, read_record, read_scores, run_folder_name
 from adiabat.evaluation.suite import Scoring
+from adiabat.evaluation.verdicts import without_grid_verdicts, without_verdicts
 from adiabat.models.embedding_head import Similarity
 from adiabat.models.towers import DualEncoder
 from adiabat.results.rate_search_result import Drift

@@ -45,7 +45,7 @@ def tone(result: Result) -> Tone:
 
 def reservations(result: Result) -> list[str]:
     """Reservations that an honest reader should know."""
-    sentences = [*caveats(result), _room_for_loss(result.datasets), *map(_other_measures_worse, result.datasets)]
+    sentences = [*caveats(result), cells_over_runs(result), _room_for_loss(result.datasets), *map(_other_measures_worse, result.datasets)]
     sentences += [sentence for dataset in result.datasets for sentence in _worsened_languages(dataset)]
     return [sentence for sentence in sentences if sentence]
 
@@ -71,6 +71,16 @@ def caveats(result: Result) -> list[str]:
     runs = len(result.runs) + 1
     means = [f"Values are means over {runs} runs of the model, and intervals cover queries and runs."] if runs > 1 else []
     return [*means, *candidates, *ranked, *_trained(result.datasets), *filter(None, map(_decisive, result.datasets))]
+
+
+def cells_over_runs(result: Result) -> str:
+    """Why the cells of language grids have no verdicts where the model has several runs."""
+    grids = [named(dataset.name) for dataset in result.datasets if any(grid.before for grid in dataset.grid)]
+    if not (grids and result.runs):
+        return ""
+    return (
+        f"Language pairs of {listed(grids)} have no verdicts: they are means over runs, and their test does not cover the spread of runs."
+    )
 
 
 def _trained(datasets: Sequence[DatasetResult]) -> list[str]:
@@ -145,9 +155,9 @@ def _target_clause(dataset: DatasetResult, margin: str) -> str:
 
 
 def _nearly_seen(dataset: DatasetResult) -> str:
-    """Near duplicates of training queries, if they are more than a tenth."""
-    near = max((overlap.near_queries or 0 for overlap in dataset.trained), default=0)
-    queries = max((overlap.queries for overlap in dataset.trained), default=0)
+    """Near duplicates of training queries, if they are more than a tenth of the queries that were not trained on."""
+    counts = [(overlap.near_queries or 0, overlap.queries - overlap.trained_queries) for overlap in dataset.trained]
+    near, queries = max(counts, key=lambda count: count[0] / max(count[1], 1), default=(0, 0))
     return f" ({integer(near)} of {counted(queries, 'query')} nearly equal training queries)" if 10 * near > queries else ""
 
 

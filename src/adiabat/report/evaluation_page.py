@@ -143,7 +143,7 @@ def _in_terminal(row: Reported) -> Cell:
 
 def notes(result: Result) -> list[str]:
     """Notes below a table in the terminal; a training run's notes were printed hours before an evaluation."""
-    return sentences.caveats(result)
+    return [*sentences.caveats(result), *filter(None, [sentences.cells_over_runs(result)])]
 
 
 def _datasets(datasets: Sequence[DatasetResult], *, compared: bool) -> Group:

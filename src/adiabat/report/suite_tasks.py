@@ -149,7 +149,7 @@ def _grid(grids: Sequence[SuiteGrid], title: str, against: str | None) -> Group:
     ]
     levels = np.concatenate([cells.ravel() for cells in values])
     moved = np.concatenate([[0.0], *(cells.ravel() for cells in changes if cells is not None)])
-    # Cells with means over several runs on either side have no verdicts, and possibly no differences.
+    # Cells with means over several runs on either side have no verdicts.
     without = [grid.model for grid in grids if against is not None and grid.model != against and grid.grid.verdicts is None]
     direction = "lower is better" if grids[0].lower_is_better else "higher is better"
     lead = (

@@ -108,7 +108,8 @@ class GridComparison:
         after: Values, one row per query language, one column per document language.
         before: Values of the baseline, or None.
         improvement: Percent, or None; None in a cell whose `before` is not above 0.
-        verdicts: Verdict of each cell, from sign flips over units after Benjamini-Hochberg over all cells, or None.
+        verdicts: Verdict of each cell, from sign flips over units after Benjamini-Hochberg over all cells; None without a
+            baseline, over several runs, and for a model that was trained on too many units.
         improved: Number of better cells by the paired test.
         worsened: Number of worse cells by the paired test.
         improved_z: Number of better cells by the z-test of Vasilyev et al. 2024; None if no errors are counted.

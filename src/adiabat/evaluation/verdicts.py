@@ -1,0 +1,56 @@
+"""Comparisons that prove nothing and so have no verdict, and those of a model that is its own baseline."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from adiabat.core.margin import Margin
+from adiabat.results.evaluation_result import Change, DatasetResult, GridComparison, Verdict
+from adiabat.stats.grid_comparison import compare_grids
+from adiabat.stats.samples import GridSample, mean_grid
+
+
+def without_verdicts(changes: Sequence[Change]) -> list[Change]:
+    """Changes without verdicts, for a model that was trained on too many of the units."""
+    return [replace(change, verdict=None, needed=None) for change in changes]
+
+
+def without_grid_verdicts(grids: Sequence[GridComparison]) -> list[GridComparison]:
+    """Language grids without verdicts."""
+    return [replace(grid, verdicts=None, improved=None, worsened=None, not_worse=None, improved_z=None, worsened_z=None) for grid in grids]
+
+
+def grid_over_runs(after: Sequence[GridSample], before: Sequence[GridSample] | None, **drawing: Any) -> GridComparison:
+    """Compare the cells of a language grid as means over runs; those of several runs have no verdicts.
+
+    Sign flips exchange the scores of single units, which does not cover the spread of runs.
+    """
+    compared = compare_grids(mean_grid(after), None if before is None else mean_grid(before), **drawing)
+    return compared if len(after) == len(before or after) == 1 else without_grid_verdicts([compared])[0]
+
+
+def of_one_model(result: DatasetResult, margin: Margin) -> DatasetResult:
+    """Model and baseline are one: no number of units would show a loss."""
+
+    def held(change: Change) -> Change:
+        undecided = change.verdict == "undecided" and change.margin is not None
+        return replace(change, verdict="not worse", loss_bound=0.0, needed=None) if undecided else change
+
+    def held_cells(grid: GridComparison) -> GridComparison:
+        if grid.verdicts is None or grid.before is None:
+            return grid
+        # As in a change, a share of a baseline of 0 is no margin.
+        is_margin = [[bool(margin.of(result.main).unit) or value > 0 for value in row] for row in grid.before]
+        verdicts: list[list[Verdict]] = [
+            ["not worse" if cell == "undecided" and known else cell for cell, known in zip(*row, strict=True)]
+            for row in zip(grid.verdicts, is_margin, strict=True)
+        ]
+        return replace(grid, verdicts=verdicts, not_worse=sum(row.count("not worse") for row in verdicts))
+
+    return replace(
+        result,
+        changes=[*map(held, result.changes)],
+        ladder=[*map(held, result.ladder)],
+        parts=[replace(part, change=held(part.change)) for part in result.parts],
+        grid=[*map(held_cells, result.grid)],
+    )
