@@ -39,7 +39,7 @@ LEAVE, FUSE, TUNE, MORE, EMBED = (
         # Fusion or tuning, by the larger gain; the other is named too.
         ({"fused": 6.0, "mapped": 2.0}, 1.0, FUSE, ["+6.0 %", "+2.0 %"]),
         ({"fused": 2.0, "mapped": 6.0}, 1.0, TUNE, ["+6.0 % [+5.0, +7.0]", "+2.0 %"]),
-        ({"fused": 1.9}, 1.0, LEAVE, []),
+        ({"fused": 0.9}, 1.0, LEAVE, ["no interval reaches above 2 %"]),
         ({"mapped": 1.1}, 1.0, TUNE, ["+1.1 %"]),
         # A gain that is no evidence is none: its interval is one percent to either side.
         ({"mapped": 0.9, "fused": 0.5}, 1.0, LEAVE, ["1.0 %"]),
@@ -57,11 +57,16 @@ LEAVE, FUSE, TUNE, MORE, EMBED = (
         ({"bm25": None, "fused": None, "mapped": None}, 4.0, MORE, ["Neither BM25 nor a linear map"]),
         ({"bm25": None, "fused": None, "mapped": None}, 1.2, MORE, ["nothing is known"]),
         # Gains that are shown, and too small to act on, are not denied.
-        ({"fused": 1.6, "mapped": 0.7}, 1.0, LEAVE, ["No gain reaches 2 % from fusion with BM25 or 1 % from a linear map"]),
+        ({"fused": make_gain(1.4, half_width=0.5), "mapped": 0.7}, 1.0, LEAVE, ["shown to reach 2 % from fusion with BM25 or 1 % from a"]),
+        # A gain of 2 % is not excluded: the sharpness of the linear map says nothing about fusion.
+        ({"fused": make_gain(2.8, half_width=4.0)}, 1.4, MORE, ["Fusion with BM25 may gain 2 % (+2.8 % [-1.2, +6.8]): 800", "about 6,300"]),
+        ({"mapped": make_gain(0.9, half_width=1.3)}, 1.8, MORE, ["A linear map of the query vectors may gain 2 %", "four times as many"]),
+        ({"fused": 1.9, "measured": 400}, 1.0, MORE, ["800", "would show a gain of 5.6 %"]),
+        ({"mapped": make_gain(0.9, half_width=1.3), "measured": 400}, 1.8, MORE, ["more than 400 of 800", "advise.queries"]),
     ],
 )
 def test_the_first_rule_that_applies_decides(figures: dict[str, Any], detectable: float | None, choice: str, facts: list[str]) -> None:
-    found = recommend(make_advised(**figures), detectable)
+    found = recommend(make_advised(**figures), detectable, 5.6)
     assert found.choice == choice
     assert [fact for fact in facts if fact not in found.reason] == [], found.reason
     assert found.reason.endswith(".")

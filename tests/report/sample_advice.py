@@ -16,16 +16,16 @@ def make_gain(percent: float, *, half_width: float = 1.0, before: float = 0.5) -
 def make_advised(
     *,
     bm25: float | None = -5.0,
-    fused: float | None = 0.0,
-    mapped: float | None = 0.0,
+    fused: float | Change | None = 0.0,
+    mapped: float | Change | None = 0.0,
     queries: int = 800,
     headroom: tuple[int, int, int] = (600, 150, 50),
     **more: Any,
 ) -> AdvisedSet:
     """A target whose rankings gain so many percent."""
     gains = {"bm25": bm25, "fused": fused, "mapped": mapped}
-    changes = {name: None if percent is None else make_gain(percent) for name, percent in gains.items()}
-    if bm25 is not None and fused is not None:
+    changes = {name: make_gain(gain) if isinstance(gain, float) else gain for name, gain in gains.items()}
+    if isinstance(bm25, float) and isinstance(fused, float):
         changes["bm25_over_fused"] = make_gain(100 * (bm25 - fused) / (100 + fused), before=0.5 * (1 + fused / 100))
     plain = AdvisedSet("cs", "target", queries, queries, 5183, Headroom(*headroom), make_change(None, 0.5), **changes)
     return replace(plain, **more)

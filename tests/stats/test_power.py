@@ -182,7 +182,7 @@ def test_no_range_is_printed_where_its_ends_are_equal() -> None:
     found = power_of(sample(np.full(60, 0.5) + np.tile([0.01, -0.01], 30)))
     assert found.excludable_range is not None
     assert found.loss == ("12\N{NO-BREAK SPACE}%", "")
-    assert "exclude a loss of about 12\N{NO-BREAK SPACE}%." in found.said
+    assert "and would, if nothing changed, exclude a loss of about 12\N{NO-BREAK SPACE}%." in found.said
 
 
 def test_a_perfect_score_may_be_too_near_to_show_it() -> None:

@@ -1,5 +1,6 @@
 """``adiabat advise``: the untuned model beside BM25, their fusion and a cross-validated linear map, and what to do about it."""
 
+import math
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -117,8 +118,9 @@ def advise_on(
         mapped = {} if linear is None else {"mapped": each.sample(each.ranks(linear.retained[number], watch))}
         sets.append(_result(each, "retain", each.ranks(each.vectors, watch), mapped, seed))
     pull = None if linear is None else linear.pull
-    spread, detectable = _detectable(target, target.sample(ranks), samples.get("mapped"), pull)
-    chosen = recommend(sets[0], detectable)
+    detectable = _detectable(target, target.sample(ranks), None if pull is None else samples["mapped"])
+    fusion_detectable = _detectable(target, target.sample(ranks), samples["fused"]) if "fused" in samples else None
+    chosen = recommend(sets[0], detectable, fusion_detectable)
     return Advice(
         title=f"advice on {model.name} for {target.examples.name}",
         command=command,
@@ -134,7 +136,7 @@ def advise_on(
         choice=chosen.choice,
         reason=chosen.reason,
         detectable=detectable,
-        spread=spread,
+        spread="" if detectable is None else "earlier tunings" if pull is None else "the linear map",
         clusters=target.clusters.count,
         pull=pull,
         tuning=tuning,
@@ -259,14 +261,12 @@ def _result(asked: _Asked, role: Literal["target", "retain"], ranks: PositiveRan
     )
 
 
-def _detectable(target: _Asked, untuned: Sample, mapped: Sample | None, pull: float | None) -> tuple[str, float | None]:
-    """The improvement in percent that all queries of the target could show, and where the spread of the differences comes from.
+def _detectable(target: _Asked, untuned: Sample, changed: Sample | None) -> float | None:
+    """The improvement in percent that all queries of the target would show, if differences vary as those observed; None predicts them.
 
-    The standard error falls with the square root of the number of groups of queries, which share no relevant document. A map that stays at
-    the identity has no spread to go by.
+    The standard error falls with the square root of the number of groups of queries, which share no relevant document.
     """
-    power = power_of(untuned, None if pull is None else mapped)
+    power = power_of(untuned, changed)
     if power.detectable is None or power.before <= 0:
-        return "", None
-    share = (target.clusters.count / target.groups) ** 0.5
-    return "earlier tunings" if pull is None else "the linear map", 100 * share * power.detectable / power.before
+        return None
+    return 100 * math.sqrt(target.clusters.count / target.groups) * power.detectable / power.before

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 
-from adiabat.core.text import counted, two_digits
+from adiabat.core.text import counted, integer, two_digits
 from adiabat.results.advice_result import AdvisedSet, Choice
 from adiabat.results.evaluation_result import Change
 
@@ -20,7 +20,7 @@ WORTH_BM25 = 2.0
 """Smallest gain in percent that is worth running a second index beside the store."""
 
 SHARP = 2.0
-"""A set that would show this gain in percent, and shows none, says that there is little to gain."""
+"""A set that would show this gain in percent, and excludes it, says that there is little to gain."""
 
 LOST = 0.25
 """Share of queries without an answer among the first 100 from which the stored vectors are to blame, if no map of the queries helps."""
@@ -34,7 +34,7 @@ class Recommendation:
     reason: str
 
 
-def recommend(target: AdvisedSet, detectable: float | None) -> Recommendation:
+def recommend(target: AdvisedSet, detectable: float | None, fusion_detectable: float | None) -> Recommendation:
     """The first rule that applies.
 
     ==============================  ==================================================================================================
@@ -46,15 +46,16 @@ def recommend(target: AdvisedSet, detectable: float | None) -> Recommendation:
     tune the query tower            the linear map gains 1 % or more on documents that it was not fitted on
     re-embed with a better model    a quarter of the queries or more have no answer among the first 100 documents
     get more data                   neither BM25 nor the map could be measured
-    leave it                        neither gains as much, although the set would show a gain of 2 %
-    get more data                   neither gains as much, and the set would not show a gain of 2 %
+    get more data                   the interval of fusion or the map reaches above 2 %, or the set would not show a gain of 2 % by tuning
+    leave it                        neither gains as much, and both intervals exclude a gain of 2 %
     ==============================  ==================================================================================================
 
     A gain counts if the paired comparison finds it better.
 
     Args:
         target: The figures of the target.
-        detectable: The gain in percent that all of its queries would show with 80 % probability; None if nothing varies.
+        detectable: The gain in percent by tuning that all of its queries would show with 80 % probability; None if nothing varies.
+        fusion_detectable: The same for the differences of fusion.
     """
     if target.queries < FEW_QUERIES:
         unseen = ", which the model was not trained on," if target.left_out else ""
@@ -67,11 +68,11 @@ def recommend(target: AdvisedSet, detectable: float | None) -> Recommendation:
         return Recommendation(
             "re-embed with a better model", f"BM25, which needs no model, is better than the model by {_percent(target.bm25)}{fusion}."
         )
-    chosen = _without_new_vectors(target, detectable)
+    chosen = _without_new_vectors(target, detectable, fusion_detectable)
     return replace(chosen, reason=chosen.reason + _bm25_alone(target))
 
 
-def _without_new_vectors(target: AdvisedSet, detectable: float | None) -> Recommendation:
+def _without_new_vectors(target: AdvisedSet, detectable: float | None, fusion_detectable: float | None) -> Recommendation:
     fused, mapped = _gain(target.fused), _gain(target.mapped)
     if fused >= max(WORTH_BM25, mapped):
         also = f" A linear map of the query vectors gains {_percent(target.mapped)}: tuning may add to it." if mapped >= WORTH else ""
@@ -82,7 +83,7 @@ def _without_new_vectors(target: AdvisedSet, detectable: float | None) -> Recomm
             "tune the query tower",
             f"A linear map of the query vectors gains {_percent(target.mapped)} on documents that it was not fitted on.{also}",
         )
-    return _nothing_gains(target, detectable)
+    return _nothing_gains(target, detectable, fusion_detectable)
 
 
 def _bm25_alone(target: AdvisedSet) -> str:
@@ -92,14 +93,14 @@ def _bm25_alone(target: AdvisedSet) -> str:
     return f" BM25 alone gains {_percent(target.bm25)}; compared with the fusion, it is at {_percent(target.bm25_over_fused)}."
 
 
-def _nothing_gains(target: AdvisedSet, detectable: float | None) -> Recommendation:
+def _nothing_gains(target: AdvisedSet, detectable: float | None, fusion_detectable: float | None) -> Recommendation:
     room = target.headroom
-    measured = (
-        (f"{WORTH_BM25:.0f} % from fusion with BM25", target.fused),
-        (f"{WORTH:.0f} % from a linear map of the query vectors", target.mapped),
+    candidates = (
+        ("fusion with BM25", WORTH_BM25, target.fused, fusion_detectable),
+        ("a linear map of the query vectors", WORTH, target.mapped, detectable),
     )
-    names = " or ".join(name for name, change in measured if change is not None)
-    tried = f"No gain reaches {names}" if names else "Neither BM25 nor a linear map could be measured"
+    names = " or ".join(f"{worth:.0f} % from {name}" for name, worth, change, _ in candidates if change is not None)
+    tried = f"No gain is shown to reach {names}" if names else "Neither BM25 nor a linear map could be measured"
     if room.beyond >= LOST * room.total:
         return Recommendation(
             "re-embed with a better model",
@@ -107,13 +108,34 @@ def _nothing_gains(target: AdvisedSet, detectable: float | None) -> Recommendati
         )
     if not names:
         return Recommendation("get more data", f"{tried}, so that nothing is known of what would help: add texts to the store, or queries.")
+    if possible := [_possible(target, name, change, gain) for name, _, change, gain in candidates if _may_gain(change)]:
+        return Recommendation("get more data", " ".join([f"{tried}.", *possible]))
     if detectable is None or detectable > SHARP:
-        shown = "" if detectable is None else f" {counted(target.queries, 'query')} would show a gain of {detectable:.1f} % or more;"
-        wanted = "" if detectable is None else f" about {counted(_needed(target.queries, detectable), 'query')} would show {SHARP:.0f} %."
-        return Recommendation("get more data", f"{tried}.{shown}{wanted}")
-    return Recommendation(
-        "leave it", f"{tried}, and {counted(target.queries, 'query')} would have shown a gain of {detectable:.1f} % or more."
-    )
+        shown = "" if detectable is None else f" {_would_show(target.queries, detectable)}."
+        return Recommendation("get more data", f"{tried}.{shown}")
+    shown = f"{counted(target.queries, 'query')} would have shown a gain of {detectable:.1f} % or more by tuning"
+    return Recommendation("leave it", f"{tried}: no interval reaches above {SHARP:.0f} %, and {shown}.")
+
+
+def _may_gain(change: Change | None) -> bool:
+    """Whether a gain of `SHARP` is not excluded."""
+    return change is not None and change.improvement_interval is not None and change.improvement_interval[1] > SHARP
+
+
+def _possible(target: AdvisedSet, name: str, change: Change | None, detectable: float | None) -> str:
+    """A sentence on a candidate whose gain of `SHARP` is not excluded, and on the queries that would tell."""
+    if detectable is not None and detectable > SHARP:
+        more = _would_show(target.queries, detectable)
+    elif target.measured < target.queries:
+        more = f"measure more than {integer(target.measured)} of {counted(target.queries, 'query')} with advise.queries"
+    else:
+        more = "four times as many queries would halve this interval"
+    return f"{name[0].upper()}{name[1:]} may gain {SHARP:.0f} % ({_percent(change)}): {more}."
+
+
+def _would_show(queries: int, detectable: float) -> str:
+    needed = counted(_needed(queries, detectable), "query")
+    return f"{counted(queries, 'query')} would show a gain of {detectable:.1f} % or more; about {needed} would show {SHARP:.0f} %"
 
 
 def _needed(queries: int, detectable: float) -> int:

@@ -117,7 +117,7 @@ class Power:
     def _excluded(self) -> str:
         if self.losable == 0:
             return "have no loss to exclude"
-        return f"if nothing changed, exclude a loss of {self._about(*self.loss)}" if self.loss[0] else "cannot exclude any loss"
+        return f"would, if nothing changed, exclude a loss of {self._about(*self.loss)}" if self.loss[0] else "cannot exclude any loss"
 
     def _about(self, value: str, ends: str) -> str:
         return f"{'' if self.spread is None else 'about '}{value}{f' ({ends})' if ends else ''}"
