@@ -173,6 +173,11 @@ def test_a_baseline_that_is_a_job_is_counted_too_and_so_is_a_job_that_goes_on_fr
     known = trained_by("second")
     assert known is not None
     assert known.holds_queries(["question 3", "other 3", "never asked"]).tolist() == [True, True, False]
+    bare = Path(shutil.copytree(here / "second", here / "bare"))
+    (bare / "config.toml").unlink()
+    found = trained_by(bare / "model")
+    assert found is not None
+    assert found.queries.tolist() == known.queries.tolist()
 
 
 def test_jobs_that_train_both_towers_and_streams_are_counted(here: Path) -> None:
@@ -210,8 +215,11 @@ def test_a_record_that_is_missing_or_damaged_is_said_to_be_unknown(here: Path, c
         write_result(replace(result, training=replace(result.training, texts=None)), job)
     else:
         file.write_bytes({"cut": content[:-16], "flip": bytes([content[0] ^ 1]) + content[1:], "swap": content[16:] + content[:16]}[damage])
-    said = command(*evaluate("pairs.jsonl", "--baseline", "model", model=damage))
-    assert said.code == 0
+    said = command(*evaluate("pairs.jsonl", "--baseline", "model", "--fail-on", "undecided", model=damage))
+    assert said.code == 3
+    told = " ".join(said.err.replace("\xa0", " ").split())
+    reason = {"remove": "remove/trained.bin is missing)", "before": "before/result.json has no record of it)"}
+    assert f"(training data unknown: {reason.get(damage, f'{damage}/trained.bin changed after the run)')}" in told
     assert f"whether {damage} was trained on these 20 queries is unknown: {damage}/" in said.err
     result = read_result(here / "new" / "result.json")
     assert result.datasets[0].trained[0].unknown

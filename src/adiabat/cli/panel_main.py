@@ -54,7 +54,7 @@ FailOn = Annotated[
     option(
         "--fail-on",
         None,
-        "Exit with code 3 if a data set, or a cell of a language grid, is worse; undecided: or if a set is undecided.",
+        "Exit with code 3 if a set, or a cell of a language grid, is worse; undecided: or if a set is undecided or its training unknown.",
     ),
 ]
 

@@ -172,6 +172,8 @@ def unpacked(path: Path, record: TrainedFile) -> TrainedTexts:
     """The inverse of `packed`."""
     try:
         content = path.read_bytes()
+    except FileNotFoundError as fault:
+        raise DataError(f"{path} is missing") from fault
     except OSError as fault:
         raise DataError(f"{path} cannot be read ({fault.strerror or fault})") from fault
     ends = np.cumsum([getattr(record, side) for side in _SIDES])
@@ -189,7 +191,9 @@ def trained_by(model: str | Path) -> TrainedTexts | None:
     Returns:
         The hashes, empty if the record of the job is missing or damaged; None if the model is not from a job.
     """
-    job = _job_of(model)
+    folder = Path(model)
+    # A job without its configuration still has its record.
+    job = _job_of(model) or (Job(folder.parent) if folder == Job(folder.parent).model and Job(folder.parent).trained.exists() else None)
     if job is None:
         return None
     try:

@@ -39,7 +39,7 @@ def tone(result: Result) -> Tone:
     if in_part or any(verdict == "worse" for _, verdict in verdicts):
         return "bad"
     targets = [verdict for role, verdict in verdicts if role == "target"]
-    proven = ("retain", "undecided") not in verdicts and ("retain", None) not in verdicts
+    proven = not verdicts & {("retain", "undecided"), ("retain", None)} and not any(dataset.training_unknown for dataset in result.datasets)
     return "good" if proven and targets and all(verdict == "better" for verdict in targets) else "plain"
 
 
@@ -151,7 +151,12 @@ def _target_clause(dataset: DatasetResult, margin: str) -> str:
         "worse": "got worse",
     }.get(change.verdict or "") or _undecided(dataset)
     cells = f", but {_worse_cells(dataset)} got worse" if dataset.worse_cells() and change.verdict != "worse" else ""
-    return f"The target {named(dataset.name)} {finding}{_basis(dataset)}{_nearly_seen(dataset)}: {_moved(change)}{cells}"
+    return f"The target {named(dataset.name)} {finding}{_basis(dataset)}{_nearly_seen(dataset)}{_unknown(dataset)}: {_moved(change)}{cells}"
+
+
+def _unknown(dataset: DatasetResult) -> str:
+    """That nobody knows what a job trained on."""
+    return f" (training data unknown: {dataset.training_unknown})" if dataset.training_unknown else ""
 
 
 def _nearly_seen(dataset: DatasetResult) -> str:

@@ -255,6 +255,11 @@ class DatasetResult:
         """Parts of the queries that are worse, whether they decide or not."""
         return [part.name for part in self.parts if part.change.verdict == "worse"]
 
+    @property
+    def training_unknown(self) -> str:
+        """Why a job may have trained on more of the data set than is counted; "" if none did."""
+        return next((overlap.unknown for overlap in self.trained if overlap.unknown), "")
+
     def main_change(self) -> Change:
         """The change that decides the verdict: `main`, by the main similarity, which comes first."""
         return next(change for change in self.changes if change.measure == self.main)
@@ -311,7 +316,7 @@ class Result(Record):
     kind: Literal["evaluation", "training"] = "evaluation"
 
     def failing(self, least: Literal["worse", "undecided"]) -> list[str]:
-        """Data sets that are worse, or have worse cells or worse parts; for ``undecided`` also those of which nothing is shown."""
+        """Data sets that are worse, or have worse cells or worse parts; for ``undecided`` also those of which too little is known."""
         bad = {"worse"} if least == "worse" else {"worse", "undecided", None}
         names = []
         for dataset in self.datasets:
@@ -321,6 +326,8 @@ class Result(Record):
                 names.append(f"{dataset.name} ({', '.join(parts)})")
             elif worse := dataset.worse_cells():
                 names.append(f"{dataset.name} ({worse:,} of {dataset.cells:,} language pair{'s' * (dataset.cells > 1)})")
+            elif least == "undecided" and dataset.training_unknown:
+                names.append(f"{dataset.name} (training data unknown)")
         return names
 
     def rows(self) -> list[dict[str, Any]]:
