@@ -67,12 +67,13 @@ def test_a_failing_evaluation_is_written_and_ends_with_code_3(
     assert not (tmp_path / "above").exists()
 
 
-def test_a_margin_of_a_cutoff_that_is_not_measured_is_refused_before_anything_is_measured(
+def test_a_margin_of_what_is_not_measured_is_refused_before_anything_is_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_world(tmp_path)
     monkeypatch.chdir(tmp_path)
-    fact = "measure.margin must be a share, or a difference of nDCG@10, Recall@100, RR@10, which are measured, got 0.01 nDCG@37; "
+    known = "nDCG@10, Recall@100, RR@10, PND, PND pooled"
+    fact = f"measure.margin must be a share, or a difference of {known}, which are measured, got 0.01 nDCG@37; "
     wrong = ["--set", "measure.margin=0.01 nDCG@37", "--set", "measure.resamples=100"]
     suite = {"tasks": [{"kind": "retrieval", "data": "pairs.jsonl", "corpus": "corpus.jsonl"}]}
     (tmp_path / "suite.toml").write_text(tomli_w.dumps(suite))
@@ -82,7 +83,15 @@ def test_a_margin_of_a_cutoff_that_is_not_measured_is_refused_before_anything_is
         assert fact in said.err
         assert not (tmp_path / "new").exists()
     # Of the report, whatever its case, or without a cutoff.
-    for right in ("0.01 ndcg@10", "0.01 nDCG"):
+    # Recall@100 cannot change among the listed candidates.
+    for unit in ("AP", "Recall"):
+        said = run_in_process(
+            capsys, monkeypatch, [*evaluate("pairs.jsonl", "--baseline", "model"), "--set", f"measure.margin=0.01 {unit}"]
+        )
+        assert said.code == 2
+        assert f"which are measured, got 0.01 {unit}; " in said.err
+        assert not (tmp_path / "new").exists()
+    for right in ("0.01 ndcg@10", "0.01 MRR", "0.01 nDCG"):
         arguments = evaluate("pairs.jsonl", "--baseline", "model", out="new")
         assert run_in_process(capsys, monkeypatch, [*arguments, "--set", f"measure.margin={right}"]).code == 0
     for scores in ("first", "second"):
@@ -94,10 +103,15 @@ def test_a_margin_of_a_cutoff_that_is_not_measured_is_refused_before_anything_is
 
 
 def test_a_cutoff_that_one_task_measures_is_a_margin_of_a_suite() -> None:
-    tasks = [{"kind": "retrieval", "data": "a", "corpus": "b", "report": ["nDCG@37"]}, {"kind": "nli_grid", "data": "c"}]
-    for margin in ("0.01 nDCG@37", "0.01 P@1"):
+    tasks = [
+        {"kind": "retrieval", "data": "a", "corpus": "b", "report": ["nDCG@37"]},
+        {"kind": "question_grid", "data": "c", "corpus": "d"},
+    ]
+    for margin in ("0.01 nDCG@37", "0.01 Precision@1", "0.01 MRR"):
         settings = checked(SuiteSettings, {"tasks": tasks, "measure": {"margin": margin}})
         require_task_margin(settings.measure, settings.tasks)
     settings = checked(SuiteSettings, {"tasks": tasks, "measure": {"margin": "0.01 nDCG@10"}})
-    with pytest.raises(adiabat.AdiabatError, match=r"a difference of nDCG@37, P@1, which are measured, got 0.01 nDCG@10"):
+    with pytest.raises(
+        adiabat.AdiabatError, match=r"difference of nDCG@37, PND, PND pooled, P@1, RR, which are measured, got 0.01 nDCG@10"
+    ):
         require_task_margin(settings.measure, settings.tasks)

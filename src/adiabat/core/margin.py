@@ -16,13 +16,31 @@ _MEASURES = ("PND", "nDCG", "RR", "AP", "P", "R", "Rprec", "Success", "Spearman"
 """Measures that a message offers."""
 
 _ACCEPTED = (
-    *("PND pooled", "balanced accuracy", "accuracy a to b", "accuracy b to a", "MAP", "MRR", "NDCG", "Precision", "Recall", "RPrec"),
+    *(
+        "PND pooled",
+        "PND retrieval",
+        "balanced accuracy",
+        "accuracy a to b",
+        "accuracy b to a",
+        "MAP",
+        "MRR",
+        "NDCG",
+        "Precision",
+        "Recall",
+        "RPrec",
+    ),
     *("AP_IA", "MAP_IA", "P_IA", "ERR_IA", "nERR_IA", "alpha_DCG", "alpha_nDCG", "NRBP", "nNRBP", "StRecall", "BPM", "Bpref", "BPref"),
     *("Compat", "ERR", "NERR8", "NERR9", "NERR10", "NERR11", "INSQ", "INST", "IPrec", "Judged", "NumQ", "NumRel", "NumRelRet", "NumRet"),
     *("RBP", "SDCG", "SetAP", "SetF", "SetP", "SetR", "SetRelP", "infAP"),
     *("cosine_spearman", "max_ap", "v_measure", "ndcg_at_10", "map_at_1000", "main_score", "lrap", "hamming"),
 )
 """Further measures of tasks, of ir-measures, and main scores of mteb where it keeps no scores of single texts."""
+
+_SAME = {
+    **{"mrr": "rr", "map": "ap", "map_ia": "ap_ia", "recall": "r", "precision": "p"},
+    **{"cosine_spearman": "spearman", "v_measure": "v-measure"},
+}
+"""Second names of measures, of ir-measures and of mteb."""
 
 _NAMES = frozenset(name.casefold() for name in (*_MEASURES, *_ACCEPTED))
 
@@ -69,8 +87,8 @@ class Margin:
 
     def of(self, measure: str) -> "Margin":
         """The margin for a measure: itself if it is a share or names the measure, else the default share."""
-        family = re.split(r"[@(, ]", measure, maxsplit=1)[0]
-        return self if not self.unit or self.unit.casefold() in (measure.casefold(), family.casefold()) else DEFAULT_MARGIN
+        unit, measured = _parts(self.unit), _parts(measure)
+        return self if not self.unit or unit in (measured, (measured[0], "")) else DEFAULT_MARGIN
 
     def __str__(self) -> str:
         return f"{self.value:g} {self.unit}" if self.unit else f"{100 * self.value:g} %"
@@ -99,10 +117,17 @@ DEFAULT_MARGIN = Margin()
 """One percent of the baseline."""
 
 
+def _parts(name: str) -> tuple[str, str]:
+    """Which measure a name is of, whatever it is called, and its cutoff and parameters."""
+    folded = name.casefold().replace("_at_", "@")
+    family = re.split(r"[@(, ]", folded, maxsplit=1)[0]
+    return _SAME.get(family, family), folded[len(family) :]
+
+
 def require_margin(given: float | str, measures: Iterable[str]) -> None:
-    """Refuse a margin of a measure with a cutoff that none of the measures has: it would apply to nothing."""
+    """Refuse a margin of a measure that is not measured: it would apply to nothing."""
     margin, known = Margin.parse(given), dict.fromkeys(measures)
-    if "@" in margin.unit and not any(margin.of(measure).unit for measure in known):
+    if margin.unit and not any(margin.of(measure).unit for measure in known):
         raise ConfigError(
             f"measure.margin must be a share, or a difference of {', '.join(known)}, which are measured, got {margin}; write one of them, "
             "or its name without a cutoff"

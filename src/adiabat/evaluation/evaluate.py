@@ -19,8 +19,8 @@ from adiabat.data.language_grids import require_every_label
 from adiabat.data.records import ExampleSet, Fingerprint, LanguageGridSet
 from adiabat.data.text_hashes import TrainedTexts
 from adiabat.evaluation.decisive_queries import Decision, ScoredPart, decide, residual_collection
-from adiabat.evaluation.language_grid_tasks import OF_GRIDS, score_nli_grid
-from adiabat.evaluation.retrieval import ABOVE, require_clusters, score_retrieval
+from adiabat.evaluation.language_grid_tasks import OF_NLI_GRIDS, score_nli_grid
+from adiabat.evaluation.retrieval import ABOVE, OF_PAIRS, require_clusters, score_retrieval
 from adiabat.evaluation.set_power import set_powers
 from adiabat.evaluation.systems import (
     Role,
@@ -108,8 +108,9 @@ def evaluate_datasets(
         further: Further runs of the model, of other seeds.
     """
     started = time.monotonic()
-    of_grids = [OF_GRIDS for dataset in datasets if isinstance(dataset.examples, LanguageGridSet)]
-    require_margin(settings.measure.margin, [*settings.measure.report, *of_grids])
+    is_grid = [isinstance(dataset.examples, LanguageGridSet) for dataset in datasets]
+    of_grids, of_rankings = (OF_NLI_GRIDS if any(is_grid) else ()), ([] if all(is_grid) else [*settings.measure.report, *OF_PAIRS])
+    require_margin(settings.measure.margin, [*of_rankings, *of_grids])
     prints = [tower.fingerprint("document") for tower in filter(None, (model, baseline))]
     systems = _systems(model, baseline, prints, datasets)
     baseline_stores = {id(store): store for dataset in datasets for store in dataset.baseline_stores}
@@ -129,6 +130,8 @@ def evaluate_datasets(
         runs = [after, *(System(run, after.store) for run in further)]
         results.append(_measure(runs, before, dataset, settings, watch, save_scores, trained))
     measured, deciding = [result for result, _ in results], [part.scores for _, part in results]
+    # Measures that cannot change among listed candidates were left out.
+    require_margin(settings.measure.margin, [change.measure for result in measured for change in result.changes])
     measured = [of_one_model(result, Margin.parse(settings.measure.margin)) for result in measured] if same else measured
     after, before = systems[0]
     target, shown = datasets[0].examples, results[0][1]

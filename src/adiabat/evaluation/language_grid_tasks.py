@@ -21,8 +21,8 @@ from adiabat.store.vector_store import Store
 
 Vectors = Mapping[str, Float[np.ndarray, "_n _e"]]
 
-OF_GRIDS = "P@1"
-"""The measure of a language grid that has a cutoff."""
+OF_NLI_GRIDS, OF_QUESTION_GRIDS = ("PND", MEASURE), ("P@1", "RR", "PND")
+"""Measures of language grids."""
 
 
 def measure_question_grid(

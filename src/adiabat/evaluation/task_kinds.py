@@ -47,10 +47,10 @@ from adiabat.data.lines import OF_DOCUMENTS
 from adiabat.data.records import Document, ExampleSet, LanguageGridSet, grid_id, text_id
 from adiabat.data.table_rows import table_name
 from adiabat.evaluation.labels import score_classification, score_clustering
-from adiabat.evaluation.language_grid_tasks import OF_GRIDS, score_nli_grid, score_question_grid
+from adiabat.evaluation.language_grid_tasks import OF_NLI_GRIDS, OF_QUESTION_GRIDS, score_nli_grid, score_question_grid
 from adiabat.evaluation.measured_models import Corpus, CorpusStores, MeasuredModel, TaskCorpus
 from adiabat.evaluation.mteb_task import require_task, score_mteb
-from adiabat.evaluation.retrieval import score_retrieval
+from adiabat.evaluation.retrieval import OF_PAIRS, score_retrieval
 from adiabat.evaluation.similarity import score_bitext, score_pair_classification, score_sts, score_words
 from adiabat.stats.samples import TaskScores
 from adiabat.store.addressing import address
@@ -226,13 +226,27 @@ def _retrieval(section: RetrievalTask, examples: ExampleSet, documents: Corpus, 
     return LoadedTask(name, section.data, sha256, score, lexical=True)
 
 
+_MEASURES: Mapping[type, Sequence[str]] = {
+    NliGridTask: OF_NLI_GRIDS,
+    QuestionGridTask: OF_QUESTION_GRIDS,
+    StsTask: ["Spearman"],
+    WordsTask: ["Spearman"],
+    PairClassificationTask: ["average precision"],
+    BitextTask: ["accuracy", "accuracy a to b", "accuracy b to a"],
+    ClassificationTask: ["accuracy", "balanced accuracy"],
+    ClusteringTask: ["V-measure"],
+}
+"""What is measured on tasks without a report of their own."""
+
+
 def require_task_margin(measure: RankingMeasureSection, tasks: Sequence[AnyTask]) -> None:
-    """Refuse a margin with a cutoff that no task measures; tasks of mteb have measures of their own."""
+    """Refuse a margin of a measure that no task has; tasks of mteb have measures of their own."""
     if any(isinstance(task, MtebTask) for task in tasks):
         return
-    reports = [task.report or measure.report for task in tasks if isinstance(task, RetrievalTask)]
-    grids = [OF_GRIDS for task in tasks if isinstance(task, NliGridTask | QuestionGridTask)]
-    require_margin(measure.margin, [*chain.from_iterable(reports), *grids])
+    measured = [
+        [*(task.report or measure.report), *OF_PAIRS] if isinstance(task, RetrievalTask) else _MEASURES[type(task)] for task in tasks
+    ]
+    require_margin(measure.margin, chain.from_iterable(measured))
 
 
 def _nli_grid(section: NliGridTask, _: int) -> LoadedTask:
