@@ -34,6 +34,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines(here / "held.jsonl", [{"query": f"other {row}", "pos": [f"d{row}"]} for row in range(12)])
     lines(here / "tied.jsonl", [{"query": f"question {row}", "pos": ["d0", f"d{row}"]} for row in range(20)])
     lines(here / "few.jsonl", [{"query": f"question {row}", "pos": [f"d{row}"]} for row in range(9)])
+    lines(here / "copy.jsonl", PAIRS)
     lines(here / "empty.jsonl", [])
     lines(here / "absent.jsonl", [{"query": f"question {row}", "pos": [f"d{row + 5}"]} for row in range(20)])
     return here
@@ -187,6 +188,7 @@ def test_an_earlier_advice_is_replaced_and_anything_else_is_not(run: Callable[..
         (("empty.jsonl",), ["empty.jsonl"]),
         (("absent.jsonl",), ["d20", "absent.jsonl:16"]),
         (("pairs.jsonl", "--retain", "store", "pairs.jsonl"), ["--retain must be another data set than the target"]),
+        (("pairs.jsonl", "--retain", "store", "copy.jsonl"), ["--retain must be another data set than pairs.jsonl, got copy.jsonl"]),
         (("pairs.jsonl", "--retain", "store"), ["--retain takes two words"]),
         (("pairs.jsonl", *setting("advise.queries=9")), ["advise.queries must be", "10"]),
         (("pairs.jsonl", *setting("run.device=tpu")), ["run.device must be auto, cpu"]),

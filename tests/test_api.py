@@ -138,15 +138,21 @@ def test_a_measure_that_needs_documents_judged_not_relevant_is_refused_before_an
     assert list(tmp_path.iterdir()) == []
 
 
+def without_row(path: Path, row: int, out: Path) -> Path:
+    rows = path.read_text(encoding="utf-8").splitlines()
+    out.write_text("\n".join([*rows[:row], *rows[row + 1 :]]), encoding="utf-8")
+    return out
+
+
 def test_a_result_says_by_which_settings_and_from_which_files(here: Path, tmp_path: Path) -> None:
     settings = {"query_prompt": "ask: ", "resamples": 321}
     pairs, store = here / "pairs.jsonl", Store.open(here / "store")
-    same = shutil.copy(pairs, tmp_path / "same.jsonl")
-    adiabat.evaluate(here / "model", here / "store", pairs, retain=[(here / "store", same)], out=tmp_path / "new", **settings)
+    held = without_row(pairs, 0, tmp_path / "held.jsonl")
+    adiabat.evaluate(here / "model", here / "store", pairs, retain=[(here / "store", held)], out=tmp_path / "new", **settings)
     result = read_result(tmp_path / "new" / "result.json")
     assert (result.settings["encoder"], result.settings["measure"]["resamples"]) == ({"query_prompt": "ask: ", "allow_pickles": False}, 321)
     read = {"data": str(pairs), "store": str(here / "store"), "store_sha256": store.manifest.sha256}
-    assert result.inputs == {"target": read, "retain 1": {**read, "data": str(same)}}
+    assert result.inputs == {"target": read, "retain 1": {**read, "data": str(held)}}
     assert store.manifest.sha256 in (tmp_path / "new" / "report.html").read_text(encoding="utf-8")
 
 
@@ -156,7 +162,8 @@ def test_retention_sets_share_an_opened_store_and_nothing_is_written_without_out
     opened: list[str] = []
     plain = Store.open
     monkeypatch.setattr(Store, "open", lambda path: opened.append(str(path)) or plain(path))  # type: ignore[func-returns-value]
-    retain = [(here / "store", shutil.copy(here / "pairs.jsonl", tmp_path.parent / f"{tmp_path.name}-{name}.jsonl")) for name in "ab"]
+    files = [tmp_path.parent / f"{tmp_path.name}-{row}.jsonl" for row in range(2)]
+    retain = [(here / "store", without_row(here / "pairs.jsonl", row, file)) for row, file in enumerate(files)]
     monkeypatch.chdir(tmp_path)
     result = adiabat.evaluate(here / "model", here / "store", here / "pairs.jsonl", retain=retain, resamples=200)
     assert (result.training, list(tmp_path.iterdir())) == (None, [])
@@ -171,6 +178,7 @@ def test_a_split_is_of_the_target_and_wins_over_the_settings(here: Path, tmp_pat
     for split, query in (("dev", "q0"), ("test", "q1"), ("train", "q2")):
         (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{query}\td1\t1\n", encoding="utf-8")
     other = shutil.copytree(folder, tmp_path / "other" / "beir")
+    (other / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td2\t1\n", encoding="utf-8")
     asked: Callable[..., list[str]] = lambda **options: [  # noqa: E731
         one.name for one in adiabat.evaluate(here / "model", here / "store", folder, retain=[(here / "store", other)], **options).datasets
     ]

@@ -45,6 +45,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def write_faulty_data(here: Path) -> None:
     lines(here / "not_json.jsonl", [PAIRS[0], "this is no JSON", "{'query': 1}"])
+    lines(here / "reordered.jsonl", [{**pair, "neg": []} for pair in reversed(PAIRS)])
     lines(here / "no_keys.jsonl", [PAIRS[0], *([{"query": "a"}] * 12)])
     lines(here / "other_keys.jsonl", [{"query": "a", "reply": "d1"}])
     lines(here / "unknown_doc.jsonl", [*PAIRS, {"query": "x", "pos": ["d999"], "neg": ["d1"]}])
@@ -156,6 +157,10 @@ MISTAKES: list[Mistake] = [
     (evaluate("pairs.jsonl", "--device", "gpu"), "run.device must be auto, cpu, cuda or cuda:N, got 'gpu'"),
     (evaluate("pairs.jsonl", "--retain", "store"), "--retain takes two words, STORE and DATA, got store"),
     (evaluate("pairs.jsonl", "--retain", "store", "pairs.jsonl"), "--retain must be another data set than the target", "pairs.jsonl"),
+    (
+        evaluate("pairs.jsonl", "--retain", "store", "reordered.jsonl"),
+        "--retain must be another data set than pairs.jsonl, got reordered.jsonl with the same queries and relevant documents; leave",
+    ),
     (
         evaluate("pairs.jsonl", *("--retain", "store", "corpus.jsonl") * 2),
         "--retain must name each data set once, got corpus.jsonl twice",

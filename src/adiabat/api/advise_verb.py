@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, optional_path, path_of, require_model, settings_of
 from adiabat.api.call import Progress, called
-from adiabat.api.evaluate_verb import addressed_queries, require_other_data, require_pairs
+from adiabat.api.evaluate_verb import addressed_queries, require_other_contents, require_other_data, require_pairs
 from adiabat.api.tune_verb import estimate_tuning
 from adiabat.config.shared import AdviseSettings, DataSection, StepsRunSection
 from adiabat.config.tuning import TuneDataSection, TuneSettings
@@ -83,6 +83,7 @@ def advise(
             (stores[path], addressed_queries(rows, stores[path], section, role="DATA", usual_split=split))
             for (path, rows), section, split in zip(sets, sections, usual, strict=True)
         ]
+        require_other_contents([rows for _, rows in sets], datasets)
         towers = load(model, settings=chosen.encoder, device=chosen.run.device)
         for opened in stores.values():
             opened.require_encoder(towers.fingerprint("document"), who=towers.name)

@@ -1,7 +1,8 @@
 """`adiabat.evaluate`, `.evaluate_suite` and `.space`: a model against a baseline, several models on tasks, and embedding spaces."""
 
+import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +14,7 @@ from adiabat.config.shared import DataSection, EvaluateSettings
 from adiabat.config.tasks import SpaceSettings, SuiteSettings, suite_file
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.data.examples import read_examples, source_identity
-from adiabat.data.records import ExampleSet
+from adiabat.data.records import ExampleSet, LanguageGridSet
 from adiabat.evaluation.evaluate import Dataset, evaluate_datasets, read_dataset
 from adiabat.evaluation.measured_models import resolve_models
 from adiabat.evaluation.score_files import refuse_foreign_scores, replacing_scores
@@ -156,10 +157,12 @@ def _read(
     require_other_data(sets, splits)
     stores = {path: Store.open(path) for path in dict.fromkeys(path for path, _ in sets)}
     options: dict[str, Any] = {"settings": settings, "baseline_stores": baseline_stores}
-    return [
+    datasets = [
         read_dataset(stores[path], rows, role="retain" if number else "target", split=splits[number], **options)
         for number, (path, rows) in enumerate(sets)
     ]
+    require_other_contents([rows for _, rows in sets], [(dataset.store, dataset.examples) for dataset in datasets])
+    return datasets
 
 
 def require_other_data(sets: Sequence[tuple[str, str]], splits: Sequence[str | None]) -> None:
@@ -174,6 +177,33 @@ def require_other_data(sets: Sequence[tuple[str, str]], splits: Sequence[str | N
     repeated = [data for number, (_, data) in enumerate(sets[1:]) if retained[number] in retained[:number]]
     if repeated:
         raise ConfigError(f"--retain must name each data set once, got {repeated[0]} twice; leave one out")
+
+
+def require_other_contents(names: Sequence[str], sets: Sequence[tuple[Store, AddressedSet | LanguageGridSet]]) -> None:
+    """Refuse a copy of the target, or of another retention set, in any order of its rows."""
+    known: dict[str, str] = {}
+    for name, (store, examples) in zip(names, sets, strict=True) if len(sets) > 1 else ():
+        content = _content_of(store, examples)
+        if content in known:
+            raise ConfigError(
+                f"--retain must be another data set than {known[content]}, got {name} with the same queries and relevant documents; "
+                "leave it out"
+            )
+        known[content] = name
+
+
+def _content_of(store: Store, examples: AddressedSet | LanguageGridSet) -> str:
+    """A checksum of queries with their relevant documents, or of sentence pairs with their labels, whatever their order."""
+    if isinstance(examples, LanguageGridSet):
+        pairs = zip(examples.labels, examples.premises, examples.hypotheses, strict=True)
+        rows = [(label, sorted(premise.items()), sorted(hypothesis.items())) for label, premise, hypothesis in pairs]
+        return _digest(map(repr, rows))
+    relevant = (sorted(examples.positives[row].tolist()) for row in range(len(examples)))
+    return _digest([store.manifest.sha256, *(repr(row) for row in zip(examples.queries, relevant, strict=True))])
+
+
+def _digest(rows: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(sorted(rows)).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _training_record(model: Model) -> TrainingRecord | None:
