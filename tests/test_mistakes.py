@@ -131,6 +131,8 @@ MISTAKES: list[Mistake] = [
     (tune(out="store"), "--out must be a new or empty directory", "store"),
     (evaluate(out="store"), "--out must be a directory of its own, store is a store"),
     (evaluate(out="foreign"), "--out must be new or hold an undamaged evaluation", "foreign"),
+    (evaluate(out="notes"), "--out must be a new or empty directory, notes holds other files; choose another"),
+    (("advise", "model", "store", "pairs.jsonl", "--out", "notes"), "--out must be a new or empty directory, notes holds other files"),
     (evaluate(out="model"), "--out must be a directory of its own, model is a model"),
     (tune(out="a_file"), "a_file"),
     (embed(out="a_file"), "a_file must be a directory, it is a file"),

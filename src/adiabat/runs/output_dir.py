@@ -140,8 +140,12 @@ def claimed(folder: Path | None, *, kind: str = "evaluation") -> Iterator[Path |
         raise
 
 
+_BEGUN = {"suite": ("scores", "stores"), "evaluation": ("scores",)}
+"""What an interrupted run of a kind leaves without a result; `evaluate` refuses foreign scores itself."""
+
+
 def _require_own(folder: Path, kind: str) -> None:
-    """Refuse a directory of another kind, one inside such a directory, or one with a result or report of another kind."""
+    """Refuse a directory of another kind or inside one, with a result or report of another kind, or with files that are not of adiabat."""
     kinds = {
         "a file": folder.exists() and not folder.is_dir(),
         "a job": is_job(folder),
@@ -152,6 +156,7 @@ def _require_own(folder: Path, kind: str) -> None:
     if other := next((name for name, applies in kinds.items() if applies), None):
         raise JobError(f"--out must be a directory of its own, {folder} is {other}; choose another")
     require_outside(folder)
+    begun = _BEGUN.get(kind, ())
     if (folder / "result.json").exists() or (folder / "report.html").exists():
         try:
             if (existing := read_result(folder / "result.json").kind) != kind:
@@ -161,6 +166,8 @@ def _require_own(folder: Path, kind: str) -> None:
                 f"--out must be new or hold an undamaged evaluation of the same kind, {folder} does not "
                 f"({fault}); choose another, or remove its result.json and report.html if you do not need them"
             ) from fault
+    elif folder.is_dir() and any(entry.name not in begun and entry.name[0] != "." for entry in folder.iterdir()):
+        raise JobError(f"--out must be a new or empty directory, {folder} holds other files; choose another")
 
 
 def finish_job(job: Job, result: Result, *, save: Callable[[Path], None], beside: Mapping[str, bytes], tidy: Callable[[], None]) -> None:
