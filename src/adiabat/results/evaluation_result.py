@@ -300,6 +300,7 @@ class Result(Record):
     Attributes:
         model: One line that names the model under test.
         runs: Names of its further runs, of other seeds; values are means over all runs.
+        run_differences: Sentences on further runs whose jobs differ from that of the model in more than the seed.
         baseline: One line that names the baseline, or None.
         training: Record of the job that trained the model, if any.
         datasets: Target first, then the retention sets.
@@ -308,6 +309,7 @@ class Result(Record):
 
     model: str
     runs: list[str] = field(default_factory=list)
+    run_differences: list[str] = field(default_factory=list)
     baseline: str | None = None
     training: TrainingRecord | None = None
     datasets: list[DatasetResult] = field(default_factory=list)
