@@ -91,7 +91,7 @@ def test_a_faulty_corpus_is_told_before_the_model_is_loaded(here: Path, tmp_path
         adiabat.tune(here / "model", here / "store", tmp_path / "none.jsonl", tmp_path / "new")
     with pytest.raises(DataError, match="must exist"):
         adiabat.evaluate(here / "model", here / "store", tmp_path / "none.jsonl")
-    with pytest.raises(ConfigError, match="measure must be a complete name"):
+    with pytest.raises(ConfigError, match="measure.report must hold complete names"):
         adiabat.evaluate(here / "model", here / "store", here / "pairs.jsonl", report=["x"])
     assert list(tmp_path.iterdir()) == []
 
@@ -130,10 +130,10 @@ def test_a_job_without_a_record_is_evaluated_and_one_with_a_damaged_record_is_re
 
 
 def test_a_measure_that_needs_documents_judged_not_relevant_is_refused_before_anything_is_read(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="measure must not tell grades below 1 apart, got 'Bpref'; take nDCG@10"):
+    with pytest.raises(ConfigError, match="measure.report must not tell grades below 1 apart, got 'Bpref'; take nDCG@10"):
         adiabat.evaluate(tmp_path / "nowhere", tmp_path / "nowhere", tmp_path / "nowhere", report=["nDCG@10", "Bpref"])
     task = {"kind": "retrieval", "name": "one", "data": str(tmp_path / "nowhere"), "report": ["infAP"]}
-    with pytest.raises(ConfigError, match="measure must not tell grades below 1 apart, got 'infAP'; take nDCG@10"):
+    with pytest.raises(ConfigError, match="tasks.report must not tell grades below 1 apart, got 'infAP'; take nDCG@10"):
         adiabat.evaluate_suite(["bm25"], {"tasks": [task]}, out=tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 

@@ -176,7 +176,7 @@ MISTAKES: list[Mistake] = [
     (evaluate("pairs.jsonl", "--fail-on", "better"), "--fail-on"),
     (evaluate("pairs.jsonl", "--retain=store"), "--retain takes two words", "got store"),
     (evaluate("pairs.jsonl", "--retain", "nowhere", "pairs.jsonl"), "nowhere must be a store"),
-    (evaluate("pairs.jsonl", *setting('measure.report=["nGCD@10"]')), "measure must be a complete name", "'nGCD@10'"),
+    (evaluate("pairs.jsonl", *setting('measure.report=["nGCD@10"]')), "measure.report must hold complete names", "'nGCD@10'"),
     (evaluate("pairs.jsonl", "--split", "dev"), "split must be left out for pairs.jsonl"),
     (tune("pairs.jsonl", *setting("data.validation_fraction=0.0001")), "0 of 20 held out"),
     (tune("pairs.jsonl", *setting("tune.negatives=random", "tune.negatives.per_query=99")), "at least 100 documents"),

@@ -131,7 +131,7 @@ MISTAKES: list[Mistake] = [
     (suite("model", "--retain", "a", "b"), "--retain has no effect with --suite"),
     (suite(), "at least one model must be given, got none"),
     (suite("model", "--baseline", "small"), "suite.baseline must be the name of a model, got small; the models are model"),
-    (suite("model", *setting("measure.report=['nDGC']")), "measure must be a complete name that ir-measures"),
+    (suite("model", *setting("measure.report=['nDGC']")), "measure.report must hold complete names that ir-measures"),
     (suite("nowhere"), "nowhere"),
     (suite("bm25:klingon"), "klingon"),
     (suite("model", "notes"), "notes must be the directory of a model"),

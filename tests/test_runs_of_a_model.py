@@ -1,6 +1,7 @@
 """`adiabat evaluate --run`: several runs of one setting give means and intervals over queries and runs."""
 
 import shutil
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from adiabat.results.evaluation_result import Result
 from adiabat.results.record import read_result
 from adiabat.runs.run_config import Job, read_description, write_description
 from adiabat.stats.paired import changes_over_runs
-from tests.commands import PAIRS, Run, assert_refused, evaluate, lines, write_world
+from tests.commands import PAIRS, Run, assert_refused, evaluate, lines, setting, tune, write_world
 from tests.commands import command as command
 from tests.commands import here as here
 
@@ -81,3 +82,10 @@ def test_a_run_of_another_experiment_is_named_with_its_settings(here: Path, comm
     said = " ".join(command(*evaluate("test.jsonl", "--run", "other", "--run", "model", model="job0")).err.split())
     assert "other is no run of the same experiment as job0: they differ in job.data, tune.learning_rate (0.01, 0.02)." in said
     assert "whether model is a run of the same experiment as job0 is unknown, because only one of them is a job." in said
+
+
+@pytest.mark.parametrize(("keep", "said"), [("last", "last epoch 1: "), ("loss", "no epoch had a lower validation loss than the start: ")])
+def test_tune_says_which_epoch_was_kept(here: Path, command: Run, keep: str, said: str) -> None:
+    options = setting(f"tune.keep={keep}"), setting("tune.max_epochs=1"), setting("tune.learning_rate=1e-30")
+    told = command(*tune("train.jsonl", *chain.from_iterable(options), out=keep)).err
+    assert f"stopped after the limit of 1 epoch was reached; {said}" in told

@@ -95,7 +95,7 @@ def test_tasks_of_one_alone_are_named(tmp_path: Path) -> None:
     b = kept(tmp_path / "b", ranked(VALUES[1]))
     result = compared(a, b)
     assert [task.name for task in result.tasks] == ["asked"]
-    assert result.notes == [f"only in {a}and not compared: more"]
+    assert result.notes == [f"only in {a} and not compared: more"]
 
 
 def test_missing_queries_are_counted_or_left_out_when_that_is_asked_for(tmp_path: Path) -> None:

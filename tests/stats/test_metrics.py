@@ -217,8 +217,8 @@ def test_all_measures_that_cannot_be_had_are_reported_at_once():
     with pytest.raises(ConfigError) as caught:
         require_report(["nDCG@10", "Bpref", "Foo", "AP(judged_only=True)"])
     advice = "take nDCG@10, or compare on the runs"
-    unknown, *others = str(caught.value).removeprefix("3 faults: ").split("; measure must not")
-    assert unknown.startswith("measure must be a complete name that ir-measures can compute, got 'Foo'; ")
+    unknown, *others = str(caught.value).removeprefix("3 faults: ").split("; measure.report must not")
+    assert unknown.startswith("measure.report must hold complete names that ir-measures can compute, got 'Foo'; ")
     assert others == [f" tell grades below 1 apart, got {name!r}; {advice}" for name in ("Bpref", "AP(judged_only=True)")]
 
 
@@ -327,4 +327,4 @@ def test_lists_of_other_queries_are_refused() -> None:
 def test_a_measure_that_needs_documents_judged_not_relevant_is_refused(name: str) -> None:
     with pytest.raises(ConfigError) as caught:
         measures_of_ranks(Ragged.of([[0]]), Ragged.of([[1]]), np.array([1]), ["RR", name])
-    assert str(caught.value) == (f"measure must not tell grades below 1 apart, got {name!r}; take nDCG@10, or compare on the runs")
+    assert str(caught.value) == (f"measure.report must not tell grades below 1 apart, got {name!r}; take nDCG@10, or compare on the runs")

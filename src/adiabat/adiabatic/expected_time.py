@@ -189,8 +189,8 @@ def fitted(settings: TuneSettings, pace: Pace) -> TuneSettings:
 
 def _too_short(budget: float, needed: float) -> ConfigError:
     return ConfigError(
-        f"tune.budget_seconds must be at least {math.ceil(needed)} at the speed of this machine, got {budget:g}; raise it, or lower "
-        "rate_search.count or tune.batches_per_epoch"
+        f"--budget-time (tune.budget_seconds) must be at least {math.ceil(needed)} seconds at the speed of this machine, got {budget:g}; "
+        "raise it, or lower rate_search.count or tune.batches_per_epoch"
     )
 
 

@@ -19,7 +19,7 @@ from adiabat.adiabatic.tuning_loop import check_settings, learning_rate_of, limi
 from adiabat.config.tuning import TuneSection, TuneSettings
 from adiabat.core.files import sole_writer
 from adiabat.core.progress import SILENT, Watch
-from adiabat.core.text import IN_WORDS, duration
+from adiabat.core.text import IN_WORDS, counted, duration
 from adiabat.data.text_hashes import TrainedTexts
 from adiabat.models.device import emulation_note
 from adiabat.models.embedding_head import STATED
@@ -230,7 +230,8 @@ def _loop(objective: StoredDocuments, settings: TuneSettings, job: Job, watch: W
     def show(position: Position) -> None:
         last = section.max_epochs if section.keep == "last" else min(section.max_epochs, position.best_epoch + section.idle_epochs)
         bound = "" if last == section.max_epochs else "at least "
-        best = f"best {position.best_epoch}: {position.best.errors:,} errors" if position.best else "validating"
+        kept = "last" if section.keep == "last" else "best"
+        best = f"{kept} {position.best_epoch}: {counted(position.best.errors, 'error')}" if position.best else "validating"
         idle = f"; idle {position.idle}/{section.idle_epochs}" if section.keep != "last" else ""
         epoch = min(position.epoch + 1, section.max_epochs)
         watch.progress(f"epoch {epoch} of {bound}{last} ({best}{idle})", position.step, last * section.batches_per_epoch)

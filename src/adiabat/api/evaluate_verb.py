@@ -245,8 +245,9 @@ def evaluate_suite(
         suite = suite_file(suite)
     settings = settings_of(SuiteSettings, suite, options, section="suite", function="evaluate_suite")
     # A measure that cannot be computed is refused before anything is read.
-    for measures in [settings.measure.report, *(getattr(task, "report", None) or () for task in settings.tasks)]:
-        require_report(measures)
+    require_report(settings.measure.report)
+    for task in settings.tasks:
+        require_report(getattr(task, "report", None) or (), key="tasks.report")
     require_task_margin(settings.measure, settings.tasks)
     loader = partial(load_with, device=settings.run.device)
     names = [path_of(model, "an entry of models") for model in models]

@@ -180,9 +180,12 @@ def _say_tuned(result: "Result") -> None:
         say(f"nothing was trained: {record.stop_reason}")
         return
     first, best = record.validation_errors[0][1], dict(record.validation_errors)[record.best_epoch]
-    outcome = f"best epoch {record.best_epoch}: {best:,} validation errors of {record.validation_pairs:,} pairs, {first:,} at the start"
+    keep = record.settings["tune"]["keep"]
+    kept = "last" if keep == "last" else "best"
+    outcome = f"{kept} epoch {record.best_epoch}: {best:,} validation errors of {record.validation_pairs:,} pairs, {first:,} at the start"
     if not record.best_epoch:
-        outcome = f"no epoch had both a lower validation loss and fewer errors than the start's {first:,}: the starting weights are kept"
+        fewer = f"both a lower validation loss and fewer errors than the start's {first:,}"
+        outcome = f"no epoch had {fewer if keep == 'both' else 'a lower validation loss than the start'}: the starting weights are kept"
     ran = f"{counted(record.steps, 'step')} in {counted(record.epochs, 'epoch')}, {record.seconds:.0f} s"
     say(f"{ran}; stopped after {record.stop_reason}; {outcome}")
 

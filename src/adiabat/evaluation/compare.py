@@ -164,7 +164,7 @@ def _in_common(sides: Sequence[ModelScores], paths: Sequence[Path], units_settin
             f"both must be measured on at least one task in common, got {listing}; the task of a TREC run is named by measure.task"
         )
     exclusive = [(sorted(names - shared), path) for names, path in zip(tasks, paths, strict=True)]
-    notes = [f"only in {path}and not compared: {', '.join(names)}" for names, path in exclusive if names]
+    notes = [f"only in {path} and not compared: {', '.join(names)}" for names, path in exclusive if names]
     units = {name: _common_units(name, sides) for name in shared} if units_setting == "common" else {}
     restricted = []
     for side, path in zip(sides, paths, strict=True):

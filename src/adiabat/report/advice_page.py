@@ -155,9 +155,14 @@ def _headroom(result: Advice) -> Group:
 def _headroom_sentence(target: AdvisedSet) -> str:
     room = target.headroom
     return (
-        f"Of {counted(room.total, 'query')}, {integer(room.top)} have an answer among the first 10 documents, "
-        f"{integer(room.near)} have their first one from rank 11 to 100, and {integer(room.beyond)} have none among the first 100."
+        f"Of {counted(room.total, 'query')}, {integer(room.top)} {_have(room.top)} an answer among the first 10 documents, "
+        f"{integer(room.near)} {_have(room.near)} the first one from rank 11 to 100, and {integer(room.beyond)} {_have(room.beyond)} none "
+        "among the first 100."
     )
+
+
+def _have(count: int) -> str:
+    return "has" if count == 1 else "have"
 
 
 def _retained_table(result: Advice) -> Table | None:

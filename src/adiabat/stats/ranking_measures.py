@@ -201,14 +201,14 @@ def largest_cutoff(measures: Sequence[str]) -> int:
     return max((int(measure.params.get("cutoff", 0)) for measure in _parsed(measures).values()), default=0)
 
 
-def require_report(measures: Sequence[str]) -> None:
+def require_report(measures: Sequence[str], *, key: str = "measure.report") -> None:
     """Refuse, all in one `ConfigError`, unknown measures and those that need more than ranks of judged documents and grades above 0.
 
     ``Bpref``, ``infAP`` and measures with ``judged_only=True`` or a gain for a grade below 1 tell grades that are not relevant apart.
     """
-    known, faults = _told_apart(measures)
+    known, faults = _told_apart(measures, key)
     faults += [
-        f"measure must not tell grades below 1 apart, got {name!r}; take nDCG@10, or compare on the runs"
+        f"{key} must not tell grades below 1 apart, got {name!r}; take nDCG@10, or compare on the runs"
         for name, measure in known.items()
         if _grades_irrelevant(measure)
     ]
@@ -243,13 +243,13 @@ def _providers() -> "list[Provider]":
 
 def _parsed(names: Sequence[str]) -> "dict[str, Measure]":
     """Every name with its ir-measures object, or one `ConfigError` for all that have none."""
-    known, faults = _told_apart(names)
+    known, faults = _told_apart(names, "measure.report")
     if faults:
         raise ConfigError(several(faults))
     return known
 
 
-def _told_apart(names: Sequence[str]) -> "tuple[dict[str, Measure], list[str]]":
+def _told_apart(names: Sequence[str], key: str) -> "tuple[dict[str, Measure], list[str]]":
     """The ir-measures object of each name that has one, and a phrase for each that has none."""
     import ir_measures
 
@@ -267,7 +267,7 @@ def _told_apart(names: Sequence[str]) -> "tuple[dict[str, Measure], list[str]]":
         if supported:
             parsed[name] = measure
         else:
-            faults.append(f"measure must be a complete name that ir-measures can compute, got {name!r}; write one like nDCG@10, RR or P@1")
+            faults.append(f"{key} must hold complete names that ir-measures can compute, got {name!r}; write one like nDCG@10, RR or P@1")
     return parsed, faults
 
 

@@ -291,13 +291,13 @@ class Loop:
             return f"{position.outside}; the weights of epoch {position.best_epoch} are kept"
         if limits.idle_epochs is not None and position.idle >= limits.idle_epochs:
             lower = "both validation loss and errors" if limits.keep == "both" else "the validation loss"
-            return f"{position.idle} epochs in a row without {lower} falling"
+            return f"{position.idle} epoch{'s' * (position.idle != 1)} in a row without {lower} falling"
         if limits.max_epochs is not None and position.epoch >= limits.max_epochs:
-            return f"the limit of {limits.max_epochs} epochs was reached"
+            return f"the limit of {limits.max_epochs} epoch{'s' * (limits.max_epochs != 1)} was reached"
         if limits.max_steps is not None and position.step >= limits.max_steps:
-            return f"the limit of {limits.max_steps:,} steps was reached"
+            return f"the limit of {limits.max_steps:,} step{'s' * (limits.max_steps != 1)} was reached"
         if self._late:
-            return f"the limit of {limits.max_seconds:g} seconds was reached"
+            return f"the limit of {limits.max_seconds:g} second{'s' * (limits.max_seconds != 1)} was reached"
         if limits.keep == "both" and position.best and not position.best.errors:
             return "validation found no errors, so nothing could improve"
         return self.ending(position.step)

@@ -238,7 +238,7 @@ def test_probes_are_looked_for_in_a_store_of_the_model_and_always_in_the_same(wo
 
 
 def test_a_measure_that_nobody_knows_is_told_before_anything_is_written(world: Path) -> None:
-    with pytest.raises(ConfigError, match="measure must be a complete name that ir-measures can compute, got 'nope@x'"):
+    with pytest.raises(ConfigError, match="measure.report must hold complete names that ir-measures can compute, got 'nope@x'"):
         run(settings_of(world, measure={"report": ["nope@x"]}))
     assert not (world / "out").exists()
 
