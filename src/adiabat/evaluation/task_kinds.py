@@ -240,13 +240,12 @@ _MEASURES: Mapping[type, Sequence[str]] = {
 
 
 def require_task_margin(measure: RankingMeasureSection, tasks: Sequence[AnyTask]) -> None:
-    """Refuse a margin of a measure that no task has; tasks of mteb have measures of their own."""
-    if any(isinstance(task, MtebTask) for task in tasks):
-        return
+    """Refuse a margin of a measure that no task has; other tasks, such as those of mteb, have measures of their own."""
     measured = [
-        [*(task.report or measure.report), *OF_PAIRS] if isinstance(task, RetrievalTask) else _MEASURES[type(task)] for task in tasks
+        [*(task.report or measure.report), *OF_PAIRS] if isinstance(task, RetrievalTask) else _MEASURES.get(type(task)) for task in tasks
     ]
-    require_margin(measure.margin, chain.from_iterable(measured))
+    if None not in measured:
+        require_margin(measure.margin, chain.from_iterable(filter(None, measured)))
 
 
 def _nli_grid(section: NliGridTask, _: int) -> LoadedTask:
