@@ -108,9 +108,7 @@ def evaluate_datasets(
         further: Further runs of the model, of other seeds.
     """
     started = time.monotonic()
-    is_grid = [isinstance(dataset.examples, LanguageGridSet) for dataset in datasets]
-    of_grids, of_rankings = (OF_NLI_GRIDS if any(is_grid) else ()), ([] if all(is_grid) else [*settings.measure.report, *OF_PAIRS])
-    require_margin(settings.measure.margin, [*of_rankings, *of_grids])
+    require_margin(settings.measure.margin, _measures(datasets, settings.measure.report))
     prints = [tower.fingerprint("document") for tower in filter(None, (model, baseline))]
     systems = _systems(model, baseline, prints, datasets)
     baseline_stores = {id(store): store for dataset in datasets for store in dataset.baseline_stores}
@@ -244,6 +242,12 @@ def _measure(
         overlaps = [replace(overlap, is_proof=decision.is_proof or not overlap.trained_queries) for overlap in overlaps]
     result = replace(result, notes=[*result.notes, *_other_similarity(after, before)])
     return _with_overlap(result, overlaps), deciding
+
+
+def _measures(datasets: Sequence[Dataset], report: Sequence[str]) -> list[str]:
+    """What may be measured on the data sets."""
+    is_grid = [isinstance(dataset.examples, LanguageGridSet) for dataset in datasets]
+    return [*([] if all(is_grid) else [*report, *OF_PAIRS]), *(OF_NLI_GRIDS if any(is_grid) else [])]
 
 
 def _sides(scores: Sequence[TaskScores], before: System | None) -> tuple[Sequence[TaskScores], TaskScores | None]:
