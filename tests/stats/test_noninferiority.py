@@ -47,7 +47,7 @@ def test_a_share_moves_with_the_baseline_of_each_resample() -> None:
     """One percent of the baseline: the bound is that of ``after - 0.99 before`` by a t interval, or wider."""
     random = np.random.default_rng(0)
     before = random.uniform(0, 1, 500)
-    after = before * random.uniform(0.9, 1.1, 500)
+    after = before * random.uniform(0.5, 1.5, 500)
     found = compared(after, before)
     shifted = after - 0.99 * before
     low = shifted.mean() - stats.t.ppf(0.95, 499) * shifted.std(ddof=1) / math.sqrt(500)
@@ -62,7 +62,7 @@ def test_few_losses_are_bounded_exactly(units: int, lost: int, verdict: str) -> 
     """Rule of three: with no loss among 298 queries a share of 1 % may still lose, by all they have; with 299 no more."""
     before = np.full(units, 0.72)
     after = before.copy()
-    after[:lost] -= 0.001
+    after[:lost] = 0.0
     found = compared(after, before)
     share = stats.binomtest(lost, units).proportion_ci(method="exact", confidence_level=0.9).high if lost else 1 - 0.05 ** (1 / units)
     assert found.loss_bound == pytest.approx(0.72 * share)
@@ -111,14 +111,66 @@ def test_a_loss_near_the_margin_is_decided_by_showing_it() -> None:
     assert found.needed == pytest.approx(((stats.t.ppf(0.975, 299) + stats.t.ppf(0.8, 299)) * spread / loss) ** 2, rel=0.02)
 
 
+def stringer(units: float, losses: list[float]) -> float:
+    """By scipy's beta quantiles: the end of no loss, and for each loss what one more adds."""
+    ends = [stats.beta.ppf(0.95, lost + 1, units - lost) for lost in range(len(losses) + 1)]
+    return ends[0] + sum((ends[place + 1] - ends[place]) * loss for place, loss in enumerate(sorted(losses, reverse=True)))
+
+
+def test_large_losses_count_by_their_size_and_the_rest_by_its_spread() -> None:
+    """Of 400 queries at 0.5 three lose all, four fifths and two fifths, and 20 gain or lose a tenth of what they have."""
+    before = np.full(400, 0.5)
+    after = before.copy()
+    after[:3] -= [0.5, 0.4, 0.2]
+    after[10:30] += np.tile([0.05, -0.05, 0.05, 0.05], 5)
+    found = compared(after, before, Margin(0.02, "nDCG"))
+    rest = np.where(np.arange(400) < 3, 0.0, before - after)
+    half = stats.t.ppf(0.95, 399) * rest.std(ddof=1) / 20
+    upper, seen = 0.5 * stringer(400, [1.0, 0.8, 0.4]), 0.5 * 2.2 / 400
+    assert found.loss_bound == pytest.approx(seen + rest.mean() + math.hypot(upper - seen, half))
+    assert found.verdict == "not worse"
+
+
+@pytest.mark.parametrize(("found_by", "verdict"), [(290, "undecided"), (300, "not worse")])
+def test_queries_that_have_nothing_to_lose_are_no_evidence(found_by: int, verdict: str) -> None:
+    """Of 1,000 queries those with an answer count: 299 of these exclude a loss of 1 %."""
+    before = np.zeros(1000)
+    before[:found_by] = 1.0
+    found = compared(before, before)
+    assert found.loss_bound == pytest.approx(found_by / 1000 * (1 - 0.05 ** (1 / found_by)))
+    assert found.verdict == verdict
+    errors = compared(1 - before, 1 - before, Margin(found_by / 1e5, "nDCG"), lower_is_better=True)
+    assert (errors.loss_bound, errors.verdict) == (pytest.approx(found.loss_bound), verdict)
+
+
+def test_small_changes_do_not_show_that_no_large_loss_is_possible() -> None:
+    """Half of 100 queries change by 0.02 at random: as before, up to 3 % may lose all they have."""
+    before = np.full(100, 0.5)
+    after = before + np.where(np.arange(100) % 2, np.random.default_rng(0).normal(0, 0.02, 100), 0.0)
+    found = compared(after, before)
+    assert found.verdict == "undecided"
+    assert found.loss_bound is not None
+    assert found.loss_bound >= 0.5 * (1 - 0.05**0.01) - (after - before).mean()
+
+
 def test_few_losses_need_as_many_units_as_show_more_of_them() -> None:
-    """Of 150 queries two lose a tenth and two gain it: eight expected losses need four times as many."""
+    """Of 150 queries two lose 0.3 and two gain it: so many times as many that a loss of the margin is excluded, and no fewer."""
     before = np.full(150, 0.72)
     after = before.copy()
-    after[:2] -= 0.1
-    after[2:4] += 0.1
+    after[:2] -= 0.3
+    after[2:4] += 0.3
     found = compared(after, before)
-    assert (found.verdict, found.needed) == ("undecided", 600)
+    rest = np.where(np.arange(150) < 2, 0.0, before - after)
+
+    def bound(units: int) -> float:
+        losses = [0.3 / 0.72] * min(round(2 * units / 150), 5)
+        half = stats.t.ppf(0.95, 149) * rest.std(ddof=1) / math.sqrt(units)
+        upper, seen = 0.72 * stringer(units, losses), 0.3 * len(losses) / units
+        return math.hypot(upper - seen, half)
+
+    assert found.verdict == "undecided"
+    assert found.needed is not None
+    assert bound(found.needed) < 0.0072 <= bound(found.needed - 1)
 
 
 def test_where_runs_differ_too_much_no_number_of_units_is_named() -> None:
@@ -174,6 +226,8 @@ def test_losses_are_bounded_in_each_group_and_by_what_weights_are_worth() -> Non
     share = (1 - 0.05 ** (1 / 997) + 1 - 0.05 ** (1 / 3)) / 2
     assert grouped.loss_bound == pytest.approx(0.9 * share)
     weights = np.r_[39_600.0, np.ones(399)]
+    assert compared(0.9 * weights, 0.9 * weights, reference=weights).verdict == "undecided"
+    weights = np.r_[[9_900.0] * 4, np.ones(396)]
     weighted = compared(0.9 * weights, 0.9 * weights, reference=weights)
     effective = weights.sum() ** 2 / (weights**2).sum()
     assert weighted.loss_bound == pytest.approx(0.9 * (1 - 0.05 ** (1 / effective)))

@@ -61,7 +61,7 @@ def test_a_change_agrees_with_plain_loops_over_the_same_resamples():
     assert found.improvement == pytest.approx(100 * (before.sum() - after.sum()) / before.sum())
     without = np.array([[np.delete(side, i).sum() / np.delete(weight, i).sum() for i in range(9)] for side in (after, before)])
     assert found.after_interval == pytest.approx(bca_interval(found.after, levels, acceleration=acceleration(without[0])))
-    bases = levels - differences
+    bases, freedom = levels - differences, weight.sum() ** 2 / (weight**2).sum() - 1
     tangent = -100 * (differences - found.difference / found.before * bases) / found.before
     gaps, ratios = without[0] - without[1], -100 * (without[0] - without[1]) / without[1]
     for value, draws, left, spread, interval in (
@@ -69,12 +69,12 @@ def test_a_change_agrees_with_plain_loops_over_the_same_resamples():
         (found.improvement, improvements, ratios, np.std(tangent), found.improvement_interval),
     ):
         low, high = bca_interval(value, draws, acceleration=acceleration(left))
-        # Nine units vary by 9 / 8 of what their resamples vary by.
-        half = stats.t.ppf(0.975, 8) * math.sqrt(9 / 8) * spread
+        # Nine units vary by 9 / 8 of what their resamples vary by; as many units of equal weight are worth fewer.
+        half = stats.t.ppf(0.975, freedom) * math.sqrt(9 / 8) * spread
         assert interval == pytest.approx((min(low, value - half), max(high, value + half)))
     error, (low, high) = math.sqrt(9 / 8) * np.std(differences), found.difference_interval
-    c4 = math.sqrt(2 / 8) * math.gamma(9 / 2) / math.gamma(8 / 2)
-    assert stats.nct.sf((high - low) / 2 / error, 8, found.detectable * c4 / error) == pytest.approx(0.8, abs=1e-3)
+    c4 = math.sqrt(2 / freedom) * math.gamma((freedom + 1) / 2) / math.gamma(freedom / 2)
+    assert stats.nct.sf((high - low) / 2 / error, freedom, found.detectable * c4 / error) == pytest.approx(0.8, abs=1e-3)
     shares = (after - before) / weight.sum()
     assert found.p == sign_flip_p_values(shares[:, None], seed=5, flips=300)[0]
     assert found.effect == pytest.approx(shares.mean() / shares.std(ddof=1))

@@ -204,6 +204,13 @@ def test_one_group_of_few_units_varies_by_one_unit_more_than_its_resamples():
     assert small_sample(np.append(left_out, np.nan)) == (pytest.approx(math.sqrt(9 / 8)), pytest.approx(8))
 
 
+def test_units_of_unequal_weight_are_worth_fewer_equal_ones():
+    """A cluster of 60 and eight of five: 100^2 / (60^2 + 8 5^2) = 2.63 equal ones; the widening is that of nine units."""
+    weights = np.array([60.0, *[5.0] * 8])
+    left_out = jackknife(Sample("AP", weights * np.random.default_rng(0).random(9), reference=weights))
+    assert small_sample(left_out, None, weights) == (pytest.approx(math.sqrt(9 / 8)), pytest.approx(10_000 / 3_800 - 1))
+
+
 def test_groups_of_few_units_vary_as_welch_has_it():
     random = np.random.default_rng(1)
     parts = [random.normal(0, 1, 4), random.normal(0, 3, 25)]

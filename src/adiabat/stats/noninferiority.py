@@ -5,9 +5,10 @@ excluded where the one-sided 95 % lower end of ``s (after - before) + m before``
 models vary together from resample to resample, and so does the margin. The end is the lower of a BCa and a t end.
 
 Resamples repeat the losses that the units happen to have: if none of 50 queries lost, up to 6 % of all queries may still lose. Where fewer
-than `FEW_LOSSES` units lost, the loss may therefore be as large as the Clopper-Pearson upper end of their share, times what a unit can
-lose at most. In simulations with a true loss of exactly the margin (`scripts/calibrate_statistics.py`), the end alone excludes it in up to
-60 % of trials if losses are rare, and this rule in at most 5 %. Of other shapes it is 2 to 7 % with 100 units, and 3 to 6 % with more.
+than `FEW_LOSSES` units lost much, more than `MUCH` of what they have, the loss may therefore be as large as the Clopper-Pearson upper end
+of their share, times what a unit can lose at most. Units count by what they can lose: a query that finds nothing has nothing to lose, and
+is no evidence. In simulations with a true loss of exactly the margin (`scripts/calibrate_statistics.py`), the end alone excludes it in up
+to 60 % of trials if losses are rare, and this rule in at most 5 %. Of other shapes it is 2 to 7 % with 100 units, and 3 to 6 % with more.
 
 Reference:
     Blackwelder 1982 (one-sided test against a margin); Clopper and Pearson 1934; Kish 1965 (effective number of units); Efron and
@@ -15,18 +16,27 @@ Reference:
 """
 
 import math
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist
 
 import numpy as np
+from jaxtyping import Float
 
 from adiabat.core.margin import FEWEST_UNITS, Margin
 from adiabat.stats.quantity import POWER, Quantity
-from adiabat.stats.resampling import CONFIDENCE, student_quantile
-from adiabat.stats.samples import Bounds
-from adiabat.stats.statistics import PairedMeasure, members_of
+from adiabat.stats.resampling import CONFIDENCE, jackknife, jackknife_error, jackknife_groups, student_quantile, unequal_weights
+from adiabat.stats.samples import Bounds, Sample
+from adiabat.stats.statistics import PairedMeasure, members_of, value_of
 
 FEW_LOSSES = 6
-"""With fewer units that lost, the share of losing units is bounded exactly."""
+"""With fewer units that lost much, the share of losing units is bounded exactly."""
+
+MUCH = 0.3
+"""Share of what a unit has from which its loss is large: smaller ones, as of small changes everywhere, say nothing about rare large ones.
+
+A loss of the margin that consists of smaller losses hits so many units that resamples see it."""
 
 LIKELY_LOSSES = 8.0
 """Of so many expected losses at least `FEW_LOSSES` are seen four times in five (Poisson)."""
@@ -34,8 +44,41 @@ LIKELY_LOSSES = 8.0
 NOTICED = 0.1
 """Share of the largest change from which a pseudo-value counts as changed: one changed unit moves those of all others a little."""
 
+MOST_LOSSES = 1_000
+"""Large losses beyond these do not matter to the bound of more units."""
+
 MOST_UNITS = 1_000_000
 """A larger number of units is not an answer to how many are needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Units whose values are averaged.
+
+    Attributes:
+        count: Number of units that could lose equally much and are worth as much as these (`effective`).
+        losses: What each unit lost that lost much, as a share of what it had, the largest first.
+        room: What a unit can lose on average; None for all of the measure.
+    """
+
+    count: float
+    losses: tuple[float, ...]
+    room: float | None = None
+
+    def most(self) -> float:
+        """Upper end of the mean share that units lose, one-sided 95 %: the Stringer bound of the large losses.
+
+        ``p(0) + sum_j (p(j) - p(j - 1)) z_j`` with the Clopper-Pearson upper ends p(j) of j losing units and the j-th largest loss z_j: a
+        loss that was not seen may be total. It is the Clopper-Pearson end itself where all losses are total, or there are none.
+        """
+        ends = _upper_shares(self.count, len(self.losses))
+        return float(ends[0] + np.diff(ends) @ np.asarray(self.losses, dtype=np.float64))
+
+    def times(self, factor: float) -> "Group":
+        """So many times as many units with the same losses; as few as would not be enough, unless enough are likely."""
+        expected = len(self.losses) * factor
+        places = np.arange(min(round(expected), MOST_LOSSES if expected >= LIKELY_LOSSES else FEW_LOSSES - 1)) / factor
+        return Group(self.count * factor, tuple(self.losses[int(place)] for place in places), self.room)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +89,21 @@ class Units:
         lower_is_better: Whether a loss is a rise.
         bounds: Of the measure; None if it has none.
         count: Number of units with weight, > 0.
-        groups: For each group whose values are averaged, or for all units as one group: the number of units of equal weight that are worth
-            as much as its units (Kish 1965), and the number that the model under test does worse on (that differ, if units have no values
-            of their own).
+        groups: Groups whose values are averaged; all units as one group otherwise.
+        others: What units without a large loss add to the mean loss, and the one-sided 95 % half width of that; None if units have no
+            values of their own.
     """
 
     lower_is_better: bool
     bounds: Bounds | None
     count: int
-    groups: tuple[tuple[float, int], ...]
+    groups: tuple[Group, ...]
+    others: tuple[float, float] | None = None
 
     @property
     def lost(self) -> int:
-        """The fewest losses of a group."""
-        return min(lost for _, lost in self.groups)
+        """The fewest large losses of a group."""
+        return min(len(group.losses) for group in self.groups)
 
     def worst(self, before: float) -> float:
         """Mean loss if every unit fell to the worst value of the measure."""
@@ -68,27 +112,78 @@ class Units:
         low, high = self.bounds
         return high - before if self.lower_is_better else before - low
 
-    def unseen(self, before: float) -> float:
-        """The loss if as many units of each group lose all they have as its losses allow; 0 if every group has enough losses."""
+    def unseen(self, before: float, *, loss: float | None = None) -> float:
+        """The loss that the units allow if each could lose all that it has; minus infinity if every group has enough large losses.
+
+        The bound of the large losses and the t interval of the other units are combined by their distances from the estimate, in squares.
+
+        Args:
+            before: Value of the baseline.
+            loss: The mean loss that counts as observed; None takes the real one.
+        """
         if self.lost >= FEW_LOSSES:
-            return 0.0
-        return sum(_upper_share(count, lost) for count, lost in self.groups) / len(self.groups) * self.worst(before)
+            return -math.inf
+        rooms = [self.worst(before) if group.room is None else group.room for group in self.groups]
+        upper = sum(group.most() * room for group, room in zip(self.groups, rooms, strict=True)) / len(rooms)
+        if self.others is None or math.isinf(upper):
+            return upper
+        seen = sum(sum(group.losses) / group.count * room for group, room in zip(self.groups, rooms, strict=True)) / len(rooms)
+        rest, half = self.others
+        return (seen + rest if loss is None else loss) + math.hypot(max(0.0, upper - seen), half)
+
+    def times(self, factor: float) -> "Units":
+        """So many times as many units that are like these."""
+        others = None if self.others is None else (self.others[0], self.others[1] / math.sqrt(factor))
+        return replace(self, groups=tuple(group.times(factor) for group in self.groups), others=others)
 
 
-def units_of(measure: PairedMeasure, changed: int) -> Units:
-    """The units of a paired measure, of which `changed` differ between the models."""
+def units_of(measure: PairedMeasure, changed: int, *, of_runs: float = 0.0) -> Units:
+    """The units of a paired measure, of which `changed` differ between the models; `of_runs` is the standard error over runs."""
     first, difference = measure.first, measure.difference
     if difference is None:
-        return Units(first.lower_is_better, first.bounds, first.values.size, ((float(first.values.size), changed),))
-    weights = difference.weights
+        alone = Group(float(first.values.size), (1.0,) * changed)
+        return Units(first.lower_is_better, first.bounds, first.values.size, (alone,))
+    weights, room = difference.weights, room_of(measure.before)
     losses = difference.values if difference.lower_is_better else -difference.values
-    noticed = NOTICED * float(np.abs(losses).max(initial=0.0)) if difference.pseudo_values else 0.0
+    owned = first.bounds is not None and not difference.pseudo_values
+    noticed = NOTICED * float(np.abs(losses).max(initial=0.0)) if difference.pseudo_values else MUCH * room if owned else 0.0
+    large = (losses > noticed) & (losses > 0)
+    shares = np.minimum(np.divide(losses, room, out=np.ones_like(losses), where=large & (room > 0)), 1.0) if owned else np.ones_like(losses)
+    members = [members for members in members_of(difference.groups, losses.size) if weights[members].any()]
     groups = tuple(
-        (float(weights[members].sum() ** 2 / (weights[members] ** 2).sum()), int((losses[members] > noticed).sum()))
-        for members in members_of(difference.groups, losses.size)
-        if weights[members].any()
+        Group(
+            effective(room[units], weights[units]),
+            tuple(sorted(shares[units][large[units]].tolist(), reverse=True)),
+            float(room[units].sum() / weights[units].sum()) if owned else None,
+        )
+        for units in members
     )
-    return Units(first.lower_is_better, first.bounds, int((weights > 0).sum()), groups)
+    others = _others(replace(difference, values=np.where(large, 0.0, losses)), of_runs) if owned else None
+    return Units(first.lower_is_better, first.bounds, int((weights > 0).sum()), groups, others)
+
+
+def _others(losses: Sample, of_runs: float) -> tuple[float, float]:
+    """Mean of the losses of units, and the half width of its one-sided interval, with the standard error over runs."""
+    weighty = losses.take(np.flatnonzero(losses.weights > 0))
+    error, freedom = jackknife_error(jackknife(weighty), jackknife_groups(weighty), unequal_weights(weighty))
+    half = student_quantile(CONFIDENCE, freedom) * error if freedom else 0.0
+    return float(value_of(losses)[0]), math.hypot(half, NormalDist().inv_cdf(CONFIDENCE) * of_runs)
+
+
+def room_of(before: Sequence[Sample]) -> Float[np.ndarray, " n"]:
+    """What each unit of a mean adds to the value and can lose, over the runs of the baseline; its weight if nothing bounds the measure."""
+    first = before[0]
+    values = np.mean([sample.values for sample in before], axis=0, dtype=np.float64)
+    if first.bounds is None:
+        return first.weights
+    low, high = first.bounds
+    return np.maximum(high * first.weights - values if first.lower_is_better else values - low * first.weights, 0.0)
+
+
+def effective(room: Float[np.ndarray, " n"], weights: Float[np.ndarray, " n"]) -> float:
+    """Number of units that could lose equally much and are worth as much as these (Kish 1965); by weights if none can lose anything."""
+    share = room if room.any() else weights
+    return float(share.sum() ** 2 / (share**2).sum())
 
 
 def margin_in_unit(margin: Margin, before: float) -> float | None:
@@ -114,7 +209,7 @@ def loss_bound(difference: Quantity, before: Quantity, units: Units, margin: Mar
     if units.count < FEWEST_UNITS:
         return math.inf
     shifted = difference.combined(-1.0 if units.lower_is_better else 1.0, before, margin.share)
-    return max(margin.share * before.value - shifted.lower_end(), units.unseen(before.value) or -math.inf)
+    return max(margin.share * before.value - shifted.lower_end(), units.unseen(before.value))
 
 
 def units_needed(difference: Quantity, before: float, units: Units, margin: float) -> int | None:
@@ -151,22 +246,23 @@ def units_for(
     possible = [of_units**2 / variance for variance in variances if variance > 1e-300]
     if not possible:
         return None
-    times = max(min(possible), FEWEST_UNITS / units.count)
-    times = max(times, *(_times_for_losses(count, lost, margin, units.worst(before)) for count, lost in units.groups))
-    return max(math.ceil(times * units.count), units.count + 1) if times * units.count <= MOST_UNITS else None
+    least = max(math.ceil(max(min(possible) * units.count, FEWEST_UNITS)), units.count + 1)
+    if least > MOST_UNITS:
+        return None
+    numbers = range(least, MOST_UNITS + 1)
+
+    def allowed(number: int) -> bool:
+        factor = number / units.count
+        return units.lost * factor >= LIKELY_LOSSES or units.times(factor).unseen(before, loss=loss) < margin
+
+    # More units allow a smaller loss, or show enough of the large ones.
+    found = 0 if allowed(least) else bisect_left(numbers, True, key=allowed)
+    return numbers[found] if found < len(numbers) else None
 
 
-def _times_for_losses(count: float, lost: int, margin: float, worst: float) -> float:
-    """How many times as many units keep the exact bound of a group's losses below the margin; 0 if it never stands in the way."""
-    if lost >= FEW_LOSSES or margin >= worst:
-        return 0.0
-    if lost > 0:
-        return LIKELY_LOSSES / lost
-    return math.inf if math.isinf(worst) else math.log(1 - CONFIDENCE) / math.log1p(-margin / worst) / count
-
-
-def _upper_share(count: float, lost: int) -> float:
-    """Clopper-Pearson upper end, one-sided 95 %, of the share of losing units."""
+def _upper_shares(count: float, most: int) -> Float[np.ndarray, " k"]:
+    """Clopper-Pearson upper ends, one-sided 95 %, of the share of losing units, for 0 to so many of them."""
     from scipy.special import betaincinv
 
-    return float(betaincinv(lost + 1, count - lost, CONFIDENCE)) if lost < count else 1.0
+    lost = np.arange(most + 1.0)
+    return np.where(lost < count, betaincinv(lost + 1, np.maximum(count - lost, 1e-9), CONFIDENCE), 1.0)

@@ -26,6 +26,7 @@ from adiabat.stats.resampling import (
     jackknife_groups,
     percentile_interval,
     resampling_counts,
+    unequal_weights,
 )
 from adiabat.stats.samples import Bounds, Sample
 from adiabat.stats.significance import bootstrap_p_value, rank_exchange_p_value, sign_flip_p_values, two_proportion_z, verdict_of
@@ -198,7 +199,9 @@ def _change(
         lost=lost,
         detectable=difference.detectable(),
     )
-    decided = _with_verdict(compared, difference, before, units_of(drawn, changed), margin.of(first.measure))
+    decided = _with_verdict(
+        compared, difference, before, units_of(drawn, changed, of_runs=difference.errors()[1]), margin.of(first.measure)
+    )
     if measure.clusters is None or decided.needed is None:
         return decided
     return replace(decided, needed=measure.clusters.units_in(decided.needed))
@@ -220,9 +223,10 @@ def _quantities(measure: PairedMeasure, values: Replicates, draws: Replicates, r
     after, before = runs.effects([values.after, values.before], [draws.after, draws.before])
     groups, weighty = jackknife_groups(measure.first), _weighty(measure.first)
     quantities = zip(values.means(), draws.means(), (after, before, after.minus(before)), without.means(), strict=True)
-    weighted_groups = groups if groups is None else groups[weighty]
+    weighted_groups, weights = groups if groups is None else groups[weighty], unequal_weights(measure.first)
     first, second, third = (
-        _quantity(float(value[0]), units, effect, left_out[weighty], runs, weighted_groups) for value, units, effect, left_out in quantities
+        replace(_quantity(float(value[0]), units, effect, left_out[weighty], runs, weighted_groups), weights=weights)
+        for value, units, effect, left_out in quantities
     )
     return first, second, third
 
@@ -275,7 +279,8 @@ def _percent_interval(difference: Quantity, before: Quantity, sample: Sample) ->
         for difference_draws, before_draws in ((difference.units, before.units), (difference.runs, before.runs))
     )
     if not np.isinf(draws).any():
-        return Quantity(percent * ratio, units, runs, draws, without, before.groups, difference.run_freedom).wide_interval()
+        run_freedom, weights = difference.run_freedom, before.weights
+        return Quantity(percent * ratio, units, runs, draws, without, before.groups, run_freedom, weights).wide_interval()
     with np.errstate(invalid="ignore"):
         low, high = percentile_interval(draws[~np.isnan(draws)])
     return (low, high) if math.isfinite(low) and math.isfinite(high) else None

@@ -2,11 +2,11 @@
 
 With the standard error SE of the mean difference, a true improvement of ``(t_97.5 + t_80) SE`` is found better, and without any true change
 a loss of ``(t_95 + t_80) SE`` is excluded, with a probability of 80 %. Where fewer than `FEW_LOSSES` losing units are likely, the exact
-bound of few losses may be larger (`adiabat.stats.noninferiority`).
+bound of few large losses may be larger (`adiabat.stats.noninferiority`).
 
 Before a model is tuned there are no differences. Their standard error is then that of the baseline's scores times `SPREAD`, and the share
-of queries that lose is `LOSING`: both as seen in earlier tunings (LOG.md, 2026-11-26). A cluster of n queries loses with a probability of
-``1 - (1 - LOSING)^n``. Scores that correlate by r before and after differ by ``sqrt(2 - 2 r)`` times their spread.
+of queries that lose much is `LOSING`: both as seen in earlier tunings (LOG.md, 2026-11-26). A cluster of n queries has one of these with a
+probability of ``1 - (1 - LOSING)^n``. Scores that correlate by r before and after differ by ``sqrt(2 - 2 r)`` times their spread.
 
 Reference:
     Cohen 1988, chapter 2 (paired differences); Card et al. 2020 (power in NLP).
@@ -20,9 +20,17 @@ from jaxtyping import Float
 
 from adiabat.core.margin import DEFAULT_MARGIN, FEWEST_UNITS, Margin
 from adiabat.results.power_record import Power
-from adiabat.stats.noninferiority import FEW_LOSSES, LIKELY_LOSSES, Units, margin_in_unit, units_for, units_of
+from adiabat.stats.noninferiority import FEW_LOSSES, LIKELY_LOSSES, Group, Units, effective, margin_in_unit, room_of, units_for, units_of
 from adiabat.stats.quantity import POWER
-from adiabat.stats.resampling import CONFIDENCE, Groups, jackknife, jackknife_error, jackknife_groups, student_quantile
+from adiabat.stats.resampling import (
+    CONFIDENCE,
+    Groups,
+    jackknife,
+    jackknife_error,
+    jackknife_groups,
+    student_quantile,
+    unequal_weights,
+)
 from adiabat.stats.samples import Sample
 from adiabat.stats.statistics import PairedMeasure, members_of, require_comparable, value_of
 
@@ -32,8 +40,11 @@ SPREAD = 0.4
 SPREAD_RANGE = (0.25, 0.65)
 """The lowest and the highest multiple in earlier tunings."""
 
-LOSING = 0.05
-"""Share of queries that lose."""
+LOSING = 0.012
+"""Share of queries that lose much (`adiabat.stats.noninferiority.MUCH`)."""
+
+LARGE_LOSS = 0.5
+"""Share of what it has that a query loses that loses much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +70,8 @@ class _Error:
         if self.freedom == 0 or not self.varies or self.units.count < FEWEST_UNITS:
             return None
         by_error = self.size * (student_quantile(CONFIDENCE, self.freedom) + student_quantile(POWER, self.freedom))
-        return max(by_error, self.units.unseen(self.before))
+        units = replace(self.units, others=None if self.units.others is None else (0.0, by_error))
+        return max(by_error, units.unseen(self.before, loss=0.0))
 
 
 def power_of(before: Sample, after: Sample | None = None, *, unit: str = "query", margin: Margin = DEFAULT_MARGIN) -> Power:
@@ -131,16 +143,19 @@ def _room(sample: Sample, value: float) -> float | None:
 
 
 def _predicted(before: Sample, spread: float, losing: Float[np.ndarray, " n"]) -> _Error:
-    error, freedom = jackknife_error(*_jackknife(before))
+    error, freedom = jackknife_error(*_jackknife(before), unequal_weights(before))
     weights = before.weights
-    groups = []
+    groups, room = [], room_of([before])
     for members in members_of(before.groups, weights.size):
         if weights[members].any():
-            size = float(weights[members].sum() ** 2 / (weights[members] ** 2).sum())
+            size = effective(room[members], weights[members])
             lost = round(size * float(losing[members][weights[members] > 0].mean()), 9)
             # With so many expected losses, enough of them are likely to be seen.
-            groups.append((size, FEW_LOSSES if lost >= LIKELY_LOSSES else min(FEW_LOSSES - 1, int(lost))))
-    units = Units(before.lower_is_better, before.bounds, int((weights > 0).sum()), tuple(groups))
+            seen = FEW_LOSSES if lost >= LIKELY_LOSSES else min(FEW_LOSSES - 1, int(lost))
+            mean = float(room[members].sum() / weights[members].sum()) if before.bounds is not None else None
+            groups.append(Group(size, (LARGE_LOSS,) * seen, mean))
+    half = student_quantile(CONFIDENCE, freedom) * spread * error if freedom else 0.0
+    units = Units(before.lower_is_better, before.bounds, int((weights > 0).sum()), tuple(groups), (0.0, half))
     return _Error(spread * error, freedom, units, float(value_of(before)[0]))
 
 
@@ -153,7 +168,7 @@ def _observed(before: Sample, after: Sample) -> _Error:
     else:
         without, groups = _jackknife(difference)
     units = units_of(measure, int(np.count_nonzero(after.values != before.values)))
-    return _Error(*jackknife_error(without, groups), units, float(value_of(before)[0]))
+    return _Error(*jackknife_error(without, groups, unequal_weights(before)), units, float(value_of(before)[0]))
 
 
 def _jackknife(sample: Sample) -> tuple[Float[np.ndarray, " m"], Groups | None]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from adiabat.stats.resampling import CONFIDENCE, Interval, acceleration, bca_interval, small_sample, student_quantile
+from adiabat.stats.resampling import CONFIDENCE, Interval, Weights, acceleration, bca_interval, small_sample, student_quantile
 
 POWER = 0.80
 """Power of `Quantity.detectable`, and of the number of units that a margin needs."""
@@ -28,6 +28,7 @@ class Quantity:
         without: Jackknife values of units with any weight.
         groups: Groups of the jackknife values.
         run_freedom: Degrees of freedom of the spread of runs.
+        weights: Weights of the units of `without`; None if they are equal.
     """
 
     value: float
@@ -37,6 +38,7 @@ class Quantity:
     without: Float[np.ndarray, " m"]
     groups: Int[np.ndarray, " m"] | None
     run_freedom: int
+    weights: Weights = None
 
     def combined(self, factor: float, other: "Quantity", share: float) -> "Quantity":
         """``factor`` times this and ``share`` times another number of the same units and runs."""
@@ -49,6 +51,7 @@ class Quantity:
             factor * self.without + share * other.without,
             self.groups,
             max(self.run_freedom, other.run_freedom),
+            self.weights,
         )
 
     def error(self) -> tuple[float, float]:
@@ -58,7 +61,7 @@ class Quantity:
 
     def errors(self) -> tuple[float, float, float]:
         """Standard errors over units and over runs, and the degrees of freedom of both together."""
-        widening, freedom = small_sample(self.without, self.groups)
+        widening, freedom = small_sample(self.without, self.groups, self.weights)
         units = widening * deviation(self.units)
         runs = 0.0 if self.runs is self.units else deviation(self.runs - self.units)
         error = math.hypot(units, runs)

@@ -165,35 +165,51 @@ def acceleration(jackknifed: Float[np.ndarray, " m"], groups: Groups | None = No
     return above / denominator if denominator > 0 else 0.0
 
 
-def small_sample(jackknifed: Float[np.ndarray, " m"], groups: Groups | None = None) -> tuple[float, float]:
+Weights = Float[np.ndarray, " m"] | None
+
+
+def unequal_weights(sample: Sample) -> Weights:
+    """Weights above 0 of the units of a mean, as of clusters of unequal sizes; None if they are equal."""
+    weights = sample.weights[sample.weights > 0]
+    return weights if sample.statistic == "mean" and weights.size and np.ptp(weights) > 0 else None
+
+
+def small_sample(jackknifed: Float[np.ndarray, " m"], groups: Groups | None = None, weights: Weights = None) -> tuple[float, float]:
     """Correction of a standard error for few units.
 
     Resamples of n units have ``(n - 1) / n`` of the variance of the mean. Variances of several groups are added, each with its own n (Welch
-    1938; Satterthwaite 1946).
+    1938; Satterthwaite 1946). Of units with unequal weights w, ``(sum w)^2 / sum w^2`` equal ones are worth as much: where one cluster
+    holds most queries, its own mean decides, and the other clusters say little about the spread of that.
 
     Args:
         jackknifed: From `jackknife`, of the units that have any weight; values that are not finite are skipped.
         groups: From `jackknife_groups`.
+        weights: From `unequal_weights`, of the same units.
 
     Returns:
-        Factor that widens the standard deviation of resamples, and its degrees of freedom: n - 1 in one group; 1 and 0 if no group has
-        two units.
+        Factor that widens the standard deviation of resamples, and its degrees of freedom: n - 1 in one group, with the n that its weights
+        are worth; 0 if that is below 1, so that the spread is unknown. 1 and 0 if no group has two units.
+
+    Reference:
+        Kish 1965 (effective number of units).
     """
-    resampled, sizes = _resampled_variances(jackknifed, groups)
+    resampled, sizes, worth = _resampled_variances(jackknifed, groups, weights)
     if not sizes.size:
         return 1.0, 0.0
     if not resampled.any():
-        return 1.0, float((sizes - 1).sum())
+        return 1.0, float((worth - 1).sum())
     true = resampled * sizes / (sizes - 1)
-    return math.sqrt(true.sum() / resampled.sum()), float(true.sum() ** 2 / (true**2 / (sizes - 1)).sum())
+    freedom = float(true.sum() ** 2 / (true**2 / (worth - 1)).sum())
+    return math.sqrt(true.sum() / resampled.sum()), freedom if freedom > 1 - 1e-9 else 0.0
 
 
-def jackknife_error(jackknifed: Float[np.ndarray, " m"], groups: Groups | None = None) -> tuple[float, float]:
+def jackknife_error(jackknifed: Float[np.ndarray, " m"], groups: Groups | None = None, weights: Weights = None) -> tuple[float, float]:
     """Standard error without any resamples, ``sqrt((m - 1) / m sum_i (v_i - mean)^2)`` in one group, and its degrees of freedom.
 
     Args:
         jackknifed: As for `small_sample`.
         groups: From `jackknife_groups`; variances of groups are added.
+        weights: As for `small_sample`.
 
     Returns:
         The standard error, for a mean exactly the standard deviation over ``sqrt(m)``, and the degrees of freedom of `small_sample`.
@@ -201,19 +217,22 @@ def jackknife_error(jackknifed: Float[np.ndarray, " m"], groups: Groups | None =
     Reference:
         Efron and Tibshirani 1993, equation 11.5.
     """
-    widening, freedom = small_sample(jackknifed, groups)
+    widening, freedom = small_sample(jackknifed, groups, weights)
     return widening * math.sqrt(_resampled_variances(jackknifed, groups)[0].sum()), freedom
 
 
 def _resampled_variances(
-    jackknifed: Float[np.ndarray, " m"], groups: Groups | None
-) -> tuple[Float[np.ndarray, " g"], Float[np.ndarray, " g"]]:
-    """What each group of two or more values adds to the variance over resamples, and its number of values."""
-    of_groups = [jackknifed[values][np.isfinite(jackknifed[values])] for values in members_of(groups, jackknifed.size)]
-    of_groups = [values for values in of_groups if values.size > 1]
+    jackknifed: Float[np.ndarray, " m"], groups: Groups | None, weights: Weights = None
+) -> tuple[Float[np.ndarray, " g"], Float[np.ndarray, " g"], Float[np.ndarray, " g"]]:
+    """What each group of two or more values adds to the variance over resamples, its number of values, and the number they are worth."""
+    members = [units[np.isfinite(jackknifed[units])] for units in members_of(groups, jackknifed.size)]
+    members = [units for units in members if units.size > 1]
+    of_groups = [jackknifed[units] for units in members]
     # The squares of the influences of `acceleration` add up to the variance of resamples.
     variances = [values.var() * (values.size - 1) ** 2 / values.size for values in of_groups]
-    return np.array(variances, dtype=np.float64), np.array([values.size for values in of_groups], dtype=np.float64)
+    sizes = np.array([units.size for units in members], dtype=np.float64)
+    worth = sizes if weights is None else np.array([weights[units].sum() ** 2 / (weights[units] ** 2).sum() for units in members])
+    return np.array(variances, dtype=np.float64), sizes, worth
 
 
 def bca_interval(value: float, draws: Float[np.ndarray, " r"], *, acceleration: float = 0.0, confidence: float = CONFIDENCE) -> Interval:
