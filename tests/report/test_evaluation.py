@@ -3,12 +3,14 @@
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from adiabat.report import evaluation_page, pages, training_page
 from adiabat.report.evaluation_headline import headline, reservations, tone
 from adiabat.report.evaluation_page import EXAMPLES_SHOWN
 from adiabat.results.evaluation_result import Change, DatasetResult, Hit, Part, Result, TrainedOn
+from adiabat.stats.clusters import Clusters
 from tests.report.html_page import Page, plain, printed
 from tests.report.sample_results import full_result, make_change, make_dataset, make_example, make_grid, make_result, make_tuning
 
@@ -378,3 +380,11 @@ def test_the_terminal_has_a_row_for_each_data_set_or_validation_figure_and_fits_
     assert max(map(len, text.splitlines())) <= 80
     assert re.search(row, text)
     assert " ".join(plain((evaluation_page if result.datasets else training_page).page(result).headline).split()[:4]) in text
+
+
+def test_verdicts_on_queries_that_depend_on_one_another_are_no_good_news_and_that_is_said() -> None:
+    """A hub document connects all queries, which are drawn one by one."""
+    note = Clusters(np.repeat([0, 1], [40, 60])).sentence("query")
+    result = make_result(replace(BETTER, notes=[note]), HELD)
+    assert f"cs: {note}." in evaluation_page.notes(result)
+    assert (tone(result), tone(make_result(BETTER, HELD))) == ("plain", "good")

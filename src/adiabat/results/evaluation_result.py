@@ -14,6 +14,9 @@ from adiabat.results.training_record import TrainingRecord
 Verdict = Literal["better", "not worse", "undecided", "worse"]
 """Better or worse by the paired 95 % interval and the p-value; else not worse if a loss of the margin is excluded, or undecided."""
 
+TOO_SURE = "intervals are too narrow and verdicts too sure"
+"""End of a note on queries that depend on one another and are drawn one by one."""
+
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 Test = Literal["sign flips", "bootstrap"]

@@ -4,7 +4,8 @@ Queries that share a relevant document rise and fall with it, so that ten of the
 are summed, and so are their weights: the value of the sample stays the same, and its spread is that of independent clusters.
 
 Few clusters estimate their own spread badly. Those of shared documents are therefore drawn only if there are at least `FEWEST_CLUSTERS`:
-with 10 to 30 clusters of 1 to 20 equal units, verdicts without a difference come in 3 to 6 of 100 trials (`LOG.md`).
+with 10 to 30 clusters of 1 to 20 equal units, verdicts without a difference come in 3 to 6 of 100 trials (`LOG.md`). Where one of them is
+large, they are worth fewer, and intervals wider (`adiabat.stats.resampling.small_sample`).
 
 Reference:
     Davison and Hinkley 1997, section 3.8; Cameron, Gelbach and Miller 2008 (few clusters); Miller 2024 (clusters of questions).
@@ -17,6 +18,7 @@ import numpy as np
 from jaxtyping import Int
 
 from adiabat.core.text import counted
+from adiabat.results.evaluation_result import TOO_SURE
 
 FEWEST_CLUSTERS = 10
 """Fewest clusters of shared documents that are drawn whole."""
@@ -66,7 +68,4 @@ class Clusters:
             return f"intervals and tests draw whole clusters: {units} form {clusters} by {self.by}"
         if self.count == self.numbers.size:
             return "" if self.by == BY_DOCUMENTS else f"{self.by} differs for every {unit}, which is drawn on its own"
-        return (
-            f"{self.by} connect {units} into {clusters}, too few to be drawn whole: each {unit} is drawn on its own, so that intervals are "
-            "too narrow and verdicts too sure"
-        )
+        return f"{self.by} connect {units} into {clusters}, too few to be drawn whole: each {unit} is drawn on its own, so that {TOO_SURE}"
