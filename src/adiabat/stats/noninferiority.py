@@ -11,8 +11,8 @@ is no evidence. In simulations with a true loss of exactly the margin (`scripts/
 to 60 % of trials if losses are rare, and this rule in at most 5 %. Of other shapes it is 2 to 7 % with 100 units, and 3 to 6 % with more.
 
 Reference:
-    Blackwelder 1982 (one-sided test against a margin); Clopper and Pearson 1934; Kish 1965 (effective number of units); Efron and
-    Tibshirani 1993, chapter 14.
+    Blackwelder 1982 (one-sided test against a margin); Clopper and Pearson 1934; Stringer 1963 and Bickel 1992 (bound of rare losses of
+    any size); Zou and Donner 2008 (sum of two intervals); Kish 1965 (effective number of units); Efron and Tibshirani 1993, chapter 14.
 """
 
 import math
@@ -113,13 +113,19 @@ class Units:
         return high - before if self.lower_is_better else before - low
 
     def unseen(self, before: float, *, loss: float | None = None) -> float:
-        """The loss that the units allow if each could lose all that it has; minus infinity if every group has enough large losses.
+        """The loss that the units allow if each could lose all that it has.
 
         The bound of the large losses and the t interval of the other units are combined by their distances from the estimate, in squares.
 
         Args:
             before: Value of the baseline.
             loss: The mean loss that counts as observed; None takes the real one.
+
+        Returns:
+            In the unit of the measure; minus infinity if every group has enough large losses, and infinite if nothing bounds the measure.
+
+        Reference:
+            Stringer 1963; Zou and Donner 2008 (MOVER).
         """
         if self.lost >= FEW_LOSSES:
             return -math.inf
