@@ -20,7 +20,7 @@ from adiabat.core.files import sole_writer
 from adiabat.models.saving import save
 from adiabat.runs import output_dir as directory
 from adiabat.runs import run_config as descriptions
-from adiabat.runs.output_dir import claimed_for_jobs, require_fitting, require_free
+from adiabat.runs.output_dir import claimed, claimed_for_jobs, require_fitting, require_free
 from adiabat.runs.run_config import Job, Rules, is_described, is_job, read_description
 from tests.runs.before import forget
 from tests.settings_by_name import by_name
@@ -51,6 +51,19 @@ def test_a_directory_with_other_files_is_refused_and_left_as_it_is(tmp_path: Pat
     with pytest.raises(JobError, match="--out must be a new or empty directory, .* holds other files; choose another"):
         open_job(tmp_path, description(), resume=resume)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {name: text}
+
+
+def test_a_result_may_lie_beside_jobs_and_stores_and_not_among_data(tmp_path: Path) -> None:
+    """As in the directory of the demo."""
+    open_job(tmp_path / "job", description(), resume=False)
+    (tmp_path / "stores/corpus").mkdir(parents=True)
+    (tmp_path / "stores/corpus/manifest.json").write_text("{}")
+    with claimed(tmp_path) as folder:
+        assert folder == tmp_path
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "qrels/test.tsv").write_text("")
+    with pytest.raises(JobError, match="holds other files"), claimed(tmp_path):
+        pass
 
 
 def test_a_file_in_the_place_of_the_directory_is_refused(tmp_path: Path) -> None:

@@ -166,8 +166,15 @@ def _require_own(folder: Path, kind: str) -> None:
                 f"--out must be new or hold an undamaged evaluation of the same kind, {folder} does not "
                 f"({fault}); choose another, or remove its result.json and report.html if you do not need them"
             ) from fault
-    elif folder.is_dir() and any(entry.name not in begun and entry.name[0] != "." for entry in folder.iterdir()):
+    elif folder.is_dir() and not all(entry.name in begun or _is_ours(entry) for entry in folder.iterdir()):
         raise JobError(f"--out must be a new or empty directory, {folder} holds other files; choose another")
+
+
+def _is_ours(entry: Path) -> bool:
+    """Whether a job, a store or a folder of stores may lie beside a result, as in the directory of the demo; hidden files may."""
+    if entry.name[0] == "." or is_job(entry) or is_store(entry):
+        return True
+    return entry.is_dir() and all(map(is_store, entry.iterdir()))
 
 
 def finish_job(job: Job, result: Result, *, save: Callable[[Path], None], beside: Mapping[str, bytes], tidy: Callable[[], None]) -> None:
