@@ -1,8 +1,7 @@
 """`adiabat.evaluate`, `.evaluate_suite` and `.space`: a model against a baseline, several models on tasks, and embedding spaces."""
 
-import hashlib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -182,7 +181,7 @@ def require_other_data(sets: Sequence[tuple[str, str]], splits: Sequence[str | N
 
 def require_other_contents(names: Sequence[str], sets: Sequence[tuple[Store, AddressedSet | LanguageGridSet]]) -> None:
     """Refuse a copy of the target, or of another retention set, in any order of its rows."""
-    known: dict[str, str] = {}
+    known: dict[tuple[str, ...], str] = {}
     for name, (store, examples) in zip(names, sets, strict=True) if len(sets) > 1 else ():
         content = _content_of(store, examples)
         if content in known:
@@ -193,18 +192,14 @@ def require_other_contents(names: Sequence[str], sets: Sequence[tuple[Store, Add
         known[content] = name
 
 
-def _content_of(store: Store, examples: AddressedSet | LanguageGridSet) -> str:
-    """A checksum of queries with their relevant documents, or of sentence pairs with their labels, whatever their order."""
+def _content_of(store: Store, examples: AddressedSet | LanguageGridSet) -> tuple[str, ...]:
+    """Queries with their relevant documents, or sentence pairs with their labels, sorted."""
     if isinstance(examples, LanguageGridSet):
         pairs = zip(examples.labels, examples.premises, examples.hypotheses, strict=True)
         rows = [(label, sorted(premise.items()), sorted(hypothesis.items())) for label, premise, hypothesis in pairs]
-        return _digest(map(repr, rows))
+        return tuple(sorted(map(repr, rows)))
     relevant = (sorted(examples.positives[row].tolist()) for row in range(len(examples)))
-    return _digest([store.manifest.sha256, *(repr(row) for row in zip(examples.queries, relevant, strict=True))])
-
-
-def _digest(rows: Iterable[str]) -> str:
-    return hashlib.sha256("\n".join(sorted(rows)).encode("utf-8", "surrogatepass")).hexdigest()
+    return store.manifest.sha256, *sorted(map(repr, zip(examples.queries, relevant, strict=True)))
 
 
 def _training_record(model: Model) -> TrainingRecord | None:

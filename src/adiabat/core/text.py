@@ -45,8 +45,13 @@ def duration(seconds: float) -> str:
 
 def counted(count: int, noun: str) -> str:
     """A count with its noun."""
+    return f"{integer(count)}{NO_BREAK}{numbered(noun, count)}"
+
+
+def numbered(noun: str, count: float) -> str:
+    """A noun in the singular or the plural."""
     plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
-    return f"{integer(count)}{NO_BREAK}{noun if count == 1 else plural}"
+    return noun if count == 1 else plural
 
 
 def setting(value: float) -> str:

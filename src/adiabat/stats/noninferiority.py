@@ -17,7 +17,7 @@ Reference:
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
@@ -26,7 +26,15 @@ from jaxtyping import Float
 
 from adiabat.core.margin import FEWEST_UNITS, Margin
 from adiabat.stats.quantity import POWER, Quantity
-from adiabat.stats.resampling import CONFIDENCE, jackknife, jackknife_error, jackknife_groups, student_quantile, unequal_weights
+from adiabat.stats.resampling import (
+    CONFIDENCE,
+    equal_units,
+    jackknife,
+    jackknife_error,
+    jackknife_groups,
+    student_quantile,
+    unequal_weights,
+)
 from adiabat.stats.samples import Bounds, Sample
 from adiabat.stats.statistics import PairedMeasure, members_of, value_of
 
@@ -65,6 +73,12 @@ class Group:
     losses: tuple[float, ...]
     room: float | None = None
 
+    @classmethod
+    def of(cls, room: Float[np.ndarray, " n"], weights: Float[np.ndarray, " n"], losses: Iterable[float], *, owned: bool) -> "Group":
+        """The group of units with this room; `owned` says whether each has a value of its own within bounds."""
+        mean = float(room.sum() / weights.sum()) if owned else None
+        return cls(effective(room, weights), tuple(sorted(losses, reverse=True)), mean)
+
     def most(self) -> float:
         """Upper end of the mean share that units lose, one-sided 95 %: the Stringer bound of the large losses.
 
@@ -90,15 +104,15 @@ class Units:
         bounds: Of the measure; None if it has none.
         count: Number of units with weight, > 0.
         groups: Groups whose values are averaged; all units as one group otherwise.
-        others: What units without a large loss add to the mean loss, and the one-sided 95 % half width of that; None if units have no
-            values of their own.
+        small_changes: What units without a large loss add to the mean loss, and the one-sided 95 % half width of that; None if units have
+            no values of their own.
     """
 
     lower_is_better: bool
     bounds: Bounds | None
     count: int
     groups: tuple[Group, ...]
-    others: tuple[float, float] | None = None
+    small_changes: tuple[float, float] | None = None
 
     @property
     def lost(self) -> int:
@@ -131,16 +145,16 @@ class Units:
             return -math.inf
         rooms = [self.worst(before) if group.room is None else group.room for group in self.groups]
         upper = sum(group.most() * room for group, room in zip(self.groups, rooms, strict=True)) / len(rooms)
-        if self.others is None or math.isinf(upper):
+        if self.small_changes is None or math.isinf(upper):
             return upper
         seen = sum(sum(group.losses) / group.count * room for group, room in zip(self.groups, rooms, strict=True)) / len(rooms)
-        rest, half = self.others
-        return (seen + rest if loss is None else loss) + math.hypot(max(0.0, upper - seen), half)
+        small, half = self.small_changes
+        return (seen + small if loss is None else loss) + math.hypot(max(0.0, upper - seen), half)
 
     def times(self, factor: float) -> "Units":
         """So many times as many units that are like these."""
-        others = None if self.others is None else (self.others[0], self.others[1] / math.sqrt(factor))
-        return replace(self, groups=tuple(group.times(factor) for group in self.groups), others=others)
+        small = None if self.small_changes is None else (self.small_changes[0], self.small_changes[1] / math.sqrt(factor))
+        return replace(self, groups=tuple(group.times(factor) for group in self.groups), small_changes=small)
 
 
 def units_of(measure: PairedMeasure, changed: int, *, of_runs: float = 0.0) -> Units:
@@ -156,20 +170,13 @@ def units_of(measure: PairedMeasure, changed: int, *, of_runs: float = 0.0) -> U
     large = (losses > noticed) & (losses > 0)
     shares = np.minimum(np.divide(losses, room, out=np.ones_like(losses), where=large & (room > 0)), 1.0) if owned else np.ones_like(losses)
     members = [members for members in members_of(difference.groups, losses.size) if weights[members].any()]
-    groups = tuple(
-        Group(
-            effective(room[units], weights[units]),
-            tuple(sorted(shares[units][large[units]].tolist(), reverse=True)),
-            float(room[units].sum() / weights[units].sum()) if owned else None,
-        )
-        for units in members
-    )
-    others = _others(replace(difference, values=np.where(large, 0.0, losses)), of_runs) if owned else None
-    return Units(first.lower_is_better, first.bounds, int((weights > 0).sum()), groups, others)
+    groups = tuple(Group.of(room[units], weights[units], shares[units][large[units]].tolist(), owned=owned) for units in members)
+    small = _small_changes(replace(difference, values=np.where(large, 0.0, losses)), of_runs) if owned else None
+    return Units(first.lower_is_better, first.bounds, int((weights > 0).sum()), groups, small)
 
 
-def _others(losses: Sample, of_runs: float) -> tuple[float, float]:
-    """Mean of the losses of units, and the half width of its one-sided interval, with the standard error over runs."""
+def _small_changes(losses: Sample, of_runs: float) -> tuple[float, float]:
+    """Mean of losses, and the half width of its one-sided interval, with the standard error over runs."""
     weighty = losses.take(np.flatnonzero(losses.weights > 0))
     error, freedom = jackknife_error(jackknife(weighty), jackknife_groups(weighty), unequal_weights(weighty))
     half = student_quantile(CONFIDENCE, freedom) * error if freedom else 0.0
@@ -179,17 +186,23 @@ def _others(losses: Sample, of_runs: float) -> tuple[float, float]:
 def room_of(before: Sequence[Sample]) -> Float[np.ndarray, " n"]:
     """What each unit of a mean adds to the value and can lose, over the runs of the baseline; its weight if nothing bounds the measure."""
     first = before[0]
-    values = np.mean([sample.values for sample in before], axis=0, dtype=np.float64)
+    values = np.asarray(np.mean([sample.values for sample in before], axis=0, dtype=np.float64))
     if first.bounds is None:
         return first.weights
-    low, high = first.bounds
-    return np.maximum(high * first.weights - values if first.lower_is_better else values - low * first.weights, 0.0)
+    return losable(values, first.bounds, lower_is_better=first.lower_is_better, weights=first.weights)
+
+
+def losable(
+    values: Float[np.ndarray, "..."], bounds: Bounds, *, lower_is_better: bool, weights: Float[np.ndarray, "..."] | float = 1.0
+) -> Float[np.ndarray, "..."]:
+    """What values within bounds can lose, each times its weight."""
+    low, high = bounds
+    return np.maximum(high * weights - values if lower_is_better else values - low * weights, 0.0)
 
 
 def effective(room: Float[np.ndarray, " n"], weights: Float[np.ndarray, " n"]) -> float:
     """Number of units that could lose equally much and are worth as much as these (Kish 1965); by weights if none can lose anything."""
-    share = room if room.any() else weights
-    return float(share.sum() ** 2 / (share**2).sum())
+    return equal_units(room if room.any() else weights)
 
 
 def margin_in_unit(margin: Margin, before: float) -> float | None:

@@ -20,7 +20,7 @@ from jaxtyping import Float
 
 from adiabat.core.margin import DEFAULT_MARGIN, FEWEST_UNITS, Margin
 from adiabat.results.power_record import Power
-from adiabat.stats.noninferiority import FEW_LOSSES, LIKELY_LOSSES, Group, Units, effective, margin_in_unit, room_of, units_for, units_of
+from adiabat.stats.noninferiority import FEW_LOSSES, LIKELY_LOSSES, Group, Units, margin_in_unit, room_of, units_for, units_of
 from adiabat.stats.quantity import POWER
 from adiabat.stats.resampling import (
     CONFIDENCE,
@@ -70,7 +70,7 @@ class _Error:
         if self.freedom == 0 or not self.varies or self.units.count < FEWEST_UNITS:
             return None
         by_error = self.size * (student_quantile(CONFIDENCE, self.freedom) + student_quantile(POWER, self.freedom))
-        units = replace(self.units, others=None if self.units.others is None else (0.0, by_error))
+        units = replace(self.units, small_changes=None if self.units.small_changes is None else (0.0, by_error))
         return max(by_error, units.unseen(self.before, loss=0.0))
 
 
@@ -148,12 +148,11 @@ def _predicted(before: Sample, spread: float, losing: Float[np.ndarray, " n"]) -
     groups, room = [], room_of([before])
     for members in members_of(before.groups, weights.size):
         if weights[members].any():
-            size = effective(room[members], weights[members])
-            lost = round(size * float(losing[members][weights[members] > 0].mean()), 9)
+            group = Group.of(room[members], weights[members], (), owned=before.bounds is not None)
+            lost = round(group.count * float(losing[members][weights[members] > 0].mean()), 9)
             # With so many expected losses, enough of them are likely to be seen.
             seen = FEW_LOSSES if lost >= LIKELY_LOSSES else min(FEW_LOSSES - 1, int(lost))
-            mean = float(room[members].sum() / weights[members].sum()) if before.bounds is not None else None
-            groups.append(Group(size, (LARGE_LOSS,) * seen, mean))
+            groups.append(replace(group, losses=(LARGE_LOSS,) * seen))
     half = student_quantile(CONFIDENCE, freedom) * spread * error if freedom else 0.0
     units = Units(before.lower_is_better, before.bounds, int((weights > 0).sum()), tuple(groups), (0.0, half))
     return _Error(spread * error, freedom, units, float(value_of(before)[0]))

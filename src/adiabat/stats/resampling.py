@@ -174,6 +174,11 @@ def unequal_weights(sample: Sample) -> Weights:
     return weights if sample.statistic == "mean" and weights.size and np.ptp(weights) > 0 else None
 
 
+def equal_units(weights: Float[np.ndarray, " n"]) -> float:
+    """Number of units of equal weight that are worth as much as these: ``(sum w)^2 / sum w^2`` (Kish 1965)."""
+    return float(weights.sum() ** 2 / (weights**2).sum())
+
+
 def small_sample(jackknifed: Float[np.ndarray, " m"], groups: Groups | None = None, weights: Weights = None) -> tuple[float, float]:
     """Correction of a standard error for few units.
 
@@ -231,7 +236,7 @@ def _resampled_variances(
     # The squares of the influences of `acceleration` add up to the variance of resamples.
     variances = [values.var() * (values.size - 1) ** 2 / values.size for values in of_groups]
     sizes = np.array([units.size for units in members], dtype=np.float64)
-    worth = sizes if weights is None else np.array([weights[units].sum() ** 2 / (weights[units] ** 2).sum() for units in members])
+    worth = sizes if weights is None else np.array([equal_units(weights[units]) for units in members])
     return np.array(variances, dtype=np.float64), sizes, worth
 
 

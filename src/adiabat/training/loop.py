@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn, optim
 
 from adiabat.core.errors import DivergedError, InterruptionError, JobError, several
+from adiabat.core.text import numbered
 from adiabat.data.batch_sampler import step_seed
 from adiabat.models.device import device_name
 from adiabat.runs.run_log import JobLog, Validation
@@ -291,13 +292,13 @@ class Loop:
             return f"{position.outside}; the weights of epoch {position.best_epoch} are kept"
         if limits.idle_epochs is not None and position.idle >= limits.idle_epochs:
             lower = "both validation loss and errors" if limits.keep == "both" else "the validation loss"
-            return f"{position.idle} epoch{'s' * (position.idle != 1)} in a row without {lower} falling"
+            return f"{position.idle} {numbered('epoch', position.idle)} in a row without {lower} falling"
         if limits.max_epochs is not None and position.epoch >= limits.max_epochs:
-            return f"the limit of {limits.max_epochs} epoch{'s' * (limits.max_epochs != 1)} was reached"
+            return f"the limit of {limits.max_epochs} {numbered('epoch', limits.max_epochs)} was reached"
         if limits.max_steps is not None and position.step >= limits.max_steps:
-            return f"the limit of {limits.max_steps:,} step{'s' * (limits.max_steps != 1)} was reached"
-        if self._late:
-            return f"the limit of {limits.max_seconds:g} second{'s' * (limits.max_seconds != 1)} was reached"
+            return f"the limit of {limits.max_steps:,} {numbered('step', limits.max_steps)} was reached"
+        if limits.max_seconds is not None and self._late:
+            return f"the limit of {limits.max_seconds:g} {numbered('second', limits.max_seconds)} was reached"
         if limits.keep == "both" and position.best and not position.best.errors:
             return "validation found no errors, so nothing could improve"
         return self.ending(position.step)
