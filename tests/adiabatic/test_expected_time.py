@@ -14,7 +14,7 @@ from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.config.reader import checked, read_settings
 from adiabat.config.tuning import TuneSettings
 from tests.adiabatic.problem import Problem, run, settings_of, write_problem
-from tests.commands import run_in_process, tune, write_world
+from tests.commands import listing, run_in_process, tune, write_world
 from tests.jobs import everything
 
 
@@ -102,13 +102,13 @@ def test_a_search_takes_the_runs_that_rates_a_factor_apart_are_worth(tmp_path: P
 
 def test_measuring_changes_neither_weights_nor_random_numbers_and_writes_nothing(tmp_path: Path) -> None:
     problem = write_problem(tmp_path / "problem")
-    files = sorted(path for path in tmp_path.rglob("*"))
     context, state = context_of(problem), torch.random.get_rng_state()
     before = {name: weights.clone() for name, weights in context.model.query.named_parameters()}
+    files = listing(tmp_path)
     expected_time(context, settings_of(tune={"dropout": True, "batches_per_epoch": 50}))
     assert all(torch.equal(before[name], weights) for name, weights in context.model.query.named_parameters())
     assert torch.equal(state, torch.random.get_rng_state())
-    assert sorted(path for path in tmp_path.rglob("*")) == files
+    assert listing(tmp_path) == files
 
 
 def test_a_job_says_its_time_first_and_is_the_same_as_without_the_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ def test_a_dry_run_prints_the_settings_and_the_time_and_writes_nothing(
 ) -> None:
     write_world(tmp_path)
     monkeypatch.chdir(tmp_path)
-    before = sorted(tmp_path.rglob("*"))
+    before = listing(tmp_path)
     command = [word for word in tune() if word not in ("--out", "new")]
     said = run_in_process(capsys, monkeypatch, [*command, "--dry-run", "--set", "tune.batch_size=3"])
     assert said.code == 0
@@ -137,7 +137,7 @@ def test_a_dry_run_prints_the_settings_and_the_time_and_writes_nothing(
     (tmp_path / "said.toml").unlink()
     as_json = json.loads(run_in_process(capsys, monkeypatch, [*tune(), "--dry-run", "--json"]).out)
     assert as_json["most_seconds"] >= as_json["least_seconds"] > as_json["step_seconds"] > 0
-    assert sorted(tmp_path.rglob("*")) == before
+    assert listing(tmp_path) == before
     refused = run_in_process(capsys, monkeypatch, command)
     assert (refused.code, "--out" in refused.err) == (2, True)
     assert run_in_process(capsys, monkeypatch, [*command, "--dry-run", "--resume"]).code == 2
