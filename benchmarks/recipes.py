@@ -5,9 +5,10 @@ demo: mathematics and physics papers, and TICO-19. The script prints a table wit
 
     python benchmarks/recipes.py OUT SET... [--recipes quick paper] [--seeds 5] [--budget-time 10min] [--model demo] [--device auto]
 
-Each SET is a folder with ``corpus.jsonl``, ``train.jsonl`` and ``test.jsonl``; its name is that of the set. Test queries whose relevant
-documents answered no training query give the verdict, so a set needs at least 50 of them. A time limit makes runs comparable only on a
-machine that does nothing else. OUT keeps stores, jobs and evaluations: a second call continues what was interrupted.
+Each SET is a folder with ``corpus.jsonl``, ``train.jsonl`` and ``test.jsonl`` (`scripts/make_recipe_data.py` makes six); its name is that
+of the set. Test queries whose relevant documents answered no training query give the verdict, so a set needs at least 50 of them. A time
+limit makes runs comparable only on a machine that does nothing else. OUT keeps stores, jobs and evaluations: a second call continues what
+was interrupted.
 """
 
 import argparse

@@ -22,6 +22,11 @@ DOCUMENTS = [{"_id": f"d{number}", "text": f"document {number} about {'abcdefgh'
 PAIRS = [{"query": f"question {number}", "pos": [f"d{number}"], "neg": [f"d{(number + 1) % 20}"]} for number in range(20)]
 
 
+def other_pairs(word: str, count: int = 20) -> list[dict[str, object]]:
+    """Pairs of the same documents with other queries."""
+    return [{**pair, "query": f"{word} {number}"} for number, pair in enumerate(PAIRS[:count])]
+
+
 @dataclass(frozen=True)
 class Said:
     """What a verb left behind."""

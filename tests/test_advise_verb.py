@@ -21,7 +21,7 @@ from adiabat.models.towers import DualEncoder
 from adiabat.results.advice_result import Advice
 from adiabat.results.record import read_result
 from adiabat.store.bm25 import build_bm25
-from tests.commands import DOCUMENTS, PAIRS, Said, assert_refused, lines, listing, run_in_process, setting, write_world
+from tests.commands import DOCUMENTS, PAIRS, Said, assert_refused, lines, listing, other_pairs, run_in_process, setting, write_world
 from tests.pages import no_page as no_page
 from tests.pages import real_pages as real_pages
 
@@ -31,9 +31,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What `write_world` writes, a second set, and one whose queries share a document."""
     here = tmp_path_factory.mktemp("world")
     write_world(here)
-    lines(here / "held.jsonl", [{"query": f"other {row}", "pos": [f"d{row}"]} for row in range(12)])
+    lines(here / "held.jsonl", other_pairs("other", 12))
     lines(here / "tied.jsonl", [{"query": f"question {row}", "pos": ["d0", f"d{row}"]} for row in range(20)])
-    lines(here / "few.jsonl", [{"query": f"question {row}", "pos": [f"d{row}"]} for row in range(9)])
+    lines(here / "few.jsonl", other_pairs("few", 9))
     lines(here / "copy.jsonl", PAIRS)
     lines(here / "empty.jsonl", [])
     lines(here / "absent.jsonl", [{"query": f"question {row}", "pos": [f"d{row + 5}"]} for row in range(20)])
@@ -188,7 +188,10 @@ def test_an_earlier_advice_is_replaced_and_anything_else_is_not(run: Callable[..
         (("empty.jsonl",), ["empty.jsonl"]),
         (("absent.jsonl",), ["d20", "absent.jsonl:16"]),
         (("pairs.jsonl", "--retain", "store", "pairs.jsonl"), ["--retain must be another data set than the target"]),
-        (("pairs.jsonl", "--retain", "store", "copy.jsonl"), ["--retain must be another data set than pairs.jsonl, got copy.jsonl"]),
+        (
+            ("pairs.jsonl", "--retain", "store", "copy.jsonl"),
+            ["another data set than pairs.jsonl, which has 20 of the 20 rows of copy.jsonl"],
+        ),
         (("pairs.jsonl", "--retain", "store"), ["--retain takes two words"]),
         (("pairs.jsonl", *setting("advise.queries=9")), ["advise.queries must be", "10"]),
         (("pairs.jsonl", *setting("run.device=tpu")), ["run.device must be auto, cpu"]),

@@ -24,6 +24,7 @@ from adiabat.models.towers import DualEncoder
 from adiabat.results.record import read_result
 from adiabat.store import ingestion
 from adiabat.store.vector_store import Store
+from tests.commands import other_pairs
 from tests.tiny import edit, save_tiny
 
 DOCUMENTS = [{"_id": f"d{number}", "text": f"document {number} about {'abcdefgh'[number % 8] * 5}"} for number in range(16)]
@@ -138,16 +139,11 @@ def test_a_measure_that_needs_documents_judged_not_relevant_is_refused_before_an
     assert list(tmp_path.iterdir()) == []
 
 
-def without_row(path: Path, row: int, out: Path) -> Path:
-    rows = path.read_text(encoding="utf-8").splitlines()
-    out.write_text("\n".join([*rows[:row], *rows[row + 1 :]]), encoding="utf-8")
-    return out
-
-
 def test_a_result_says_by_which_settings_and_from_which_files(here: Path, tmp_path: Path) -> None:
     settings = {"query_prompt": "ask: ", "resamples": 321}
     pairs, store = here / "pairs.jsonl", Store.open(here / "store")
-    held = without_row(pairs, 0, tmp_path / "held.jsonl")
+    held = tmp_path / "held.jsonl"
+    write_lines(held, other_pairs("held", 12))
     adiabat.evaluate(here / "model", here / "store", pairs, retain=[(here / "store", held)], out=tmp_path / "new", **settings)
     result = read_result(tmp_path / "new" / "result.json")
     assert (result.settings["encoder"], result.settings["measure"]["resamples"]) == ({"query_prompt": "ask: ", "allow_pickles": False}, 321)
@@ -163,7 +159,9 @@ def test_retention_sets_share_an_opened_store_and_nothing_is_written_without_out
     plain = Store.open
     monkeypatch.setattr(Store, "open", lambda path: opened.append(str(path)) or plain(path))  # type: ignore[func-returns-value]
     files = [tmp_path.parent / f"{tmp_path.name}-{row}.jsonl" for row in range(2)]
-    retain = [(here / "store", without_row(here / "pairs.jsonl", row, file)) for row, file in enumerate(files)]
+    for number, file in enumerate(files):
+        write_lines(file, other_pairs(f"held {number}", 12))
+    retain = [(here / "store", file) for file in files]
     monkeypatch.chdir(tmp_path)
     result = adiabat.evaluate(here / "model", here / "store", here / "pairs.jsonl", retain=retain, resamples=200)
     assert (result.training, list(tmp_path.iterdir())) == (None, [])

@@ -21,12 +21,12 @@ from adiabat.core.files import read_json
 from adiabat.results.evaluation_result import Hit
 from tests.commands import (
     DOCUMENTS,
-    PAIRS,
     Run,
     Said,
     embed,
     evaluate,
     lines,
+    other_pairs,
     search,
     setting,
     tune,
@@ -200,8 +200,8 @@ def test_evaluate_answers_with_the_report_or_the_whole_result(run: Run, new: str
 
 
 def test_retain_takes_two_words_as_often_as_wanted(run: Run, new: str) -> None:
-    lines(Path(f"{new}.jsonl"), PAIRS[:12])
-    lines(Path(f"{new}-2.jsonl"), PAIRS[:13])
+    lines(Path(f"{new}.jsonl"), other_pairs("held", 12))
+    lines(Path(f"{new}-2.jsonl"), other_pairs("kept", 13))
     said = run(*evaluate("pairs.jsonl", "--retain", "store", f"{new}.jsonl", "--retain", "store", f"{new}-2.jsonl", "--json", out=new))
     assert [one["role"] for one in json.loads(said.out)["datasets"]] == ["target", "retain", "retain"]
 

@@ -16,7 +16,7 @@ from adiabat.models.saving import save
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import DatasetResult, Result
 from adiabat.results.record import read_result
-from tests.commands import evaluate, lines, run_in_process, write_world
+from tests.commands import evaluate, lines, other_pairs, run_in_process, write_world
 from tests.report.sample_results import make_dataset, make_grid, make_result
 from tests.tiny import tiny_encoder
 
@@ -47,7 +47,7 @@ def test_a_failing_evaluation_is_written_and_ends_with_code_3(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_world(tmp_path)
-    lines(tmp_path / "other.jsonl", [{"query": f"other {number}", "pos": [f"d{number}"]} for number in range(12)])
+    lines(tmp_path / "other.jsonl", other_pairs("other", 12))
     monkeypatch.chdir(tmp_path)
     # Of another query tower that is no better and no worse, as far as 20 queries tell.
     model = load(Path("model"))

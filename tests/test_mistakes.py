@@ -22,6 +22,7 @@ from tests.commands import (
     imported,
     lines,
     listing,
+    other_pairs,
     search,
     setting,
     tune,
@@ -45,7 +46,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def write_faulty_data(here: Path) -> None:
     lines(here / "not_json.jsonl", [PAIRS[0], "this is no JSON", "{'query': 1}"])
-    lines(here / "reordered.jsonl", [{**pair, "neg": []} for pair in reversed(PAIRS)])
+    lines(here / "reordered.jsonl", [*({**pair, "neg": []} for pair in reversed(PAIRS[:11])), *other_pairs("other", 10)])
     lines(here / "no_keys.jsonl", [PAIRS[0], *([{"query": "a"}] * 12)])
     lines(here / "other_keys.jsonl", [{"query": "a", "reply": "d1"}])
     lines(here / "unknown_doc.jsonl", [*PAIRS, {"query": "x", "pos": ["d999"], "neg": ["d1"]}])
@@ -161,7 +162,7 @@ MISTAKES: list[Mistake] = [
     (evaluate("pairs.jsonl", "--retain", "store", "pairs.jsonl"), "--retain must be another data set than the target", "pairs.jsonl"),
     (
         evaluate("pairs.jsonl", "--retain", "store", "reordered.jsonl"),
-        "--retain must be another data set than pairs.jsonl, got reordered.jsonl with the same queries and relevant documents; leave",
+        "--retain must be another data set than pairs.jsonl, which has 11 of the 21 rows of reordered.jsonl; leave it out",
     ),
     (
         evaluate("pairs.jsonl", *("--retain", "store", "corpus.jsonl") * 2),

@@ -28,7 +28,7 @@ from adiabat.core.progress import Watch
 from adiabat.data.records import text_id
 from adiabat.distillation import student
 from adiabat.results.record import read_result
-from tests.commands import PAIRS, lines, write_world
+from tests.commands import lines, other_pairs, write_world
 from tests.pages import no_page as no_page
 
 ROWS = [{"_id": "a", "text": "one", "year": 1}, {"_id": "b", "text": "two", "year": None}]
@@ -216,7 +216,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_a_function_returns_stands_for_its_path(here: Path) -> None:
-    lines(here / "rest.jsonl", PAIRS[:12])
+    lines(here / "rest.jsonl", other_pairs("held", 12))
     store = adiabat.embed("model", "corpus.jsonl", "store")
     options = {"recipe": "paper", "max_epochs": 1, "batches_per_epoch": 2, "validation_fraction": 0.4}
     job = adiabat.tune("model", store, "pairs.jsonl", out="job", **options)

@@ -6,11 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from adiabat.evaluation.evaluate import dataset_result
 from adiabat.report import evaluation_page, pages, training_page
 from adiabat.report.evaluation_headline import headline, reservations, tone
 from adiabat.report.evaluation_page import EXAMPLES_SHOWN
 from adiabat.results.evaluation_result import Change, DatasetResult, Hit, Part, Result, TrainedOn
 from adiabat.stats.clusters import Clusters
+from tests.evaluation.scored import ranked
 from tests.report.html_page import Page, plain, printed
 from tests.report.sample_results import full_result, make_change, make_dataset, make_example, make_grid, make_result, make_tuning
 
@@ -383,8 +385,15 @@ def test_the_terminal_has_a_row_for_each_data_set_or_validation_figure_and_fits_
 
 
 def test_verdicts_on_queries_that_depend_on_one_another_are_no_good_news_and_that_is_said() -> None:
-    """A hub document connects all queries, which are drawn one by one."""
-    note = Clusters(np.repeat([0, 1], [40, 60])).sentence("query")
-    result = make_result(replace(BETTER, notes=[note]), HELD)
-    assert f"cs: {note}." in evaluation_page.notes(result)
-    assert (tone(result), tone(make_result(BETTER, HELD))) == ("plain", "good")
+    """A hub document connects 60 of the queries, which are drawn one by one."""
+    before = ranked([0.5, 0.6] * 50)
+    sample = replace(before.samples[0], clusters=Clusters(np.repeat([0, 1], [40, 60])))
+    pooled = replace(sample, measure="PND pooled")
+    measured = replace(before, samples=[sample, pooled], notes=("a note",))
+    better = replace(measured, samples=[replace(sample, values=sample.values + np.linspace(0.01, 0.03, 100)), pooled])
+    dataset = dataset_result([better], measured, None, role="target", seed=0, resamples=200)
+    result = make_result(dataset, HELD)
+    assert (dataset.main_change().verdict, dataset.notes, dataset.clusters) == ("better", ["a note"], None)
+    assert dataset.too_sure.endswith("verdicts too sure")
+    assert f"{dataset.name}: {dataset.too_sure}." in evaluation_page.notes(result)
+    assert (tone(result), tone(make_result(replace(dataset, too_sure=""), HELD))) == ("plain", "good")

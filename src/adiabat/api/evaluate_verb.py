@@ -12,6 +12,7 @@ from adiabat.api.call import Progress, called
 from adiabat.config.shared import DataSection, EvaluateSettings
 from adiabat.config.tasks import SpaceSettings, SuiteSettings, suite_file
 from adiabat.core.errors import ConfigError, DataError
+from adiabat.core.text import counted
 from adiabat.data.examples import read_examples, source_identity
 from adiabat.data.records import ExampleSet, LanguageGridSet
 from adiabat.evaluation.evaluate import Dataset, evaluate_datasets, read_dataset
@@ -180,26 +181,25 @@ def require_other_data(sets: Sequence[tuple[str, str]], splits: Sequence[str | N
 
 
 def require_other_contents(names: Sequence[str], sets: Sequence[tuple[Store, AddressedSet | LanguageGridSet]]) -> None:
-    """Refuse a copy of the target, or of another retention set, in any order of its rows."""
-    known: dict[tuple[str, ...], str] = {}
+    """Refuse a retention set that shares more than half of its rows, or of theirs, with the target or another retention set."""
+    known: dict[str, frozenset[str]] = {}
     for name, (store, examples) in zip(names, sets, strict=True) if len(sets) > 1 else ():
         content = _content_of(store, examples)
-        if content in known:
-            raise ConfigError(
-                f"--retain must be another data set than {known[content]}, got {name} with the same queries and relevant documents; "
-                "leave it out"
-            )
-        known[content] = name
+        for other, rows in known.items():
+            if 2 * (shared := len(content & rows)) > min(len(content), len(rows)):
+                have = f"which has {shared:,} of the {counted(len(content), 'row')} of {name}"
+                raise ConfigError(f"--retain must be another data set than {other}, {have}; leave it out")
+        known[name] = content
 
 
-def _content_of(store: Store, examples: AddressedSet | LanguageGridSet) -> tuple[str, ...]:
-    """Queries with their relevant documents, or sentence pairs with their labels, sorted."""
+def _content_of(store: Store, examples: AddressedSet | LanguageGridSet) -> frozenset[str]:
+    """Distinct queries with their relevant documents, or sentence pairs with their labels."""
     if isinstance(examples, LanguageGridSet):
         pairs = zip(examples.labels, examples.premises, examples.hypotheses, strict=True)
         rows = [(label, sorted(premise.items()), sorted(hypothesis.items())) for label, premise, hypothesis in pairs]
-        return tuple(sorted(map(repr, rows)))
+        return frozenset(map(repr, rows))
     relevant = (sorted(examples.positives[row].tolist()) for row in range(len(examples)))
-    return store.manifest.sha256, *sorted(map(repr, zip(examples.queries, relevant, strict=True)))
+    return frozenset(f"{store.manifest.sha256} {row}" for row in zip(examples.queries, relevant, strict=True))
 
 
 def _training_record(model: Model) -> TrainingRecord | None:

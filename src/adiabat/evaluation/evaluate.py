@@ -269,6 +269,7 @@ def dataset_result(
     after = runs[0]
     drawing: dict[str, Any] = {"seed": seed, "resamples": resamples, "margin": margin}
     clusters = after.samples[0].clusters
+    too_sure = clusters.sentence(after.unit) if clusters is not None and clusters.too_few else ""
     result = DatasetResult(
         name=after.task,
         role=role,
@@ -278,10 +279,11 @@ def dataset_result(
         pairs=0,
         main=after.samples[0].measure,
         changes=_changes([scores.samples for scores in runs], before.samples if before else None, **drawing),
-        notes=[*after.notes, *after.cluster_notes],
+        notes=[*after.notes, *([] if too_sure else after.cluster_notes)],
         ladder=_changes([scores.ladder for scores in runs], before.ladder if before else None, **drawing),
         units=int((after.samples[0].weights > 0).sum()),
         clusters=clusters.count if clusters is not None and clusters.drawn else None,
+        too_sure=too_sure,
     )
     _require_below_measure(margin, result)
     if grid is None:

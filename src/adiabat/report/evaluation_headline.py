@@ -9,7 +9,7 @@ from adiabat.core.margin import DEFAULT_MARGIN, FEWEST_UNITS, Margin
 from adiabat.core.text import NO_BREAK, counted, integer, two_digits
 from adiabat.report.format import bounds, improvement, joined, listed, named, number
 from adiabat.report.pages import Tone
-from adiabat.results.evaluation_result import TOO_SURE, VERDICTS, Change, DatasetResult, Result
+from adiabat.results.evaluation_result import VERDICTS, Change, DatasetResult, Result
 
 _ARROW = f"{NO_BREAK}\N{RIGHTWARDS ARROW} "
 
@@ -40,7 +40,7 @@ def tone(result: Result) -> Tone:
         return "bad"
     targets = [verdict for role, verdict in verdicts if role == "target"]
     proven = not verdicts & {("retain", "undecided"), ("retain", None)} and not any(dataset.training_unknown for dataset in result.datasets)
-    proven = proven and not any(map(_too_sure, result.datasets))
+    proven = proven and not any(dataset.too_sure for dataset in result.datasets)
     return "good" if proven and targets and all(verdict == "better" for verdict in targets) else "plain"
 
 
@@ -72,13 +72,8 @@ def caveats(result: Result) -> list[str]:
     runs = len(result.runs) + 1
     means = [f"Values are means over {runs} runs of the model, and intervals cover queries and runs."] if runs > 1 else []
     means += [f"{sentence}." for sentence in result.run_differences]
-    sure = [f"{named(dataset.name)}: {note}." for dataset in result.datasets for note in _too_sure(dataset)]
+    sure = [f"{named(dataset.name)}: {dataset.too_sure}." for dataset in result.datasets if dataset.too_sure]
     return [*means, *sure, *candidates, *ranked, *_trained(result.datasets), *filter(None, map(_decisive, result.datasets))]
-
-
-def _too_sure(dataset: DatasetResult) -> list[str]:
-    """Notes on queries that depend on one another and could not be drawn together."""
-    return [note for note in dataset.notes if note.endswith(TOO_SURE)]
 
 
 def cells_over_runs(result: Result) -> str:

@@ -14,9 +14,6 @@ from adiabat.results.training_record import TrainingRecord
 Verdict = Literal["better", "not worse", "undecided", "worse"]
 """Better or worse by the paired 95 % interval and the p-value; else not worse if a loss of the margin is excluded, or undecided."""
 
-TOO_SURE = "intervals are too narrow and verdicts too sure"
-"""End of a note on queries that depend on one another and are drawn one by one."""
-
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 Test = Literal["sign flips", "bootstrap"]
@@ -221,6 +218,7 @@ class DatasetResult:
         left_out: Number of queries that were trained on and are left out.
         units: Number of units behind the main change: queries, or the premises of a grid; None in results that do not count them.
         clusters: Number of clusters of queries that intervals and tests draw whole; None if they draw single queries.
+        too_sure: Why intervals are too narrow and verdicts too sure; "" if they are not.
     """
 
     name: str
@@ -240,6 +238,7 @@ class DatasetResult:
     left_out: int = 0
     units: int | None = None
     clusters: int | None = None
+    too_sure: str = ""
 
     @property
     def cells(self) -> int:

@@ -18,7 +18,6 @@ import numpy as np
 from jaxtyping import Int
 
 from adiabat.core.text import counted
-from adiabat.results.evaluation_result import TOO_SURE
 
 FEWEST_CLUSTERS = 10
 """Fewest clusters of shared documents that are drawn whole."""
@@ -53,6 +52,11 @@ class Clusters:
         """Whether whole clusters are drawn: where a cluster has several units, and documents leave enough clusters."""
         return self.count < self.numbers.size and (self.by != BY_DOCUMENTS or self.count >= FEWEST_CLUSTERS)
 
+    @property
+    def too_few(self) -> bool:
+        """Whether units that depend on one another are drawn singly, which makes intervals too narrow and verdicts too sure."""
+        return self.count < self.numbers.size and not self.drawn
+
     def units_in(self, clusters: int) -> int:
         """Number of units in so many clusters of the mean size of these."""
         return math.ceil(clusters * self.numbers.size / self.count)
@@ -66,6 +70,7 @@ class Clusters:
         units, clusters = counted(self.numbers.size, unit), counted(self.count, "cluster")
         if self.drawn:
             return f"intervals and tests draw whole clusters: {units} form {clusters} by {self.by}"
-        if self.count == self.numbers.size:
-            return "" if self.by == BY_DOCUMENTS else f"{self.by} differs for every {unit}, which is drawn on its own"
-        return f"{self.by} connect {units} into {clusters}, too few to be drawn whole: each {unit} is drawn on its own, so that {TOO_SURE}"
+        if self.too_few:
+            drawn = f"too few to be drawn whole: each {unit} is drawn on its own"
+            return f"{self.by} connect {units} into {clusters}, {drawn}, so that intervals are too narrow and verdicts too sure"
+        return "" if self.by == BY_DOCUMENTS else f"{self.by} differs for every {unit}, which is drawn on its own"

@@ -1,0 +1,135 @@
+"""Make the six data sets of `benchmarks/recipes.py`, a folder with corpus, train and test each.
+
+    python scripts/make_recipe_data.py SHARED_DATA_DIR OUT
+
+SciFact keeps its published division. Elsewhere queries that share a relevant document or their text are one group; hashes of the groups
+choose at most 2,000 queries to test and 4,000 to train, half of each where there are fewer. One in ten trained groups gives the test
+one more of its queries, whose documents are seen. Cranfield is one group, so its queries are divided one by one.
+"""
+
+import argparse
+import gzip
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from adiabat.core.ragged import Ragged, connected
+from adiabat.datasets.arxiv import first_sentence_end
+
+TEST, TRAIN = 2_000, 4_000
+SEEN_EVERY = 10
+
+Row = dict[str, Any]
+
+
+def main() -> None:
+    """Write every set."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("shared", type=Path)
+    parser.add_argument("out", type=Path)
+    given = parser.parse_args()
+    beir = given.shared / "beir"
+    scifact = beir / "scifact"
+    written(given.out / "scifact", documents_of(scifact), judged(scifact, "train"), judged(scifact, "test"))
+    for name, split in (("squad_dev", "test"), ("msmarco_dev6980", "dev"), ("cranfield", "test")):
+        written(given.out / name, documents_of(beir / name), *divided(judged(beir / name, split)))
+    answers = rows_of(given.shared / "pairs" / "medquad.jsonl.gz")
+    from_pairs(given.out / "medquad", ((row["q"], row["a"]) for row in answers))
+    from_pairs(given.out / "arxiv-cs", halves(rows_of(given.shared / "arxiv" / "arxiv60k.jsonl.gz")))
+
+
+def halves(papers: Iterable[Row]) -> Iterator[tuple[str, str]]:
+    """First sentence and rest of the abstract of each paper in computer science."""
+    for paper in papers:
+        abstract = " ".join(paper["abstract"].split())
+        end = first_sentence_end(abstract)
+        if paper["primary"].startswith("cs.") and end < len(abstract):
+            yield abstract[:end], abstract[end:].strip()
+
+
+def from_pairs(folder: Path, pairs: Iterable[tuple[str, str]]) -> None:
+    """Write a set whose documents are the second texts; a query has all documents that it stands beside."""
+    relevant: dict[str, list[str]] = defaultdict(list)
+    documents: dict[str, str] = {}
+    for query, document in pairs:
+        relevant[query].append(documents.setdefault(document, f"d{len(documents)}"))
+    queries = [row_of(f"q{number}", query, set(found)) for number, (query, found) in enumerate(relevant.items())]
+    written(folder, ({"_id": name, "text": text} for text, name in documents.items()), *divided(queries))
+
+
+def documents_of(folder: Path) -> list[Row]:
+    """Documents of a BEIR folder that have a text."""
+    return [row for row in rows_of(folder / "corpus.jsonl") if f"{row.get('title', '')}{row['text']}".strip()]
+
+
+def judged(folder: Path, split: str) -> list[Row]:
+    """Queries of a BEIR folder that have a relevant document."""
+    documents = {row["_id"] for row in documents_of(folder)}
+    relevant: dict[str, set[str]] = defaultdict(set)
+    for line in (folder / "qrels" / f"{split}.tsv").read_text(encoding="utf-8").splitlines()[1:]:
+        query, document, grade = line.split("\t")
+        if int(grade) > 0 and document in documents:
+            relevant[query].add(document)
+    texts = {row["_id"]: row["text"] for row in rows_of(folder / "queries.jsonl")}
+    return [row_of(query, texts[query], found) for query, found in relevant.items()]
+
+
+def divided(queries: list[Row]) -> tuple[list[Row], list[Row]]:
+    """Queries to train on, and queries to test."""
+    numbers: dict[str, int] = {}
+    documents = Ragged.of([np.array([numbers.setdefault(name, len(numbers)) for name in row["pos"]]) for row in queries])
+    texts = Ragged.of([np.array([numbers.setdefault(" ".join(row["query"].lower().split()), len(numbers))]) for row in queries])
+    groups = connected(documents, texts)
+    if 2 * np.bincount(groups).max() > len(queries):
+        groups = np.arange(len(queries))
+    members: dict[int, list[Row]] = defaultdict(list)
+    for row, group in zip(queries, groups.tolist(), strict=True):
+        members[group].append(row)
+    ordered = sorted(members.values(), key=lambda rows: hashed(rows[0]["query_id"]))
+    wanted = min(TEST, len(queries) // 2)
+    sizes = list(accumulate(len(rows) for rows in ordered))
+    last = next(number for number, size in enumerate(sizes, start=1) if size >= wanted)
+    test = [row for rows in ordered[:last] for row in rows]
+    train: list[Row] = []
+    for number, rows in enumerate(ordered[last:]):
+        if len(train) >= TRAIN:
+            break
+        is_shared = number % SEEN_EVERY == 0 and len(rows) > 1
+        train += rows[is_shared:]
+        test += rows[:is_shared]
+    return train, test
+
+
+def written(folder: Path, corpus: Iterable[Row], train: list[Row], test: list[Row]) -> None:
+    """Write the three files of a set."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, rows in (("corpus", corpus), ("train", train), ("test", test)):
+        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
+    print(f"{folder.name}: {len(train):,} queries to train on, {len(test):,} to test")
+
+
+def row_of(name: str, query: str, relevant: Iterable[str]) -> Row:
+    """A row of an example file."""
+    return {"query_id": name, "query": query, "pos": sorted(relevant)}
+
+
+def rows_of(path: Path) -> Iterator[Row]:
+    """Rows of a JSONL file, compressed or not."""
+    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
+        yield from map(json.loads, lines)
+
+
+def hashed(text: str) -> str:
+    """A stable order of ids."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+if __name__ == "__main__":
+    main()
