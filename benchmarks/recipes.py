@@ -3,7 +3,7 @@
 Every set is tuned by every recipe with every seed, and the runs of one recipe are evaluated together. The retention sets are those of the
 demo: mathematics and physics papers, and TICO-19. The script prints a table with a row for each set and recipe.
 
-    python benchmarks/recipes.py OUT SET... [--recipes quick paper] [--seeds 5] [--budget-time 10min] [--model demo] [--device auto]
+    python benchmarks/recipes.py OUT SET... [--recipes quick paper] [--seeds 5] [--search-once] [--budget-time 10min] [--model demo]
 
 Each SET is a folder with ``corpus.jsonl``, ``train.jsonl`` and ``test.jsonl`` (`scripts/make_recipe_data.py` makes six); its name is that
 of the set. Test queries whose relevant documents answered no training query give the verdict, so a set needs at least 50 of them. A time
@@ -36,6 +36,7 @@ def main() -> None:
     parser.add_argument("sets", type=Path, nargs="+")
     parser.add_argument("--recipes", nargs="+", choices=sorted(RECIPES), default=["quick"])
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--search-once", action="store_true", help="later seeds take the rate and the length of the first one")
     parser.add_argument("--budget-time", help="time limit of each job; that of the recipe if left out")
     parser.add_argument("--model", default="demo")
     parser.add_argument("--device", default="auto")
@@ -63,6 +64,9 @@ def _tuned(folder: Path, recipe: str, seed: int, given: argparse.Namespace) -> P
         options: dict[str, Any] = {"recipe": recipe, "seed": seed, "device": given.device}
         if given.budget_time is not None:
             options["budget_seconds"] = given.budget_time
+        if seed and given.search_once:
+            first = _training_of(given.out / "jobs" / f"{folder.name}-{recipe}-0").settings["tune"]
+            options |= {"learning_rate": first["learning_rate"], "max_epochs": first["max_epochs"], "budget_seconds": "1d"}
         adiabat.tune(given.model, store, folder / "train.jsonl", job, resume=job.exists(), **options)
     return job
 
@@ -81,7 +85,7 @@ def _evaluated(folder: Path, recipe: str, jobs: Sequence[Path], given: argparse.
 
 
 def _row(name: str, recipe: str, jobs: Sequence[Path], evaluation: Result) -> str:
-    records = [record for job in jobs if (record := read_result(job / "result.json", Result).training) is not None]
+    records = [_training_of(job) for job in jobs]
     target, *retained = evaluation.datasets
     rates = sorted({f"{record.settings['tune']['learning_rate']:.2g}" for record in records})
     kept = [(record.best_epoch or 0) * record.settings["tune"]["batches_per_epoch"] for record in records]
@@ -91,6 +95,12 @@ def _row(name: str, recipe: str, jobs: Sequence[Path], evaluation: Result) -> st
     cells = [name, recipe, str(len(jobs)), ", ".join(rates), f"{min(kept)} to {max(kept)}", f"{minutes:.0f}", f"{first:,}"]
     cells += [_told(target.main_change()), *(seen or [""]), *(_told(dataset.main_change()) for dataset in retained)]
     return f"| {' | '.join(cells)} |"
+
+
+def _training_of(job: Path) -> TrainingRecord:
+    record = read_result(job / "result.json", Result).training
+    assert record is not None, "a job has a record of its training"
+    return record
 
 
 def _search_seconds(job: Path, record: TrainingRecord) -> float:
