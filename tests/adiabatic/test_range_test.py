@@ -58,7 +58,7 @@ def test_a_range_test_takes_the_rate_with_the_lowest_validation_loss_within_the_
     assert f"the learning rate {best:g} had the lowest validation loss" in told
     assert "tuned by the recipe quick, within 10" in told
     assert notes[0].startswith("expected time: ")
-    assert "without an improvement unless the drift limit stops it, at most" in notes[0]
+    assert "if nothing improves, or less if the drift limit stops the run, at most" in notes[0]
     assert any(note.startswith("range test: ") for note in notes)
 
 
@@ -138,7 +138,7 @@ def test_a_range_test_goes_on_to_lower_rates_until_one_stays_within_the_limit(
         return
     assert search.tested().tune.learning_rate == pytest.approx(1e-5)
     assert [row.rate for row in search.rows.every] == pytest.approx([1e-2, 1e-3, 1e-4, 1e-5])
-    assert "0.0001: outside, 1e-05: 1.0000; tuning at 1e-05" in notes[-1]
+    assert "0.0001: none, 1e-05: 1.0000; tuning at 1e-05" in notes[-1]
 
 
 def test_the_progress_of_a_range_test_is_that_of_all_its_rates(problem: Problem, tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ def test_a_model_that_is_its_own_baseline_has_no_changed_queries_and_that_is_sai
     assert {change.difference for change in result.datasets[0].changes} == {0.0}
     # Twelve queries exclude no loss of 1 %, but the two models are one.
     assert {(change.verdict, change.needed) for change in result.datasets[0].changes} == {("not worse", None)}
-    assert "shows no gain, and no loss of more than 1 %" in headline(result)
+    assert "shows no gain, and a loss of more than 1 % is excluded" in headline(result)
 
 
 def test_several_runs_are_the_baseline_only_if_all_of_them_are(model: DualEncoder, baseline: DualEncoder, store: Store) -> None:

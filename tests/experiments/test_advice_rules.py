@@ -23,13 +23,13 @@ LEAVE, FUSE, TUNE, MORE, EMBED = (
         ({"queries": 49, "fused": 9.0, "mapped": 9.0}, 1.0, MORE, ["49\N{NO-BREAK SPACE}queries"]),
         ({"queries": 50, "fused": 9.0}, 1.0, FUSE, ["+9.0 %"]),
         # BM25 alone is best.
-        ({"bm25": 12.0, "fused": 8.0, "mapped": 9.0}, 1.0, EMBED, ["BM25", "+12.0 % [+11.0, +13.0]", "than their fusion by +3.7 %"]),
+        ({"bm25": 12.0, "fused": 8.0, "mapped": 9.0}, 1.0, EMBED, ["BM25", "+12.0 % [+11.0, +13.0]", "the fusion of both by +3.7 %"]),
         # By more than the fusion, as an estimate, but the pairs do not show it.
         (
             {"bm25": 12.0, "fused": 8.0, "bm25_over_fused": make_gain(3.7, half_width=4.0)},
             1.0,
             FUSE,
-            ["+8.0 %", "compared with the fusion, it is at +3.7 % [-0.3, +7.7]"],
+            ["+8.0 %", "its difference from the fusion is +3.7 % [-0.3, +7.7]"],
         ),
         ({"bm25": 12.0, "fused": 1.0, "bm25_over_fused": make_gain(10.9, half_width=11.0)}, 4.0, MORE, ["BM25 alone gains +12.0 %"]),
         ({"queries": 40, "left_out": 60}, 1.0, MORE, ["queries, which the model was not trained on, are too few"]),
@@ -57,7 +57,7 @@ LEAVE, FUSE, TUNE, MORE, EMBED = (
         ({"bm25": None, "fused": None, "mapped": None}, 4.0, MORE, ["Neither BM25 nor a linear map"]),
         ({"bm25": None, "fused": None, "mapped": None}, 1.2, MORE, ["nothing is known"]),
         # Gains that are shown, and too small to act on, are not denied.
-        ({"fused": make_gain(1.4, half_width=0.5), "mapped": 0.7}, 1.0, LEAVE, ["shown to reach 2 % from fusion with BM25 or 1 % from a"]),
+        ({"fused": make_gain(1.4, half_width=0.5), "mapped": 0.7}, 1.0, LEAVE, ["shows a gain of 2 % from fusion with BM25 or 1 % from a"]),
         # A gain of 2 % is not excluded: the sharpness of the linear map says nothing about fusion.
         ({"fused": make_gain(2.8, half_width=4.0)}, 1.4, MORE, ["Fusion with BM25 may gain 2 % (+2.8 % [-1.2, +6.8]): 800", "about 6,300"]),
         ({"mapped": make_gain(0.9, half_width=1.3)}, 1.8, MORE, ["A linear map of the query vectors may gain 2 %", "four times as many"]),

@@ -82,9 +82,9 @@ class ExpectedTime:
     def summary(self) -> str:
         """The expected time in one line."""
         least, most = (self._length(steps, seconds) for steps, seconds in self._ends())
-        stop = " unless the drift limit stops it" if self.may_stop else ""
-        length = most if self.least_steps == self.most_steps else f"at least {least} without an improvement{stop}, at most {most}"
-        search = f", of which about {duration(self.search_seconds)} search for the learning rate" if self.search_seconds else ""
+        stop = ", or less if the drift limit stops the run" if self.may_stop else ""
+        length = most if self.least_steps == self.most_steps else f"at least {least} if nothing improves{stop}, at most {most}"
+        search = f", including about {duration(self.search_seconds)} for the learning-rate search" if self.search_seconds else ""
         line = (
             f"expected time: {length}{search}; a step takes {self.step_seconds:.2g} s and a validation {self.validation_seconds:.2g} s "
             f"on {self.device}"

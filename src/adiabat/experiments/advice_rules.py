@@ -41,13 +41,13 @@ def recommend(target: AdvisedSet, detectable: float | None, fusion_detectable: f
     recommendation                  rule
     ==============================  ==================================================================================================
     get more data                   there are fewer than 50 queries
-    re-embed with a better model    BM25 is better than the model by 2 % or more, and than their fusion by 1 % or more
+    re-embed with a better model    BM25 is better than the model by 2 % or more, and better than the fusion by 1 %
     fuse with BM25                  fusion gains 2 % or more, and no less than the linear map
     tune the query tower            the linear map gains 1 % or more on documents that it was not fitted on
     re-embed with a better model    a quarter of the queries or more have no answer among the first 100 documents
     get more data                   neither BM25 nor the map could be measured
     get more data                   the interval of fusion or the map reaches above 2 %, or the set would not show a gain of 2 % by tuning
-    leave it                        neither gains as much, and both intervals exclude a gain of 2 %
+    leave it                        neither reaches its threshold, and both intervals exclude a gain of 2 %
     ==============================  ==================================================================================================
 
     A gain counts if the paired comparison finds it better.
@@ -64,9 +64,9 @@ def recommend(target: AdvisedSet, detectable: float | None, fusion_detectable: f
         )
     over_fused = target.bm25_over_fused
     if _gain(target.bm25) >= WORTH_BM25 and (over_fused is None or _gain(over_fused) >= WORTH):
-        fusion = "; their fusion is not measured" if over_fused is None else f", and than their fusion by {_percent(over_fused)}"
+        fusion = "; the fusion of both was not measured" if over_fused is None else f" and the fusion of both by {_percent(over_fused)}"
         return Recommendation(
-            "re-embed with a better model", f"BM25, which needs no model, is better than the model by {_percent(target.bm25)}{fusion}."
+            "re-embed with a better model", f"BM25, which needs no model, outperforms the model by {_percent(target.bm25)}{fusion}."
         )
     chosen = _without_new_vectors(target, detectable, fusion_detectable)
     return replace(chosen, reason=chosen.reason + _bm25_alone(target))
@@ -90,7 +90,7 @@ def _bm25_alone(target: AdvisedSet) -> str:
     """A sentence on BM25 where it is better than the model, and not shown to be better than the fusion by enough."""
     if _gain(target.bm25) < WORTH_BM25:
         return ""
-    return f" BM25 alone gains {_percent(target.bm25)}; compared with the fusion, it is at {_percent(target.bm25_over_fused)}."
+    return f" BM25 alone gains {_percent(target.bm25)}; its difference from the fusion is {_percent(target.bm25_over_fused)}."
 
 
 def _nothing_gains(target: AdvisedSet, detectable: float | None, fusion_detectable: float | None) -> Recommendation:
@@ -100,7 +100,7 @@ def _nothing_gains(target: AdvisedSet, detectable: float | None, fusion_detectab
         ("a linear map of the query vectors", WORTH, target.mapped, detectable),
     )
     names = " or ".join(f"{worth:.0f} % from {name}" for name, worth, change, _ in candidates if change is not None)
-    tried = f"No gain is shown to reach {names}" if names else "Neither BM25 nor a linear map could be measured"
+    tried = f"No comparison shows a gain of {names}" if names else "Neither BM25 nor a linear map could be measured"
     if room.beyond >= LOST * room.total:
         return Recommendation(
             "re-embed with a better model",

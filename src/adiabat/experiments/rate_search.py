@@ -146,7 +146,7 @@ class RateSearch:
                 "one rate of the range test must stay within the guard's limit until its first validation, got none down to "
                 f"{rate:g}; lower rate_search.low, or raise guard.limit, and start again"
             )
-        listed = ", ".join(f"{rate:.2g}: {loss:.4f}" if math.isfinite(loss) else f"{rate:.2g}: outside" for rate, loss in losses.items())
+        listed = ", ".join(f"{rate:.2g}: {loss:.4f}" if math.isfinite(loss) else f"{rate:.2g}: none" for rate, loss in losses.items())
         self.watch.note(f"range test: lowest validation loss within the drift limit by rate: {listed}; tuning at {rate:g}")
         guard = self.context.guard(self.settings)
         assert guard is not None
@@ -216,7 +216,7 @@ class RateSearch:
             trial = self._make(rate, seed)
             self.rows.add(trial)
             left = "diverges" if trial.diverged else "exceeds the limit"
-            ended = f"stays within for {trial.steps[-1]:,}" if trial.left_at is None else f"{left} after {trial.left_at:,}"
+            ended = f"stays within the limit for {trial.steps[-1]:,}" if trial.left_at is None else f"{left} after {trial.left_at:,}"
             self.watch.note(f"{name}: {ended} of {self.settings.trial_steps:,} steps")
             if not self.settings.continues_trial:
                 self._clear(rate, seed)

@@ -34,7 +34,7 @@ _TERMS = [
     ),
     (
         "What the set could show",
-        f"The improvement that a comparison on all queries of the set would find better with 80{NO_BREAK}% probability, if its differences "
+        f"The smallest improvement that a comparison on all queries would detect with 80{NO_BREAK}% probability, if its differences "
         "from the untuned model vary as much as those of the linear map, or as those of earlier tunings if the map stays at the identity.",
     ),
     ("Headroom", "Tuning and reranking can lift answers that are found too low. Answers beyond the first 100 need a better model first."),
@@ -58,7 +58,7 @@ def page(result: Advice) -> Page:
             Group(id="reading", title="Reading", sections=[notes_section("Notes", [("", result.notes)], everyone=""), Terms(terms=_TERMS)]),
         ],
         facts=[
-            ("groups of queries without a common document", integer(result.clusters)),
+            ("groups of queries that share no document with another group", integer(result.clusters)),
             ("pull of the linear map", "" if result.pull is None else f"{result.pull:g}"),
         ],
     )
@@ -106,12 +106,12 @@ def reservations(result: Advice) -> list[str]:
     if result.detectable is not None:
         sentences.append(
             f"Used as a test set, the {counted(target.queries, 'query')} would show an improvement of {target.untuned.measure} by "
-            f"{result.detectable:.1f}{NO_BREAK}% or more with 80{NO_BREAK}% probability (spread of {result.spread})."
+            f"{result.detectable:.1f}{NO_BREAK}% or more with 80{NO_BREAK}% probability, if differences vary as with {result.spread}."
         )
     if result.tuning:
         sentences.append(f"adiabat tune with its default settings, {result.tuning}.")
     if worse := [named(entry.name) for entry in result.datasets[1:] if entry.mapped is not None and entry.mapped.verdict == "worse"]:
-        sentences.append(f"The linear map makes {' and '.join(worse)} worse: tune with a guard or rehearsal, and evaluate with --retain.")
+        sentences.append(f"The linear map makes {' and '.join(worse)} worse: keep the default rehearsal, and evaluate with --retain.")
     if target.measured < target.queries:
         sentences.append(f"Measured on {_measured(target)}, drawn at random.")
     return sentences

@@ -114,13 +114,13 @@ def _decisive(dataset: DatasetResult) -> str:
         reason = f"the verdict rests on {queries} with new documents, not on {integer(seen)} with {known}"
     elif first.name == "residual collection":
         reason = (
-            f"{integer(seen)} queries have {known}, too many to judge the others alone. The verdict rests on the residual collection: "
+            f"{integer(seen)} queries have {known}; the others are too few to judge alone. The verdict rests on the residual collection: "
             f"these documents are taken out of ranking and judgements, which leaves {queries}; for {integer(first.above)} of them such a "
             "document would have stood above the first relevant one"
         )
     else:
         reason = (
-            f"{integer(seen)} of {queries} have {known}, too many to judge the others alone: the verdict rests on all, and part of the "
+            f"{integer(seen)} of {queries} have {known}; the others are too few to judge alone: the verdict rests on all, and part of the "
             "change may be memory of these documents"
         )
     changes = [f"On {counted(part.queries, 'query')} with {part.name}: {_level_or_change(part.change)}." for part in others]
@@ -150,7 +150,7 @@ def _target_clause(dataset: DatasetResult, margin: str) -> str:
     change = dataset.main_change()
     finding = {
         "better": "got better",
-        "not worse": f"shows no gain, and no loss of more than {margin}",
+        "not worse": f"shows no gain, and a loss of more than {margin} is excluded",
         "worse": "got worse",
     }.get(change.verdict or "") or _undecided(dataset)
     cells = f", but {_worse_cells(dataset)} got worse" if dataset.worse_cells() and change.verdict != "worse" else ""
@@ -166,7 +166,7 @@ def _nearly_seen(dataset: DatasetResult) -> str:
     """Near duplicates of training queries, if they are more than a tenth of the queries that were not trained on."""
     counts = [(overlap.near_queries or 0, overlap.queries - overlap.trained_queries) for overlap in dataset.trained]
     near, queries = max(counts, key=lambda count: count[0] / max(count[1], 1), default=(0, 0))
-    return f" ({integer(near)} of {counted(queries, 'query')} nearly equal training queries)" if 10 * near > queries else ""
+    return f" ({integer(near)} of {counted(queries, 'query')} are near duplicates of training queries)" if 10 * near > queries else ""
 
 
 def _basis(dataset: DatasetResult) -> str:

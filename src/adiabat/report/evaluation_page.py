@@ -44,9 +44,9 @@ _COMPARED = [
         "swapping before and after at random, query by query. Queries that share relevant documents, or a value of measure.cluster, are "
         "drawn and swapped together, as the notes say. Better or worse: the interval excludes zero and p is below 0.05, which "
         "requires at least six changed queries. Not worse: neither, and the one-sided 95\N{NO-BREAK SPACE}% bound excludes a loss of the "
-        "margin. Otherwise undecided: the data do not exclude such a loss. Where fewer than six queries lost much, others may lose all "
-        "that they have: about 300 queries with an answer are needed to exclude a loss of 1\N{NO-BREAK SPACE}%, and more with each that "
-        "lost.",
+        "margin. Otherwise undecided: the data do not exclude such a loss. The bound allows for total losses "
+        "that the sample missed: about 300 queries with an answer are needed to exclude a loss of 1\N{NO-BREAK SPACE}%, and more for "
+        "each that lost much.",
     ),
     (
         "z, the two-proportion test",
