@@ -35,6 +35,7 @@ CELLS = make_grid(["en", "de"])
         ([BETTER, WORSE, UNDECIDED], ["physics"], ["physics", "maths"]),
         # One of four pairs of languages is worse, whatever the mean over them.
         ([BETTER, CELLS], ["XNLI (1 of 4 language pairs)"], ["XNLI"]),
+        ([replace(BETTER, doubt="better on 6 queries"), HELD], [], ["cs (better on 6 queries)"]),
         ([replace(CELLS, changes=HELD.changes, main="nDCG@10")], ["XNLI (1 of 4 language pairs)"], ["XNLI (1 of 4 language pairs)"]),
     ],
 )
@@ -59,12 +60,12 @@ def test_a_failing_evaluation_is_written_and_ends_with_code_3(
     result = read_result(tmp_path / "new" / "result.json", Result)
     assert [dataset.main_change().verdict for dataset in result.datasets] == ["undecided", "undecided"]
     assert run_in_process(capsys, monkeypatch, [*arguments, "--fail-on", "worse"]).code == 0
-    above = run_in_process(
-        capsys, monkeypatch, [*evaluate("pairs.jsonl", "--baseline", "model", out="above"), "--set", "measure.margin=0.9 PND"]
-    )
-    assert above.code == 2
-    assert "measure.margin must be below all that PND can lose on pairs, 0.6, got 0.9 PND" in above.err
-    assert not (tmp_path / "above").exists()
+    for margin, told in (("0.9 PND", "PND can lose on pairs, 0.6"), ("0.99 RR", "RR@10 can lose on pairs, 0.8")):
+        above = run_in_process(
+            capsys, monkeypatch, [*evaluate("pairs.jsonl", "--baseline", "model", out="above"), "--set", f"measure.margin={margin}"]
+        )
+        assert (above.code, f"measure.margin must be below all that {told}" in above.err, margin in above.err) == (2, True, True), above.err
+        assert not (tmp_path / "above").exists()
 
 
 def test_a_margin_of_what_is_not_measured_is_refused_before_anything_is_measured(

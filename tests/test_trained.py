@@ -240,6 +240,7 @@ def test_suites_rank_no_model_on_what_it_was_trained_on_and_neither_does_a_compa
         ("new", "relevant documents trained on"): 20,
     }
     assert any("seen: job was trained or validated on 20 of 20 queries" in note for note in found.notes)
+    assert [note.split(":")[0] for note in found.notes if note.endswith("part of its score may be memory of these documents")] == ["new"]
     again = adiabat.compare("suite/scores/model", "suite/scores/job")
     assert [pairing.task for pairing in again.pairings] == ["new"]
     assert set(found.notes) < set(again.notes)

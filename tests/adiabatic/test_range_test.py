@@ -226,6 +226,23 @@ def test_a_trial_that_the_run_does_not_go_on_from_counts_against_the_time(
     assert (everything(tmp_path / "job"), taken[0]) == (whole, 3 * 8 + (12 if lost else 4))
 
 
+def test_a_range_test_that_has_used_its_time_ends_after_a_rate_within_the_limit(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made(search: RateSearch, rate: float, seed: int) -> RateTrial:
+        left = 4 if rate > 5e-3 else None
+        return RateTrial(rate, seed, [4], {name: [0.5] for name in MEASURES}, left, "", 200.0, "CPU", [0.4])
+
+    monkeypatch.setattr(RateSearch, "_make", made)
+    context = TuningContext(problem.fresh, problem.store, str(problem.data), "tiny")
+    notes: list[str] = []
+    search = RateSearch(context, quick(tmp_path), tmp_path / "search", Watch(note=notes.append))
+    assert search.tested().tune.learning_rate == 1e-3
+    # 200 of 600 seconds leave time for a second trial, 400 for no third.
+    assert [row.rate for row in search.rows.every] == [1e-2, 1e-3]
+    assert "0.01: none, 0.001: 0.4000; tuning at 0.001" in notes[-1]
+
+
 def test_the_search_leaves_the_run_what_remains_of_the_time(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at, left = RateSearch.at, []
 

@@ -102,6 +102,13 @@ SEEN_PART = Part("seen documents", 196, make_change(0.6, 0.7))
             "verdict rests on all, and part of the change may be memory of these documents. On 196",
         ),
         (
+            [Part("all queries", 200, CHANGE), Part("seen documents", 200, CHANGE)],
+            0,
+            "The target cs got better (200 of 200 queries have relevant documents from training): nDCG@10",
+            "cs: 200 of 200 queries have relevant documents that answered training queries: the verdict rests on all, and part of the "
+            "change may be memory of these documents.",
+        ),
+        (
             [],
             2,
             "The target cs got better on the 300 queries that were not trained on: nDCG@10",
@@ -395,6 +402,17 @@ def test_verdicts_on_queries_that_depend_on_one_another_are_no_good_news_and_tha
     dataset = dataset_result([better], measured, None, role="target", seed=0, resamples=200)
     result = make_result(dataset, HELD)
     assert (dataset.main_change().verdict, dataset.notes, dataset.clusters) == ("better", ["a note"], None)
-    assert dataset.too_sure.endswith("verdicts too sure")
-    assert f"{dataset.name}: {dataset.too_sure}." in evaluation_page.notes(result)
-    assert (tone(result), tone(make_result(replace(dataset, too_sure=""), HELD))) == ("plain", "good")
+    assert dataset.doubt.endswith("verdicts too sure")
+    assert f"{dataset.name}: {dataset.doubt}." in evaluation_page.notes(result)
+    assert f"the verdict on {dataset.name} is less sure than it looks" in plain(headline(result))
+    assert (tone(result), tone(make_result(replace(dataset, doubt=""), HELD))) == ("plain", "good")
+
+
+@pytest.mark.parametrize(("queries", "doubt"), [(6, "better on 6 queries, and fewer than 10 say little about others"), (10, "")])
+def test_a_verdict_on_very_few_queries_is_doubted(queries: int, doubt: str) -> None:
+    before = ranked([0.5, 0.6] * (queries // 2))
+    pooled = replace(before.samples[0], measure="PND pooled")
+    better = replace(before.samples[0], values=before.samples[0].values + np.linspace(0.02, 0.2, queries))
+    measured = [replace(before, samples=[sample, pooled]) for sample in (better, before.samples[0])]
+    dataset = dataset_result(measured[:1], measured[1], None, role="target", seed=0, resamples=200)
+    assert (dataset.main_change().verdict, plain(dataset.doubt)) == ("better", doubt)

@@ -10,10 +10,10 @@ from jaxtyping import Int
 
 from adiabat.config.shared import EvaluateSettings, MeasureSection
 from adiabat.core.errors import ConfigError
-from adiabat.core.margin import DEFAULT_MARGIN, Margin, require_margin
+from adiabat.core.margin import DEFAULT_MARGIN, FEWEST_UNITS, Margin, require_margin
 from adiabat.core.progress import Watch, once
 from adiabat.core.provenance import now, versions
-from adiabat.core.text import IN_WORDS
+from adiabat.core.text import IN_WORDS, counted
 from adiabat.data.examples import read_examples
 from adiabat.data.language_grids import require_every_label
 from adiabat.data.records import ExampleSet, Fingerprint, LanguageGridSet
@@ -35,6 +35,7 @@ from adiabat.evaluation.verdicts import grid_over_runs, of_one_model, without_gr
 from adiabat.models.device import device_name
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Change, ChangedQuery, DatasetResult, Part, Result, TrainedOn
+from adiabat.stats.clusters import Clusters
 from adiabat.stats.grid_comparison import flips_notes
 from adiabat.stats.paired import changes_over_runs
 from adiabat.stats.samples import Sample, TaskScores
@@ -268,8 +269,9 @@ def dataset_result(
     """Result of queries, or of a grid of sentence pairs, over the runs of a model; `before` is the baseline, or None."""
     after = runs[0]
     drawing: dict[str, Any] = {"seed": seed, "resamples": resamples, "margin": margin}
-    clusters = after.samples[0].clusters
-    too_sure = clusters.sentence(after.unit) if clusters is not None and clusters.too_few else ""
+    changes = _changes([scores.samples for scores in runs], before.samples if before else None, **drawing)
+    clusters, units = after.samples[0].clusters, int((after.samples[0].weights > 0).sum())
+    doubt = _doubt(changes[0], clusters, units, after.unit)
     result = DatasetResult(
         name=after.task,
         role=role,
@@ -278,12 +280,12 @@ def dataset_result(
         documents=after.documents,
         pairs=0,
         main=after.samples[0].measure,
-        changes=_changes([scores.samples for scores in runs], before.samples if before else None, **drawing),
-        notes=[*after.notes, *([] if too_sure else after.cluster_notes)],
+        changes=changes,
+        notes=[*after.notes, *(note for note in after.cluster_notes if note != doubt)],
         ladder=_changes([scores.ladder for scores in runs], before.ladder if before else None, **drawing),
-        units=int((after.samples[0].weights > 0).sum()),
+        units=units,
         clusters=clusters.count if clusters is not None and clusters.drawn else None,
-        too_sure=too_sure,
+        doubt=doubt,
     )
     _require_below_measure(margin, result)
     if grid is None:
@@ -309,16 +311,24 @@ def _changes(runs: Sequence[Sequence[Sample]], before: Sequence[Sample] | None, 
     return changes_over_runs(list(zip(*runs, strict=True)), None if before is None else [[sample] for sample in before], **drawing)
 
 
+def _doubt(change: Change, clusters: Clusters | None, units: int, unit: str) -> str:
+    """Why the verdict is less sure than it looks: units depend on one another but are drawn singly, or there are very few."""
+    if clusters is not None and clusters.too_few:
+        return clusters.sentence(unit)
+    count, noun = (clusters.count, "cluster") if clusters is not None and clusters.drawn else (units, unit)
+    if change.verdict in ("better", "worse") and count < FEWEST_UNITS:
+        return f"{change.verdict} on {counted(count, noun)}, and fewer than {FEWEST_UNITS} say little about others"
+    return ""
+
+
 def _require_below_measure(margin: Margin, result: DatasetResult) -> None:
-    """A margin that is all of the measure would call any loss no loss."""
-    change = result.main_change()
-    if change.most is None or change.margin is None or not margin.of(change.measure).unit:
-        return
-    if change.margin >= change.most:
-        raise ConfigError(
-            f"measure.margin must be below all that {change.measure} can lose on {result.name}, {change.most:.3g}, got {margin}; "
-            "take a smaller one"
-        )
+    """A margin that is all of a measure would call any loss no loss."""
+    for change in result.changes:
+        if change.most is not None and change.margin is not None and margin.of(change.measure).unit and change.margin >= change.most:
+            raise ConfigError(
+                f"measure.margin must be below all that {change.measure} can lose on {result.name}, {change.most:.3g}, got {margin}; "
+                "take a smaller one"
+            )
 
 
 def _main_change(part: ScoredPart, before: System | None, *, seed: int, resamples: int, margin: Margin) -> Change:

@@ -135,7 +135,10 @@ def _add_task(result: SuiteResult, margin: Margin, task: str, models: Sequence[_
     _require_same_units(task, models)
     result.tasks.append(_described(models))
     result.facts.extend(_facts(task, models))
-    result.notes.extend(f"{task}: {overlap.said}" for model in models for overlap in model.trained_on)
+    memory = "; part of its score may be memory of these documents"
+    result.notes.extend(
+        f"{task}: {overlap.said}{memory * bool(overlap.answered and overlap.is_proof)}" for model in models for overlap in model.trained_on
+    )
     drawing: dict[str, Any] = {"seed": result.seed, "resamples": result.resamples, "margin": margin}
     result.scores.extend(_levels(task, models, seed=result.seed, resamples=result.resamples))
     result.units.extend(_units(task, models))

@@ -14,6 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from adiabat.adiabatic.drift import MEASURES
+from adiabat.adiabatic.expected_time import SEARCH_SHARE
 from adiabat.adiabatic.negatives import mined_negatives_note
 from adiabat.adiabatic.stored_loss import StoredDocuments
 from adiabat.adiabatic.tune_checks import LATER, WORDS, require_named
@@ -123,6 +124,8 @@ class RateSearch:
     def tested(self) -> TuneSettings:
         """Run every rate, or lower ones until one stays within the limit; return the settings of the lowest validation loss.
 
+        A test that has taken its share of the time limit ends after a rate that stays within.
+
         The files of its trial become those of the run, which goes on from there.
         """
         rates = sorted(self.settings.rate_search.values(), reverse=True)
@@ -131,7 +134,7 @@ class RateSearch:
         self.folder.mkdir(exist_ok=True)
         with sole_writer(self.folder):
             for rate in (*rates, *lower):
-                if rate < rates[-1] and any(map(math.isfinite, losses.values())):
+                if any(map(math.isfinite, losses.values())) and (rate < rates[-1] or self._is_late):
                     break
                 for seed in self._seeds:
                     self._stays(rate, seed)
@@ -152,6 +155,12 @@ class RateSearch:
         assert guard is not None
         continued = self._hand_over(rate)
         return self.at(rate, guard.limit, sum(trial.seconds for trial in self.rows.every if trial is not continued))
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether the trials took their share of the time limit, as on a machine that turns out slower than measured."""
+        budget = self.settings.tune.budget_seconds
+        return budget is not None and sum(trial.seconds for trial in self.rows.every) >= SEARCH_SHARE * budget
 
     def _hand_over(self, rate: float) -> RateTrial | None:
         """Make the log and the checkpoints of a trial those of the run; returns the trial, or None if the run begins anew.
@@ -231,7 +240,7 @@ class RateSearch:
 
     def _make(self, rate: float, seed: int) -> RateTrial:
         """Make a run, which ends when its drift exceeds the limit or its steps are done."""
-        # The search as a whole has a time limit.
+        # The clock is checked between trials, whose steps were fitted to the time limit.
         tune = self.settings.tune.model_copy(update={"learning_rate": rate, "budget_seconds": None})
         run = self.settings.run.model_copy(update={"seed": seed})
         settings = self.settings.model_copy(update={"tune": tune, "guard": self.settings.watched, "run": run})

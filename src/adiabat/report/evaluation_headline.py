@@ -29,6 +29,8 @@ def headline(result: Result) -> str:
     retained = [dataset for dataset in compared if dataset.role == "retain"]
     clauses = _retention_clauses(retained, result.settings)
     clauses += [f"the retention set {_no_verdict(dataset)}" for dataset in retained if _seen(dataset)]
+    doubted = [dataset for dataset in compared if dataset.doubt and dataset.main_change().verdict not in (None, "undecided")]
+    clauses += [f"the verdict on {named(dataset.name)} is less sure than it looks" for dataset in doubted]
     return f"{'; '.join([head, *clauses])}."
 
 
@@ -40,7 +42,7 @@ def tone(result: Result) -> Tone:
         return "bad"
     targets = [verdict for role, verdict in verdicts if role == "target"]
     proven = not verdicts & {("retain", "undecided"), ("retain", None)} and not any(dataset.training_unknown for dataset in result.datasets)
-    proven = proven and not any(dataset.too_sure for dataset in result.datasets)
+    proven = proven and not any(dataset.doubt for dataset in result.datasets)
     return "good" if proven and targets and all(verdict == "better" for verdict in targets) else "plain"
 
 
@@ -72,7 +74,7 @@ def caveats(result: Result) -> list[str]:
     runs = len(result.runs) + 1
     means = [f"Values are means over {runs} runs of the model, and intervals cover queries and runs."] if runs > 1 else []
     means += [f"{sentence}." for sentence in result.run_differences]
-    sure = [f"{named(dataset.name)}: {dataset.too_sure}." for dataset in result.datasets if dataset.too_sure]
+    sure = [f"{named(dataset.name)}: {dataset.doubt}." for dataset in result.datasets if dataset.doubt]
     return [*means, *sure, *candidates, *ranked, *_trained(result.datasets), *filter(None, map(_decisive, result.datasets))]
 
 
@@ -110,20 +112,25 @@ def _decisive(dataset: DatasetResult) -> str:
     sizes = {part.name: part.queries for part in dataset.parts}
     seen, queries = sizes.get("seen documents", 0), counted(first.queries, "query")
     known = "relevant documents that answered training queries"
+    fewer = "; the others are too few to judge alone" * ("new documents" in sizes or seen < first.queries)
     if first.name == "new documents":
         reason = f"the verdict rests on {queries} with new documents, not on {integer(seen)} with {known}"
     elif first.name == "residual collection":
         reason = (
-            f"{integer(seen)} queries have {known}; the others are too few to judge alone. The verdict rests on the residual collection: "
+            f"{integer(seen)} queries have {known}{fewer}. The verdict rests on the residual collection: "
             f"these documents are taken out of ranking and judgements, which leaves {queries}; for {integer(first.above)} of them such a "
             "document would have stood above the first relevant one"
         )
     else:
         reason = (
-            f"{integer(seen)} of {queries} have {known}; the others are too few to judge alone: the verdict rests on all, and part of the "
-            "change may be memory of these documents"
+            f"{integer(seen)} of {queries} have {known}{fewer}: the verdict rests on all, and part of the change may be memory of these "
+            "documents"
         )
-    changes = [f"On {counted(part.queries, 'query')} with {part.name}: {_level_or_change(part.change)}." for part in others]
+    changes = [
+        f"On {counted(part.queries, 'query')} with {part.name}: {_level_or_change(part.change)}."
+        for part in others
+        if part.change != first.change
+    ]
     return " ".join([f"{named(dataset.name)}: {'; '.join(filter(None, [left_out, reason]))}.", *changes])
 
 
@@ -140,7 +147,8 @@ def _seen(dataset: DatasetResult) -> bool:
 
 def _no_verdict(dataset: DatasetResult) -> str:
     overlap = max(dataset.trained, key=lambda model: model.trained_queries)
-    share = f"{integer(overlap.trained_queries)} of its {counted(overlap.queries, 'query')} were used in training"
+    were = "was" if overlap.trained_queries == 1 else "were"
+    share = f"{integer(overlap.trained_queries)} of its {counted(overlap.queries, 'query')} {were} used in training"
     return f"{named(dataset.name)} has no verdict because {share}: {_moved(dataset.main_change())}"
 
 

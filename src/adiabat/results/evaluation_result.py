@@ -218,7 +218,7 @@ class DatasetResult:
         left_out: Number of queries that were trained on and are left out.
         units: Number of units behind the main change: queries, or the premises of a grid; None in results that do not count them.
         clusters: Number of clusters of queries that intervals and tests draw whole; None if they draw single queries.
-        too_sure: Why intervals are too narrow and verdicts too sure; "" if they are not.
+        doubt: Why the verdict is less sure than it looks; "" if it is not.
     """
 
     name: str
@@ -238,7 +238,7 @@ class DatasetResult:
     left_out: int = 0
     units: int | None = None
     clusters: int | None = None
-    too_sure: str = ""
+    doubt: str = ""
 
     @property
     def cells(self) -> int:
@@ -330,8 +330,8 @@ class Result(Record):
                 names.append(f"{dataset.name} ({', '.join(parts)})")
             elif worse := dataset.worse_cells():
                 names.append(f"{dataset.name} ({worse:,} of {dataset.cells:,} language pair{'s' * (dataset.cells > 1)})")
-            elif least == "undecided" and dataset.training_unknown:
-                names.append(f"{dataset.name} (training data unknown)")
+            elif least == "undecided" and (doubt := "training data unknown" if dataset.training_unknown else dataset.doubt):
+                names.append(f"{dataset.name} ({doubt})")
         return names
 
     def rows(self) -> list[dict[str, Any]]:
