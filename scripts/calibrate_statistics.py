@@ -13,6 +13,7 @@ comes to on average: the verdict should find that in 80 % of the trials. The thi
 called "not worse" in 5 % of the trials at most, and of none, where it should be in most.
 
 Usage: python scripts/calibrate_statistics.py [--trials 10000] [--resamples 1000] [--processes 2] [--seed 0]
+    [--only WORDS]
 """
 
 import argparse
@@ -167,14 +168,29 @@ def clusters(random: np.random.Generator, queries: int) -> Trial:
 
 
 def seeds(random: np.random.Generator, queries: int) -> Trial:
-    """Three runs of either model: a run is worse or better on all queries by as much as queries make of a mean, and on each by more."""
+    """Three runs of either model."""
     hard = random.random(queries)
-    spread = 0.1 / np.sqrt(queries)
+    return [_run(random, hard) for _ in range(3)], [_run(random, hard) for _ in range(3)]
 
-    def run() -> Sample:
-        return Sample("nDCG@10", hard + random.normal(0, spread) + random.normal(0, 0.1, queries))
 
-    return [run() for _ in range(3)], [run() for _ in range(3)]
+def seeds_against_one(random: np.random.Generator, queries: int) -> Trial:
+    """Three runs of a model beside a baseline that has none."""
+    hard = random.random(queries)
+    return [_run(random, hard) for _ in range(3)], [_run(random, hard, apart=0.0)]
+
+
+def _run(random: np.random.Generator, hard: Float[np.ndarray, " n"], *, apart: float = 0.1) -> Sample:
+    """A run, worse or better on all queries by as much as queries make of a mean, and on each by more."""
+    values = hard + random.normal(0, apart / np.sqrt(hard.size)) + random.normal(0, 0.1, hard.size)
+    return Sample("nDCG@10", values)
+
+
+def tuned(random: np.random.Generator, queries: int) -> Trial:
+    """Two queries in five change; differences vary 0.4 times as much as scores, as after tunings at high rates."""
+    before = random.random(queries)
+    most = np.minimum(before, 1 - before)
+    change = np.where(random.random(queries) < 0.4, np.clip(random.normal(0, 0.3, queries), -most, most), 0.0)
+    return [Sample("nDCG@10", before + change, bounds=SHARE)], [Sample("nDCG@10", before, bounds=SHARE)]
 
 
 def clustered(random: np.random.Generator, queries: int) -> Trial:
@@ -232,17 +248,20 @@ SHAPES = (
     Shape("Spearman", rank_correlation, queries=(100, 1000), share=0.1),
     Shape("average precision", precision, queries=(300, 1000), share=0.1),
     Shape("V-measure", clusters, queries=(300, 1000), share=0.1),
-    Shape("clusters of 1 to 20 equal queries", clustered, queries=(330, 1000, 3000), share=0.5),
+    Shape("clusters of 1 to 20 equal queries", clustered, queries=(105, 210, 330, 1000, 3000), share=0.5),
     Shape("a third in one cluster", one_large, queries=(300, 1000), share=0.5),
     Shape("3 seeds of either", seeds, queries=(100, 1000), share=0.5),
+    Shape("3 seeds, one baseline", seeds_against_one, queries=(100, 1000), share=0.5),
 )
 RARE = (
     Shape("one query in 100 loses all", rare_losses, queries=(100, 300, 1000, 3000)),
     Shape("the same, where 7 in 10 have nothing", rare_among_misses, queries=(100, 300, 1000, 3000)),
     Shape("the same, where 3 in 10 change a little", rare_among_changes, queries=(100, 300, 1000, 3000)),
 )
-LOSSES_OF = (*(shape for shape in SHAPES if shape.make in (dense, sparse_sizes, skewed, sparse_skewed, clustered, one_large, seeds)), *RARE)
-POWER_OF = tuple(shape for shape in SHAPES if shape.make in (dense, skewed, clustered, seeds))
+TUNED = Shape("two in five change, by 0.4 times the spread", tuned, queries=(300, 500, 1000, 3000, 10_000), share=0.5)
+_LOSING = (dense, sparse_sizes, skewed, sparse_skewed, clustered, one_large, seeds, seeds_against_one)
+LOSSES_OF = (*(shape for shape in SHAPES if shape.make in _LOSING), TUNED, *RARE)
+POWER_OF = tuple(shape for shape in SHAPES if shape.make in (dense, skewed, clustered, seeds, seeds_against_one))
 
 
 def changes_of(trials: Sequence[Trial], *, seed: int, resamples: int, margin: Margin = DEFAULT_MARGIN) -> list[Change]:
@@ -302,13 +321,15 @@ def summary(changes: Sequence[Change]) -> Cell:
 
 def told(cell: Cell) -> list[str]:
     """The figures of a row, per cent; marked where they leave 5 % +- 1 %."""
-    shares = [f"{100 * cell.interval:.1f}", f"{100 * cell.p:.1f}", f"{100 * cell.verdict:.1f}"]
-    for place, share in ((0, cell.interval), (2, cell.verdict)):
-        # A few trials more or less are chance: a mark asks for more than two standard errors.
-        chance = 2 * np.sqrt(ERROR_RATE * (1 - ERROR_RATE) / cell.trials)
-        if abs(share - ERROR_RATE) > TOLERANCE + chance * (cell.trials < 10_000):
-            shares[place] += " !" if share > ERROR_RATE else " (few)"
+    shares = [marked(cell.interval, cell.trials), f"{100 * cell.p:.1f}", marked(cell.verdict, cell.trials)]
     return [*shares, "-" if cell.z is None else f"{100 * cell.z:.1f}"]
+
+
+def marked(share: float, trials: int) -> str:
+    """A share in per cent; a few trials more or less are chance: a mark asks for more than two standard errors."""
+    chance = 2 * np.sqrt(ERROR_RATE * (1 - ERROR_RATE) / trials)
+    mark = " !" if share > ERROR_RATE else " (few)"
+    return f"{100 * share:.1f}{mark if abs(share - ERROR_RATE) > TOLERANCE + chance * (trials < 10_000) else ''}"
 
 
 def _row(job: tuple[int, int, int, int, int, bool]) -> str:
@@ -331,14 +352,17 @@ def _loss_row(job: tuple[int, int, int, int, int]) -> str:
     options: dict[str, Any] = {"trials": max(AT_ONCE, round(trials * shape.share)), "resamples": resamples, "seed": seed}
     if shape in RARE:
         # The default margin is what these shapes lose.
-        share = tried(shape, queries, **options).not_worse
-        return f"| {' | '.join([shape.about, str(queries), str(DEFAULT_MARGIN), f'{100 * share:.1f}', '-'])} |"
+        cell = tried(shape, queries, **options)
+        return f"| {' | '.join([shape.about, str(queries), str(DEFAULT_MARGIN), marked(cell.not_worse, cell.trials), '-'])} |"
     sample = shape.make(np.random.default_rng(0), 2)[0][0]
     size = tried(shape, queries, trials=AT_ONCE, resamples=resamples, seed=seed + 1_000_000).detectable
-    margin = Margin(size, sample.measure)
+    # The baseline's mean is 0.5.
+    size, margin = (0.5 * DEFAULT_MARGIN.value, DEFAULT_MARGIN) if shape is TUNED else (size, Margin(size, sample.measure))
     loss = size if sample.lower_is_better else -size
-    lost, alike = (tried(shape, queries, shift=shift, margin=margin, **options).not_worse for shift in (loss, 0.0))
-    return f"| {' | '.join([shape.about, str(queries), f'{size:.4f}', f'{100 * lost:.1f}', f'{100 * alike:.1f}'])} |"
+    lost, alike = (tried(shape, queries, shift=shift, margin=margin, **options) for shift in (loss, 0.0))
+    shown = "1 %" if shape is TUNED else f"{size:.4f}"
+    cells = [shape.about, str(queries), shown, marked(lost.not_worse, lost.trials), f"{100 * alike.not_worse:.1f}"]
+    return f"| {' | '.join(cells)} |"
 
 
 def table(heads: Sequence[str], rows: Sequence[str]) -> str:
@@ -353,13 +377,16 @@ def main() -> None:
     parser.add_argument("--resamples", type=int, default=1000, help="of each bootstrap, and sign flips")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="", help="words that the name of a row's data must contain")
     arguments = parser.parse_args()
     given = (arguments.trials, arguments.resamples, arguments.seed)
-    alike = [(i, queries, *given, False) for i, shape in enumerate(SHAPES) for queries in shape.queries]
-    moved = [(SHAPES.index(shape), queries, *given, True) for shape in POWER_OF for queries in shape.queries]
+    alike = [(i, queries, *given, False) for i, shape in enumerate(SHAPES) if arguments.only in shape.about for queries in shape.queries]
+    moved = [
+        (SHAPES.index(shape), queries, *given, True) for shape in POWER_OF if arguments.only in shape.about for queries in shape.queries
+    ]
     with ProcessPoolExecutor(arguments.processes) as pool:
         rows = list(pool.map(_row, [*alike, *moved]))
-        losses = [(i, queries, *given) for i, shape in enumerate(LOSSES_OF) for queries in shape.queries]
+        losses = [(i, queries, *given) for i, shape in enumerate(LOSSES_OF) if arguments.only in shape.about for queries in shape.queries]
         of_losses = list(pool.map(_loss_row, losses))
     print("No true difference, per cent of trials ('!' above 6 %, '(few)' below 4 %):\n")
     print(table(["data", "queries", "trials", "interval", "p", "verdict", "z"], rows[: len(alike)]))

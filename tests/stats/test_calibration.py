@@ -17,6 +17,7 @@ from adiabat.stats.statistics import value_of
 SCRIPT = Path(__file__).parents[2] / "scripts" / "calibrate_statistics.py"
 TRIALS = 200
 RESAMPLES = 400
+RUNS_AND_CLUSTERS = ("seeds", "seeds_against_one", "clustered", "one_large")
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +35,7 @@ def cells(script: ModuleType) -> dict[str, Any]:
     def tried(name: str, **options: Any) -> Any:
         return script.tried(script.Shape(name, getattr(script, name)), 100, trials=TRIALS, resamples=RESAMPLES, **options)
 
-    found = {name: tried(name, seed=0) for name in ("dense", "several", "skewed", "sparse", "sparse_sizes", "seeds")}
+    found = {name: tried(name, seed=0) for name in ("dense", "several", "skewed", "sparse", "sparse_sizes", *RUNS_AND_CLUSTERS)}
     found["rare_losses"] = tried("rare_losses", seed=3)
     found["lost"] = tried("dense", seed=4, shift=0.03, margin=Margin(0.03, "PND"))
     found["kept"] = tried("dense", seed=5, margin=Margin(found["dense"].detectable, "PND"))
@@ -47,7 +48,7 @@ def within(share: float, *, low: float, high: float) -> bool:
     return stats.binom.ppf(0.001, TRIALS, low) <= round(share * TRIALS) <= stats.binom.ppf(0.999, TRIALS, high)
 
 
-@pytest.mark.parametrize("name", ["dense", "several", "skewed", "seeds"])
+@pytest.mark.parametrize("name", ["dense", "several", "skewed", *RUNS_AND_CLUSTERS])
 def test_alike_models_are_told_apart_one_time_in_twenty(cells, name):
     assert cells[name].trials == TRIALS
     assert within(cells[name].interval, low=0.04, high=0.06)
