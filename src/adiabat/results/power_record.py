@@ -116,7 +116,7 @@ class Power:
 
     def _excluded(self) -> str:
         if self.losable == 0:
-            return "have no loss to exclude"
+            return "would have no loss to exclude"
         return f"would, if nothing changed, exclude a loss of {self._about(*self.loss)}" if self.loss[0] else "cannot exclude any loss"
 
     def _about(self, value: str, ends: str) -> str:

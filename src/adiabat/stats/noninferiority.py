@@ -5,10 +5,10 @@ excluded where the one-sided 95 % lower end of ``s (after - before) + m before``
 models vary together from resample to resample, and so does the margin. The end is the lower of a BCa and a t end.
 
 Resamples repeat the losses that the units happen to have: if none of 50 queries lost, up to 6 % of all queries may still lose. Where fewer
-than `FEW_LOSSES` units lost much, more than `MUCH` of what they have, the loss may therefore be as large as the Clopper-Pearson upper end
-of their share, times what a unit can lose at most. Units count by what they can lose: a query that finds nothing has nothing to lose, and
-is no evidence. In simulations with a true loss of exactly the margin (`scripts/calibrate_statistics.py`), the end alone excludes it in up
-to 60 % of trials if losses are rare, and this rule in at most 5 %. Of other shapes it is 2 to 7 % with 100 units, and 3 to 6 % with more.
+than `FEW_LOSSES` units lost much, more than `MUCH` of what they have, the Stringer bound of these losses counts too, which allows for total
+losses that the units do not show. Units count by what they can lose: a query that finds nothing has nothing to lose, and is no evidence.
+In simulations with a true loss of exactly the margin (`scripts/calibrate_statistics.py`), the end alone excludes it in up to 60 % of
+trials if losses are rare, and this rule in at most 5 %. Elsewhere it is at most 6 %, but 7 % where one cluster holds a third of all units.
 
 Reference:
     Blackwelder 1982 (one-sided test against a margin); Clopper and Pearson 1934; Stringer 1963 and Bickel 1992 (bound of rare losses of
