@@ -42,7 +42,10 @@ def test_an_interval_over_runs_agrees_with_its_parts_put_together():
     shift = after.shift - before.shift
     unit_scores = np.mean([one.values for one in sides[0]], axis=0) - np.mean([one.values for one in sides[1]], axis=0)
     skewness = acceleration(jackknife(sample(unit_scores))) * (units.std() / (units + shift).std()) ** 3
-    low, high = bca_interval(found.difference, units + runs.widening * shift, acceleration=skewness)
+    # The spread of units is known as well as that of a large sample, that of runs has three degrees of freedom.
+    together = 3 * (units.var() + shift.var()) ** 2 / shift.var() ** 2
+    widening = np.sqrt(together / stats.chi2.isf(runs.chances, together))
+    low, high = bca_interval(found.difference, found.difference + widening * (units + shift - found.difference), acceleration=skewness)
     # 40 units vary by 40 / 39 of what their resamples vary by.
     of_units = units.var() * 40 / 39
     error = math.sqrt(of_units + shift.var())
@@ -141,7 +144,7 @@ def test_a_model_of_one_run_stands_for_itself():
     assert one.variance == 0
     assert other.shift.std() > 0
     drawn = choice(1, 1)
-    assert (drawn.indices.shape, drawn.widening.tolist()) == ((50, 0), [1.0] * 50)
+    assert drawn.indices.shape == (50, 0)
     assert [effect.variance for effect in drawn.effects([np.ones((1, 1))] * 2, [np.ones((50, 1))] * 2)] == [0.0, 0.0]
 
 
@@ -156,10 +159,11 @@ def test_shifts_vary_as_a_mean_of_as_many_runs_does():
 
 
 def test_widened_draws_have_the_tails_of_a_t_distribution():
-    widening = choice(3, 3, resamples=20_000).widening
-    assert (1 / widening**2).mean() == pytest.approx(1.0, abs=0.03)
-    # Of four degrees of freedom.
-    assert (1 / widening**2).var() == pytest.approx(2 / 4, abs=0.05)
+    # Of four degrees of freedom, or sixteen if half of the variance comes from runs.
+    for share, freedom in ((1.0, 4), (0.5, 16)):
+        widening = choice(3, 3, resamples=20_000).widening(share)
+        assert (1 / widening**2).mean() == pytest.approx(1.0, abs=0.03)
+        assert (1 / widening**2).var() == pytest.approx(2 / freedom, rel=0.1)
 
 
 def test_runs_that_differ_in_their_last_digits_alone_add_nothing():

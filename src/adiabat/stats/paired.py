@@ -250,7 +250,9 @@ def _quantity(
     variance = deviation(units) ** 2
     share = max(0.0, 1 - effect.variance / variance) if variance > 0 else 0.0
     units = value + (units - value) * math.sqrt(share)
-    return Quantity(value, units, units + effect.shift, units + runs.widening * effect.shift, without, groups, runs.freedom)
+    both, of_runs = units + effect.shift, deviation(effect.shift) ** 2
+    draws = value + runs.widening(of_runs / (of_runs + share * variance)) * (both - value)
+    return Quantity(value, units, both, draws, without, groups, runs.freedom)
 
 
 def _bounds_of_difference(sample: Sample) -> Bounds | None:
