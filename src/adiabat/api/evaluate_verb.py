@@ -182,14 +182,14 @@ def require_other_data(sets: Sequence[tuple[str, str]], splits: Sequence[str | N
 
 def require_other_contents(names: Sequence[str], sets: Sequence[tuple[Store, AddressedSet | LanguageGridSet]]) -> None:
     """Refuse a retention set that shares more than half of its rows, or of theirs, with the target or another retention set."""
-    known: dict[str, frozenset[str]] = {}
+    known: list[tuple[str, frozenset[str]]] = []
     for name, (store, examples) in zip(names, sets, strict=True) if len(sets) > 1 else ():
         content = _content_of(store, examples)
-        for other, rows in known.items():
+        for other, rows in known:
             if 2 * (shared := len(content & rows)) > min(len(content), len(rows)):
                 have = f"which has {shared:,} of the {counted(len(content), 'row')} of {name}"
                 raise ConfigError(f"--retain must be another data set than {other}, {have}; leave it out")
-        known[name] = content
+        known.append((name, content))
 
 
 def _content_of(store: Store, examples: AddressedSet | LanguageGridSet) -> frozenset[str]:

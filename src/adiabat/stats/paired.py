@@ -245,12 +245,13 @@ def _quantity(
     groups: Int[np.ndarray, " m"] | None,
 ) -> Quantity:
     """Draws of units and runs together; the variance that both contain is taken off the units."""
-    if not effect.shift.any():
+    of_runs = deviation(effect.shift) ** 2
+    if not of_runs:
         return Quantity(value, units, units, units, without, groups, runs.freedom)
     variance = deviation(units) ** 2
     share = max(0.0, 1 - effect.variance / variance) if variance > 0 else 0.0
     units = value + (units - value) * math.sqrt(share)
-    both, of_runs = units + effect.shift, deviation(effect.shift) ** 2
+    both = units + effect.shift
     draws = value + runs.widening(of_runs / (of_runs + share * variance)) * (both - value)
     return Quantity(value, units, both, draws, without, groups, runs.freedom)
 
