@@ -40,7 +40,7 @@ def test_a_column_connects_queries_and_few_clusters_of_documents_are_named(tmp_p
     by_documents = measured(tmp_path, "documents").datasets[0]
     # Of 64 queries with 8 documents, the two of equal text connect two documents.
     assert by_documents.clusters is None
-    assert any("64\N{NO-BREAK SPACE}queries into 7\N{NO-BREAK SPACE}clusters" in note for note in by_documents.notes)
+    assert "64\N{NO-BREAK SPACE}queries into 7\N{NO-BREAK SPACE}clusters" in by_documents.doubt
     by_session = measured(tmp_path, "session", out=tmp_path / "out").datasets[0]
     # Sessions s0 and s1 are one cluster, since they share a question.
     assert by_session.clusters == 15

@@ -56,7 +56,8 @@ def test_classification_worked_by_hand(monkeypatch):
 @pytest.mark.parametrize("regularization", [1.0, 0.001])
 @pytest.mark.parametrize("settings", [EncoderSettings(max_tokens=64), RAW], ids=["unit", "raw"])
 def test_classification_equals_scikit_learn_on_the_vectors_as_they_are(settings, regularization):
-    training, test, model = topics(120, seed=1), topics(60, seed=2), tiny_dual(seed=3, settings=settings)
+    # With these seeds no text lies so near to a boundary that rounding, which differs from machine to machine, decides.
+    training, test, model = topics(120, seed=3), topics(60, seed=4), tiny_dual(seed=3, settings=settings)
     scores = score_classification(model, training, test, side="query", name="topics", regularization=regularization, seed=0, watch=SILENT)
     known, asked = (model.encode(data.texts, side="query", precision="fp32").astype(np.float64) for data in (training, test))
     given = LogisticRegression(C=regularization, max_iter=1000).fit(known, training.labels).predict(asked)

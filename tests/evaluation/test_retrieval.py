@@ -261,7 +261,8 @@ def test_no_listed_negatives_at_all_mean_the_store_unless_listed_ones_were_asked
 
 @pytest.mark.parametrize("negatives", [None, LISTED_NEGATIVES], ids=["store", "listed"])
 def test_without_normalising_every_similarity_is_measured(make_store: Callable[..., Store], negatives: list[list[int]] | None) -> None:
-    loose = tiny_dual(seed=3, settings=EncoderSettings(max_tokens=64, normalize=False))
+    # With this seed the norms differ enough for distance and cosine to rank differently, whatever a machine rounds.
+    loose = tiny_dual(seed=9, settings=EncoderSettings(max_tokens=64, normalize=False))
     store = make_store(loose, TEXTS)
     data = examples(LISTED_POSITIVES, negatives)
     scores = scored(loose, store, data)
