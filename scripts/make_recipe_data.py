@@ -8,24 +8,19 @@ one more of its queries, whose documents are seen. Cranfield is one group, so it
 """
 
 import argparse
-import gzip
-import hashlib
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from make_sweep_data import Row, hashed, rows_of, write
 
 from adiabat.core.ragged import Ragged, connected
 from adiabat.datasets.arxiv import first_sentence_end
 
 TEST, TRAIN = 2_000, 4_000
 SEEN_EVERY = 10
-
-Row = dict[str, Any]
 
 
 def main() -> None:
@@ -35,10 +30,11 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     given = parser.parse_args()
     beir = given.shared / "beir"
-    scifact = beir / "scifact"
-    written(given.out / "scifact", documents_of(scifact), judged(scifact, "train"), judged(scifact, "test"))
+    scifact = documents_of(beir / "scifact")
+    write_set(given.out / "scifact", scifact, *(judged(beir / "scifact", split, scifact) for split in ("train", "test")))
     for name, split in (("squad_dev", "test"), ("msmarco_dev6980", "dev"), ("cranfield", "test")):
-        written(given.out / name, documents_of(beir / name), *divided(judged(beir / name, split)))
+        documents = documents_of(beir / name)
+        write_set(given.out / name, documents, *divided(judged(beir / name, split, documents)))
     answers = rows_of(given.shared / "pairs" / "medquad.jsonl.gz")
     from_pairs(given.out / "medquad", ((row["q"], row["a"]) for row in answers))
     from_pairs(given.out / "arxiv-cs", halves(rows_of(given.shared / "arxiv" / "arxiv60k.jsonl.gz")))
@@ -60,7 +56,7 @@ def from_pairs(folder: Path, pairs: Iterable[tuple[str, str]]) -> None:
     for query, document in pairs:
         relevant[query].append(documents.setdefault(document, f"d{len(documents)}"))
     queries = [row_of(f"q{number}", query, set(found)) for number, (query, found) in enumerate(relevant.items())]
-    written(folder, ({"_id": name, "text": text} for text, name in documents.items()), *divided(queries))
+    write_set(folder, ({"_id": name, "text": text} for text, name in documents.items()), *divided(queries))
 
 
 def documents_of(folder: Path) -> list[Row]:
@@ -68,13 +64,13 @@ def documents_of(folder: Path) -> list[Row]:
     return [row for row in rows_of(folder / "corpus.jsonl") if f"{row.get('title', '')}{row['text']}".strip()]
 
 
-def judged(folder: Path, split: str) -> list[Row]:
-    """Queries of a BEIR folder that have a relevant document."""
-    documents = {row["_id"] for row in documents_of(folder)}
+def judged(folder: Path, split: str, documents: Iterable[Row]) -> list[Row]:
+    """Queries of a BEIR folder that have a relevant document among these."""
+    names = {row["_id"] for row in documents}
     relevant: dict[str, set[str]] = defaultdict(set)
     for line in (folder / "qrels" / f"{split}.tsv").read_text(encoding="utf-8").splitlines()[1:]:
         query, document, grade = line.split("\t")
-        if int(grade) > 0 and document in documents:
+        if int(grade) > 0 and document in names:
             relevant[query].add(document)
     texts = {row["_id"]: row["text"] for row in rows_of(folder / "queries.jsonl")}
     return [row_of(query, texts[query], found) for query, found in relevant.items()]
@@ -106,29 +102,15 @@ def divided(queries: list[Row]) -> tuple[list[Row], list[Row]]:
     return train, test
 
 
-def written(folder: Path, corpus: Iterable[Row], train: list[Row], test: list[Row]) -> None:
+def write_set(folder: Path, corpus: Iterable[Row], train: list[Row], test: list[Row]) -> None:
     """Write the three files of a set."""
-    folder.mkdir(parents=True, exist_ok=True)
     for name, rows in (("corpus", corpus), ("train", train), ("test", test)):
-        text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-        (folder / f"{name}.jsonl").write_text(text, encoding="utf-8")
-    print(f"{folder.name}: {len(train):,} queries to train on, {len(test):,} to test")
+        write(folder / f"{name}.jsonl", rows)
 
 
 def row_of(name: str, query: str, relevant: Iterable[str]) -> Row:
     """A row of an example file."""
     return {"query_id": name, "query": query, "pos": sorted(relevant)}
-
-
-def rows_of(path: Path) -> Iterator[Row]:
-    """Rows of a JSONL file, compressed or not."""
-    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
-        yield from map(json.loads, lines)
-
-
-def hashed(text: str) -> str:
-    """A stable order of ids."""
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Verdicts that are less sure than they look: the note, the headline, and its colour."""
+"""Verdicts that are less certain than they look: the note, the headline, and its colour."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ def test_verdicts_on_queries_that_depend_on_one_another_are_no_good_news_and_tha
     assert (dataset.main_change().verdict, dataset.notes, dataset.clusters) == ("better", ["a note"], None)
     assert dataset.doubt.endswith("verdicts too sure")
     assert f"{dataset.name}: {dataset.doubt}." in evaluation_page.notes(result)
-    assert f"the verdict on {dataset.name} is less sure than it looks" in plain(headline(result))
+    assert f"the verdict on {dataset.name} is less certain than it looks" in plain(headline(result))
     assert (tone(result), tone(make_result(replace(dataset, doubt=""), HELD))) == ("plain", "good")
 
 

@@ -54,6 +54,11 @@ def numbered(noun: str, count: float) -> str:
     return noun if count == 1 else plural
 
 
+def verb(count: float, singular: str, plural: str) -> str:
+    """The form of a verb that agrees with a count, such as has and have."""
+    return singular if count == 1 else plural
+
+
 def setting(value: float) -> str:
     """A number as written in a configuration file."""
     digits, _, exponent = f"{value:.6g}".partition("e")

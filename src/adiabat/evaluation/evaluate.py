@@ -312,7 +312,7 @@ def _changes(runs: Sequence[Sequence[Sample]], before: Sequence[Sample] | None, 
 
 
 def _doubt(change: Change, clusters: Clusters | None, units: int, unit: str) -> str:
-    """Why the verdict is less sure than it looks: units depend on one another but are drawn singly, or there are very few."""
+    """Why the verdict is less certain than it looks: units depend on one another but are drawn singly, or there are very few."""
     if clusters is not None and clusters.too_few:
         return clusters.sentence(unit)
     count, noun = (clusters.count, "cluster") if clusters is not None and clusters.drawn else (units, unit)

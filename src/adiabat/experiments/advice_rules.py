@@ -41,7 +41,7 @@ def recommend(target: AdvisedSet, detectable: float | None, fusion_detectable: f
     recommendation                  rule
     ==============================  ==================================================================================================
     get more data                   there are fewer than 50 queries
-    re-embed with a better model    BM25 is better than the model by 2 % or more, and better than the fusion by 1 %
+    re-embed with a better model    BM25 is better than the model by 2 % or more, and than the fusion by 1 % or more
     fuse with BM25                  fusion gains 2 % or more, and no less than the linear map
     tune the query tower            the linear map gains 1 % or more on documents that it was not fitted on
     re-embed with a better model    a quarter of the queries or more have no answer among the first 100 documents

@@ -124,9 +124,8 @@ class RateSearch:
     def tested(self) -> TuneSettings:
         """Run every rate, or lower ones until one stays within the limit; return the settings of the lowest validation loss.
 
-        A test that has taken its share of the time limit ends after a rate that stays within.
-
-        The files of its trial become those of the run, which goes on from there.
+        The files of the trial of that rate become those of the run, which goes on from there. A test that has used its share of the time
+        limit ends after the first rate that stays within the drift limit.
         """
         rates = sorted(self.settings.rate_search.values(), reverse=True)
         lower = [rates[-1] * (rates[-1] / rates[-2]) ** step for step in range(1, 1 + len(rates))]

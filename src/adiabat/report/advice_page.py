@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from operator import itemgetter
 
-from adiabat.core.text import NO_BREAK, counted, integer, share
+from adiabat.core.text import NO_BREAK, counted, integer, share, verb
 from adiabat.report.format import named, percent
 from adiabat.report.pages import Group, Page, Terms, Tone, notes_section
 from adiabat.report.tables import LEVEL, PAIRED, Cell, Column, Table, pair_cell, value_cell, verdict_cell
@@ -154,15 +154,11 @@ def _headroom(result: Advice) -> Group:
 
 def _headroom_sentence(target: AdvisedSet) -> str:
     room = target.headroom
+    top, near, beyond = (f"{integer(count)} {verb(count, 'has', 'have')}" for count in (room.top, room.near, room.beyond))
     return (
-        f"Of {counted(room.total, 'query')}, {integer(room.top)} {_have(room.top)} an answer among the first 10 documents, "
-        f"{integer(room.near)} {_have(room.near)} the first one from rank 11 to 100, and {integer(room.beyond)} {_have(room.beyond)} none "
-        "among the first 100."
+        f"Of {counted(room.total, 'query')}, {top} an answer among the first 10 documents, {near} the first one from rank 11 to 100, "
+        f"and {beyond} none among the first 100."
     )
-
-
-def _have(count: int) -> str:
-    return "has" if count == 1 else "have"
 
 
 def _retained_table(result: Advice) -> Table | None:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from adiabat.core.margin import DEFAULT_MARGIN, FEWEST_UNITS, Margin
-from adiabat.core.text import NO_BREAK, counted, integer, two_digits
+from adiabat.core.text import NO_BREAK, counted, integer, two_digits, verb
 from adiabat.report.format import bounds, improvement, joined, listed, named, number
 from adiabat.report.pages import Tone
 from adiabat.results.evaluation_result import VERDICTS, Change, DatasetResult, Result
@@ -30,7 +30,7 @@ def headline(result: Result) -> str:
     clauses = _retention_clauses(retained, result.settings)
     clauses += [f"the retention set {_no_verdict(dataset)}" for dataset in retained if _seen(dataset)]
     doubted = [dataset for dataset in compared if dataset.doubt and dataset.main_change().verdict not in (None, "undecided")]
-    clauses += [f"the verdict on {named(dataset.name)} is less sure than it looks" for dataset in doubted]
+    clauses += [f"the verdict on {named(dataset.name)} is less certain than it looks" for dataset in doubted]
     return f"{'; '.join([head, *clauses])}."
 
 
@@ -104,7 +104,7 @@ def _trained(datasets: Sequence[DatasetResult]) -> list[str]:
 
 def _decisive(dataset: DatasetResult) -> str:
     """The queries that the verdict rests on, and the change on the others."""
-    were = "was" if dataset.left_out == 1 else "were"
+    were = verb(dataset.left_out, "was", "were")
     left_out = f"{counted(dataset.left_out, 'query')} that a model was trained on {were} left out" if dataset.left_out else ""
     if not dataset.parts:
         return f"{named(dataset.name)}: {left_out}." if left_out else ""
@@ -147,7 +147,7 @@ def _seen(dataset: DatasetResult) -> bool:
 
 def _no_verdict(dataset: DatasetResult) -> str:
     overlap = max(dataset.trained, key=lambda model: model.trained_queries)
-    were = "was" if overlap.trained_queries == 1 else "were"
+    were = verb(overlap.trained_queries, "was", "were")
     share = f"{integer(overlap.trained_queries)} of its {counted(overlap.queries, 'query')} {were} used in training"
     return f"{named(dataset.name)} has no verdict because {share}: {_moved(dataset.main_change())}"
 

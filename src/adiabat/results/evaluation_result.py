@@ -218,7 +218,7 @@ class DatasetResult:
         left_out: Number of queries that were trained on and are left out.
         units: Number of units behind the main change: queries, or the premises of a grid; None in results that do not count them.
         clusters: Number of clusters of queries that intervals and tests draw whole; None if they draw single queries.
-        doubt: Why the verdict is less sure than it looks; "" if it is not.
+        doubt: Why the verdict is less certain than it looks; "" if it is not.
     """
 
     name: str

@@ -1,8 +1,8 @@
 """Power of a paired comparison: the improvement that a set could show, and the loss that it could exclude, four times in five.
 
 With the standard error SE of the mean difference, a true improvement of ``(t_97.5 + t_80) SE`` is found better, and without any true change
-a loss of ``(t_95 + t_80) SE`` is excluded, with a probability of 80 %. Where fewer than `FEW_LOSSES` losing units are likely, the exact
-bound of few large losses may be larger (`adiabat.stats.noninferiority`).
+a loss of ``(t_95 + t_80) SE`` is excluded, with a probability of 80 %. Where fewer than `FEW_LOSSES` losing units are likely, the Stringer
+bound of large losses may be larger (`adiabat.stats.noninferiority`).
 
 Before a model is tuned there are no differences. Their standard error is then that of the baseline's scores times `SPREAD`, and the share
 of queries that lose much is `LOSING`: both as seen in earlier tunings (LOG.md, 2026-11-26). A cluster of n queries has one of these with a

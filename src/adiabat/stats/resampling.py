@@ -320,8 +320,7 @@ def student_quantile(level: float, freedom: float) -> float:
 class RunEffect:
     """Effect of resampled runs on the mean over the runs of a model, or on a difference of two such means, in each resample.
 
-    `variance` is the part of the variance over unit resamples that comes from runs being better
-    on other units.
+    `variance` is the part of the variance over unit resamples that comes from runs being better on other units.
     """
 
     shift: Float[np.ndarray, " r"]
