@@ -6,7 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from adiabat.stats.resampling import CONFIDENCE, Interval, Weights, acceleration, bca_interval, small_sample, student_quantile
+from adiabat.stats.resampling import (
+    CONFIDENCE,
+    Interval,
+    Weights,
+    acceleration,
+    bca_interval,
+    freedom_of_sum,
+    small_sample,
+    student_quantile,
+)
 
 POWER = 0.80
 """Power of `Quantity.detectable`, and of the number of units that a margin needs."""
@@ -64,10 +73,8 @@ class Quantity:
         widening, freedom = small_sample(self.without, self.groups, self.weights)
         units = widening * deviation(self.units)
         runs = 0.0 if self.runs is self.units else deviation(self.runs - self.units)
-        error = math.hypot(units, runs)
         if runs > 0 and freedom > 0:
-            # Degrees of freedom of a sum of variances (Satterthwaite 1946).
-            freedom = error**4 / (units**4 / freedom + runs**4 / self.run_freedom)
+            freedom = freedom_of_sum(np.array([units, runs]) ** 2, np.array([freedom, self.run_freedom]))
         return units, runs, freedom
 
     def interval(self) -> Interval | None:
