@@ -41,7 +41,7 @@ def test_triplets_are_read_as_they_stand(tmp_path, ending):
         {"query": "why?", "pos": [4]},
     )
     assert read_examples(path) == ExampleSet(
-        "train",
+        f"{tmp_path.name}/train",
         (
             Example(invented_id(0, "who?"), "who?", ("she", "he"), ("it",), (1, 1), f"{path}:1"),
             Example(invented_id(1, "מי? "), "מי? ", ("d17",), ("3",), (1,), f"{path}:2"),

@@ -178,6 +178,15 @@ def test_names_drop_endings_and_nothing_else():
     assert [table_name(name) for name in ("a/b.jsonl.gz", "b.c.csv", "c.zst", "v1.2", "hf:o/n")] == ["b", "b.c", "c", "v1.2", "o/n"]
 
 
+def test_names_of_splits_stand_behind_the_name_of_their_folder():
+    assert [table_name(name) for name in ("law/test.jsonl.gz", "law/dev", "/test.jsonl", "law/tests.csv")] == [
+        "law/test",
+        "law/dev",
+        "test",
+        "tests",
+    ]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "facts"),
     [

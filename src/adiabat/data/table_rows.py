@@ -40,6 +40,9 @@ _FORMS: Mapping[str, Form] = {
     ".tsv": "tsv",
     ".parquet": "parquet",
 }
+SPLITS = frozenset(("train", "dev", "val", "valid", "validation", "test"))
+"""Names of files that say which split of a data set they hold, but not of which."""
+
 _FIELD_CHARACTERS = 1 << 24
 """Maximum length of a CSV or TSV field, so that an unclosed quote does not fill the memory."""
 _SNIPPET_CHARACTERS = 60
@@ -199,13 +202,14 @@ def require_path(path: Path) -> None:
 
 
 def table_name(source: str | Path) -> str:
-    """Name for tables and reports: the file name without suffixes, or the hub name."""
+    """Name for tables and reports: the file name without suffixes, after that of its folder if it says the split alone; or the hub name."""
     if str(source).startswith(HUB_PREFIX):
         return str(source).removeprefix(HUB_PREFIX)
     path = Path(source).resolve()
     name = path.name.removesuffix(path.suffix) if path.suffix.lower() in CODECS else path.name
     stem, dot, ending = name.rpartition(".")
-    return stem if dot and f".{ending.lower()}" in _FORMS else name
+    name = stem if dot and f".{ending.lower()}" in _FORMS else name
+    return f"{path.parent.name}/{name}" if name in SPLITS and path.parent.name else name
 
 
 def _folder_form(path: Path) -> Form:
