@@ -89,7 +89,8 @@ def _row(name: str, recipe: str, jobs: Sequence[Path], evaluation: Result) -> st
     target, *retained = evaluation.datasets
     rates = sorted({f"{record.settings['tune']['learning_rate']:.2g}" for record in records})
     kept = [(record.best_epoch or 0) * record.settings["tune"]["batches_per_epoch"] for record in records]
-    minutes = statistics.median(record.seconds + _search_seconds(job, record) for job, record in zip(jobs, records, strict=True)) / 60
+    seconds = [record.seconds + _search_seconds(job, recipe, record) for job, record in zip(jobs, records, strict=True)]
+    minutes = statistics.median(seconds) / 60
     first = next((part.queries for part in target.parts), target.queries)
     seen = [f"{_told(part.change)} ({part.queries:,})" for part in target.parts if part.name == "seen documents"]
     cells = [name, recipe, str(len(jobs)), ", ".join(rates), f"{min(kept)} to {max(kept)}", f"{minutes:.0f}", f"{first:,}"]
@@ -103,13 +104,14 @@ def _training_of(job: Path) -> TrainingRecord:
     return record
 
 
-def _search_seconds(job: Path, record: TrainingRecord) -> float:
-    """Time of the trials of a rate search, without the one that the run went on from."""
+def _search_seconds(job: Path, recipe: str, record: TrainingRecord) -> float:
+    """Time of the trials of a rate search, without the one that the run of `quick` went on from."""
     trials = job / "rate-search" / "trials.parquet"
     if not trials.exists():
         return 0.0
     rows = pq.read_table(trials, columns=["rate", "seconds"]).to_pylist()
-    return sum(float(row["seconds"]) for row in rows if row["rate"] != record.settings["tune"]["learning_rate"])
+    counted = record.settings["tune"]["learning_rate"] if recipe == "quick" else None
+    return sum(float(row["seconds"]) for row in rows if row["rate"] != counted)
 
 
 def _told(change: Change) -> str:
