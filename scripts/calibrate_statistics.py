@@ -47,14 +47,7 @@ Make = Callable[[np.random.Generator, int], Trial]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A kind of data.
-
-    Attributes:
-        about: Its row in the table.
-        make: Makes a trial.
-        queries: Numbers of queries to try.
-        share: Of the trials asked for, where one takes long.
-    """
+    """A kind of data: its row in the table, numbers of queries to try, and the share of the trials asked for, where one takes long."""
 
     about: str
     make: Make
@@ -67,10 +60,9 @@ class Cell:
     """Shares of the trials of one shape.
 
     Attributes:
-        trials: How many.
         interval: The interval misses zero.
         p: The p-value lies below 0.05.
-        verdict: There is one.
+        verdict: Better or worse.
         z: Beyond 1.96; None where the measure counts nothing.
         detectable: The smallest detectable difference, on average.
         not_worse: A loss of the margin is excluded.
@@ -227,6 +219,21 @@ def rare_among_changes(random: np.random.Generator, queries: int) -> Trial:
     return [Sample("nDCG@10", after, bounds=SHARE)], [Sample("nDCG@10", before, bounds=SHARE)]
 
 
+def rare_where_most(random: np.random.Generator, queries: int) -> Trial:
+    """One query in ten has all, and one in 27 of these loses it; the others have 0.3: a loss of 1 % of the baseline, which is 0.37."""
+    before = np.where(random.random(queries) < 0.1, 1.0, 0.3)
+    after = np.where((before == 1) & (random.random(queries) < 0.037), 0.0, before)
+    return [Sample("nDCG@10", after, bounds=SHARE)], [Sample("nDCG@10", before, bounds=SHARE)]
+
+
+def rare_beside_halves(random: np.random.Generator, queries: int) -> Trial:
+    """Three queries in ten have nearly nothing, which often halves or grows by half; some others lose all: 1 % of the baseline, 0.426."""
+    low = random.random(queries) < 0.3
+    before = np.where(low, random.uniform(0.01, 0.03, queries), random.uniform(0.4, 0.8, queries))
+    factor = np.where(low, random.choice([0.5, 1.0, 1.5], queries, p=[0.4, 0.2, 0.4]), random.random(queries) >= 0.00426 / 0.42)
+    return [Sample("RR", before * factor, bounds=SHARE)], [Sample("RR", before, bounds=SHARE)]
+
+
 def one_large(random: np.random.Generator, queries: int) -> Trial:
     """A third of all queries are one cluster, in which changes correlate; the others are alone."""
     large = queries // 3
@@ -257,6 +264,8 @@ RARE = (
     Shape("one query in 100 loses all", rare_losses, queries=(100, 300, 1000, 3000)),
     Shape("the same, where 7 in 10 have nothing", rare_among_misses, queries=(100, 300, 1000, 3000)),
     Shape("the same, where 3 in 10 change a little", rare_among_changes, queries=(100, 300, 1000, 3000)),
+    Shape("some of those with most lose all", rare_where_most, queries=(100, 400, 1000, 3000)),
+    Shape("the same, where small values halve", rare_beside_halves, queries=(50, 100, 300, 1000, 3000)),
 )
 TUNED = Shape("two in five change, by 0.4 times the spread", tuned, queries=(300, 500, 1000, 3000, 10_000), share=0.5)
 _LOSING = (dense, sparse_sizes, skewed, sparse_skewed, clustered, one_large)
@@ -273,20 +282,7 @@ def changes_of(trials: Sequence[Trial], *, seed: int, resamples: int, margin: Ma
 def tried(
     shape: Shape, queries: int, *, trials: int, resamples: int, seed: int, shift: float = 0.0, margin: Margin = DEFAULT_MARGIN
 ) -> Cell:
-    """Run the trials of one row.
-
-    Args:
-        shape: Of the data.
-        queries: How many.
-        trials: How many at the least; `AT_ONCE` of them share their resamples.
-        resamples: Of each bootstrap, and sign flips.
-        seed: Of trials and resamples.
-        shift: True difference, put on every query of the model under test.
-        margin: The loss that would matter.
-
-    Returns:
-        What came of it.
-    """
+    """Run the trials of one row, of which `AT_ONCE` share their resamples; `shift` is the true difference, put on every query."""
     random = np.random.default_rng([seed, queries, *shape.about.encode()])
     changes: list[Change] = []
     for block in range(-(-trials // AT_ONCE)):

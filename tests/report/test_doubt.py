@@ -8,11 +8,13 @@ import pytest
 from adiabat.evaluation.evaluate import dataset_result
 from adiabat.report import evaluation_page
 from adiabat.report.evaluation_headline import headline, tone
+from adiabat.results.evaluation_result import Part, TrainedOn
 from adiabat.stats.clusters import Clusters
 from tests.evaluation.scored import ranked
 from tests.report.html_page import plain
 from tests.report.sample_results import make_dataset, make_result
 
+BETTER = make_dataset("cs", "target", 0.6, 0.65)
 HELD = make_dataset("law", "retain", 0.5, 0.5, half_width=0.004)
 
 
@@ -40,3 +42,45 @@ def test_a_verdict_on_very_few_queries_is_doubted(queries: int, doubt: str) -> N
     measured = [replace(before, samples=[sample, pooled]) for sample in (better, before.samples[0])]
     dataset = dataset_result(measured[:1], measured[1], None, role="target", seed=0, resamples=200)
     assert (dataset.main_change().verdict, plain(dataset.doubt)) == ("better", doubt)
+
+
+def test_a_better_retention_set_of_few_queries_may_hide_a_loss() -> None:
+    """Fifty queries gain a thousandth each: one in 50 of all queries may lose all it has, and none of these was drawn."""
+    before = ranked([0.5, 0.6] * 25)
+    pooled = replace(before.samples[0], measure="PND pooled")
+    better = replace(before.samples[0], values=before.samples[0].values + 0.001)
+    measured = [replace(before, samples=[sample, pooled]) for sample in (better, before.samples[0])]
+    dataset = dataset_result(measured[:1], measured[1], None, role="retain", seed=0, resamples=200)
+    change, result = dataset.main_change(), make_result(replace(HELD, role="target"), dataset)
+    assert (change.verdict, change.not_worse) == ("better", False)
+    assert plain(headline(result)).endswith(f"; {dataset.name} got better, but a loss of more than 1 % is not excluded.")
+    assert result.failing("undecided") == [f"{dataset.name} (better, but a loss of the margin is not excluded)"]
+    assert (tone(make_result(BETTER, dataset)), tone(make_result(BETTER, HELD))) == ("plain", "good")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"trained": [TrainedOn("job", 300, 0, 300, None, None)]}, "training data unknown"),
+        (
+            {"parts": [Part(name, 300, BETTER.main_change()) for name in ("all queries", "seen documents")]},
+            "relevant documents answered training queries",
+        ),
+        ({"parts": [Part("new documents", 300, BETTER.main_change())], "trained": [TrainedOn("job", 300, 0, 300, 5, 5)]}, ""),
+    ],
+)
+def test_a_verdict_on_documents_that_may_have_been_trained_on_is_no_good_news(change: dict, reason: str) -> None:
+    result = make_result(replace(BETTER, **change), HELD)
+    assert tone(result) == ("plain" if reason else "good")
+    assert result.failing("undecided") == ([f"cs ({reason})"] if reason else [])
+
+
+def test_near_duplicates_are_counted_among_the_queries_that_decide() -> None:
+    """Of 400 queries 40 are near duplicates, and these are 40 of the 60 that decide."""
+    parts = [Part("new documents", 60, BETTER.main_change()), Part("seen documents", 340, BETTER.main_change())]
+    trained = [TrainedOn("job", 400, 0, 400, 9, 340, near_queries=40)]
+    dataset = replace(BETTER, parts=parts, trained=trained)
+    assert "near duplicates" not in headline(make_result(dataset, HELD))
+    assert "(40 of 60 queries are near duplicates of training queries)" in plain(
+        headline(make_result(replace(dataset, near_queries=40), HELD))
+    )

@@ -26,10 +26,10 @@ def scores(units: int, *, seed: int, change: float = 0.0, spread: float = 0.05):
 
 
 @pytest.mark.parametrize("lower_is_better", [False, True])
-@pytest.mark.parametrize(("margin", "change"), [(0.004, 0.0), (0.02, -0.012), (0.01, -0.0035), (0.002, 0.001)])
+@pytest.mark.parametrize(("margin", "change"), [(0.02, 0.0), (0.1, -0.06), (0.05, -0.0175), (0.01, 0.005)])
 def test_an_absolute_margin_agrees_with_the_one_sided_t_test_of_statsmodels(margin: float, change: float, lower_is_better: bool) -> None:
-    """Symmetric differences of 2,000 units, where BCa and t agree to a thousandth of the spread."""
-    after, before = scores(2000, seed=3, change=change)
+    """Symmetric differences of 2,000 units, many of which lost much, where BCa and t agree to a thousandth of the spread."""
+    after, before = scores(2000, seed=3, change=change, spread=0.25)
     found = compared(after, before, Margin(margin, "nDCG"), lower_is_better=lower_is_better)
     # Whichever way is worse, the test that the loss is below the margin is one side of the TOST.
     _, above, below = ttost_paired(after, before, -margin, margin)
@@ -133,11 +133,11 @@ def test_large_losses_count_by_their_size_and_the_rest_by_its_spread() -> None:
 
 @pytest.mark.parametrize(("found_by", "verdict"), [(290, "undecided"), (300, "not worse")])
 def test_queries_that_have_nothing_to_lose_are_no_evidence(found_by: int, verdict: str) -> None:
-    """Of 1,000 queries those with an answer count: 299 of these exclude a loss of 1 %."""
+    """Of 1,000 queries those with an answer count: 300 of these exclude a loss of 1 % of what all find."""
     before = np.zeros(1000)
     before[:found_by] = 1.0
     found = compared(before, before)
-    assert found.loss_bound == pytest.approx(found_by / 1000 * (1 - 0.05 ** (1 / found_by)))
+    assert found.loss_bound == pytest.approx(1 - 0.05 ** (1 / 1000))
     assert found.verdict == verdict
     errors = compared(1 - before, 1 - before, Margin(found_by / 1e5, "nDCG"), lower_is_better=True)
     assert (errors.loss_bound, errors.verdict) == (pytest.approx(found.loss_bound), verdict)

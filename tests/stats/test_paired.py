@@ -53,25 +53,21 @@ def test_a_change_agrees_with_plain_loops_over_the_same_resamples():
     for counts in np.concatenate(list(resampling_counts(9, resamples=300, seed=5))):
         total = sum(count * w for count, w in zip(counts, weight, strict=True))
         value, base = (sum(c * v for c, v in zip(counts, side, strict=True)) / total for side in (after, before))
-        rows.append((value, value - base, -100 * (value - base) / base))
-    levels, differences, improvements = np.array(rows).T
+        rows.append((value, value - base))
+    levels, differences = np.array(rows).T
     assert found.after == pytest.approx(after.sum() / weight.sum())
     assert found.before == pytest.approx(before.sum() / weight.sum())
     assert found.difference == pytest.approx((after - before).sum() / weight.sum())
     assert found.improvement == pytest.approx(100 * (before.sum() - after.sum()) / before.sum())
     without = np.array([[np.delete(side, i).sum() / np.delete(weight, i).sum() for i in range(9)] for side in (after, before)])
     assert found.after_interval == pytest.approx(bca_interval(found.after, levels, acceleration=acceleration(without[0])))
-    bases, freedom = levels - differences, weight.sum() ** 2 / (weight**2).sum() - 1
-    tangent = -100 * (differences - found.difference / found.before * bases) / found.before
-    gaps, ratios = without[0] - without[1], -100 * (without[0] - without[1]) / without[1]
-    for value, draws, left, spread, interval in (
-        (found.difference, differences, gaps, np.std(differences), found.difference_interval),
-        (found.improvement, improvements, ratios, np.std(tangent), found.improvement_interval),
-    ):
-        low, high = bca_interval(value, draws, acceleration=acceleration(left))
-        # Nine units vary by 9 / 8 of what their resamples vary by; as many units of equal weight are worth fewer.
-        half = stats.t.ppf(0.975, freedom) * math.sqrt(9 / 8) * spread
-        assert interval == pytest.approx((min(low, value - half), max(high, value + half)))
+    freedom = weight.sum() ** 2 / (weight**2).sum() - 1
+    low, high = bca_interval(found.difference, differences, acceleration=acceleration(without[0] - without[1]))
+    # Nine units vary by 9 / 8 of what their resamples vary by; as many units of equal weight are worth fewer.
+    half = stats.t.ppf(0.975, freedom) * math.sqrt(9 / 8) * np.std(differences)
+    assert found.difference_interval == pytest.approx((min(low, found.difference - half), max(high, found.difference + half)))
+    low, high = found.difference_interval
+    assert found.improvement_interval == pytest.approx((-100 * high / found.before, -100 * low / found.before))
     error, (low, high) = math.sqrt(9 / 8) * np.std(differences), found.difference_interval
     c4 = math.sqrt(2 / freedom) * math.gamma((freedom + 1) / 2) / math.gamma(freedom / 2)
     assert stats.nct.sf((high - low) / 2 / error, freedom, found.detectable * c4 / error) == pytest.approx(0.8, abs=1e-3)
@@ -201,30 +197,14 @@ def test_a_baseline_of_zero_has_no_improvement():
     assert (found.improvement, found.improvement_interval, found.verdict) == (None, None, "better")
 
 
-def test_a_baseline_that_vanishes_in_many_resamples_has_no_improvement_interval():
-    before = np.zeros(20)
-    before[3] = 1.0
-    found = change(np.ones(20), before)
-    assert found.improvement == pytest.approx(1900.0)
-    assert found.improvement_interval is None
-    assert all(math.isfinite(end) for end in found.difference_interval)
-
-
-def test_a_baseline_that_vanishes_in_few_resamples_has_the_improvement_interval_of_the_others():
-    before = np.zeros(40)
-    before[:6] = 1.0
-    found = change(np.linspace(0, 1, 40), before, resamples=4000)
-    assert all(math.isfinite(end) for end in found.improvement_interval)
-    assert found.improvement_interval[0] < found.improvement < found.improvement_interval[1]
-
-
-def test_a_baseline_that_is_nearly_zero_at_times_does_not_blow_up_the_improvement_interval():
-    before = np.full(40, 1e-6)
-    before[:6] = 1.0
-    found = change(before + 0.1, before, resamples=4000)
-    assert found.improvement == pytest.approx(100 * 0.1 / before.mean())
-    assert found.improvement_interval[0] > -found.improvement
-    assert found.improvement_interval[1] < 100 * found.improvement
+def test_one_query_that_makes_baseline_and_change_has_no_certain_share() -> None:
+    """The ratio is the same in every resample that has the query; the change is not shown."""
+    before = np.zeros(30)
+    before[3] = 0.33
+    found = change(before * 0.95, before)
+    assert found.improvement == pytest.approx(-5.0)
+    low, high = found.improvement_interval
+    assert low < -5.0 < 0 < high
 
 
 def test_units_without_weight_do_not_count():

@@ -198,10 +198,11 @@ def query_clusters(examples: AddressedSet, cluster: str) -> Clusters | None:
     equal = Ragged(texts, np.arange(len(examples) + 1))
     if cluster == "documents" or examples.clusters is None:
         return Clusters(connected(examples.positives, equal))
-    further = Clusters(connected(examples.clusters, equal, examples.positives))
+    further, empty = Clusters(connected(examples.clusters, equal, examples.positives)), int((examples.clusters.lengths == 0).sum())
+    column = f'the column "{cluster}"' + (f" (without a value in {empty:,} rows)" if empty else "")
     if further.drawn:
-        return Clusters(further.numbers, f'the column "{cluster}" and {BY_DOCUMENTS}')
-    return Clusters(connected(examples.clusters, equal), f'the column "{cluster}"')
+        return Clusters(further.numbers, f"{column} and {BY_DOCUMENTS}")
+    return Clusters(connected(examples.clusters, equal), column)
 
 
 def require_clusters(examples: ExampleSet, *, source: str) -> None:

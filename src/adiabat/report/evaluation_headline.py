@@ -31,6 +31,7 @@ def headline(result: Result) -> str:
     clauses += [f"the retention set {_no_verdict(dataset)}" for dataset in retained if _seen(dataset)]
     doubted = [dataset for dataset in compared if dataset.doubt and dataset.main_change().verdict not in (None, "undecided")]
     clauses += [f"the verdict on {named(dataset.name)} is less certain than it looks" for dataset in doubted]
+    clauses += ["the runs of the model differ in more than the seed"] if result.run_differences else []
     return f"{'; '.join([head, *clauses])}."
 
 
@@ -41,8 +42,11 @@ def tone(result: Result) -> Tone:
     if in_part or any(verdict == "worse" for _, verdict in verdicts):
         return "bad"
     targets = [verdict for role, verdict in verdicts if role == "target"]
-    proven = not verdicts & {("retain", "undecided"), ("retain", None)} and not any(dataset.training_unknown for dataset in result.datasets)
-    proven = proven and not any(dataset.doubt for dataset in result.datasets)
+    proven = (
+        not result.run_differences
+        and not verdicts & {("retain", "undecided"), ("retain", None)}
+        and not any(dataset.unproven for dataset in result.datasets)
+    )
     return "good" if proven and targets and all(verdict == "better" for verdict in targets) else "plain"
 
 
@@ -75,6 +79,9 @@ def caveats(result: Result) -> list[str]:
     means = [f"Values are means over {runs} runs of the model, and intervals cover queries and runs."] if runs > 1 else []
     means += [f"{sentence}." for sentence in result.run_differences]
     sure = [f"{named(dataset.name)}: {dataset.doubt}." for dataset in result.datasets if dataset.doubt]
+    margin = Margin.parse(result.settings.get("measure", {}).get("margin", DEFAULT_MARGIN.value))
+    if margin.unit and not any(margin.of(dataset.main).unit for dataset in result.datasets):
+        means.append(f"No verdict rests on a measure of measure.margin = {margin}: others keep {DEFAULT_MARGIN}.")
     return [*means, *sure, *candidates, *ranked, *_trained(result.datasets), *filter(None, map(_decisive, result.datasets))]
 
 
@@ -99,7 +106,7 @@ def _trained(datasets: Sequence[DatasetResult]) -> list[str]:
             else:
                 sentences.append(f"{named(dataset.name)}: {overlap.said}.")
     none = "was trained or validated on none of the queries and relevant documents of"
-    return [*(f"{model} {none} {listed(names)}." for model, names in apart.items()), *sentences]
+    return [*(f"{model} {none} {listed(list(dict.fromkeys(names)))}." for model, names in apart.items()), *dict.fromkeys(sentences)]
 
 
 def _decisive(dataset: DatasetResult) -> str:
@@ -171,8 +178,10 @@ def _unknown(dataset: DatasetResult) -> str:
 
 
 def _nearly_seen(dataset: DatasetResult) -> str:
-    """Near duplicates of training queries, if they are more than a tenth of the queries that were not trained on."""
+    """Near duplicates of training queries, if they are more than a tenth of the queries that decide."""
     counts = [(overlap.near_queries or 0, overlap.queries - overlap.trained_queries) for overlap in dataset.trained]
+    if dataset.near_queries is not None:
+        counts = [(dataset.near_queries, dataset.parts[0].queries if dataset.parts else dataset.queries)]
     near, queries = max(counts, key=lambda count: count[0] / max(count[1], 1), default=(0, 0))
     return f" ({integer(near)} of {counted(queries, 'query')} are near duplicates of training queries)" if 10 * near > queries else ""
 
@@ -207,10 +216,14 @@ def _retention_clauses(retained: Sequence[DatasetResult], settings: Mapping[str,
     clauses = [f"{_share(len(worse), total)} got worse: {listed_worse}"] if worse else []
     mixed = [dataset for dataset in retained if dataset.worse_cells() and dataset not in worse]
     clauses += [f"{_worse_cells(dataset)} of {named(dataset.name)} got worse" for dataset in mixed]
-    if held := [dataset for dataset in retained if dataset.main_change().verdict in ("better", "not worse")]:
+    held = [dataset for dataset in retained if dataset.main_change().verdict in ("better", "not worse") and not dataset.may_hide_loss]
+    if held:
         whole = " as a whole" if any(dataset.worse_cells() for dataset in held) else ""
         clauses.append(f"not worse {_held(held, total, settings)}{whole}")
         clauses += [f"{named(dataset.name)} is judged{_basis(dataset)}" for dataset in held if _basis(dataset)]
+    for dataset in retained:
+        if dataset.may_hide_loss:
+            clauses.append(f"{named(dataset.name)} got better, but a loss of more than {margin_of(settings, dataset.main)} is not excluded")
     return [*clauses, *(f"{named(dataset.name)} {_undecided(dataset)}" for dataset in by_verdict["undecided"])]
 
 
@@ -250,7 +263,7 @@ def _undecided(dataset: DatasetResult) -> str:
     if drawn is not None and drawn < FEWEST_UNITS:
         return f"is undecided (has {counted(drawn, name)}, and fewer than {FEWEST_UNITS} prove nothing)"
     if change.needed is None:
-        return "is undecided"
+        return "is undecided (more queries alone would not decide it)"
     about = two_digits(change.needed)
     if units is None:
         return f"is undecided (needs about {counted(about, noun)})"

@@ -59,7 +59,7 @@ class Change:
             above 0.
         loss_bound: The largest loss that the data allow at one-sided 95 %, in the measure's own unit; below 0 if a gain is certain. None
             with fewer than ten units, or if nothing bounds it. Not worse: it is below `margin`, and no loss is shown.
-        needed: Only if undecided: the number of units that would decide four times in five, if the observed loss is the true one. None if
+        needed: Only if undecided: the number of units that would decide four times in five, if the observed change is the true one. None if
             no number up to a million would do.
     """
 
@@ -163,6 +163,12 @@ class TrainedOn:
         return not (self.unknown or self.trained_queries or self.near_queries or self.trained_relevant is None or self.trained_relevant)
 
     @property
+    def uncounted(self) -> str:
+        """Why the job may have trained on more than is counted; "" if it did not."""
+        documents_unknown = self.trained_relevant is None and not self.unknown
+        return "relevant documents cannot be compared, since one side has texts and the other ids" if documents_unknown else self.unknown
+
+    @property
     def said(self) -> str:
         """The counts in a phrase."""
         if self.unknown and not self.trained_queries and not self.trained_relevant:
@@ -219,6 +225,8 @@ class DatasetResult:
         units: Number of units behind the main change: queries, or the premises of a grid; None in results that do not count them.
         clusters: Number of clusters of queries that intervals and tests draw whole; None if they draw single queries.
         doubt: Why the verdict is less certain than it looks; "" if it is not.
+        near_queries: Number of the deciding queries that are near duplicates of training queries; None if unknown, as in a residual
+            collection.
     """
 
     name: str
@@ -239,6 +247,7 @@ class DatasetResult:
     units: int | None = None
     clusters: int | None = None
     doubt: str = ""
+    near_queries: int | None = None
 
     @property
     def cells(self) -> int:
@@ -260,7 +269,22 @@ class DatasetResult:
     @property
     def training_unknown(self) -> str:
         """Why a job may have trained on more of the data set than is counted; "" if none did."""
-        return next((overlap.unknown for overlap in self.trained if overlap.unknown), "")
+        return next((overlap.uncounted for overlap in self.trained if overlap.uncounted), "")
+
+    @property
+    def may_hide_loss(self) -> bool:
+        """Whether a retention set that got better still allows a loss of the margin, by few queries that lose all they have."""
+        change = self.main_change()
+        return self.role == "retain" and change.verdict == "better" and change.margin is not None and not change.not_worse
+
+    @property
+    def unproven(self) -> str:
+        """Why a verdict other than worse is no proof; "" if it is one."""
+        if self.training_unknown:
+            return "training data unknown"
+        if self.parts and self.parts[0].name in ("all queries", "other queries"):
+            return "relevant documents answered training queries"
+        return "better, but a loss of the margin is not excluded" if self.may_hide_loss else self.doubt
 
     def main_change(self) -> Change:
         """The change that decides the verdict: `main`, by the main similarity, which comes first."""
@@ -330,8 +354,8 @@ class Result(Record):
                 names.append(f"{dataset.name} ({', '.join(parts)})")
             elif worse := dataset.worse_cells():
                 names.append(f"{dataset.name} ({worse:,} of {dataset.cells:,} language pair{'s' * (dataset.cells > 1)})")
-            elif least == "undecided" and (doubt := "training data unknown" if dataset.training_unknown else dataset.doubt):
-                names.append(f"{dataset.name} ({doubt})")
+            elif least == "undecided" and dataset.unproven:
+                names.append(f"{dataset.name} ({dataset.unproven})")
         return names
 
     def rows(self) -> list[dict[str, Any]]:

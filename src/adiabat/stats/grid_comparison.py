@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 
 from adiabat.core.margin import DEFAULT_MARGIN, FEWEST_UNITS, Margin
 from adiabat.results.evaluation_result import GridComparison
-from adiabat.stats.noninferiority import NOTICED, Group, Units, effective, losable
+from adiabat.stats.noninferiority import NOTICED, Group, Units
 from adiabat.stats.ranking_measures import improvement
 from adiabat.stats.resampling import CONFIDENCE, RESAMPLES, student_quantile
 from adiabat.stats.samples import SHARE, GridSample
@@ -140,10 +140,10 @@ def _loss_excluded(after: GridSample, before: GridSample, margin: Margin) -> Boo
     error = (gains + margin.share * before.values).std(axis=-1, ddof=1) / math.sqrt(count)
     bound = student_quantile(CONFIDENCE, count - 1) * error - sign * (cell_values(after) - baseline)
     lost = (gains < -NOTICED * np.abs(gains).max(axis=-1, keepdims=True)).sum(axis=-1)
-    room = losable(before.values, SHARE, lower_is_better=after.lower_is_better).astype(np.float64)
+    room = (1 - before.values if after.lower_is_better else before.values).max(axis=-1)
     unseen = [
-        Units(after.lower_is_better, SHARE, count, (Group(effective(can, np.ones(count)), (1.0,) * losses),)).unseen(value)
-        for losses, value, can in zip(lost.ravel().tolist(), baseline.ravel().tolist(), room.reshape(-1, count), strict=True)
+        Units(after.lower_is_better, SHARE, count, (Group(float(count), (1.0,) * losses, most),)).unseen(value)
+        for losses, value, most in zip(lost.ravel().tolist(), baseline.ravel().tolist(), room.ravel().tolist(), strict=True)
     ]
     limit = margin.value if margin.unit else margin.share * baseline
     return np.asarray(np.maximum(bound, np.reshape(unseen, baseline.shape)) < limit)

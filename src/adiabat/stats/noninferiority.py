@@ -5,10 +5,11 @@ excluded where the one-sided 95 % lower end of ``s (after - before) + m before``
 models vary together from resample to resample, and so does the margin. The end is the lower of a BCa and a t end.
 
 Resamples repeat the losses that the units happen to have: if none of 50 queries lost, up to 6 % of all queries may still lose. Where fewer
-than `FEW_LOSSES` units lost much, more than `MUCH` of what they have, the Stringer bound of these losses counts too, which allows for total
-losses that the units do not show. Units count by what they can lose: a query that finds nothing has nothing to lose, and is no evidence.
-In simulations with a true loss of exactly the margin (`scripts/calibrate_statistics.py`), the end alone excludes it in up to 60 % of
-trials if losses are rare, and this rule in at most 5 %. Elsewhere it is at most 6 %, but 7 % where one cluster holds a third of all units.
+than `FEW_LOSSES` units lost much, more than `MUCH` of the most that a unit can lose, the Stringer bound of these losses counts too, which
+allows for largest losses that the units do not show. What a unit has does not count: the queries that fail may be those with most to lose,
+and half of nearly nothing is no large loss. In simulations with a true loss of exactly the margin (`scripts/calibrate_statistics.py`), the
+end alone excludes it in up to 60 % of trials if losses are rare, and this rule in at most 5 %. Elsewhere it is at most 6 %, but 7 % where
+one cluster holds a third of all units.
 
 Reference:
     Blackwelder 1982 (one-sided test against a margin); Clopper and Pearson 1934; Stringer 1963 and Bickel 1992 (bound of rare losses of
@@ -42,7 +43,7 @@ FEW_LOSSES = 6
 """With fewer units that lost much, the share of losing units is bounded exactly."""
 
 MUCH = 0.3
-"""Share of what a unit has from which its loss is large: smaller ones, as of small changes everywhere, say nothing about rare large ones.
+"""Share of the most that a unit can lose from which a loss is large: smaller ones, of many units, say nothing about rare large ones.
 
 A loss of the margin that consists of smaller losses hits so many units that resamples see it."""
 
@@ -64,9 +65,9 @@ class Group:
     """Units whose values are averaged.
 
     Attributes:
-        count: Number of units that could lose equally much and are worth as much as these (`effective`).
-        losses: What each unit lost that lost much, as a share of what it had, the largest first.
-        room: What a unit can lose on average; None for all of the measure.
+        count: Number of units of equal weight that are worth as much as these (`equal_units`).
+        losses: What each unit lost that lost much, as a share of `room`, the largest first.
+        room: The most that a unit can lose; None for all of the measure.
     """
 
     count: float
@@ -74,10 +75,9 @@ class Group:
     room: float | None = None
 
     @classmethod
-    def of(cls, room: Float[np.ndarray, " n"], weights: Float[np.ndarray, " n"], losses: Iterable[float], *, owned: bool) -> "Group":
-        """The group of units with this room; `owned` says whether each has a value of its own within bounds."""
-        mean = float(room.sum() / weights.sum()) if owned else None
-        return cls(effective(room, weights), tuple(sorted(losses, reverse=True)), mean)
+    def of(cls, weights: Float[np.ndarray, " n"], losses: Iterable[float], room: float | None) -> "Group":
+        """The group of units with these weights, not all of them 0."""
+        return cls(equal_units(weights), tuple(sorted(losses, reverse=True)), room)
 
     def most(self) -> float:
         """Upper end of the mean share that units lose, one-sided 95 %: the Stringer bound of the large losses.
@@ -163,15 +163,14 @@ def units_of(measure: PairedMeasure, changed: int, *, of_runs: float = 0.0) -> U
     if difference is None:
         alone = Group(float(first.values.size), (1.0,) * changed)
         return Units(first.lower_is_better, first.bounds, first.values.size, (alone,))
-    weights, room = difference.weights, room_of(measure.before)
+    weights, room = difference.weights, None if difference.pseudo_values else room_of(measure.before)
     losses = difference.values if difference.lower_is_better else -difference.values
-    owned = first.bounds is not None and not difference.pseudo_values
-    noticed = NOTICED * float(np.abs(losses).max(initial=0.0)) if difference.pseudo_values else MUCH * room if owned else 0.0
+    noticed = NOTICED * float(np.abs(losses).max(initial=0.0)) if difference.pseudo_values else MUCH * weights * (room or 0.0)
     large = (losses > noticed) & (losses > 0)
-    shares = np.minimum(np.divide(losses, room, out=np.ones_like(losses), where=large & (room > 0)), 1.0) if owned else np.ones_like(losses)
+    shares = np.minimum(np.divide(losses, weights * room, out=np.ones_like(losses), where=large), 1.0) if room else np.ones_like(losses)
     members = [members for members in members_of(difference.groups, losses.size) if weights[members].any()]
-    groups = tuple(Group.of(room[units], weights[units], shares[units][large[units]].tolist(), owned=owned) for units in members)
-    small = _small_changes(replace(difference, values=np.where(large, 0.0, losses)), of_runs) if owned else None
+    groups = tuple(Group.of(weights[units], shares[units][large[units]].tolist(), room) for units in members)
+    small = None if room is None else _small_changes(replace(difference, values=np.where(large, 0.0, losses)), of_runs)
     return Units(first.lower_is_better, first.bounds, int((weights > 0).sum()), groups, small)
 
 
@@ -183,26 +182,14 @@ def _small_changes(losses: Sample, of_runs: float) -> tuple[float, float]:
     return float(value_of(losses)[0]), math.hypot(half, NormalDist().inv_cdf(CONFIDENCE) * of_runs)
 
 
-def room_of(before: Sequence[Sample]) -> Float[np.ndarray, " n"]:
-    """What each unit of a mean adds to the value and can lose, over the runs of the baseline; its weight if nothing bounds the measure."""
+def room_of(before: Sequence[Sample]) -> float | None:
+    """The most that a unit of weight 1 can lose of a mean over the runs of the baseline; None if nothing bounds the measure."""
     first = before[0]
-    values = np.asarray(np.mean([sample.values for sample in before], axis=0, dtype=np.float64))
     if first.bounds is None:
-        return first.weights
-    return losable(values, first.bounds, lower_is_better=first.lower_is_better, weights=first.weights)
-
-
-def losable(
-    values: Float[np.ndarray, "..."], bounds: Bounds, *, lower_is_better: bool, weights: Float[np.ndarray, "..."] | float = 1.0
-) -> Float[np.ndarray, "..."]:
-    """What values within bounds can lose, each times its weight."""
-    low, high = bounds
-    return np.maximum(high * weights - values if lower_is_better else values - low * weights, 0.0)
-
-
-def effective(room: Float[np.ndarray, " n"], weights: Float[np.ndarray, " n"]) -> float:
-    """Number of units that could lose equally much and are worth as much as these (Kish 1965); by weights if none can lose anything."""
-    return equal_units(room if room.any() else weights)
+        return None
+    weighty, (low, high) = first.weights > 0, first.bounds
+    values = np.mean([sample.values[weighty] for sample in before], axis=0, dtype=np.float64) / first.weights[weighty]
+    return float((high - values if first.lower_is_better else values - low).max(initial=0.0))
 
 
 def margin_in_unit(margin: Margin, before: float) -> float | None:
@@ -232,11 +219,11 @@ def loss_bound(difference: Quantity, before: Quantity, units: Units, margin: Mar
 
 
 def units_needed(difference: Quantity, before: float, units: Units, margin: float) -> int | None:
-    """Number of units that would decide the change four times in five, if the observed loss is the true one (a gain counts as none).
+    """Number of units that would decide the change four times in five, if the observed one is the true one.
 
-    With a loss of l, either a loss of the margin is excluded, ``n ((t_95 + t_80) SE / (margin - l))^2``, or a loss is shown,
-    ``n ((t_97.5 + t_80) SE / l)^2``, whichever needs fewer; and enough that the exact bound of few losses does not stand in the way. The
-    part of SE that comes from runs does not shrink with the units.
+    Either a change of c is shown, ``n ((t_97.5 + t_80) SE / c)^2``, or a loss of the margin is excluded,
+    ``n ((t_95 + t_80) SE / (margin - l))^2`` with l the loss, 0 for a gain, and enough that the exact bound of few losses does not stand in
+    the way; whichever needs fewer. The part of SE that comes from runs does not shrink with the units.
 
     Args:
         difference: ``after - before`` with its resamples.
@@ -248,35 +235,34 @@ def units_needed(difference: Quantity, before: float, units: Units, margin: floa
         More than there are; None if no number up to `MOST_UNITS` would do, or there are fewer than two units.
     """
     of_units, of_runs, freedom = difference.errors()
-    loss = max(0.0, difference.value if units.lower_is_better else -difference.value)
-    return units_for(of_units, freedom, before, units, margin, loss=loss, of_runs=of_runs)
+    change = -difference.value if units.lower_is_better else difference.value
+    return units_for(of_units, freedom, before, units, margin, change=change, of_runs=of_runs)
 
 
 def units_for(
-    of_units: float, freedom: float, before: float, units: Units, margin: float, *, loss: float = 0.0, of_runs: float = 0.0
+    of_units: float, freedom: float, before: float, units: Units, margin: float, *, change: float = 0.0, of_runs: float = 0.0
 ) -> int | None:
-    """`units_needed` from the standard errors of units and of runs, their degrees of freedom, and the true loss, at least 0."""
+    """`units_needed` from the standard errors of units and of runs, their degrees of freedom, and the true change, below 0 for a loss."""
     if freedom == 0:
         return None
-    power = student_quantile(POWER, freedom)
-    ways = [(margin - loss, student_quantile(CONFIDENCE, freedom) + power), (loss, student_quantile((1 + CONFIDENCE) / 2, freedom) + power)]
-    variances = [(gap / factor) ** 2 - of_runs**2 for gap, factor in ways if gap > 0]
-    # A variance of units below the least float counts as none.
-    possible = [of_units**2 / variance for variance in variances if variance > 1e-300]
-    if not possible:
-        return None
-    least = max(math.ceil(max(min(possible) * units.count, FEWEST_UNITS)), units.count + 1)
-    if least > MOST_UNITS:
-        return None
-    numbers = range(least, MOST_UNITS + 1)
+    loss = max(0.0, -change)
+
+    def least(gap: float, level: float) -> int:
+        variance = (gap / (student_quantile(level, freedom) + student_quantile(POWER, freedom))) ** 2 - of_runs**2
+        # A variance of units below the least float counts as none.
+        needed = of_units**2 / variance * units.count if gap > 0 and variance > 1e-300 else math.inf
+        return max(math.ceil(min(max(needed, FEWEST_UNITS), MOST_UNITS + 1)), units.count + 1)
 
     def allowed(number: int) -> bool:
         factor = number / units.count
         return units.lost * factor >= LIKELY_LOSSES or units.times(factor).unseen(before, loss=loss) < margin
 
+    shown, excluded = least(abs(change), (1 + CONFIDENCE) / 2), least(margin - loss, CONFIDENCE)
+    numbers = range(excluded, MOST_UNITS + 1)
     # More units allow a smaller loss, or show enough of the large ones.
-    found = 0 if allowed(least) else bisect_left(numbers, True, key=allowed)
-    return numbers[found] if found < len(numbers) else None
+    place = 0 if not numbers or allowed(excluded) else bisect_left(numbers, True, key=allowed)
+    needed = min(shown, excluded + place)
+    return needed if needed <= MOST_UNITS else None
 
 
 def _upper_shares(count: float, most: int) -> Float[np.ndarray, " k"]:

@@ -24,7 +24,6 @@ from adiabat.stats.resampling import (
     RunResamples,
     jackknife,
     jackknife_groups,
-    percentile_interval,
     resampling_counts,
     unequal_weights,
 )
@@ -190,7 +189,7 @@ def _change(
         improvement=improvement(before.value, after.value, lower_is_better=first.lower_is_better),
         difference=difference.value,
         difference_interval=interval,
-        improvement_interval=_clipped(_percent_interval(difference, before, first), _bounds_of_improvement(first)),
+        improvement_interval=_clipped(_in_percent(interval, before.value, first), _bounds_of_improvement(first)),
         p=p,
         z=_z(measure),
         test=test,
@@ -270,29 +269,12 @@ def _bounds_of_improvement(sample: Sample) -> Bounds | None:
     return (-math.inf, 100.0) if sample.lower_is_better else (-100.0, math.inf)
 
 
-def _percent_interval(difference: Quantity, before: Quantity, sample: Sample) -> Interval | None:
-    """Interval of the improvement; None if the baseline may be 0, which leaves the improvement without an end."""
-    if before.value <= 0:
+def _in_percent(interval: Interval | None, before: float, sample: Sample) -> Interval | None:
+    """Interval of a difference in percent of the baseline as measured, so that it excludes 0 exactly where that of the difference does."""
+    if interval is None or before <= 0:
         return None
-    percent, ratio = -100 if sample.lower_is_better else 100, difference.value / before.value
-    draws, without = percent * _ratios(difference.draws, before.draws), percent * _ratios(difference.without, before.without)
-    # Standard errors of the tangent: those of the ratio itself depend on the few resamples with a baseline near 0.
-    units, runs = (
-        percent / before.value * (difference_draws - ratio * before_draws)
-        for difference_draws, before_draws in ((difference.units, before.units), (difference.runs, before.runs))
-    )
-    if not np.isinf(draws).any():
-        run_freedom, weights = difference.run_freedom, before.weights
-        return Quantity(percent * ratio, units, runs, draws, without, before.groups, run_freedom, weights).wide_interval()
-    with np.errstate(invalid="ignore"):
-        low, high = percentile_interval(draws[~np.isnan(draws)])
-    return (low, high) if math.isfinite(low) and math.isfinite(high) else None
-
-
-def _ratios(differences: Float[np.ndarray, " r"], before: Float[np.ndarray, " r"]) -> Float[np.ndarray, " r"]:
-    """Infinite if the baseline is 0 or less; NaN if nothing changed there either."""
-    with np.errstate(invalid="ignore"):
-        return np.asarray(np.divide(differences, before, out=differences * np.inf, where=before > 0))
+    low, high = sorted(100 * end / before * (-1 if sample.lower_is_better else 1) for end in interval)
+    return low, high
 
 
 def _bootstrap_p(draws: Float[np.ndarray, " r"], changed: int) -> float:

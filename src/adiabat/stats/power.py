@@ -148,7 +148,7 @@ def _predicted(before: Sample, spread: float, losing: Float[np.ndarray, " n"]) -
     groups, room = [], room_of([before])
     for members in members_of(before.groups, weights.size):
         if weights[members].any():
-            group = Group.of(room[members], weights[members], (), owned=before.bounds is not None)
+            group = Group.of(weights[members], (), room)
             lost = round(group.count * float(losing[members][weights[members] > 0].mean()), 9)
             # With so many expected losses, enough of them are likely to be seen.
             seen = FEW_LOSSES if lost >= LIKELY_LOSSES else min(FEW_LOSSES - 1, int(lost))
