@@ -222,7 +222,12 @@ ZERO = make_dataset("web", "retain", 0.0, 0.0, measure="PND")
             "plain",
         ),
         ([BETTER, replace(SAME, units=None)], {}, "; maths is undecided (needs about 1,900 queries).", "plain"),
-        ([BETTER, replace(SAME, changes=[replace(SAME.changes[0], needed=None)])], {}, "; maths is undecided.", "plain"),
+        (
+            [BETTER, replace(SAME, changes=[replace(SAME.changes[0], needed=None)])],
+            {},
+            "; maths is undecided (more queries alone would not decide it).",
+            "plain",
+        ),
     ],
 )
 def test_the_headline_names_margins_cells_and_reasons(datasets: list[DatasetResult], settings: dict, clause: str, news: str) -> None:
