@@ -27,11 +27,16 @@ def test_verdicts_on_queries_that_depend_on_one_another_are_no_good_news_and_tha
     better = replace(measured, samples=[replace(sample, values=sample.values + np.linspace(0.01, 0.03, 100)), pooled])
     dataset = dataset_result([better], measured, None, role="target", seed=0, resamples=200)
     result = make_result(dataset, HELD)
-    assert (dataset.main_change().verdict, dataset.notes, dataset.clusters) == ("better", ["a note"], None)
+    assert (dataset.main_change().verdict, dataset.notes, dataset.clusters) == ("undecided", ["a note"], None)
     assert dataset.doubt.endswith("verdicts too sure")
     assert f"{dataset.name}: {dataset.doubt}." in evaluation_page.notes(result)
-    assert f"the verdict on {dataset.name} is less certain than it looks" in plain(headline(result))
-    assert (tone(result), tone(make_result(replace(dataset, doubt=""), HELD))) == ("plain", "good")
+    assert f"The target {dataset.name} is undecided (its queries depend on one another, in clusters too few to be drawn)" in plain(
+        headline(result)
+    )
+    assert (tone(result), dataset.main_change().not_worse) == ("plain", False)
+    worse = dataset_result([measured], better, None, role="target", seed=0, resamples=200)
+    assert worse.main_change().verdict == "worse"
+    assert f"the verdict on {dataset.name} is less certain than it looks" in plain(headline(make_result(worse, HELD)))
 
 
 @pytest.mark.parametrize(("queries", "doubt"), [(6, "better on 6 queries, and fewer than 10 say little about others"), (10, "")])

@@ -31,7 +31,7 @@ from adiabat.evaluation.systems import (
     similarities_of,
     store_inputs,
 )
-from adiabat.evaluation.verdicts import grid_over_runs, of_one_model, without_grid_verdicts, without_verdicts
+from adiabat.evaluation.verdicts import grid_over_runs, of_one_model, without_good_news, without_grid_verdicts, without_verdicts
 from adiabat.models.device import device_name
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Change, ChangedQuery, DatasetResult, Part, Result, TrainedOn
@@ -274,6 +274,7 @@ def dataset_result(
     drawing: dict[str, Any] = {"seed": seed, "resamples": resamples, "margin": margin}
     changes = _changes([scores.samples for scores in runs], before.samples if before else None, **drawing)
     clusters, units = after.samples[0].clusters, int((after.samples[0].weights > 0).sum())
+    changes = without_good_news(changes) if clusters is not None and clusters.too_few else changes
     doubt = _doubt(changes[0], clusters, units, after.unit)
     result = DatasetResult(
         name=after.task,

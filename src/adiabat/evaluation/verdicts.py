@@ -20,6 +20,12 @@ def without_grid_verdicts(grids: Sequence[GridComparison]) -> list[GridCompariso
     return [replace(grid, verdicts=None, improved=None, worsened=None, not_worse=None, improved_z=None, worsened_z=None) for grid in grids]
 
 
+def without_good_news(changes: Sequence[Change]) -> list[Change]:
+    """Changes of units that depend on one another but are drawn singly: these prove no gain and exclude no loss, but may warn of one."""
+    undecided: dict[str, Any] = {"verdict": "undecided", "loss_bound": None, "needed": None}
+    return [change if change.verdict in (None, "worse") else replace(change, **undecided) for change in changes]
+
+
 def grid_over_runs(after: Sequence[GridSample], before: Sequence[GridSample] | None, **drawing: Any) -> GridComparison:
     """Compare the cells of a language grid as means over runs; those of several runs have no verdicts.
 

@@ -262,6 +262,8 @@ def _undecided(dataset: DatasetResult) -> str:
     drawn, name = (units, noun) if dataset.clusters is None else (dataset.clusters, "cluster")
     if drawn is not None and drawn < FEWEST_UNITS:
         return f"is undecided (has {counted(drawn, name)}, and fewer than {FEWEST_UNITS} prove nothing)"
+    if dataset.doubt:
+        return "is undecided (its queries depend on one another, in clusters too few to be drawn)"
     if change.needed is None:
         return "is undecided (more queries alone would not decide it)"
     about = two_digits(change.needed)
