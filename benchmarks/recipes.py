@@ -110,8 +110,8 @@ def _search_seconds(job: Path, recipe: str, record: TrainingRecord) -> float:
     if not trials.exists():
         return 0.0
     rows = pq.read_table(trials, columns=["rate", "seconds"]).to_pylist()
-    counted = record.settings["tune"]["learning_rate"] if recipe == "quick" else None
-    return sum(float(row["seconds"]) for row in rows if row["rate"] != counted)
+    continued = record.settings["tune"]["learning_rate"] if recipe == "quick" else None
+    return sum(float(row["seconds"]) for row in rows if row["rate"] != continued)
 
 
 def _told(change: Change) -> str:

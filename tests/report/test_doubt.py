@@ -30,7 +30,7 @@ def test_verdicts_on_queries_that_depend_on_one_another_are_no_good_news_and_tha
     assert (dataset.main_change().verdict, dataset.notes, dataset.clusters) == ("undecided", ["a note"], None)
     assert dataset.doubt.endswith("verdicts too sure")
     assert f"{dataset.name}: {dataset.doubt}." in evaluation_page.notes(result)
-    assert f"The target {dataset.name} is undecided (its queries depend on one another, in clusters too few to be drawn)" in plain(
+    assert f"The target {dataset.name} is undecided (its queries depend on one another and form too few clusters)" in plain(
         headline(result)
     )
     assert (tone(result), dataset.main_change().not_worse) == ("plain", False)
@@ -89,3 +89,10 @@ def test_near_duplicates_are_counted_among_the_queries_that_decide() -> None:
     assert "(40 of 60 queries are near duplicates of training queries)" in plain(
         headline(make_result(replace(dataset, near_queries=40), HELD))
     )
+
+
+@pytest.mark.parametrize(("margin", "said"), [("0.01 RR", True), ("0.01 nDCG", False), (0.02, False)])
+def test_a_margin_of_a_measure_that_decides_nothing_is_named(margin: float | str, said: bool) -> None:
+    result = replace(make_result(BETTER, HELD), settings={"measure": {"margin": margin}})
+    told = "measure.margin = 0.01 RR applies to no measure that decides: the verdicts use 1 %."
+    assert (told in map(plain, evaluation_page.notes(result))) == said

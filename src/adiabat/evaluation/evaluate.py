@@ -239,10 +239,8 @@ def _measure(
         # The first part decides, and is measured already.
         changes = [result.main_change(), *(_main_change(part, before, **drawing) for part in decision.parts[1:])]
         parts = [_part(*pair) for pair in zip(decision.parts, changes, strict=True)] if len(changes) > 1 else []
-        near = [overlap.near for overlap in (each.trained for each in deciding.scores) if overlap is not None and overlap.near is not None]
-        result = replace(
-            result, parts=parts, left_out=decision.left_out, near_queries=max((int(mask.sum()) for mask in near), default=None)
-        )
+        near = [seen.near_queries for each in deciding.scores for seen in each.trained_on("") if seen.near_queries is not None]
+        result = replace(result, parts=parts, left_out=decision.left_out, near_queries=max(near, default=None))
         overlaps = [replace(overlap, is_proof=decision.is_proof or not overlap.trained_queries) for overlap in overlaps]
     result = replace(result, notes=[*result.notes, *_other_similarity(after, before)])
     return _with_overlap(result, overlaps), deciding

@@ -79,9 +79,9 @@ def caveats(result: Result) -> list[str]:
     means = [f"Values are means over {runs} runs of the model, and intervals cover queries and runs."] if runs > 1 else []
     means += [f"{sentence}." for sentence in result.run_differences]
     sure = [f"{named(dataset.name)}: {dataset.doubt}." for dataset in result.datasets if dataset.doubt]
-    margin = Margin.parse(result.settings.get("measure", {}).get("margin", DEFAULT_MARGIN.value))
+    margin = _margin(result.settings)
     if margin.unit and not any(margin.of(dataset.main).unit for dataset in result.datasets):
-        means.append(f"No verdict rests on a measure of measure.margin = {margin}: others keep {DEFAULT_MARGIN}.")
+        means.append(f"measure.margin = {margin} applies to no measure that decides: the verdicts use {DEFAULT_MARGIN}.")
     return [*means, *sure, *candidates, *ranked, *_trained(result.datasets), *filter(None, map(_decisive, result.datasets))]
 
 
@@ -221,9 +221,8 @@ def _retention_clauses(retained: Sequence[DatasetResult], settings: Mapping[str,
         whole = " as a whole" if any(dataset.worse_cells() for dataset in held) else ""
         clauses.append(f"not worse {_held(held, total, settings)}{whole}")
         clauses += [f"{named(dataset.name)} is judged{_basis(dataset)}" for dataset in held if _basis(dataset)]
-    for dataset in retained:
-        if dataset.may_hide_loss:
-            clauses.append(f"{named(dataset.name)} got better, but a loss of more than {margin_of(settings, dataset.main)} is not excluded")
+    open_to_loss = [(named(dataset.name), margin_of(settings, dataset.main)) for dataset in retained if dataset.may_hide_loss]
+    clauses += [f"{name} got better, but a loss of more than {margin} is not excluded" for name, margin in open_to_loss]
     return [*clauses, *(f"{named(dataset.name)} {_undecided(dataset)}" for dataset in by_verdict["undecided"])]
 
 
@@ -263,7 +262,7 @@ def _undecided(dataset: DatasetResult) -> str:
     if drawn is not None and drawn < FEWEST_UNITS:
         return f"is undecided (has {counted(drawn, name)}, and fewer than {FEWEST_UNITS} prove nothing)"
     if dataset.doubt:
-        return "is undecided (its queries depend on one another, in clusters too few to be drawn)"
+        return "is undecided (its queries depend on one another and form too few clusters)"
     if change.needed is None:
         return "is undecided (more queries alone would not decide it)"
     about = two_digits(change.needed)
@@ -274,7 +273,11 @@ def _undecided(dataset: DatasetResult) -> str:
 
 def margin_of(settings: Mapping[str, Any], measure: str) -> str:
     """The margin by which a measure was judged, as the settings of the result say it."""
-    return str(Margin.parse(settings.get("measure", {}).get("margin", DEFAULT_MARGIN.value)).of(measure))
+    return str(_margin(settings).of(measure))
+
+
+def _margin(settings: Mapping[str, Any]) -> Margin:
+    return Margin.parse(settings.get("measure", {}).get("margin", DEFAULT_MARGIN.value))
 
 
 def _room_for_loss(datasets: Sequence[DatasetResult]) -> str:

@@ -127,7 +127,7 @@ class Units:
         return high - before if self.lower_is_better else before - low
 
     def unseen(self, before: float, *, loss: float | None = None) -> float:
-        """The loss that the units allow if each could lose all that it has.
+        """The loss that the units allow if each could lose the most that one of them can.
 
         The bound of the large losses and the t interval of the other units are combined by their distances from the estimate, in squares.
 
