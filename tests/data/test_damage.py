@@ -15,13 +15,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from adiabat.core.errors import ConfigError, DataError
+from adiabat.adiabatic.probes import read_probes
+from adiabat.config.reader import read_settings
+from adiabat.config.shared import EvaluateSettings
+from adiabat.core.errors import AdiabatError, ConfigError, DataError
+from adiabat.core.files import read_json
 from adiabat.data import table_formats as hub
 from adiabat.data.corpora import read_corpus
 from adiabat.data.examples import read_examples
+from adiabat.data.judgements import read_qrels, read_run
 from adiabat.data.lines import LONGEST_LINE
+from adiabat.data.parallel import ParallelSource, read_parallel
 from adiabat.data.table_rows import read_rows
 from adiabat.datasets.json_streams import tab_rows
+from adiabat.distillation.vocabulary import read_words
+from adiabat.store.vector_sources import open_vectors, read_ids
+from tests.data.files import write
 
 ROWS = [{"query": f"q{n} " * 5, "positive": [f"p{n} é"], "n": n / 3} for n in range(60)]
 
@@ -202,3 +211,59 @@ except DataError:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, LONGEST_LINE: "32000000"}
     )
     assert int(done.stdout) < 160
+
+
+TEXT_READERS: dict[str, tuple[bytes, Callable[[Path], object]]] = {
+    "t.jsonl": (b'{"query": "a", "pos": "b"}\n', lambda path: list(read_rows(path))),
+    "t.csv": (b"id,text\n", lambda path: list(read_corpus(path))),
+    "t.csv.gz": (b"id,text\n", lambda path: list(read_corpus(path))),
+    "t.tsv": (b"id\ttext\n", lambda path: list(read_corpus(path))),
+    "run.txt": (b"q Q0 d 1 0.5 name\n", read_run),
+    "qrels.txt": (b"q 0 d 1\n", read_qrels),
+    "probes.txt": (b"one\n", read_probes),
+    "words.txt": (b"one\n", read_words),
+    "ids.txt": (b"one\n", lambda path: list(read_ids(path))),
+    "sentences.de": (b"eins\n", lambda path: list(read_parallel(ParallelSource(str(path), str(path))))),
+    "settings.toml": (b"[run]\n", lambda path: read_settings(EvaluateSettings, path)),
+}
+
+
+@pytest.mark.parametrize("name", TEXT_READERS)
+def test_a_block_of_zero_bytes_is_refused_with_file_and_line_in_every_text_format(tmp_path: Path, name: str) -> None:
+    beginning, read = TEXT_READERS[name]
+    content = beginning + b"x" + b"\0" * 30 + b"\n" + beginning
+    path = write(tmp_path / name, content)
+    with pytest.raises(AdiabatError) as caught:
+        read(path)
+    assert str(path) in str(caught.value)
+    assert f"{path}:2 must be text, got a zero byte at byte 2" in str(caught.value) or "(at line 2, column 2)" in str(caught.value)
+
+
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
+OTHER_READERS: dict[str, Callable[[Path], object]] = {
+    "t.parquet": lambda path: list(read_rows(path)),
+    "t.jsonl.zst": lambda path: list(read_rows(path)),
+    "v.npy": lambda path: open_vectors(path, block_rows=8),
+    "v.parquet": lambda path: open_vectors(path, block_rows=8),
+    "v.faiss": lambda path: open_vectors(path, block_rows=8),
+    "ids.json": read_ids,
+    "ids.npy": read_ids,
+    "record.json": lambda path: read_json(path, remedy="write it again"),
+}
+
+
+@pytest.mark.parametrize("name", [*TEXT_READERS, *OTHER_READERS])
+@pytest.mark.parametrize(
+    ("content", "facts"),
+    [(POINTER, ["Git LFS pointer", "git lfs pull"]), (b"\n<!DOCTYPE html>\n<p>404</p>\n", ["HTML page", "download"])],
+    ids=["pointer", "page"],
+)
+def test_a_file_that_stands_in_place_of_its_content_is_named_with_the_remedy(
+    tmp_path: Path, name: str, content: bytes, facts: list[str]
+) -> None:
+    read = OTHER_READERS[name] if name in OTHER_READERS else TEXT_READERS[name][1]
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(AdiabatError) as caught:
+        read(path)
+    assert [fact for fact in [str(path), *facts] if fact not in str(caught.value)] == []

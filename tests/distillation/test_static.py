@@ -268,7 +268,7 @@ def test_document_frequencies_need_texts(teacher: Path) -> None:
     [
         ("a\n\nb\n \n", "words.txt:2 is empty; "),
         ("", "words.txt must hold words, one per line, got none"),
-        (b"\xff\xfe", "words.txt must be text in UTF-8"),
+        (b"\xff\xfe", "words.txt must be UTF-8, got UTF-16"),
     ],
 )
 def test_files_of_words_that_are_none_are_told(teacher: Path, tmp_path: Path, text: str | bytes, told: str) -> None:

@@ -152,3 +152,15 @@ def test_a_name_that_cannot_be_had_is_one_clear_line(name: str) -> None:
 def test_faulty_settings_are_refused(settings: dict[str, int], message: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=message):
         load(save_tiny(tmp_path), settings=settings)
+
+
+def test_a_pointer_of_git_lfs_under_any_name_is_named(tmp_path: Path) -> None:
+    folder = save_tiny(tmp_path / "model")
+    read = {path: path.read_bytes() for path in folder.rglob("*") if path.suffix in (".json", ".safetensors", ".txt")}
+    assert len(read) > 5
+    for path, content in read.items():
+        path.write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n")
+        with pytest.raises(ModelError) as caught:
+            load(folder)
+        assert f"{path} must hold its content, got a Git LFS pointer; fetch the file with git lfs pull" in str(caught.value)
+        path.write_bytes(content)

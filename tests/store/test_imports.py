@@ -312,7 +312,7 @@ def test_faulty_parquet_files_are_refused(
         ("ids.npy", b"x", "must be an npy file of strings or numbers, got"),
         ("ids.arrow", b"x", r"ids\.arrow must be undamaged"),
         ("ids.parquet", b"x", r"ids\.parquet must be undamaged"),
-        ("ids.txt", b"\xff\xfe\n", "must be UTF-8 text"),
+        ("ids.txt", b"\xff\xfe\n", "must be UTF-8, got UTF-16"),
     ],
 )
 def test_faulty_id_files_are_refused(tmp_path: Path, name: str, content: bytes, message: str) -> None:

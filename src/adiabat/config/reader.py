@@ -27,6 +27,7 @@ from adiabat.config.faults import (
 )
 from adiabat.config.section import APART, Choice, MisfitError, Section, by_kind, nest, overlaid, sections_in
 from adiabat.core.errors import ConfigError, several
+from adiabat.core.files import require_content
 
 S = TypeVar("S", bound=Section)
 
@@ -286,6 +287,7 @@ def read_table(path: Path, kind: type[Section]) -> dict[str, Any]:
 
 
 def _read_text(path: Path) -> str:
+    require_content(path, error=ConfigError)
     try:
         content = path.read_bytes()
         if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):

@@ -137,6 +137,26 @@ def _json_digest(record: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(record, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
+_STAND_INS: Mapping[bytes, tuple[str, str]] = {
+    b"version https://git-lfs.github.com/spec/": ("a Git LFS pointer", "fetch the file with git lfs pull"),
+    b"<!doctype html": ("an HTML page, such as a server's error message", "download the file again"),
+    b"<html": ("an HTML page, such as a server's error message", "download the file again"),
+}
+"""First bytes of a file that stands in place of another, in lower case, with its description and the remedy."""
+
+
+def require_content(path: Path, *, error: type[AdiabatError] = DataError) -> None:
+    """Refuse a file that stands in place of its content: a pointer of Git LFS, or a page that a server sent instead."""
+    try:
+        with path.open("rb") as file:
+            beginning = file.read(1024).lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    except OSError:
+        return  # Whoever reads the file reports it.
+    for start, (description, remedy) in _STAND_INS.items():
+        if beginning.startswith(start):
+            raise error(f"{path} must hold its content, got {description}; {remedy}")
+
+
 @contextmanager
 def reading(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> Iterator[None]:
     """Convert any error inside the block to one line that names the file; a damaged file can raise anything in a reader."""
@@ -150,6 +170,8 @@ def reading(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -
         if isinstance(fault, OSError) and fault.errno is not None:
             message = f"{path} must be readable, got: {fault.strerror}; check its permissions and its disk"
             raise error(message) from fault
+        if path.is_file():
+            require_content(path, error=error)
         kind = type(fault).__name__
         detail = cut(f"{kind}: {fault}" if str(fault) else kind, limit=200)
         raise error(f"{path} must be undamaged, got {detail}; {remedy}") from fault

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, Literal
 import pyarrow as pa
 
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, Faults
+from adiabat.core.files import require_content
 from adiabat.core.text import cut, number_of, shown
 
 HUB_PREFIX = "hf:"
@@ -77,7 +78,7 @@ def byte_lines(path: Path, cursor: Cursor) -> Iterator[tuple[int, bytes]]:
 
 
 def text_lines(path: Path, faults: Faults, cursor: Cursor) -> Iterator[tuple[int, str, bool]]:
-    """Iterate over lines as (number, text, whether it is valid UTF-8)."""
+    """Iterate over lines as (number, text, whether it is valid)."""
     for number, line in byte_lines(path, cursor):
         if number == 1:
             if line.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -87,7 +88,11 @@ def text_lines(path: Path, faults: Faults, cursor: Cursor) -> Iterator[tuple[int
 
 
 def decoded(line: bytes, location: str, faults: Faults) -> tuple[str, bool]:
-    """The text of a line, and whether it is valid UTF-8."""
+    """The text of a line, and whether it is valid UTF-8 without zero bytes, which no text file has."""
+    if b"\0" in line:
+        place = f"a zero byte at byte {line.index(0) + 1:,} of the line"
+        faults.add(f"{location} must be text, got {place}; part of the file is lost, or it is UTF-16: write it again as UTF-8")
+        return line.decode("utf-8", "replace"), False
     try:
         return line.decode("utf-8"), True
     except UnicodeDecodeError as error:
@@ -117,13 +122,15 @@ def longest_line() -> int:
 
 
 def require_plain(path: Path) -> None:
-    """Refuse devices, pipes and sockets: they may be endless, or cannot be read twice."""
+    """Refuse devices, pipes and sockets, which may be endless or cannot be read twice, and files without their content."""
     try:
         str(path).encode()
     except UnicodeEncodeError as error:
         raise DataError(f"{os.fsencode(path)!r} must have a name in UTF-8, got other bytes; rename it") from error
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise DataError(f"{path} must be a file or a folder, got a device, pipe or socket; copy its output into a file")
+    if path.is_file():
+        require_content(path)
 
 
 def _seek(stream: Any, path: Path, offset: int) -> None:

@@ -23,7 +23,8 @@ from transformers import PreTrainedTokenizerFast
 
 from adiabat.core.errors import ConfigError, DataError, several
 from adiabat.core.progress import SILENT, Watch
-from adiabat.data.lines import require_plain
+from adiabat.data.lines import Cursor, require_plain, text_lines
+from adiabat.data.table_rows import FileFaults
 from adiabat.models.device import Precision
 from adiabat.models.embedding_head import Pooling
 from adiabat.models.encoder import Encoder
@@ -288,13 +289,11 @@ def _sequences(model: TokenizerModel, tokens: Sequence[str], added: Mapping[str,
 def read_words(path: Path) -> list[Word]:
     """Read the file of added words."""
     require_plain(path)
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except OSError as fault:
-        raise DataError(f"static.vocabulary must be a readable file, got {path}: {fault.strerror}") from fault
-    except UnicodeDecodeError as fault:
-        raise DataError(f"{path} must be text in UTF-8, got a byte that is none at position {fault.start:,}; convert it") from fault
-    words = [Word(line.strip(), f"{path}:{number}") for number, line in enumerate(lines, start=1)]
+    if not path.is_file():
+        raise DataError(f"static.vocabulary must be a readable file, got {path}: {'a folder' if path.exists() else 'no such file'}")
+    faults = FileFaults()
+    words = [Word(line.strip(), f"{path}:{number}") for number, line, _ in text_lines(path, faults, Cursor())]
+    faults.raise_if_any()
     if empty := [f"{word.place} is empty" for word in words if not word.text]:
         raise DataError(f"a file of words must have one on each line: {several(empty)}; remove the line")
     if not words:

@@ -13,7 +13,7 @@ from transformers import (
 )
 
 from adiabat.core.errors import ConfigError, ModelError, several
-from adiabat.core.files import reading
+from adiabat.core.files import reading, require_content
 from adiabat.data.records import SIDES
 from adiabat.models.backbone import Trust, base_of_adapter, load_backbone, load_tokenizer, reason, set_pad_token
 from adiabat.models.embedding_head import EncoderSettings, Projection
@@ -45,6 +45,9 @@ from adiabat.models.static import StaticBackbone, is_model2vec, load_model2vec, 
 from adiabat.models.towers import DualEncoder
 
 HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
+
+LARGEST_POINTER = 1024
+"""Bytes that the specification of Git LFS allows a pointer, one fewer than these."""
 
 MODEL2VEC = "model2vec"
 """Class of the single module of a model2vec directory, which lists no modules."""
@@ -139,6 +142,7 @@ def load(
     if str(name) in UNPOOLED_PROMPTS:
         settings = {"pool_prompt": False, **(settings or {})}
     folder = local_folder(name, trust=trust)
+    _require_content(folder)
     # A value of an unexpected type can make any reader fail.
     with reading(folder, remedy="get the model again", error=ModelError):
         root = read_json(folder / ROOT_FILE)
@@ -147,6 +151,13 @@ def load(
             raise other_model(folder, OTHER_TYPES.get(str(model_type), f"one of type {model_type!r}"))
         query, document = _towers(folder, settings or {}, _Reader(trust, blocks, pad_token))
         return DualEncoder(query, document, str(name), root)
+
+
+def _require_content(folder: Path) -> None:
+    """Refuse a model whose files stand in place of their content; pointers of Git LFS are small."""
+    for path in sorted(folder.rglob("*")):
+        if any(map(path.match, HUB_FILES)) and path.is_file() and path.stat().st_size <= LARGEST_POINTER:
+            require_content(path, error=ModelError)
 
 
 def _towers(folder: Path, overrides: Overrides, reader: _Reader) -> tuple[Encoder, Encoder]:

@@ -15,9 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from jaxtyping import Float, Int
 
-from adiabat.core.errors import MissingDependencyError, StoreError, several
+from adiabat.core.errors import DataError, Faults, MissingDependencyError, StoreError, several
 from adiabat.core.files import reading
 from adiabat.core.text import cut
+from adiabat.data.lines import Cursor, require_plain, text_lines
 
 ID_NAMES = ("doc_id", "_id", "id")
 VECTOR_NAMES = ("vector", "embedding", "embeddings", "vec")
@@ -37,6 +38,7 @@ def open_vectors(path: Path, *, block_rows: int) -> VectorSource:
     readers = {".npy": _open_numpy, ".parquet": _open_parquet, ".faiss": _open_faiss, ".index": _open_faiss}
     if not path.exists():
         raise StoreError(f"{path}: vectors must be a file, there is none")
+    require_plain(path)
     if path.suffix not in readers:
         raise StoreError(f"{path}: vectors must end in {SUFFIXES}, got {path.suffix or 'no suffix'}")
     return readers[path.suffix](path, block_rows)
@@ -170,6 +172,7 @@ def read_ids(ids: str | os.PathLike[str] | Sequence[str] | Sequence[int] | np.nd
     path = Path(ids)
     if not path.exists():
         raise StoreError(f"{path}: ids must be a file, there is none")
+    require_plain(path)
     if path.suffix in (".arrow", ".parquet"):
         return _column_ids(path)
     if path.suffix in (".json", ".npy"):
@@ -199,12 +202,15 @@ def _json_ids(path: Path) -> list[object]:
 
 def _text_ids(path: Path) -> Iterator[str]:
     # Only line feeds end a line: an id may hold any other character that Unicode counts as a break.
-    with path.open(encoding="utf-8-sig", newline="\n") as file:
-        try:
-            for line in file:
+    faults = Faults()
+    try:
+        for _, line, _ in text_lines(path, faults, Cursor()):
+            if not faults.count:
                 yield line.removesuffix("\n").removesuffix("\r")
-        except UnicodeDecodeError as error:
-            raise StoreError(f"{path}: ids must be UTF-8 text, got: {error}") from error
+    except DataError as fault:
+        raise StoreError(f"ids: {fault}") from fault
+    if faults.count:
+        raise StoreError(f"ids: {faults.told()}")
 
 
 def _column_ids(path: Path) -> Iterator[str]:
