@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,13 @@ from adiabat.core.errors import InUseError, StoreError
 from adiabat.core.files import sole_writer
 from adiabat.data.records import Document, Fingerprint, Side
 from adiabat.store import append as append_module
-from adiabat.store.append import append_documents, finish_append
-from adiabat.store.corpus_files import IdIndex
-from adiabat.store.manifest import HEADER_BYTES, VectorFile
+from adiabat.store import commit as commit_module
+from adiabat.store.append import append_documents
+from adiabat.store.commit import finish_change
+from adiabat.store.manifest import HEADER_BYTES
 from adiabat.store.vector_store import Store
 from tests.fake_encoder import FakeEncoder, fake_store, files_of_store
+from tests.store.crashes import CutError, crashes_at, raising
 
 OLD = [Document(f"d{number}", f"text {number}") for number in range(7)]
 NEW = [Document(f"n{number}", f"new {number}") for number in range(10)]
@@ -100,56 +102,12 @@ def test_an_append_cut_while_encoding_leaves_the_store_usable_and_goes_on(tmp_pa
 
 def test_other_documents_than_the_cut_short_append_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build(tmp_path / "s")
-    monkeypatch.setattr(append_module, "_merge", _raising)
-    with pytest.raises(_CutError):
+    monkeypatch.setattr(append_module, "merge", raising)
+    with pytest.raises(CutError):
         append(tmp_path / "s")
     monkeypatch.undo()
-    with pytest.raises(
-        StoreError, match=r"appending holds an interrupted build of another corpus than new; remove it to start the append again"
-    ):
+    with pytest.raises(StoreError, match=r"appending holds an interrupted build of another corpus than new; remove it to start again"):
         append(tmp_path / "s", NEW[:4])
-
-
-class _CutError(Exception):
-    """Stands for a crash."""
-
-
-def _raising(*unused: object) -> None:
-    raise _CutError
-
-
-def _count_steps(folder: Path, monkeypatch: pytest.MonkeyPatch, stop_at: int) -> bool:
-    """Run an append that crashes before its step of that number; whether it came so far.
-
-    Steps are all the calls by which a merge and a commit change what is on disk.
-    """
-    steps = 0
-
-    def stepping(function: Callable[..., Any]) -> Callable[..., Any]:
-        def step(*arguments: Any, **named: Any) -> Any:
-            nonlocal steps
-            if steps == stop_at:
-                raise _CutError
-            steps += 1
-            return function(*arguments, **named)
-
-        return step
-
-    # Replacing within a context: the test that follows runs with the true functions.
-    with monkeypatch.context() as patch:
-        for name in ("_merge", "_extend_vectors", "_move", "write_text", "sync_folder"):
-            patch.setattr(append_module, name, stepping(getattr(append_module, name)))
-        patch.setattr(shutil, "rmtree", stepping(shutil.rmtree))
-        patch.setattr(IdIndex, "write", staticmethod(stepping(IdIndex.write)))
-        patch.setattr(VectorFile, "append", stepping(VectorFile.append))
-        patch.setattr(VectorFile, "commit", stepping(VectorFile.commit))
-        patch.setattr(Path, "unlink", stepping(Path.unlink))
-        patch.setattr(Path, "replace", stepping(Path.replace))
-        try:
-            append(folder)
-        except _CutError:
-            return True
-    return False
 
 
 def test_a_crash_before_any_step_loses_and_doubles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,14 +117,14 @@ def test_a_crash_before_any_step_loses_and_doubles_nothing(tmp_path: Path, monke
     for step in range(200):
         folder = tmp_path / f"s{step}"
         shutil.copytree(original, folder)
-        if not _count_steps(folder, monkeypatch, step):
+        if not crashes_at(step, partial(append, folder), monkeypatch):
             break
         if (folder / "appending" / "commit.json").exists():
             halves += 1
-            with pytest.raises(StoreError, match="append is half done; append to it again, or call finish_append"):
+            with pytest.raises(StoreError, match="a change of it is half done; run the interrupted embed command again"):
                 Store.open(folder)
-            assert finish_append(folder)
-            assert not finish_append(folder)
+            assert finish_change(folder)
+            assert not finish_change(folder)
         elif Store.open(folder).count == 7:
             assert files_of_store(folder) == files_of_store(original)
             append(folder)
@@ -181,8 +139,8 @@ def test_a_crash_before_any_step_loses_and_doubles_nothing(tmp_path: Path, monke
 def test_append_completes_what_was_cut_before_it_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build(tmp_path / "s")
     with monkeypatch.context() as patch:
-        patch.setattr(append_module, "_extend_vectors", _raising)
-        with pytest.raises(_CutError):
+        patch.setattr(commit_module, "_extend_vectors", raising)
+        with pytest.raises(CutError):
             append(tmp_path / "s")
     store = append(tmp_path / "s", [Document("later", "later")])
     assert store.count == 18
@@ -191,11 +149,11 @@ def test_append_completes_what_was_cut_before_it_begins(tmp_path: Path, monkeypa
 def test_a_torn_write_into_the_vectors_is_repaired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build(tmp_path / "s")
     with monkeypatch.context() as patch:
-        patch.setattr(append_module, "_move", _raising)
-        with pytest.raises(_CutError):
+        patch.setattr(commit_module, "_move", raising)
+        with pytest.raises(CutError):
             append(tmp_path / "s")
     os.truncate(tmp_path / "s" / "vectors.npy", HEADER_BYTES + 7 * 16 + 5)
-    assert finish_append(tmp_path / "s")
+    assert finish_change(tmp_path / "s")
     Store.open(tmp_path / "s").verify()
     assert files_of_store(tmp_path / "s") == files_of_store(build(tmp_path / "together", OLD + NEW).path)
 

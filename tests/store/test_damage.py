@@ -13,9 +13,10 @@ from jaxtyping import Float
 from adiabat.core import provenance as seals
 from adiabat.core.errors import StoreError
 from adiabat.data.records import Document, Side
-from adiabat.store import append as append_module
-from adiabat.store.append import append_documents, finish_append
+from adiabat.store import commit as commit_module
+from adiabat.store.append import append_documents
 from adiabat.store.build import BuildResult
+from adiabat.store.commit import finish_change
 from adiabat.store.manifest import HEADER_BYTES, Manifest
 from adiabat.store.vector_store import Store
 from tests.commands import run_in_process
@@ -160,7 +161,7 @@ def test_an_append_damaged_before_its_commit_is_through_is_undone_or_refused(
     folder = tmp_path / "s"
     shutil.copytree(finished, folder)
     moves: list[Path] = []
-    move = append_module._move
+    move = commit_module._move
 
     def cut(source: Path, target: Path) -> None:
         if len(moves) == moved:
@@ -170,13 +171,13 @@ def test_an_append_damaged_before_its_commit_is_through_is_undone_or_refused(
 
     new = [Document("new", "new"), Document("again", "text 3")]
     with monkeypatch.context() as patch:
-        patch.setattr(append_module, "_move", cut)
+        patch.setattr(commit_module, "_move", cut)
         with pytest.raises(KeyboardInterrupt):
             append_documents(FakeEncoder(), lambda: iter(new), folder, source="more")
     path = folder / "appending" / name
     path.write_bytes(DAMAGES[damage](path.read_bytes()))
     with pytest.raises(StoreError, match=path.name if not moved else r"must be undamaged"):
-        finish_append(folder)
+        finish_change(folder)
     if not moved:
         assert files_of_store(folder) == files_of_store(finished)
         assert append_documents(FakeEncoder(), lambda: iter(new), folder, source="more").count == 12

@@ -23,8 +23,9 @@ from adiabat.models.bulk import Progress
 from adiabat.models.device import Precision, emulation_note
 from adiabat.models.model_names import Model, is_model, load, require_names
 from adiabat.models.towers import DualEncoder
-from adiabat.store.append import append_documents, finish_append
+from adiabat.store.append import append_documents
 from adiabat.store.build import DocumentEncoder, begin, build_store, finish, to_dtype, unusable_rows
+from adiabat.store.commit import finish_change
 from adiabat.store.corpus_files import ID_BATCH, CorpusFiles, IdIndex, StringColumn, StringColumnWriter, invalid_unicode, write_corpus
 from adiabat.store.manifest import (
     HASH_FILE,
@@ -89,7 +90,7 @@ def embed_corpus(model: Model, corpus: str, out: Path, settings: EmbedSettings, 
     # Check the first row, so that errors in the corpus come before the model is loaded.
     documents = read_corpus(corpus, columns=settings.data.columns.given(), split=settings.data.split, blank=settings.data.blank)
     if append:
-        finish_append(out)
+        finish_change(out)
         former = Store.open(out)
         _refuse_idle(settings.store, {"dtype": former.dtype, "keep_texts": former.has_texts}, "append, which follows the store")
     encoder = _document_tower(model, settings, watch)

@@ -20,12 +20,16 @@ from adiabat.data.records import Fingerprint
 FORMAT = "adiabat-store"
 VERSION = 2
 """Version 1 had no checksums of ids and texts."""
+VERSION_WITH_TOMBSTONES = 3
+"""Of a store whose vector file has rows of deleted documents, which a reader of version 2 would find."""
 VECTOR_FILE = "vectors.npy"
 ID_FILE = "ids.arrow"
 TEXT_FILE = "texts.arrow"
 INDEX_FILE = "id_index.npy"
 HASH_FILE = "text_hashes.bin"
+TOMBSTONE_FILE = "tombstones.bin"
 STATE_FILE = "state.json"
+COMPACTION_FILE = "compaction.json"
 COMMIT_FILE = "commit.json"
 APPENDING = "appending"
 BUILDING_SUFFIX = ".building"
@@ -51,12 +55,14 @@ class Manifest:
         fingerprint: Fingerprint of the encoder; None for vectors imported without one.
         width: Width of a vector (E).
         count: Number of documents.
-        sha256: SHA-256 of the vectors, without header.
+        sha256: SHA-256 of the vectors of all documents, in order.
         files: Digest of every other file of the store, by name.
         corpus: SHA-256 over ids and texts in order; None if the texts are unknown.
         encoder: Name of the encoder, for messages.
         source: Name of the corpus, for messages.
         created: ISO 8601, UTC.
+        tombstones: Rows of the vector file that belong to no document any more; `TOMBSTONE_FILE` lists them.
+        file_sha256: SHA-256 of all rows of the vector file; "" if there are no tombstones.
     """
 
     fingerprint: Fingerprint | None
@@ -69,6 +75,8 @@ class Manifest:
     encoder: str
     source: str
     created: str
+    tombstones: int = 0
+    file_sha256: str = ""
 
     @property
     def has_texts(self) -> bool:
@@ -81,19 +89,27 @@ class Manifest:
         return self.width * np.dtype(self.dtype).itemsize
 
     @property
+    def file_rows(self) -> int:
+        """Rows of the vector file."""
+        return self.count + self.tombstones
+
+    @property
     def file_bytes(self) -> int:
         """Expected size of the vector file in bytes."""
-        return HEADER_BYTES + self.count * self.row_bytes
+        return HEADER_BYTES + self.file_rows * self.row_bytes
 
     @property
     def digests(self) -> dict[str, Digest]:
         """Digest of each file of the store, by name; that of the vector file leaves its header out."""
-        return {VECTOR_FILE: Digest(self.file_bytes, self.sha256, HEADER_BYTES), **self.files}
+        return {VECTOR_FILE: Digest(self.file_bytes, self.file_sha256 or self.sha256, HEADER_BYTES), **self.files}
 
     def write(self, folder: Path) -> None:
         """Write the manifest into `folder` atomically."""
-        record: dict[str, Any] = {"format": FORMAT, "version": VERSION}
-        record |= {name: getattr(self, name) for name in self.__dataclass_fields__}
+        record: dict[str, Any] = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        record |= {"format": FORMAT, "version": VERSION_WITH_TOMBSTONES if self.tombstones else VERSION}
+        if not self.tombstones:
+            # Earlier versions of adiabat read stores without tombstones.
+            del record["tombstones"], record["file_sha256"]
         record["fingerprint"] = self.fingerprint.to_json() if self.fingerprint else None
         record["files"] = {name: digest._asdict() for name, digest in self.files.items()}
         write_json(record, folder / MANIFEST_FILE)
@@ -108,9 +124,9 @@ class Manifest:
             record = read_json(path, remedy=REBUILD, error=StoreError, required=False)
             if record.get("format") != FORMAT:
                 raise StoreError(f'{path}: format must be "{FORMAT}"; choose the directory of a store')
-            if record.get("version") != VERSION:
+            if record.get("version") not in (VERSION, VERSION_WITH_TOMBSTONES):
                 raise StoreError(
-                    f"{path}: format version must be {VERSION}, got {record.get('version')}; "
+                    f"{path}: format version must be {VERSION} or {VERSION_WITH_TOMBSTONES}, got {record.get('version')}; "
                     "install the adiabat that wrote it, or rebuild the store"
                 )
             record = read_json(path, remedy=REBUILD, error=StoreError)

@@ -13,7 +13,7 @@ from adiabat.core.errors import StoreError
 from adiabat.core.files import MANIFEST_FILE, is_store, reading
 from adiabat.core.provenance import require
 from adiabat.data.records import Fingerprint
-from adiabat.data.text_hashes import hash_texts
+from adiabat.data.text_hashes import HASH_BYTES, Hashes, hash_texts
 from adiabat.store.corpus_files import IdIndex, StringColumn, first_rows
 from adiabat.store.manifest import (
     APPENDING,
@@ -24,6 +24,7 @@ from adiabat.store.manifest import (
     INDEX_FILE,
     REBUILD,
     TEXT_FILE,
+    TOMBSTONE_FILE,
     VECTOR_FILE,
     Manifest,
     StoreDtype,
@@ -31,6 +32,7 @@ from adiabat.store.manifest import (
     npy_header,
     read_rows,
 )
+from adiabat.store.tombstones import Tombstones
 
 IDS_PER_BLOCK = 65_536
 """Number of ids of two stores compared at a time."""
@@ -54,6 +56,10 @@ class Store:
         self._ids = StringColumn(path / ID_FILE)
         self._texts = StringColumn(path / TEXT_FILE) if manifest.has_texts else None
         self._index = IdIndex(path / INDEX_FILE, self._ids)
+        self.tombstones = Tombstones.none()
+        if manifest.tombstones:
+            with reading(path / TOMBSTONE_FILE, remedy=REBUILD, error=StoreError):
+                self.tombstones = Tombstones.read(path, manifest.tombstones, file_rows=manifest.file_rows)
         # Read by `preadv`, not mapped: pages of a map would count as this process's memory and grow with the corpus.
         self._handle = os.open(path / VECTOR_FILE, os.O_RDONLY)
 
@@ -69,7 +75,7 @@ class Store:
             raise StoreError(_why_no_store(folder))
         if (folder / APPENDING / COMMIT_FILE).exists():
             raise StoreError(
-                f"{folder} must not be read while an append is half done; append to it again, or call finish_append, to complete it"
+                f"{folder} must not be read while a change of it is half done; run the interrupted embed command again to complete it"
             )
         return cls(folder, Manifest.read(folder))
 
@@ -111,8 +117,13 @@ class Store:
 
     @cached_property
     def vectors(self) -> np.memmap:
-        """All vectors as a read-only memory map, for inspection; touched pages count as memory of the process."""
-        return np.memmap(self.path / VECTOR_FILE, dtype=self.dtype, mode="r", offset=HEADER_BYTES, shape=(self.count, self.width))
+        """All vectors as a read-only memory map, for inspection; touched pages count as memory of the process.
+
+        In a store with deleted documents that is not compacted yet, they are a copy in memory.
+        """
+        shape = (self.manifest.file_rows, self.width)
+        mapped: np.memmap = np.memmap(self.path / VECTOR_FILE, dtype=self.dtype, mode="r", offset=HEADER_BYTES, shape=shape)
+        return np.delete(mapped, self.tombstones.rows, axis=0) if self.manifest.tombstones else mapped
 
     def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
         """Rows of documents by their ids, int64 [n]; -1 for an id that is not in the store."""
@@ -135,7 +146,8 @@ class Store:
             rows: From 0, any order, repeats allowed.
         """
         try:
-            return read_rows(self._handle, self._checked(rows), self.dtype, self.width).astype(np.float32, copy=False)
+            file_rows = self.tombstones.file_rows(self._checked(rows))
+            return read_rows(self._handle, file_rows, self.dtype, self.width).astype(np.float32, copy=False)
         except EOFError as error:
             raise self._became_shorter() from error
 
@@ -149,6 +161,12 @@ class Store:
         distinct = list(dict.fromkeys(texts))
         rows = first_rows(self.path / HASH_FILE, hash_texts(distinct))
         return {text: row for text, row in zip(distinct, rows.tolist(), strict=True) if row >= 0}
+
+    def text_hashes(self, rows: Int64[np.ndarray, " n"]) -> Hashes:
+        """128-bit hashes of the texts of documents, as they were embedded; a store of vectors imported without texts has none."""
+        # Mapped for each call: touched pages of one map would count as this process's memory.
+        mapped = np.memmap(self.path / HASH_FILE, dtype=f"S{HASH_BYTES}", mode="r", shape=(self.count,))
+        return np.array(mapped[self._checked(rows)])
 
     def read_into(self, start: int, buffer: Float[np.ndarray, "b e"]) -> int:
         """Read vectors from the row `start` on into a contiguous buffer of the store's dtype and width.
@@ -165,15 +183,34 @@ class Store:
                 "make it with np.empty((rows, store.width), store.dtype)"
             )
         rows = max(0, min(len(buffer), self.count - start))
-        unread = buffer[:rows].data.cast("B") if rows else memoryview(b"")
-        offset = HEADER_BYTES + start * self.manifest.row_bytes
+        if self.manifest.tombstones:
+            self._read_around_tombstones(start, buffer[:rows])
+        else:
+            self._read_file(start, buffer[:rows])
+        return rows
+
+    def _read_around_tombstones(self, start: int, buffer: Float[np.ndarray, "b e"]) -> None:
+        """Read documents from the row `start` on through a buffer of equal size, which also takes the rows between them."""
+        through = np.empty_like(buffer)
+        places = self.tombstones.file_rows(np.arange(start, start + len(buffer)))
+        done = 0
+        while done < len(buffer):
+            first = places[done]
+            end = int(np.searchsorted(places, first + len(through)))
+            self._read_file(int(first), through[: places[end - 1] - first + 1])
+            buffer[done:end] = through[places[done:end] - first]
+            done = end
+
+    def _read_file(self, file_row: int, buffer: Float[np.ndarray, "b e"]) -> None:
+        """Fill a buffer from a row of the vector file on."""
+        unread = buffer.data.cast("B") if len(buffer) else memoryview(b"")
+        offset = HEADER_BYTES + file_row * self.manifest.row_bytes
         # A read may return fewer bytes than requested.
         while unread:
             size = os.preadv(self._handle, [unread], offset)
             if not size:
                 raise self._became_shorter()
             unread, offset = unread[size:], offset + size
-        return rows
 
     def blocks(self, block_rows: int) -> Iterator[tuple[int, Float[np.ndarray, "b e"]]]:
         """All vectors, `block_rows` (> 0) at a time; the last block may be shorter.
@@ -232,8 +269,8 @@ class Store:
         require(self.manifest.digests, self.path, remedy=REBUILD, error=StoreError, always=always)
         vectors = self.path / VECTOR_FILE
         with reading(vectors, remedy=REBUILD, error=StoreError), vectors.open("rb") as file:
-            if file.read(HEADER_BYTES) != npy_header(self.dtype, self.count, self.width):
-                raise ValueError(f"another header than that of {self.count} vectors of {self.width} numbers, {self.dtype}")
+            if file.read(HEADER_BYTES) != npy_header(self.dtype, self.manifest.file_rows, self.width):
+                raise ValueError(f"another header than that of {self.manifest.file_rows} vectors of {self.width} numbers, {self.dtype}")
 
     def _became_shorter(self) -> StoreError:
         return StoreError(f"{self.path / VECTOR_FILE} became shorter while it was read; rebuild the store")

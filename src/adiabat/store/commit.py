@@ -1,0 +1,273 @@
+"""The commit of a changed store: its new files are merged in a folder inside it, then moved in by steps that can all be repeated."""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import compress
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool
+
+from adiabat.core.errors import StoreError
+from adiabat.core.files import MANIFEST_FILE, read_json, sole_writer, write_text
+from adiabat.core.provenance import Digest, DigestedFile, require
+from adiabat.data.records import Document
+from adiabat.data.text_hashes import HASH_BYTES
+from adiabat.store.build import Staging
+from adiabat.store.corpus_files import (
+    HASHES_PER_BLOCK,
+    ID_BATCH,
+    TEXT_BATCH,
+    IdIndex,
+    StringColumn,
+    StringColumnWriter,
+    digest_documents,
+    hash_ids,
+)
+from adiabat.store.manifest import (
+    APPENDING,
+    COMMIT_FILE,
+    COMPACTION_FILE,
+    COPY_BYTES,
+    HASH_FILE,
+    HEADER_BYTES,
+    ID_FILE,
+    INDEX_FILE,
+    REBUILD,
+    STATE_FILE,
+    TEXT_FILE,
+    TOMBSTONE_FILE,
+    VECTOR_FILE,
+    Manifest,
+    VectorFile,
+    hash_of_vectors,
+    plain_disk_errors,
+    sync_folder,
+)
+from adiabat.store.tombstones import Tombstones
+from adiabat.store.vector_store import Store
+
+MERGED = "merged"
+"""Folder of the files that replace the store's own, inside the staging folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A changed store, and numbers of documents."""
+
+    store: Store
+    new: int = 0
+    replaced: int = 0
+    unchanged: int = 0
+    deleted: int = 0
+
+
+def finish_change(path: str | os.PathLike[str]) -> bool:
+    """Complete a change that was interrupted during its commit; True if there was one."""
+    folder = Path(path)
+    if not (folder / APPENDING / COMMIT_FILE).exists():
+        return False
+    with plain_disk_errors(folder), sole_writer(folder):
+        return complete(folder)
+
+
+def complete(folder: Path) -> bool:
+    """`finish_change` under the lock, which is the store's: every change removes its staging folder at its end."""
+    if not (folder / APPENDING / COMMIT_FILE).exists():
+        return False
+    _redo(folder)
+    return True
+
+
+def cleared(folder: Path) -> Path:
+    """The staging folder without leftovers of a merge that did not reach its commit, or of a finished commit without time to tidy."""
+    staging = folder / APPENDING
+    staging.mkdir(exist_ok=True)
+    shutil.rmtree(staging / MERGED, ignore_errors=True)
+    if not (staging / STATE_FILE).exists():
+        for child in staging.iterdir():
+            child.unlink()
+    return staging
+
+
+def commit(folder: Path) -> Store:
+    """Move the merged files in."""
+    # From this marker on, the change must go forward: every later one completes it first.
+    write_text("", folder / APPENDING / COMMIT_FILE)
+    sync_folder(folder / APPENDING)
+    _redo(folder)
+    return Store.open(folder)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A folder with files of documents, and which of them the changed store has."""
+
+    folder: Path
+    kept: Bool[np.ndarray, " n"]
+
+
+def merge(store: Store, kept: Bool[np.ndarray, " n"], added: Staging | None, *, source: str | None = None) -> None:
+    """Write ids, texts, hashes, index and manifest of the changed store into the staging folder.
+
+    Args:
+        kept: Which documents of the store remain.
+        added: Documents that follow them; None for none.
+        source: Their corpus.
+    """
+    count = int(np.count_nonzero(kept)) + (0 if added is None else added.state.count)
+    if not count:
+        raise StoreError(f"{store.path} must keep at least one document, got a request to delete all {store.count:,}; remove the folder")
+    merged = store.path / APPENDING / MERGED
+    merged.mkdir()
+    parts = [_Part(store.path, kept)]
+    if added is not None:
+        parts.append(_Part(added.folder, np.ones(added.state.count, dtype=np.bool_)))
+    files = {ID_FILE: _merge_column(parts, merged / ID_FILE, "doc_id", ID_BATCH)}
+    id_hashes = [hash_ids(names) for names in StringColumn(merged / ID_FILE).slices()]
+    files[INDEX_FILE] = IdIndex.write(merged / INDEX_FILE, np.concatenate(id_hashes))
+    if HASH_FILE in store.manifest.files:
+        files[HASH_FILE] = _merge_hashes(parts, merged / HASH_FILE)
+    corpus = None
+    if store.has_texts:
+        files[TEXT_FILE] = _merge_column(parts, merged / TEXT_FILE, "text", TEXT_BATCH)
+        ids_and_texts = zip(StringColumn(merged / ID_FILE), StringColumn(merged / TEXT_FILE), strict=True)
+        corpus = digest_documents(Document(doc_id, text) for doc_id, text in ids_and_texts)
+    deleted = np.flatnonzero(~kept)
+    tombstones = store.tombstones.with_deleted(deleted, store.doc_ids(deleted))
+    if len(tombstones.rows):
+        files[TOMBSTONE_FILE] = tombstones.write(merged)
+    sha256, file_sha256 = _vector_digests(store, tombstones, added)
+    replace(
+        store.manifest,
+        count=count,
+        sha256=sha256,
+        files=files,
+        corpus=corpus,
+        source=_joined(store.manifest.source, source),
+        tombstones=len(tombstones.rows),
+        file_sha256=file_sha256,
+    ).write(merged)
+
+
+def _joined(former: str, added: str | None) -> str:
+    """Names of all corpora of a store, each once."""
+    return former if added is None or added in former.split(" + ") else f"{former} + {added}"
+
+
+def _merge_column(parts: Sequence[_Part], path: Path, name: str, batch_rows: int) -> Digest:
+    """Write the strings of all parts."""
+    with StringColumnWriter(path, name=name, batch_rows=batch_rows) as writer:
+        for part in parts:
+            start = 0
+            for strings in StringColumn(part.folder / path.name).slices():
+                writer.extend(compress(strings, part.kept[start : start + len(strings)].tolist()))
+                start += len(strings)
+    return writer.digest
+
+
+def _merge_hashes(parts: Sequence[_Part], path: Path) -> Digest:
+    with DigestedFile(path) as writer:
+        for part in parts:
+            start = 0
+            with (part.folder / HASH_FILE).open("rb") as file:
+                while len(block := np.fromfile(file, dtype=f"V{HASH_BYTES}", count=HASHES_PER_BLOCK)):
+                    writer.write(block[part.kept[start : start + len(block)]].tobytes())
+                    start += len(block)
+        writer.sync()
+    return writer.digest
+
+
+def _vector_digests(store: Store, tombstones: Tombstones, added: Staging | None) -> tuple[str, str]:
+    """SHA-256 of the vectors of all documents of the changed store, and of all rows of its vector file; "" if both are equal."""
+    path, manifest = store.path / VECTOR_FILE, store.manifest
+    whole, of_documents = _hashes_of_rows(path, manifest, tombstones)
+    if whole.hexdigest() != manifest.digests[VECTOR_FILE].sha256:
+        raise StoreError(f"{path} is damaged: its SHA-256 is not the manifest's; {REBUILD}")
+    hashes = [of_documents, whole] if len(tombstones.rows) else [whole]
+    if added is not None:
+        size = added.state.count * manifest.row_bytes
+        hashes = [hash_of_vectors(added.folder / VECTOR_FILE, size, so_far) for so_far in hashes]
+    return hashes[0].hexdigest(), hashes[1].hexdigest() if len(hashes) > 1 else ""
+
+
+def _hashes_of_rows(path: Path, manifest: Manifest, tombstones: Tombstones) -> tuple["hashlib._Hash", "hashlib._Hash"]:
+    """SHA-256 of all rows of a vector file, and of those with a document."""
+    has_document = np.ones(manifest.file_rows, dtype=np.bool_)
+    has_document[tombstones.rows] = False
+    rows_per_block = max(1, COPY_BYTES // manifest.row_bytes)
+    whole, of_documents = hashlib.sha256(), hashlib.sha256()
+    with path.open("rb") as file:
+        file.seek(HEADER_BYTES)
+        for start in range(0, manifest.file_rows, rows_per_block):
+            inside = has_document[start : start + rows_per_block]
+            block = np.frombuffer(file.read(len(inside) * manifest.row_bytes), dtype=np.uint8).reshape(len(inside), -1)
+            whole.update(block.data)
+            if len(tombstones.rows):
+                of_documents.update(block[inside].data)
+    return whole, of_documents
+
+
+def _redo(folder: Path) -> None:
+    """Run a commit from its beginning; every step can be repeated with the same result."""
+    staging = folder / APPENDING
+    if (staging / MERGED / MANIFEST_FILE).exists():
+        # Replace the store's own manifest last: until then it counts only the old documents.
+        old = Manifest.read(folder)
+        manifest = _undamaged(folder, old)
+        if (staging / VECTOR_FILE).exists():
+            _extend_vectors(folder / VECTOR_FILE, staging / VECTOR_FILE, manifest, old.file_rows)
+        for name in (*manifest.digests, MANIFEST_FILE):
+            _move(staging / MERGED / name, folder / name)
+    if not Manifest.read(folder).tombstones:
+        (folder / TOMBSTONE_FILE).unlink(missing_ok=True)
+    # Remove the state first, then the marker: a folder without both holds leftovers, which the next call clears.
+    for state in (STATE_FILE, COMPACTION_FILE):
+        (staging / state).unlink(missing_ok=True)
+    (staging / COMMIT_FILE).unlink()
+    sync_folder(staging)
+    shutil.rmtree(staging)
+
+
+def _undamaged(folder: Path, old: Manifest) -> Manifest:
+    """The manifest of the changed store, after checking the digest of every file; if one differs, the change is undone."""
+    staging, remedy = folder / APPENDING, "run the command again: the store is unchanged"
+    is_extended = (staging / VECTOR_FILE).exists()
+    try:
+        manifest = Manifest.read(staging / MERGED)
+        for name, digest in manifest.files.items() if is_extended else manifest.digests.items():
+            # A commit that is repeated finds some of its files moved already, and files that do not change are not merged.
+            is_merged = (staging / MERGED / name).exists()
+            require({name: digest}, staging / MERGED if is_merged else folder, remedy=remedy, error=StoreError)
+        if is_extended:
+            added = read_json(staging / STATE_FILE, remedy=remedy, error=StoreError)["sha256"]
+            size = HEADER_BYTES + (manifest.file_rows - old.file_rows) * old.row_bytes
+            require({VECTOR_FILE: Digest(size, added, HEADER_BYTES)}, staging, remedy=remedy, error=StoreError)
+    except StoreError:
+        # The store can only be restored while none of its own files has been replaced.
+        require(old.files if is_extended else old.digests, folder, remedy=REBUILD, error=StoreError)
+        if is_extended:
+            with VectorFile(folder / VECTOR_FILE, dtype=old.dtype, width=old.width, rows=old.file_rows) as vectors:
+                vectors.commit()
+        shutil.rmtree(staging)
+        raise
+    return manifest
+
+
+def _extend_vectors(target: Path, addition: Path, manifest: Manifest, old_rows: int) -> None:
+    with VectorFile(target, dtype=manifest.dtype, width=manifest.width, rows=old_rows) as vectors:
+        with addition.open("rb") as file:
+            file.seek(HEADER_BYTES)
+            while block := file.read(manifest.row_bytes * max(1, COPY_BYTES // manifest.row_bytes)):
+                vectors.append(np.frombuffer(block, dtype=manifest.dtype).reshape(-1, manifest.width))
+        vectors.commit()
+
+
+def _move(source: Path, target: Path) -> None:
+    """Rename, unless an earlier attempt did."""
+    if source.exists():
+        source.replace(target)
+        sync_folder(target.parent)

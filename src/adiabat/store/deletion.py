@@ -1,0 +1,143 @@
+"""Deleting documents of a store, whose vectors stay on disk, and compacting it, which removes them."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import compress
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool
+
+from adiabat.core.errors import Faults, StoreError
+from adiabat.core.files import read_json, sole_writer, write_json
+from adiabat.core.text import amount
+from adiabat.store.build import Progress
+from adiabat.store.commit import MERGED, Change, cleared, commit, complete, finish_change, merge
+from adiabat.store.manifest import (
+    APPENDING,
+    COMPACTION_FILE,
+    REBUILD,
+    STATE_FILE,
+    TOMBSTONE_FILE,
+    VECTOR_FILE,
+    VectorFile,
+    plain_disk_errors,
+)
+from adiabat.store.vector_store import Store
+
+COMPACTION_BYTES = 1 << 26
+"""Bytes between two commits of a compaction: 64 MiB take less than a second to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """Documents to delete.
+
+    Attributes:
+        missing: Ids that the store lacks are refused, or left out.
+    """
+
+    ids: Sequence[str] = ()
+    missing: Literal["error", "drop"] = "error"
+
+    def mask(self, store: Store) -> Bool[np.ndarray, " n"]:
+        """Which documents of the store are deleted; an id that a former change deleted is not refused, since commands are repeated."""
+        rows, unknown = store.rows(self.ids), Faults()
+        absent = [self.ids[index] for index in np.flatnonzero(rows < 0)]
+        unknown.extend(f'"{doc_id}"' for doc_id in compress(absent, (~store.tombstones.hold(absent)).tolist()))
+        if unknown.count and self.missing == "error":
+            raise StoreError(
+                f"ids to delete must be in {store.path}, it lacks {unknown.told('ids')}; "
+                "correct them, or pass over them with store.missing = drop"
+            )
+        deleted = np.zeros(store.count, dtype=np.bool_)
+        deleted[rows[rows >= 0]] = True
+        return deleted
+
+
+def delete_documents(path: str | os.PathLike[str], deletion: Deletion) -> Change:
+    """Delete documents: their ids, texts and hashes go, and their vectors stay in the file as tombstones, which no reader sees."""
+    folder = Path(path)
+    finish_change(folder)
+    with plain_disk_errors(folder), sole_writer(folder):
+        complete(folder)
+        store = Store.open(folder)
+        deleted = deletion.mask(store)
+        _require_idle(folder)
+        if not deleted.any():
+            cleared(folder).rmdir()
+            return Change(store)
+        cleared(folder)
+        merge(store, ~deleted, None)
+        return Change(commit(folder), deleted=int(np.count_nonzero(deleted)))
+
+
+def compact(path: str | os.PathLike[str], *, on_progress: Progress | None = None) -> Store:
+    """Write the vectors of a store without tombstones; the files are then those of a store built of its documents in their order.
+
+    An interrupted call leaves the store as it was, and the same call resumes.
+    """
+    folder = Path(path)
+    finish_change(folder)
+    with plain_disk_errors(folder), sole_writer(folder):
+        complete(folder)
+        store = Store.open(folder)
+        _require_idle(folder)
+        if not store.manifest.tombstones:
+            cleared(folder).rmdir()
+            return store
+        merged = _begin_compaction(folder)
+        _write_documents(store, merged, on_progress or (lambda done, total: None))
+        files = {name: digest for name, digest in store.manifest.files.items() if name != TOMBSTONE_FILE}
+        replace(store.manifest, files=files, tombstones=0, file_sha256="").write(merged)
+        return commit(folder)
+
+
+def _require_idle(folder: Path) -> None:
+    staging = folder / APPENDING
+    if (staging / STATE_FILE).exists():
+        raise StoreError(
+            f"{staging} holds an interrupted append or update; run that command again first, or remove the folder to give it up"
+        )
+
+
+def _begin_compaction(folder: Path) -> Path:
+    """The folder of merged files, with what an interrupted compaction wrote."""
+    if not (folder / APPENDING / COMPACTION_FILE).exists():
+        write_json({"rows": 0, "sha256": ""}, cleared(folder) / COMPACTION_FILE)
+    merged = folder / APPENDING / MERGED
+    merged.mkdir(exist_ok=True)
+    return merged
+
+
+def _write_documents(store: Store, merged: Path, on_progress: Progress) -> None:
+    """Copy the vectors of all documents into one file."""
+    state_file = merged.parent / COMPACTION_FILE
+    remedy = f"remove the folder {merged.parent} and run the command again"
+    state = read_json(state_file, remedy=remedy, error=StoreError)
+    _require_room(store, written=state["rows"])
+    with VectorFile(merged / VECTOR_FILE, dtype=store.dtype, width=store.width, **state) as vectors:
+        while vectors.rows < store.count:
+            on_progress(vectors.rows, store.count)
+            rows = min(max(1, COMPACTION_BYTES // store.manifest.row_bytes), store.count - vectors.rows)
+            block = np.empty((rows, store.width), dtype=store.dtype)
+            store.read_into(vectors.rows, block)
+            vectors.append(block)
+            # Vectors reach the disk before the state counts them.
+            vectors.commit()
+            write_json({"rows": vectors.rows, "sha256": vectors.sha256}, state_file)
+        on_progress(vectors.rows, store.count)
+        if vectors.sha256 != store.manifest.sha256:
+            raise StoreError(f"{store.path / VECTOR_FILE} is damaged: its SHA-256 is not the manifest's; {REBUILD}")
+
+
+def _require_room(store: Store, *, written: int) -> None:
+    needed, free = (store.count - written) * store.manifest.row_bytes, shutil.disk_usage(store.path).free
+    if needed > free:
+        raise StoreError(
+            f"{store.path}: compaction writes the vectors anew, which needs {amount(needed)}, and the disk has {amount(free)} left; "
+            "free some space and run the same command again"
+        )

@@ -1,0 +1,279 @@
+"""Documents replaced and deleted: nothing finds them any more, no crash loses one, and compaction gives the store built of the rest."""
+
+import json
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from adiabat.core.errors import InUseError, StoreError
+from adiabat.core.files import sole_writer
+from adiabat.data.records import Document
+from adiabat.store import deletion as deletion_module
+from adiabat.store.append import append_documents, update_documents
+from adiabat.store.commit import Change
+from adiabat.store.deletion import Deletion, compact, delete_documents
+from adiabat.store.ingestion import import_vectors
+from adiabat.store.vector_store import Store
+from tests.commands import listing
+from tests.fake_encoder import FakeEncoder, fake_store, files_of_store
+from tests.store.crashes import CutError, crashes_at, raising
+
+OLD = [Document(f"d{number}", f"text {number}") for number in range(7)]
+# One document as it was, two with other texts, of which one is that of a deleted document, and two new ones.
+CORPUS = [OLD[3], Document("d1", "another text"), Document("n0", "new 0"), Document("d5", "text 2"), Document("n1", "new 1")]
+GONE = Deletion(("d2", "d6"))
+FINAL = [OLD[0], OLD[3], OLD[4], *CORPUS[1:]]
+
+
+def build(out: Path, documents: list[Document] = OLD, **options: Any) -> Store:
+    return fake_store(out, documents, source="old", **options).store
+
+
+def update(path: Path, documents: list[Document] = CORPUS, deletion: Deletion | None = GONE, encoder: FakeEncoder | None = None) -> Change:
+    return update_documents(encoder or FakeEncoder(), lambda: iter(documents), path, deletion=deletion, chunk_size=4, source="new")
+
+
+def content(store: Store) -> dict[str, object]:
+    """What readers of a store see."""
+    rows = np.arange(store.count)
+    blocks = {size: [(start, block.tobytes()) for start, block in store.blocks(size)] for size in (1, 3, 100)}
+    return {
+        "ids": store.doc_ids(rows),
+        "rows": store.rows(store.doc_ids(rows)).tolist(),
+        "texts": store.texts(rows) if store.has_texts else None,
+        "vectors": [store.gather(rows).tobytes(), store.gather(rows[::-1]).tobytes(), store.vectors.tobytes()],
+        "blocks": blocks,
+        "found by text": sorted(store.rows_of_texts([document.text for document in [*OLD, *CORPUS]]).items()),
+        "digest": store.manifest.sha256,
+    }
+
+
+def numbers(change: Change) -> tuple[int, ...]:
+    return change.new, change.replaced, change.unchanged, change.deleted
+
+
+@pytest.mark.parametrize("keep_texts", [True, False])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_an_updated_store_reads_as_the_one_built_of_its_documents(tmp_path: Path, dtype: Any, keep_texts: bool) -> None:
+    build(tmp_path / "s", dtype=dtype, keep_texts=keep_texts)
+    encoder = FakeEncoder()
+    change = update(tmp_path / "s", encoder=encoder)
+    built = build(tmp_path / "built", FINAL, dtype=dtype, keep_texts=keep_texts)
+    assert numbers(change) == (2, 2, 1, 2)
+    # "text 2" has a vector, which is copied, although its document is deleted.
+    assert encoder.calls == [3]
+    assert content(change.store) == content(built) == content(Store.open(tmp_path / "s"))
+    if keep_texts:
+        assert change.store.manifest.corpus == built.manifest.corpus
+    assert change.store.rows(["d1", "d2", "d6", "n1"]).tolist() == [3, -1, -1, 6]
+    change.store.verify()
+    assert np.load(tmp_path / "s" / "vectors.npy").shape == (11, 8)
+    compacted = compact(tmp_path / "s")
+    assert content(compacted) == content(built)
+    assert files_of_store(compacted.path) == files_of_store(built.path)
+    compacted.verify()
+
+
+def test_changes_follow_one_another(tmp_path: Path) -> None:
+    path = build(tmp_path / "s").path
+    documents = {document.doc_id: document for document in OLD}
+    draw = np.random.default_rng(0)
+    for turn in range(12):
+        deleted = draw.choice(list(documents), size=1).tolist()
+        changed = [Document(doc_id, f"turn {turn}") for doc_id in draw.choice([*documents, f"n{turn}", f"m{turn}"], size=4, replace=False)]
+        changed = [document for document in changed if document.doc_id not in deleted]
+        update(path, changed, Deletion(deleted))
+        for doc_id in [*deleted, *(document.doc_id for document in changed)]:
+            documents.pop(doc_id, None)
+        documents |= {document.doc_id: document for document in changed}
+        if turn % 4 == 2:
+            new = Document(f"a{turn}", f"appended {turn}")
+            append_documents(FakeEncoder(), lambda new=new: iter([new]), path, source="appended")
+            documents[new.doc_id] = new
+        if turn % 5 == 4:
+            compact(path)
+        store = Store.open(path)
+        assert content(store) == content(build(tmp_path / f"built{turn}", list(documents.values())))
+        store.verify()
+
+
+def test_vectors_imported_without_an_encoder_can_be_deleted(tmp_path: Path) -> None:
+    vectors = FakeEncoder().encode([document.text for document in OLD], side="document")
+    np.save(tmp_path / "v.npy", vectors)
+    path = import_vectors(tmp_path / "v.npy", tmp_path / "s", ids=[document.doc_id for document in OLD]).path
+    np.save(tmp_path / "v.npy", vectors[[0, 2, 4, 5, 6]])
+    kept = import_vectors(tmp_path / "v.npy", tmp_path / "kept", ids=["d0", "d2", "d4", "d5", "d6"])
+    change = delete_documents(path, Deletion(("d1", "d3")))
+    assert numbers(change) == (0, 0, 0, 2)
+    assert content(change.store) == content(kept)
+    assert files_of_store(compact(path).path) == files_of_store(kept.path)
+
+
+def test_an_open_store_reads_on_while_it_is_changed_and_compacted(tmp_path: Path) -> None:
+    store = build(tmp_path / "s")
+    rows = np.arange(store.count)
+    before = (store.doc_ids(rows), store.texts(rows), store.gather(rows).tobytes(), store.rows(["d2", "d6", "n0"]).tolist())
+    for change in (update, compact, partial(update, documents=[], deletion=Deletion(("d0",))), compact):
+        change(tmp_path / "s")
+        assert (store.doc_ids(rows), store.texts(rows), store.gather(rows).tobytes(), store.rows(["d2", "d6", "n0"]).tolist()) == before
+
+
+def test_an_update_without_changes_writes_nothing(tmp_path: Path) -> None:
+    path = build(tmp_path / "s").path
+    before = listing(path)
+    assert numbers(update(path, OLD[2:4], None)) == (0, 0, 2, 0)
+    assert listing(path) == before
+    assert compact(path).manifest == Store.open(path).manifest
+    assert listing(path) == before
+
+
+def test_unknown_ids_are_refused_or_left_out(tmp_path: Path) -> None:
+    path = build(tmp_path / "s").path
+    with pytest.raises(StoreError, match=r'it lacks 2 ids: "x"; "y"; .* store.missing = drop'):
+        delete_documents(path, Deletion(("x", "d1", "y")))
+    assert Store.open(path).count == 7
+    assert delete_documents(path, Deletion(("x", "d1", "d1", "y"), missing="drop")).deleted == 1
+    assert Store.open(path).rows(["d1"]).tolist() == [-1]
+    assert delete_documents(path, Deletion(("d1",), missing="drop")).deleted == 0
+
+
+def test_a_store_keeps_at_least_one_document(tmp_path: Path) -> None:
+    path = build(tmp_path / "s").path
+    everything = Deletion([document.doc_id for document in OLD])
+    with pytest.raises(StoreError, match="must keep at least one document, got a request to delete all 7; remove the folder"):
+        delete_documents(path, everything)
+    assert Store.open(path).count == 7
+    assert update(path, [Document("n", "the only one")], everything).store.count == 1
+
+
+def test_a_document_is_not_both_added_and_deleted(tmp_path: Path) -> None:
+    path = build(tmp_path / "s").path
+    with pytest.raises(StoreError, match='must hold no documents to delete, got "d2"'):
+        update(path, [OLD[2], Document("n", "new")])
+    assert not (path / "appending").exists()
+    assert numbers(update(path)) == (2, 2, 1, 2)
+
+
+def test_an_interrupted_update_must_end_before_another_change(tmp_path: Path) -> None:
+    path = build(tmp_path / "s").path
+    with pytest.raises(KeyboardInterrupt):
+        update(path, encoder=FakeEncoder(stop_at=0))
+    for change in (partial(delete_documents, path, GONE),):
+        with pytest.raises(StoreError, match="appending holds an interrupted append or update; run that command again first"):
+            change()
+    with pytest.raises(StoreError, match="interrupted build of another corpus"):
+        update(path, CORPUS[:3])
+    assert content(update(path).store) == content(build(tmp_path / "built", FINAL))
+
+
+def test_one_writer_at_a_time(tmp_path: Path) -> None:
+    path = build(tmp_path / "s").path
+    changes: list[Callable[[], object]] = [partial(update, path), partial(delete_documents, path, GONE), partial(compact, path)]
+    for change in changes:
+        with sole_writer(path), pytest.raises(InUseError, match="one writer at a time"):
+            change()
+
+
+def _deleting(path: Path) -> None:
+    delete_documents(path, GONE)
+
+
+@pytest.mark.parametrize("change", [update, _deleting, compact])
+def test_a_crash_before_any_step_loses_and_revives_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], object]
+) -> None:
+    monkeypatch.setattr(deletion_module, "COMPACTION_BYTES", 2 * 16)
+    original = build(tmp_path / "original").path
+    if change is compact:
+        update(original)
+    shutil.copytree(original, tmp_path / "wanted")
+    change(tmp_path / "wanted")
+    wanted, before = content(Store.open(tmp_path / "wanted")), content(Store.open(original))
+    halves = 0
+    for step in range(200):
+        folder = tmp_path / f"s{step}"
+        shutil.copytree(original, folder)
+        if not crashes_at(step, partial(change, folder), monkeypatch):
+            break
+        if (folder / "appending" / "commit.json").exists():
+            halves += 1
+            with pytest.raises(StoreError, match="a change of it is half done"):
+                Store.open(folder)
+        else:
+            assert content(Store.open(folder)) in (before, wanted)
+        # The same command again completes what it began, also where it was done.
+        change(folder)
+        assert content(Store.open(folder)) == wanted
+        assert files_of_store(folder) == files_of_store(tmp_path / "wanted")
+        assert not (folder / "appending").exists()
+        shutil.rmtree(folder)
+    assert halves >= 4
+    assert 10 < step < 199
+
+
+def test_a_compaction_goes_on_where_it_was_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deletion_module, "COMPACTION_BYTES", 2 * 16)
+    path = build(tmp_path / "s").path
+    update(path)
+    seen: list[tuple[int, int]] = []
+
+    def cut(done: int, total: int) -> None:
+        seen.append((done, total))
+        if done == 4:
+            raise CutError
+
+    with pytest.raises(CutError):
+        compact(path, on_progress=cut)
+    assert Store.open(path).count == 7
+    seen.clear()
+    compact(path, on_progress=lambda done, total: seen.append((done, total)))
+    assert seen == [(4, 7), (6, 7), (7, 7)]
+    assert files_of_store(path) == files_of_store(build(tmp_path / "built", FINAL).path)
+
+
+def test_a_change_gives_up_an_interrupted_compaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deletion_module, "COMPACTION_BYTES", 2 * 16)
+    path = build(tmp_path / "s").path
+    update(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(deletion_module, "commit", raising)
+        with pytest.raises(CutError):
+            compact(path)
+    delete_documents(path, Deletion(("d0",)))
+    built = build(tmp_path / "built", FINAL[1:])
+    assert content(Store.open(path)) == content(built)
+    assert files_of_store(compact(path).path) == files_of_store(built.path)
+
+
+def test_a_compaction_asks_for_room_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = build(tmp_path / "s").path
+    update(path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: _Usage())
+    with pytest.raises(StoreError, match="compaction writes the vectors anew, which needs .* and the disk has .* left; free some space"):
+        compact(path)
+    assert Store.open(path).count == 7
+
+
+class _Usage:
+    free = 10
+
+
+def test_a_store_with_tombstones_is_of_a_later_format(tmp_path: Path) -> None:
+    path = build(tmp_path / "s").path
+    plain = json.loads((path / "manifest.json").read_text())
+    assert plain["version"] == 2
+    update(path)
+    changed = json.loads((path / "manifest.json").read_text())
+    # A reader of version 2 would find deleted documents; it refuses version 3.
+    assert changed["version"] == 3
+    assert (changed["count"], changed["tombstones"]) == (7, 4)
+    compact(path)
+    compacted = json.loads((path / "manifest.json").read_text())
+    assert compacted["version"] == 2
+    assert compacted.keys() == plain.keys()
+    assert not (path / "tombstones.bin").exists()
