@@ -227,6 +227,27 @@ def test_a_quick_module_leaves_torch_unloaded(module: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_messages_name_options_by_the_functions_that_know_the_door() -> None:
+    flags = [
+        f"{name} (line {node.lineno}): {node.value}"
+        for name, tree in trees().items()
+        if name.split(".")[0] != "cli" and name != "core.wording"
+        for node in texts_of(tree)
+        if re.search(r"(?<![\w-])--[a-z]", node.value)
+    ]
+    # Flags of another program, and a property of a style sheet.
+    others = ("training.distributed", "report.chart_style")
+    assert [flag for flag in flags if not flag.startswith(others)] == [], "use option() of core/wording.py"
+
+
+def texts_of(tree: ast.Module) -> Iterator[ast.Constant]:
+    """Texts of the code, without docstrings."""
+    standing_alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in standing_alone:
+            yield node
+
+
 def test_every_public_name_can_be_imported() -> None:
     package = importlib.import_module("adiabat")
     assert package.__all__

@@ -41,6 +41,7 @@ def test_words_between_colons_are_no_emoji_in_notes_or_labels() -> None:
 
 
 def test_progress_without_a_terminal_is_a_line_now_and_then() -> None:
+    assert SECONDS_PER_LINE == 30
     console, stream = plain()
     clock = iter([0.0, SECONDS_PER_LINE - 1, SECONDS_PER_LINE, SECONDS_PER_LINE + 1, 2 * SECONDS_PER_LINE])
     lines = Lines(console, clock=lambda: next(clock))

@@ -170,7 +170,7 @@ MISTAKES: list[Mistake] = [
     (scaling(*setting('models=[{model="model"}]')), "models.pretraining_rate of model must be given without rates.full"),
     (("plan",), "plan.budget must be given, got none; add --budget, such as --budget 1e17"),
     (("plan", "--budget", "much"), "plan.budget must be a number"),
-    (plan("--runs", "gone"), "--runs must be the directory of a scaling experiment, or its runs.parquet, got gone"),
+    (plan("--runs", "gone"), "plan.runs must be the directory of a scaling experiment, or its runs.parquet, got gone"),
     (plan("--memory", "24"), 'plan.memory must be an amount with a unit, such as "24GiB" or "80GB", got \'24\''),
     (plan("--runs", "x", "--model", "demo"), "plan.models must be left out with plan.runs"),
     (plan("--model", "model", "--out", "model"), "--out must be a directory of its own, model is a model"),

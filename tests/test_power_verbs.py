@@ -59,7 +59,7 @@ def test_evaluate_observes_power_against_a_baseline(here: Path) -> None:
 
 
 def test_power_of_several_runs_is_refused(here: Path) -> None:
-    with pytest.raises(ConfigError, match="--power is that of a single run, got further runs with --run"):
+    with pytest.raises(ConfigError, match="power is that of a single run, got further runs with runs"):
         adiabat.evaluate("model", "store", "pairs.jsonl", runs=["other"], power=True)
 
 
@@ -82,7 +82,7 @@ def test_inspect_says_what_the_queries_could_show(here: Path, monkeypatch: pytes
 
 
 def test_inspect_refuses_a_store_that_it_cannot_use(here: Path) -> None:
-    with pytest.raises(ConfigError, match="add --model MODEL"):
+    with pytest.raises(ConfigError, match='add model="MODEL"'):
         adiabat.inspect("pairs.jsonl", store="store")
     with pytest.raises(ConfigError, match="got the corpus corpus.jsonl; leave it out"):
         adiabat.inspect("corpus.jsonl", model="model", store="store")

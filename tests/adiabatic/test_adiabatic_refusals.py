@@ -88,7 +88,9 @@ def test_a_full_disk_while_the_model_is_written_is_one_line_and_resuming_ends_th
 
     with monkeypatch.context() as patch:
         patch.setattr(run_record, "save", full)
-        with pytest.raises(JobError, match=r"model could not be written: .*No space left on device.*; free some space and run the same"):
+        with pytest.raises(
+            JobError, match=r"model could not be written: .*No space left on device.*; free some space and make the same call"
+        ):
             run(problem, tmp_path / "job")
     assert not (tmp_path / "job" / "model").exists()
     assert not (tmp_path / "job" / ".model").exists()

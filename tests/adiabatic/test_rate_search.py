@@ -131,7 +131,7 @@ def test_a_search_that_was_cut_short_goes_on_where_it_was(problem: Problem, tmp_
     taken = cut_after(7, monkeypatch)
     with pytest.raises(InterruptionError):
         search(problem, tmp_path / "cut", settings)
-    with pytest.raises(JobError, match="holds a search for a safe rate already; continue it with --resume"):
+    with pytest.raises(JobError, match="holds a search for a safe rate already; continue it with resume=True"):
         search(problem, tmp_path / "cut", settings)
     found = search(problem, tmp_path / "cut", settings, resume=True)
     assert timeless(found.trials) == timeless(expected.trials)

@@ -79,7 +79,7 @@ def test_a_fraction_that_leaves_one_side_empty_is_an_error(tmp_path: Path, store
 def test_a_language_grid_is_no_training_data(tmp_path: Path, store: Store) -> None:
     row = {"premise": {"en": "a", "de": "b"}, "hypothesis": {"en": "c", "de": "d"}, "label": "neutral"}
     path = write_rows(tmp_path / "grid.jsonl", [row])
-    with pytest.raises(DataError, match="must hold queries with positives, got a language grid; use it with adiabat evaluate"):
+    with pytest.raises(DataError, match="must hold queries with positives, got a language grid; use it with adiabat.evaluate"):
         read_data(path, TuneDataSection(), store)
 
 

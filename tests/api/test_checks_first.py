@@ -66,7 +66,7 @@ def test_cheap_settings_are_checked_before_data_and_models(here: Path, monkeypat
         with pytest.raises(ConfigError, match="run.device must be auto, cpu"):
             call(device="tpu")
     for call in calls[:3]:
-        with pytest.raises(JobError, match="--out must be a directory of its own, store is a store"):
+        with pytest.raises(JobError, match="out must be a directory of its own, store is a store"):
             call(out="store")
     monkeypatch.setattr(train_module, "require_tensorboard", lambda: (_ for _ in ()).throw(ConfigError("no tensorboard")))
     with pytest.raises(ConfigError, match="no tensorboard"):

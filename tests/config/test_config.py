@@ -181,7 +181,7 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         read_settings(TuneSettings, file, ["run.seed=x", "data.validation_split=dev"])
     told = str(caught.value)
-    assert told.startswith(f"{tmp_path / 'settings.toml'} and --set: 6 faults: ")
+    assert told.startswith(f"{tmp_path / 'settings.toml'} and set: 6 faults: ")
     for phrase in (
         "tune.loss.temperature must be >= 1e-06, got 0",
         "run.seed must be a whole number, got 'x'",
@@ -248,7 +248,7 @@ def test_measures_are_some_and_each_once(assignment: str, told: str) -> None:
 
 @pytest.mark.parametrize("assignment", ["tune.loss.margin", "=3", "tune..loss=3", ".margin=3", ""])
 def test_what_is_no_assignment_is_refused(assignment: str) -> None:
-    assert fault(TuneSettings, assignment).startswith(f"--set must be key=value, got {assignment!r}; write it like")
+    assert fault(TuneSettings, assignment).startswith(f"set must be key=value, got {assignment!r}; write it like")
 
 
 @pytest.mark.parametrize(

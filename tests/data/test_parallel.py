@@ -112,7 +112,7 @@ def test_the_language_of_a_file_is_told_by_its_name_or_by_the_user(tmp_path: Pat
     own, its = files(tmp_path, "one\n", "eins\n", names=("one.txt", "German.txt"))
     with pytest.raises(DataError, match=r"German.txt must end in the code of its language, as corpus.de does, got none"):
         found(own, translation=its)
-    with pytest.raises(DataError, match=r"name the only language that is learned \(--languages de\)"):
+    with pytest.raises(DataError, match=r"name the only language that is learned \(languages\)"):
         found(own, translation=its, languages=("de", "fr"))
     assert found(own, translation=its, languages=("de",)) == [("de", "one", "eins")]
     own, its = files(tmp_path, "one\n", "eins\n", names=("n.en.tok", "n.de.tok"))

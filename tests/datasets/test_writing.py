@@ -77,7 +77,7 @@ def test_what_was_put_there_meanwhile_stays(source: Path, tmp_path: Path) -> Non
             out.mkdir()
             (out / "mine").touch()
 
-    with pytest.raises(DataError, match="--out must still be missing or empty when it is done"):
+    with pytest.raises(DataError, match="out must still be missing or empty when it is done"):
         is_disturbed()
     assert names(out) == ["mine"]
     assert names(tmp_path) == ["in", "out"]
@@ -101,7 +101,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(source: Path, tmp_path: Path
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4_096, hard))
     try:
-        with pytest.raises(DataError, match=r"the disk of --out .*out is full: File too large; free some"):
+        with pytest.raises(DataError, match=r"the disk of .*out is full: File too large; free some"):
             write_much()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -174,7 +174,7 @@ def test_an_empty_directory_is_filled_and_stays_empty_where_the_maker_fails(sour
     assert names(out) == []
     make(source, out)
     before = names(out)
-    with pytest.raises(DataError, match=r"--out must be a new or empty directory, .*out holds corpus.jsonl.gz, .* and 1 more"):
+    with pytest.raises(DataError, match=r"out must be a new or empty directory, .*out holds corpus.jsonl.gz, .* and 1 more"):
         make(source, out)
     assert names(out) == before
     assert names(tmp_path) == ["in", "out"]
@@ -183,6 +183,6 @@ def test_an_empty_directory_is_filled_and_stays_empty_where_the_maker_fails(sour
 def test_a_file_or_the_current_directory_is_refused(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(source.parent)
     for out, fact in ((source, "source.json is a file"), (source / "below", "Not a directory"), (Path(), "the current directory")):
-        with pytest.raises(DataError, match=f"--out must be .*{fact}"):
+        with pytest.raises(DataError, match=f"out must be .*{fact}"):
             make(source, out)
     assert names(tmp_path) == ["in"]

@@ -247,7 +247,7 @@ def test_what_cannot_be_made_is_told_before_anything_passes(
         ({"weighting": {"a": 0.0}}, "static.weighting.a must be > 0, got 0"),
         ({"weighting": {"a": 1.0}}, "static.weighting.a must be < 1, got 1"),
         ({"reduction": {"dims": 0}}, "static.reduction.dims must be > 0, got 0"),
-        ({"weighting": "tfidf"}, 'static.weighting.corpus must be given with static.weighting = "tfidf", got none; add --corpus'),
+        ({"weighting": "tfidf"}, 'static.weighting.corpus must be given with static.weighting = "tfidf", got none; add corpus'),
         ({"pooling": "middle"}, "static.pooling must be 'mean', 'token', 'first' or 'last', got 'middle'"),
     ],
 )

@@ -152,7 +152,7 @@ def test_lessons_of_other_settings_or_files_are_refused_and_it_is_said_which(tmp
     second.write_text("b")
     folder, sources = tmp_path / "new", [str(first), str(second)]
     written(folder, in_languages("de"), sources=sources)
-    told = f"{folder} was made from other texts or settings (data.passages); choose another --out, or remove it"
+    told = f"{folder} was made from other texts or settings (data.passages); choose another out, or remove it"
     with pytest.raises(JobError, match=f"^{re.escape(told)}$"):
         written(folder, in_languages("de"), sources=sources, settings=SETTINGS.model_copy(update={"passages": 2}))
     second.write_text("c")

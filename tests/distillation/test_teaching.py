@@ -231,7 +231,7 @@ def logged(job: str) -> list[tuple[int, float]]:
     ("tables", "told"),
     [
         ({"distill": {"teachers": []}}, "distill.teachers must be given, got none"),
-        ({"data": {"parallel": []}}, "data.parallel must be given, got none; write it into the file, or add --parallel"),
+        ({"data": {"parallel": []}}, "data.parallel must be given, got none; write it into the file, or add parallel"),
         ({"data": {"languages": ["de", "xx"]}}, "languages must be of the parallel texts (de, fr), got xx; name others"),
         (
             {"distill": {"width": "pca", "student": "wide"}},
@@ -314,5 +314,5 @@ def test_a_student_of_two_towers_is_refused() -> None:
 @pytest.mark.usefixtures("here")
 def test_a_launcher_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ConfigError, match="adiabat distill must run in one process, got 2"):
+    with pytest.raises(ConfigError, match="distillation must run in one process, got 2"):
         adiabat.distill_fit(settings=fitting())

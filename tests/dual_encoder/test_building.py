@@ -161,12 +161,12 @@ def test_what_is_saved_names_the_similarity_that_was_trained(train: dict[str, An
 def test_a_model_that_is_not_there_is_told_by_its_setting(key: str, tables: dict[str, Any]) -> None:
     def load(name: str, section: EncoderSection) -> DualEncoder:
         if name == "nowhere":
-            raise ModelError("MODEL must be a directory, got nowhere; in MODEL check the name")
+            raise ModelError("model must be a directory, got nowhere; in model check the name")
         if name == "damaged":
             raise ModelError("damaged/MODEL must be whole")
         return from_memory(name, section)
 
-    with pytest.raises(ModelError, match=f"^{key} must be a directory, got nowhere; in MODEL check the name$"):
+    with pytest.raises(ModelError, match=f"^{key} must be a directory, got nowhere; in model check the name$"):
         built(load=load, **tables)
     damaged = {section: {name: value.replace("nowhere", "damaged") for name, value in table.items()} for section, table in tables.items()}
     with pytest.raises(ModelError, match="^damaged/MODEL must be whole$"):

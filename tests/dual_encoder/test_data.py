@@ -282,5 +282,5 @@ def test_a_language_grid_is_refused(data: Path, tmp_path: Path, place: str) -> N
     write_rows(tmp_path / "grid.jsonl", [{"premise": {"en": "a", "de": "b"}, "hypothesis": {"en": "c", "de": "d"}, "label": 0}])
     grid = str(tmp_path / "grid.jsonl")
     source, section = (str(data), {"validation": grid}) if place == "validation" else (grid, {})
-    with pytest.raises(DataError, match="grid.jsonl must hold queries with positives, got a language grid; use it with adiabat evaluate"):
+    with pytest.raises(DataError, match="grid.jsonl must hold queries with positives, got a language grid; use it with adiabat.evaluate"):
         read_pairs(source, data_section(**section))

@@ -271,7 +271,7 @@ def test_each_data_set_finds_its_own_among_several(here: Path, model: DualEncode
 @pytest.mark.parametrize(
     ("stores", "says"),
     [
-        (lambda folder, other: [], r"store must be stored by the baseline tiny too, .*\(.*width.*\), got no --baseline-store; embed"),
+        (lambda folder, other: [], r"store must be stored by the baseline tiny too, .*\(.*width.*\), got none of its stores; embed"),
         (lambda folder, other: [store_in(folder / "few", other, range(29))], "with 29 documents, not 30"),
         (lambda folder, other: [store_in(folder / "turned", other, [1, 0, *range(2, 30)])], "with other documents, or in another order"),
         (lambda folder, other: [store_in(folder / "third", tiny_dual(seed=7))], "third of another encoder than tiny"),
@@ -285,7 +285,7 @@ def test_a_baseline_without_its_documents_is_refused(
 
 
 def test_a_store_of_no_use_is_refused(model: DualEncoder, store: Store, before: Store) -> None:
-    with pytest.raises(StoreError, match="--baseline-store .*before must serve a data set"):
+    with pytest.raises(StoreError, match="baseline_stores .*before must serve a data set"):
         evaluated(model, model, [Dataset(store, questions(20), "target", baseline_stores=[before])])
 
 

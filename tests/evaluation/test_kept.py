@@ -99,7 +99,7 @@ def recorded(path: Path, change: dict[str, Any]) -> None:
     pq.write_table(table.replace_schema_metadata({b"adiabat": json.dumps(record).encode()}), path)
 
 
-UNDAMAGED = r"s\.parquet must be undamaged, got .*; run adiabat evaluate again"
+UNDAMAGED = r"s\.parquet must be undamaged, got .*; evaluate again"
 UNKNOWN = {"measure": "nDCG@10", "similarity": "cosine", "statistic": "zzz"}
 
 

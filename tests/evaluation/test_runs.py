@@ -173,9 +173,9 @@ def test_a_run_is_compared_with_kept_scores_of_the_task_that_it_is_named_for(tmp
 def test_settings_without_effect_are_refused(tmp_path: Path, judged: tuple[Path, Path, Path]) -> None:
     first, second, qrels = judged
     a, b = kept(tmp_path / "a", ranked(VALUES[0])), kept(tmp_path / "b", ranked(VALUES[1]))
-    with pytest.raises(ConfigError, match="--qrels must name the judgements"):
+    with pytest.raises(ConfigError, match="qrels must name the judgements"):
         compared(first, second)
-    with pytest.raises(ConfigError, match="--qrels must be left out"):
+    with pytest.raises(ConfigError, match="qrels must be left out"):
         compared(a, b, qrels=qrels)
     with pytest.raises(ConfigError, match=r"measure\.ties has no effect on saved scores"):
         compared(a, b, ties="trec_eval")

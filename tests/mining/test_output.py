@@ -54,7 +54,7 @@ def test_rows_are_those_of_whole_blocks_after_a_kill(tmp_path: Path) -> None:
 def test_rows_that_are_not_those_of_before_are_refused_by_name(tmp_path: Path, name: str, damage: Callable[[bytes], bytes]) -> None:
     MinedRows.open(tmp_path, PLAN).extend([{"a": 1, "neg": [7]}, {"a": 2, "neg": []}], 2)
     (tmp_path / name).write_bytes(damage((tmp_path / name).read_bytes()))
-    with pytest.raises(DataError, match=rf"{name} must be undamaged, .* does not match its checksum; remove the folder .*, and run"):
+    with pytest.raises(DataError, match=rf"{name} must be undamaged, .* does not match its checksum; remove the folder .*, and make"):
         MinedRows.open(tmp_path, PLAN)
 
 
@@ -77,7 +77,7 @@ def test_the_file_is_packed_as_its_name_says(tmp_path: Path, name: str) -> None:
     apart = bare_path(tmp_path / name)
     assert apart.name == name.replace("m.", "m.without-negatives.")
     partial.publish(tmp_path / name, apart)
-    with pytest.raises(DataError, match=f"--out must be a new file, .*{name} exists; remove it"):
+    with pytest.raises(DataError, match=f"out must be a new file, .*{name} exists; remove it"):
         partial.publish(tmp_path / name, None)
     for path, query in ((tmp_path / name, "q"), (apart, "é")):
         examples = read_examples(path)
@@ -89,7 +89,7 @@ def test_the_file_is_packed_as_its_name_says(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["m.json", "m", "m.jsonl.bz2", ".jsonl", "m.parquet"])
 def test_other_endings_are_refused(name: str) -> None:
-    with pytest.raises(DataError, match="--out must end in .jsonl, .jsonl.gz or .jsonl.zst"):
+    with pytest.raises(DataError, match="out must end in .jsonl, .jsonl.gz or .jsonl.zst"):
         ending_of(Path(name))
 
 

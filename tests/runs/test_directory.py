@@ -48,7 +48,7 @@ def test_a_job_is_described_by_all_its_settings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "text"), [("notes.txt", "mine"), ("config.toml", "[server]\nport = 1\n")])
 def test_a_directory_with_other_files_is_refused_and_left_as_it_is(tmp_path: Path, name: str, text: str, resume: bool) -> None:
     (tmp_path / name).write_text(text)
-    with pytest.raises(JobError, match="--out must be a new or empty directory, .* holds other files; choose another"):
+    with pytest.raises(JobError, match="out must be a new or empty directory, .* holds other files; choose another"):
         open_job(tmp_path, description(), resume=resume)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {name: text}
 
@@ -70,13 +70,13 @@ def test_a_file_in_the_place_of_the_directory_is_refused(tmp_path: Path) -> None
     (tmp_path / "job").write_text("")
     with pytest.raises(JobError, match="holds other files"):
         open_job(tmp_path / "job", description(), resume=False)
-    with pytest.raises(JobError, match="--out must be a directory that can be created, got .*; choose another"):
+    with pytest.raises(JobError, match="out must be a directory that can be created, got .*; choose another"):
         open_job(tmp_path / "job" / "inner", description(), resume=False)
 
 
 def test_a_directory_that_holds_a_job_is_refused_without_resume(tmp_path: Path) -> None:
     open_job(tmp_path, description(), resume=False)
-    with pytest.raises(JobError, match="holds a job already; continue it with --resume, or choose another directory"):
+    with pytest.raises(JobError, match="holds a job already; continue it with resume=True, or choose another directory"):
         open_job(tmp_path, description(), resume=False)
     with pytest.raises(JobError, match="holds a job already"):
         require_free(tmp_path, resume=False)
@@ -137,7 +137,7 @@ def test_the_job_of_another_verb_is_told_as_that(tmp_path: Path) -> None:
     directory.open_job(tmp_path / "job", trained, resume=False, rules=Rules())
     with pytest.raises(JobError) as caught:
         open_job(tmp_path / "job", description(), resume=True)
-    told = "and without [rate_search] and [tune] in its config.toml; choose another --out"
+    told = "and without [rate_search] and [tune] in its config.toml; choose another out"
     assert str(caught.value).endswith(told)
     assert "must hold a job of the same verb, got one with [batches] and " in str(caught.value)
 
@@ -213,7 +213,7 @@ def test_a_place_without_a_job_is_told_to_whoever_resumes(tmp_path: Path, made: 
     if made:
         folder.mkdir()
     told = require_fitting(folder, description(), resume=True, rules=RULES)
-    assert told == f"--resume found no job to resume, {folder} {why}: starting a new one"
+    assert told == f"resume found no job to resume, {folder} {why}: starting a new one"
     assert require_fitting(folder, description(), resume=False) is None
     assert is_job(open_job(folder, description(), resume=made).folder)
     assert require_fitting(folder, description(), resume=True, rules=RULES) is None

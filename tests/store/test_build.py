@@ -146,7 +146,7 @@ def test_a_finished_store_of_the_same_kind_is_returned_as_it_is(tmp_path: Path) 
     [
         ({"encoder": FakeEncoder(width=9)}, "with other settings: width 8 in the store, 9 in the encoder"),
         ({"dtype": "float32"}, "with other settings: dtype float16 in the store, float32 requested"),
-        ({"keep_texts": False}, "texts kept: yes in the store, no requested; remove it, or choose another --out"),
+        ({"keep_texts": False}, "texts kept: yes in the store, no requested; remove it, or choose another out"),
         ({"documents": DOCUMENTS[::-1]}, "is a store of another corpus than corpus"),
     ],
 )
@@ -160,7 +160,7 @@ def test_a_finished_store_of_another_kind_is_refused(tmp_path: Path, change: dic
 @pytest.mark.parametrize(
     ("folder", "message"),
     [
-        ("s", r"must be empty or a store, it holds thesis\.txt; choose another --out"),
+        ("s", r"must be empty or a store, it holds thesis\.txt; choose another out"),
         ("s.building", r"must be empty or an interrupted build, it holds thesis\.txt"),
     ],
 )
@@ -233,7 +233,7 @@ def test_a_build_on_a_full_disk_is_resumed(tmp_path: Path, whole: dict[str, byte
         return pwrite(handle, part, offset)
 
     monkeypatch.setattr(os, "pwrite", full)
-    with pytest.raises(StoreError, match="the disk is full; free some space and run the same command to resume"):
+    with pytest.raises(StoreError, match="the disk is full; free some space and make the same call"):
         build(tmp_path / "s")
     monkeypatch.undo()
     resumed = build(tmp_path / "s")
@@ -344,7 +344,7 @@ def test_a_folder_that_cannot_be_replaced_is_refused_before_anything_is_encoded(
     else:
         monkeypatch.chdir(folder)
     for out in (folder, *(["."] if kind == "the current directory" else [])):
-        with pytest.raises(StoreError, match=f"it is {kind}; choose one within it, as --out .*store"):
+        with pytest.raises(StoreError, match=f"it is {kind}; choose one within it, as out=.*store"):
             build(out, encoder)
     assert (encoder.calls, names(tmp_path)) == ([], ["disk"])
     assert build(folder / "store").encoded == 25
@@ -358,7 +358,7 @@ def occupy(folder: Path) -> None:
 @pytest.mark.parametrize("keep_texts", [True, False])
 def test_work_is_kept_when_something_appears_in_the_place_of_the_store(tmp_path: Path, keep_texts: bool) -> None:
     with pytest.raises(
-        StoreError, match=r"must be missing or empty .*, got: .*; the work is kept in .*s\.building: clear .*s and run the same"
+        StoreError, match=r"must be missing or empty .*, got: .*; the work is kept in .*s\.building: clear .*s and make the same"
     ):
         build(tmp_path / "s", keep_texts=keep_texts, on_progress=lambda done, total: occupy(tmp_path / "s"))
     assert names(tmp_path / "s") == ["notes.txt"]

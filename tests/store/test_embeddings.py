@@ -92,7 +92,7 @@ def test_a_missing_file_is_named(store: Store, name: str) -> None:
 
 
 def test_a_missing_store_is_an_error_that_says_how_to_build_it(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"there is no such directory; build it with: adiabat embed MODEL CORPUS --out"):
+    with pytest.raises(StoreError, match=r"there is no such directory; build it with: adiabat.embed\(model, corpus, out="):
         Store.open(tmp_path / "nowhere")
     with pytest.raises(StoreError, match=r"holds no manifest\.json"):
         Store.open(tmp_path)

@@ -347,7 +347,7 @@ def test_nothing_is_overwritten(tmp_path: Path, state: dict[str, str]) -> None:
         imported(tmp_path)
     (tmp_path / "s.building" / "thesis.txt").unlink()
     imported(tmp_path)
-    with pytest.raises(StoreError, match="it is a store; choose another --out"):
+    with pytest.raises(StoreError, match="it is a store; choose another out"):
         imported(tmp_path)
 
 
@@ -369,6 +369,6 @@ def test_a_disk_that_fills_with_texts_is_one_clear_line(tmp_path: Path, monkeypa
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(imports_module, "write_corpus", full)
-    with pytest.raises(StoreError, match="the disk is full; free some space and run the same command"):
+    with pytest.raises(StoreError, match="the disk is full; free some space and make the same call"):
         imported(tmp_path, documents=DOCUMENTS)
     assert names(tmp_path) == ["v.npy"]

@@ -91,7 +91,7 @@ def test_each_process_knows_itself(found: list[dict[str, Any]]) -> None:
 def test_a_process_that_stays_silent_is_given_up_and_one_that_dies_is_noticed(found: list[dict[str, Any]]) -> None:
     for event in ("silence", "death"):
         assert found[0][event].startswith("process 0 of 2 lost contact with the others: ")
-        assert found[0][event].endswith("; check how they ended, then run the same command with --resume")
+        assert found[0][event].endswith("; check how they ended, then make the same call with resume=True")
         assert "/" not in found[0][event]
     assert "Timed out waiting 300ms" in found[0]["silence"]
     assert (found[1]["silence"], "death" in found[1]) == ("given up", False)

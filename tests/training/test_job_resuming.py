@@ -152,7 +152,7 @@ def test_a_job_stopped_by_ctrl_c_is_resumed_bit_for_bit(
     for place, step in enumerate((1, 9)):
         with monkeypatch.context() as patch:
             interrupt_at(step, patch)
-            with pytest.raises(InterruptionError, match=f"stopped at step {step + 1}; run the same command with --resume to continue"):
+            with pytest.raises(InterruptionError, match=f"stopped at step {step + 1}; make the same call with resume=True to continue"):
                 JOBS[name](world, tmp_path / "job", resume=place > 0)
         assert not (tmp_path / "job" / "model").exists()
     JOBS[name](world, tmp_path / "job", resume=True)
@@ -180,7 +180,7 @@ def test_a_job_is_in_the_way_of_another_and_has_one_writer(
     job = whole(name)
     left = everything(job)
     refuse_steps(monkeypatch)
-    with pytest.raises(JobError, match="holds a job already; continue it with --resume"):
+    with pytest.raises(JobError, match="holds a job already; continue it with resume=True"):
         JOBS[name](world, job)
     with sole_writer(job), pytest.raises(InUseError, match="job must have one writer at a time"):
         JOBS[name](world, job, resume=True)
@@ -194,5 +194,5 @@ def test_resuming_what_is_not_there_says_first_that_it_begins(world: Path, tmp_p
     if made:
         (tmp_path / "job").mkdir()
     JOBS[name](world, tmp_path / "job", length=1, resume=True, notes=notes)
-    assert notes[0] == f"--resume found no job to resume, {tmp_path / 'job'} {why}: starting a new one"
+    assert notes[0] == f"resume found no job to resume, {tmp_path / 'job'} {why}: starting a new one"
     assert len(notes) > 1

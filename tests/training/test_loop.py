@@ -223,7 +223,7 @@ def fail(now: int) -> None:
 def interrupted(folder: Path, optimizer: OptimizerName = "adamw") -> None:
     # In the first step, inside an epoch between log rows, at an epoch's last step, at its first, and at the very last.
     for place, (step, number) in enumerate([(0, 2), (2, 15), (9, 2), (10, 2), (19, 2)]):
-        with pytest.raises(InterruptionError, match=f"^stopped at step {step + 1}; run the same command with --resume to continue$"):
+        with pytest.raises(InterruptionError, match=f"^stopped at step {step + 1}; make the same call with resume=True to continue$"):
             run(folder, optimizer, objective=send(number, at=step), resume=place > 0)
 
 

@@ -18,6 +18,7 @@ from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError, several
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.text import NO_BREAK, duration
+from adiabat.core.wording import option
 from adiabat.models.device import device_name
 from adiabat.runs.run_config import without_none
 from adiabat.training.passes import side_passes
@@ -188,9 +189,10 @@ def fitted(settings: TuneSettings, pace: Pace) -> TuneSettings:
 
 
 def _too_short(budget: float, needed: float) -> ConfigError:
+    least = math.ceil(needed)
     return ConfigError(
-        f"--budget-time (tune.budget_seconds) must be at least {math.ceil(needed)} seconds at the speed of this machine, got {budget:g}; "
-        "raise it, or lower rate_search.count or tune.batches_per_epoch"
+        f"tune.budget_seconds must be at least {least} ({duration(least)}) at the speed of this machine, got {budget:g}; "
+        f"give {option('budget_seconds', f'{least}s')} or more, or lower rate_search.count or tune.batches_per_epoch"
     )
 
 

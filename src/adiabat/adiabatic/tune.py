@@ -20,6 +20,7 @@ from adiabat.config.tuning import TuneSection, TuneSettings
 from adiabat.core.files import sole_writer
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.text import IN_WORDS, counted, duration
+from adiabat.core.wording import option
 from adiabat.data.text_hashes import TrainedTexts
 from adiabat.models.device import emulation_note
 from adiabat.models.embedding_head import STATED
@@ -128,7 +129,8 @@ class TuningRun:
             expected = time_at(pace, settings)
             watch.note(expected.summary())
             if settings.tune.budget_seconds is None and expected.least_seconds > LONG_JOB:
-                watch.note("--recipe quick picks a learning rate and ends within 10 minutes; --budget-time sets another limit")
+                quick, limit = option("recipe", "quick"), option("budget_seconds")
+                watch.note(f"{quick} picks a learning rate and ends within 10 minutes; {limit} sets another limit")
         if settings.searches:
             assert find_rate is not None
             settings = find_rate(context, job.folder / RATE_SEARCH, settings, watch)

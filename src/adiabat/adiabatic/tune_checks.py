@@ -92,5 +92,5 @@ def require_ready(inputs: Mapping[str, str], out: Path, *, settings: TuneSetting
 
 def require_named(inputs: Mapping[str, str], settings: TuneSettings) -> None:
     """Refuse data and stores that are missing, or swapped with each other."""
-    refuse_swapped(inputs["store"], inputs["model"], inputs["data"], order="MODEL STORE DATA")
+    refuse_swapped(inputs["store"], inputs["model"], inputs["data"], order=("model", "store", "data"))
     require_inputs([inputs["data"], *filter(None, [settings.data.validation])], stores=[inputs["store"]])

@@ -19,6 +19,7 @@ from adiabat.config.training_choices import Method
 from adiabat.config.tuning import TuneDataSection, TuneSection, TuneSettings
 from adiabat.core.errors import ConfigError, DataError, ModelError, StoreError, several
 from adiabat.core.ragged import Ragged
+from adiabat.core.wording import call_of
 from adiabat.data.examples import read_examples
 from adiabat.data.records import LanguageGridSet
 from adiabat.data.text_hashes import held_out_documents, held_out_queries
@@ -313,7 +314,7 @@ def trained_too(validation: AddressedSet, train: AddressedSet) -> int:
 def _read(path: str, split: str | None, settings: TuneDataSection, store: Store, *, usual: str) -> AddressedSet:
     examples = read_examples(path, split=split, columns=settings.columns.given(), usual_split=usual)
     if isinstance(examples, LanguageGridSet):
-        raise DataError(f"{path} must hold queries with positives, got a language grid; use it with adiabat evaluate")
+        raise DataError(f"{path} must hold queries with positives, got a language grid; use it with {call_of('evaluate')}")
     return address(examples, store, missing=settings.missing)
 
 

@@ -48,7 +48,8 @@ def advise(
         retain: Store and data of each set that must not get worse; the linear map is applied to it.
         out: Directory for ``result.json`` and ``report.html``; None writes nothing.
         settings: `AdviseSettings`, a TOML file or nested dicts; ``adiabat settings advise`` lists them.
-        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
+            one. False is silent.
         **options: Single settings, such as ``queries=500`` or ``device="cuda"``.
 
     Returns:
@@ -66,7 +67,7 @@ def advise(
     chosen = settings_of(AdviseSettings, settings, options, section="advise", function="advise")
     require_model(model, "model")
     require_pairs(retain)
-    refuse_swapped(path_of(store, "store"), model, data, order="MODEL STORE DATA")
+    refuse_swapped(path_of(store, "store"), model, data, order=("model", "store", "data"))
     require_names(model)
     device_of(chosen.run.device)
     with called("advise", progress) as call, claimed(optional_path(out, "out"), kind="advice") as folder:
@@ -80,7 +81,7 @@ def advise(
         require_other_data(sets, splits)
         stores = {path: Store.open(path) for path in dict.fromkeys(path for path, _ in sets)}
         datasets = [
-            (stores[path], addressed_queries(rows, stores[path], section, role="DATA", usual_split=split))
+            (stores[path], addressed_queries(rows, stores[path], section, role="data", usual_split=split))
             for (path, rows), section, split in zip(sets, sections, usual, strict=True)
         ]
         require_other_contents([rows for _, rows in sets], datasets)

@@ -5,7 +5,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -16,11 +15,10 @@ from rich.progress import Progress as Bar
 from adiabat.api.arguments import wrong_type
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.text import ELLIPSIS, duration, printable
+from adiabat.core.wording import typed_command
 
 Progress = bool | Watch | None
-"""True shows progress on stderr, False shows none, None decides by whether stderr is a terminal or a notebook; or a `Watch`."""
-
-_COMMAND_LINE: ContextVar[str | None] = ContextVar("command line", default=None)
+"""None shows progress where stderr is a terminal, or in a notebook; True shows it everywhere, False nowhere; or a `Watch`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +35,9 @@ class Call:
 
 
 @contextmanager
-def command_line(command: str) -> Iterator[None]:
-    """Functions called within the block record this command line, and show their progress."""
-    token = _COMMAND_LINE.set(command)
-    try:
-        yield
-    finally:
-        _COMMAND_LINE.reset(token)
-
-
-@contextmanager
 def called(function: str, progress: Progress) -> Iterator[Call]:
     """A call while it runs."""
-    typed = _COMMAND_LINE.get()
+    typed = typed_command()
     command = typed or f"adiabat.{function}(...)"
     if isinstance(progress, Watch):
         yield Call(command, progress)
@@ -72,13 +60,13 @@ PEOPLE = Console(stderr=True, highlight=False)
 LONGEST, TAIL = 4_000, 1_000
 """Maximum characters of a line, and how many of them are kept at its end, which has the advice."""
 
-SECONDS_PER_LINE = 60.0
+SECONDS_PER_LINE = 30.0
 """Seconds between lines of progress without a terminal, such as in a log file."""
 
 
 @contextmanager
 def shown_progress(console: Console = PEOPLE) -> Iterator[Watch]:
-    """Show notes as lines and progress as a bar; without a terminal or ipywidgets, progress is one line a minute."""
+    """Show notes as lines and progress as a bar; without a terminal or ipywidgets, progress is a line every half minute."""
     if not (console.is_interactive or (console.is_jupyter and find_spec("ipywidgets"))):
         yield Watch(note=lambda sentence: say(sentence, console), progress=Lines(console))
         return
@@ -130,7 +118,7 @@ class Lines:
         self._stage, self._started, self._first = "", self._last, 0
 
     def __call__(self, label: str, done: int, total: int) -> None:
-        """Print how far a stage is and the time left at its mean speed, once a minute."""
+        """Print how far a stage is and the time left at its mean speed, every half minute."""
         now = self.clock()
         if (stage := stage_of(label)) != self._stage:
             self._stage, self._started, self._first = stage, now, done

@@ -8,6 +8,7 @@ from adiabat.api.arguments import PathLike, SettingsLike, optional_path, path_of
 from adiabat.api.call import called
 from adiabat.config.tasks import CompareSettings
 from adiabat.core.errors import JobError
+from adiabat.core.wording import option
 from adiabat.evaluation.compare import compare_runs
 from adiabat.evaluation.score_files import SCORES
 from adiabat.results.suite_result import SuiteResult
@@ -51,7 +52,7 @@ def compare(
     judged = optional_path(qrels, "qrels")
     with called("compare", False) as call, claimed(optional_path(out, "out"), kind="suite") as folder:
         if folder and (folder / SCORES).exists():
-            raise JobError(f"--out must be a separate folder, {folder} holds an evaluation; choose another")
+            raise JobError(f"{option('out')} must be a separate folder, {folder} holds an evaluation; choose another")
         paths = Path(path_of(first, "first")), Path(path_of(second, "second"))
         result = compare_runs(*paths, qrels=judged, settings=chosen, command=call.command)
         if folder is None:

@@ -17,6 +17,7 @@ from adiabat.config import dataset_settings
 from adiabat.config.dataset_settings import InspectSettings, MineSettings
 from adiabat.config.section import Section
 from adiabat.core.errors import ConfigError
+from adiabat.core.wording import option, positional
 from adiabat.runs.output_dir import require_free
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ def mine(
         store: Vectors of the corpus by that model.
         index: Directory in which the BM25 index is kept for other runs; None discards it.
         settings: `MineSettings`, a TOML file or nested dicts; ``adiabat settings mine`` lists them.
-        progress: Whether to show progress; None shows it on a terminal and in notebooks.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
+            one. False is silent.
         **options: Single settings, such as ``source="dense"`` or ``relative_margin=0.05``. Of the optional table ``judge``, None keeps
             what `settings` say, False switches it off, and the name of a model or a dict switches it on.
 
@@ -101,7 +103,8 @@ def inspect(
         model: Model whose tokenizer counts tokens; None counts words and characters.
         store: Document vectors of the model, to predict which improvement of it the queries could show; None predicts nothing.
         settings: `InspectSettings`, a TOML file or nested dicts; ``adiabat settings inspect`` lists them.
-        progress: Whether to show progress; None shows it on a terminal and in notebooks.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
+            one. False is silent.
         **options: Single settings, such as ``split="train"``.
 
     Returns:
@@ -119,7 +122,8 @@ def inspect(
 
     tokens = loaded = None
     if store is not None and model is None:
-        raise ConfigError("a store needs the model whose queries are ranked in it, got none; add --model MODEL, or leave out --store")
+        advice = f"add {option('model', 'MODEL')}, or leave out {option('store')}"
+        raise ConfigError(f"a store needs the model whose queries are ranked in it, got none; {advice}")
     if model is not None:
         require_model(model, "model")
         from adiabat.models.model_names import load
@@ -146,7 +150,7 @@ def _power(model: "DualEncoder", path: str, source: str, settings: InspectSettin
     from adiabat.store.vector_store import Store
 
     if layout not in ("examples", "BEIR folder"):
-        raise ConfigError(f"--store ranks queries with known positives, got the {layout} {source}; leave it out")
+        raise ConfigError(f"{option('store')} ranks queries with known positives, got the {layout} {source}; leave it out")
     store = Store.open(path)
     # Topics and tags play no part here.
     columns = {name: column for name, column in settings.data.columns.given().items() if name not in ("topic", "tag")}
@@ -178,7 +182,8 @@ def make(
         source: The publisher's file or folder.
         out: A new directory.
         settings: Settings of the kind, a TOML file or nested dicts; ``adiabat settings data squad`` lists them.
-        progress: Whether to show progress; None shows it on a terminal and in notebooks.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
+            one. False is silent.
         **options: Single settings, such as ``seed=1``.
 
     Returns:
@@ -205,5 +210,5 @@ def make(
 def maker_of(kind: str) -> tuple[type[Section], str]:
     """Settings and module of a known data set."""
     if kind not in MAKERS:
-        raise ConfigError(f"KIND must be one of {', '.join(MAKERS)}, got {kind}; choose one")
+        raise ConfigError(f"{positional('kind')} must be one of {', '.join(MAKERS)}, got {kind}; choose one")
     return MAKERS[kind]

@@ -29,7 +29,8 @@ def distill_static(
         teacher: Any encoder; its document tower is distilled.
         out: Directory of the model, which model2vec and sentence-transformers load.
         settings: `DistillStaticSettings`, a TOML file or nested dicts; ``adiabat settings distill static`` lists them.
-        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
+            one. False is silent.
         **options: Single settings, such as ``dims=256``, ``weighting="sif"`` or ``corpus="corpus.jsonl"``.
 
     Returns:
@@ -73,7 +74,8 @@ def distill_fit(
         queries: Examples whose queries are trained on, or several such files.
         resume: Continue an interrupted job.
         settings: `FitSettings`, a TOML file or nested dicts; ``adiabat settings distill fit`` lists them.
-        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
+            one. False is silent.
         **options: Single settings, such as ``steps=1000`` or ``batch_size=64``.
 
     Returns:
@@ -112,7 +114,8 @@ def distill_multilingual(
         parallel: A table with a column for each language, or several; or two files of lines: ``"texts.en,texts.de"``.
         resume: Continue an interrupted job.
         settings: `MultilingualSettings`, a TOML file or nested dicts; ``adiabat settings distill multilingual`` lists them.
-        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
+            one. False is silent.
         **options: Single settings, such as ``source="en"``, ``languages=["de"]`` or ``steps=1000``.
 
     Returns:
@@ -175,7 +178,8 @@ def distill_ablate(
         out: Directory of the models and the result; ``ablate.out`` of the settings.
         resume: Continue an interrupted ablation.
         settings: `AblateSettings`, a TOML file or nested dicts; ``adiabat settings distill ablate`` lists them.
-        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
+            one. False is silent.
         **options: Single settings, such as ``suite="suite.toml"`` (required) or ``texts=["corpus.jsonl"]``.
 
     Returns:

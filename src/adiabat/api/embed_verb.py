@@ -50,7 +50,8 @@ def embed(
         out: Directory of the store.
         append: Add the corpus to the store at `out`.
         settings: `EmbedSettings`, a TOML file or nested dicts; ``adiabat settings embed`` lists them.
-        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
+            one. False is silent.
         **options: Single settings, such as ``dtype="float32"`` or ``device="cuda"``.
 
     Returns:
@@ -92,7 +93,8 @@ def import_vectors(
         texts: One text for each id, in the same order; or a corpus with ids. None makes a store without texts.
         model: Model whose document tower made the vectors.
         settings: `EmbedSettings`, a TOML file or nested dicts.
-        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
+            one. False is silent.
         **options: Single settings, such as ``dtype="float32"``.
 
     Returns:

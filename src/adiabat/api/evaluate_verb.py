@@ -13,6 +13,7 @@ from adiabat.config.shared import DataSection, EvaluateSettings
 from adiabat.config.tasks import SpaceSettings, SuiteSettings, suite_file
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.text import counted
+from adiabat.core.wording import option, positional
 from adiabat.data.examples import read_examples, source_identity
 from adiabat.data.records import ExampleSet, LanguageGridSet
 from adiabat.evaluation.evaluate import Dataset, evaluate_datasets, read_dataset
@@ -69,7 +70,8 @@ def evaluate(
             differences to the baseline, or without one from the scores of the model, which is the one to be tuned.
         out: Directory for ``result.json``, ``report.html`` and, in ``scores``, the scores of each query; None writes nothing.
         settings: `EvaluateSettings`, a TOML file or nested dicts; ``adiabat settings evaluate`` lists them.
-        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
+            one. False is silent.
         **options: Single settings, such as ``report=["nDCG@10"]``, ``negatives="store"`` or ``device="cuda"``.
 
     Returns:
@@ -87,11 +89,11 @@ def evaluate(
     _require_lists(baseline_stores, retain, runs)
     models = _checked_models(model, runs, baseline)
     if power and runs:
-        raise ConfigError("--power is that of a single run, got further runs with --run; leave one of them out")
+        raise ConfigError(f"{option('power')} is that of a single run, got further runs with {option('runs')}; leave one of them out")
     # Measures and the job's record are checked before anything is read.
     require_report(chosen.measure.report)
     tuning = _training_record(model)
-    refuse_swapped(path_of(store, "store"), model, data, order="MODEL STORE DATA")
+    refuse_swapped(path_of(store, "store"), model, data, order=("model", "store", "data"))
     require_names(*models)
     device_of(chosen.run.device)
     others = open_baseline_stores([path_of(entry, "baseline_stores") for entry in baseline_stores], baseline=baseline is not None)
@@ -133,7 +135,7 @@ def _checked_models(model: Model, runs: Sequence[Model], baseline: Model | None)
         require_model(entry, argument)
     paths = [os.path.realpath(name_of(entry)) for entry in (model, *runs) if not isinstance(entry, DualEncoder)]
     if repeated := [path for number, path in enumerate(paths) if path in paths[:number]]:
-        raise ConfigError(f"--run must name each run once, got {repeated[0]} twice; leave one out")
+        raise ConfigError(f"{option('runs')} must name each run once, got {repeated[0]} twice; leave one out")
     return models
 
 
@@ -174,10 +176,10 @@ def require_other_data(sets: Sequence[tuple[str, str]], splits: Sequence[str | N
         (os.path.realpath(store), *source_identity(data, split)) for (store, data), split in zip(sets, splits, strict=True)
     )
     if target in retained:
-        raise ConfigError(f"--retain must be another data set than the target, got {sets[0][1]} for both; leave it out")
+        raise ConfigError(f"{option('retain')} must be another data set than the target, got {sets[0][1]} for both; leave it out")
     repeated = [data for number, (_, data) in enumerate(sets[1:]) if retained[number] in retained[:number]]
     if repeated:
-        raise ConfigError(f"--retain must name each data set once, got {repeated[0]} twice; leave one out")
+        raise ConfigError(f"{option('retain')} must name each data set once, got {repeated[0]} twice; leave one out")
 
 
 def require_other_contents(names: Sequence[str], sets: Sequence[tuple[Store, AddressedSet | LanguageGridSet]]) -> None:
@@ -188,7 +190,7 @@ def require_other_contents(names: Sequence[str], sets: Sequence[tuple[Store, Add
         for other, rows in known:
             if 2 * (shared := len(content & rows)) > min(len(content), len(rows)):
                 have = f"which has {shared:,} of the {counted(len(content), 'row')} of {name}"
-                raise ConfigError(f"--retain must be another data set than {other}, {have}; leave it out")
+                raise ConfigError(f"{option('retain')} must be another data set than {other}, {have}; leave it out")
         known.append((name, content))
 
 
@@ -223,7 +225,8 @@ def evaluate_suite(
         suite: A TOML file of tasks, the name of a suite that comes with adiabat (``mteb-eight``), `SuiteSettings`, or nested dicts;
             ``adiabat settings suite`` lists the settings.
         out: Directory for ``result.json``, the page, tables, scores, and vectors of corpora.
-        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
+            one. False is silent.
         **options: Single settings, such as ``baseline="demo"`` or ``device="cuda"``.
 
     Returns:
@@ -278,7 +281,8 @@ def space(
         baseline_store: Document vectors of the baseline, if its document tower differs: the same documents in the same order.
         out: Directory for ``result.json``, ``report.html``, ``table.csv`` and ``table.md``; None writes nothing.
         settings: `SpaceSettings`, a TOML file or nested dicts; ``adiabat settings space`` lists them.
-        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
+            one. False is silent.
         **options: Single settings, such as ``map=True`` or ``resamples=1000``. Of the optional table ``map``, None keeps what `settings`
             say, False switches it off, and True or a dict switches it on.
 
@@ -297,12 +301,11 @@ def space(
         require_model(baseline, "baseline")
     if chosen.space.map:
         require_maps()
-    refuse_swapped(path_of(store, "store"), model, queries, order="MODEL STORE QUERIES")
+    refuse_swapped(path_of(store, "store"), model, queries, order=("model", "store", "queries"))
     require_names(model, baseline)
     device_of(chosen.run.device)
-    others = open_baseline_stores(
-        [] if baseline_store is None else [path_of(baseline_store, "baseline_store")], baseline=baseline is not None
-    )
+    named = [] if baseline_store is None else [path_of(baseline_store, "baseline_store")]
+    others = open_baseline_stores(named, baseline=baseline is not None, argument="baseline_store")
     opened = Store.open(store)
     with called("space", progress) as call, claimed(optional_path(out, "out"), kind="space") as folder:
         source = data_of(queries, "queries")
@@ -327,19 +330,21 @@ def space(
     return replace(result, folder=folder)
 
 
-def addressed_queries(source: str, store: Store, data: DataSection, *, role: str = "QUERIES", usual_split: str = "test") -> AddressedSet:
+def addressed_queries(source: str, store: Store, data: DataSection, *, role: str = "queries", usual_split: str = "test") -> AddressedSet:
     """Read queries with positives, and find their documents in a store; `role` names them in the message about a language grid."""
     examples = read_examples(source, split=data.split, columns=data.columns.given(), usual_split=usual_split)
     if not isinstance(examples, ExampleSet):
-        raise DataError(f"{role} must be queries with positives, got the language grid {source}; name examples or a BEIR folder")
+        raise DataError(
+            f"{positional(role)} must be queries with positives, got the language grid {source}; name examples or a BEIR folder"
+        )
     return address(examples, store, missing=data.missing, merge_equal=True)
 
 
 def _before(baseline: Model, store: Store, others: list[Store], settings: SpaceSettings) -> System:
     """The baseline with its own documents."""
     towers = load(baseline, settings=settings.encoder, device=settings.run.device)
-    system = baseline_system(towers, towers.fingerprint("document"), store, others)
-    refuse_unused_stores(others, [system.store])
+    system = baseline_system(towers, towers.fingerprint("document"), store, others, argument="baseline_store")
+    refuse_unused_stores(others, [system.store], argument="baseline_store")
     return system
 
 

@@ -37,7 +37,8 @@ def sweep(
             ``adiabat settings sweep train`` list them.
         out: Directory of the sweep; None takes ``sweep.out``.
         resume: Continue an interrupted sweep; values, variants and seeds may have been added.
-        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
+            one. False is silent.
         **options: Single settings, such as ``seeds=[0, 1]`` or ``device="cuda"``. Of the optional tables ``guard``, ``rehearsal`` and
             ``probes``, None keeps what `settings` say, False switches the table off, and True or a dict switches it on.
 
@@ -90,7 +91,8 @@ def scaling(
         settings: `ScalingSettings`, a TOML file or nested dicts; ``adiabat settings scaling`` lists them.
         out: Directory of the experiment; None takes ``scaling.out``.
         resume: Continue an interrupted experiment; models, methods, budgets and seeds may have been added.
-        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
+            one. False is silent.
         **options: Single settings, such as ``budgets=[1e12, 4e12]`` (FLOPs) or ``device="cuda"``.
 
     Returns:
@@ -134,7 +136,8 @@ def plan(
         runs: Result or directory of a scaling experiment, or its ``runs.parquet``; None uses published figures.
         out: Directory for the page and ``train.toml``; None writes nothing.
         settings: `PlanSettings`, a TOML file or nested dicts; ``adiabat settings plan`` lists them.
-        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
+            one. False is silent.
         **options: Single settings, such as ``budget=1e17`` (FLOPs), ``budget_seconds="8h"``, ``memory="24GiB"`` or
             ``data_tokens=1e9``.
 
@@ -189,7 +192,8 @@ def safe_rate(
         resume: Continue an interrupted search; rates and seeds may have been added.
         settings: `TuneSettings`, a TOML file or nested dicts; ``adiabat settings safe-rate`` lists them. Their learning rate
             and ``guard = False`` are not used.
-        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
+            one. False is silent.
         **options: Single settings, such as ``rate_search={"low": 1e-7, "high": 1e-4}`` or ``device="cuda"``. Of the optional
             table ``rehearsal``, None keeps what `settings` say, False switches it off, and True or a dict switches it on. ``guard`` takes
             no False: the search is for the largest rate within the guard's limit.

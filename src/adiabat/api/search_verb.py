@@ -13,6 +13,7 @@ from adiabat.api.call import one_line
 from adiabat.config.shared import SearchSettings
 from adiabat.core.errors import DataError
 from adiabat.core.text import IN_WORDS, cut
+from adiabat.core.wording import positional
 from adiabat.models.model_names import Model, load, name_of
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Hit
@@ -119,7 +120,7 @@ def search(
         raise wrong_type("k", "a whole number", k)
     require_count(k)
     _require_text(query)
-    refuse_swapped(folder, query, order="STORE QUERY")
+    refuse_swapped(folder, query, order=("store", "query"))
     opened = Store.open(folder)
     hits: dict[str, list[Hit]] = {}
     # A model that is named twice is shown once; two models in memory may share a name.
@@ -154,8 +155,9 @@ def _lines(name: str, hits: Sequence[Hit]) -> Iterator[str]:
 def _require_text(query: str) -> None:
     """Refuse queries that a tokenizer cannot read: empty ones, or bytes of a command line that are not UTF-8."""
     if not query.strip():
-        raise DataError("QUERY must not be empty; give a text to search for")
+        raise DataError(f"{positional('query')} must not be empty; give a text to search for")
     try:
         query.encode("utf-8")
     except UnicodeEncodeError as fault:
-        raise DataError(f"QUERY must be UTF-8 text, got an invalid byte at character {fault.start + 1}; correct it") from fault
+        place = f"character {fault.start + 1}"
+        raise DataError(f"{positional('query')} must be UTF-8 text, got an invalid byte at {place}; correct it") from fault

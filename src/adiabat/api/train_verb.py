@@ -35,7 +35,8 @@ def train(
         out: Directory of the job, which becomes the trained model; ``job.out`` of the settings.
         resume: Continue an interrupted job.
         settings: `TrainSettings`, a TOML file or nested dicts; ``adiabat settings train`` lists them.
-        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
+            one. False is silent.
         **options: Single settings, such as ``batch_size=64``, ``steps=1000``, ``learning_rate=2e-5``, ``towers={"kind": "asymmetric"}``.
             Of the optional tables ``guide`` and ``stream``, None keeps what `settings` say, False switches the table off, and a dict
             switches it on, as do True for ``stream`` and the name of a model for ``guide``.

@@ -45,7 +45,8 @@ def tune(
         out: Directory of the job, which becomes the tuned model.
         resume: Continue an interrupted job, or extend a finished one.
         settings: `TuneSettings`, a TOML file or nested dicts; ``adiabat settings tune`` lists them.
-        progress: Whether progress is shown; None shows it on a terminal and in notebooks.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
+            one. False is silent.
         **options: Single settings, such as ``negatives="hardest"``, ``learning_rate=2e-6``, ``batch_size=14``, ``max_epochs=20``,
             ``validation="dev.jsonl"``, ``device="cuda"`` or ``seed=1``. Of the optional tables ``guard`` and ``rehearsal``, None keeps
             what `settings` say, False switches the table off, and True or a dict switches it on.

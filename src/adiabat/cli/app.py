@@ -13,10 +13,10 @@ import typer
 from typer.core import TyperGroup
 
 from adiabat import __version__
-from adiabat.api.call import command_line
 from adiabat.cli.options import complain, fold_retain, local_rank, plain_warnings, rank
 from adiabat.core.errors import AdiabatError, ConfigError, InterruptionError, is_out_of_memory
 from adiabat.core.provenance import VERIFY
+from adiabat.core.wording import typed
 
 
 class _Verbs(TyperGroup):
@@ -120,7 +120,7 @@ def main() -> None:
     words = sys.argv[1:]
     verb = next((word for word in words if word not in ("--debug", "--verify")), "")
     try:
-        with plain_warnings(), command_line(shlex.join(["adiabat", *words])):
+        with plain_warnings(), typed(shlex.join(["adiabat", *words])):
             code = app_of(verb)(args=fold_retain(words) or ["--help"], prog_name="adiabat", standalone_mode=False)
         # typer turns Ctrl-C into this code.
         if code == 130:

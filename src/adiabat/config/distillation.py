@@ -12,6 +12,7 @@ from adiabat.config.reader import checked
 from adiabat.config.section import Choice, Exhausted, Section, Text, Texts, each_once
 from adiabat.config.shared import EncoderSection, RunSection
 from adiabat.config.training_choices import RegressionLoss, TrainLoss
+from adiabat.core.wording import option
 
 Width = Literal["auto", "pca", "projection", "none"]
 
@@ -189,7 +190,8 @@ class TfidfWeighting(Choice):
     @classmethod
     def _has_texts(cls, table: Any) -> Any:
         if isinstance(table, Mapping) and table.get("corpus") is None:
-            phrase = 'must be given with static.weighting = "tfidf", got none; add --corpus, or set static.weighting = "sif" or "zipf"'
+            advice = f'add {option("corpus")}, or set static.weighting = "sif" or "zipf"'
+            phrase = f'must be given with static.weighting = "tfidf", got none; {advice}'
             raise PlacedError([("corpus", phrase)])
         return table
 

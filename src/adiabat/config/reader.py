@@ -28,6 +28,7 @@ from adiabat.config.faults import (
 from adiabat.config.section import APART, Choice, MisfitError, Section, by_kind, nest, overlaid, sections_in
 from adiabat.core.errors import ConfigError, several
 from adiabat.core.files import require_content
+from adiabat.core.wording import option
 
 S = TypeVar("S", bound=Section)
 
@@ -41,7 +42,8 @@ def read_settings(kind: type[S], path: Path | None = None, assignments: Sequence
         return checked(kind, assigned(assignments, table, kind=kind))
     except ConfigError as fault:
         # Where --set gives a key of the file too, either of the two may be at fault.
-        raise ConfigError(f"{path}{' and --set' if assignments else ''}: {fault}") from None
+        place = f"{path} and {option('set')}" if assignments else path
+        raise ConfigError(f"{place}: {fault}") from None
 
 
 def assigned(assignments: Sequence[str], table: Mapping[str, Any] | None = None, *, kind: type[Section] | None = None) -> dict[str, Any]:
@@ -51,7 +53,7 @@ def assigned(assignments: Sequence[str], table: Mapping[str, Any] | None = None,
         key, equals, value = assignment.partition("=")
         names = [name.strip() for name in key.split(".")]
         if not equals or not all(names):
-            raise ConfigError(f"--set must be key=value, got {assignment!r}; write it like run.device=cpu")
+            raise ConfigError(f"{option('set')} must be key=value, got {assignment!r}; write it like run.device=cpu")
         values.append((".".join(names), _toml_value(value)))
     return with_values(kind, table or {}, values)
 

@@ -21,6 +21,7 @@ from adiabat.config.shared import (
     RunSection,
 )
 from adiabat.core.errors import ConfigError
+from adiabat.core.wording import option
 
 Towers = Literal["query", "document"]
 
@@ -306,7 +307,7 @@ def suite_file(name: str) -> Path:
         return known[name]
     near = difflib.get_close_matches(name, known, n=1)
     advice = f"did you mean {near[0]}?" if near else f"the suites that come with adiabat are {', '.join(known)}"
-    raise ConfigError(f"--suite must be a TOML file or a suite that comes with adiabat, got {name}; {advice}")
+    raise ConfigError(f"{option('suite')} must be a TOML file or a suite that comes with adiabat, got {name}; {advice}")
 
 
 def named_suites() -> dict[str, Path]:

@@ -32,6 +32,7 @@ from adiabat.config.training_choices import (
     TuneLoss,
     UnscaledRate,
 )
+from adiabat.core.wording import call_of
 
 
 class TuneDataSection(DataSection, HeldOutSection):
@@ -246,7 +247,7 @@ class TuneSettings(Section):
     def sweep_fault(self) -> str | None:
         """Why these settings are no run of a sweep; None if they are."""
         if self.searches:
-            return f"tune.learning_rate must be a number in a sweep, got {self.tune.learning_rate}; adiabat safe-rate finds it"
+            return f"tune.learning_rate must be a number in a sweep, got {self.tune.learning_rate}; {call_of('safe-rate')} finds it"
         if self.tune.budget_seconds is not None:
             return "tune.budget_seconds must be left out in a sweep, whose runs have equal lengths; set tune.max_epochs"
         return None

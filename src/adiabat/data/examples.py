@@ -11,6 +11,7 @@ from typing import Any
 
 from adiabat.core.errors import DataError
 from adiabat.core.text import shown
+from adiabat.core.wording import call_of
 from adiabat.data.columns import Columns, Table, entries_value, id_value, parsed_rows, plain_value, shared_values, split_name, text_value
 from adiabat.data.lines import HUB_PREFIX, Cursor, Layout
 from adiabat.data.records import Example, ExampleSet, ExampleStream, LanguageGridSet, invented_id
@@ -112,7 +113,7 @@ def stream_examples(
 
 def _require_examples(layout: Layout, source: str | Path) -> None:
     if layout == "grid":
-        raise DataError(f"{source} must hold queries with positives, got a language grid; use it with adiabat evaluate")
+        raise DataError(f"{source} must hold queries with positives, got a language grid; use it with {call_of('evaluate')}")
 
 
 def parse_example(row: Row, columns: Columns) -> Example:

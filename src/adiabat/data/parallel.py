@@ -8,6 +8,7 @@ from typing import Any
 
 from adiabat.core.errors import ConfigError, DataError, several
 from adiabat.core.text import shown
+from adiabat.core.wording import option
 from adiabat.data.columns import Remarks, first_row, parsed_rows, text_value
 from adiabat.data.language_grids import CODE, names_language
 from adiabat.data.lines import CODECS, Cursor, text_lines
@@ -120,7 +121,7 @@ def _groups(row: Row, source: ParallelSource) -> tuple[list[Mapping[str, Any]], 
     if not groups:
         raise RowError(
             f'{row.location}: must have a text in "{source.source}", the source language, got {_names(values)}',
-            advice="name the language that the teacher knows (--source)",
+            advice=f"name the language that the teacher knows ({option('source')})",
         )
     return groups, {*nested, *(name for name in values if _is_language(name, source))}
 
@@ -203,5 +204,5 @@ def _language_of(path: Path, languages: Sequence[str]) -> str:
         return languages[0]
     raise DataError(
         f"{path} must end in the code of its language, as corpus.de does, got none; rename it, or name the only language that is learned "
-        "(--languages de)"
+        f"({option('languages')})"
     )

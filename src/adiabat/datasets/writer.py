@@ -18,6 +18,7 @@ from adiabat.config.section import Section
 from adiabat.core.errors import DataError
 from adiabat.core.files import sealed_json, sole_writer, write_text
 from adiabat.core.provenance import now, seal, versions
+from adiabat.core.wording import option
 
 CORPUS = "corpus"
 RECORD = "made.json"
@@ -177,7 +178,7 @@ def create_dataset(
         work.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         _remove(work, missing)
-        raise DataError(f"--out must be a directory that can be created, got {out}: {error.strerror}; choose another") from error
+        raise DataError(f"{option('out')} must be a directory that can be created, got {out}: {error.strerror}; choose another") from error
     with sole_writer(work), _disk_full_as_data_error(out):
         writer = DatasetWriter(work, out=out, documents=documents)
         try:
@@ -200,10 +201,10 @@ def _require_free(out: Path, target: Path) -> None:
         names = sorted(child.name for child in target.iterdir())
         if names:
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-            raise DataError(f"--out must be a new or empty directory, {out} holds {', '.join(names[:3])}{more}; choose another")
+            raise DataError(f"{option('out')} must be a new or empty directory, {out} holds {', '.join(names[:3])}{more}; choose another")
     elif target.exists():
         kind = "a mount point or the current directory" if target.is_dir() else "a file"
-        raise DataError(f"--out must be a directory that can be replaced, {out} is {kind}; choose one within it or beside it")
+        raise DataError(f"{option('out')} must be a directory that can be replaced, {out} is {kind}; choose one within it or beside it")
 
 
 def _require_examples(summary: DatasetSummary, source: Path) -> None:
@@ -237,7 +238,8 @@ def _move(work: Path, target: Path, out: Path) -> None:
     except OSError as error:
         if error.errno in DISK_FULL:
             raise
-        raise DataError(f"--out must still be missing or empty when it is done, got {out}: {error.strerror}; choose another") from error
+        fault = f"must still be missing or empty when it is done, got {out}: {error.strerror}"
+        raise DataError(f"{option('out')} {fault}; choose another") from error
     handle = os.open(target.parent, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -260,7 +262,7 @@ def _disk_full_as_data_error(out: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in DISK_FULL:
             raise
-        raise DataError(f"the disk of --out {out} is full: {error.strerror}; free some space, or choose another disk") from error
+        raise DataError(f"the disk of {out} is full: {error.strerror}; free some space, or choose another disk") from error
 
 
 class _GzipLines:

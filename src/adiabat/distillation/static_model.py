@@ -22,6 +22,7 @@ from adiabat.core.errors import ConfigError, DataError, JobError, ModelError
 from adiabat.core.files import make_folder, sole_writer, write_text, write_together
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
+from adiabat.core.wording import assignment, option
 from adiabat.data.corpora import training_texts
 from adiabat.distillation.vocabulary import Vocabulary, Word, count_tokens, read_words, reduced, require_dims, token_vectors, vocabulary_of
 from adiabat.dual_encoder.pair_data import contents_of
@@ -241,7 +242,7 @@ def distill_static(
     section, notes = settings.static, list[str]()
     # A new or empty directory, or one with an interrupted call of the same settings.
     if is_distilled(folder):
-        raise JobError(f"--out {folder} holds a model already; choose another directory")
+        raise JobError(f"{option('out', folder)} holds a model already; choose another directory")
     if not (folder / PASSED).is_dir():
         require_free(folder, resume=False)
     words = _words(section)
@@ -296,7 +297,7 @@ def _directory(folder: Path) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as fault:
-        raise JobError(f"--out {folder} could not be made: {fault.strerror}; choose another directory") from fault
+        raise JobError(f"{option('out', folder)} could not be made: {fault.strerror}; choose another directory") from fault
     try:
         yield
     finally:
@@ -312,7 +313,7 @@ def distill_pair(query: Model, document: Model, out: str | Path, *, settings: En
     if query_model.query.width != document_model.document.width:
         raise ModelError(
             f"the query tower of {name_of(query)} must be as wide as the documents of {name_of(document)}, "
-            f"{document_model.document.width}, got {query_model.query.width}; fit it with --set distill.width=projection"
+            f"{document_model.document.width}, got {query_model.query.width}; fit it with {assignment('distill.width', 'projection')}"
         )
     pair = DualEncoder(query_model.query, document_model.document, f"{name_of(query)} beside {name_of(document)}", document_model.root)
     for tower in (pair.query, pair.document):
@@ -324,7 +325,7 @@ def distill_pair(query: Model, document: Model, out: str | Path, *, settings: En
             save_model(pair, saved)
             saved.replace(folder)
     except (OSError, SafetensorError) as fault:
-        raise JobError(f"--out {folder} could not be written: {fault}; free some space, or choose another directory") from fault
+        raise JobError(f"{option('out', folder)} could not be written: {fault}; free some space, or choose another directory") from fault
     return pair
 
 

@@ -18,6 +18,7 @@ from sklearn.linear_model import RidgeCV
 from adiabat.config.distillation import STATIC_RATE, FitSettings, MultilingualSettings, TeachSettings, Width
 from adiabat.core.errors import ConfigError, ModelError, several
 from adiabat.core.progress import SILENT, Watch
+from adiabat.core.wording import option
 from adiabat.data.corpora import read_corpus, training_texts
 from adiabat.data.examples import stream_examples
 from adiabat.data.language_grids import chosen_languages
@@ -104,7 +105,8 @@ def fit(settings: FitSettings, *, resume: bool = False, command: str = "", watch
     """Train a student's vectors of unlabelled texts towards those of its teachers."""
     data = settings.data
     if not (data.texts or data.queries):
-        raise ConfigError("data.texts must be given, got none; write it into the file, or add --texts or --queries")
+        advice = f"write it into the file, or add {option('texts')} or {option('queries')}"
+        raise ConfigError(f"data.texts must be given, got none; {advice}")
     material = _Material(
         partial(_check, [(training_texts, data.texts), (stream_examples, data.queries)]),
         partial(_own_texts, data.texts, data.queries),
@@ -118,7 +120,7 @@ def multilingual(settings: MultilingualSettings, *, resume: bool = False, comman
     """Train a student's vectors of texts and their translations towards its teachers' vectors of the texts."""
     data = settings.data
     if not data.parallel:
-        raise ConfigError("data.parallel must be given, got none; write it into the file, or add --parallel")
+        raise ConfigError(f"data.parallel must be given, got none; write it into the file, or add {option('parallel')}")
     sources = parallel_sources(data.parallel, source=data.source, languages=data.languages)
     paths = tuple(path for parallel in sources for path in (parallel.path, parallel.translation) if path is not None)
     read = partial(_translations, sources, data.languages)
@@ -202,7 +204,7 @@ def _out_of(settings: TeachSettings) -> Path:
     if missing := [f"{name} must be given, got none" for name, value in required.items() if not value]:
         raise ConfigError(f"{several(missing)}; write it into the file, or give its option")
     if (processes := os.environ.get("WORLD_SIZE", "1")) != "1":
-        raise ConfigError(f"adiabat distill must run in one process, got {processes}; start it without a launcher")
+        raise ConfigError(f"distillation must run in one process, got {processes}; start it without a launcher")
     return Path(str(section.out))
 
 

@@ -20,6 +20,7 @@ from adiabat.core.files import read_json
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import read_array, require_seal, write_array
 from adiabat.core.text import shown
+from adiabat.core.wording import option
 from adiabat.data.corpora import read_corpus
 from adiabat.data.parallel import Translation
 from adiabat.data.records import Document, Fingerprint, Side, text_id
@@ -139,7 +140,7 @@ def _written(folder: Path, inputs: Mapping[str, Any]) -> Lessons:
     record = read_json(folder / RECORD, remedy=remedy, error=JobError)
     if record["settings"] != inputs:
         others = ", ".join(_others(record["settings"], inputs))
-        raise JobError(f"{folder} was made from other texts or settings ({others}); choose another --out, or remove it")
+        raise JobError(f"{folder} was made from other texts or settings ({others}); choose another {option('out')}, or remove it")
     counts = {name.removesuffix(".jsonl.gz"): rows for name, rows in record["examples"].items()}
     return Lessons(folder, {name: rows for name, rows in counts.items() if name != VALIDATION})
 

@@ -23,6 +23,7 @@ from transformers import PreTrainedTokenizerFast
 
 from adiabat.core.errors import ConfigError, DataError, several
 from adiabat.core.progress import SILENT, Watch
+from adiabat.core.wording import option
 from adiabat.data.lines import Cursor, require_plain, text_lines
 from adiabat.data.table_rows import FileFaults
 from adiabat.models.device import Precision
@@ -297,7 +298,7 @@ def read_words(path: Path) -> list[Word]:
     if empty := [f"{word.place} is empty" for word in words if not word.text]:
         raise DataError(f"a file of words must have one on each line: {several(empty)}; remove the line")
     if not words:
-        raise DataError(f"{path} must hold words, one per line, got none; add some, or leave --vocabulary out")
+        raise DataError(f"{path} must hold words, one per line, got none; add some, or leave {option('vocabulary')} out")
     return words
 
 

@@ -18,6 +18,7 @@ from adiabat.config.section import MixtureRule
 from adiabat.core.errors import DataError, JobError
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.text import cut_middle
+from adiabat.core.wording import option
 from adiabat.data.batch_sampler import drawn_counts, shard_seed, source_weights
 from adiabat.data.examples import ExampleReader, SourcePosition
 from adiabat.data.pair_sets import PairBuilder, PairSet, joined
@@ -240,7 +241,7 @@ class Stream:
 
     def _kept(self, number: int, read: Number) -> PairSet:
         folder = None if self._folder is None else self._folder / shard_name(number)
-        return replace(joined(numbered_pairs(read, folder, advice="resume with --resume")), name=self.name)
+        return replace(joined(numbered_pairs(read, folder, advice=f"resume with {option('resume', True)}")), name=self.name)
 
     def drawn(self, steps: int, last: BatchPlan) -> Int[np.ndarray, " s"]:
         """Number of pairs of each source used by the run; a pair drawn twice counts twice."""

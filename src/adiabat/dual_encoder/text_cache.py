@@ -13,6 +13,7 @@ from torch import Tensor
 from adiabat.config.dual_training import TrainSettings
 from adiabat.core.errors import DataError, several
 from adiabat.core.text import cut
+from adiabat.core.wording import call_of, option
 from adiabat.data.batch_sampler import BatchSampler
 from adiabat.data.pair_sets import PairSet, TextColumn, TextList, Texts
 from adiabat.data.records import SIDES, Side
@@ -82,7 +83,7 @@ class StoreCache(TextCache):
         if absent := [f'"{cut(entry, limit=60)}"' for entry in texts.take(np.flatnonzero(self._rows < 0))]:
             raise DataError(
                 f"every document must be in the store {store.path}, it lacks {several(absent, of='documents')}; "
-                "embed them (adiabat embed, or --append to the store), or leave towers.store out"
+                f"embed them ({call_of('embed')}, with {option('append', True)}), or leave towers.store out"
             )
 
     def embed(self, rows: Int[np.ndarray, " b"]) -> Float[Tensor, "b e"]:

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from adiabat.config.dual_training import TrainSection, TrainSettings
 from adiabat.config.shared import EncoderSection
 from adiabat.core.errors import ConfigError, ModelError, several
+from adiabat.core.wording import positional
 from adiabat.data.records import SIDES, Fingerprint
 from adiabat.models.adapters import train_part
 from adiabat.models.backbone import require_pad_token
@@ -125,8 +126,8 @@ def _loaded(load: Loader, name: str, section: EncoderSection, *, named_by: str) 
         return load(name, section)
     except ModelError as fault:
         message = str(fault)
-        if message.startswith("MODEL "):
-            raise ModelError(message.replace("MODEL", named_by, 1)) from fault
+        if message.startswith(f"{positional('model')} "):
+            raise ModelError(message.replace(positional("model"), named_by, 1)) from fault
         raise
 
 

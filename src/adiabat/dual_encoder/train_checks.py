@@ -9,6 +9,7 @@ from adiabat.config.dual_training import TrainSection, TrainSettings
 from adiabat.config.shared import require_device_name
 from adiabat.config.training_choices import ENDING
 from adiabat.core.errors import BudgetError, ConfigError, several
+from adiabat.core.wording import assignment
 from adiabat.data.examples import require_streamable
 from adiabat.runs.output_dir import require_fitting, require_free
 from adiabat.runs.run_config import FREE_RUN, Job, Rules, is_job, read_description
@@ -124,7 +125,7 @@ def _require_named(settings: TrainSettings, *names: str) -> None:
     required = ("model", *(() if settings.data.sources else ("data",)), *names)
     missing = [f"job.{name} must be given, got none" for name in required if getattr(settings.job, name) is None]
     if missing:
-        raise ConfigError(f"{several(missing)}; write it into the file, or add --set {missing[0].split()[0]}=...")
+        raise ConfigError(f"{several(missing)}; write it into the file, or add {assignment(missing[0].split()[0], ...)}")
     require_device_name(settings.run.device)
 
 

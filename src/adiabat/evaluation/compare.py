@@ -15,6 +15,7 @@ from adiabat.core.margin import require_margin
 from adiabat.core.provenance import versions
 from adiabat.core.ragged import Ragged, connected
 from adiabat.core.text import counted
+from adiabat.core.wording import option
 from adiabat.data.judgements import Qrels, Run, read_qrels, read_run
 from adiabat.evaluation.decisive_queries import decide
 from adiabat.evaluation.score_files import SUFFIX, read_record, read_scores, score_files
@@ -31,7 +32,7 @@ def compare_runs(first: Path, second: Path, *, qrels: Path | None, settings: Com
         raise ConfigError(f"the two must differ, got {first} twice; name two models or runs")
     stored = [_is_stored(path) for path in (first, second)]
     if all(stored) and qrels is not None:
-        raise ConfigError(f"--qrels must be left out for saved scores, got {qrels}; leave it out")
+        raise ConfigError(f"{option('qrels')} must be left out for saved scores, got {qrels}; leave it out")
     if all(stored) and settings.measure.ties != RunsMeasureSection().ties:
         raise ConfigError("measure.ties has no effect on saved scores, whose rankings are exact; leave it out")
     judged = None if qrels is None else read_qrels(qrels)
@@ -103,7 +104,8 @@ def _require_one_state(path: Path, records: Mapping[Path, Mapping[str, Any]]) ->
 def _judged(path: Path, judged: Qrels | None, qrels: Path | None, settings: CompareSettings) -> ModelScores:
     """A TREC run, measured against judgements."""
     if judged is None:
-        raise ConfigError(f"--qrels must name the judgements of a run in the format of TREC, got none for {path}; add --qrels FILE")
+        advice = f"add {option('qrels', 'FILE')}"
+        raise ConfigError(f"{option('qrels')} must name the judgements of a run in the format of TREC, got none for {path}; {advice}")
     task = settings.measure.task or Path(str(qrels)).stem
     return ModelScores(
         SuiteModel(path.name, str(path)),

@@ -148,7 +148,7 @@ def resolve_models(
 
 def _faults(requested: Sequence[tuple[str, Sequence[str], EncoderSection]]) -> Iterator[str]:
     if not requested:
-        yield "at least one model must be given, got none; name it before --suite, or list it under [[models]]"
+        yield "at least one model must be given, got none; name it, or list it under [[models]] of the suite"
     for name, count in Counter(name for name, _, _ in requested).items():
         if count > 1:
             yield f"models must have names of their own, got {name} {count} times; give them names under [[models]]"

@@ -23,6 +23,7 @@ from pydantic import BaseModel
 
 from adiabat.core.errors import DataError, JobError
 from adiabat.core.files import open_parquet, reading, write_parquet, writing_to
+from adiabat.core.wording import call_of, option
 from adiabat.results.suite_result import Kind
 from adiabat.stats.clusters import Clusters
 from adiabat.stats.samples import GridSample, Sample, Statistic, TaskScores, TrainingOverlap
@@ -30,7 +31,7 @@ from adiabat.stats.samples import GridSample, Sample, Statistic, TaskScores, Tra
 FORMAT = 1
 METADATA = b"adiabat"
 SUFFIX = ".parquet"
-REMEDY = "run adiabat evaluate again"
+REMEDY = "evaluate again"
 """Advice about a damaged file."""
 
 SCORES = "scores"
@@ -136,7 +137,7 @@ def read_scores(path: Path, record: Mapping[str, Any] | None = None) -> TaskScor
 def read_record(path: Path) -> dict[str, Any]:
     """Metadata of a file of scores."""
     if not path.exists():
-        raise DataError(f"{path} must be a file of scores, got no such file; run adiabat evaluate first")
+        raise DataError(f"{path} must be a file of scores, got no such file; make it with {call_of('evaluate')}")
     with reading(path, remedy=REMEDY):
         metadata = open_parquet(path, remedy=REMEDY).schema_arrow.metadata or {}
         record = json.loads(metadata.get(METADATA, b"null"))
@@ -213,7 +214,9 @@ def refuse_foreign_scores(folder: Path) -> None:
         (path for path in sorted((folder / SCORES).rglob("*")) if path.is_file() and not (ended and _is_side(path, folder))), None
     )
     if foreign:
-        raise JobError(f"--out must hold no scores except those of an earlier evaluation, got {foreign}; choose another directory")
+        raise JobError(
+            f"{option('out')} must hold no scores except those of an earlier evaluation, got {foreign}; choose another directory"
+        )
 
 
 def _is_side(path: Path, folder: Path) -> bool:

@@ -259,7 +259,7 @@ def require_maps() -> None:
     try:
         import openTSNE  # noqa: F401  it is only asked for
     except ImportError as error:
-        raise MissingDependencyError("openTSNE", extra="maps", purpose="the map of adiabat space --map") from error
+        raise MissingDependencyError("openTSNE", extra="maps", purpose="space.map") from error
 
 
 def initial_map(vectors: Float[np.ndarray, "n e"], *, seed: int) -> Float[np.ndarray, "n 2"]:

@@ -13,6 +13,7 @@ from adiabat.config.section import DropSameId
 from adiabat.core.errors import ConfigError, StoreError
 from adiabat.core.ragged import Ragged
 from adiabat.core.text import IN_WORDS
+from adiabat.core.wording import call_of, option, positional, written
 from adiabat.data.records import Document, Fingerprint, is_own_document, text_id
 from adiabat.models.embedding_head import Similarity
 from adiabat.models.towers import DualEncoder
@@ -21,6 +22,9 @@ from adiabat.store.scoring import SIMILARITIES
 from adiabat.store.vector_store import Store
 
 Role = Literal["target", "retain"]
+STORES = "baseline_stores"
+"""Argument of the stores of a baseline in `evaluate`."""
+
 UNIT_LENGTH = "vectors have unit length: dot product and Euclidean distance rank as cosine does"
 """Note on measuring only by cosine."""
 
@@ -120,18 +124,19 @@ class BM25System:
         return {text: row for text in texts if (row := self._row_of_text.get(text_id(text))) is not None}
 
 
-def open_baseline_stores(paths: Sequence[str | Path], *, baseline: bool) -> list[Store]:
-    """Open the stores in which a baseline may find its documents."""
+def open_baseline_stores(paths: Sequence[str | Path], *, baseline: bool, argument: str = STORES) -> list[Store]:
+    """Open the stores in which a baseline may find its documents, given by an argument of this name."""
     if paths and not baseline:
-        raise ConfigError(f"--baseline-store must come with --baseline, got {', '.join(map(str, paths))} alone; name the baseline")
+        given = ", ".join(map(str, paths))
+        raise ConfigError(f"{option(argument)} must come with {option('baseline')}, got {given} alone; name the baseline")
     return [Store.open(path) for path in dict.fromkeys(paths)]
 
 
-def refuse_unused_stores(stores: Sequence[Store], used: Sequence[Store]) -> None:
+def refuse_unused_stores(stores: Sequence[Store], used: Sequence[Store], *, argument: str = STORES) -> None:
     """Refuse baseline stores that no data set needs."""
     for store in stores:
         if not any(store is used_store for used_store in used):
-            raise StoreError(f"--baseline-store {store.path} must serve a data set, got none that needs it; leave it out")
+            raise StoreError(f"{option(argument)} {store.path} must serve a data set, got none that needs it; leave it out")
 
 
 def store_inputs(store: Store, before: System | None) -> dict[str, str]:
@@ -141,7 +146,9 @@ def store_inputs(store: Store, before: System | None) -> dict[str, str]:
     return {**inputs, **{f"{prefix}store_sha256": store.manifest.sha256 for prefix, store in stores.items()}}
 
 
-def baseline_system(baseline: DualEncoder, fingerprint: Fingerprint, store: Store, others: Sequence[Store]) -> System:
+def baseline_system(
+    baseline: DualEncoder, fingerprint: Fingerprint, store: Store, others: Sequence[Store], *, argument: str = STORES
+) -> System:
     """The baseline with its documents: the same store if its document tower built it, otherwise the same documents in another store."""
     differences = store.differences(fingerprint)
     if not differences:
@@ -151,13 +158,15 @@ def baseline_system(baseline: DualEncoder, fingerprint: Fingerprint, store: Stor
         if other.same_documents(store):
             return System(baseline, other)
     requirement = f"the documents of {store.path} must be stored by the baseline {baseline.name} too, whose document tower is another"
+    needed: object = ["DIR"] if argument == STORES else "DIR"
+    embedding = call_of("embed", written(baseline.name), positional("corpus"), out="DIR")
     if not others:
         raise StoreError(
-            f"{requirement} ({'; '.join(differences)}), got no --baseline-store; "
-            f"embed the same corpus by adiabat embed {baseline.name} CORPUS --out DIR and add --baseline-store DIR"
+            f"{requirement} ({'; '.join(differences)}), got none of its stores; "
+            f"embed the same corpus by {embedding} and add {option(argument, needed)}"
         )
     faults = [_misfit(other, store, other in fitting, baseline) for other in others]
-    raise StoreError(f"{requirement}, got {'; '.join(faults)}; embed the same corpus by adiabat embed {baseline.name} CORPUS --out DIR")
+    raise StoreError(f"{requirement}, got {'; '.join(faults)}; embed the same corpus by {embedding}")
 
 
 def _misfit(other: Store, store: Store, fits: bool, baseline: DualEncoder) -> str:

@@ -34,6 +34,7 @@ from adiabat.core.errors import AdiabatError, ConfigError, DataError, several
 from adiabat.core.margin import require_margin
 from adiabat.core.progress import Watch
 from adiabat.core.text import cut
+from adiabat.core.wording import call_of
 from adiabat.data.examples import read_examples
 from adiabat.data.labelled import (
     read_labelled_pairs,
@@ -196,7 +197,7 @@ def _examples_of(section: RetrievalTask) -> ExampleSet:
     columns = {name: column for name, column in section.columns.given().items() if section.corpus is None or name not in OF_DOCUMENTS}
     examples = read_examples(section.data, split=section.split, columns=columns)
     if not isinstance(examples, ExampleSet):
-        raise DataError(f"{section.data} must hold queries with positives, got a language grid; measure it with adiabat evaluate")
+        raise DataError(f"{section.data} must hold queries with positives, got a language grid; measure it with {call_of('evaluate')}")
     return examples
 
 

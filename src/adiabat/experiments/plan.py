@@ -13,6 +13,7 @@ from adiabat.config.training_choices import InBatchLoss
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, InterruptionError, is_out_of_memory
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.text import duration, flop
+from adiabat.core.wording import option
 from adiabat.dual_encoder.train_checks import require_estimable
 from adiabat.experiments.grid import Tried
 from adiabat.experiments.plan_constraints import TOO_LARGE, TOO_LONG, TOO_SHORT, UNTIMED, budgets_of, enough, excluded, with_steps, within
@@ -74,17 +75,18 @@ def _title(section: PlanSection) -> str:
         return f"What to train for {flop(section.budget)}"
     if section.budget_seconds is not None:
         return f"What to train in {duration(section.budget_seconds)}"
-    raise ConfigError("plan.budget must be given, got none; add --budget, such as --budget 1e17, or --budget-time, with --runs")
+    advice = f"add {option('budget')}, such as {option('budget', 1e17)}, or {option('budget_seconds')}"
+    raise ConfigError(f"plan.budget must be given, got none; {advice}")
 
 
 def _require_comparable(evidence: Evidence, count: int) -> None:
     if not evidence.rows:
         first = next((f", such as {name}: {why}" for name, why in evidence.left_out.items()), "")
-        raise DataError(f"--runs must hold a run that a law can be fitted to, got {count} unsuitable runs{first}")
+        raise DataError(f"plan.runs must hold a run that a law can be fitted to, got {count} unsuitable runs{first}")
     if len(sizes := sorted({row.batch_size for row in evidence.rows})) > 1:
         listing = " and ".join(f"{size:,}" for size in sizes)
         raise DataError(
-            f"--runs must hold runs of one batch size, got {listing}, whose losses are not comparable; use those of one experiment"
+            f"plan.runs must hold runs of one batch size, got {listing}, whose losses are not comparable; use those of one experiment"
         )
 
 

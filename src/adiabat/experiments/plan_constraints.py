@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from adiabat.config.budgets import PlanSection
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.text import amount, flop
+from adiabat.core.wording import option
 from adiabat.dual_encoder.train_checks import MOST_STEPS
 from adiabat.results.scaling_result import ScalingRun
 from adiabat.scaling_laws.laws import Option, Way
@@ -71,7 +72,7 @@ def budgets_of(options: Sequence[Option], rows: Sequence[ScalingRun], section: P
     assert section.budget_seconds is not None, "a plan has a budget or a time"
     speeds = {option: speed for option in options if (speed := _speed(option, _of_one_device(rows)))}
     if not speeds:
-        raise DataError("--budget-time needs runs that recorded their duration, got none; give --budget")
+        raise DataError(f"{option('budget_seconds')} needs runs that recorded their duration, got none; give {option('budget')}")
     return {option: section.budget_seconds * speed for option, speed in speeds.items()}
 
 

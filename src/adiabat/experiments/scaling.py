@@ -17,6 +17,7 @@ from adiabat.config.shared import EncoderSection
 from adiabat.core.errors import ConfigError, JobError, is_out_of_memory, several
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import versions
+from adiabat.core.wording import option
 from adiabat.dual_encoder.pair_data import cache_folder, read_pairs
 from adiabat.dual_encoder.text_cache import is_trained
 from adiabat.dual_encoder.tower_setup import Loader, build
@@ -121,7 +122,8 @@ class ScalingRunner(Runner[ScalingTrial, ScalingRun]):
         for name, (former, present) in both.items():
             if former != present:
                 raise JobError(
-                    f"the row {trial.name} must be of {name} = {present}, got {former}; choose another --out, or another models.name"
+                    f"the row {trial.name} must be of {name} = {present}, got {former}; "
+                    f"choose another {option('out')}, or another models.name"
                 )
         return replace(row, way=trial.tried.way)
 
@@ -187,7 +189,8 @@ def _require_a_run(rows: Sequence[ScalingRun], folder: Path) -> None:
     if all(row.status == "failed" for row in rows):
         failures = f"{len(rows):,} that failed, such as {rows[0].name}: {rows[0].reason}"
         raise JobError(
-            f"{folder} must hold a run that succeeded, got {failures}; change budgets with --resume, or rates with another --out"
+            f"{folder} must hold a run that succeeded, got {failures}; "
+            f"change budgets with {option('resume', True)}, or rates with another {option('out')}"
         )
 
 
@@ -205,7 +208,7 @@ def _check(settings: ScalingSettings) -> None:
     section, data = settings.scaling, settings.job.data or settings.data.sources
     required = {"scaling.out": section.out, "scaling.budgets": section.budgets, "models": settings.models, "job.data": data}
     if missing := [f"{name} must be given, got none" for name, value in required.items() if not value]:
-        raise ConfigError(f"{several(missing)}; write it into the file, or add --out for the directory")
+        raise ConfigError(f"{several(missing)}; write it into the file, or add {option('out')} for the directory")
     require_names(*(family.model for family in settings.models))
     require_report(settings.measure.report)
     require_task_margin(settings.measure, settings.tasks)

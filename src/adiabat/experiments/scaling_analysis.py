@@ -15,6 +15,7 @@ from adiabat.config.budgets import ALL_TASKS, PlanSettings, ScalingSettings
 from adiabat.core.errors import DataError
 from adiabat.core.progress import Watch
 from adiabat.core.provenance import now, versions
+from adiabat.core.wording import call_of
 from adiabat.results.scaling_result import (
     Advice,
     Coefficient,
@@ -201,7 +202,8 @@ def rows_in(source: Path) -> list[ScalingRun]:
     """The runs of an existing scaling experiment."""
     path = source / ROWS if source.is_dir() else source
     if not path.is_file():
-        raise DataError(f"--runs must be the directory of a scaling experiment, or its {ROWS}, got {source}; make one with adiabat scaling")
+        fault = f"plan.runs must be the directory of a scaling experiment, or its {ROWS}, got {source}"
+        raise DataError(f"{fault}; make one with {call_of('scaling')}")
     return _rows(path, "repair it, or resume the scaling experiment that made it").every
 
 

@@ -86,13 +86,13 @@ def _require_complete(settings: SweepSettings) -> None:
     if not settings.tasks:
         faults.append("tasks must be given, got none; list the tasks to measure models on under [[tasks]]")
     if (processes := os.environ.get("WORLD_SIZE", "1")) != "1":
-        faults.append(f"adiabat sweep must run in one process, got {processes}; start it without a launcher")
+        faults.append(f"a sweep must run in one process, got {processes}; start it without a launcher")
     if faults:
         raise ConfigError(several(faults))
     require_report(settings.measure.report)
     require_task_margin(settings.measure, settings.tasks)
     if isinstance(settings, TuneSweepSettings):
-        refuse_swapped(str(settings.job.store), str(settings.job.model), str(settings.job.data), order="MODEL STORE DATA")
+        refuse_swapped(str(settings.job.store), str(settings.job.model), str(settings.job.data), order=("model", "store", "data"))
         require_names(settings.job.model)
         require_inputs([str(settings.job.data)], stores=[str(settings.job.store)])
 

@@ -15,6 +15,7 @@ from adiabat.config.sweeps import SweepSettings
 from adiabat.core.errors import DataError, JobError
 from adiabat.core.files import read_json, write_json
 from adiabat.core.provenance import versions
+from adiabat.core.wording import option
 from adiabat.evaluation.measured_models import CorpusStores
 from adiabat.evaluation.suite import STORES, ScoreCounts, Scoring
 from adiabat.experiments.evaluator import Evaluator, Start
@@ -205,7 +206,8 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
             former, present = row.varied[key], trial.varied[key]
             if None not in (former, present) and former != present:
                 raise JobError(
-                    f"the row {trial.name} must be of {key} = {present}, got {former}; choose another --out, or write the value differently"
+                    f"the row {trial.name} must be of {key} = {present}, got {former}; "
+                    f"choose another {option('out')}, or write the value differently"
                 )
         return replace(row, varied=trial.varied)
 

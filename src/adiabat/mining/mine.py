@@ -19,6 +19,7 @@ from adiabat.core.files import is_store, sole_writer, write_text
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
 from adiabat.core.text import IN_WORDS
+from adiabat.core.wording import call_of, option, positional
 from adiabat.data.corpora import read_corpus
 from adiabat.data.records import ExampleSet, Fingerprint, Side
 from adiabat.mining.candidates import CandidateSource, DenseSource, FusedSource, LexicalSource, Vectors
@@ -129,25 +130,27 @@ def _require_free(out: Path, folder: Path, index: Path | None) -> None:
         # An interrupted run may have left this file of its own.
         refuse_existing(bare_path(out))
     if not out.parent.is_dir():
-        raise DataError(f"--out must be in a folder that exists, got {out}; make {out.parent}")
+        raise DataError(f"{option('out')} must be in a folder that exists, got {out}; make {out.parent}")
     if index is not None and index.exists() and (not index.is_dir() or is_store(index)):
-        raise DataError(f"--index must be a folder of its own, {index} is {'a store' if index.is_dir() else 'a file'}; choose another")
+        what = "a store" if index.is_dir() else "a file"
+        raise DataError(f"{option('index')} must be a folder of its own, {index} is {what}; choose another")
 
 
 def _require_source(settings: MineSettings, corpus: str, model: str | None, store: str | Path | None) -> str | Path | None:
     """The store of the source's vectors, if it needs one; refuses missing and unused options."""
     if settings.mine.source == "bm25":
         encoder = None if settings.encoder == RankingEncoderSection() else "settings of a model"
-        for name, value in (("--model", model), ("--store", store), ("encoder", encoder)):
+        for name, value in ((option("model"), model), (option("store"), store), ("encoder", encoder)):
             if value is not None:
-                raise ConfigError(f"{name} has no effect with mine.source = bm25, got {value}; leave it out, or add --source dense")
+                advice = f"leave it out, or add {option('source', 'dense')}"
+                raise ConfigError(f"{name} has no effect with mine.source = bm25, got {value}; {advice}")
         return None
     store = corpus if store is None and is_store(Path(corpus)) else store
     if model is None or store is None:
-        missing = " and ".join(name for name, value in (("--model", model), ("--store", store)) if value is None)
+        missing = " and ".join(option(name) for name, value in (("model", model), ("store", store)) if value is None)
         raise ConfigError(
             f"mine.source = {settings.mine.source} must have {missing}, got none; "
-            "name the MODEL, and the store that adiabat embed made with it"
+            f"name the model, and the store that {call_of('embed')} made with it"
         )
     return store
 
@@ -171,7 +174,7 @@ def _with_rows(vectors: Vectors, documents: Documents, corpus: str) -> Vectors:
 def _documents(corpus: str, folder: Path, section: EmbedDataSection, *, replaceable: bool) -> Documents:
     if is_store(Path(corpus)):
         if section != EmbedDataSection():
-            raise ConfigError(f"corpus must be left out of the settings where CORPUS is a store, as {corpus} is; remove it")
+            raise ConfigError(f"corpus must be left out of the settings where {positional('corpus')} is a store, as {corpus} is; remove it")
         store = Store.open(corpus)
         if not store.has_texts:
             raise StoreError(f"{corpus} must keep texts to be mined, it holds vectors only; name the corpus that it was built of")

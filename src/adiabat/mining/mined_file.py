@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float32
 from adiabat.core.errors import DataError
 from adiabat.core.files import read_json, reading, write_json, writing_to
 from adiabat.core.text import counted, cut
+from adiabat.core.wording import again, option
 from adiabat.mining.candidates import MEANING, PASSED, REASONS, code_of
 from adiabat.mining.miner import MinedQuery, query_number
 from adiabat.mining.mining_queries import Documents
@@ -180,7 +181,7 @@ def ending_of(out: Path) -> str:
     for ending in CODECS:
         if out.name.lower().endswith(ending) and len(out.name) > len(ending):
             return ending
-    raise DataError(f"--out must end in .jsonl, .jsonl.gz or .jsonl.zst, got {out}; rename it")
+    raise DataError(f"{option('out')} must end in .jsonl, .jsonl.gz or .jsonl.zst, got {out}; rename it")
 
 
 def bare_path(out: Path) -> Path:
@@ -192,7 +193,7 @@ def bare_path(out: Path) -> Path:
 def refuse_existing(out: Path) -> None:
     """Refuse to overwrite a file."""
     if out.exists():
-        raise DataError(f"--out must be a new file, {out} exists; remove it, or choose another")
+        raise DataError(f"{option('out')} must be a new file, {out} exists; remove it, or choose another")
 
 
 @dataclass(slots=True)
@@ -215,7 +216,7 @@ class MinedRows:
     def open(cls, folder: Path, plan: Mapping[str, Any]) -> "MinedRows":
         """Continue the rows of an interrupted run with the same plan, or begin."""
         if (folder / STATE_FILE).exists():
-            remedy = f"remove the folder {folder}, and run the same command again"
+            remedy = f"remove the folder {folder}, and {again()}"
             state = read_json(folder / STATE_FILE, remedy=remedy)
             if state["plan"] == plan:
                 sums = zip(ROW_FILES, state["sizes"], state["sha256"], strict=True)

@@ -15,6 +15,7 @@ from adiabat.core.errors import DataError, Faults, several
 from adiabat.core.files import read_json, reading, write_json
 from adiabat.core.provenance import Digest, require
 from adiabat.core.text import counted
+from adiabat.core.wording import again, call_of
 from adiabat.data.examples import read_examples
 from adiabat.data.records import Document, Example, ExampleSet, LanguageGridSet, text_id
 from adiabat.store.corpus_files import LOOKUP_SLICE, IdIndex, StringColumn, digest_documents, write_corpus
@@ -47,7 +48,7 @@ class WrittenCorpus:
     """A corpus in a folder of its own, as `written_corpus` makes it."""
 
     def __init__(self, folder: Path) -> None:
-        remedy = f"remove the folder {folder}, and run the same command again"
+        remedy = f"remove the folder {folder}, and {again()}"
         with reading(folder / CORPUS_FILE, remedy=remedy):
             record = read_json(folder / CORPUS_FILE, remedy=remedy)
             self.digest = str(record["digest"])
@@ -113,7 +114,7 @@ def rows_in_store(corpus: Documents, store: Store, *, source: str) -> Int64[np.n
     if missing:
         raise DataError(
             f"{store.path} must hold a vector of every document of {source}, it lacks {several(missing, of='documents')}; "
-            "add them with adiabat embed --append, or name the store of this corpus"
+            f"add them with {call_of('embed', append=True)}, or name the store of this corpus"
         )
     if store.count > corpus.count:
         raise DataError(

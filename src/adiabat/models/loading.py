@@ -14,6 +14,7 @@ from transformers import (
 
 from adiabat.core.errors import ConfigError, ModelError, several
 from adiabat.core.files import reading, require_content
+from adiabat.core.wording import positional
 from adiabat.data.records import SIDES
 from adiabat.models.backbone import Trust, base_of_adapter, load_backbone, load_tokenizer, reason, set_pad_token
 from adiabat.models.embedding_head import EncoderSettings, Projection
@@ -217,7 +218,7 @@ def local_folder(name: str | Path, *, trust: Trust | None = None) -> Path:
         return Path(snapshot_download(str(name), allow_patterns=patterns))
     except (HFValidationError, LocalEntryNotFoundError, HfHubHTTPError, OfflineModeIsEnabled, OSError) as fault:
         raise ModelError(
-            f"MODEL must be a directory, a job, `demo` or a hub name, got {name}: there is no such directory, "
+            f"{positional('model')} must be a directory, a job, `demo` or a hub name, got {name}: there is no such directory, "
             f"and the hub did not return it ({first_line(fault)}); check the name"
         ) from fault
 

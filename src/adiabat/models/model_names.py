@@ -13,6 +13,7 @@ import numpy as np
 from adiabat.config.shared import EncoderSection, RankingEncoderSection
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, MissingDependencyError, ModelError
 from adiabat.core.provenance import require_published
+from adiabat.core.wording import positional
 from adiabat.data.near_duplicates import SIGNATURE_BYTES
 from adiabat.data.text_hashes import HASH_BYTES, TrainedTexts
 from adiabat.models.backbone import Trust
@@ -117,11 +118,11 @@ def require_name(model: str) -> None:
     """
     path = Path(_directory(model))
     if path.is_file():
-        raise ModelError(f"MODEL must be a directory, a job, `demo` or a hub name, got {model}, a file; name a model")
+        raise ModelError(f"{positional('model')} must be a directory, a job, `demo` or a hub name, got {model}, a file; name a model")
     if path.is_dir():
         require_model(path)
     elif not HUB_NAME.fullmatch(model):
-        phrase = f"MODEL must be a directory, a job, `demo` or a hub name, got {model}: there is no such directory"
+        phrase = f"{positional('model')} must be a directory, a job, `demo` or a hub name, got {model}: there is no such directory"
         raise ModelError(f"{phrase}, and it is no name of the hub; check the name")
 
 
@@ -133,7 +134,7 @@ def name_of(model: Model) -> str:
 def _directory(model: str) -> str | Path:
     """The embedded model's folder, a job's model, or the unchanged name."""
     if not model:
-        raise ModelError("MODEL must be a directory, a job, `demo` or a hub name, got an empty text; name one")
+        raise ModelError(f"{positional('model')} must be a directory, a job, `demo` or a hub name, got an empty text; name one")
     if model == "demo":
         return demo_model_folder()
     job = _job_of(model)

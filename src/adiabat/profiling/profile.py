@@ -13,6 +13,7 @@ from adiabat.config.shared import EncoderSection
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.text import counted, cut
+from adiabat.core.wording import option
 from adiabat.data.table_rows import FileFaults, count_rows
 from adiabat.profiling.counters import (
     SHOWN_CHARACTERS,
@@ -202,7 +203,7 @@ def inspect(
     """
     settings = settings or InspectSettings()
     if tokens is None and settings.encoder != EncoderSection():
-        raise ConfigError("[encoder] has no effect without a model; leave it out, or name a model whose tokenizer counts (--model)")
+        raise ConfigError(f"[encoder] has no effect without a model; leave it out, or name one whose tokenizer counts ({option('model')})")
     start = time.monotonic()
     name, stream, corpus = open_source(source, settings.data)
     sampling = Sampling(settings.inspect.examples, settings.inspect.sample, settings.run.seed, tokens)

@@ -111,7 +111,8 @@ def reservations(result: Advice) -> list[str]:
     if result.tuning:
         sentences.append(f"adiabat tune with its default settings, {result.tuning}.")
     if worse := [named(entry.name) for entry in result.datasets[1:] if entry.mapped is not None and entry.mapped.verdict == "worse"]:
-        sentences.append(f"The linear map makes {' and '.join(worse)} worse: keep the default rehearsal, and evaluate with --retain.")
+        caution = "keep the default rehearsal, and evaluate with retention sets"
+        sentences.append(f"The linear map makes {' and '.join(worse)} worse: {caution}.")
     if target.measured < target.queries:
         sentences.append(f"Measured on {_measured(target)}, drawn at random.")
     return sentences

@@ -97,13 +97,13 @@ def _of_advice(result: ScalingResult) -> Iterator[str]:
         unspent = 1 - best.flops / advice.budget
         yield f"Its tokens run out: {flop(best.flops)} are spent, and {share(unspent)} of the budget is left."
     if advice.passes is not None and advice.passes >= ONCE_MORE:
-        yield f"Its tokens are {advice.passes:.1f} passes over the data of the runs: check for more data, or set --data-tokens."
+        yield f"Its tokens are {advice.passes:.1f} passes over the data of the runs: check for more data, or set plan.data_tokens."
     if advice.seconds is not None:
         yield f"On this machine it takes about {duration(advice.seconds)} and {amount(advice.measured_memory)}, measured on a few steps."
         if advice.budget_seconds is not None and not 1 / UNLIKE < advice.seconds / advice.budget_seconds < UNLIKE:
             yield (
-                f"That differs from the requested {duration(advice.budget_seconds)} because the runs had another speed. Plan with --budget "
-                f"{advice.budget * advice.budget_seconds / advice.seconds:.3g}, which this machine computes in that time."
+                f"That differs from the requested {duration(advice.budget_seconds)} as the runs had another speed. Plan with a budget of "
+                f"{flop(advice.budget * advice.budget_seconds / advice.seconds)}, which this machine computes in that time."
             )
     for why, names in advice.excluded.items():
         yield f"Excluded because {why}: {'; '.join(names)}."

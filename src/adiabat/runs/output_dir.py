@@ -10,6 +10,7 @@ from typing import Any
 from adiabat.core.errors import DataError, JobError, several
 from adiabat.core.files import advice_on, is_store, sole_writer, write_json
 from adiabat.core.provenance import CHECKSUMS, digest_of
+from adiabat.core.wording import option
 from adiabat.results.evaluation_result import Result
 from adiabat.results.record import Record, read_result, write_result
 from adiabat.runs.run_config import (
@@ -24,7 +25,7 @@ from adiabat.runs.run_config import (
     require_same,
     write_description,
 )
-from adiabat.runs.run_log import GO_ON
+from adiabat.runs.run_log import go_on
 
 
 def require_free(folder: Path, *, resume: bool) -> None:
@@ -33,19 +34,21 @@ def require_free(folder: Path, *, resume: bool) -> None:
     if is_job(folder):
         _require_resume(folder, "job", resume=resume)
     elif folder.exists() and (not folder.is_dir() or any(entry.name != PREPARED for entry in folder.iterdir())):
-        raise JobError(f"--out must be a new or empty directory, {folder} holds other files; choose another")
+        raise JobError(f"{option('out')} must be a new or empty directory, {folder} holds other files; choose another")
 
 
 def _require_resume(folder: Path, what: str, *, resume: bool) -> None:
     if not resume:
-        raise JobError(f"--out {folder} holds a {what} already; continue it with --resume, or choose another directory")
+        advice = f"continue it with {option('resume', True)}, or choose another directory"
+        raise JobError(f"{option('out', folder)} holds a {what} already; {advice}")
 
 
 def require_outside(folder: Path) -> None:
     """Refuse a directory inside one that is rewritten as a whole."""
     for directory in folder.resolve().parents:
         if _is_of_adiabat(directory):
-            raise JobError(f"--out must be a directory of its own, {folder} lies in the job, model or store {directory}; choose another")
+            place = f"{folder} lies in the job, model or store {directory}"
+            raise JobError(f"{option('out')} must be a directory of its own, {place}; choose another")
 
 
 def require_begun(folder: Path, what: str, *, begun: bool, resume: bool) -> str | None:
@@ -54,7 +57,7 @@ def require_begun(folder: Path, what: str, *, begun: bool, resume: bool) -> str 
         _require_resume(folder, what, resume=resume)
         return None
     if is_job(folder):
-        raise JobError(f"--out must be the directory of a {what}, {Job(folder).config} belongs to a job; choose another")
+        raise JobError(f"{option('out')} must be the directory of a {what}, {Job(folder).config} belongs to a job; choose another")
     require_free(folder, resume=False)
     return f"{folder} holds no {what} to resume yet: starting a new one" if resume else None
 
@@ -70,7 +73,7 @@ def require_fitting(
         require_same(Job(folder), description, rules=rules, unknown=unknown)
         return None
     why = "is empty" if folder.exists() else "does not exist"
-    return f"--resume found no job to resume, {folder} {why}: starting a new one"
+    return f"{option('resume')} found no job to resume, {folder} {why}: starting a new one"
 
 
 def _is_of_adiabat(directory: Path) -> bool:
@@ -107,7 +110,9 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as fault:
-        raise JobError(f"--out must be a directory that can be created, got {folder}: {fault.strerror}; choose another") from fault
+        raise JobError(
+            f"{option('out')} must be a directory that can be created, got {folder}: {fault.strerror}; choose another"
+        ) from fault
 
 
 @contextmanager
@@ -154,7 +159,7 @@ def _require_own(folder: Path, kind: str) -> None:
         "a model": any((folder / name).exists() for name in ("modules.json", "config.json")),
     }
     if other := next((name for name, applies in kinds.items() if applies), None):
-        raise JobError(f"--out must be a directory of its own, {folder} is {other}; choose another")
+        raise JobError(f"{option('out')} must be a directory of its own, {folder} is {other}; choose another")
     require_outside(folder)
     begun = _BEGUN.get(kind, ())
     if (folder / "result.json").exists() or (folder / "report.html").exists():
@@ -163,11 +168,11 @@ def _require_own(folder: Path, kind: str) -> None:
                 raise DataError(f"kind is {existing}, not {kind}")
         except DataError as fault:
             raise JobError(
-                f"--out must be new or hold an undamaged evaluation of the same kind, {folder} does not "
+                f"{option('out')} must be new or hold an undamaged evaluation of the same kind, {folder} does not "
                 f"({fault}); choose another, or remove its result.json and report.html if you do not need them"
             ) from fault
     elif folder.is_dir() and not all(entry.name in begun or _is_ours(entry) for entry in folder.iterdir()):
-        raise JobError(f"--out must be a new or empty directory, {folder} holds other files; choose another")
+        raise JobError(f"{option('out')} must be a new or empty directory, {folder} holds other files; choose another")
 
 
 def _is_ours(entry: Path) -> bool:
@@ -193,7 +198,7 @@ def finish_job(job: Job, result: Result, *, save: Callable[[Path], None], beside
         new.rename(job.model)
         tidy()
     except (OSError, DataError) as fault:
-        raise JobError(f"{job.model} could not be written: {fault}; {advice_on(fault, GO_ON)}") from fault
+        raise JobError(f"{job.model} could not be written: {fault}; {advice_on(fault, go_on())}") from fault
     finally:
         _clear(new, former)
 

@@ -14,6 +14,7 @@ import tomli_w
 from adiabat.core.errors import JobError, ModelError, several
 from adiabat.core.files import reading, write_text
 from adiabat.core.provenance import CHECKSUMS, require_seal
+from adiabat.core.wording import option
 
 CONFIG = "config.toml"
 
@@ -80,7 +81,7 @@ class Job:
     def finished_model(self) -> Path:
         """The directory of the model, checked against its checksums; JobError if the job is unfinished."""
         if not self.model.is_dir():
-            raise JobError(f"{self.folder} is a job that is not finished; run its command again with --resume")
+            raise JobError(f"{self.folder} is a job that is not finished; complete it with {option('resume', True)}")
         if (self.folder / CHECKSUMS).exists():
             require_seal(self.folder, remedy=f"if it was changed on purpose, name a copy of {self.model} elsewhere", error=ModelError)
         return self.model
@@ -205,8 +206,8 @@ def require_same(job: Job, description: Mapping[str, Any], *, rules: Rules = STR
     if differing:
         differences = f"a difference: {differing[0]}" if len(differing) == 1 else several(differing, of="differences")
         raise JobError(
-            f"--resume must continue the job in {job.folder} with its settings and data, got {differences}; "
-            f"repeat the first command with all its settings ({job.config} holds them), or choose another --out"
+            f"{option('resume')} must continue the job in {job.folder} with its settings and data, got {differences}; "
+            f"repeat the first command with all its settings ({job.config} holds them), or choose another {option('out')}"
         )
 
 
@@ -224,7 +225,7 @@ def _require_verb(job: Job, before: AbstractSet[str], wanted: AbstractSet[str]) 
     if extra and missing:
         raise JobError(
             f"{job.folder} must hold a job of the same verb, got one with {extra} and without {missing} in its config.toml; "
-            "choose another --out"
+            f"choose another {option('out')}"
         )
 
 

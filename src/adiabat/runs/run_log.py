@@ -14,9 +14,14 @@ from typing import IO, Any, Literal
 from adiabat.core.errors import JobError, MissingDependencyError
 from adiabat.core.files import advice_on
 from adiabat.core.provenance import Line, line_of, read_lines
+from adiabat.core.wording import again
 
-GO_ON = "free some space and run the same command with --resume"
 REMEDY = "start again in another directory"
+
+
+def go_on() -> str:
+    """Advice to a user whose disk is full."""
+    return f"free some space and {again(resume=True)}"
 
 
 def require_tensorboard() -> None:
@@ -111,7 +116,7 @@ def plain_faults(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as fault:
-        raise JobError(f"{path} could not be written: {fault}; {advice_on(fault, GO_ON)}") from fault
+        raise JobError(f"{path} could not be written: {fault}; {advice_on(fault, go_on())}") from fault
 
 
 def read_log(path: Path) -> Iterator[dict[str, Any]]:

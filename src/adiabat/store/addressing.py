@@ -12,6 +12,7 @@ from jaxtyping import Int, Int64
 from adiabat.core.errors import AdiabatError, DataError, several
 from adiabat.core.ragged import Ragged
 from adiabat.core.text import cut
+from adiabat.core.wording import call_of, option
 from adiabat.data.records import ExampleSet, text_id
 from adiabat.data.table_rows import is_beir_examples, table_form
 from adiabat.data.text_hashes import in_blocks
@@ -111,7 +112,7 @@ def address(
     if absent and missing == "error":
         raise DataError(
             f"{examples.name}: every document must be in the store {store.path}, it lacks {several(absent, of='documents')}; "
-            "embed them (adiabat embed, or --append to the store), or set data.missing = drop"
+            f"embed them ({call_of('embed')}, with {option('append', True)}), or set data.missing = drop"
         )
     addressed = _pack(examples, row_of, absent)
     addressed = _merged(addressed) if merge_equal else sharing_answers(addressed)[0]

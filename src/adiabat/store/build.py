@@ -13,6 +13,7 @@ from jaxtyping import Float, Int64
 from adiabat.core.errors import AdiabatError, StoreError, several
 from adiabat.core.files import is_store, read_json, sole_writer, write_json
 from adiabat.core.provenance import Digest, now, require
+from adiabat.core.wording import again, option
 from adiabat.data.records import Document, Fingerprint, Side
 from adiabat.store.corpus_files import StringColumn, digest_documents, duplicate_texts, write_corpus
 from adiabat.store.manifest import (
@@ -133,7 +134,7 @@ class Staging:
         if self.state.corpus is not None:
             if digest_documents(documents) != self.state.corpus:
                 raise StoreError(f"{self.folder} holds an interrupted build of another corpus than {source}; {self._remedy}")
-            require(self.state.files, self.folder, remedy=f"remove the folder {self.folder} and run the command again", error=StoreError)
+            require(self.state.files, self.folder, remedy=f"remove the folder {self.folder} and {again()}", error=StoreError)
             return
         try:
             corpus = write_corpus(documents, self.folder, source=source)
@@ -288,7 +289,9 @@ def build_store(
         return _finished(target, fingerprint, dtype, documents, keep_texts, source)
     building = begin(target)
     with plain_disk_errors(building), sole_writer(building):
-        staging = Staging.prepare(building, fingerprint, dtype, chunk_size=chunk_size, remedy="remove it, or choose another --out")
+        staging = Staging.prepare(
+            building, fingerprint, dtype, chunk_size=chunk_size, remedy=f"remove it, or choose another {option('out')}"
+        )
         resumed = staging.state.encoded
         staging.write_corpus(documents(), source=source)
         if not staging.state.count:
@@ -315,20 +318,22 @@ def build_store(
 def begin(target: Path) -> Path:
     """Prepare the folder in which the store for `target` is built."""
     if target.exists() and not target.is_dir():
-        raise StoreError(f"{target} must be a directory, it is a file; choose another --out")
+        raise StoreError(f"{target} must be a directory, it is a file; choose another {option('out')}")
     if names := sorted(child.name for child in target.iterdir())[:5] if target.exists() else []:
-        raise StoreError(f"{target} must be empty or a store, it holds {', '.join(names)}; choose another --out")
+        raise StoreError(f"{target} must be empty or a store, it holds {', '.join(names)}; choose another {option('out')}")
     # The last step renames the building folder to the target, which neither of these allows.
     real = os.path.realpath(target)
     if kind := "a mount point" if os.path.ismount(real) else "the current directory" if real == os.path.realpath(os.curdir) else "":
         raise StoreError(
-            f"{target} must be a directory that can be replaced, it is {kind}; choose one within it, as --out {target / 'store'}"
+            f"{target} must be a directory that can be replaced, it is {kind}; choose one within it, as {option('out', target / 'store')}"
         )
     building = building_of(target)
     try:
         building.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreError(f"{target} must be a directory that can be created, got: {error.strerror}; choose another --out") from error
+        raise StoreError(
+            f"{target} must be a directory that can be created, got: {error.strerror}; choose another {option('out')}"
+        ) from error
     return building
 
 
@@ -343,7 +348,7 @@ def finish(building: Path, target: Path, manifest: Manifest) -> Store:
             raise
         raise StoreError(
             f"{target} must be missing or empty when its store is moved there, got: {error.strerror}; "
-            f"the work is kept in {building}: clear {target} and run the same command again, or move the store from there yourself"
+            f"the work is kept in {building}: clear {target} and {again()}, or move the store from there yourself"
         ) from error
     sync_folder(real.parent)
     _clear_traces(target, manifest)
@@ -367,15 +372,17 @@ def _finished(
     """The store at the target, if its encoder, texts and corpus are those of this call."""
     store = Store.open(target)
     if store.fingerprint is None:
-        raise StoreError(f"{target} holds imported vectors whose encoder is unknown; choose another --out")
+        raise StoreError(f"{target} holds imported vectors whose encoder is unknown; choose another {option('out')}")
     changes = differences(store.manifest, fingerprint, dtype)
     if keep_texts != store.has_texts:
         stored, requested = ("yes", "no") if store.has_texts else ("no", "yes")
         changes.append(f"texts kept: {stored} in the store, {requested} requested")
     if changes:
-        raise StoreError(f"{target} is a store with other settings: {'; '.join(changes)}; remove it, or choose another --out")
+        advice = f"remove it, or choose another {option('out')}"
+        raise StoreError(f"{target} is a store with other settings: {'; '.join(changes)}; {advice}")
     if store.manifest.corpus != digest_documents(documents()):
-        raise StoreError(f"{target} is a store of another corpus than {source}; append to it, remove it, or choose another --out")
+        advice = f"append to it, remove it, or choose another {option('out')}"
+        raise StoreError(f"{target} is a store of another corpus than {source}; {advice}")
     _clear_traces(target, store.manifest)
     note = f"{target} was finished before: the same encoder and corpus, {store.count} documents"
     return BuildResult(store, encoded=0, resumed=0, note=note)

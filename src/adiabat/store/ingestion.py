@@ -17,6 +17,7 @@ from adiabat.core.errors import ConfigError, DataError, Faults, StoreError
 from adiabat.core.files import MANIFEST_FILE, is_store, read_json, sole_writer, write_json
 from adiabat.core.progress import Watch
 from adiabat.core.provenance import now
+from adiabat.core.wording import option, positional
 from adiabat.data.corpora import read_corpus
 from adiabat.data.records import Document, Fingerprint, Side
 from adiabat.models.bulk import Progress
@@ -144,7 +145,8 @@ def store_vectors(
 
 def _refuse_model(corpus: str) -> None:
     if is_model(corpus):
-        raise DataError(f"CORPUS must be a corpus, {corpus} is a model; the order is MODEL CORPUS")
+        order = f"{positional('model')} {positional('corpus')}"
+        raise DataError(f"{positional('corpus')} must be a corpus, {corpus} is a model; the order is {order}")
 
 
 def _document_tower(model: Model, settings: EmbedSettings, watch: Watch) -> _DocumentTower:
@@ -190,7 +192,7 @@ def import_vectors(
     """
     target = Path(out)
     if is_store(target):
-        raise StoreError(f"{target} must be empty, it is a store; choose another --out")
+        raise StoreError(f"{target} must be empty, it is a store; choose another {option('out')}")
     opened = open_vectors(Path(vectors), block_rows=BLOCK_ROWS)
     if encoder and encoder.width != opened.width:
         raise StoreError(f"{vectors} must have the encoder's width {encoder.width}, got {opened.width}; choose the encoder that made them")
@@ -230,7 +232,8 @@ def _start_over(building: Path) -> None:
             (building / name).unlink(missing_ok=True)
     strangers = [child.name for child in building.iterdir() if not child.name.startswith(f".{STATE_FILE}")]
     if strangers:
-        raise StoreError(f"{building} must be empty, it holds {', '.join(sorted(strangers)[:5])}; remove it, or choose another --out")
+        listed = ", ".join(sorted(strangers)[:5])
+        raise StoreError(f"{building} must be empty, it holds {listed}; remove it, or choose another {option('out')}")
 
 
 def _copy(
@@ -283,7 +286,7 @@ def _copy_vectors(opened: VectorSource, building: Path, id_stream: Iterator[str]
         for block_ids, block in opened.blocks:
             ids = block_ids if id_stream is None else list(islice(id_stream, len(block)))
             if ids is None:
-                raise StoreError(f"{name}: vectors must come with ids, the file holds none; name a file of them (--ids)")
+                raise StoreError(f"{name}: vectors must come with ids, the file holds none; name a file of them ({option('ids')})")
             if len(ids) < len(block):
                 raise StoreError(f"{name}: ids and vectors must be equally many, got only {file.rows + len(ids)} ids")
             faults.extend(f"id {ids[index]!r} is not valid Unicode" for index in invalid_unicode(ids))

@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from adiabat.core.errors import DataError, StoreError
 from adiabat.core.files import MANIFEST_FILE, read_json, reading, write_json
 from adiabat.core.provenance import Digest
+from adiabat.core.wording import again
 from adiabat.data.records import Fingerprint
 
 FORMAT = "adiabat-store"
@@ -188,7 +189,7 @@ class VectorFile:
         self._row_bytes = width * np.dtype(dtype).itemsize
         needed = HEADER_BYTES + rows * self._row_bytes
         size = path.stat().st_size if path.exists() else 0
-        remedy = f"remove the folder {path.parent} and run the command again"
+        remedy = f"remove the folder {path.parent} and {again()}"
         # `ftruncate` would lengthen the file by zero vectors.
         if rows and size < needed:
             raise StoreError(f"{path} must have at least {needed} bytes for the {rows} vectors written before, got {size}; {remedy}")
@@ -253,8 +254,8 @@ def plain_disk_errors(folder: Path) -> Iterator[None]:
         if error.errno == errno.EFBIG:
             raise StoreError(
                 f"{folder}: the system's limit on file size is too small for the store: {error.strerror}; "
-                "raise the limit (ulimit -f), or choose another disk, and run the same command to resume"
+                f"raise the limit (ulimit -f), or choose another disk, and {again()} to resume"
             ) from error
         if error.errno not in DISK_FULL:
             raise
-        raise StoreError(f"{folder}: the disk is full; free some space and run the same command to resume") from error
+        raise StoreError(f"{folder}: the disk is full; free some space and {again()} to resume") from error

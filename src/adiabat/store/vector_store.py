@@ -12,6 +12,7 @@ from jaxtyping import Float, Float32, Int64, Integer
 from adiabat.core.errors import StoreError
 from adiabat.core.files import MANIFEST_FILE, is_store, reading
 from adiabat.core.provenance import require
+from adiabat.core.wording import call_of, positional
 from adiabat.data.records import Fingerprint
 from adiabat.data.text_hashes import HASH_BYTES, Hashes, hash_texts
 from adiabat.store.corpus_files import IdIndex, StringColumn, first_rows
@@ -283,14 +284,15 @@ class Store:
         return numbers
 
 
-def refuse_swapped(store: str | Path, *others: object, order: str) -> None:
+def refuse_swapped(store: str | Path, *others: object, order: Sequence[str]) -> None:
     """Report arguments in the wrong order if another argument is the store; `Store.open` reports every other fault."""
     if is_store(Path(store)):
         return
     for other in others:
         with suppress(OSError):  # A query may be too long for a path.
             if isinstance(other, str | Path) and is_store(Path(other)):
-                raise StoreError(f"STORE must be a store, {store} is not, but {other} is; the order is {order}")
+                listed = " ".join(map(positional, order))
+                raise StoreError(f"{positional('store')} must be a store, {store} is not, but {other} is; the order is {listed}")
 
 
 def _why_no_store(folder: Path) -> str:
@@ -298,7 +300,9 @@ def _why_no_store(folder: Path) -> str:
     if building.exists():
         return f"{folder} must be a finished store, its build was interrupted ({building.name}); run its command again to resume"
     if folder.is_file():
-        return f"{folder} must be a store, it is a file; choose the directory of a store (STORE comes before DATA)"
+        order = f"{positional('store')} comes before {positional('data')}"
+        return f"{folder} must be a store, it is a file; choose the directory of a store ({order})"
     if folder.exists():
         return f"{folder} must be a store, it holds no {MANIFEST_FILE}; choose the directory of a store"
-    return f"{folder} must be a store, there is no such directory; build it with: adiabat embed MODEL CORPUS --out {folder}"
+    building_it = call_of("embed", positional("model"), positional("corpus"), out=folder)
+    return f"{folder} must be a store, there is no such directory; build it with: {building_it}"

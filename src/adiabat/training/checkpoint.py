@@ -17,7 +17,7 @@ from torch import Tensor, nn, optim
 from adiabat.core.errors import DataError, JobError
 from adiabat.core.files import advice_on, read_json, reading, write_json
 from adiabat.core.provenance import digest_of
-from adiabat.runs.run_log import GO_ON, Keep, Validation
+from adiabat.runs.run_log import Keep, Validation, go_on
 
 TENSORS, RECORD = "state.safetensors", "state.json"
 KEPT = 2
@@ -134,7 +134,7 @@ def write_checkpoint(folder: Path, step: int, snapshot: Snapshot, *, keep: int) 
         _flush(folder)
     except (OSError, SafetensorError, DataError) as fault:
         shutil.rmtree(partial, ignore_errors=True)
-        raise JobError(f"{target} could not be written: {fault}; {advice_on(fault, GO_ON)}") from fault
+        raise JobError(f"{target} could not be written: {fault}; {advice_on(fault, go_on())}") from fault
     checkpoints = _checkpoints(folder)
     position = checkpoints.index(target)
     # Old ones, ones with a later step, and incomplete ones left by a killed run.

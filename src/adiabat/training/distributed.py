@@ -37,6 +37,7 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 from adiabat.core.errors import AdiabatError, ConfigError, JobError
+from adiabat.core.wording import again
 
 PATIENCE = timedelta(minutes=10)
 """Timeout of an exchange: longer than any work that one process does alone, such as writing a checkpoint."""
@@ -181,7 +182,7 @@ class Processes:
         except RuntimeError as fault:
             raise JobError(
                 f"process {self.rank} of {self.count} lost contact with the others: {_reason(fault)}; "
-                "check how they ended, then run the same command with --resume"
+                f"check how they ended, then {again(resume=True)}"
             ) from fault
 
 

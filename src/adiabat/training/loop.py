@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn, optim
 
 from adiabat.core.errors import DivergedError, InterruptionError, JobError, several
-from adiabat.core.text import numbered
+from adiabat.core.text import duration, numbered
+from adiabat.core.wording import again
 from adiabat.data.batch_sampler import step_seed
 from adiabat.models.device import device_name
 from adiabat.runs.run_log import JobLog, Validation
@@ -144,7 +145,7 @@ class Loop:
         elif stopping or self._save_is_due():
             self._save()
         if stopping:
-            raise InterruptionError(f"stopped at step {self.position.step}; run the same command with --resume to continue")
+            raise InterruptionError(f"stopped at step {self.position.step}; {again(resume=True)} to continue")
 
     @property
     def device(self) -> torch.device:
@@ -298,7 +299,7 @@ class Loop:
         if limits.max_steps is not None and position.step >= limits.max_steps:
             return f"the limit of {limits.max_steps:,} {numbered('step', limits.max_steps)} was reached"
         if limits.max_seconds is not None and self._late:
-            return f"the limit of {limits.max_seconds:g} {numbered('second', limits.max_seconds)} was reached"
+            return f"the limit of {duration(limits.max_seconds)} was reached"
         if limits.keep == "both" and position.best and not position.best.errors:
             return "validation found no errors, so nothing could improve"
         return self.ending(position.step)

@@ -25,7 +25,7 @@ from tests.tiny import save_tiny
         (lambda: [one for one in rows_of() if one.parameters.forward < 1e7], "lacks at least 3 sizes, got 2"),
         (
             lambda: [replace(one, validation_loss=None) for one in rows_of()[:3]],
-            "--runs must hold a run that a law can be fitted to, got 3 unsuitable runs, such as m1, full, 1e+13 FLOP, seed 0: its loss",
+            "plan.runs must hold a run that a law can be fitted to, got 3 unsuitable runs, such as m1, full, 1e+13 FLOP, seed 0: its loss",
         ),
         (
             lambda: [replace(one, steps=3) for one in rows_of()],
@@ -33,7 +33,7 @@ from tests.tiny import save_tiny
         ),
         (
             lambda: [replace(one, batch_size=64) if one.way.method == "full" else one for one in rows_of()],
-            "--runs must hold runs of one batch size, got 32 and 64, whose losses are not comparable; use those of one experiment",
+            "plan.runs must hold runs of one batch size, got 32 and 64, whose losses are not comparable; use those of one experiment",
         ),
     ],
 )
@@ -44,7 +44,7 @@ def test_tables_that_do_not_suffice_say_what_is_missing(tmp_path: Path, rows: An
 
 
 def test_runs_that_are_none_are_told(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"^--runs must be the directory of a scaling experiment, or its runs.parquet, got "):
+    with pytest.raises(DataError, match=r"^plan.runs must be the directory of a scaling experiment, or its runs.parquet, got "):
         plan(load, asked(tmp_path))
     (tmp_path / "runs.parquet").write_bytes(b"PAR1 cut off")
     with pytest.raises(JobError, match=r"runs\.parquet must be undamaged, got "):
@@ -122,7 +122,7 @@ def test_a_damaged_description_is_told(tmp_path: Path, text: str, told: str) -> 
 
 def test_runs_that_do_not_say_how_long_they_took_have_no_speed(tmp_path: Path) -> None:
     path = written(tmp_path, [replace(one, seconds=0.0) for one in rows_of()])
-    with pytest.raises(DataError, match=r"^--budget-time needs runs that recorded their duration, got none; give"):
+    with pytest.raises(DataError, match=r"^budget_seconds needs runs that recorded their duration, got none; give"):
         plan(load, asked(path, budget=None, budget_seconds=60.0))
 
 
@@ -132,7 +132,7 @@ def test_a_budget_of_no_token_is_told() -> None:
 
 
 def test_a_budget_is_needed() -> None:
-    with pytest.raises(ConfigError, match=r"^plan.budget must be given, got none; add --budget"):
+    with pytest.raises(ConfigError, match=r"^plan.budget must be given, got none; add budget, such as budget=1e17, or budget_seconds"):
         plan(load, checked(PlanSettings, {}))
 
 
@@ -177,6 +177,6 @@ def test_a_model_too_narrow_for_the_rank_that_serves_best_is_told(tmp_path: Path
 def test_a_plan_goes_into_no_job_and_no_model(tmp_path: Path) -> None:
     save_tiny(tmp_path / "model")
     settings = asked(written(tmp_path, rows_of()), out=str(tmp_path / "model" / "plan"))
-    with pytest.raises(JobError, match=r"--out must be a directory of its own, .*model/plan lies in the job, model or store .*model"):
+    with pytest.raises(JobError, match=r"out must be a directory of its own, .*model/plan lies in the job, model or store .*model"):
         adiabat.plan(settings=settings)
     assert not (tmp_path / "model" / "plan").exists()

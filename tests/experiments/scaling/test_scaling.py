@@ -148,7 +148,7 @@ def test_other_pairs_under_the_same_name_are_refused(again: Path) -> None:
 
 
 def test_a_scaling_that_is_there_needs_resume(again: Path) -> None:
-    with pytest.raises(JobError, match=r"holds a scaling experiment already; continue it with --resume"):
+    with pytest.raises(JobError, match=r"holds a scaling experiment already; continue it with resume=True"):
         run(settings_of(again))
 
 
@@ -185,7 +185,7 @@ def test_a_budget_below_one_step_is_a_failed_run_and_others_go_on(world: Path) -
 def test_a_run_that_diverges_is_a_failed_run_and_a_scaling_of_no_other_an_error(world: Path) -> None:
     with pytest.raises(
         JobError,
-        match=r"out must hold a run that succeeded, got 3 that failed, such as .*: the training loss must be .* another --out$",
+        match=r"out must hold a run that succeeded, got 3 that failed, such as .*: the training loss must be .* another out$",
     ):
         run(settings_of(world, scaling={"budgets": [2e7]}, rates={"full": 1e30}, train={"max_grad_norm": 0.0}))
     assert [row.status for row in rows_in(world / "out")] == ["failed"] * 3

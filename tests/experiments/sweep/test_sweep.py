@@ -136,7 +136,7 @@ def test_a_sweep_that_was_cut_short_goes_on_where_it_was(world: Path, done: Done
     with pytest.raises(InterruptionError):
         run(settings_of(world))
     assert [one.name for one in rows_at(world / "out" / "runs.parquet").every] == NAMES[:1]
-    with pytest.raises(JobError, match="holds a sweep already; continue it with --resume"):
+    with pytest.raises(JobError, match="holds a sweep already; continue it with resume=True"):
         run(settings_of(world))
     found = run(settings_of(world), resume=True)
     assert calls == [1e-4, 3e-3, 3e-3]

@@ -1,0 +1,90 @@
+"""The words of messages for the door that a user came through: flags on the command line, keywords in Python.
+
+A message names an argument once, by its name in Python. These functions write it as the door does, when the message is made.
+"""
+
+import os
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from adiabat.core.text import setting
+
+_typed: list[str] = []
+"""The command lines that are running, the innermost last; no context variable, which threads of a verb would not see."""
+
+FLAGS = {"runs": "--run", "baseline_stores": "--baseline-store", "budget_seconds": "--budget-time", "vectors": "--import"}
+"""Flags of arguments that have another name at each door."""
+
+
+@contextmanager
+def typed(command: str) -> Iterator[None]:
+    """Messages made within the block speak the command line's words."""
+    _typed.append(command)
+    try:
+        yield
+    finally:
+        _typed.pop()
+
+
+def typed_command() -> str | None:
+    """The command line that is running; None in Python."""
+    return _typed[-1] if _typed else None
+
+
+def option(name: str, value: object = None) -> str:
+    """An optional argument, with its value if there is one: ``--out DIR``, or ``out="DIR"``."""
+    if typed_command() is None:
+        return name if value is None else f"{name}={written(value)}"
+    flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
+    return flag if value is None or value is True else f"{flag} {written(value)}"
+
+
+def positional(name: str) -> str:
+    """A positional argument: ``STORE``, or ``store``."""
+    return name if typed_command() is None else name.upper()
+
+
+def assignment(key: str, value: object) -> str:
+    """A setting by its dotted key: ``--set tune.keep=last``, or ``settings={"tune": {"keep": "last"}}``."""
+    if typed_command() is not None:
+        return f"--set {key}={written(value)}"
+    nested = written(value)
+    for part in reversed(key.split(".")):
+        nested = f'{{"{part}": {nested}}}'
+    return f"settings={nested}"
+
+
+def call_of(verb: str, *arguments: str, **options: object) -> str:
+    """A verb with its arguments, as `positional` or `written` write them: ``adiabat embed MODEL``, or ``adiabat.embed(model)``."""
+    words = [*arguments, *(option(name, value) for name, value in options.items())]
+    if typed_command() is not None:
+        return " ".join(["adiabat", verb, *words])
+    function = f"adiabat.{verb.replace(' ', '_').replace('-', '_')}"
+    return f"{function}({', '.join(words)})" if words else function
+
+
+def again(**options: object) -> str:
+    """Advice to repeat the call: ``run the same command with --resume``, or ``make the same call with resume=True``."""
+    given = " and ".join(option(name, value) for name, value in options.items())
+    how = f"with {given}" if given else "again"
+    return f"make the same call {how}" if typed_command() is None else f"run the same command {how}"
+
+
+def written(value: object) -> str:
+    """A value as the door writes it; `...` stands for any."""
+    if value is ...:
+        return "..."
+    if isinstance(value, float):
+        return setting(value)
+    if isinstance(value, list):
+        entries = [written(entry) for entry in value]
+        return f"[{', '.join(entries)}]" if typed_command() is None else " ".join(entries)
+    is_text = isinstance(value, str | os.PathLike)
+    if typed_command() is not None:
+        return shlex.quote(str(value)) if is_text else str(value)
+    if not is_text:
+        return repr(value)
+    text = os.fspath(value)
+    # Double quotes, as in the guide; a text that needs escapes is left to Python.
+    return repr(text) if '"' in text or "\\" in text else f'"{text}"'
