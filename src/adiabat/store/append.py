@@ -11,6 +11,7 @@ from jaxtyping import Bool, Int64
 
 from adiabat.core.errors import Faults, StoreError
 from adiabat.core.files import sole_writer
+from adiabat.core.wording import option
 from adiabat.data.records import Document, Fingerprint
 from adiabat.data.text_hashes import hash_texts
 from adiabat.store.build import CHUNK_SIZE, DocumentEncoder, Progress, Staging, require_chunk_size
@@ -79,7 +80,7 @@ class _Selection:
         if present.count and (added or changed):
             raise StoreError(
                 f"{self.source}: document ids must be new to {self.store.path}, it holds {present.told('documents')}; "
-                "remove them from the corpus, or replace those of the store with --update"
+                f"remove them from the corpus, or replace those of the store with {option('update', True)}"
             )
 
     def changed(self, documents: Iterator[Document]) -> Iterator[Document]:
