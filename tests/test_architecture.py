@@ -310,6 +310,39 @@ def test_the_locks_agree_with_one_another() -> None:
     assert pins("integrations.txt").keys() & {*lock, *torch, *uv} == set()
 
 
+# Handlers of any exception; one of the system's errors alone may be about making a folder.
+BROAD = {"ArrowException", "BaseException", "Exception", "ImportError", "RuntimeError"}
+JUDGES = {"disk_error_of", "is_out_of_memory", "reraise_unrelated", "shortage_of"}
+# The command line judges in `_ending`, trials in `_failure`; a link may lead nowhere, and leads nowhere then.
+JUDGED_ELSEWHERE = {("cli.app", "main"), ("experiments.trials", "make"), ("models.st_modules", "_module")}
+
+
+def names_in(nodes: Iterator[ast.AST]) -> set[str]:
+    found = (getattr(node, "id", getattr(node, "attr", "")) for node in nodes)
+    return {name for name in found if name}
+
+
+def broad_handlers() -> Iterator[tuple[str, str, ast.ExceptHandler]]:
+    for module, tree in trees().items():
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+        for function in functions:
+            for handler in ast.walk(function):
+                if isinstance(handler, ast.ExceptHandler) and handler.type and names_in(ast.walk(handler.type)) & BROAD:
+                    yield module, function.name, handler
+
+
+def test_a_handler_of_any_exception_asks_whether_a_resource_is_wanting() -> None:
+    handlers = [*broad_handlers()]
+    assert len(handlers) > 20
+    unjudged = []
+    for module, function, handler in handlers:
+        cleans_up = isinstance(handler.body[-1], ast.Raise) and handler.body[-1].exc is None
+        calls = (node.func for node in ast.walk(handler) if isinstance(node, ast.Call))
+        if not cleans_up and not names_in(calls) & JUDGES and (module, function) not in JUDGED_ELSEWHERE:
+            unjudged.append(f"{module}.{function}:{handler.lineno}")
+    assert unjudged == []
+
+
 def test_dependencies_are_declared_and_used() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 

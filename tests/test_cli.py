@@ -46,6 +46,10 @@ class OutOfMemoryError(RuntimeError):
     """Named as torch names it."""
 
 
+class PanicException(BaseException):
+    """Named as Rust's libraries name it."""
+
+
 LOWER = ("out of memory", "lower tune.batch_size, tune.negatives.per_query or encoder.max_tokens")
 DEFECT = ("defect: ", "run with --debug before the verb and report the traceback")
 
@@ -65,11 +69,14 @@ DEFECT = ("defect: ", "run with --debug before the verb and report the traceback
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 1, LOWER),
         (OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)), 1, LOWER),
         (RuntimeError("std::bad_alloc"), 1, LOWER),
-        (RuntimeError("can't start new thread"), 1, LOWER),
+        (RuntimeError("can't start new thread"), 1, (*LOWER, "ulimit -u")),
+        (OSError(errno.EMFILE, os.strerror(errno.EMFILE)), 1, ("out of file descriptors", "ulimit -n")),
+        (Exception("Permission denied (os error 13)"), 2, ("Permission denied", "check the path")),
+        (PanicException("index out of bounds"), 1, (*DEFECT, "PanicException: index out of bounds")),
     ],
 )
 def test_what_ends_a_verb_is_one_line(
-    run: Run, new: str, monkeypatch: pytest.MonkeyPatch, fault: Exception, code: int, facts: tuple[str, ...]
+    run: Run, new: str, monkeypatch: pytest.MonkeyPatch, fault: BaseException, code: int, facts: tuple[str, ...]
 ) -> None:
     def failing(*_: object, **__: object) -> None:
         raise fault

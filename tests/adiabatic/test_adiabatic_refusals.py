@@ -77,7 +77,14 @@ def test_a_missing_package_fails_before_anything_is_written(problem: Problem, tm
         refused(problem, tmp_path / "job", settings_of(run={"tensorboard": True}))
 
 
-@pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), SafetensorError("I/O error: No space left on device")])
+FULL_DISKS = [
+    OSError(28, "No space left on device"),
+    SafetensorError("I/O error: No space left on device"),
+    Exception("No space left on device (os error 28)"),
+]
+
+
+@pytest.mark.parametrize("fault", FULL_DISKS)
 def test_a_full_disk_while_the_model_is_written_is_one_line_and_resuming_ends_the_job(
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:

@@ -254,7 +254,7 @@ def test_a_description_that_cannot_be_read_is_one_line(tmp_path: Path, monkeypat
     def refuse(path: Path, *_: object, **__: object) -> str:
         raise PermissionError(13, "Permission denied", str(path))
 
-    for method in ("read_text", "read_bytes"):
+    for method in ("read_text", "read_bytes", "open"):
         monkeypatch.setattr(Path, method, refuse)
     with pytest.raises(JobError, match="config.toml must be readable, got: Permission denied"):
         read_description(job)

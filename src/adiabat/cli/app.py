@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from adiabat import __version__
 from adiabat.cli.options import complain, fold_retain, local_rank, plain_warnings, rank
-from adiabat.core.errors import AdiabatError, ConfigError, InterruptionError, is_out_of_memory
+from adiabat.core.errors import MEMORY, THREADS, AdiabatError, ConfigError, InterruptionError, Shortage, disk_error_of, shortage_of
 from adiabat.core.provenance import VERIFY
 from adiabat.core.wording import typed
 
@@ -41,9 +41,18 @@ PANELS: Mapping[str, Mapping[str, str]] = {
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 """Base class of the parser's errors, in typer's copy of the parser; it has `format_message`, and a context once the verb is known."""
 
-SURROUNDINGS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
-SURROUNDINGS |= {errno.ENAMETOOLONG, errno.ELOOP, errno.EMFILE, errno.EIO}
-"""System errors that the user can fix: a full disk, a missing permission, an impossible path."""
+SURROUNDINGS = {
+    errno.EROFS,
+    errno.EACCES,
+    errno.EPERM,
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+    errno.EIO,
+}
+"""System errors that the user can fix: a missing permission, an impossible path, a broken disk."""
 
 _CONTINUES = "finished parts are kept; run the same command again to continue"
 _STARTS_AGAIN = "nothing was saved; run the same command again to start over"
@@ -130,7 +139,10 @@ def main() -> None:
         # Otherwise the interpreter would complain when it flushes at exit.
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
         code = 1
-    except (Exception, KeyboardInterrupt) as fault:
+    except SystemExit:
+        raise
+    # A panic of a Rust library is no `Exception`.
+    except BaseException as fault:
         if isinstance(fault, KeyboardInterrupt):
             # From here a second Ctrl-C ends the process at once, without a traceback.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -151,14 +163,22 @@ def _ending(fault: BaseException, verb: str) -> tuple[int, str]:
         return 130 if isinstance(fault, InterruptionError) else 2, str(fault)
     if isinstance(fault, KeyboardInterrupt):
         return 130, f"interrupted; {AFTER_CTRL_C.get(verb, _STARTS_AGAIN)}"
-    if is_out_of_memory(fault):
-        advice = f"lower {LOWER_MEMORY[verb]}, or free memory" if verb in LOWER_MEMORY else "free memory"
-        return 1, f"out of memory: {fault or type(fault).__name__}; {advice}"
+    if shortage := shortage_of(fault):
+        return shortage.resource.exit_code, _shortage_told(shortage, verb)
     if isinstance(fault, UsageError):
         context = getattr(fault, "ctx", None)
         message = fault.format_message().rstrip(".") or "a command is missing"  # type: ignore[attr-defined]
         return 2, f"{message}; see {context.command_path if context else 'adiabat'} --help"
-    if isinstance(fault, OSError) and fault.errno in SURROUNDINGS:
-        name = "a file" if fault.filename is None else fault.filename
-        return 2, f"{name} could not be read or written: {fault.strerror}; check the path, its permissions and the free space"
+    error = disk_error_of(fault)
+    if error is not None and error.errno in SURROUNDINGS:
+        name = "a file" if error.filename is None else error.filename
+        return 2, f"{name} could not be read or written: {error.strerror}; check the path and its permissions"
     return 1, f"defect: {type(fault).__name__}: {fault}; run with --debug before the verb and report the traceback"
+
+
+def _shortage_told(shortage: Shortage, verb: str) -> str:
+    """The message for a verb that ended for want of a resource."""
+    advice = shortage.resource.advice
+    if shortage.resource in (MEMORY, THREADS) and verb in LOWER_MEMORY:
+        advice = f"lower {LOWER_MEMORY[verb]}, or {advice}"
+    return f"out of {shortage.resource.name}: {shortage.reason}; {advice}"

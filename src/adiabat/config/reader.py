@@ -26,8 +26,8 @@ from adiabat.config.faults import (
     unknown_phrases,
 )
 from adiabat.config.section import APART, Choice, MisfitError, Section, by_kind, nest, overlaid, sections_in
-from adiabat.core.errors import ConfigError, several
-from adiabat.core.files import require_content
+from adiabat.core.errors import ConfigError, reraise_unrelated, several
+from adiabat.core.files import LARGEST_CONFIGURATION, read_plain
 from adiabat.core.wording import option
 
 S = TypeVar("S", bound=Section)
@@ -289,15 +289,15 @@ def read_table(path: Path, kind: type[Section]) -> dict[str, Any]:
 
 
 def _read_text(path: Path) -> str:
-    require_content(path, error=ConfigError)
     try:
-        content = path.read_bytes()
+        content = read_plain(path, limit=LARGEST_CONFIGURATION, error=ConfigError)
         if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             raise ConfigError(f"{path} must be UTF-8, got UTF-16; convert it, e.g. with iconv -f UTF-16 -t UTF-8")
         return content.decode("utf-8-sig")
     except FileNotFoundError:
         raise ConfigError(f"{path} must be a TOML file of settings, got no such file; check the path") from None
     except (OSError, UnicodeDecodeError) as fault:
+        reraise_unrelated(fault)
         raise ConfigError(f"{path} must be a readable TOML file of settings, got: {getattr(fault, 'strerror', None) or fault}") from fault
 
 

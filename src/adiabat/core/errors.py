@@ -5,7 +5,10 @@ A message reads ``<setting or file:line> must <constraint>, got <value>; <what t
 """
 
 import errno
-from collections.abc import Iterable
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 
 class AdiabatError(Exception):
@@ -115,12 +118,167 @@ def several(phrases: Iterable[str], *, of: str = "faults", shown: int = 10) -> s
     return faults.told(of)
 
 
-OUT_OF_MEMORY = ("DefaultCPUAllocator", "std::bad_alloc", "Cannot allocate memory", "CUBLAS_STATUS_ALLOC_FAILED", "can't start new thread")
-"""Message of out-of-memory errors from libraries without a class for them."""
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """Something that a machine may lack, and how libraries report that.
+
+    Attributes:
+        name: What is wanting, for the message.
+        advice: What a user can do.
+        exit_code: Of a command that ends for want of it.
+        numbers: Errors of the operating system.
+        phrases: Parts of messages, in lower case, of errors without such a number.
+    """
+
+    name: str
+    advice: str
+    exit_code: int
+    numbers: tuple[int, ...]
+    phrases: tuple[str, ...]
+
+
+MEMORY = Resource(
+    "memory",
+    "free memory",
+    1,
+    (errno.ENOMEM,),
+    (
+        *("out of memory", "defaultcpuallocator", "bad_alloc", "cannot allocate memory", "status_alloc_failed"),
+        # Of the system's loader, which maps libraries.
+        "failed to map segment",
+    ),
+)
+THREADS = Resource(
+    "memory or threads",
+    "free memory, end other processes, or raise the limit on processes (ulimit -u)",
+    1,
+    # The number is EAGAIN, which a lock or a full pipe gives too; so the words decide.
+    (),
+    ("can't start new thread", "failed to launch worker thread", "resource temporarily unavailable", "threadpoolbuilderror"),
+)
+DESCRIPTORS = Resource(
+    "file descriptors",
+    "raise the limit on open files (ulimit -n), or close other programs",
+    1,
+    (errno.EMFILE, errno.ENFILE),
+    ("too many open files",),
+)
+DISK = Resource(
+    "disk space",
+    "free space there, or check the path, the quota, and the limit on file size (ulimit -f)",
+    2,
+    (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
+    # The last is SQLite's.
+    ("no space left on device", "disk quota exceeded", "file too large", "disk is full"),
+)
+RESOURCES = (MEMORY, THREADS, DESCRIPTORS, DISK)
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """A resource that is wanting, and the message of the library that noticed."""
+
+    resource: Resource
+    reason: str
+
+
+def shortage_of(fault: BaseException) -> Shortage | None:
+    """The resource whose lack an exception reports, or one that it was raised for, in whatever class a library reports it.
+
+    An `AdiabatError` is already a statement about its cause.
+    """
+    for cause in _causes(fault):
+        if isinstance(cause, AdiabatError):
+            return None
+        if resource := _wanting(cause):
+            return Shortage(resource, str(cause) or type(cause).__name__)
+    return None
+
+
+def reraise_unrelated(fault: BaseException) -> None:
+    """Raise an exception again unless it is about the file or model that was being read.
+
+    Errors that a user can fix are statements already, a lack of memory or the like is about the machine, and Ctrl-C about neither. A panic
+    of a Rust library is no `Exception`, but a damaged file can cause it.
+    """
+    is_error = isinstance(fault, Exception) or type(fault).__name__ == "PanicException"
+    if not is_error or isinstance(fault, AdiabatError):
+        raise fault
+    shortage = shortage_of(fault)
+    if shortage is not None and not _ABSURD_SIZE.search(shortage.reason):
+        raise fault
+
+
+_ABSURD_SIZE = re.compile(r"[PEZY]iB\b|\b\d{16,}\b")
+"""A petabyte or more, which no machine has: a damaged header asks for it."""
 
 
 def is_out_of_memory(fault: BaseException) -> bool:
-    """Whether memory ran out in Python, the system or a GPU; GPU errors are known by name, because torch may not be loaded."""
+    """Whether memory ran out in Python, the system or a GPU; a thread that cannot start may lack memory for its stack."""
+    shortage = shortage_of(fault)
+    return shortage is not None and shortage.resource in (MEMORY, THREADS)
+
+
+def _causes(fault: BaseException) -> Iterator[BaseException]:
+    """An exception, the one that it was raised for, and so on."""
+    cause: BaseException | None = fault
+    seen: set[int] = set()
+    while cause is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        yield cause
+        unstated = None if cause.__suppress_context__ else cause.__context__
+        cause = cause.__cause__ or unstated
+
+
+def _wanting(fault: BaseException) -> Resource | None:
+    # GPU errors are known by name, because torch may not be loaded.
     if isinstance(fault, MemoryError) or type(fault).__name__ == "OutOfMemoryError":
-        return True
-    return (isinstance(fault, OSError) and fault.errno == errno.ENOMEM) or any(phrase in str(fault) for phrase in OUT_OF_MEMORY)
+        return MEMORY
+    error = os_error_of(fault)
+    text = str(fault).lower()
+    for resource in RESOURCES:
+        if error is not None and error.errno in resource.numbers:
+            return resource
+        if not _may_quote(fault) and any(phrase in text for phrase in resource.phrases):
+            return resource
+    return None
+
+
+def _may_quote(fault: BaseException) -> bool:
+    """Whether a message may quote any text, as that of an error in a value does."""
+    return isinstance(fault, (ValueError, TypeError, LookupError, SyntaxError))
+
+
+_NUMBER = re.compile(r"\(os error (\d+)\)|\bos \{ code: (\d+)|\berrno (\d+)", re.IGNORECASE)
+"""An error of the operating system in the messages of Rust's libraries, of its panics, and of Python's and Arrow's."""
+
+_NUMPY_WROTE_LESS = re.compile(r"\d+ requested and \d+ written")
+
+
+def os_error_of(fault: BaseException) -> OSError | None:
+    """The error of the operating system that an exception is or reports; other languages' libraries have it in their messages only."""
+    if isinstance(fault, OSError) and fault.errno is not None:
+        return fault
+    if isinstance(fault, OSError) and _NUMPY_WROTE_LESS.search(str(fault)):
+        return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    if isinstance(fault, AdiabatError) or _may_quote(fault):
+        return None
+    if found := _NUMBER.search(str(fault)):
+        number = int(found[found.lastindex or 0])
+        return OSError(number, os.strerror(number))
+    return fault if isinstance(fault, OSError) else None
+
+
+def disk_error_of(fault: BaseException) -> OSError | None:
+    """The error for which a file could not be written, in whatever class a library reports it.
+
+    None for an exception that is none of the operating system's, and where memory, threads or file descriptors are wanting.
+    """
+    for cause in _causes(fault):
+        error = os_error_of(cause)
+        resource = None if isinstance(cause, AdiabatError) else _wanting(cause)
+        if resource is DISK:
+            return error or OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if error is not None or resource is not None:
+            return error if resource is None else None
+    return None

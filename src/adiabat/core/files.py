@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from adiabat.core.errors import AdiabatError, DataError, InUseError
+from adiabat.core.errors import AdiabatError, DataError, InUseError, disk_error_of, reraise_unrelated
 from adiabat.core.text import cut
 
 MANIFEST_FILE = "manifest.json"
@@ -91,7 +91,7 @@ def open_parquet(path: Path, *, remedy: str, error: type[AdiabatError] = DataErr
     import pyarrow.parquet as pq
 
     with reading(path, remedy=remedy, error=error):
-        content = path.read_bytes()
+        content = read_plain(path, error=error)
         file = pq.ParquetFile(pa.BufferReader(content))
         checksum = (file.metadata.metadata or {}).get(CHECKSUM.encode())
         if checksum is not None and hashlib.sha256(_with_checksum(content, checksum.decode(), _BLANK)).hexdigest() != checksum.decode():
@@ -124,7 +124,7 @@ def sealed_json(record: Mapping[str, Any]) -> str:
 def read_json(path: Path, *, remedy: str, error: type[AdiabatError] = DataError, required: bool = True) -> dict[str, Any]:
     """Read a JSON object that `write_json` wrote."""
     with reading(path, remedy=remedy, error=error):
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = json.loads(read_plain(path, limit=LARGEST_RECORD, error=error).decode("utf-8"))
         if not isinstance(record, dict):
             raise TypeError(f"it holds a JSON {type(record).__name__}, not an object")
         checksum = record.pop(CHECKSUM, None)
@@ -159,14 +159,16 @@ def require_content(path: Path, *, error: type[AdiabatError] = DataError) -> Non
 
 @contextmanager
 def reading(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> Iterator[None]:
-    """Convert any error inside the block to one line that names the file; a damaged file can raise anything in a reader."""
+    """Convert any error inside the block to one line that names the file; a damaged file can raise anything in a reader.
+
+    A lack of memory, threads, file descriptors or disk space says nothing about the file, and is raised as it is.
+    """
     try:
         yield
-    except AdiabatError:
-        raise
     except FileNotFoundError as fault:
         raise error(f"{fault.filename or path} must exist; {remedy}") from fault
-    except Exception as fault:
+    except BaseException as fault:
+        reraise_unrelated(fault)
         if isinstance(fault, OSError) and fault.errno is not None:
             message = f"{path} must be readable, got: {fault.strerror}; check its permissions and its disk"
             raise error(message) from fault
@@ -175,6 +177,61 @@ def reading(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -
         kind = type(fault).__name__
         detail = cut(f"{kind}: {fault}" if str(fault) else kind, limit=200)
         raise error(f"{path} must be undamaged, got {detail}; {remedy}") from fault
+
+
+LARGEST_CONFIGURATION = 64 << 20
+"""Bytes of a settings file, or of a configuration of another library; the largest known, with names of 100,000 labels, have 5 MB."""
+
+LARGEST_RECORD = 256 << 20
+"""Bytes of a JSON record of adiabat; a suite of 1,000 tasks has 10 MB."""
+
+LARGEST_LOG = 2 << 30
+"""Bytes of a log, which is read whole; one of a million steps has 300 MB."""
+
+
+LARGEST_VOCABULARY = 1 << 30
+"""Bytes of a JSON file of another library, which may be a vocabulary; the largest known have 40 MB."""
+
+
+def require_plain(path: Path, *, error: type[AdiabatError] = DataError) -> None:
+    """Refuse devices, pipes and sockets, and files without their content."""
+    require_regular(path, error=error)
+    if path.is_file():
+        require_content(path, error=error)
+
+
+def require_regular(path: Path, *, error: type[AdiabatError] = DataError) -> None:
+    """Refuse devices, pipes and sockets: they may be endless, or cannot be read twice."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as fault:
+        raise error(f"{os.fsencode(path)!r} must have a name in UTF-8, got other bytes; rename it") from fault
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise error(f"{path} must be a file or a folder, got a device, pipe or socket; copy its output into a file")
+
+
+def require_small(path: Path, size: int, limit: int, *, error: type[AdiabatError] = DataError) -> None:
+    """Refuse a file above a number of bytes."""
+    if size > limit:
+        raise error(f"{path} must have at most {limit:,} bytes, got more; check that it is the right file")
+
+
+def open_plain(path: Path, *, error: type[AdiabatError] = DataError) -> BinaryIO:
+    """Open a file for reading in binary mode, after `require_plain`."""
+    require_plain(path, error=error)
+    return path.open("rb")
+
+
+def read_plain(path: Path, *, limit: int | None = None, error: type[AdiabatError] = DataError) -> bytes:
+    """The bytes of a file after `require_plain`; a file that is small by nature is refused above `limit` bytes."""
+    with open_plain(path, error=error) as file:
+        if limit is None:
+            return file.read()
+        # A file of the system's may state no size.
+        require_small(path, os.fstat(file.fileno()).st_size, limit, error=error)
+        content = file.read(limit + 1)
+    require_small(path, len(content), limit, error=error)
+    return content
 
 
 def write_together(contents: Mapping[Path, str | bytes]) -> None:
@@ -243,15 +300,19 @@ def writing_to(path: Path) -> Iterator[None]:
     """Describe a failed disk operation in one line."""
     try:
         yield
-    except OSError as error:
+    except OSError as fault:
+        if (error := disk_error_of(fault)) is None:
+            raise
         remedy = advice_on(error, "free space there or name another folder")
-        raise DataError(f"{path} must be writable, got {error.strerror or error}; {remedy}") from error
+        raise DataError(f"{path} must be writable, got {error.strerror or error}; {remedy}") from fault
 
 
 def advice_on(fault: Exception, full: str) -> str:
     """Advice for a file that could not be written."""
-    is_missing = isinstance(fault, OSError) and fault.errno in (errno.ENOENT, errno.ENOTDIR)
-    return "its directory was removed or renamed; restore it, or run the command again" if is_missing else full
+    number = fault.errno if isinstance(fault, OSError) else None
+    if number in (errno.ENOENT, errno.ENOTDIR):
+        return "its directory was removed or renamed; restore it, or run the command again"
+    return f"raise the limit on file size (ulimit -f), or {full}" if number == errno.EFBIG else full
 
 
 def is_store(target: Path) -> bool:

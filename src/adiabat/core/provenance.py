@@ -15,7 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adiabat.core.errors import AdiabatError, DataError
-from adiabat.core.files import CHECKSUM, read_json, reading, write_bytes, write_json, write_text
+from adiabat.core.files import (
+    CHECKSUM,
+    LARGEST_LOG,
+    LARGEST_RECORD,
+    open_plain,
+    read_json,
+    read_plain,
+    reading,
+    write_bytes,
+    write_json,
+    write_text,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,7 +55,7 @@ class Digest(NamedTuple):
 
 def digest_of(path: Path, *, start: int = 0) -> Digest:
     """Size and SHA-256 of a file."""
-    with path.open("rb") as stream:
+    with open_plain(path) as stream:
         stream.seek(start)
         return Digest(os.fstat(stream.fileno()).st_size, hashlib.file_digest(stream, "sha256").hexdigest(), start)
 
@@ -91,7 +102,7 @@ def read_array(path: Path, *, remedy: str) -> "np.ndarray":
     import numpy as np
 
     with reading(path, remedy=remedy, error=DataError):
-        content = path.read_bytes()
+        content = read_plain(path)
         if hashlib.sha256(content[:-SHA256_BYTES]).digest() != content[-SHA256_BYTES:]:
             raise ValueError("its content does not match its checksum")
         array: np.ndarray = np.load(BytesIO(content), allow_pickle=False)
@@ -157,8 +168,8 @@ def _compared_state(
 def _checked(folder: Path) -> dict[str, object]:
     """The remembered states; empty if they cannot be read, so that every checksum is verified."""
     try:
-        record = json.loads((folder / CHECKED).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        record = json.loads(read_plain(folder / CHECKED, limit=LARGEST_RECORD).decode("utf-8"))
+    except (DataError, OSError, ValueError, RecursionError):
         return {}
     return record if isinstance(record, dict) else {}
 
@@ -193,7 +204,7 @@ def line_of(row: Mapping[str, Any], *, after: str = "") -> Line:
 def read_lines(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> Iterator[Line]:
     """Read lines written by `line_of`; an incomplete last line is skipped."""
     with reading(path, remedy=remedy, error=error):
-        *lines, unfinished = path.read_bytes().split(b"\n")
+        *lines, unfinished = read_plain(path, limit=LARGEST_LOG, error=error).split(b"\n")
     before: str | None = ""
     for number, text in enumerate(lines, start=1):
         with reading(Path(f"{path}:{number}"), remedy=remedy, error=error):
@@ -214,7 +225,7 @@ def last_checksum(path: Path, *, remedy: str, error: type[AdiabatError] = DataEr
     if not path.exists():
         return ""
     with reading(path, remedy=remedy, error=error):
-        _, _, text = path.read_bytes().removesuffix(b"\n").rpartition(b"\n")
+        _, _, text = read_plain(path, limit=LARGEST_LOG, error=error).removesuffix(b"\n").rpartition(b"\n")
         return _line(text, None).checksum if text else ""
 
 

@@ -13,8 +13,8 @@ from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
 
-from adiabat.core.errors import AdiabatError, ConfigError, DataError, Faults
-from adiabat.core.files import require_content
+from adiabat.core.errors import ConfigError, DataError, Faults, reraise_unrelated
+from adiabat.core.files import require_plain
 from adiabat.core.text import cut, number_of, shown
 
 HUB_PREFIX = "hf:"
@@ -71,9 +71,8 @@ def byte_lines(path: Path, cursor: Cursor) -> Iterator[tuple[int, bytes]]:
                     number += 1
                     cursor.lines, cursor.offset = number, cursor.offset + len(line)
                     yield number, line
-    except AdiabatError:
-        raise
     except (OSError, EOFError, ValueError, pa.ArrowException) as error:
+        reraise_unrelated(error)
         raise DataError(_stream_fault(path, codec, number, str(error))) from error
 
 
@@ -119,18 +118,6 @@ def longest_line() -> int:
     if not (setting.isascii() and setting.isdigit() and 0 < len(setting) < 16 and int(setting)):
         raise ConfigError(f"{LONGEST_LINE} must be a whole number of bytes > 0, got {setting!r}; correct the environment variable")
     return int(setting)
-
-
-def require_plain(path: Path) -> None:
-    """Refuse devices, pipes and sockets, which may be endless or cannot be read twice, and files without their content."""
-    try:
-        str(path).encode()
-    except UnicodeEncodeError as error:
-        raise DataError(f"{os.fsencode(path)!r} must have a name in UTF-8, got other bytes; rename it") from error
-    if path.exists() and not (path.is_file() or path.is_dir()):
-        raise DataError(f"{path} must be a file or a folder, got a device, pipe or socket; copy its output into a file")
-    if path.is_file():
-        require_content(path)
 
 
 def _seek(stream: Any, path: Path, offset: int) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from adiabat.core.errors import DataError
-from adiabat.data.lines import HUB_PREFIX, require_plain
+from adiabat.core.errors import DataError, reraise_unrelated
+from adiabat.core.files import require_plain
+from adiabat.data.lines import HUB_PREFIX
 
 VALIDATED_ROWS = 1_000
 """Rows of a data set on disk validated at a time."""
@@ -46,9 +47,8 @@ def _file_rows(table: pq.ParquetFile, file: Path, after: int) -> Iterator[tuple[
             for row in range(max(0, after - number), batch.num_rows):
                 yield f"{file}:{number + row + 1}", _RowValues(columns, row)
             number += batch.num_rows
-    except DataError:
-        raise
     except Exception as error:
+        reraise_unrelated(error)
         raise DataError(f"{file} must be a whole Parquet file, got, after row {number}: {error}; write it again") from error
 
 
@@ -68,6 +68,7 @@ def _open_parquet(path: Path) -> pq.ParquetFile:
     try:
         return pq.ParquetFile(path)
     except Exception as error:
+        reraise_unrelated(error)
         raise DataError(f"{path} must be a whole Parquet file, got: {error}; write or download it again") from error
 
 
@@ -97,6 +98,7 @@ class _BatchColumns:
         try:
             values: list[Any] = column.to_pylist()
         except Exception as error:
+            reraise_unrelated(error)
             raise DataError(self._fault(name, column, error)) from error
         return values
 
@@ -114,7 +116,8 @@ def _first_inconvertible(column: pa.Array) -> int:
     for index, value in enumerate(column):
         try:
             value.as_py()
-        except Exception:
+        except Exception as error:
+            reraise_unrelated(error)
             return index
     return 0
 
@@ -182,9 +185,8 @@ def _whole(source: str, *, streaming: bool = False) -> tuple[Any, str | None]:
             options = {"streaming": True} if streaming else {"keep_in_memory": False}
             return datasets.load_dataset(name, config, **options), named_split
         return datasets.load_from_disk(source, keep_in_memory=False), None
-    except DataError:
-        raise
     except Exception as error:
+        reraise_unrelated(error)
         known = (OSError, ValueError, pa.ArrowException, datasets.exceptions.DatasetsError)
         if source.startswith(HUB_PREFIX) or isinstance(error, known):
             raise DataError(f"{source} must be a readable data set, got: {' '.join(str(error).split())}; check its name") from error
@@ -204,8 +206,10 @@ def _python_rows(data: Any, source: str, before: int) -> Iterator[Mapping[str, A
             yield values
             number += 1
     except OSError as error:
+        reraise_unrelated(error)
         raise DataError(f"{source}:{number} must be readable, got: {' '.join(str(error).split())}; try again") from error
     except Exception as error:
+        reraise_unrelated(error)
         reason = " ".join(str(error).split())
         raise DataError(
             f"{source}:{number} must hold values that Python can hold, got: {reason}; drop or convert the column, and save it again"

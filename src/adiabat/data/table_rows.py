@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from adiabat.core.errors import ConfigError, DataError, Faults
-from adiabat.core.files import reading
+from adiabat.core.files import reading, require_plain
 from adiabat.core.text import shown
-from adiabat.data.lines import CODECS, HUB_PREFIX, Cursor, byte_lines, header_of, require_plain, shown_names, text_lines
+from adiabat.data.lines import CODECS, HUB_PREFIX, Cursor, byte_lines, header_of, shown_names, text_lines
 
 
 class RowError(Exception):

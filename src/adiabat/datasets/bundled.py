@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from adiabat.core.errors import DataError
+from adiabat.core.errors import DataError, reraise_unrelated
 from adiabat.core.provenance import packaged_folder, require_published
 
 _MANIFEST = "manifest.json"
@@ -35,6 +35,7 @@ def _digests(folder: Path) -> Mapping[str, str]:
             return {name: manifest["files"][name]["sha256"] for name in manifest["files"]}
         fault = f"format {manifest['format']}"
     except (OSError, LookupError, TypeError, json.JSONDecodeError) as error:
+        reraise_unrelated(error)
         fault = repr(error)
     raise DataError(f"{path} must be the demo data's manifest of format {_MANIFEST_FORMAT}, got {fault}; install adiabat again")
 

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 
-from adiabat.core.errors import DataError
+from adiabat.core.errors import DataError, reraise_unrelated
 from adiabat.core.progress import SILENT, Watch
 from adiabat.data.lines import CODECS, decoded, limited_lines
 from adiabat.data.table_rows import FileFaults, require_path
@@ -172,4 +172,5 @@ def _opened(path: Path, watch: Watch) -> Iterator[tuple[BinaryIO, Callable[[], N
             with io.BufferedReader(stream, _READ_BYTES) as lines:
                 yield cast(BinaryIO, lines), lambda: watch.progress(f"bytes of {path.name}", size if file.closed else file.tell(), size)
     except OSError as error:
+        reraise_unrelated(error)
         raise DataError(f"{path} must be readable to its end, got: {error}; copy or download it again") from error

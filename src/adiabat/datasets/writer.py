@@ -15,7 +15,7 @@ from typing import Any
 
 from adiabat.config.dataset_settings import Documents
 from adiabat.config.section import Section
-from adiabat.core.errors import DataError
+from adiabat.core.errors import DataError, disk_error_of
 from adiabat.core.files import sealed_json, sole_writer, write_text
 from adiabat.core.provenance import now, seal, versions
 from adiabat.core.wording import option
@@ -259,10 +259,11 @@ def _remove(work: Path, parents: list[Path]) -> None:
 def _disk_full_as_data_error(out: Path) -> Iterator[None]:
     try:
         yield
-    except OSError as error:
-        if error.errno not in DISK_FULL:
+    except OSError as fault:
+        error = disk_error_of(fault)
+        if error is None or error.errno not in DISK_FULL:
             raise
-        raise DataError(f"the disk of {out} is full: {error.strerror}; free some space, or choose another disk") from error
+        raise DataError(f"the disk of {out} is full: {error.strerror}; free some space, or choose another disk") from fault
 
 
 class _GzipLines:

@@ -12,13 +12,12 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 from jaxtyping import Float, Int
-from safetensors import SafetensorError
 from safetensors.numpy import save
 from transformers import PreTrainedTokenizerFast
 
 from adiabat.config.distillation import USUAL_DIMS, DistillStaticSettings, StaticSection
 from adiabat.config.shared import EncoderSection
-from adiabat.core.errors import ConfigError, DataError, JobError, ModelError
+from adiabat.core.errors import AdiabatError, ConfigError, DataError, JobError, ModelError, disk_error_of
 from adiabat.core.files import make_folder, sole_writer, write_text, write_together
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
@@ -324,7 +323,9 @@ def distill_pair(query: Model, document: Model, out: str | Path, *, settings: En
             saved = Path(temporary) / "model"
             save_model(pair, saved)
             saved.replace(folder)
-    except (OSError, SafetensorError) as fault:
+    except Exception as fault:
+        if isinstance(fault, AdiabatError) or disk_error_of(fault) is None:
+            raise
         raise JobError(f"{option('out', folder)} could not be written: {fault}; free some space, or choose another directory") from fault
     return pair
 

@@ -22,9 +22,10 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from adiabat.core.errors import ConfigError, DataError, several
+from adiabat.core.files import require_plain
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.wording import option
-from adiabat.data.lines import Cursor, require_plain, text_lines
+from adiabat.data.lines import Cursor, text_lines
 from adiabat.data.table_rows import FileFaults
 from adiabat.models.device import Precision
 from adiabat.models.embedding_head import Pooling

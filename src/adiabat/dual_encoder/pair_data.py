@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from adiabat.config.dual_training_data import TrainDataSection
-from adiabat.core.errors import DataError, StoreError, several
+from adiabat.core.errors import DataError, StoreError, disk_error_of, several
 from adiabat.core.files import read_json, reading, user_cache, write_json
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import digest_of, require_seal, seal
@@ -269,7 +269,9 @@ def _plain_faults(folder: Path, advice: str) -> Iterator[None]:
     try:
         yield
     except OSError as fault:
-        raise DataError(f"{folder} must have room for the pairs, got: {fault.strerror or fault}; free some space, or {advice}") from fault
+        if (error := disk_error_of(fault)) is None:
+            raise
+        raise DataError(f"{folder} must have room for the pairs, got: {error.strerror or error}; free some space, or {advice}") from fault
 
 
 def _clear_abandoned(cache: Path) -> None:

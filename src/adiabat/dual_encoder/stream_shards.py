@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from adiabat.config.section import Exhausted
 from adiabat.core.errors import DataError, JobError
-from adiabat.core.files import reading
+from adiabat.core.files import LARGEST_LOG, read_plain, reading
 from adiabat.core.provenance import last_checksum, line_of, read_lines
 from adiabat.data.batch_sampler import shard_quotas
 from adiabat.data.examples import ExampleReader, SourcePosition
@@ -141,7 +141,7 @@ def whole_rows(path: Path) -> list[Row]:
     """Like `read_rows`, but first cuts off a last row that a killed run left incomplete."""
     if path.exists():
         with plain_faults(path):
-            os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
+            os.truncate(path, read_plain(path, limit=LARGEST_LOG, error=JobError).rfind(b"\n") + 1)
     return read_rows(path)
 
 

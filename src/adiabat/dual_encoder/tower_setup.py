@@ -14,7 +14,8 @@ from torch.optim import Optimizer
 
 from adiabat.config.dual_training import TrainSection, TrainSettings
 from adiabat.config.shared import EncoderSection
-from adiabat.core.errors import ConfigError, ModelError, several
+from adiabat.core.errors import ConfigError, ModelError, reraise_unrelated, several
+from adiabat.core.files import open_plain
 from adiabat.core.wording import positional
 from adiabat.data.records import SIDES, Fingerprint
 from adiabat.models.adapters import train_part
@@ -102,9 +103,10 @@ def _matrix(path: Path) -> Float[Tensor, "d e"]:
     """The initial weights of a projection."""
     requirement = "towers.projection_start must be a .npy file of a matrix of finite numbers"
     try:
-        with path.open("rb") as file:
+        with open_plain(path, error=ConfigError) as file:
             matrix = np.lib.format.read_array(file, allow_pickle=False)
     except (OSError, ValueError) as fault:
+        reraise_unrelated(fault)
         raise ConfigError(f"{requirement}, got {path}, which cannot be read ({first_line(fault)}); name another") from fault
     if matrix.ndim != 2 or not matrix.size or matrix.dtype.kind not in "fiu" or not np.isfinite(matrix).all():
         raise ConfigError(f"{requirement}, got {matrix.dtype} of shape {matrix.shape} in {path}; name another")

@@ -17,7 +17,7 @@ from urllib.request import getproxies
 import numpy as np
 from jaxtyping import Float32
 
-from adiabat.core.errors import ConfigError, DataError, MissingDependencyError, several
+from adiabat.core.errors import ConfigError, DataError, MissingDependencyError, reraise_unrelated, several
 from adiabat.core.progress import SILENT, Watch
 from adiabat.data.records import Side
 from adiabat.evaluation.mteb_units import Subset, scored, unit_scores
@@ -136,6 +136,7 @@ def import_mteb() -> Any:
     try:
         import mteb
     except ImportError as error:
+        reraise_unrelated(error)
         raise MissingDependencyError("mteb", extra="mteb", purpose="a task of mteb") from error
     return mteb
 
@@ -167,6 +168,7 @@ def _load(task: Any) -> None:
         with _hub_alone_if_it_answers():
             task.load_data()
     except (OSError, ValueError, pa.ArrowException, datasets.exceptions.DatasetsError) as error:
+        reraise_unrelated(error)
         path = task.metadata.dataset.get("path", "its data set")
         raise DataError(
             f"{task.metadata.name}: {path} must be available from the Hugging Face hub or its cache, got: {' '.join(str(error).split())}; "

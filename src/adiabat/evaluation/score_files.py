@@ -21,7 +21,7 @@ import pyarrow as pa
 from jaxtyping import Float
 from pydantic import BaseModel
 
-from adiabat.core.errors import DataError, JobError
+from adiabat.core.errors import DataError, JobError, disk_error_of
 from adiabat.core.files import open_parquet, reading, write_parquet, writing_to
 from adiabat.core.wording import call_of, option
 from adiabat.results.suite_result import Kind
@@ -185,7 +185,9 @@ def replacing_scores(scored: Sequence[tuple[str, TaskScores]], folder: Path, *, 
         with _in_place_of(scores, staging, backup):
             yield
     except OSError as fault:
-        raise DataError(f"{scores} must be writable, got {fault.strerror or fault}; free space there or name another folder") from fault
+        if (error := disk_error_of(fault)) is None:
+            raise
+        raise DataError(f"{scores} must be writable, got {error.strerror or error}; free space there or name another folder") from fault
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 

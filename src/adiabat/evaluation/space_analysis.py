@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from adiabat.config.tasks import MapSection, SpaceSection, SpaceSettings
-from adiabat.core.errors import DataError, MissingDependencyError
+from adiabat.core.errors import DataError, MissingDependencyError, reraise_unrelated
 from adiabat.core.progress import Watch, once
 from adiabat.core.provenance import now, versions
 from adiabat.evaluation.space_geometry import cosine_edges, cosines_of, histogram_of, lengths_of, ratio_edges, unit_rows
@@ -259,6 +259,7 @@ def require_maps() -> None:
     try:
         import openTSNE  # noqa: F401  it is only asked for
     except ImportError as error:
+        reraise_unrelated(error)
         raise MissingDependencyError("openTSNE", extra="maps", purpose="space.map") from error
 
 

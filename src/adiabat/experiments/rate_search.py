@@ -22,7 +22,7 @@ from adiabat.adiabatic.tuning_context import TuningContext, prepared_tower
 from adiabat.adiabatic.tuning_loop import check_settings, limits_of, make_loop, writing
 from adiabat.config.tuning import RateSearchSection, TuneSettings
 from adiabat.core.errors import ConfigError, DivergedError, JobError
-from adiabat.core.files import sole_writer, write_text
+from adiabat.core.files import LARGEST_LOG, read_plain, sole_writer, write_bytes
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
 from adiabat.models.device import device_name, device_of
@@ -170,14 +170,14 @@ class RateSearch:
         made, run = Job(self._folder(rate, trial.seed)), Job(self.folder.parent)
         if not self.settings.continues_trial or trial.left_at is not None or not made.log.exists():
             return None
-        rows = made.log.read_text(encoding="utf-8")
+        rows = read_plain(made.log, limit=LARGEST_LOG, error=JobError)
         if not run.checkpoints.exists() and made.checkpoints.exists():
             if made.board.exists():
                 shutil.copytree(made.board, run.board, dirs_exist_ok=True)
             # Last, and at once: a run that has checkpoints has the log up to them.
-            write_text(rows, run.log)
+            write_bytes(rows, run.log)
             made.checkpoints.rename(run.checkpoints)
-        return trial if run.checkpoints.exists() and run.log.read_text(encoding="utf-8").startswith(rows) else None
+        return trial if run.checkpoints.exists() and read_plain(run.log, limit=LARGEST_LOG, error=JobError).startswith(rows) else None
 
     def _mean_losses(self) -> dict[float, float]:
         """The validation loss of each rate that has a trial of every seed, whenever these were made, averaged over the seeds."""

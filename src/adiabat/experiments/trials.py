@@ -14,7 +14,7 @@ from torch import device
 from adiabat.config.budgets import ScalingSection, ScalingSettings
 from adiabat.config.sweeps import SweepSection, SweepSettings
 from adiabat.config.tasks import SuiteSettings
-from adiabat.core.errors import AdiabatError, BudgetError, DivergedError, MissingDependencyError, is_out_of_memory
+from adiabat.core.errors import AdiabatError, BudgetError, DivergedError, MissingDependencyError, is_out_of_memory, reraise_unrelated
 from adiabat.core.progress import SILENT, Watch, once
 from adiabat.dual_encoder.tower_setup import Loader
 from adiabat.evaluation.score_files import run_folder_name
@@ -292,5 +292,6 @@ def _ray(setting: str) -> Any:
     try:
         import ray
     except ImportError as fault:
+        reraise_unrelated(fault)
         raise MissingDependencyError("ray", extra="ray", purpose=f"{setting} = ray") from fault
     return ray

@@ -28,7 +28,7 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from adiabat.core.errors import ConfigError, ModelError
+from adiabat.core.errors import ConfigError, ModelError, reraise_unrelated
 from adiabat.models.st_files import first_line, read_json, required
 from adiabat.models.st_modules import TransformerSettings
 
@@ -177,6 +177,7 @@ def first_blocks(config: PretrainedConfig, blocks: int) -> PretrainedConfig:
         # Built again, so that the family derives other settings from the number of blocks, and checks them.
         shorter = type(config).from_dict({**record, stored: blocks})
     except Exception as fault:
+        reraise_unrelated(fault)
         raise _uncuttable(config, blocks, first_line(fault)) from fault
     return shorter
 
@@ -204,8 +205,9 @@ def _as_model_error(folder: Path, trust: Trust) -> Iterator[None]:
     try:
         with quietly():
             yield
-    except Exception as fault:
+    except BaseException as fault:
         # A configuration can make transformers, or the model's own code, fail in any way.
+        reraise_unrelated(fault)
         hint = ""
         if not trust.remote_code and read_json(folder / "config.json").get("auto_map"):
             hint = "; its own Python code runs only where encoder.trust_remote_code names this model"
@@ -214,7 +216,7 @@ def _as_model_error(folder: Path, trust: Trust) -> Iterator[None]:
         raise ModelError(f"{folder} must hold a transformers model: {reason(fault)}{hint}") from fault
 
 
-def reason(fault: Exception) -> str:
+def reason(fault: BaseException) -> str:
     """Another library's message, preceded by the class of its error if the message is not a sentence for users."""
     readable = isinstance(fault, (OSError, ValueError))
     return first_line(fault) if readable else f"{type(fault).__name__}: {first_line(fault)}"
@@ -272,7 +274,8 @@ def load_tokenizer(
             tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
                 folder, trust_remote_code=trust.remote_code is not None, **settings.tokenizer
             )
-    except Exception as fault:
+    except BaseException as fault:
+        reraise_unrelated(fault)
         raise ModelError(f"{folder} must hold a tokenizer: {reason(fault)}") from fault
     if not tokenizer.is_fast:
         raise ModelError(f"{folder} must hold a fast tokenizer (tokenizer.json); convert it with transformers first")

@@ -12,8 +12,8 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from adiabat.core.errors import ConfigError, ModelError, several
-from adiabat.core.files import reading, require_content
+from adiabat.core.errors import ConfigError, ModelError, reraise_unrelated, several
+from adiabat.core.files import LARGEST_VOCABULARY, reading, require_content, require_regular, require_small
 from adiabat.core.wording import positional
 from adiabat.data.records import SIDES
 from adiabat.models.backbone import Trust, base_of_adapter, load_backbone, load_tokenizer, reason, set_pad_token
@@ -112,6 +112,7 @@ class _Reader:
             base_folder = local_folder(base, trust=trust)
         except ModelError as fault:
             raise ModelError(f"{folder}/adapter_config.json must name a base model that can be loaded, got {base}: {fault}") from fault
+        _require_files(base_folder)
         return load_backbone(base_folder, trust, blocks=self.blocks, options=settings.config, adapter=folder)
 
     def projection(self, folder: Path) -> Projection:
@@ -143,7 +144,7 @@ def load(
     if str(name) in UNPOOLED_PROMPTS:
         settings = {"pool_prompt": False, **(settings or {})}
     folder = local_folder(name, trust=trust)
-    _require_content(folder)
+    _require_files(folder)
     # A value of an unexpected type can make any reader fail.
     with reading(folder, remedy="get the model again", error=ModelError):
         root = read_json(folder / ROOT_FILE)
@@ -154,11 +155,17 @@ def load(
         return DualEncoder(query, document, str(name), root)
 
 
-def _require_content(folder: Path) -> None:
-    """Refuse a model whose files stand in place of their content; pointers of Git LFS are small."""
+def _require_files(folder: Path) -> None:
+    """Refuse a model with pipes, devices or endless files, or files that stand in place of their content, which are small."""
     for path in sorted(folder.rglob("*")):
-        if any(map(path.match, HUB_FILES)) and path.is_file() and path.stat().st_size <= LARGEST_POINTER:
+        require_regular(path, error=ModelError)
+        if not (path.is_file() and any(map(path.match, HUB_FILES))):
+            continue
+        size = path.stat().st_size
+        if size <= LARGEST_POINTER:
             require_content(path, error=ModelError)
+        if path.suffix in (".json", ".txt"):
+            require_small(path, size, LARGEST_VOCABULARY, error=ModelError)
 
 
 def _towers(folder: Path, overrides: Overrides, reader: _Reader) -> tuple[Encoder, Encoder]:
@@ -217,6 +224,7 @@ def local_folder(name: str | Path, *, trust: Trust | None = None) -> Path:
     try:
         return Path(snapshot_download(str(name), allow_patterns=patterns))
     except (HFValidationError, LocalEntryNotFoundError, HfHubHTTPError, OfflineModeIsEnabled, OSError) as fault:
+        reraise_unrelated(fault)
         raise ModelError(
             f"{positional('model')} must be a directory, a job, `demo` or a hub name, got {name}: there is no such directory, "
             f"and the hub did not return it ({first_line(fault)}); check the name"
@@ -308,6 +316,7 @@ def require_embeddings(encoder: Encoder, folder: Path) -> None:
         width, alone = encoder.width, encoder(encoder.collate([long[:1]], side="document"))
         padded = encoder(encoder.collate([long[:1], long], side="document"))
     except Exception as fault:
+        reraise_unrelated(fault)
         # Models of images, sounds and pairs of texts can fail in any way.
         raise ModelError(f"{demand} ({reason(fault)}); choose another model") from fault
     if alone.shape[1] != width:

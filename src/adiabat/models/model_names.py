@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from adiabat.config.shared import EncoderSection, RankingEncoderSection
-from adiabat.core.errors import AdiabatError, ConfigError, DataError, MissingDependencyError, ModelError
+from adiabat.core.errors import AdiabatError, ConfigError, DataError, MissingDependencyError, ModelError, reraise_unrelated
+from adiabat.core.files import read_plain
 from adiabat.core.provenance import require_published
 from adiabat.core.wording import positional
 from adiabat.data.near_duplicates import SIGNATURE_BYTES
@@ -172,10 +173,11 @@ def packed(trained: TrainedTexts) -> tuple[TrainedFile, bytes]:
 def unpacked(path: Path, record: TrainedFile) -> TrainedTexts:
     """The inverse of `packed`."""
     try:
-        content = path.read_bytes()
+        content = read_plain(path)
     except FileNotFoundError as fault:
         raise DataError(f"{path} is missing") from fault
     except OSError as fault:
+        reraise_unrelated(fault)
         raise DataError(f"{path} cannot be read ({fault.strerror or fault})") from fault
     ends = np.cumsum([getattr(record, side) for side in _SIDES])
     of_hashes = HASH_BYTES * int(ends[-1])

@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import PreTrainedModel
 
-from adiabat.core.errors import ModelError
-from adiabat.core.files import reading
+from adiabat.core.errors import ModelError, reraise_unrelated
+from adiabat.core.files import LARGEST_CONFIGURATION, read_plain, reading
 from adiabat.models.embedding_head import Pooling, Projection
 
 NAMES_OF_POOLING: Mapping[str, Pooling] = {"mean": "mean", "cls": "cls", "lasttoken": "last", "max": "max", "weightedmean": "weighted_mean"}
@@ -73,7 +73,7 @@ def read_json(path: Path) -> dict[str, Any]:
 def read_typed(path: Path, kind: type[dict[str, Any]] | type[list[Any]]) -> Any:
     """The object or list in a small JSON file."""
     with reading(path, remedy="get the model again", error=ModelError):
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_plain(path, limit=LARGEST_CONFIGURATION, error=ModelError).decode("utf-8"))
     if not isinstance(content, kind):
         raise ModelError(f"{path} must hold a JSON {'object' if kind is dict else 'list'}, got {type(content).__name__}")
     return content
@@ -145,6 +145,7 @@ def load_projection(folder: Path) -> Projection:
     try:
         projection.load_state_dict(tensors)
     except RuntimeError as fault:
+        reraise_unrelated(fault)
         raise ModelError(f"{weights} must hold a linear layer of {inner} to {outer}: {first_line(fault)}") from fault
     return projection
 

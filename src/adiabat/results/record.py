@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
 from pydantic import TypeAdapter, ValidationError
 
-from adiabat.core.errors import DataError, JobError, MissingDependencyError, several
+from adiabat.core.errors import DataError, JobError, MissingDependencyError, reraise_unrelated, several
 from adiabat.core.files import make_folder, read_json, sealed_json, write_together
 from adiabat.core.text import printable
 
@@ -200,5 +200,6 @@ def frame_of(rows: Iterable[Mapping[str, Any]]) -> "DataFrame":
     try:
         import pandas
     except ImportError as error:
+        reraise_unrelated(error)
         raise MissingDependencyError("pandas", extra="frames", purpose="to_frame()") from error
     return pandas.json_normalize(list(rows))

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from adiabat.core.errors import DataError, JobError, several
+from adiabat.core.errors import DataError, JobError, disk_error_of, several
 from adiabat.core.files import advice_on, is_store, sole_writer, write_json
 from adiabat.core.provenance import CHECKSUMS, digest_of
 from adiabat.core.wording import option
@@ -197,8 +197,10 @@ def finish_job(job: Job, result: Result, *, save: Callable[[Path], None], beside
         write_json({f"{job.model.name}/{path.relative_to(new)}": digest_of(path)._asdict() for path in files}, job.folder / CHECKSUMS)
         new.rename(job.model)
         tidy()
-    except (OSError, DataError) as fault:
-        raise JobError(f"{job.model} could not be written: {fault}; {advice_on(fault, go_on())}") from fault
+    except Exception as fault:
+        if (error := disk_error_of(fault)) is None:
+            raise
+        raise JobError(f"{job.model} could not be written: {fault}; {advice_on(error, go_on())}") from fault
     finally:
         _clear(new, former)
 

@@ -12,7 +12,7 @@ from typing import Any
 import tomli_w
 
 from adiabat.core.errors import JobError, ModelError, several
-from adiabat.core.files import reading, write_text
+from adiabat.core.files import LARGEST_CONFIGURATION, read_plain, reading, write_text
 from adiabat.core.provenance import CHECKSUMS, require_seal
 from adiabat.core.wording import option
 
@@ -140,7 +140,7 @@ REMEDY = "restore it, remove its first line if you changed it on purpose, or sta
 def read_description(job: Job) -> dict[str, Any]:
     """The configuration of a job."""
     with reading(job.config, remedy=REMEDY, error=JobError):
-        text = job.config.read_text(encoding="utf-8-sig")
+        text = read_plain(job.config, limit=LARGEST_CONFIGURATION, error=JobError).decode("utf-8-sig")
         if text.startswith(FORMER_HEAD):
             raise JobError(f"{job.config} must have format {FORMAT}, got format 1 of adiabat 0.1; start again in another directory")
         head, _, body = text.partition("\n")

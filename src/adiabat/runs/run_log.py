@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from adiabat.core.errors import JobError, MissingDependencyError
+from adiabat.core.errors import JobError, MissingDependencyError, disk_error_of
 from adiabat.core.files import advice_on
 from adiabat.core.provenance import Line, line_of, read_lines
 from adiabat.core.wording import again
@@ -116,7 +116,9 @@ def plain_faults(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as fault:
-        raise JobError(f"{path} could not be written: {fault}; {advice_on(fault, go_on())}") from fault
+        if (error := disk_error_of(fault)) is None:
+            raise
+        raise JobError(f"{path} could not be written: {error}; {advice_on(error, go_on())}") from fault
 
 
 def read_log(path: Path) -> Iterator[dict[str, Any]]:

@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any, Protocol, runtime_checkable
 
-from adiabat.core.errors import ConfigError, MissingDependencyError
+from adiabat.core.errors import ConfigError, MissingDependencyError, reraise_unrelated
 
 
 @runtime_checkable
@@ -107,6 +107,7 @@ def _snowball() -> Any:
     try:
         import Stemmer  # type: ignore[import-not-found]
     except ImportError as error:
+        reraise_unrelated(error)
         raise MissingDependencyError("PyStemmer", extra="stemming", purpose="BM25 over the stems of words") from error
     return Stemmer
 

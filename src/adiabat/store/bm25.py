@@ -9,6 +9,7 @@
 import json
 import math
 import mmap
+import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -178,8 +179,8 @@ def _fill(spool: _Spool, weights: _Weights, folder: Path) -> None:
     starts = np.concatenate([[0], np.cumsum(spool.frequencies[: len(spool.vocabulary)])])
     np.save(folder / START_FILE, starts)
     lengths, free = np.concatenate(spool.lengths), starts[:-1].copy()
-    data = np.lib.format.open_memmap(folder / DATA_FILE, mode="w+", dtype=np.float32, shape=(int(starts[-1]),))
-    rows = np.lib.format.open_memmap(folder / ROW_FILE, mode="w+", dtype=np.int32, shape=(int(starts[-1]),))
+    data = _new_mapped(folder / DATA_FILE, np.float32, int(starts[-1]))
+    rows = _new_mapped(folder / ROW_FILE, np.int32, int(starts[-1]))
     with spool.path.open("rb") as file:
         while len(block := np.fromfile(file, dtype=SPOOL, count=POSTINGS_PER_BLOCK)):
             block = block[np.argsort(block["word"], kind="stable")]
@@ -193,6 +194,15 @@ def _fill(spool: _Spool, weights: _Weights, folder: Path) -> None:
             _release_pages(data, rows)
     data.flush()
     rows.flush()
+
+
+def _new_mapped(path: Path, dtype: type[np.generic], count: int) -> np.ndarray:
+    """A new npy file, mapped for writing."""
+    array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=(count,))
+    with path.open("r+b") as file:
+        # Writing to a page without disk space would kill the process.
+        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    return array
 
 
 def _release_pages(*arrays: np.ndarray) -> None:

@@ -12,8 +12,8 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from adiabat.core.errors import DataError, StoreError
-from adiabat.core.files import MANIFEST_FILE, read_json, reading, write_json
+from adiabat.core.errors import StoreError, disk_error_of
+from adiabat.core.files import MANIFEST_FILE, open_plain, read_json, reading, write_json
 from adiabat.core.provenance import Digest
 from adiabat.core.wording import again
 from adiabat.data.records import Fingerprint
@@ -233,7 +233,7 @@ class VectorFile:
 def hash_of_vectors(path: Path, size: int, so_far: "hashlib._Hash | None" = None) -> "hashlib._Hash":
     """SHA-256 of the vectors of a file, without header."""
     digest = hashlib.sha256() if so_far is None else so_far.copy()
-    with path.open("rb") as file:
+    with open_plain(path, error=StoreError) as file:
         file.seek(HEADER_BYTES)
         while block := file.read(min(COPY_BYTES, size)):
             digest.update(block)
@@ -246,16 +246,16 @@ def plain_disk_errors(folder: Path) -> Iterator[None]:
     """Report a full disk (or quota), or a file beyond the size limit of the process, in one line."""
     try:
         yield
-    except (OSError, DataError) as fault:
+    except Exception as fault:
         # `core.files` reports a full disk by a DataError of its own, which does not say that the command can be resumed.
-        error = fault if isinstance(fault, OSError) else fault.__cause__
-        if not isinstance(error, OSError):
+        error = disk_error_of(fault)
+        if error is None:
             raise
         if error.errno == errno.EFBIG:
             raise StoreError(
                 f"{folder}: the system's limit on file size is too small for the store: {error.strerror}; "
                 f"raise the limit (ulimit -f), or choose another disk, and {again()} to resume"
-            ) from error
+            ) from fault
         if error.errno not in DISK_FULL:
             raise
-        raise StoreError(f"{folder}: the disk is full; free some space and {again()} to resume") from error
+        raise StoreError(f"{folder}: the disk is full; free some space and {again()} to resume") from fault

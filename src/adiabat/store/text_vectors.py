@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int, UInt64
 
-from adiabat.core.errors import DataError, Faults, JobError, several
+from adiabat.core.errors import DataError, Faults, JobError, disk_error_of, several
 from adiabat.core.progress import Watch
 from adiabat.core.provenance import read_array, write_array
 from adiabat.core.text import cut
@@ -158,7 +158,9 @@ class EmbeddingCache:
                     # Writing to a page without disk space would kill the process.
                     os.posix_fallocate(file.fileno(), 0, self.vectors.nbytes)
         except OSError as fault:
-            raise JobError(f"{path} must hold {self.vectors.nbytes:,} bytes, got: {fault.strerror}; free some space") from fault
+            if (error := disk_error_of(fault)) is None:
+                raise
+            raise JobError(f"{path} must hold {self.vectors.nbytes:,} bytes, got: {error.strerror}; free some space") from fault
         if self.vectors.nbytes:
             self.vectors = np.memmap(path, dtype=np.float32, mode="r+", shape=self.vectors.shape)
         if goes_on:
@@ -182,6 +184,8 @@ class EmbeddingCache:
                 self.vectors.flush()
             write_array(self._checksums, self._flags)
         except (OSError, DataError) as fault:
+            if disk_error_of(fault) is None:
+                raise
             raise JobError(f"{self._flags} could not be written: {fault}; free some space; earlier vectors are kept") from fault
 
 

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from jaxtyping import Float, Int
 
-from adiabat.core.errors import DataError, Faults, MissingDependencyError, StoreError, several
-from adiabat.core.files import reading
+from adiabat.core.errors import DataError, Faults, MissingDependencyError, StoreError, reraise_unrelated, several
+from adiabat.core.files import reading, require_plain
 from adiabat.core.text import cut
-from adiabat.data.lines import Cursor, require_plain, text_lines
+from adiabat.data.lines import Cursor, text_lines
 
 ID_NAMES = ("doc_id", "_id", "id")
 VECTOR_NAMES = ("vector", "embedding", "embeddings", "vec")
@@ -38,7 +38,7 @@ def open_vectors(path: Path, *, block_rows: int) -> VectorSource:
     readers = {".npy": _open_numpy, ".parquet": _open_parquet, ".faiss": _open_faiss, ".index": _open_faiss}
     if not path.exists():
         raise StoreError(f"{path}: vectors must be a file, there is none")
-    require_plain(path)
+    require_plain(path, error=StoreError)
     if path.suffix not in readers:
         raise StoreError(f"{path}: vectors must end in {SUFFIXES}, got {path.suffix or 'no suffix'}")
     return readers[path.suffix](path, block_rows)
@@ -121,6 +121,7 @@ def _open_faiss(path: Path, block_rows: int) -> VectorSource:
     try:
         import faiss
     except ImportError as error:
+        reraise_unrelated(error)
         raise MissingDependencyError("faiss-cpu", extra="faiss", purpose="reading a faiss index") from error
     with reading(path, remedy="write it again with faiss.write_index", error=StoreError):
         index = faiss.read_index(str(path))
@@ -141,6 +142,7 @@ def _open_faiss(path: Path, block_rows: int) -> VectorSource:
                 keys = np.arange(start, start + rows) if inner is not index or labels is None else labels[start : start + rows]
                 yield ids, inner.reconstruct_batch(keys)
             except RuntimeError as error:
+                reraise_unrelated(error)
                 raise StoreError(f"{path}: {type(inner).__name__} cannot return its vectors; import the original vectors") from error
 
     return VectorSource(index.d, blocks())
@@ -172,7 +174,7 @@ def read_ids(ids: str | os.PathLike[str] | Sequence[str] | Sequence[int] | np.nd
     path = Path(ids)
     if not path.exists():
         raise StoreError(f"{path}: ids must be a file, there is none")
-    require_plain(path)
+    require_plain(path, error=StoreError)
     if path.suffix in (".arrow", ".parquet"):
         return _column_ids(path)
     if path.suffix in (".json", ".npy"):

@@ -10,11 +10,10 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, Literal, Self
 
-from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn, optim
 
-from adiabat.core.errors import DataError, JobError
+from adiabat.core.errors import JobError, disk_error_of
 from adiabat.core.files import advice_on, read_json, reading, write_json
 from adiabat.core.provenance import digest_of
 from adiabat.runs.run_log import Keep, Validation, go_on
@@ -132,9 +131,11 @@ def write_checkpoint(folder: Path, step: int, snapshot: Snapshot, *, keep: int) 
         shutil.rmtree(target, ignore_errors=True)
         partial.rename(target)
         _flush(folder)
-    except (OSError, SafetensorError, DataError) as fault:
+    except Exception as fault:
         shutil.rmtree(partial, ignore_errors=True)
-        raise JobError(f"{target} could not be written: {fault}; {advice_on(fault, go_on())}") from fault
+        if (error := disk_error_of(fault)) is None:
+            raise
+        raise JobError(f"{target} could not be written: {fault}; {advice_on(error, go_on())}") from fault
     checkpoints = _checkpoints(folder)
     position = checkpoints.index(target)
     # Old ones, ones with a later step, and incomplete ones left by a killed run.

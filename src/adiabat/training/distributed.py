@@ -36,7 +36,7 @@ from torch import distributed as dist
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-from adiabat.core.errors import AdiabatError, ConfigError, JobError
+from adiabat.core.errors import AdiabatError, ConfigError, JobError, reraise_unrelated
 from adiabat.core.wording import again
 
 PATIENCE = timedelta(minutes=10)
@@ -180,6 +180,7 @@ class Processes:
         try:
             yield
         except RuntimeError as fault:
+            reraise_unrelated(fault)
             raise JobError(
                 f"process {self.rank} of {self.count} lost contact with the others: {_reason(fault)}; "
                 f"check how they ended, then {again(resume=True)}"
@@ -265,6 +266,7 @@ def _connected(device: torch.device, timeout: timedelta) -> Processes:
         # Not through InitProcessGroupKwargs, which drops a timeout equal to its own default, although the backend's differs.
         state = PartialState(cpu=device.type == "cpu", timeout=timeout, store=store, rank=rank, world_size=count)
     except RuntimeError as fault:
+        reraise_unrelated(fault)
         raise JobError(
             f"process {rank} of {count} could not reach the others: {_reason(fault)}; "
             "check how they ended, and the address and port given to the launcher"
