@@ -1,6 +1,7 @@
 """Training jobs that are cut short, or go on: what resuming them gives, and with what they may not go on."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ from adiabat.config.shared import EncoderSection
 from adiabat.core.errors import JobError
 from adiabat.dual_encoder.train import train
 from adiabat.models.towers import DualEncoder
+from adiabat.results.evaluation_result import Result
 from adiabat.runs.output_dir import open_job
+from adiabat.training import loop
 from tests.dual_encoder.problem import Problem, from_memory, job_settings, model, run, write_problem, write_rows
 from tests.jobs import log_of
 
@@ -122,6 +125,50 @@ def test_a_job_of_several_sources_goes_on_wherever_they_lie_and_not_with_others(
     write_rows(tmp_path / "moved.jsonl", rows[1:])
     with pytest.raises(JobError, match="the pairs differ from those the job began with"):
         run(settings("pairs.jsonl", "moved.jsonl"), resume=True)
+
+
+# --- What is the same after a kill ---
+
+
+class KilledError(Exception):
+    """The process ended there."""
+
+
+def numbers_of(result: Result) -> dict[str, Any]:
+    """All of a result but times, and the folder of its job."""
+    record = result.training
+    assert record is not None
+    return {**asdict(record), "seconds": 0.0, "settings": {**record.settings, "job": {}}, "versions": result.versions}
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        {"towers": {"kind": "asymmetric", "frozen": "document"}, "train": {"method": {"kind": "lora", "rank": 2}}},
+        {"towers": {"kind": "asymmetric", "frozen": "query"}},
+        {"train": {"loss": {"guide": "other"}}},
+        {"memory": {"cached": True, "chunk_tokens": 32}},
+    ],
+    ids=["lora beside a frozen tower", "frozen query tower", "guide", "gradient cache"],
+)
+def test_a_run_killed_between_its_vectors_and_its_checkpoint_ends_with_the_same_result(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tables: dict[str, Any]
+) -> None:
+    train = {"steps": 6, "validate_every": 3, **tables.get("train", {})}
+    tables = {**tables, "train": train, "run": {"checkpoint_seconds": 1e-6}}
+    whole = run(job_settings(problem, tmp_path / "whole", **tables))
+    settings, write = job_settings(problem, tmp_path / "killed", **tables), loop.write_checkpoint
+
+    def killed_at(folder: Path, step: int, *given: Any, **options: Any) -> None:
+        if step == 2:
+            raise KilledError
+        write(folder, step, *given, **options)
+
+    monkeypatch.setattr(loop, "write_checkpoint", killed_at)
+    with pytest.raises(KilledError):
+        run(settings)
+    monkeypatch.setattr(loop, "write_checkpoint", write)
+    assert numbers_of(run(settings, resume=True)) == numbers_of(whole)
 
 
 # --- Two signals ---

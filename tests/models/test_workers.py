@@ -193,3 +193,14 @@ def test_a_function_runs_one_job_at_a_time() -> None:
     with parallel_map(functions) as results:
         list(results(range(60)))
     assert max(one.most for one in functions) == 1
+
+
+def test_threads_keep_their_share_where_other_work_changes_the_number_before_their_first_job() -> None:
+    def working(number: int) -> int:
+        # The first operation of a thread is where torch would take over the number set last.
+        torch.ones(number).sum()
+        return torch.get_num_threads()
+
+    with parallel_map([working] * 2) as run:
+        torch.set_num_threads(THREADS)
+        assert list(run([3, 3, 3, 3])) == [THREADS // 2] * 4

@@ -109,9 +109,13 @@ class PairContrast:
         return sum(training_flops(self._passed[side], float(tokens)) for side, tokens in self.tokens_of(step).items())
 
     def cost(self, step: int) -> Cost:
-        """Cost of a step (Ziarko et al. 2024)."""
-        texts = self.at(step).texts
-        return Cost(self.flops_of(step), self.passes.operations(texts.groups(self._distinct(step))) + texts.take_operations())
+        """Cost of a step (Ziarko et al. 2024), with that of vectors from frozen towers and a guide that it is the first to need."""
+        passes = self.cost_of_passes(step)
+        return Cost(passes.flops, passes.operations + self.at(step).texts.first_operations(self._distinct(step), step))
+
+    def cost_of_passes(self, step: int) -> Cost:
+        """Cost of a step's passes of trained towers."""
+        return Cost(self.flops_of(step), self.passes.operations(self.at(step).texts.groups(self._distinct(step))))
 
     @cached_property
     def _passed(self) -> Mapping[Side, PassedParameters]:
@@ -242,8 +246,7 @@ class PairContrast:
             vectors = (lambda rows: self._comparable(query.of(rows))), (lambda rows: self._comparable(document.of(rows)))
             errors, compared = pair_errors(self.validation, *vectors, distance=self._distance()), listed_pairs(self.validation)
         loss = self._validation_loss(query, document)
-        # Embeddings computed here must not count towards the cost of the next step.
-        self._texts.take_operations()
+        self._texts.leave_uncounted()
         return Validation(loss, errors, compared, measures)
 
     def _comparable(self, vectors: Float[Tensor, "n e"]) -> Float[Tensor, "n e"]:

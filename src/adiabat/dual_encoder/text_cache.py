@@ -23,7 +23,7 @@ from adiabat.models.device import Precision
 from adiabat.models.encoder import Encoder
 from adiabat.models.towers import DualEncoder
 from adiabat.store.addressing import rows_of_entries
-from adiabat.store.text_vectors import EmbeddingCache
+from adiabat.store.text_vectors import UNUSED, VALIDATED, EmbeddingCache
 from adiabat.store.vector_store import Store
 from adiabat.training.flop_count import operations_of
 from adiabat.training.passes import Group, Passes
@@ -50,7 +50,6 @@ class TextCache:
         self.holds_vectors = tokens is None
         """Whether vectors are computed once and cached."""
         self.vectors = EmbeddingCache(len(texts) if self.holds_vectors else 0, tower.width)
-        self._operations = 0.0
 
     def embed(self, rows: Int[np.ndarray, " b"]) -> Float[Tensor, "b e"]:
         """Embeddings of some texts, without dropout: cached ones of a frozen tower, otherwise computed on all cores."""
@@ -61,14 +60,17 @@ class TextCache:
         if len(new):
             texts = self.texts.take(new)
             self.vectors.put(new, self.tower.encode(texts, side=self.side, precision=self.precision))
-            lengths = np.array([len(ids) for ids in self.tower.tokenize(texts, side=self.side)], dtype=np.int64)
-            self._operations += operations_of(self.tower).of(lengths, trained=False, cached=False, checkpointed=False)
         return torch.from_numpy(np.asarray(self.vectors.vectors[rows])).to(self.tower.device)
 
-    def take_operations(self) -> float:
-        """Operations spent on embedding for the cache since the last call."""
-        operations, self._operations = self._operations, 0.0
-        return operations
+    def first_operations(self, rows: Int[np.ndarray, " b"], step: int) -> float:
+        """Operations of embedding the texts that a step is the first to need.
+
+        They follow from the step's number: a resumed run counts the same, though it reads vectors that the steps it repeats embedded.
+        """
+        new = rows[self.vectors.first_steps[rows] >= step]
+        self.vectors.first_steps[new] = step
+        lengths = np.array([len(ids) for ids in self.tower.tokenize(self.texts.take(new), side=self.side)], dtype=np.int64)
+        return operations_of(self.tower).of(lengths, trained=False, cached=False, checkpointed=False) if len(new) else 0.0
 
 
 class StoreCache(TextCache):
@@ -156,9 +158,14 @@ class PairTexts:
         for name, cache in self._embedding().items():
             cache.vectors.keep_in(folder / f"{name}-{rank}", resume=resume)
 
-    def take_operations(self) -> float:
-        """Operations spent on embedding for the caches since the last call."""
-        return math.fsum(cache.take_operations() for cache in self._embedding().values())
+    def first_operations(self, distinct: Mapping[Side, Int[np.ndarray, " _"]], step: int) -> float:
+        """Operations of embedding the texts of a step that it is the first to need."""
+        return math.fsum(cache.first_operations(distinct[cache.side], step) for cache in self._embedding().values())
+
+    def leave_uncounted(self) -> None:
+        """Count the texts that a validation was the first to need towards no step."""
+        for cache in self._embedding().values():
+            cache.vectors.first_steps[cache.vectors.known & (cache.vectors.first_steps == UNUSED)] = VALIDATED
 
     def save(self) -> None:
         """Record on disk which vectors exist; call it with every checkpoint."""

@@ -126,7 +126,7 @@ def passed(objective: PairContrast, steps: int) -> tuple[float, float, float]:
     """Tokens and both counts of operations of a run, estimated from a sample of its batches."""
     sample = range(min(steps, SAMPLED_STEPS))
     with objective.passing():
-        costs = [(sum(objective.tokens_of(step).values()), objective.cost(step)) for step in sample]
+        costs = [(sum(objective.tokens_of(step).values()), objective.cost_of_passes(step)) for step in sample]
     counted = [(tokens, cost.flops, cost.operations) for tokens, cost in costs]
     tokens, flops, operations = (steps * float(each) for each in np.mean(counted, axis=0))
     return tokens, flops, operations

@@ -128,6 +128,9 @@ def known_documents(
 _KNOWN = 1 << 32
 """Offset beyond a 32-bit checksum, which may be 0."""
 
+VALIDATED, UNUSED = -1, np.iinfo(np.int64).max
+"""In place of a step: a validation was the first to need a row; nothing has needed it yet."""
+
 
 class EmbeddingCache:
     """A cache of vectors for texts or tokens, and which rows are known; float32, 4 bytes per value.
@@ -135,15 +138,18 @@ class EmbeddingCache:
     Attributes:
         vectors: All rows; unknown rows have arbitrary content.
         known: Which rows hold a vector.
+        first_steps: Training step that first needed each row, whose cost includes the row; `VALIDATED` or `UNUSED` if none did.
     """
 
     vectors: Float[np.ndarray, "n e"]
     known: Bool[np.ndarray, " n"]
+    first_steps: Int[np.ndarray, " n"]
 
     def __init__(self, rows: int, width: int) -> None:
         """Start with all rows unknown and no file."""
         self.vectors = np.empty((rows, width), dtype=np.float32)
         self.known = np.zeros(rows, dtype=np.bool_)
+        self.first_steps = np.full(rows, UNUSED, dtype=np.int64)
         self._checksums = np.zeros(rows, dtype=np.uint64)
         self._flags: Path | None = None
 
@@ -164,7 +170,7 @@ class EmbeddingCache:
         if self.vectors.nbytes:
             self.vectors = np.memmap(path, dtype=np.float32, mode="r+", shape=self.vectors.shape)
         if goes_on:
-            self._checksums = _checksums_in(self._flags, len(self.known))
+            self._checksums, self.first_steps = _rows_in(self._flags, len(self.known))
             saved = np.flatnonzero(self._checksums)
             self.known[saved] = self._checksums[saved] == _checksums_of(self.vectors, saved)
             self._checksums[~self.known] = 0
@@ -182,7 +188,7 @@ class EmbeddingCache:
         try:
             if isinstance(self.vectors, np.memmap):
                 self.vectors.flush()
-            write_array(self._checksums, self._flags)
+            write_array(np.stack([self._checksums.astype(np.int64), self.first_steps]), self._flags)
         except (OSError, DataError) as fault:
             if disk_error_of(fault) is None:
                 raise
@@ -194,11 +200,14 @@ def _checksums_of(vectors: Float[np.ndarray, "n e"], rows: Int[np.ndarray, " som
     return np.fromiter((zlib.crc32(vectors[row].data) | _KNOWN for row in rows.tolist()), dtype=np.uint64, count=len(rows))
 
 
-def _checksums_in(path: Path, rows: int) -> UInt64[np.ndarray, " n"]:
-    """The checksum of each known row in a file, 0 for others; all 0 if the file is damaged or has another number of rows."""
+def _rows_in(path: Path, rows: int) -> tuple[UInt64[np.ndarray, " n"], Int[np.ndarray, " n"]]:
+    """The checksum of each row in a file, 0 for an unknown one, and its first step; no row is known if the file is damaged."""
     try:
-        checksums = read_array(path, remedy="")
+        saved = read_array(path, remedy="")
     except DataError:
-        checksums = np.empty(0)
-    fits = checksums.shape == (rows,) and checksums.dtype == np.uint64
-    return checksums if fits else np.zeros(rows, dtype=np.uint64)
+        saved = np.empty(0)
+    if saved.shape == (2, rows) and saved.dtype == np.int64:
+        return saved[0].astype(np.uint64), saved[1]
+    # Earlier versions wrote checksums alone, and had counted the cost of the rows.
+    is_earlier = saved.shape == (rows,) and saved.dtype == np.uint64
+    return (saved, np.full(rows, VALIDATED)) if is_earlier else (np.zeros(rows, dtype=np.uint64), np.full(rows, UNUSED))
