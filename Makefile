@@ -91,7 +91,15 @@ $(INTEGRATIONS)/.installed: requirements/integrations.txt $(STAMP)
 	@$(INSTALL) --require-hashes --target $(INTEGRATIONS) -r $< && touch $@ || \
 	  echo "LangChain, LlamaIndex and Haystack cannot be installed: their tests are skipped" >&2
 
-test-real: $(STAMP) $(INTEGRATIONS)/.installed  ## Tests on real data and real weights; those that miss theirs are skipped with a reason
+# The oldest versions that saved models load in, beside the newest ones of .venv; torch and the like are those of .venv (65 MB).
+OLDEST := $(VENV)/oldest
+
+$(OLDEST)/.installed: requirements/oldest.txt $(STAMP)
+	@rm -rf $(OLDEST)
+	@$(INSTALL) --require-hashes --target $(OLDEST) -r $< && touch $@ || \
+	  echo "The oldest versions of the libraries cannot be installed: their tests are skipped" >&2
+
+test-real: $(STAMP) $(INTEGRATIONS)/.installed $(OLDEST)/.installed  ## Tests on real data and real weights; those that miss theirs are skipped with a reason
 	@if [ ! -d $(REAL_DATA) ]; then echo "skipped: there is no $(REAL_DATA)"; else \
 	  echo "$(BIN)/python -m pytest -m real $(PYTEST_ARGS)"; \
 	  $(BIN)/python -m pytest -m real -rs $(PYTEST_ARGS) || { code=$$?; [ $$code -eq 5 ] || exit $$code; }; fi
@@ -104,6 +112,7 @@ lock: $(STAMP)  ## Recompile requirements/*.txt (UPGRADE=1 for the newest versio
 	$(COMPILE) requirements/torch.in --constraints requirements/lock.txt -o requirements/torch.txt
 	$(COMPILE) requirements/integrations.in --constraints requirements/lock.txt --excludes requirements/without-cuda.in --no-emit-package torch \
 	  $$(sed -nE 's/^([a-z0-9._-]+)==.*/--no-emit-package \1/p' requirements/lock.txt) -o requirements/integrations.txt
+	$(COMPILE) requirements/oldest.in --no-deps -o requirements/oldest.txt
 	$(COMPILE) requirements/uv.in --constraints requirements/lock.txt -o requirements/uv.txt
 
 dist: $(STAMP)  ## Wheel and source distribution in dist/

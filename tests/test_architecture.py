@@ -290,7 +290,7 @@ def pins(name: str) -> dict[str, str]:
     return {re.split(r"[=<>!~ ;]", line, maxsplit=1)[0]: line for line in lines}
 
 
-@pytest.mark.parametrize("name", ["lock.txt", "torch.txt", "torch-cpu.txt", "uv.txt", "integrations.txt"])
+@pytest.mark.parametrize("name", ["lock.txt", "torch.txt", "torch-cpu.txt", "uv.txt", "integrations.txt", "oldest.txt"])
 def test_a_lock_pins_by_hash_and_names_no_host(name: str) -> None:
     lock = pins(name)
     assert lock

@@ -136,3 +136,15 @@ def projection_of(weights: Float[Tensor, "d e"]) -> Projection:
     linear = nn.utils.skip_init(nn.Linear, *weights.shape, bias=False)  # type: ignore[no-untyped-call]
     linear.weight = nn.Parameter(weights.T.clone(memory_format=torch.contiguous_format))
     return Projection(linear, nn.Identity())
+
+
+def cutting(width: int, out: int) -> Projection:
+    """A linear map that keeps the first dimensions."""
+    return projection_of(torch.eye(width, out))
+
+
+def is_cutting(projection: Projection) -> bool:
+    """Whether a projection does nothing but keep the first dimensions."""
+    linear = projection.linear
+    plain = linear.bias is None and isinstance(projection.activation, nn.Identity) and projection.residual is None
+    return plain and torch.equal(linear.weight.detach().cpu(), torch.eye(*linear.weight.shape))

@@ -17,7 +17,7 @@ from adiabat.core.files import LARGEST_VOCABULARY, reading, require_content, req
 from adiabat.core.wording import positional
 from adiabat.data.records import SIDES
 from adiabat.models.backbone import Trust, base_of_adapter, load_backbone, load_tokenizer, reason, set_pad_token
-from adiabat.models.embedding_head import EncoderSettings, Projection
+from adiabat.models.embedding_head import EncoderSettings, Projection, is_cutting
 from adiabat.models.encoder import Encoder, table_rows
 from adiabat.models.st_files import (
     IN_AND_OUT,
@@ -236,8 +236,12 @@ def _tower(folder: Path, modules: Sequence[Module], overrides: Overrides, reader
     first, *later = modules
     if first.kind not in ("Transformer", "StaticEmbedding", MODEL2VEC):
         raise ModelError(f"{folder}: the first module must be a Transformer or a StaticEmbedding, got {first.kind}; choose another")
+    truncate_dim = truncate_dim_of(folder)
+    if truncate_dim is not None and later and later[-1].kind == "Dense" and is_cutting(reader.projection(later[-1].folder)):
+        # `save` writes it for versions that do not read truncate_dim.
+        later = later[:-1]
     if not plain:
-        _check_order(folder, modules)
+        _check_order(folder, [first, *later])
     backbone, tokenizer, settings = reader.token_states(first, plain=plain)
     projections = []
     for module in later:
@@ -252,7 +256,7 @@ def _tower(folder: Path, modules: Sequence[Module], overrides: Overrides, reader
             checked_keys(module.folder / "config.json", config, known=set(config), fixed=IN_AND_OUT)
             settings = replace(settings, normalize=True)
     query_prompt, document_prompt = prompts_of(folder)
-    stated = replace(settings, query_prompt=query_prompt, document_prompt=document_prompt, truncate_dim=truncate_dim_of(folder))
+    stated = replace(settings, query_prompt=query_prompt, document_prompt=document_prompt, truncate_dim=truncate_dim)
     encoder = Encoder(backbone, tokenizer, _checked(stated, overrides, backbone), projections).eval()
     if first.kind == "Transformer":
         require_embeddings(encoder, folder)

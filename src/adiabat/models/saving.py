@@ -9,8 +9,9 @@ from tokenizers.normalizers import Lowercase
 from adiabat.core.text import IN_WORDS
 from adiabat.data.records import SIDES
 from adiabat.models.backbone import normalizers_of, quietly
-from adiabat.models.embedding_head import NAMES
+from adiabat.models.embedding_head import NAMES, cutting
 from adiabat.models.encoder import Encoder, state_width
+from adiabat.models.former_versions import OLDEST, has_own_code, oldest_versions, stamp, write_former_keys
 from adiabat.models.st_files import OLD_POOLING_FLAGS, ROOT_FILE, save_projection, write_json
 from adiabat.models.static import StaticBackbone, require_saveable, save_static_embedding
 from adiabat.models.towers import DualEncoder
@@ -30,6 +31,8 @@ tags:
 ---
 
 # Query tower and document tower
+
+{versions}
 
 Vectors have {width} dimensions and are compared by {similarity}. Documents and queries go through different weights:
 
@@ -70,11 +73,25 @@ def model_card(model: DualEncoder) -> str:
     if not model.unit:
         llama.append("normalize=False")
     return _CARD.format(
+        versions=_versions_told(model),
         width=model.width,
         similarity=f"{IN_WORDS[model.similarity]} (`{NAMES[model.similarity]}`)",
         arguments=QUERY_ARGUMENTS,
         llama=", ".join(llama),
     )
+
+
+def _versions_told(model: DualEncoder) -> str:
+    """A sentence on the versions that load a model."""
+    needed = oldest_versions(model.query, model.document)
+    first, second = (".".join(map(str, version)) for version in needed)
+    towers = (model.tower(side).backbone for side in SIDES)
+    families = dict.fromkeys(f"`{tower.config.model_type}`" for tower in towers if not isinstance(tower, StaticBackbone))
+    known = f" that has {' and '.join(families)}" if families else ""
+    told = f"Loads in sentence-transformers {first} or later, with transformers {second} or later{known}."
+    if needed.transformers > OLDEST.transformers:
+        told += " Earlier versions of transformers may load it too, and give other vectors."
+    return told
 
 
 def save(model: DualEncoder, folder: Path) -> None:
@@ -97,7 +114,8 @@ def save(model: DualEncoder, folder: Path) -> None:
         router = {
             "types": {path: dotted for route in routes.values() for path, dotted in route},
             "structure": {side: [path for path, _ in route] for side, route in routes.items()},
-            "parameters": {"default_route": "document", "allow_empty_key": True, "route_mappings": {}},
+            # Without route_mappings, which versions before 5.4 refuse even if empty.
+            "parameters": {"default_route": "document", "allow_empty_key": True},
         }
         write_json(folder / "router_config.json", router)
         (folder / "README.md").write_text(model_card(model), encoding="utf-8")
@@ -106,6 +124,7 @@ def save(model: DualEncoder, folder: Path) -> None:
     listed = [{"idx": i, "name": str(i), "path": path, "type": dotted} for i, (path, dotted) in enumerate(modules)]
     write_json(folder / "modules.json", listed)
     root = {
+        "__version__": stamp(oldest_versions(model.query, model.document)),
         "model_type": "SentenceTransformer",
         # Both prompts are written even if empty, so that no default replaces them.
         "prompts": {**(stated.get("prompts") or {}), "query": query_prompt, "document": document_prompt},
@@ -132,9 +151,14 @@ def _save_tower(encoder: Encoder, folder: Path, shared: dict[tuple[int, ...], st
     writers += [("Dense", partial(save_projection, projection)) for projection in encoder.projection_list()]
     # A Normalize is an empty folder.
     writers += [("Normalize", lambda path: None)] if settings.normalize else []
+    # Versions before 5.4 cut no vectors by the root configuration.
+    is_cut = encoder.width < encoder.full_width
+    writers += [("Dense", partial(save_projection, cutting(encoder.full_width, encoder.width)))] if is_cut else []
     # The Transformer module holds the limit too, so different limits need two modules.
     limits = (settings.max_tokens, settings.query_max_tokens or 0, settings.document_max_tokens or 0)
     weights: dict[int, tuple[int, ...]] = {0: (id(encoder.backbone), *limits), **projections}
+    if is_cut:
+        weights[len(writers) - 1] = (encoder.full_width, encoder.width)
     modules: list[tuple[str, str]] = []
     for i, (kind, write) in enumerate(writers):
         new_path = "" if root and kind == "Transformer" else f"{prefix}{i}_{kind}"
@@ -155,9 +179,11 @@ def _save_transformer(encoder: Encoder, folder: Path) -> None:
     with quietly():
         encoder.backbone.save_pretrained(folder)
         encoder.tokenizer.save_pretrained(folder)
+    write_former_keys(folder, encoder.tokenizer)
     settings, options = encoder.settings, getattr(encoder.backbone, "config_options", {})
-    # Some tokenizer classes rebuild their normaliser from their own settings and would lose an added one.
-    lower_case = any(isinstance(normalizer, Lowercase) for normalizer in normalizers_of(encoder.tokenizer))
+    # A class of the model's own may rebuild its normaliser from its own settings, and would lose an added one.
+    lowers = any(isinstance(normalizer, Lowercase) for normalizer in normalizers_of(encoder.tokenizer))
+    lower_case = lowers and has_own_code(encoder.tokenizer)
     # Versions before 6 refuse unknown keys, so these are written only if they are not defaults.
     sides = {"query_length": settings.query_max_tokens, "document_length": settings.document_max_tokens}
     optional = {key: limit for key, limit in sides.items() if limit is not None} | ({"config_args": dict(options)} if options else {})
