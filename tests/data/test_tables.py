@@ -11,8 +11,9 @@ import pytest
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.data.corpora import read_corpus
 from adiabat.data.examples import read_examples, source_identity
-from adiabat.data.table_formats import parquet_paths, parquet_rows, parquet_size
-from adiabat.data.table_rows import FileFaults, count_rows, read_rows, table_name
+from adiabat.data.folders import table_name
+from adiabat.data.table_formats import parquet_rows, parquet_size
+from adiabat.data.table_rows import FileFaults, count_rows, read_rows
 
 ROWS = [
     {"query": "what is α?", "pos": ["a", "b"], "neg": []},
@@ -275,11 +276,10 @@ def column_fault(path: Path, column: str) -> str:
 def test_rows_come_back_as_written(tmp_path):
     rows = [{"id": n, "text": f"text {n}", "more": {"list": [n, None]}} for n in range(2500)]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
-    read = list(parquet_rows(tmp_path / "rows.parquet"))
+    read = list(parquet_rows([tmp_path / "rows.parquet"]))
     assert [dict(values) for _, values in read] == rows
     assert [place for place, _ in read] == [f"{tmp_path / 'rows.parquet'}:{n}" for n in range(1, 2501)]
-    assert parquet_size(tmp_path) == 2500
-    assert parquet_paths(tmp_path) == [tmp_path / "rows.parquet"]
+    assert parquet_size([tmp_path / "rows.parquet"]) == count_rows(tmp_path) == 2500
     first = read[0][1]
     assert (list(first), len(first), "text" in first, "none" in first, first.get("none")) == (["id", "text", "more"], 3, True, False, None)
 

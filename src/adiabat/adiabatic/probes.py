@@ -14,8 +14,9 @@ from adiabat.adiabatic.drift import written_otherwise
 from adiabat.core.errors import DataError
 from adiabat.core.provenance import packaged_folder, require_published
 from adiabat.data.columns import id_value, parsed_rows, quoted, text_value
+from adiabat.data.folders import require_path, table_name
 from adiabat.data.lines import CODECS, COLUMN_ALIASES, Cursor, text_lines
-from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, require_path, table_name
+from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows
 
 DEFAULT, SAMPLE, REHEARSAL = "default", "sample", "rehearsal"
 """Names of the packaged sets: one to measure drift on, a quarter of each of its groups, and other texts of these groups for rehearsal."""

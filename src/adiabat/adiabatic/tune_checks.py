@@ -7,6 +7,7 @@ from typing import Any
 from adiabat.config.shared import require_device_name
 from adiabat.config.training_choices import ENDING
 from adiabat.config.tuning import TuneSettings
+from adiabat.data.sources import validation_source, with_split
 from adiabat.runs.output_dir import require_fitting
 from adiabat.runs.run_config import FREE_RUN, Job, Rules
 from adiabat.runs.run_log import idle_counts, least_idle, read_log
@@ -93,4 +94,6 @@ def require_ready(inputs: Mapping[str, str], out: Path, *, settings: TuneSetting
 def require_named(inputs: Mapping[str, str], settings: TuneSettings) -> None:
     """Refuse data and stores that are missing, or swapped with each other."""
     refuse_swapped(inputs["store"], inputs["model"], inputs["data"], order=("model", "store", "data"))
-    require_inputs([inputs["data"], *filter(None, [settings.data.validation])], stores=[inputs["store"]])
+    validation = validation_source(settings.data, [inputs["data"]])
+    examples = [with_split(inputs["data"], settings.data.split), *filter(None, [validation])]
+    require_inputs(examples, stores=[inputs["store"]])

@@ -22,6 +22,7 @@ from adiabat.core.ragged import Ragged
 from adiabat.core.wording import call_of
 from adiabat.data.examples import read_examples
 from adiabat.data.records import LanguageGridSet
+from adiabat.data.sources import validation_source
 from adiabat.data.text_hashes import held_out_documents, held_out_queries
 from adiabat.losses.in_batch import Distance
 from adiabat.models.bulk import TokenTable
@@ -277,8 +278,8 @@ MINED_NEGATIVES = 10
 def read_data(path: str, settings: TuneDataSection, store: Store) -> tuple[AddressedSet, AddressedSet]:
     """Read the examples, address their documents in the store, and split them into training and validation."""
     everything = _read(path, settings.split, settings, store, usual="train")
-    if settings.validation:
-        listed = _read(settings.validation, settings.validation_split or settings.split, settings, store, usual="dev")
+    if (validation_path := validation_source(settings, [path])) is not None:
+        listed = _read(validation_path, None, settings, store, usual="dev")
         train, validation = sharing_answers(everything, listed)
         if shared := trained_too(validation, train):
             note = f"{shared:,} of {len(validation):,} validation queries are also trained on, so validation looks better than it is"

@@ -89,7 +89,8 @@ class ExamplesSection(Section):
     """``[data]``: split and columns of the examples."""
 
     split: Text | None = None
-    """Split of a BEIR folder (``qrels/SPLIT.tsv``; by default ``train`` for training and ``test`` for measuring) or of a hub data set."""
+    """Split of a BEIR folder (``qrels/SPLIT.tsv``; by default ``train`` for training and ``test`` for measuring), of a folder whose files
+    name splits (``train.jsonl``, ``data/test-00000-of-00001.parquet``), or of a saved or hub data set."""
     columns: ColumnsSection = ColumnsSection()
     """In an evaluation, these names apply to the target only; retention sets use the names that adiabat recognises."""
 
@@ -107,7 +108,8 @@ class HeldOutSection(ExamplesSection):
     validation: Text | None = None
     """File or folder of validation examples; None holds out `validation_fraction` of the data."""
     validation_split: Text | None = None
-    """Split of `validation`; None takes `split`, or ``dev`` in a BEIR folder with several splits."""
+    """Split of `validation`; None takes `split`, or ``dev`` in a BEIR folder with several splits. Where the training data lie in the same
+    place, their split is not taken."""
     validation_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.1
     """Share of the queries held out for validation. A hash of the text decides, so added data does not move other queries."""
     max_validation: PositiveInt = 4_200
@@ -124,7 +126,7 @@ class EmbedDataSection(Section):
     """``[data]``: documents to embed."""
 
     split: Text | None = None
-    """Split of a hub data set, or of a data set saved by the ``datasets`` library."""
+    """Split of a folder, a saved or a hub data set; None reads all of them, with a note."""
     columns: ColumnsSection = ColumnsSection()
     blank: Literal["error", "drop"] = "error"
     """Documents without title and text, or without any token of a static model: stop and list them (error), or leave them out and count

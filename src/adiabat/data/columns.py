@@ -15,8 +15,10 @@ from typing import TypeVar
 
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.text import cut
+from adiabat.data.folders import table_name
 from adiabat.data.lines import COLUMN_ALIASES, MEANING, OF_LAYOUT, REQUIRED, Layout, more_columns
-from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, table_name, value_kind
+from adiabat.data.sources import Source
+from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, value_kind
 
 Parsed = TypeVar("Parsed")
 
@@ -93,8 +95,10 @@ def _rows(count: int) -> str:
 class Columns:
     """Finds the columns of rows."""
 
-    def __init__(self, mapping: Mapping[str, str] | None = None) -> None:
+    def __init__(self, mapping: Mapping[str, str] | None = None, *, usual: Mapping[str, str] | None = None) -> None:
+        """Take the mapping that applies to all rows, and the names that come first in rows that have them."""
         self.mapping: Mapping[str, str] = dict(mapping or {})
+        self.usual: Mapping[str, str] = dict(usual or {})
         self.remarks = Remarks()
         self.labelled = False
         self._noted: set[str] = set()
@@ -119,6 +123,9 @@ class Columns:
         """The file's name for our column `name`, or None if the row has no such column."""
         if name in self.mapping:
             return self.mapping[name] if self.mapping[name] in row.values else None
+        usual = self.usual.get(name)
+        if usual in row.values:
+            return usual
         if name in row.values:
             return name
         present = [alias for alias in COLUMN_ALIASES[name] if alias in row.values]
@@ -261,11 +268,18 @@ class Table:
 
     @classmethod
     def open(
-        cls, source: str | Path, mapping: Mapping[str, str] | None = None, *, split: str | None = None, wanted: Sequence[Layout]
+        cls,
+        source: str | Path,
+        mapping: Mapping[str, str] | None = None,
+        *,
+        split: str | None = None,
+        wanted: Sequence[Layout],
+        usual: Mapping[str, str] | None = None,
+        whole: bool = False,
     ) -> "Table":
-        """Check a source and its first row, which decides the kind of all rows."""
-        columns, faults = Columns(mapping), FileFaults()
-        first, rows = first_row(read_rows(source, split=split, faults=faults), faults, source)
+        """Check a source and its first row, which decides the kind of all rows; the columns in its address come before `mapping`."""
+        columns, faults = Columns({**(mapping or {}), **Source.of(source).columns}, usual=usual), FileFaults()
+        first, rows = first_row(read_rows(source, split=split, faults=faults, whole=whole, mapped=True), faults, source)
         return cls(source, split, columns, columns.layout(first, wanted=wanted), first, rows, faults)
 
     @property
@@ -285,6 +299,7 @@ class Table:
 
 def split_name(source: str | Path, split: str | None) -> str:
     """Name of a source and its split, for tables and reports."""
+    split = Source.of(source).split or split
     return f"{table_name(source)}/{split}" if split else table_name(source)
 
 

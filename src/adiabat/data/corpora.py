@@ -13,11 +13,13 @@ import numpy as np
 from adiabat.core.errors import ConfigError, Faults
 from adiabat.data.columns import Columns, Table, id_value, text_value
 from adiabat.data.examples import parse_example
-from adiabat.data.judgements import BEIR_COLUMNS
+from adiabat.data.judged_sets import corpus_part
+from adiabat.data.judgements import BEIR_ID
 from adiabat.data.language_grids import parse_grid_row
-from adiabat.data.lines import HUB_PREFIX, Layout
+from adiabat.data.lines import OF_DOCUMENTS, Layout
 from adiabat.data.records import Document, Example, grid_id, text_id
-from adiabat.data.table_rows import FileFaults, Row, RowError, compressed_path, read_rows, value_kind
+from adiabat.data.sources import Source
+from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, value_kind
 
 ANY: tuple[Layout, ...] = ("grid", "examples", "corpus")
 
@@ -29,11 +31,16 @@ LocatedDocument = tuple[Document, str]
 
 
 def read_corpus(
-    source: str | Path, *, columns: Mapping[str, str] | None = None, split: str | None = None, blank: Blank = "error"
+    source: str | Path,
+    *,
+    columns: Mapping[str, str] | None = None,
+    split: str | None = None,
+    blank: Blank = "error",
+    whole: bool = True,
 ) -> Iterator[Document]:
-    """Iterate over the documents of a source, in order.
+    """Iterate over the documents of a source, in order; `whole` reads all splits of it, with a note, where none is named.
 
-    Reads a BEIR folder (``corpus.jsonl``, plain or compressed), rows with an id, a text and perhaps a title (the text is then
+    Reads the corpus of a judged data set (``corpus.jsonl`` of a BEIR folder), rows with an id, a text and perhaps a title (the text is then
     ``title + " " + text``, stripped, as BEIR's dense retrievers have it), example files (the unique texts of their positives and
     negatives, in order of first appearance, addressed by `text_id`), and language grids (their hypotheses, addressed by `grid_id`).
     Rows with an id and a text are documents even where they have a question and an answer too; map those two with `columns` to have
@@ -42,30 +49,35 @@ def read_corpus(
     The source and its first row are checked at the call. Memory grows by about ten bytes per document (an example file: about 100 per
     unique text), to find repeated ids.
     """
-    table = open_corpus(source, columns, split)
+    table = open_corpus(source, columns, split, whole=whole)
     if blank == "drop" and table.layout != "corpus":
         kind = "examples" if table.layout == "examples" else "a language grid"
         raise ConfigError(f'blank must be "error" for {source}, which holds {kind}, got "drop"; leave it out, and correct blank texts')
-    return _example_texts(table) if table.layout == "examples" else _documents(table, keep_blank=blank == "drop")
+    return _example_texts(table) if table.layout == "examples" else _documents(table, keep_blank=blank == "drop", whole=whole)
 
 
 def training_texts(source: str | Path) -> Iterator[Document]:
     """Documents identified by their text: those of examples, none of which is blank, and the non-blank ones of a corpus."""
     try:
-        return read_corpus(source, blank="drop")
+        return read_corpus(source, blank="drop", whole=False)
     except ConfigError:
-        return read_corpus(source)
+        return read_corpus(source, whole=False)
 
 
-def open_corpus(source: str | Path, mapping: Mapping[str, str] | None, split: str | None, *, wanted: Sequence[Layout] = ANY) -> Table:
-    """The file with the documents of a source; in a BEIR folder its columns are fixed."""
-    file = documents_file(source)
-    if file != source and split is not None:
+def open_corpus(
+    source: str | Path, mapping: Mapping[str, str] | None, split: str | None, *, wanted: Sequence[Layout] = ANY, whole: bool = False
+) -> Table:
+    """The table with the documents of a source."""
+    table = documents_file(source)
+    if table == source:
+        return Table.open(source, mapping, split=split, wanted=wanted, whole=whole)
+    if split is not None:
         raise ConfigError(f'split must be left out for the corpus of the BEIR folder {source}, got "{split}"; leave it out')
-    return Table.open(file, BEIR_COLUMNS if file != source and not mapping else mapping, split=split, wanted=wanted)
+    columns = {name: column for name, column in Source.of(source).columns.items() if name in OF_DOCUMENTS}
+    return Table.open(table, {**(mapping or {}), **columns}, wanted=wanted, usual=BEIR_ID, whole=whole)
 
 
-def _documents(table: Table, *, keep_blank: bool) -> Iterator[Document]:
+def _documents(table: Table, *, keep_blank: bool, whole: bool) -> Iterator[Document]:
     blanks, hashes = Faults(shown=3), array("q")
     for document, location in _located(table, keep_blank=keep_blank):
         hashes.append(hash(document.doc_id))
@@ -76,7 +88,7 @@ def _documents(table: Table, *, keep_blank: bool) -> Iterator[Document]:
     # Equal hashes may be collisions: if some repeat, read the source again for the ids themselves.
     if suspects := _repeated(hashes):
         locations: dict[str, str] = {}
-        rows = read_rows(table.source, split=table.split, faults=FileFaults())
+        rows = read_rows(table.source, split=table.split, faults=FileFaults(), whole=whole, mapped=True)
         for document, location in _located(replace(table, rows=rows, faults=FileFaults()), keep_blank=keep_blank):
             if hash(document.doc_id) in suspects and (first := locations.setdefault(document.doc_id, location)) != location:
                 table.faults.add(f'{location}: document id must be unique, got "{document.doc_id}" again, first at {first}')
@@ -130,10 +142,8 @@ def _looks_like_id(text: str) -> bool:
 
 
 def documents_file(source: str | Path) -> str | Path:
-    """The file with the documents of a source: ``corpus.jsonl`` of a BEIR folder, or the source itself."""
-    if str(source).startswith(HUB_PREFIX):
-        return source
-    return compressed_path(Path(source) / "corpus.jsonl") or source
+    """The table with the documents of a source: the corpus of a folder or a judged data set, or the source itself."""
+    return corpus_part(source) or source
 
 
 def _repeated(hashes: "array[int]") -> set[int]:

@@ -13,9 +13,11 @@ from adiabat.core.errors import DataError
 from adiabat.core.text import shown
 from adiabat.core.wording import call_of
 from adiabat.data.columns import Columns, Table, entries_value, id_value, parsed_rows, plain_value, shared_values, split_name, text_value
-from adiabat.data.lines import HUB_PREFIX, Cursor, Layout
+from adiabat.data.judged_sets import is_judged, judged_set, splits_of
+from adiabat.data.lines import OF_DOCUMENTS, Cursor, Layout
 from adiabat.data.records import Example, ExampleSet, ExampleStream, LanguageGridSet, invented_id
-from adiabat.data.table_rows import FileFaults, Row, RowError, is_beir_examples, read_rows
+from adiabat.data.sources import Source
+from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows
 
 _WANTED: tuple[Layout, ...] = ("grid", "examples")
 _IS_ANSWER = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
@@ -26,23 +28,24 @@ _LIST_ADVICE = "write JSON lists, or JSON lines in place of CSV"
 
 
 def resolved_split(source: str | Path, split: str | None, *, usual_split: str = "test") -> str | None:
-    """The split that `read_examples` reads of a BEIR folder; of other sources the one that was given."""
-    if not is_beir_examples(source):
-        return split
-    from adiabat.data.judgements import choose_split
-
-    return choose_split(Path(source), split, usual_split)[0]
+    """The split that `read_examples` reads of a judged data set; of other sources the one that was given."""
+    judged = judged_set(source)
+    return Source.of(source).split_or(split) if judged is None else judged.chosen_split(split, usual_split)
 
 
-def source_identity(source: str, split: str | None) -> tuple[str, str | None]:
+def source_identity(address: str, split: str | None) -> tuple[str, str | None]:
     """Name and split that tell a data set apart, whether the split is part of its name, given, or the only one."""
-    path = Path(source)
-    if not source.startswith(HUB_PREFIX) and not any((folder / "dataset_dict.json").exists() for folder in (path, path.resolve().parent)):
-        return str(path.resolve()), resolved_split(source, split)
+    source = Source.of(address)
+    path = Path(source.path)
+    if (judged := judged_set(address)) is not None:
+        return judged.name if source.is_hub else str(path.resolve()), judged.chosen_split(split, "test")
+    if not source.is_hub and not any((folder / "dataset_dict.json").exists() for folder in (path, path.resolve().parent)):
+        alone, split = splits_of(source), source.split_or(split)
+        return str(path.resolve()), alone[0] if split is None and len(alone) == 1 else split
     # Loaded only for data sets with splits.
     from adiabat.data.table_formats import source_and_split
 
-    return source_and_split(source, split)
+    return source_and_split(address, split)
 
 
 def read_examples(
@@ -67,11 +70,11 @@ def read_examples(
     Returns:
         The examples in file order, or the sentence pairs in the languages that all of them have, sorted.
     """
-    if is_beir_examples(source):
-        # Loaded only for folders with judgements.
-        from adiabat.data.judgements import read_beir_examples
+    if (judged := judged_set(source)) is not None:
+        # Loaded only for data sets with judgements.
+        from adiabat.data.judgements import read_judged
 
-        return read_beir_examples(Path(source), split=split, usual_split=usual_split, name=name, columns=columns)
+        return read_judged(judged, split=split, usual_split=usual_split, name=name, columns=_of_queries(source, columns))
     table = Table.open(source, columns, split=split, wanted=_WANTED)
     if table.layout == "grid":
         # Loaded only for language grids.
@@ -96,10 +99,10 @@ def stream_examples(
 
     Query ids may repeat, because they are not used for lookup.
     """
-    if is_beir_examples(source):
-        from adiabat.data.judgements import read_beir_examples
+    if (judged := judged_set(source)) is not None:
+        from adiabat.data.judgements import read_judged
 
-        examples = read_beir_examples(Path(source), split=split, usual_split=usual_split, name=None, columns=columns)
+        examples = read_judged(judged, split=split, usual_split=usual_split, name=None, columns=_of_queries(source, columns))
         return ExampleStream(examples.name, iter(examples.examples))
     table = Table.open(source, columns, split=split, wanted=_WANTED)
     _require_examples(table.layout, source)
@@ -109,6 +112,12 @@ def stream_examples(
         table.faults.raise_if_any()
 
     return ExampleStream(table.name, parsed(), remarks=table.columns.remarks.sentences)
+
+
+def _of_queries(source: str | Path, columns: Mapping[str, str] | None) -> dict[str, str]:
+    """The columns that apply to the queries of a judged data set: those of its address may be of its corpus."""
+    named = {name: column for name, column in Source.of(source).columns.items() if name not in OF_DOCUMENTS}
+    return {**(columns or {}), **named}
 
 
 def _require_examples(layout: Layout, source: str | Path) -> None:
@@ -266,7 +275,7 @@ class ExampleReader:
         self.name = split_name(source, split)
         self._source = source
         self._split = split
-        self._columns = Columns(columns)
+        self._columns = Columns({**(columns or {}), **Source.of(source).columns})
         self._open: _OpenSource | None = None
         self._position = SourcePosition()
 
@@ -285,7 +294,7 @@ class ExampleReader:
             return
         if self._open is None or self._open.cursor != start.mark:
             cursor, faults = start.mark.position(), FileFaults()
-            rows = read_rows(self._source, split=self._split, faults=faults, cursor=cursor)
+            rows = read_rows(self._source, split=self._split, faults=faults, cursor=cursor, mapped=True)
             self._open = _OpenSource(parsed_rows(rows, faults, self._parse), cursor, faults)
         # If a caller stops early, the open source has moved on and must not be reused.
         opened, self._open = self._open, None
@@ -313,5 +322,5 @@ class _OpenSource:
 
 def require_streamable(source: str) -> None:
     """Refuse a source that cannot be read row by row."""
-    if is_beir_examples(source):
+    if is_judged(source):
         raise DataError(f"{source} must hold one example a row with data.stream, got a BEIR folder; leave data.stream out, or write a file")

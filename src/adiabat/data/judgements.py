@@ -1,4 +1,4 @@
-"""Queries with judged documents: BEIR folders, and the runs and judgements of TREC.
+"""Queries with judged documents: judged data sets, and the runs and judgements of TREC.
 
 TREC writes columns between blanks, one line for each retrieved or judged document. A run has six columns (query, ``Q0``, document, rank,
 score, name of the run), whose query, document and score are used: programs that evaluate runs sort by score, and break ties as they like.
@@ -6,21 +6,24 @@ Judgements have four (query, ``0``, document, grade), or three under the header 
 """
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.text import A_GRADE, GRADING, grade_of, number_of, shown
-from adiabat.data.columns import Columns, first_row, id_value, parsed_rows, shared_values, text_value
-from adiabat.data.lines import CODECS, Cursor, text_lines
+from adiabat.data.columns import Columns, first_row, id_value, parsed_rows, quoted, shared_values, text_value
+from adiabat.data.folders import place_of, require_path
+from adiabat.data.judged_sets import JUDGEMENT_COLUMNS, JudgedSet
+from adiabat.data.lines import Cursor, text_lines
 from adiabat.data.records import Example, ExampleSet
-from adiabat.data.table_rows import FileFaults, Row, RowError, compressed_path, read_rows, require_path
+from adiabat.data.sources import Source
+from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows
 
-BEIR_COLUMNS: Mapping[str, str] = {"doc_id": "_id", "text": "text"}
-"""Columns of ``corpus.jsonl`` and ``queries.jsonl``."""
+BEIR_ID = {"doc_id": "_id", "text": "text"}
+"""Columns of ``corpus.jsonl`` and ``queries.jsonl``, which come before other names where a row has them."""
 
-_QRELS_HEADER = ("query-id", "corpus-id", "score")
+_QRELS_HEADER = tuple(names[0] for names in JUDGEMENT_COLUMNS)
 
 
 @dataclass(slots=True)
@@ -31,19 +34,20 @@ class _Judgements:
     grades: dict[str, int] = field(default_factory=dict)
 
 
-def read_beir_examples(
-    folder: Path, *, split: str | None, usual_split: str, name: str | None, columns: Mapping[str, str] | None
+def read_judged(
+    source: JudgedSet, *, split: str | None, usual_split: str, name: str | None, columns: Mapping[str, str] | None
 ) -> ExampleSet:
     """Read the judged queries of a split: scores above 0 are positives with that grade, others judged negatives."""
     mapped = dict(columns or {})
     cluster = mapped.pop("measure.cluster", None)
     if mapped:
-        raise ConfigError(f"columns must be left out for the BEIR folder {folder}, whose names are fixed, got {', '.join(mapped)}")
-    split, qrels = choose_split(folder, split, usual_split)
+        raise ConfigError(f"columns must be left out for the BEIR folder {source.address}, whose names are fixed, got {', '.join(mapped)}")
+    split = source.chosen_split(split, usual_split)
     faults = FileFaults()
-    judged = _read_qrels(qrels, faults)
-    queries = _read_queries(folder, judged, faults, cluster)
+    judged = _read_qrels(source.judgements[split], faults)
+    queries = _read_queries(source.queries_of(split), judged, faults, cluster)
     faults.raise_if_any()
+    qrels = source.judgements[split][0]
     answered = []
     for query_id, (text, clusters) in queries.items():
         grades, location = judged[query_id].grades, judged[query_id].location
@@ -54,62 +58,58 @@ def read_beir_examples(
         raise DataError(f"{qrels} must hold at least one score above 0, got none; choose another split")
     if lost := len(queries) - len(answered):
         warnings.warn(f"{qrels}: {lost} of {len(queries)} queries have no score above 0 and are left out", stacklevel=3)
-    return ExampleSet(name or f"{folder.resolve().name}/{split}", tuple(answered), holds_texts=False, is_judged=True)
+    return ExampleSet(name or f"{source.name}/{split}", tuple(answered), holds_texts=False, is_judged=True)
 
 
-def choose_split(folder: Path, split: str | None, usual_split: str) -> tuple[str, Path]:
-    """Name and file of the judgements to read."""
-    endings = tuple(".tsv" + compression for compression in ("", *CODECS))
-    paths = {path.name.partition(".tsv")[0]: path for path in sorted((folder / "qrels").iterdir()) if path.name.endswith(endings)}
-    if not paths:
-        raise DataError(f"{folder / 'qrels'} must hold judgements named SPLIT.tsv, got none; check the folder")
-    if split is None:
-        split = next(iter(paths)) if len(paths) == 1 else usual_split
-        if split not in paths:
-            raise DataError(f"{folder} must be read with a split, got none, and there is no {usual_split}; choose {' or '.join(paths)}")
-    if split not in paths:
-        raise DataError(f'{folder} must have the split "{split}", got {", ".join(paths)}; choose one of them')
-    return split, paths[split]
-
-
-def _read_qrels(path: Path, faults: FileFaults) -> dict[str, _Judgements]:
-    _, rows = first_row(read_rows(path, faults=faults, header=_QRELS_HEADER), faults, path)
+def _read_qrels(tables: Sequence[str], faults: FileFaults) -> dict[str, _Judgements]:
     judged: dict[str, _Judgements] = {}
-    for query_id, doc_id, grade, location in parsed_rows(rows, faults, _parse_judgement):
-        grades = judged.setdefault(query_id, _Judgements(location)).grades
-        if (first := grades.setdefault(doc_id, grade)) != grade:
-            faults.add(f'{location}: a document must be judged once, got "{doc_id}" for query "{query_id}" with {first} and {grade}')
+    for table in tables:
+        is_delimited = place_of(table).form in ("csv", "tsv")
+        _, rows = first_row(read_rows(table, faults=faults, header=_QRELS_HEADER if is_delimited else None), faults, table)
+        for query_id, doc_id, grade, location in parsed_rows(rows, faults, _parse_judgement):
+            grades = judged.setdefault(query_id, _Judgements(location)).grades
+            if (first := grades.setdefault(doc_id, grade)) != grade:
+                faults.add(f'{location}: a document must be judged once, got "{doc_id}" for query "{query_id}" with {first} and {grade}')
     return judged
 
 
 def _parse_judgement(row: Row) -> tuple[str, str, int, str]:
-    query_id, doc_id = (id_value(row.values[column], column, row.location) for column in _QRELS_HEADER[:2])
-    text = row.values["score"] or ""
-    grade = grade_of(text)
+    query, document, score = (_column(row, names) for names in JUDGEMENT_COLUMNS)
+    query_id, doc_id = (id_value(row.values[column], column, row.location) for column in (query, document))
+    value = row.values[score]
+    grade = None if isinstance(value, bool) or not isinstance(value, str | int | float) else grade_of(str(value))
     if grade is None:
-        raise RowError(f'{row.location}: "score" must be {A_GRADE}, got {shown(text) if text else "nothing"}', advice=GRADING)
+        raise RowError(f'{row.location}: "{score}" must be {A_GRADE}, got {"nothing" if not value else shown(value)}', advice=GRADING)
     return query_id, doc_id, grade, row.location
 
 
+def _column(row: Row, names: Sequence[str]) -> str:
+    """The file's name of a column of judgements."""
+    column = next((name for name in names if name in row.values), None)
+    if column is None:
+        raise RowError(f'{row.location}: expected "{names[0]}" of a judgement, found {quoted(row.values)}')
+    return column
+
+
 def _read_queries(
-    folder: Path, judged: Mapping[str, _Judgements], faults: FileFaults, cluster: str | None
+    table: str, judged: Mapping[str, _Judgements], faults: FileFaults, cluster: str | None
 ) -> dict[str, tuple[str, tuple[str, ...]]]:
     """Texts of the judged queries in file order, each with its values of the column `cluster`, which may lie in ``metadata``."""
-    path = compressed_path(folder / "queries.jsonl")
-    if path is None:
-        require_path(folder / "queries.jsonl")
-        return {}
-    columns = Columns(BEIR_COLUMNS)
+    columns = Columns(usual={"query_id": "_id", "text": "text"})
 
     def parse(row: Row) -> tuple[str, str, tuple[str, ...], str]:
-        id_column, text_column = columns.require("doc_id", row, "corpus"), columns.require("text", row, "corpus")
+        id_column = columns.find("query_id", row)
+        text_column = columns.find("text", row) or columns.find("query", row)
+        if id_column is None or text_column is None:
+            missing = "_id" if id_column is None else "text"
+            raise RowError(f'{row.location}: expected "{missing}" of a query, found {quoted(row.values)}')
         query_id = id_value(row.values[id_column], id_column, row.location)
         clusters = () if cluster is None else _clusters_of(row, cluster)
         return query_id, text_value(row.values[text_column], text_column, row.location), clusters, row.location
 
     texts: dict[str, tuple[str, tuple[str, ...]]] = {}
     ids: set[str] = set()
-    for query_id, text, clusters, location in parsed_rows(read_rows(path, faults=faults), faults, parse):
+    for query_id, text, clusters, location in parsed_rows(read_rows(table, faults=faults), faults, parse):
         if query_id in ids:
             faults.add(f'{location}: query id must be unique, got "{query_id}" again')
         ids.add(query_id)
@@ -117,7 +117,8 @@ def _read_queries(
             texts[query_id] = text, clusters
     if not faults.count:  # A query whose own line is at fault would be reported twice.
         for query_id in (query_id for query_id in judged if query_id not in ids):
-            faults.add(f'{judged[query_id].location}: query must be one of {path.name}, got unknown id "{query_id}"')
+            where = Path(Source.of(table).path).name
+            faults.add(f'{judged[query_id].location}: query must be one of {where}, got unknown id "{query_id}"')
     return texts
 
 

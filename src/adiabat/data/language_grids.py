@@ -13,9 +13,10 @@ from jaxtyping import Int
 from adiabat.core.errors import ConfigError, DataError, several
 from adiabat.core.text import shown
 from adiabat.data.columns import Columns, Table, id_value, parsed_rows, quoted, text_value
+from adiabat.data.folders import table_name
 from adiabat.data.lines import COLUMN_ALIASES
 from adiabat.data.records import LABELS, LanguageGridSet, invented_id
-from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, table_name, value_kind
+from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, value_kind
 
 CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{1,8})*")
 """Code of a language (BCP 47), with either dash: ``de``, ``pt-BR``, ``zh_Hans``."""

@@ -32,7 +32,7 @@ _READ_BYTES = 1 << 13
 
 @dataclass(slots=True)
 class Cursor:
-    """A position between two rows: valid rows, lines and bytes (decompressed) before it, the latter two in text files only.
+    """A position between two rows: valid rows before it; in text files also files, and lines and bytes (decompressed) of its own file.
 
     Readers advance it.
     """
@@ -40,10 +40,11 @@ class Cursor:
     rows: int = 0
     lines: int = 0
     offset: int = 0
+    files: int = 0
 
     def position(self) -> "Cursor":
         """A copy at the same position, unaffected by readers."""
-        return Cursor(self.rows, self.lines, self.offset)
+        return Cursor(self.rows, self.lines, self.offset, self.files)
 
 
 def byte_lines(path: Path, cursor: Cursor) -> Iterator[tuple[int, bytes]]:

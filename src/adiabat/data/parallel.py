@@ -10,9 +10,10 @@ from adiabat.core.errors import ConfigError, DataError, several
 from adiabat.core.text import shown
 from adiabat.core.wording import option
 from adiabat.data.columns import Remarks, first_row, parsed_rows, text_value
+from adiabat.data.folders import require_path
 from adiabat.data.language_grids import CODE, names_language
 from adiabat.data.lines import CODECS, Cursor, text_lines
-from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, require_path
+from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows
 
 LANGUAGE_COLUMNS = ("lang", "language")
 TRANSLATION_COLUMNS = ("x", "translation", "target", "text")

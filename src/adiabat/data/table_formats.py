@@ -1,6 +1,7 @@
 """Rows of Parquet files and of data sets of the ``datasets`` library; columns become Python values on first use."""
 
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import pyarrow.parquet as pq
 
 from adiabat.core.errors import DataError, reraise_unrelated
 from adiabat.core.files import require_plain
+from adiabat.data.folders import one_split, read_whole, told_splits
 from adiabat.data.lines import HUB_PREFIX
+from adiabat.data.sources import Source
 
 VALIDATED_ROWS = 1_000
 """Rows of a data set on disk validated at a time."""
@@ -17,26 +20,22 @@ VALIDATED_ROWS = 1_000
 _BATCH_ROWS = 1024
 
 
-def parquet_paths(path: Path) -> list[Path]:
-    """The files of a source, in order."""
-    return sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
-
-
-def parquet_size(path: Path) -> int:
+def parquet_size(files: Sequence[Path]) -> int:
     """Number of rows, from the metadata of the files."""
-    return sum(int(_open_parquet(file).metadata.num_rows) for file in parquet_paths(path))
+    return sum(int(_open_parquet(file).metadata.num_rows) for file in files)
 
 
-def parquet_rows(path: Path, *, after: int = 0) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def parquet_rows(files: Sequence[Path], *, after: int = 0) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Iterate over the rows of all files after the first `after`; earlier files and row groups are not read."""
-    for file in parquet_paths(path):
+    for file in files:
         with _open_parquet(file) as table:
             count = int(table.metadata.num_rows)
             if after < count:
                 yield from _file_rows(table, file, after)
             after = max(0, after - count)
     if after:
-        raise DataError(f"{path} must be unchanged since it was read, got {after:,} rows fewer; restore the files, or start again")
+        where = files[0] if len(files) == 1 else files[0].parent
+        raise DataError(f"{where} must be unchanged since it was read, got {after:,} rows fewer; restore the files, or start again")
 
 
 def _file_rows(table: pq.ParquetFile, file: Path, after: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -145,9 +144,11 @@ class _RowValues(Mapping[str, Any]):
         return len(self._columns.names)
 
 
-def dataset_rows(source: str, *, split: str | None, after: int = 0, streaming: bool = False) -> Iterator[Mapping[str, Any]]:
+def dataset_rows(
+    source: str, *, split: str | None, config: str | None = None, after: int = 0, streaming: bool = False, whole: bool = False
+) -> Iterator[Mapping[str, Any]]:
     """Iterate over the rows of a data set after the first `after`, from memory-mapped files or streamed from the hub."""
-    data = _load(source, split, streaming=streaming and source.startswith(HUB_PREFIX))
+    data = _load(source, split, config, streaming=streaming and source.startswith(HUB_PREFIX), whole=whole)
     if not after:
         return _python_rows(data, source, 0)
     if hasattr(data, "__len__") and len(data) <= after:
@@ -159,31 +160,36 @@ def dataset_rows(source: str, *, split: str | None, after: int = 0, streaming: b
     return _python_rows(data.skip(after), source, after)
 
 
-def dataset_size(source: str, *, split: str | None) -> int:
+def dataset_size(source: str, *, split: str | None, config: str | None = None) -> int:
     """Number of rows of a data set."""
-    return len(_load(source, split))
+    return len(_load(source, split, config))
 
 
-def _load(source: str, split: str | None, *, streaming: bool = False) -> Any:
+def _load(source: str, split: str | None, config: str | None = None, *, streaming: bool = False, whole: bool = False) -> Any:
     import datasets
 
-    data, named_split = _whole(source, streaming=streaming)
+    data, named_split = _whole(source, config, streaming=streaming)
     split = split or named_split
     is_single = isinstance(data, datasets.Dataset | datasets.IterableDataset)
-    return data if is_single and split is None else _one_split(data, source, split)
+    if is_single and split is None:
+        return data
+    if whole and split is None and len(data) > 1:
+        warnings.warn(read_whole(source, told_splits(sorted(data), ())), stacklevel=2)
+        return datasets.concatenate_datasets(list(data.values()))
+    return _one_split(data, source, split)
 
 
-def _whole(source: str, *, streaming: bool = False) -> tuple[Any, str | None]:
+def _whole(source: str, config: str | None = None, *, streaming: bool = False) -> tuple[Any, str | None]:
     """A data set with all of its splits, and the one that its name states."""
     # Imported here, because it takes a second and most sources are plain files.
     import datasets
 
     try:
         if source.startswith(HUB_PREFIX):
-            name, config, named_split = _hub_name(source)
+            name, named_config, named_split = hub_name(source)
             # Streams cannot be kept in memory, so they do not accept this option.
             options = {"streaming": True} if streaming else {"keep_in_memory": False}
-            return datasets.load_dataset(name, config, **options), named_split
+            return datasets.load_dataset(name, config or named_config, **options), named_split
         return datasets.load_from_disk(source, keep_in_memory=False), None
     except Exception as error:
         reraise_unrelated(error)
@@ -229,23 +235,26 @@ def _require_valid(data: Any, start: int) -> None:
         data.data.table.validate(full=True)
 
 
-def source_and_split(source: str, split: str | None) -> tuple[str, str | None]:
+def source_and_split(address: str, split: str | None) -> tuple[str, str | None]:
     """A data set of the hub or of `save_to_disk` without the split in its name, and the split that is read; None if it has no splits."""
-    if source.startswith(HUB_PREFIX):
-        name, config, named_split = _hub_name(source)
+    source = Source.of(address)
+    split = source.split_or(split)
+    if source.is_hub:
+        name, config, named_split = hub_name(source.path)
+        config = source.config or config
         whole, split = name if config in (None, "default") else f"{name}:{config}", split or named_split
     else:
-        folder = Path(source).resolve()
+        folder = Path(source.path).resolve()
         if split is None and (folder.parent / "dataset_dict.json").exists():
             return str(folder.parent), folder.name
         whole = str(folder)
     if split is None:
-        data, _ = _whole(source)
+        data, _ = _whole(source.path, source.config)
         split = next(iter(data)) if isinstance(data, dict) and len(data) == 1 else None
     return whole, split
 
 
-def _hub_name(source: str) -> tuple[str, str | None, str | None]:
+def hub_name(source: str) -> tuple[str, str | None, str | None]:
     """Name, configuration and split."""
     fields = source.removeprefix(HUB_PREFIX).split(":")
     if not all(fields) or len(fields) > 3:
@@ -257,11 +266,5 @@ def _one_split(data: Any, source: str, split: str | None) -> Any:
     if not isinstance(data, dict):
         raise DataError(f'{source} must have the split "{split}", got a single data set without splits; leave the split out')
     names = sorted(data)
-    if split is None and len(names) == 1:
-        return data[names[0]]
-    if split is None:
-        example = f"{source}{':' if source.startswith(HUB_PREFIX) else '/'}{names[0]}"
-        raise DataError(f"{source} must be read with a split, got the splits {', '.join(names)}; set data.split, or name one as {example}")
-    if split not in names:
-        raise DataError(f'{source} must have the split "{split}", got the splits {", ".join(names)}; choose one of them')
-    return data[split]
+    example = f"{source}{':' if source.startswith(HUB_PREFIX) else '/'}{names[0]}"
+    return data[one_split(names, split, source, example=example)]

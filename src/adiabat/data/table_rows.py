@@ -1,14 +1,13 @@
 """Rows of a data file, one at a time, each with its location.
 
-Reads JSON lines, CSV and TSV (plain, ``.gz`` or ``.zst``), Parquet (a file or a folder), data sets saved by ``datasets`` and data
-sets of the Hugging Face hub. Memory does not grow with the file. A fault in one line does not stop the reading: all faults are counted,
+Reads JSON lines, CSV and TSV (plain, ``.gz`` or ``.zst``), Parquet, folders of them, data sets saved by ``datasets`` and data sets of
+the Hugging Face hub. Memory does not grow with the file. A fault in one line does not stop the reading: all faults are counted,
 and one error at the end lists the first ten.
 """
 
 import csv
-import difflib
 import json
-import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,9 +15,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from adiabat.core.errors import ConfigError, DataError, Faults
-from adiabat.core.files import reading, require_plain
+from adiabat.core.files import reading
 from adiabat.core.text import shown
-from adiabat.data.lines import CODECS, HUB_PREFIX, Cursor, byte_lines, header_of, shown_names, text_lines
+from adiabat.data.folders import Form, Place, place_of
+from adiabat.data.lines import Cursor, byte_lines, header_of, shown_names, text_lines
+from adiabat.data.sources import Source
 
 
 class RowError(Exception):
@@ -28,20 +29,6 @@ class RowError(Exception):
         super().__init__(phrase)
         self.advice = advice
 
-
-Form = Literal["json", "csv", "tsv", "parquet", "saved", "hub"]
-"""Format of a source: text lines, Parquet, ``Dataset.save_to_disk``, or a name on the hub."""
-
-_FORMS: Mapping[str, Form] = {
-    ".jsonl": "json",
-    ".ndjson": "json",
-    ".json": "json",
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".parquet": "parquet",
-}
-SPLITS = frozenset(("train", "dev", "val", "valid", "validation", "test"))
-"""Names of files that say which split of a data set they hold, but not of which."""
 
 _FIELD_CHARACTERS = 1 << 24
 """Maximum length of a CSV or TSV field, so that an unclosed quote does not fill the memory."""
@@ -99,6 +86,8 @@ def read_rows(
     faults: FileFaults | None = None,
     cursor: Cursor | None = None,
     header: Sequence[str] | None = None,
+    whole: bool = False,
+    mapped: bool = False,
 ) -> Iterator[Row]:
     """Iterate over the rows of a table in order, in constant memory.
 
@@ -110,30 +99,22 @@ def read_rows(
         cursor: Position of the first row to read, moved along with the rows. Where the format allows it, nothing before it is read, and a
             data set of the hub is streamed instead of downloaded. None begins at the first row.
         header: Required first line of CSV or TSV; None accepts any names of columns.
+        whole: Whether all splits are read where none is named, as those of a corpus are.
+        mapped: Whether the caller maps the columns that the address names; they are refused otherwise.
     """
-    form = table_form(source)
-    if split is not None and form not in ("saved", "hub"):
-        raise ConfigError(f'split must be left out for {source}, which has no splits, got "{split}"; leave it out')
-
+    place = place_of(source, split, whole=whole)
+    columns = Source.of(source).columns
+    if columns and not mapped:
+        raise ConfigError(f"{source} must not name columns in its address, got {', '.join(columns)}; settings name those of this data")
+    if place.note:
+        warnings.warn(place.note, stacklevel=2)
     collected = FileFaults() if faults is None else faults
     position = Cursor() if cursor is None else cursor
-    if form == "json":
-        rows = _json_rows(Path(source), collected, position)
-    elif form in ("csv", "tsv"):
-        rows = _delimited_rows(Path(source), collected, position, form=form, expected=header)
-    elif form == "parquet":
-        from adiabat.data.table_formats import parquet_rows
-
-        rows = _counted(parquet_rows(Path(source), after=position.rows), position)
-    else:
-        from adiabat.data.table_formats import dataset_rows
-
-        values = dataset_rows(str(source), split=split, after=position.rows, streaming=cursor is not None)
-        rows = _counted(((f"{source}:{number}", row) for number, row in enumerate(values, position.rows + 1)), position)
+    rows = _rows_at(place, collected, position, header, whole=whole, streaming=cursor is not None)
 
     def guarded() -> Iterator[Row]:
         # A reader of a damaged file can fail in any way.
-        with reading(Path(source), remedy="write or download it again"):
+        with reading(Path(place.path), remedy="write or download it again"):
             yield from rows
         if faults is None:
             collected.raise_if_any()
@@ -147,82 +128,45 @@ def count_rows(source: str | Path, *, split: str | None = None) -> int | None:
     Parquet and ``datasets`` sources store it; JSON lines and TSV are scanned for lines that are not blank; CSV, whose fields may hold line
     ends, is not counted.
     """
-    form = table_form(source)
-    if form in ("parquet", "saved", "hub"):
+    place = place_of(source, split)
+    if place.form in ("parquet", "saved", "hub"):
         # Loaded only for sources in these formats.
         from adiabat.data.table_formats import dataset_size, parquet_size
 
-        return parquet_size(Path(source)) if form == "parquet" else dataset_size(str(source), split=split)
-    if form == "csv":
+        return parquet_size(place.files) if place.form == "parquet" else dataset_size(place.path, split=place.split, config=place.config)
+    if place.form == "csv":
         return None
-    lines = sum(1 for _, line in byte_lines(Path(source), Cursor()) if line.strip())
-    return max(0, lines - 1) if form == "tsv" else lines
+    lines = [sum(1 for _, line in byte_lines(file, Cursor()) if line.strip()) for file in place.files]
+    return sum(max(0, count - 1) for count in lines) if place.form == "tsv" else sum(lines)
 
 
-def table_form(source: str | Path) -> Form:
-    """Format of `source`, by its name and, for a folder, its content."""
-    if str(source).startswith(HUB_PREFIX):
-        return "hub"
-    path = Path(source)
-    require_path(path)
-    if path.is_dir():
-        return _folder_form(path)
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    compressed = bool(suffixes) and suffixes[-1] in CODECS
-    form = _FORMS.get(suffixes[-2 if compressed else -1]) if len(suffixes) > compressed else None
-    if form is None or (compressed and form == "parquet"):
-        ending = f'"{"".join(suffixes[-2:])}"' if suffixes else "no ending"
-        raise DataError(
-            f"{source} must end in .jsonl, .csv, .tsv (each also .gz or .zst) or .parquet, got {ending}; rename it to match its content"
-        )
-    return form
+def _rows_at(
+    place: Place, faults: FileFaults, cursor: Cursor, header: Sequence[str] | None, *, whole: bool, streaming: bool
+) -> Iterator[Row]:
+    if place.form in ("saved", "hub"):
+        # Loaded only for sources in these formats.
+        from adiabat.data.table_formats import dataset_rows
+
+        options: dict[str, Any] = {"split": place.split, "config": place.config, "streaming": streaming, "whole": whole}
+        values = dataset_rows(place.path, after=cursor.rows, **options)
+        return _counted(((f"{place.path}:{number}", row) for number, row in enumerate(values, cursor.rows + 1)), cursor)
+    if place.form == "parquet":
+        from adiabat.data.table_formats import parquet_rows
+
+        return _counted(parquet_rows(place.files, after=cursor.rows), cursor)
+    return _text_rows(place, faults, cursor, header)
 
 
-def is_beir_examples(source: str | Path) -> bool:
-    """Whether `source` is a folder with BEIR's queries and judgements."""
-    if str(source).startswith(HUB_PREFIX):
-        return False
-    return compressed_path(Path(source) / "queries.jsonl") is not None and (Path(source) / "qrels").is_dir()
-
-
-def compressed_path(path: Path) -> Path | None:
-    """The file of that name, or its compressed version, or None."""
-    return next((file for ending in ("", *CODECS) if (file := path.with_name(path.name + ending)).is_file()), None)
-
-
-def require_path(path: Path) -> None:
-    """Check that a file or folder exists."""
-    require_plain(path)
-    if path.exists():
-        return
-    names = sorted(os.listdir(path.parent)) if path.parent.is_dir() else []
-    near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.6)
-    advice = f"did you mean {' or '.join(str(path.parent / name) for name in near)}?" if near else "check the path"
-    raise DataError(f"{path} must exist, got no such file; {advice}")
-
-
-def table_name(source: str | Path) -> str:
-    """Name for tables and reports: the file name without suffixes, after that of its folder if it says the split alone; or the hub name."""
-    if str(source).startswith(HUB_PREFIX):
-        return str(source).removeprefix(HUB_PREFIX)
-    path = Path(source).resolve()
-    name = path.name.removesuffix(path.suffix) if path.suffix.lower() in CODECS else path.name
-    stem, dot, ending = name.rpartition(".")
-    name = stem if dot and f".{ending.lower()}" in _FORMS else name
-    return f"{path.parent.name}/{name}" if name in SPLITS and path.parent.name else name
-
-
-def _folder_form(path: Path) -> Form:
-    if (path / "dataset_info.json").exists() or (path / "dataset_dict.json").exists():
-        return "saved"
-    if any(path.rglob("*.parquet")):
-        return "parquet"
-    names = sorted(os.listdir(path))
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    raise DataError(
-        f"{path} must hold Parquet files, a saved data set (dataset_info.json or dataset_dict.json) or a BEIR layout (corpus.jsonl, "
-        f"queries.jsonl, qrels/), got {', '.join(names[:5]) or 'an empty folder'}{more}; name the file itself or another folder"
-    )
+def _text_rows(place: Place, faults: FileFaults, cursor: Cursor, header: Sequence[str] | None) -> Iterator[Row]:
+    """Rows of text files, one after the other; the cursor tells the file to begin with."""
+    for number in range(cursor.files, len(place.files)):
+        if number > cursor.files:
+            cursor.files, cursor.lines, cursor.offset = number, 0, 0
+        file = place.files[number]
+        if place.form == "json":
+            yield from _json_rows(file, faults, cursor)
+        else:
+            yield from _delimited_rows(file, faults, cursor, form=place.form, expected=header)
 
 
 def _counted(rows: Iterator[tuple[str, Mapping[str, Any]]], cursor: Cursor) -> Iterator[Row]:

@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from adiabat.core.errors import DataError, reraise_unrelated
 from adiabat.core.progress import SILENT, Watch
+from adiabat.data.folders import require_path
 from adiabat.data.lines import CODECS, decoded, limited_lines
-from adiabat.data.table_rows import FileFaults, require_path
+from adiabat.data.table_rows import FileFaults
 
 _READ_BYTES = 1 << 20
 _PROGRESS_LINES = 1 << 16

@@ -21,8 +21,9 @@ from adiabat.core.errors import ConfigError, DataError, several
 from adiabat.core.progress import SILENT, Watch
 from adiabat.data.columns import Table, text_value
 from adiabat.data.examples import parse_example
+from adiabat.data.folders import place_of, require_path
 from adiabat.data.records import Example, text_id
-from adiabat.data.table_rows import FileFaults, RowError, count_rows, require_path, table_form
+from adiabat.data.table_rows import FileFaults, RowError, count_rows
 from adiabat.datasets.json_streams import tab_rows
 from adiabat.datasets.writer import DatasetSummary, DatasetWriter, HashSet, SkipCounts, create_dataset
 
@@ -95,7 +96,7 @@ def _write_triplets(source: Path, writer: DatasetWriter, section: MsmarcoSection
 
 
 def _count_triplets(source: Path, section: MsmarcoSection) -> int:
-    if table_form(source) in ("tsv", "csv"):
+    if place_of(source).form in ("tsv", "csv"):
         raise DataError(
             f"{source} must be a file of triplets (JSON lines with query, pos and neg), or a folder with collection.tsv, "
             "queries.SPLIT.tsv and qrels.SPLIT.tsv, got a table; name one of these"

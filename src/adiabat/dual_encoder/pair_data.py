@@ -29,10 +29,12 @@ from adiabat.core.ragged import Ragged
 from adiabat.core.text import cut
 from adiabat.data.corpora import read_corpus, with_id_warning
 from adiabat.data.examples import stream_examples
+from adiabat.data.judged_sets import is_judged
 from adiabat.data.lines import HUB_PREFIX, OF_DOCUMENTS
 from adiabat.data.pair_sets import EQUAL_TEXTS, PairBuilder, PairSet, TextList, Texts, joined, text_numbers
 from adiabat.data.records import Example, ExampleStream
-from adiabat.data.table_rows import count_rows, is_beir_examples
+from adiabat.data.sources import Source, validation_source
+from adiabat.data.table_rows import count_rows
 from adiabat.data.text_hashes import TrainedTexts, held_out_queries, in_blocks
 from adiabat.store.addressing import rows_of_entries, stored_documents
 from adiabat.store.corpus_files import ID_BATCH, TEXT_BATCH, StringColumn, StringColumnWriter
@@ -61,7 +63,7 @@ def read_pairs(
     """
     # A source uses the settings of `[data]` for those that it does not set itself.
     listed = [_Source(entry.path, entry.split, "train", entry.columns.given(), entry.corpus) for entry in settings.listed(source)]
-    sources = [*listed, *_validated(settings)]
+    sources = [*listed, *_validated(settings, source)]
     sets = _numbered(sources, stored, cache, watch)
     if not settings.validation:
         return _parted(joined(sets), " + ".join(source_read.path for source_read in sources), settings)
@@ -71,16 +73,14 @@ def read_pairs(
     return train, validation
 
 
-def read_validation(settings: TrainDataSection, *, cache: Path, watch: Watch = SILENT) -> PairSet:
+def read_validation(source: str | None, settings: TrainDataSection, *, cache: Path, watch: Watch = SILENT) -> PairSet:
     """Read the validation pairs of a run over a stream."""
-    return _numbered(_validated(settings), False, cache, watch)[0]
+    return _numbered(_validated(settings, source), False, cache, watch)[0]
 
 
-def _validated(settings: TrainDataSection) -> list[_Source]:
-    if not settings.validation:
-        return []
-    split = settings.validation_split or settings.split
-    return [_Source(settings.validation, split, "dev", settings.columns.given(), settings.corpus)]
+def _validated(settings: TrainDataSection, source: str | None) -> list[_Source]:
+    path = validation_source(settings, [entry.path for entry in settings.listed(source)])
+    return [] if path is None else [_Source(path, None, "dev", settings.columns.given(), settings.corpus)]
 
 
 def _overlap_note(train: PairSet, validation: PairSet) -> str | None:
@@ -96,7 +96,7 @@ def _numbered(sources: Sequence[_Source], stored: bool, cache: Path | None, watc
         names = []
         for index, source in enumerate(sources):
             stream = _read(source, stored=stored)
-            total = None if is_beir_examples(source.path) else count_rows(source.path, split=source.split)
+            total = None if is_judged(source.path) else count_rows(source.path, split=source.split)
             label = f"reading {cut(source.path, limit=40)}"
             builder.add(watched(stream.examples, watch, label=label, total=total, counter=count()), of=index)
             builder.note(f"{stream.name}: {remark}" for remark in stream.remarks())
@@ -124,7 +124,7 @@ def _read(source: _Source, *, stored: bool) -> ExampleStream:
     # A separate corpus has its own columns for documents, not those of the examples.
     columns = {name: column for name, column in source.columns.items() if source.corpus is None or name not in OF_DOCUMENTS}
     stream = stream_examples(source.path, split=source.split, columns=columns, usual_split=source.usual_split)
-    corpus = source.corpus or (source.path if is_beir_examples(source.path) and not stored else None)
+    corpus = source.corpus or (source.path if is_judged(source.path) and not stored else None)
     if corpus is None:
         return stream if stored else replace(stream, examples=with_id_warning(stream.examples, source.path))
     examples = list(stream.examples)
@@ -250,7 +250,7 @@ def _files(source: str) -> list[Path]:
     """The files of a source; a hub name or a missing file is returned unchanged."""
     if source.startswith(HUB_PREFIX):
         return [Path(source)]
-    path = Path(source).resolve()
+    path = Path(Source.of(source).path).resolve()
     return sorted(child for child in path.rglob("*") if child.is_file()) if path.is_dir() else [path]
 
 

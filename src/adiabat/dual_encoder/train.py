@@ -141,7 +141,7 @@ def prepared(
     training: PairSet | Stream
     if settings.data.stream is not None:
         before = stream_folder if stream_folder is not None and (stream_folder / ROWS).exists() else None
-        validation = read_validation(settings.data, cache=cache, watch=watch)
+        validation = read_validation(settings.job.data, settings.data, cache=cache, watch=watch)
         _check_validation(validation, settings)
         id_store = store if settings.reads_ids else None
         training = Stream(settings, validation=validation.texts.queries, store=id_store, folder=before, processes=group, watch=watch)

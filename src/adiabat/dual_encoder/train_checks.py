@@ -11,6 +11,7 @@ from adiabat.config.training_choices import ENDING
 from adiabat.core.errors import BudgetError, ConfigError, several
 from adiabat.core.wording import assignment
 from adiabat.data.examples import require_streamable
+from adiabat.data.sources import validation_source, with_split
 from adiabat.runs.output_dir import require_fitting, require_free
 from adiabat.runs.run_config import FREE_RUN, Job, Rules, is_job, read_description
 from adiabat.runs.run_log import idle_counts, least_idle, read_log
@@ -132,11 +133,12 @@ def _require_named(settings: TrainSettings, *names: str) -> None:
 def _require_inputs(settings: TrainSettings) -> None:
     data = settings.data
     sources = data.listed(settings.job.data)
+    validation = validation_source(data, [source.path for source in sources])
     if data.stream is not None:
         for source in sources:
             require_streamable(source.path)
     require_inputs(
-        [*(source.path for source in sources), *filter(None, [data.validation])],
+        [*(with_split(source.path, source.split) for source in sources), *filter(None, [validation])],
         corpora=filter(None, [data.corpus, *(source.corpus for source in sources)]),
         stores=filter(None, [settings.towers.vectors]),
     )

@@ -18,9 +18,9 @@ from adiabat.core.errors import AdiabatError, ConfigError
 from adiabat.core.files import is_store, sole_writer
 from adiabat.core.progress import Watch
 from adiabat.data.corpora import Blank, read_corpus
+from adiabat.data.judged_sets import is_judged
 from adiabat.data.lines import OF_DOCUMENTS
 from adiabat.data.records import Document, Fingerprint, text_id
-from adiabat.data.table_rows import is_beir_examples
 from adiabat.data.text_hashes import TrainedTexts
 from adiabat.evaluation.score_files import folder_names
 from adiabat.evaluation.systems import BM25System, System
@@ -191,7 +191,7 @@ class Corpus:
         columns = section.columns.given()
         if section.corpus is None:
             # The split of a BEIR folder selects judgements; its corpus has no splits.
-            split = None if is_beir_examples(section.data) else section.split
+            split = None if is_judged(section.data) else section.split
             return cls(section.data, split, tuple(columns.items()), section.blank)
         document_columns = {name: column for name, column in columns.items() if name in OF_DOCUMENTS}
         return cls(section.corpus, section.corpus_split, tuple(document_columns.items()), section.blank)

@@ -36,6 +36,7 @@ from adiabat.core.progress import Watch
 from adiabat.core.text import cut
 from adiabat.core.wording import call_of
 from adiabat.data.examples import read_examples
+from adiabat.data.folders import table_name
 from adiabat.data.labelled import (
     read_labelled_pairs,
     read_labelled_texts,
@@ -46,7 +47,6 @@ from adiabat.data.labelled import (
 from adiabat.data.language_grids import read_question_grid, require_every_label, select_languages
 from adiabat.data.lines import OF_DOCUMENTS
 from adiabat.data.records import Document, ExampleSet, LanguageGridSet, grid_id, text_id
-from adiabat.data.table_rows import table_name
 from adiabat.evaluation.labels import score_classification, score_clustering
 from adiabat.evaluation.language_grid_tasks import OF_NLI_GRIDS, OF_QUESTION_GRIDS, score_nli_grid, score_question_grid
 from adiabat.evaluation.measured_models import Corpus, CorpusStores, MeasuredModel, TaskCorpus

@@ -18,6 +18,7 @@ from adiabat.core.errors import ConfigError, JobError, is_out_of_memory, several
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import versions
 from adiabat.core.wording import option
+from adiabat.data.sources import with_split
 from adiabat.dual_encoder.pair_data import cache_folder, read_pairs
 from adiabat.dual_encoder.text_cache import is_trained
 from adiabat.dual_encoder.tower_setup import Loader, build
@@ -214,7 +215,8 @@ def _check(settings: ScalingSettings) -> None:
     require_task_margin(settings.measure, settings.tasks)
     device_of(settings.run.device)
     store = settings.towers.vectors
-    require_inputs([source.path for source in settings.data.listed(settings.job.data)], stores=[] if store is None else [store])
+    sources = [with_split(source.path, source.split) for source in settings.data.listed(settings.job.data)]
+    require_inputs(sources, stores=[] if store is None else [store])
 
 
 def _examples(settings: ScalingSettings, watch: Watch) -> str:

@@ -94,7 +94,8 @@ def _require_complete(settings: SweepSettings) -> None:
     if isinstance(settings, TuneSweepSettings):
         refuse_swapped(str(settings.job.store), str(settings.job.model), str(settings.job.data), order=("model", "store", "data"))
         require_names(settings.job.model)
-        require_inputs([str(settings.job.data)], stores=[str(settings.job.store)])
+        # Cases may name the split.
+        require_inputs([str(settings.job.data)], whole=True, stores=[str(settings.job.store)])
 
 
 def _targets(settings: SweepSettings, names: Sequence[str]) -> list[str]:

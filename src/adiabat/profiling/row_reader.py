@@ -10,10 +10,11 @@ from adiabat.core.errors import ConfigError
 from adiabat.data.columns import Columns, parsed_rows, split_name
 from adiabat.data.corpora import ANY, documents_file, open_corpus, parse_document
 from adiabat.data.examples import parse_example, read_examples
+from adiabat.data.judged_sets import is_judged
 from adiabat.data.language_grids import parse_grid_row
 from adiabat.data.lines import COLUMN_ALIASES, OF_DOCUMENTS, OF_LAYOUT
 from adiabat.data.records import Example, ExampleSet
-from adiabat.data.table_rows import FileFaults, Row, is_beir_examples, read_rows
+from adiabat.data.table_rows import FileFaults, Row, read_rows
 from adiabat.profiling.profile_record import NAMES, Layout, Role
 
 USUAL_SPLIT = "train"
@@ -65,7 +66,7 @@ def open_source(source: str, settings: InspectDataSection) -> tuple[str, Stream,
     mapped = settings.columns.given()
     # With a separate corpus, document columns are those of the corpus.
     columns = mapped if settings.corpus is None else {name: mapped[name] for name in mapped if name not in OF_DOCUMENTS}
-    if is_beir_examples(source):
+    if is_judged(source):
         examples = read_examples(source, split=settings.split, columns=columns, usual_split=USUAL_SPLIT)
         assert isinstance(examples, ExampleSet)
         rows = Stream(source, settings.split, "BEIR folder", judged=examples.examples)

@@ -13,8 +13,9 @@ from adiabat.core.errors import AdiabatError, DataError, several
 from adiabat.core.ragged import Ragged
 from adiabat.core.text import cut
 from adiabat.core.wording import call_of, option
+from adiabat.data.folders import place_of
+from adiabat.data.judged_sets import is_judged
 from adiabat.data.records import ExampleSet, text_id
-from adiabat.data.table_rows import is_beir_examples, table_form
 from adiabat.data.text_hashes import in_blocks
 from adiabat.store.vector_store import Store
 
@@ -254,11 +255,11 @@ def stored_documents(store: Store, rows: Int[np.ndarray, " n"]) -> dict[str, Ite
     return {name: in_blocks(take, rows)}
 
 
-def require_inputs(examples: Iterable[str], *, corpora: Iterable[str] = (), stores: Iterable[str] = ()) -> None:
-    """Refuse inputs that are missing or of an unknown format, all at once."""
+def require_inputs(examples: Iterable[str], *, corpora: Iterable[str] = (), stores: Iterable[str] = (), whole: bool = False) -> None:
+    """Refuse inputs that are missing or of an unknown format, all at once; and examples of several splits, unless they are `whole`."""
     checks: list[tuple[Callable[[str], object], Iterable[str]]] = [
         (Store.open, stores),
-        (lambda source: is_beir_examples(source) or table_form(source), examples),
+        (lambda source: is_judged(source) or place_of(source, whole=whole), examples),
         (_corpus_form, corpora),
     ]
     faults: list[AdiabatError] = []
@@ -278,4 +279,4 @@ def _corpus_form(source: str) -> object:
     # Tuning has no corpus to check, so it does not load the reader.
     from adiabat.data.corpora import documents_file
 
-    return table_form(documents_file(source))
+    return place_of(documents_file(source), whole=True)

@@ -1,0 +1,300 @@
+"""Where the rows of a source are: one file, the files of a folder by split, or a data set of the ``datasets`` library.
+
+A split is named as that library finds it: by a word in the name of a file or its folder (``train``, ``dev``, ``eval`` ...), by the name of
+shards (``NAME-00000-of-00002.parquet``), or by ``configs`` in a ``README.md``. Several splits are never read as one set, but in a corpus.
+"""
+
+import difflib
+import glob
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from adiabat.core.errors import ConfigError, DataError
+from adiabat.core.files import reading, require_plain
+from adiabat.data.lines import CODECS, HUB_PREFIX
+from adiabat.data.sources import Source
+
+Form = Literal["json", "csv", "tsv", "parquet", "saved", "hub"]
+"""Format of a source: text lines, Parquet, ``Dataset.save_to_disk``, or a name on the hub."""
+
+FORMS: Mapping[str, Form] = {
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".json": "json",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+}
+SPLIT_WORDS: Mapping[str, str] = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"),
+    **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
+}
+"""Words in names of files that say which split of a data set they hold, and the split that each means."""
+
+_SPLIT_WORD = re.compile(rf"(?:^|[-._ 0-9])({'|'.join(SPLIT_WORDS)})(?=[-._ 0-9]|$)")
+_SHARD = re.compile(r"(.+?)[-.]\d{5}-of-\d{5}")
+_PARTS = frozenset(("corpus", "queries", "qrels"))
+"""Files and folders of a judged data set that are no examples."""
+
+Files = dict[str, list[Path]]
+"""Files by split, "" for those that name none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A format and the files to read; of a data set of the library its name, split (None for the only one) and configuration.
+
+    `note` says which splits are read together, or which files are left out.
+    """
+
+    form: Form
+    path: str
+    files: Sequence[Path] = ()
+    split: str | None = None
+    config: str | None = None
+    note: str = ""
+
+
+def place_of(address: str | Path, split: str | None = None, *, whole: bool = False) -> Place:
+    """Find the rows of a source; `whole` reads all splits where none is named, as a corpus is read."""
+    source = Source.of(address)
+    split = source.split_or(split)
+    if source.is_hub:
+        return Place("hub", source.path, split=split, config=source.config)
+    path = Path(source.path)
+    require_path(path)
+    if path.is_dir():
+        return _place_in(path, split, source.config, whole=whole)
+    if (named := split or source.config) is not None:
+        raise ConfigError(f'split must be left out for {source.path}, which has no splits, got "{named}"; leave it out')
+    return Place(_file_form(path), source.path, [path])
+
+
+def _place_in(folder: Path, split: str | None, config: str | None, *, whole: bool) -> Place:
+    described = described_files(folder)
+    if config is not None and config not in described:
+        if not (folder / config).is_dir():
+            named = ", ".join(described) or "none"
+            raise DataError(f'{folder} must have the configuration "{config}", got {named}; choose one of them')
+        folder, described = folder / config, described_files(folder / config)
+        config = None
+    if is_saved(folder):
+        return Place("saved", str(folder), split=split)
+    files = _configured(described, config, folder) if described else files_by_split(folder)
+    # Text files of which none names a split may be anything.
+    if not files or (files.keys() == {""} and any(form_of(path.name) != "parquet" for path in files[""])):
+        raise DataError(_no_rows(folder))
+    chosen, note = _chosen(files, split, folder, whole=whole)
+    _require_one_table(chosen, folder)
+    return Place(_file_form(chosen[0]), str(folder), chosen, note=note)
+
+
+def _configured(described: Mapping[str, Files], config: str | None, folder: Path) -> Files:
+    """The files of a configuration; None takes the only one, or the one named ``default``."""
+    if config is None:
+        config = next(iter(described)) if len(described) == 1 else "default"
+    if config not in described and "queries" in described:
+        raise DataError(_no_rows(folder))
+    if config not in described:
+        example = Source(str(folder), config=next(iter(described)))
+        raise DataError(f"{folder} must be read with a configuration, got {', '.join(described)}; name one as {example}")
+    return described[config]
+
+
+def _chosen(files: Files, split: str | None, folder: Path, *, whole: bool) -> tuple[list[Path], str]:
+    """The files of one split, or of all, with a note if others are left out or read with them."""
+    names, unnamed = sorted(name for name in files if name), files.get("", [])
+    if not names and split is not None:
+        raise ConfigError(f'split must be left out for {folder}, which has no splits, got "{split}"; leave it out')
+    if not names or (whole and split is None):
+        every = sorted(path for paths in files.values() for path in paths)
+        return every, read_whole(str(folder), told_splits(names, unnamed)) if len(files) > 1 else ""
+    name = one_split(names, split, str(folder), example=f"{folder}?split=NAME", unnamed=unnamed)
+    return files[name], f"{folder}: {told_splits([], unnamed)} are left out of the split {name}" if unnamed else ""
+
+
+def read_whole(source: str, splits: str) -> str:
+    """The note on a corpus of several splits."""
+    return f"{source}: all of its splits are read as one corpus ({splits}); ?split=NAME reads one"
+
+
+def one_split(names: Sequence[str], split: str | None, source: str, *, example: str, unnamed: Sequence[Path] = ()) -> str:
+    """The split to read: the one that is named, by any of its usual names, or the only one."""
+    if split is None and len(names) == 1 and not unnamed:
+        return names[0]
+    if split is None:
+        told = told_splits(names, unnamed)
+        raise DataError(f"{source} must be read with a split, got {told}; set data.split, or name one as {example}")
+    if (name := named_split(names, split)) is None:
+        raise DataError(f'{source} must have the split "{split}", got {told_splits(names, unnamed)}; choose one of them')
+    return name
+
+
+def named_split(names: Sequence[str], split: str) -> str | None:
+    """The split of a name, or the only one whose name means the same, as dev and validation do."""
+    if split in names:
+        return split
+    alike = [name for name in names if SPLIT_WORDS.get(name, name) == SPLIT_WORDS.get(split)]
+    return alike[0] if len(alike) == 1 else None
+
+
+def told_splits(names: Sequence[str], unnamed: Sequence[Path]) -> str:
+    """The splits of a source in words, and the files that name none."""
+    told = [f"the splits {', '.join(names)}"] if names else []
+    if unnamed:
+        more = f" and {len(unnamed) - 3} more" if len(unnamed) > 3 else ""
+        told.append(f"files that name no split ({', '.join(path.name for path in unnamed[:3])}{more})")
+    return " and ".join(told)
+
+
+def files_by_split(folder: Path) -> Files:
+    """The files of a folder that hold rows, but for the corpus, the queries and the judgements of a judged set."""
+    found = [path.relative_to(folder) for path in rows_in(folder)]
+    parts = {stem_of(inside.parts[0]) for inside in found} & _PARTS
+    others = [inside for inside in found if stem_of(inside.parts[0]) not in parts]
+    files: Files = {}
+    for inside in found if len(parts) == 1 and not others else others:
+        split = split_of(inside)
+        # Other JSON files in a folder are mostly settings and descriptions.
+        if split or ".json" not in inside.suffixes:
+            files.setdefault(split, []).append(folder / inside)
+    return files
+
+
+def rows_in(folder: Path) -> Iterator[Path]:
+    """Files of a known format below a folder, in order; hidden ones are none, such as those of file managers and notebooks."""
+    for path in sorted(folder.rglob("*")):
+        inside = path.relative_to(folder).parts
+        hidden = any(part.startswith((".", "__")) for part in inside)
+        described = path.name.startswith(("dataset_info", "dataset_dict", "state.json")) or path.name.endswith(".stats.json")
+        if not hidden and not described and form_of(path.name) is not None and path.is_file():
+            yield path
+
+
+def split_of(inside: Path) -> str:
+    """The split that the name of a file says, or else that of its folders from the nearest on, or of its shard; "" for none."""
+    name = stem_of(inside.name)
+    for part in (name, *reversed(inside.parts[:-1])):
+        if word := _SPLIT_WORD.search(part.lower()):
+            return word[1]
+    shard = _SHARD.fullmatch(name)
+    return shard[1] if shard else ""
+
+
+def described_files(folder: Path) -> dict[str, Files]:
+    """Files by configuration and split, as the ``configs`` of a ``README.md`` say; empty without these."""
+    card = folder / "README.md"
+    if not card.is_file() or card.read_bytes()[:3] != b"---":
+        return {}
+    # Loaded only for folders of the hub.
+    from huggingface_hub import metadata_load
+
+    with reading(card, remedy="correct the lines between --- at its beginning"):
+        configs = (metadata_load(card) or {}).get("configs") or []
+        described = {str(config["config_name"]): _described(config, folder) for config in configs if "data_files" in config}
+        usual = [str(config["config_name"]) for config in configs if config.get("default")]
+        return {**described, "default": described[usual[0]]} if usual and usual[0] in described else described
+
+
+def _described(config: Mapping[str, Any], folder: Path) -> Files:
+    entries = config["data_files"]
+    base = folder / (config.get("data_dir") or "")
+    files: Files = {}
+    for entry in entries if isinstance(entries, list) else [entries]:
+        # A pattern without a split is of the training split, as in the library.
+        split, patterns = (entry["split"], entry["path"]) if isinstance(entry, Mapping) else ("train", entry)
+        for pattern in [patterns] if isinstance(patterns, str) else patterns:
+            if os.path.isabs(pattern) or ".." in Path(pattern).parts:
+                raise ValueError(f"the pattern {pattern}, which leads out of the folder")
+            found = [base / name for name in sorted(glob.glob(pattern, root_dir=base, recursive=True))]
+            files.setdefault(str(split), []).extend(path for path in found if path.is_file())
+    return {split: paths for split, paths in files.items() if paths}
+
+
+def is_saved(folder: Path) -> bool:
+    """Whether a folder was written by ``save_to_disk``."""
+    return (folder / "dataset_info.json").exists() or (folder / "dataset_dict.json").exists()
+
+
+def _require_one_table(files: Sequence[Path], folder: Path) -> None:
+    """Refuse files of several formats, and one table in two formats, whose rows would count twice."""
+    stems: dict[Path, Path] = {}
+    for path in files:
+        first = stems.setdefault(path.with_name(stem_of(path.name)), path)
+        if first != path:
+            raise DataError(f"{folder} must hold each table once, got {first.name} and {path.name}; name one of the two files")
+    forms = {_file_form(path): path.name for path in files}
+    if len(forms) > 1:
+        raise DataError(f"{folder} must hold files of one format, got {' and '.join(forms.values())}; name one of them, or a split")
+
+
+def _no_rows(folder: Path) -> str:
+    names = sorted(os.listdir(folder))
+    if "queries" in map(stem_of, names):
+        return f"{folder} must hold judgements of its queries, got none; put them into {folder / 'qrels'} as SPLIT.tsv"
+    listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return (
+        f"{folder} must hold Parquet files, files named by split (train.jsonl, test.csv), a saved data set (dataset_info.json or "
+        f"dataset_dict.json) or a BEIR layout (corpus.jsonl, queries.jsonl, qrels/), got {listed or 'an empty folder'}; "
+        "name the file itself or another folder"
+    )
+
+
+def form_of(name: str) -> Form | None:
+    """The format of a file by its name; None for one without rows."""
+    bare = _unpacked(name)
+    form = FORMS.get(os.path.splitext(bare)[1].lower())
+    return None if bare != name and form == "parquet" else form
+
+
+def stem_of(name: str) -> str:
+    """The name of a file without the endings of its format and compression."""
+    bare = _unpacked(name)
+    stem, ending = os.path.splitext(bare)
+    return stem if ending.lower() in FORMS else bare
+
+
+def _unpacked(name: str) -> str:
+    stem, ending = os.path.splitext(name)
+    return stem if ending.lower() in CODECS else name
+
+
+def _file_form(path: Path) -> Form:
+    form = form_of(path.name)
+    if form is None:
+        ending = f'"{"".join(path.suffixes[-2:]).lower()}"' if path.suffixes else "no ending"
+        raise DataError(
+            f"{path} must end in .jsonl, .csv, .tsv (each also .gz or .zst) or .parquet, got {ending}; rename it to match its content"
+        )
+    return form
+
+
+def compressed_path(path: Path) -> Path | None:
+    """The file of that name, or its compressed version, or None."""
+    return next((file for ending in ("", *CODECS) if (file := path.with_name(path.name + ending)).is_file()), None)
+
+
+def require_path(path: Path) -> None:
+    """Check that a file or folder exists."""
+    require_plain(path)
+    if path.exists():
+        return
+    names = sorted(os.listdir(path.parent)) if path.parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.6)
+    advice = f"did you mean {' or '.join(str(path.parent / name) for name in near)}?" if near else "check the path"
+    raise DataError(f"{path} must exist, got no such file; {advice}")
+
+
+def table_name(address: str | Path) -> str:
+    """Name for tables and reports: the file name without suffixes, after that of its folder if it says the split alone; or the hub name."""
+    source = Source.of(address)
+    if source.is_hub:
+        return source.path.removeprefix(HUB_PREFIX)
+    path = Path(source.path).resolve()
+    name = stem_of(path.name)
+    return f"{path.parent.name}/{name}" if name in SPLIT_WORDS and path.parent.name else name

@@ -1,0 +1,226 @@
+"""Judged data sets: a corpus, queries and judgements, as BEIR and mteb lay them out in a folder, in saved data sets, or on the hub.
+
+Each part is a file (``corpus.jsonl``), a folder of files (``queries/``, ``qrels/``), a data set that ``save_to_disk`` wrote, or a
+configuration that a ``README.md`` or the hub lists (``corpus``, ``queries``, and ``qrels`` or ``default`` for the judgements).
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from adiabat.core.errors import ConfigError, DataError, reraise_unrelated
+from adiabat.core.files import reading
+from adiabat.data.folders import FORMS, compressed_path, described_files, files_by_split, is_saved, named_split, rows_in, split_of, stem_of
+from adiabat.data.lines import HUB_PREFIX
+from adiabat.data.sources import Source
+from adiabat.data.table_rows import FileFaults, read_rows
+
+JUDGEMENT_COLUMNS = (("query-id", "query_id"), ("corpus-id", "corpus_id", "doc_id"), ("score", "relevance"))
+"""Names of the query, the document and the grade in judgements; the first of each are BEIR's."""
+
+Tables = Mapping[str, tuple[str, ...]]
+"""Split to the tables of its judgements."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedSet:
+    """A judged data set; each table is an address. `split` is the one that the address of the whole names."""
+
+    address: str
+    name: str
+    split: str | None
+    queries: str
+    judgements: Tables
+
+    def chosen_split(self, split: str | None, usual_split: str) -> str:
+        """The split to read: the named one, the only one, or the usual one."""
+        names = list(self.judgements)
+        if not names:
+            raise DataError(f"{Path(self.address) / 'qrels'} must hold judgements named SPLIT.tsv, got none; check the folder")
+        split = Source(self.address, self.split).split_or(split)
+        if split is None and len(names) == 1:
+            return names[0]
+        name = named_split(names, split or usual_split)
+        if name is None and split is None:
+            raise DataError(
+                f"{self.address} must be read with a split, got none, and there is no {usual_split}; choose {' or '.join(names)}"
+            )
+        if name is None:
+            raise DataError(f'{self.address} must have the split "{split}", got {", ".join(names)}; choose one of them')
+        return name
+
+    def queries_of(self, split: str) -> str:
+        """The table of the queries, of that split if it has several."""
+        source = Source.of(self.queries)
+        return str(replace(source, split=split)) if split in splits_of(source) else self.queries
+
+
+def is_judged(address: str | Path) -> bool:
+    """Whether a source has queries with judgements."""
+    return judged_set(address) is not None
+
+
+def judged_set(address: str | Path) -> JudgedSet | None:
+    """The parts of a judged data set; None for any other source."""
+    source = Source.of(address)
+    if source.is_hub:
+        return _hub_set(source)
+    folder = Path(source.path)
+    if not folder.is_dir() or (queries := _part(folder, "queries", source.config)) is None:
+        return None
+    judgements = _judgements(folder, source.config)
+    if judgements is None:
+        return None
+    return JudgedSet(source.path, folder.resolve().name, source.split, queries, judgements)
+
+
+def corpus_part(address: str | Path) -> str | None:
+    """The corpus of a folder or of a judged set on the hub; None where the source is its own corpus."""
+    source = Source.of(address)
+    if source.is_hub:
+        base, named = _hub_parts(source)
+        roles = {} if named.config else _roles(_hub_configs(base), source.config, base)
+        return str(Source(base, config=roles["corpus"])) if {"corpus", "queries"} <= roles.keys() else None
+    folder = Path(source.path)
+    return _part(folder, "corpus", source.config) if folder.is_dir() else None
+
+
+def splits_of(source: Source) -> list[str]:
+    """The splits that a folder, a saved data set or a data set of the hub names."""
+    if source.is_hub:
+        return _hub_splits(source.path, source.config)
+    folder = Path(source.path)
+    if not folder.is_dir():
+        return []
+    if source.config is not None:
+        return [*described_files(folder).get(source.config, ())]
+    return _saved_splits(folder) or [name for name in files_by_split(folder) if name]
+
+
+def judges(values: Collection[str]) -> bool:
+    """Whether columns are those of judgements."""
+    return all(any(name in values for name in names) for names in JUDGEMENT_COLUMNS)
+
+
+def _part(folder: Path, role: str, config: str | None) -> str | None:
+    """The corpus or the queries of a folder."""
+    described = described_files(folder)
+    if (label := _roles(described, config, folder).get(role)) is not None:
+        return str(Source(str(folder), config=label))
+    for name in _labels(role, config):
+        if file := next((file for ending in FORMS if (file := compressed_path(folder / f"{name}{ending}"))), None):
+            return str(file)
+        if _holds_rows(folder / name):
+            return str(folder / name)
+    return None
+
+
+def _labels(role: str, config: str | None) -> Sequence[str]:
+    """Names of a part: of mteb those with the language or subset before or after them."""
+    if config is None:
+        return (role, "default") if role == "qrels" else (role,)
+    return (f"{config}-{role}", f"{role}-{config}", *([config] if role == "qrels" else []))
+
+
+def _roles(configs: Collection[str], config: str | None, address: object) -> dict[str, str]:
+    """The configuration of each part that there is."""
+    found = {role: next((name for name in _labels(role, config) if name in configs), None) for role in ("corpus", "queries", "qrels")}
+    subsets = [name.removesuffix("-queries").removeprefix("queries-") for name in configs if "queries" in name.split("-")]
+    if config is None and subsets and found["queries"] is None:
+        raise ConfigError(
+            f"{address} must be read with one of its subsets, got {', '.join(subsets)}; name one as {address}?config={subsets[0]}"
+        )
+    return {role: name for role, name in found.items() if name is not None}
+
+
+def _holds_rows(folder: Path) -> bool:
+    return folder.is_dir() and (is_saved(folder) or next(rows_in(folder), None) is not None)
+
+
+def _judgements(folder: Path, config: str | None) -> Tables | None:
+    """The judgements of a folder by split; None if it has none."""
+    described = described_files(folder)
+    if (label := _roles(described, config, folder).get("qrels")) is not None:
+        return {split: (str(Source(str(folder), split, label)),) for split in described[label]}
+    for name in _labels("qrels", config):
+        part = folder / name
+        if is_saved(part):
+            return {split: (str(Source(str(part), split=split)),) for split in _saved_splits(part)} or {name: (str(part),)}
+        if part.is_dir() and (name != "default" or _holds_rows(part)):
+            return _named_files(part)
+    if splits := [split for split in _saved_splits(folder) if split not in ("corpus", "queries")]:
+        return {split: (str(folder / split),) for split in splits}
+    others = {split: tuple(map(str, files)) for split, files in files_by_split(folder).items() if split and _are_judgements(files[0])}
+    return others or None
+
+
+def _are_judgements(file: Path) -> bool:
+    first = next(read_rows(file, faults=FileFaults()), None)
+    return first is not None and judges(first.values)
+
+
+def _named_files(folder: Path) -> Tables:
+    """Judgements by the names of their files, or of their folders and shards."""
+    files: dict[str, tuple[str, ...]] = {}
+    for path in rows_in(folder):
+        inside = path.relative_to(folder)
+        is_plain = len(inside.parts) == 1 and "-of-" not in inside.name
+        split = stem_of(inside.name) if is_plain else split_of(inside)
+        files[split] = (*files.get(split, ()), str(path))
+    return files
+
+
+def _saved_splits(folder: Path) -> list[str]:
+    listed = folder / "dataset_dict.json"
+    if not listed.exists():
+        return []
+    with reading(listed, remedy="save or copy the data set again"):
+        return [str(split) for split in json.loads(listed.read_text(encoding="utf-8"))["splits"]]
+
+
+@cache
+def _hub_configs(base: str) -> tuple[str, ...]:
+    """The configurations of a data set of the hub; none if it cannot be reached, which its reader reports."""
+    import datasets
+
+    try:
+        return tuple(datasets.get_dataset_config_names(base.removeprefix(HUB_PREFIX)))
+    except Exception as error:
+        reraise_unrelated(error)
+        return ()
+
+
+@cache
+def _hub_splits(base: str, config: str | None) -> list[str]:
+    import datasets
+
+    try:
+        return list(datasets.get_dataset_split_names(base.removeprefix(HUB_PREFIX), config))
+    except Exception as error:
+        reraise_unrelated(error)
+        return []
+
+
+def _hub_parts(source: Source) -> tuple[str, Source]:
+    """The name without configuration and split, and the configuration and split that stand between colons."""
+    name, *fields = source.path.removeprefix(HUB_PREFIX).split(":")
+    base = f"{HUB_PREFIX}{name}"
+    return base, Source(base, fields[-1] if fields else None, fields[0] if len(fields) > 1 else None)
+
+
+def _hub_set(source: Source) -> JudgedSet | None:
+    """A judged set on the hub; a name with a configuration is one table."""
+    base, named = _hub_parts(source)
+    roles = {} if named.config else _roles(_hub_configs(base), source.config, base)
+    if not {"corpus", "queries"} <= roles.keys():
+        return None
+    # BEIR keeps the judgements of NAME in NAME-qrels.
+    judged = Source(base, config=roles["qrels"]) if "qrels" in roles else Source(f"{base}-qrels")
+    splits = _hub_splits(judged.path, judged.config)
+    if not splits:
+        raise DataError(f"{source.path} must have judgements, got none in {judged}; name a data set that has them")
+    tables = {split: (str(replace(judged, split=split)),) for split in splits}
+    queries = str(Source(base, config=roles["queries"]))
+    return JudgedSet(source.path, base.removeprefix(HUB_PREFIX), source.split or named.split, queries, tables)

@@ -1,0 +1,223 @@
+"""A folder is read as the splits that its files name, as the ``datasets`` library finds them, and never as one set of several."""
+
+import csv
+import gzip
+import json
+import warnings
+from collections.abc import Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from adiabat.core.errors import ConfigError, DataError
+from adiabat.data.corpora import read_corpus, training_texts
+from adiabat.data.examples import ExampleReader, SourcePosition, read_examples, source_identity
+from adiabat.data.folders import place_of, split_of
+from adiabat.data.records import ExampleSet
+from adiabat.data.table_rows import count_rows, read_rows
+from tests.data.files import refusal, write
+
+fault = partial(refusal, read_examples)
+
+TRAIN = [{"query": f"question {number}", "positive": f"answer {number}"} for number in range(4)]
+TEST = [{"query": f"question {number}", "positive": f"answer {number}"} for number in range(4, 6)]
+
+
+def table(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Rows in the format of the file's name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    name = path.name.removesuffix(".gz")
+    if name.endswith(".parquet"):
+        pq.write_table(pa.Table.from_pylist(list(rows)), path)
+    elif name.endswith((".csv", ".tsv")):
+        with gzip.open(path, "wt") if path.suffix == ".gz" else path.open("w") as file:
+            writer = csv.DictWriter(file, list(rows[0]), delimiter="\t" if ".tsv" in name else ",")
+            writer.writeheader()
+            writer.writerows(rows)
+    else:
+        write(path, *rows)
+
+
+def queries(source: str | Path, **options: Any) -> list[str]:
+    read = read_examples(source, **options)
+    assert isinstance(read, ExampleSet)
+    return [example.query for example in read.examples]
+
+
+LAYOUTS = [
+    ("data/train-00000-of-00001.parquet", "data/test-00000-of-00001.parquet"),
+    ("data/train/0001.parquet", "data/test/0001.parquet"),
+    ("train.jsonl", "test.jsonl"),
+    ("train.jsonl.gz", "eval.jsonl.gz"),
+    ("faq_train.csv", "faq_test.csv"),
+    ("Train.tsv", "TEST.tsv"),
+    ("train-v1.1.json", "test-v1.1.json"),
+    ("training.csv.gz", "evaluation.csv.gz"),
+]
+
+
+@pytest.mark.parametrize(("train", "test"), LAYOUTS)
+def test_files_that_name_splits_are_read_by_split_and_never_together(tmp_path: Path, train: str, test: str) -> None:
+    table(tmp_path / train, TRAIN)
+    table(tmp_path / test, TEST)
+    message = fault(tmp_path)
+    assert f"{tmp_path} must be read with a split, got the splits " in message
+    assert "train" in message
+    assert f"name one as {tmp_path}?split=NAME" in message
+    assert queries(tmp_path, split="train") == queries(f"{tmp_path}?split=train") == [row["query"] for row in TRAIN]
+    assert queries(f"{tmp_path}?split=test") == [row["query"] for row in TEST]
+    assert 'must have the split "dev", got the splits ' in fault(tmp_path, split="dev")
+    with pytest.raises(DataError, match="must be read with a split"):
+        place_of(tmp_path)
+
+
+@pytest.mark.parametrize(("train", "test"), [names for names in LAYOUTS if names[0].islower()])
+def test_splits_are_those_of_the_library(tmp_path: Path, train: str, test: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    table(tmp_path / "set" / train, TRAIN)
+    table(tmp_path / "set" / test, TEST)
+    patterns = datasets.data_files.get_data_patterns(str(tmp_path / "set"))
+    found = datasets.data_files.DataFilesDict.from_patterns(patterns, base_path=str(tmp_path / "set"))
+    assert {split: [Path(file) for file in files] for split, files in found.items()} == {
+        "train": list(place_of(tmp_path / "set", "train").files),
+        "test": list(place_of(tmp_path / "set", "test").files),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [
+        ("dev.jsonl", "dev"),
+        ("valid_2.jsonl", "valid"),
+        ("nq-train-00001-of-00002.parquet", "train"),
+        ("data/random-00000-of-00003.csv", "random"),
+        ("eval/part.jsonl", "eval"),
+        ("test/train-station.jsonl", "train"),
+        ("contest.jsonl", ""),
+        ("latest.csv", ""),
+        ("0000.parquet", ""),
+    ],
+)
+def test_a_split_is_a_word_of_its_own_in_the_name(name: str, split: str) -> None:
+    assert split_of(Path(name)) == split
+
+
+def test_parts_of_the_only_split_are_read_in_order_and_counted(tmp_path: Path) -> None:
+    table(tmp_path / "train_part2.jsonl", TRAIN[2:])
+    table(tmp_path / "train_part1.jsonl", TRAIN[:2])
+    assert queries(tmp_path) == [row["query"] for row in TRAIN]
+    assert [row.location for row in read_rows(tmp_path)][1:3] == [f"{tmp_path}/train_part1.jsonl:2", f"{tmp_path}/train_part2.jsonl:1"]
+    assert count_rows(tmp_path) == 4
+    assert source_identity(str(tmp_path), None) == source_identity(str(tmp_path), "train") == (str(tmp_path), "train")
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv", "tsv.gz", "parquet"])
+def test_a_stream_goes_on_in_the_file_and_line_where_it_stopped(tmp_path: Path, ending: str) -> None:
+    for part in range(3):
+        table(tmp_path / f"train-{part}.{ending}", [{"query": f"q{part}{row}", "positive": "a"} for row in range(3)])
+    expected = [f"q{part}{row}" for part in range(3) for row in range(3)]
+    for size in (1, 2, 3, 4, 9):
+        position, read = SourcePosition(), list[str]()
+        while not position.ended:
+            reader = ExampleReader(str(tmp_path))
+            read += [example.query for example in reader.read(position, size)]
+            position = reader.position()
+        assert read == expected
+    reader = ExampleReader(str(tmp_path))
+    assert len(list(islice(reader.read(SourcePosition(), 5), 5))) == 5
+
+
+def test_files_of_no_split_beside_a_split_are_named(tmp_path: Path) -> None:
+    table(tmp_path / "train.jsonl", TRAIN)
+    table(tmp_path / "more.jsonl", TEST)
+    assert "got the splits train and files that name no split (more.jsonl)" in fault(tmp_path)
+    with pytest.warns(UserWarning, match=r"files that name no split \(more.jsonl\) are left out of the split train"):
+        assert len(queries(tmp_path, split="train")) == len(TRAIN)
+
+
+def test_the_corpus_beside_examples_is_no_split_of_them(tmp_path: Path) -> None:
+    table(tmp_path / "corpus.jsonl", [{"_id": "d1", "text": "a"}])
+    table(tmp_path / "train.jsonl", TRAIN)
+    assert len(queries(tmp_path)) == len(TRAIN)
+    assert [document.doc_id for document in read_corpus(tmp_path)] == ["d1"]
+
+
+def test_one_table_in_two_formats_is_refused(tmp_path: Path) -> None:
+    table(tmp_path / "train.jsonl", TRAIN)
+    table(tmp_path / "train.jsonl.gz", TRAIN)
+    assert f"{tmp_path} must hold each table once, got train.jsonl and train.jsonl.gz" in fault(tmp_path)
+    table(tmp_path / "other/train.jsonl", TRAIN)
+    table(tmp_path / "other/train_2.parquet", TRAIN)
+    assert "must hold files of one format, got train.jsonl and train_2.parquet" in fault(tmp_path / "other")
+
+
+def test_hidden_files_and_descriptions_hold_no_rows(tmp_path: Path) -> None:
+    table(tmp_path / "train.jsonl", TRAIN)
+    for name in ("._train.jsonl", ".ipynb_checkpoints/test.jsonl", "dataset_infos.json", "config.json", "train.jsonl.stats.json"):
+        write(tmp_path / name, b"no rows")
+    assert len(queries(tmp_path)) == len(TRAIN)
+
+
+def test_a_corpus_is_read_with_all_of_its_splits_and_training_texts_are_not(tmp_path: Path) -> None:
+    documents = [{"_id": f"d{number}", "text": f"text {number}"} for number in range(5)]
+    table(tmp_path / "files/train.jsonl", documents[:3])
+    table(tmp_path / "files/test.jsonl", documents[3:])
+    parts = {"train": datasets.Dataset.from_list(documents[:3]), "test": datasets.Dataset.from_list(documents[3:])}
+    datasets.DatasetDict(parts).save_to_disk(str(tmp_path / "saved"))
+    for name in ("files", "saved"):
+        with pytest.warns(UserWarning, match=rf"{name}: all of its splits are read as one corpus \(the splits test, train\)"):
+            assert {document.doc_id for document in read_corpus(tmp_path / name)} == {"d0", "d1", "d2", "d3", "d4"}
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert [document.doc_id for document in read_corpus(f"{tmp_path / name}?split=test")] == ["d3", "d4"]
+        with pytest.raises(DataError, match="must be read with a split, got the splits test, train"):
+            training_texts(tmp_path / name)
+
+
+def test_a_split_of_a_folder_without_splits_is_refused(tmp_path: Path) -> None:
+    table(tmp_path / "0.parquet", TRAIN)
+    with pytest.raises(ConfigError, match='split must be left out for .*, which has no splits, got "test"'):
+        read_examples(tmp_path, split="test")
+    assert "parts.jsonl" in fault(Path(write(tmp_path / "texts/parts.jsonl", *TRAIN)).parent)
+
+
+CARD = """---
+configs:
+- config_name: faq
+  data_files:
+  - split: train
+    path: questions/*.jsonl
+  - split: holdout
+    path: [late.jsonl]
+- config_name: other
+  data_files: other.jsonl
+---
+"""
+
+
+def test_configurations_and_splits_of_a_card_are_read_as_it_says(tmp_path: Path) -> None:
+    table(tmp_path / "questions/test.jsonl", TRAIN)
+    table(tmp_path / "late.jsonl", TEST)
+    table(tmp_path / "other.jsonl", TEST)
+    (tmp_path / "README.md").write_text(CARD)
+    assert f"must be read with a configuration, got faq, other; name one as {tmp_path}?config=faq" in fault(tmp_path)
+    assert "got the splits holdout, train" in fault(f"{tmp_path}?config=faq")
+    assert len(queries(f"{tmp_path}?config=faq&split=train")) == len(TRAIN)
+    assert len(queries(f"{tmp_path}?config=faq", split="holdout")) == len(queries(f"{tmp_path}?config=other")) == len(TEST)
+    assert 'must have the configuration "none", got faq, other' in fault(f"{tmp_path}?config=none")
+    (tmp_path / "README.md").write_text(CARD.replace("late.jsonl", "../late.jsonl"))
+    assert "README.md must be undamaged, got ValueError: the pattern ../late.jsonl, which leads out of the folder" in fault(tmp_path)
+    (tmp_path / "README.md").write_text("---\nconfigs: [}\n---\n")
+    assert f"{tmp_path}/README.md must be undamaged" in fault(tmp_path)
+
+
+def test_columns_that_nothing_maps_are_refused_in_an_address(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.jsonl", json.dumps({"a": 1}).encode() + b"\n")
+    with pytest.raises(ConfigError, match="must not name columns in its address, got query"):
+        read_rows(f"{path}?query=a")
