@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from adiabat.api.distill_verb import distill_multilingual as distill_multilingual
     from adiabat.api.distill_verb import distill_pair as distill_pair
     from adiabat.api.distill_verb import distill_static as distill_static
+    from adiabat.api.embed_verb import compact as compact
+    from adiabat.api.embed_verb import delete as delete
     from adiabat.api.embed_verb import embed as embed
     from adiabat.api.embed_verb import import_vectors as import_vectors
     from adiabat.api.evaluate_verb import evaluate as evaluate

@@ -30,7 +30,7 @@ def build(out: Path, documents: list[Document] = OLD, **options: Any) -> Store:
 
 
 def append(path: Path, documents: list[Document] = NEW, *, encoder: FakeEncoder | None = None) -> Store:
-    return append_documents(encoder or FakeEncoder(), lambda: iter(documents), path, chunk_size=4, source="new")
+    return append_documents(encoder or FakeEncoder(), lambda: iter(documents), path, chunk_size=4, source="new").store
 
 
 @pytest.mark.parametrize("chunk_size", [0, -1])
@@ -121,7 +121,7 @@ def test_a_crash_before_any_step_loses_and_doubles_nothing(tmp_path: Path, monke
             break
         if (folder / "appending" / "commit.json").exists():
             halves += 1
-            with pytest.raises(StoreError, match="a change of it is half done; run the interrupted embed command again"):
+            with pytest.raises(StoreError, match="a change of it is half done; repeat the interrupted change"):
                 Store.open(folder)
             assert finish_change(folder)
             assert not finish_change(folder)

@@ -180,4 +180,4 @@ def test_an_append_damaged_before_its_commit_is_through_is_undone_or_refused(
         finish_change(folder)
     if not moved:
         assert files_of_store(folder) == files_of_store(finished)
-        assert append_documents(FakeEncoder(), lambda: iter(new), folder, source="more").count == 12
+        assert append_documents(FakeEncoder(), lambda: iter(new), folder, source="more").store.count == 12

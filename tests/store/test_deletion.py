@@ -16,7 +16,7 @@ from adiabat.data.records import Document
 from adiabat.store import deletion as deletion_module
 from adiabat.store.append import append_documents, update_documents
 from adiabat.store.commit import Change
-from adiabat.store.deletion import Deletion, compact, delete_documents
+from adiabat.store.deletion import Deletion, compact_store, delete_documents
 from adiabat.store.ingestion import import_vectors
 from adiabat.store.vector_store import Store
 from tests.commands import listing
@@ -73,7 +73,7 @@ def test_an_updated_store_reads_as_the_one_built_of_its_documents(tmp_path: Path
     assert change.store.rows(["d1", "d2", "d6", "n1"]).tolist() == [3, -1, -1, 6]
     change.store.verify()
     assert np.load(tmp_path / "s" / "vectors.npy").shape == (11, 8)
-    compacted = compact(tmp_path / "s")
+    compacted = compact_store(tmp_path / "s")
     assert content(compacted) == content(built)
     assert files_of_store(compacted.path) == files_of_store(built.path)
     compacted.verify()
@@ -96,7 +96,7 @@ def test_changes_follow_one_another(tmp_path: Path) -> None:
             append_documents(FakeEncoder(), lambda new=new: iter([new]), path, source="appended")
             documents[new.doc_id] = new
         if turn % 5 == 4:
-            compact(path)
+            compact_store(path)
         store = Store.open(path)
         assert content(store) == content(build(tmp_path / f"built{turn}", list(documents.values())))
         store.verify()
@@ -111,14 +111,14 @@ def test_vectors_imported_without_an_encoder_can_be_deleted(tmp_path: Path) -> N
     change = delete_documents(path, Deletion(("d1", "d3")))
     assert numbers(change) == (0, 0, 0, 2)
     assert content(change.store) == content(kept)
-    assert files_of_store(compact(path).path) == files_of_store(kept.path)
+    assert files_of_store(compact_store(path).path) == files_of_store(kept.path)
 
 
 def test_an_open_store_reads_on_while_it_is_changed_and_compacted(tmp_path: Path) -> None:
     store = build(tmp_path / "s")
     rows = np.arange(store.count)
     before = (store.doc_ids(rows), store.texts(rows), store.gather(rows).tobytes(), store.rows(["d2", "d6", "n0"]).tolist())
-    for change in (update, compact, partial(update, documents=[], deletion=Deletion(("d0",))), compact):
+    for change in (update, compact_store, partial(update, documents=[], deletion=Deletion(("d0",))), compact_store):
         change(tmp_path / "s")
         assert (store.doc_ids(rows), store.texts(rows), store.gather(rows).tobytes(), store.rows(["d2", "d6", "n0"]).tolist()) == before
 
@@ -128,13 +128,13 @@ def test_an_update_without_changes_writes_nothing(tmp_path: Path) -> None:
     before = listing(path)
     assert numbers(update(path, OLD[2:4], None)) == (0, 0, 2, 0)
     assert listing(path) == before
-    assert compact(path).manifest == Store.open(path).manifest
+    assert compact_store(path).manifest == Store.open(path).manifest
     assert listing(path) == before
 
 
 def test_unknown_ids_are_refused_or_left_out(tmp_path: Path) -> None:
     path = build(tmp_path / "s").path
-    with pytest.raises(StoreError, match=r'it lacks 2 ids: "x"; "y"; .* store.missing = drop'):
+    with pytest.raises(StoreError, match=r'it lacks 2 ids: "x"; "y"; .* missing="drop"'):
         delete_documents(path, Deletion(("x", "d1", "y")))
     assert Store.open(path).count == 7
     assert delete_documents(path, Deletion(("x", "d1", "d1", "y"), missing="drop")).deleted == 1
@@ -164,7 +164,7 @@ def test_an_interrupted_update_must_end_before_another_change(tmp_path: Path) ->
     with pytest.raises(KeyboardInterrupt):
         update(path, encoder=FakeEncoder(stop_at=0))
     for change in (partial(delete_documents, path, GONE),):
-        with pytest.raises(StoreError, match="appending holds an interrupted append or update; run that command again first"):
+        with pytest.raises(StoreError, match="appending holds an interrupted append or update; repeat that first"):
             change()
     with pytest.raises(StoreError, match="interrupted build of another corpus"):
         update(path, CORPUS[:3])
@@ -173,7 +173,7 @@ def test_an_interrupted_update_must_end_before_another_change(tmp_path: Path) ->
 
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
     path = build(tmp_path / "s").path
-    changes: list[Callable[[], object]] = [partial(update, path), partial(delete_documents, path, GONE), partial(compact, path)]
+    changes: list[Callable[[], object]] = [partial(update, path), partial(delete_documents, path, GONE), partial(compact_store, path)]
     for change in changes:
         with sole_writer(path), pytest.raises(InUseError, match="one writer at a time"):
             change()
@@ -183,13 +183,13 @@ def _deleting(path: Path) -> None:
     delete_documents(path, GONE)
 
 
-@pytest.mark.parametrize("change", [update, _deleting, compact])
+@pytest.mark.parametrize("change", [update, _deleting, compact_store])
 def test_a_crash_before_any_step_loses_and_revives_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], object]
 ) -> None:
     monkeypatch.setattr(deletion_module, "COMPACTION_BYTES", 2 * 16)
     original = build(tmp_path / "original").path
-    if change is compact:
+    if change is compact_store:
         update(original)
     shutil.copytree(original, tmp_path / "wanted")
     change(tmp_path / "wanted")
@@ -228,10 +228,10 @@ def test_a_compaction_goes_on_where_it_was_cut(tmp_path: Path, monkeypatch: pyte
             raise CutError
 
     with pytest.raises(CutError):
-        compact(path, on_progress=cut)
+        compact_store(path, on_progress=cut)
     assert Store.open(path).count == 7
     seen.clear()
-    compact(path, on_progress=lambda done, total: seen.append((done, total)))
+    compact_store(path, on_progress=lambda done, total: seen.append((done, total)))
     assert seen == [(4, 7), (6, 7), (7, 7)]
     assert files_of_store(path) == files_of_store(build(tmp_path / "built", FINAL).path)
 
@@ -243,11 +243,11 @@ def test_a_change_gives_up_an_interrupted_compaction(tmp_path: Path, monkeypatch
     with monkeypatch.context() as patch:
         patch.setattr(deletion_module, "commit", raising)
         with pytest.raises(CutError):
-            compact(path)
+            compact_store(path)
     delete_documents(path, Deletion(("d0",)))
     built = build(tmp_path / "built", FINAL[1:])
     assert content(Store.open(path)) == content(built)
-    assert files_of_store(compact(path).path) == files_of_store(built.path)
+    assert files_of_store(compact_store(path).path) == files_of_store(built.path)
 
 
 def test_a_compaction_asks_for_room_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,7 +255,7 @@ def test_a_compaction_asks_for_room_first(tmp_path: Path, monkeypatch: pytest.Mo
     update(path)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: _Usage())
     with pytest.raises(StoreError, match="compaction writes the vectors anew, which needs .* and the disk has .* left; free some space"):
-        compact(path)
+        compact_store(path)
     assert Store.open(path).count == 7
 
 
@@ -272,7 +272,7 @@ def test_a_store_with_tombstones_is_of_a_later_format(tmp_path: Path) -> None:
     # A reader of version 2 would find deleted documents; it refuses version 3.
     assert changed["version"] == 3
     assert (changed["count"], changed["tombstones"]) == (7, 4)
-    compact(path)
+    compact_store(path)
     compacted = json.loads((path / "manifest.json").read_text())
     assert compacted["version"] == 2
     assert compacted.keys() == plain.keys()

@@ -43,7 +43,7 @@ def build(out: Path, encoder: FakeEncoder, texts: Sequence[str] = TEXTS, **optio
 
 
 def append(out: Path, encoder: FakeEncoder, documents: Sequence[Document]) -> Store:
-    return append_documents(encoder, lambda: iter(documents), out, chunk_size=4, source="more")
+    return append_documents(encoder, lambda: iter(documents), out, chunk_size=4, source="more").store
 
 
 def require_equal(store: Store, texts: Sequence[str]) -> None:
@@ -113,7 +113,7 @@ def test_planted_duplicates_are_all_counted_as_ties(tmp_path: Path, dtype: Store
     texts = [*once, *(once[row] for row in rng.permutation(len(once)))]
     documents = documents_of(texts)
     store = build_store(model, lambda: iter(documents), tmp_path / "s", dtype=dtype, chunk_size=32, source="x", encoder_name="x").store
-    appended = append_documents(model, lambda: iter(documents_of(once, "later")), tmp_path / "s", chunk_size=32, source="y")
+    appended = append_documents(model, lambda: iter(documents_of(once, "later")), tmp_path / "s", chunk_size=32, source="y").store
     queries = model.encode(once[:40], side="query", precision="fp32")
     for there, copies in ((store, 1), (appended, 2)):
         positives = np.arange(40)[:, None]

@@ -157,7 +157,7 @@ class Long(FakeEncoder):
 
 def test_an_encoder_of_long_vectors_lends_its_fingerprint_and_appends_as_long_ones(tmp_path: Path) -> None:
     imported(tmp_path, 7.5 * own_vectors(), documents=DOCUMENTS, encoder=Long())
-    store = append_documents(Long(), lambda: iter([Document("new", "new")]), tmp_path / "s", source="more")
+    store = append_documents(Long(), lambda: iter([Document("new", "new")]), tmp_path / "s", source="more").store
     assert np.allclose(np.linalg.norm(store.gather(range(8)), axis=1), 7.5, rtol=1e-3)
 
 

@@ -1,7 +1,8 @@
-"""`adiabat.embed` and `adiabat.import_vectors`: a store of document vectors."""
+"""`adiabat.embed`, `import_vectors`, `delete` and `compact`: a store of document vectors."""
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,10 +24,15 @@ from adiabat.api.arguments import (
 )
 from adiabat.api.call import Progress, called
 from adiabat.config.shared import EmbedSettings
+from adiabat.core.errors import ConfigError
+from adiabat.core.text import counted, shown
+from adiabat.core.wording import option
 from adiabat.models.model_names import Model
-from adiabat.store.ingestion import embed_corpus, store_vectors
-from adiabat.store.vector_sources import VECTOR_NAMES, open_vectors
-from adiabat.store.vector_store import Store
+from adiabat.store.deletion import Deletion, Missing, compact_store, delete_documents
+from adiabat.store.ingestion import Into, embed_corpus, store_vectors
+from adiabat.store.manifest import Manifest
+from adiabat.store.vector_sources import VECTOR_NAMES, open_vectors, read_ids
+from adiabat.store.vector_store import Store, require_store
 
 
 def embed(
@@ -35,6 +41,9 @@ def embed(
     out: PathLike,
     *,
     append: bool = False,
+    update: bool = False,
+    delete: PathLike | Sequence[str] | None = None,
+    missing: Missing = "error",
     settings: SettingsLike = None,
     progress: Progress = None,
     **options: Any,
@@ -48,7 +57,11 @@ def embed(
         corpus: A BEIR folder, JSONL, CSV, TSV, Parquet, ``hf:NAME``, or examples whose documents are texts; or rows with ``_id`` and
             ``text``, a DataFrame, a `datasets.Dataset`, or a list of texts, which are named by their hash.
         out: Directory of the store.
-        append: Add the corpus to the store at `out`.
+        append: Add the corpus, whose ids are new, to the store at `out`.
+        update: Encode the documents that are new to the store at `out` or whose text changed. They replace those with their ids; documents
+            that the corpus lacks stay.
+        delete: Ids of documents that an update also deletes, or a file of ids.
+        missing: As in `delete`.
         settings: `EmbedSettings`, a TOML file or nested dicts; ``adiabat settings embed`` lists them.
         progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
             one. False is silent.
@@ -65,8 +78,83 @@ def embed(
     """
     chosen = settings_of(EmbedSettings, settings, options, section="store", function="embed")
     require_model(model, "model")
+    if append and update:
+        raise ConfigError(f"{option('append')} adds a corpus of new ids, and {option('update')} also replaces documents; choose one")
+    if delete is not None and not update:
+        raise ConfigError(f"documents are deleted with {option('update', True)}, or by adiabat.delete without a corpus; choose one")
+    deletion = None if delete is None else _deletion(delete, missing)
+    into: Into = "append" if append else "update" if update else "new"
     with called("embed", progress) as call:
-        return embed_corpus(model, data_of(corpus, "corpus"), Path(path_of(out, "out")), chosen, call.watch, append=append)
+        return embed_corpus(model, data_of(corpus, "corpus"), Path(path_of(out, "out")), chosen, call.watch, into=into, deletion=deletion)
+
+
+def delete(store: PathLike, ids: PathLike | Sequence[str], *, missing: Missing = "error", progress: Progress = None) -> Store:
+    """Delete documents of a store.
+
+    Nothing finds them any more. Their vectors stay in the store's file until `compact` removes them.
+
+    Args:
+        store: A store or its directory.
+        ids: Ids of the documents; or a file of them (text with one per line, ``.json``, ``.npy``, ``.arrow``, ``.parquet``).
+        missing: Treatment of ids that the store never had: refused, all at once ("error"), or passed over ("drop").
+        progress: As in `embed`.
+
+    Returns:
+        The store without the documents; stores that were opened before still have them.
+
+    Raises:
+        StoreError: If the store lacks an id, or would keep no document.
+
+    Example:
+        >>> papers = [{"_id": "a", "text": "Graph neural networks"}, {"_id": "b", "text": "Protein folding"}]
+        >>> store = adiabat.embed("demo", papers, out="current")
+        >>> adiabat.delete(store, ["a"]).rows(["a", "b"]).tolist()
+        [-1, 0]
+    """
+    folder, deletion = Path(path_of(store, "store")), _deletion(ids, missing)
+    require_store(folder)
+    with called("delete", progress) as call:
+        change = delete_documents(folder, deletion)
+        call.watch.note(change.told)
+    return change.store
+
+
+def compact(store: PathLike, *, progress: Progress = None) -> Store:
+    """Remove the vectors of deleted and replaced documents from the file of a store, whose documents stay as they are.
+
+    An interrupted call resumes when it is repeated. The disk needs room for a second file of the vectors that remain.
+
+    Args:
+        store: A store or its directory.
+        progress: As in `embed`.
+
+    Returns:
+        The store.
+
+    Raises:
+        StoreError: If the disk has too little room.
+
+    Example:
+        >>> papers = [{"_id": "a", "text": "Graph neural networks"}, {"_id": "b", "text": "Protein folding"}]
+        >>> store = adiabat.delete(adiabat.embed("demo", papers, out="smaller"), ["a"])
+        >>> adiabat.compact(store).count
+        1
+    """
+    folder = Path(path_of(store, "store"))
+    require_store(folder)
+    with called("compact", progress) as call:
+        former = Manifest.read(folder).tombstones
+        compacted = compact_store(folder, on_progress=partial(call.watch.progress, "copying vectors"))
+        call.watch.note(
+            f"{folder}: {counted(former, 'vector')} of former documents removed" if former else f"{folder} has nothing to remove"
+        )
+    return compacted
+
+
+def _deletion(ids: PathLike | Sequence[str], missing: Missing) -> Deletion:
+    if missing not in ("error", "drop"):
+        raise ConfigError(f'{option("missing")} must be "error" or "drop", got {shown(missing)}; choose one')
+    return Deletion(list(read_ids(ids)), missing)
 
 
 def import_vectors(

@@ -60,12 +60,33 @@ FailOn = Annotated[
 
 
 def embed(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model whose document tower encodes the corpus.")],
-    corpus: Annotated[
-        str, typer.Argument(metavar="CORPUS", help="BEIR folder, JSONL, CSV, TSV, Parquet, hf:NAME, or examples that hold their documents.")
-    ],
     out: Annotated[Path, typer.Option("--out", metavar="STORE", help="Directory of the store.")],
-    append: Annotated[bool, typer.Option("--append", help="Add the corpus to the store in --out.")] = False,
+    model: Annotated[
+        str | None, typer.Argument(metavar="MODEL", help="Model whose document tower encodes the corpus.", show_default=False)
+    ] = None,
+    corpus: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="CORPUS",
+            help="BEIR folder, JSONL, CSV, TSV, Parquet, hf:NAME, or examples that hold their documents.",
+            show_default=False,
+        ),
+    ] = None,
+    append: Annotated[bool, typer.Option("--append", help="Add the corpus, whose ids are new, to the store in --out.")] = False,
+    update: Annotated[
+        bool, typer.Option("--update", help="Encode what is new or changed; it replaces documents of the store in --out by their ids.")
+    ] = False,
+    delete: Annotated[
+        Path | None,
+        option("--delete", "IDS", "Delete these documents of the store in --out, alone or with --update: a file of ids, as --ids."),
+    ] = None,
+    missing: Annotated[
+        Literal["error", "drop"] | None,
+        option("--missing", None, "Ids of --delete that the store lacks: stop, or pass over them."),
+    ] = None,
+    compact: Annotated[
+        bool, typer.Option("--compact", help="Remove the vectors of deleted and replaced documents from the store in --out.")
+    ] = False,
     vectors: Annotated[
         Path | None, typer.Option("--import", metavar="FILE", help="Store these vectors (.npy, Parquet, faiss) instead of encoding.")
     ] = None,
@@ -77,22 +98,46 @@ def embed(
     device: Device = None,
     as_json: AsJson = False,
 ) -> None:
-    """Encode a corpus into a store of document vectors. Repeat the command to continue an interrupted run."""
+    """Encode a corpus into a store of document vectors, or keep a store up to date. Repeat the command to continue an interrupted run."""
     from adiabat.config.shared import EmbedSettings
 
     settings = settings_of(EmbedSettings, config, assignments, device=device)
-    if append and vectors is not None:
-        raise DataError("--append encodes a corpus, and --import takes vectors; import them into a store of their own")
-    if ids is not None and vectors is None:
-        raise DataError("--ids names the rows of --import, which is missing; give both, or neither")
+    words = {"MODEL": model, "CORPUS": corpus, "--append": append, "--update": update, "--import": vectors, "--ids": ids}
+    words |= {"--config": config, "--set": assignments, "--device": device, "--delete": delete, "--missing": missing, "--compact": compact}
+    deletes_only = delete is not None and not update
+    _require_together([name for name, value in words.items() if value not in (None, False)], deletes_only=deletes_only)
     import adiabat
 
-    if vectors is None:
-        store = adiabat.embed(model, corpus, out, settings=settings, append=append)
+    if compact:
+        store = adiabat.compact(out)
+    elif deletes_only:
+        store = adiabat.delete(out, delete, missing=missing or "error")
+    elif vectors is None:
+        store = adiabat.embed(
+            model, corpus, out, settings=settings, append=append, update=update, delete=delete, missing=missing or "error"
+        )
     else:
         store = adiabat.import_vectors(vectors, out, ids=ids, texts=corpus, model=model, settings=settings)
     say(f"{store.count:,} documents, {store.width} numbers each, {store.dtype}")
     answer({"store": str(out), "count": store.count, "width": store.width, "dtype": store.dtype} if as_json else str(out))
+
+
+def _require_together(words: Sequence[str], *, deletes_only: bool) -> None:
+    """Refuse arguments and options of `embed` that do not fit together."""
+    alone = {"--compact"} if "--compact" in words else {"--delete", "--missing"} if deletes_only else None
+    if alone is not None:
+        if others := [word for word in words if word not in alone]:
+            purpose = "--compact" if "--compact" in words else "--delete without --update"
+            raise ConfigError(f"{purpose} takes the store in --out alone, got {', '.join(others)} too; run one after the other")
+        return
+    if absent := [word for word in ("MODEL", "CORPUS") if word not in words]:
+        raise ConfigError(f"{' and '.join(absent)} must be given, as in: adiabat embed MODEL CORPUS --out STORE")
+    if {"--append", "--import"} <= {*words}:
+        raise DataError("--append encodes a corpus, and --import takes vectors; import them into a store of their own")
+    if "--ids" in words and "--import" not in words:
+        raise DataError("--ids names the rows of --import, which is missing; give both, or neither")
+    if "--missing" in words and "--delete" not in words:
+        raise DataError("--missing is for the ids of --delete, which are missing; give both, or neither")
 
 
 def advise(

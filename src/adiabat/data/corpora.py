@@ -23,8 +23,8 @@ from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, value_
 
 ANY: tuple[Layout, ...] = ("grid", "examples", "corpus")
 
-Blank = Literal["error", "drop"]
-"""Treatment of documents that have neither title nor text."""
+Blank = Literal["error", "drop", "keep"]
+"""Treatment of documents that have neither title nor text: refused, left out, or read with the text ""."""
 
 LocatedDocument = tuple[Document, str]
 """A document and its ``file:line``."""
@@ -50,10 +50,10 @@ def read_corpus(
     unique text), to find repeated ids.
     """
     table = open_corpus(source, columns, split, whole=whole)
-    if blank == "drop" and table.layout != "corpus":
+    if blank != "error" and table.layout != "corpus":
         kind = "examples" if table.layout == "examples" else "a language grid"
         raise ConfigError(f'blank must be "error" for {source}, which holds {kind}, got "drop"; leave it out, and correct blank texts')
-    return _example_texts(table) if table.layout == "examples" else _documents(table, keep_blank=blank == "drop", whole=whole)
+    return _example_texts(table) if table.layout == "examples" else _documents(table, blank, whole=whole)
 
 
 def training_texts(source: str | Path) -> Iterator[Document]:
@@ -77,14 +77,15 @@ def open_corpus(
     return Table.open(table, {**(mapping or {}), **columns}, wanted=wanted, usual=BEIR_ID, whole=whole)
 
 
-def _documents(table: Table, *, keep_blank: bool, whole: bool) -> Iterator[Document]:
+def _documents(table: Table, blank: Blank, *, whole: bool) -> Iterator[Document]:
+    keep_blank = blank != "error"
     blanks, hashes = Faults(shown=3), array("q")
     for document, location in _located(table, keep_blank=keep_blank):
         hashes.append(hash(document.doc_id))
-        if document.text:
-            yield document
-        else:
+        if not document.text:
             blanks.add(f'"{document.doc_id}" ({location})')
+        if document.text or blank == "keep":
+            yield document
     # Equal hashes may be collisions: if some repeat, read the source again for the ids themselves.
     if suspects := _repeated(hashes):
         locations: dict[str, str] = {}

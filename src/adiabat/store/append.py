@@ -30,13 +30,13 @@ def append_documents(
     chunk_size: int = CHUNK_SIZE,
     on_progress: Progress | None = None,
     source: str,
-) -> Store:
+) -> Change:
     """Encode new documents and add them at the end of a store; rows of old documents stay.
 
     Interrupted while encoding, the store is as it was, and the same call resumes. Interrupted within the commit, `Store.open` refuses the
     store until the next change, or `finish_change`, has completed it.
     """
-    return _add(encoder, documents, path, _Selection.new, Deletion(), chunk_size, on_progress, source).store
+    return _add(encoder, documents, path, _Selection.new, Deletion(), chunk_size, on_progress, source)
 
 
 def update_documents(
@@ -65,31 +65,34 @@ class _Selection:
 
     store: Store
     source: str
+    is_completed: bool
     deleted: Bool[np.ndarray, " n"]
     kept: Bool[np.ndarray, " n"]
     unchanged: int = 0
 
     def new(self, documents: Iterator[Document]) -> Iterator[Document]:
-        """Documents that the store lacks. It must have none of the others, or all of them as they are, from the same command before."""
-        present, added, changed = Faults(), 0, 0
+        """All documents; ids that the store has are refused, all at once."""
+        present = Faults()
         for block, rows, is_same in self._compared(documents):
-            present.extend(f'"{document.doc_id}"' for document in compress(block, (rows >= 0).tolist()))
-            added += int(np.count_nonzero(rows < 0))
-            changed += int(np.count_nonzero((rows >= 0) & ~is_same))
+            # The same command, whose commit was just completed.
+            is_refused = (rows >= 0) & ~(is_same & self.is_completed)
+            present.extend(f'"{document.doc_id}"' for document in compress(block, is_refused.tolist()))
             yield from compress(block, (rows < 0).tolist())
-        if present.count and (added or changed):
+        if present.count:
             raise StoreError(
                 f"{self.source}: document ids must be new to {self.store.path}, it holds {present.told('documents')}; "
                 f"remove them from the corpus, or replace those of the store with {option('update', True)}"
             )
 
     def changed(self, documents: Iterator[Document]) -> Iterator[Document]:
-        """Documents that the store lacks, or has with another text."""
+        """Documents that the store lacks, or has with another text; one that has lost its text is deleted."""
         both = Faults()
         for block, rows, is_same in self._compared(documents):
             both.extend(f'"{block[index].doc_id}"' for index in np.flatnonzero((rows >= 0) & self.deleted[rows]))
+            has_text = np.array([bool(document.text) for document in block])
             self.kept[rows[(rows >= 0) & ~is_same]] = False
-            yield from compress(block, (~is_same).tolist())
+            self.deleted[rows[(rows >= 0) & ~has_text]] = True
+            yield from compress(block, (~is_same & has_text).tolist())
         if both.count:
             listed = both.told("documents")
             raise StoreError(f"{self.source}: must hold no documents to delete, got {listed}; take them out of the corpus or of the ids")
@@ -123,16 +126,16 @@ def _add(
     """Stage the selected documents and commit them."""
     require_chunk_size(chunk_size)
     folder = Path(path)
-    finish_change(folder)
+    is_completed = finish_change(folder)
     # Outside of the lock, because hashing the weights of a large model takes seconds.
     fingerprint = encoder.fingerprint("document")
     _open_appendable(folder, fingerprint)
     with plain_disk_errors(folder), sole_writer(folder):
         # Open again: another change may have finished, or been interrupted in its commit, before the lock was taken.
-        complete(folder)
+        is_completed = complete(folder) or is_completed
         store = _open_appendable(folder, fingerprint)
         deleted = deletion.mask(store)
-        selection = _Selection(store, source, deleted, ~deleted)
+        selection = _Selection(store, source, is_completed, deleted, ~deleted)
         staging = _stage(folder, fingerprint, store.dtype, chunk_size)
         staging.write_corpus(select(selection, documents()), source=source)
         change = selection.change(staging.state.count)
@@ -155,5 +158,5 @@ def _open_appendable(folder: Path, fingerprint: Fingerprint) -> Store:
 
 def _stage(folder: Path, fingerprint: Fingerprint, dtype: StoreDtype, chunk_size: int) -> Staging:
     """Start or resume in the staging folder."""
-    remedy = "remove it to start again, or run the interrupted command first"
+    remedy = "remove it to start again, or repeat the interrupted change first"
     return Staging.prepare(cleared(folder), fingerprint, dtype, chunk_size=chunk_size, remedy=remedy)

@@ -14,6 +14,8 @@ from jaxtyping import Bool
 from adiabat.core.errors import StoreError
 from adiabat.core.files import MANIFEST_FILE, read_json, sole_writer, write_text
 from adiabat.core.provenance import Digest, DigestedFile, require
+from adiabat.core.text import counted
+from adiabat.core.wording import again
 from adiabat.data.records import Document
 from adiabat.data.text_hashes import HASH_BYTES
 from adiabat.store.build import Staging
@@ -63,6 +65,17 @@ class Change:
     replaced: int = 0
     unchanged: int = 0
     deleted: int = 0
+
+    @property
+    def told(self) -> str:
+        """A note for the user."""
+        counts = {"new": self.new, "replaced": self.replaced, "deleted": self.deleted, "unchanged": self.unchanged}
+        listed = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
+        if not self.new + self.replaced + self.deleted:
+            return f"{self.store.path} is as it was: {listed or 'nothing to change'}"
+        former = self.store.manifest.tombstones
+        left = f"; its file keeps {counted(former, 'vector')} of former documents until it is compacted" if former else ""
+        return f"{self.store.path}: {listed}{left}"
 
 
 def finish_change(path: str | os.PathLike[str]) -> bool:
@@ -234,7 +247,7 @@ def _redo(folder: Path) -> None:
 
 def _undamaged(folder: Path, old: Manifest) -> Manifest:
     """The manifest of the changed store, after checking the digest of every file; if one differs, the change is undone."""
-    staging, remedy = folder / APPENDING, "run the command again: the store is unchanged"
+    staging, remedy = folder / APPENDING, f"{again()}: the store is unchanged"
     is_extended = (staging / VECTOR_FILE).exists()
     try:
         manifest = Manifest.read(staging / MERGED)

@@ -14,6 +14,7 @@ from jaxtyping import Bool
 from adiabat.core.errors import Faults, StoreError
 from adiabat.core.files import read_json, sole_writer, write_json
 from adiabat.core.text import amount
+from adiabat.core.wording import again, option
 from adiabat.store.build import Progress
 from adiabat.store.commit import MERGED, Change, cleared, commit, complete, finish_change, merge
 from adiabat.store.manifest import (
@@ -28,6 +29,8 @@ from adiabat.store.manifest import (
 )
 from adiabat.store.vector_store import Store
 
+Missing = Literal["error", "drop"]
+
 COMPACTION_BYTES = 1 << 26
 """Bytes between two commits of a compaction: 64 MiB take less than a second to write."""
 
@@ -37,11 +40,11 @@ class Deletion:
     """Documents to delete.
 
     Attributes:
-        missing: Ids that the store lacks are refused, or left out.
+        missing: Treatment of ids that the store lacks.
     """
 
     ids: Sequence[str] = ()
-    missing: Literal["error", "drop"] = "error"
+    missing: Missing = "error"
 
     def mask(self, store: Store) -> Bool[np.ndarray, " n"]:
         """Which documents of the store are deleted; an id that a former change deleted is not refused, since commands are repeated."""
@@ -51,7 +54,7 @@ class Deletion:
         if unknown.count and self.missing == "error":
             raise StoreError(
                 f"ids to delete must be in {store.path}, it lacks {unknown.told('ids')}; "
-                "correct them, or pass over them with store.missing = drop"
+                f"correct them, or pass over them with {option('missing', 'drop')}"
             )
         deleted = np.zeros(store.count, dtype=np.bool_)
         deleted[rows[rows >= 0]] = True
@@ -75,7 +78,7 @@ def delete_documents(path: str | os.PathLike[str], deletion: Deletion) -> Change
         return Change(commit(folder), deleted=int(np.count_nonzero(deleted)))
 
 
-def compact(path: str | os.PathLike[str], *, on_progress: Progress | None = None) -> Store:
+def compact_store(path: str | os.PathLike[str], *, on_progress: Progress | None = None) -> Store:
     """Write the vectors of a store without tombstones; the files are then those of a store built of its documents in their order.
 
     An interrupted call leaves the store as it was, and the same call resumes.
@@ -99,9 +102,7 @@ def compact(path: str | os.PathLike[str], *, on_progress: Progress | None = None
 def _require_idle(folder: Path) -> None:
     staging = folder / APPENDING
     if (staging / STATE_FILE).exists():
-        raise StoreError(
-            f"{staging} holds an interrupted append or update; run that command again first, or remove the folder to give it up"
-        )
+        raise StoreError(f"{staging} holds an interrupted append or update; repeat that first, or remove the folder to give it up")
 
 
 def _begin_compaction(folder: Path) -> Path:
@@ -116,7 +117,7 @@ def _begin_compaction(folder: Path) -> Path:
 def _write_documents(store: Store, merged: Path, on_progress: Progress) -> None:
     """Copy the vectors of all documents into one file."""
     state_file = merged.parent / COMPACTION_FILE
-    remedy = f"remove the folder {merged.parent} and run the command again"
+    remedy = f"remove the folder {merged.parent} and {again()}"
     state = read_json(state_file, remedy=remedy, error=StoreError)
     _require_room(store, written=state["rows"])
     with VectorFile(merged / VECTOR_FILE, dtype=store.dtype, width=store.width, **state) as vectors:
@@ -139,5 +140,5 @@ def _require_room(store: Store, *, written: int) -> None:
     if needed > free:
         raise StoreError(
             f"{store.path}: compaction writes the vectors anew, which needs {amount(needed)}, and the disk has {amount(free)} left; "
-            "free some space and run the same command again"
+            f"free some space and {again()}"
         )

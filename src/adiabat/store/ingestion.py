@@ -8,6 +8,7 @@ from functools import partial
 from itertools import islice
 from os import PathLike
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -18,16 +19,16 @@ from adiabat.core.files import MANIFEST_FILE, is_store, read_json, sole_writer, 
 from adiabat.core.progress import Watch
 from adiabat.core.provenance import now
 from adiabat.core.wording import option, positional
-from adiabat.data.corpora import read_corpus
+from adiabat.data.corpora import Blank, read_corpus
 from adiabat.data.records import Document, Fingerprint, Side
 from adiabat.models.bulk import Progress
 from adiabat.models.device import Precision, emulation_note
 from adiabat.models.model_names import Model, is_model, load, require_names
 from adiabat.models.towers import DualEncoder
-from adiabat.store.append import append_documents
+from adiabat.store.append import append_documents, update_documents
 from adiabat.store.build import DocumentEncoder, begin, build_store, finish, to_dtype, unusable_rows
-from adiabat.store.commit import finish_change
 from adiabat.store.corpus_files import ID_BATCH, CorpusFiles, IdIndex, StringColumn, StringColumnWriter, invalid_unicode, write_corpus
+from adiabat.store.deletion import Deletion
 from adiabat.store.manifest import (
     HASH_FILE,
     ID_FILE,
@@ -42,7 +43,7 @@ from adiabat.store.manifest import (
 )
 from adiabat.store.text_vectors import known_documents
 from adiabat.store.vector_sources import VectorSource, open_vectors, read_ids
-from adiabat.store.vector_store import Store
+from adiabat.store.vector_store import Store, require_store
 
 BLOCK_ROWS = 4096
 NEEDED_COSINE = 0.999
@@ -52,6 +53,9 @@ LENGTH_TOLERANCE = 0.01
 """Maximum relative difference in length between an imported vector and the encoder's: rounding passes, missing normalisation does not."""
 TEXT_FOLDER = "documents"
 INCOMING_FILE = "ids.incoming"
+
+Into = Literal["new", "append", "update"]
+"""What documents go into: a new store, or the store at `out`, all of them or those that are new or changed."""
 
 
 @dataclass(slots=True)
@@ -84,22 +88,23 @@ class _DocumentTower:
             watch.note(f"{self.full:,} of {self.encoded:,} distinct documents reach the limit of {limit} tokens: longer ones are cut")
 
 
-def embed_corpus(model: Model, corpus: str, out: Path, settings: EmbedSettings, watch: Watch, *, append: bool = False) -> Store:
-    """Encode a corpus into a new store, or add it to the store at `out`."""
+def embed_corpus(
+    model: Model, corpus: str, out: Path, settings: EmbedSettings, watch: Watch, *, into: Into = "new", deletion: Deletion | None = None
+) -> Store:
+    """Encode a corpus into a new store, or into the store at `out`."""
     _refuse_model(corpus)
     require_names(model)
     # Check the first row, so that errors in the corpus come before the model is loaded.
-    documents = read_corpus(corpus, columns=settings.data.columns.given(), split=settings.data.split, blank=settings.data.blank)
-    if append:
-        finish_change(out)
-        former = Store.open(out)
-        _refuse_idle(settings.store, {"dtype": former.dtype, "keep_texts": former.has_texts}, "append, which follows the store")
+    blank = _blank(settings, into)
+    documents = read_corpus(corpus, columns=settings.data.columns.given(), split=settings.data.split, blank=blank)
+    if into != "new":
+        require_store(out)
+        former = Manifest.read(out)
+        _refuse_idle(settings.store, {"dtype": former.dtype, "keep_texts": former.has_texts}, f"{into}, which follows the store")
     encoder = _document_tower(model, settings, watch)
-    documents = known_documents(encoder.model.document, documents, blank=settings.data.blank, source=corpus, note=watch.note)
+    documents = known_documents(encoder.model.document, documents, blank=blank, source=corpus, note=watch.note)
     progress = partial(watch.progress, "encoding documents")
-    if append:
-        store, note = append_documents(encoder, lambda: documents, out, on_progress=progress, source=corpus), ""
-    else:
+    if into == "new":
         section, name = settings.store, encoder.model.name
         built = build_store(
             encoder,
@@ -112,10 +117,22 @@ def embed_corpus(model: Model, corpus: str, out: Path, settings: EmbedSettings, 
             encoder_name=name,
         )
         store, note = built.store, built.note
+    else:
+        named = {"on_progress": progress, "source": corpus}
+        if into == "append":
+            change = append_documents(encoder, lambda: documents, out, **named)
+        else:
+            change = update_documents(encoder, lambda: documents, out, deletion=deletion, **named)
+        store, note = change.store, change.told
     if note:
         watch.note(note)
     encoder.note_truncated(watch)
     return store
+
+
+def _blank(settings: EmbedSettings, into: Into) -> Blank:
+    """Treatment of documents without text: an update deletes those of the store that have lost theirs."""
+    return "keep" if into == "update" and settings.data.blank == "drop" else settings.data.blank
 
 
 def store_vectors(

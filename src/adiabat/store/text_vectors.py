@@ -3,9 +3,9 @@
 import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int, UInt64
@@ -14,6 +14,7 @@ from adiabat.core.errors import DataError, Faults, JobError, disk_error_of, seve
 from adiabat.core.progress import Watch
 from adiabat.core.provenance import read_array, write_array
 from adiabat.core.text import cut
+from adiabat.data.corpora import Blank
 from adiabat.data.records import Document, Side
 from adiabat.models.bulk import Progress
 from adiabat.models.encoder import Encoder
@@ -95,12 +96,12 @@ def known_documents(
     encoder: Encoder,
     documents: Iterator[Document],
     *,
-    blank: Literal["error", "drop"],
+    blank: Blank,
     source: str,
     note: Callable[[str], None],
     setting: str = "data.blank",
 ) -> Iterator[Document]:
-    """Documents with a nonzero vector; the others are refused at the end, or dropped with a note."""
+    """Documents with a nonzero vector; the others are refused at the end, or dropped or given the text "" with a note."""
     with_weight = tokens_with_weight(encoder)
     if with_weight is None:
         yield from documents
@@ -110,10 +111,12 @@ def known_documents(
         count += len(block)
         mask = wordless(encoder, [document.text for document in block], side="document", with_weight=with_weight)
         for document, is_unknown in zip(block, mask, strict=True):
-            if is_unknown:
+            if is_unknown and document.text:
                 unknown.add(f'"{document.doc_id}" ({cut(document.text, limit=SHOWN_DOCUMENT_CHARACTERS)!r})')
-            else:
+            if not is_unknown:
                 yield document
+            elif blank == "keep":
+                yield replace(document, text="")
     if not unknown.count:
         return
     listed = unknown.told(f"of {count:,} documents")

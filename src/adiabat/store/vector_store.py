@@ -72,12 +72,9 @@ class Store:
             StoreError: If there is none, it is unfinished or damaged, or of another format version.
         """
         folder = Path(path)
-        if not (folder / MANIFEST_FILE).exists():
-            raise StoreError(_why_no_store(folder))
+        require_store(folder)
         if (folder / APPENDING / COMMIT_FILE).exists():
-            raise StoreError(
-                f"{folder} must not be read while a change of it is half done; run the interrupted embed command again to complete it"
-            )
+            raise StoreError(f"{folder} must not be read while a change of it is half done; repeat the interrupted change to complete it")
         return cls(folder, Manifest.read(folder))
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
@@ -293,6 +290,12 @@ def refuse_swapped(store: str | Path, *others: object, order: Sequence[str]) -> 
             if isinstance(other, str | Path) and is_store(Path(other)):
                 listed = " ".join(map(positional, order))
                 raise StoreError(f"{positional('store')} must be a store, {store} is not, but {other} is; the order is {listed}")
+
+
+def require_store(folder: Path) -> None:
+    """Refuse a directory without a finished store."""
+    if not (folder / MANIFEST_FILE).exists():
+        raise StoreError(_why_no_store(folder))
 
 
 def _why_no_store(folder: Path) -> str:

@@ -1,0 +1,177 @@
+"""A store that is updated: every verb sees its documents alone, and nothing made of the former ones is used again."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import adiabat
+from adiabat.store.vector_store import Store
+from tests.commands import FAST, PAIRS, assert_refused, here, lines, listing, run, write_world
+from tests.commands import Run as Run
+from tests.jobs import everything, interrupt_at
+
+__all__ = ["here", "run"]
+
+CHANGED = [{"_id": f"d{number}", "text": f"document {number} about {'xyz'[number % 3] * 5}"} for number in (2, 5, 20, 21)]
+GONE = ["d7", "d11", "d16"]
+ASKED = [pair for pair in PAIRS if not {*pair["pos"], *pair["neg"]} & {*GONE}]  # type: ignore[misc]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model, its store of all documents, that store updated, and one of the same vectors in which nothing was ever deleted."""
+    folder = tmp_path_factory.mktemp("living")
+    write_world(folder)
+    lines(folder / "changed.jsonl", CHANGED)
+    lines(folder / "asked.jsonl", ASKED)
+    adiabat.embed(folder / "model", folder / "corpus.jsonl", folder / "living")
+    store = adiabat.embed(folder / "model", folder / "changed.jsonl", folder / "living", update=True, delete=GONE)
+    ids = store.doc_ids(range(store.count))
+    texts = [{"_id": doc_id, "text": text} for doc_id, text in zip(ids, store.texts(range(store.count)), strict=True)]
+    model = adiabat.load(folder / "model")
+    adiabat.import_vectors(np.asarray(store.vectors), folder / "fresh", ids=ids, texts=texts, model=model)
+    adiabat.import_vectors(np.asarray(store.vectors)[::-1], folder / "reversed", ids=ids[::-1], texts=texts, model=model)
+    return folder
+
+
+def found(run: Run, store: str) -> object:
+    said = run("search", store, "document 7 about hhhhh", "--model", "model", "-k", "30", "--json")
+    assert said.code == 0, said.err
+    return json.loads(said.out)
+
+
+def test_search_and_evaluation_find_what_they_find_in_a_store_built_anew(run: Run) -> None:
+    assert Store.open("living").manifest.tombstones == 5
+    hits = {store: found(run, store) for store in ("living", "fresh", "reversed")}
+    assert hits["living"] == hits["fresh"] == hits["reversed"]
+    assert not any(f'"{doc_id}"' in json.dumps(hits["living"]) for doc_id in GONE)
+    results = []
+    for store in ("living", "fresh", "reversed"):
+        said = run("evaluate", "model", store, "asked.jsonl", "--set", "measure.negatives=store", "--out", f"of-{store}")
+        assert said.code == 0, said.err
+        result = json.loads((Path(f"of-{store}") / "result.json").read_text())["datasets"]
+        results.append({key: value for key, value in result[0].items() if key != "store"})
+    assert results[0] == results[1] == results[2]
+
+
+@pytest.mark.parametrize("loss", ["tune.loss=store_softmax", "tune.negatives=hardest"])
+def test_tuning_learns_what_it_learns_from_a_store_built_anew(run: Run, loss: str, tmp_path: Path) -> None:
+    jobs = []
+    for store in ("living", "fresh"):
+        said = run("tune", "model", store, "asked.jsonl", "--out", str(tmp_path / store), *FAST, "--set", loss)
+        assert said.code == 0, said.err
+        jobs.append(everything(tmp_path / store))
+    assert jobs[0] == jobs[1]
+
+
+def test_a_document_that_was_deleted_is_missing(run: Run, tmp_path: Path) -> None:
+    new = str(tmp_path / "new")
+    said = run("evaluate", "model", "living", "pairs.jsonl", "--out", new)
+    assert_refused(said, "every document must be in the store living, it lacks 3 documents", "'d7'", "data.missing = drop")
+    said = run("evaluate", "model", "living", "pairs.jsonl", "--out", new, "--set", "data.missing=drop")
+    assert said.code == 0, said.err
+    assert "3 documents missing from the store left out, and 3 queries without a positive" in (tmp_path / "new" / "result.json").read_text()
+
+
+def test_an_index_of_former_documents_is_built_again(run: Run, tmp_path: Path) -> None:
+    adiabat.embed("model", "corpus.jsonl", tmp_path / "s")
+    lines(tmp_path / "words.jsonl", [{**pair, "query": f"about document {number}"} for number, pair in enumerate(ASKED)])
+    mine = (
+        "mine",
+        str(tmp_path / "words.jsonl"),
+        str(tmp_path / "s"),
+        "--index",
+        str(tmp_path / "index"),
+        "--set",
+        "mine.negatives_per_query=10",
+    )
+    assert run(*mine, "--out", str(tmp_path / "before.jsonl")).code == 0
+    built = (tmp_path / "index" / "lexical.json").read_text()
+    assert run("embed", "model", "changed.jsonl", "--out", str(tmp_path / "s"), "--update").code == 0
+    (tmp_path / "gone.json").write_text(json.dumps(GONE))
+    assert run("embed", "--delete", str(tmp_path / "gone.json"), "--out", str(tmp_path / "s")).code == 0
+    said = run(*mine, "--out", str(tmp_path / "after.jsonl"))
+    assert said.code == 0, said.err
+    updated = (tmp_path / "index" / "lexical.json").read_text()
+    assert json.loads(updated)["count"] == 19 != json.loads(built)["count"]
+    written = [json.loads(row) for row in (tmp_path / "after.jsonl").read_text().splitlines()]
+    assert not {doc_id for row in written for doc_id in row["neg"]} & {*GONE}
+    assert any("d21" in row["neg"] for row in written)
+    # Compaction leaves the documents as they are: their index stays.
+    assert run("embed", "--compact", "--out", str(tmp_path / "s")).code == 0
+    assert run(*mine, "--out", str(tmp_path / "compacted.jsonl")).code == 0
+    assert (tmp_path / "index" / "lexical.json").read_text() == updated
+    assert (tmp_path / "compacted.jsonl").read_bytes() == (tmp_path / "after.jsonl").read_bytes()
+
+
+def test_a_job_resumes_on_the_documents_it_began_with_alone(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, job = str(tmp_path / "s"), str(tmp_path / "job")
+    adiabat.embed("model", "corpus.jsonl", store)
+    adiabat.delete(store, GONE[:2])
+    tune = ("tune", "model", store, "asked.jsonl", "--out", job, *FAST)
+    with monkeypatch.context() as patch:
+        interrupt_at(3, patch)
+        assert run(*tune).code == 130
+    shutil.copytree(job, tmp_path / "changed")
+    # Rows are those of documents, not of the file: compaction changes none.
+    adiabat.compact(store)
+    said = run(*tune, "--resume")
+    assert said.code == 0, said.err
+    adiabat.delete(store, GONE[2:])
+    before = listing(tmp_path / "changed")
+    changed = [str(tmp_path / "changed") if word == job else word for word in tune]
+    assert_refused(run(*changed, "--resume"), "the vectors of the store differ from those the job began with")
+    assert listing(tmp_path / "changed") == before
+
+
+@pytest.mark.filterwarnings("default")
+def test_documents_that_lost_their_text_are_deleted(run: Run, tmp_path: Path) -> None:
+    store = str(tmp_path / "s")
+    adiabat.embed("model", "corpus.jsonl", store)
+    lines(tmp_path / "blank.jsonl", [{"_id": "d3", "text": " "}, {"_id": "d4", "text": "another"}, {"_id": "never", "text": ""}])
+    assert_refused(run("embed", "model", str(tmp_path / "blank.jsonl"), "--out", store, "--update"), "must not be empty", "blank.jsonl:1")
+    said = run("embed", "model", str(tmp_path / "blank.jsonl"), "--out", store, "--update", "--set", "data.blank=drop")
+    assert said.code == 0, said.err
+    assert "1 replaced, 1 deleted" in said.err
+    assert Store.open(store).rows(["d3", "d4", "never"]).tolist() == [-1, 18, -1]
+
+
+def test_an_update_says_what_it_did(run: Run, tmp_path: Path) -> None:
+    store = str(tmp_path / "s")
+    adiabat.embed("model", "corpus.jsonl", store)
+    (tmp_path / "gone.txt").write_text("d7\nd11\nd16\n")
+    update = ("embed", "model", "changed.jsonl", "--out", store, "--update", "--delete", str(tmp_path / "gone.txt"))
+    said = run(*update, "--json")
+    assert "2 new, 2 replaced, 3 deleted; its file keeps 5" in said.err
+    assert json.loads(said.out)["count"] == 19
+    assert "is as it was: 4 unchanged" in run(*update).err
+    assert "5 vectors of former documents removed" in run("embed", "--compact", "--out", store).err
+
+
+@pytest.mark.parametrize(
+    ("command", "facts"),
+    [
+        ("embed --out living", ("MODEL and CORPUS must be given",)),
+        ("embed model --out living --update", ("CORPUS must be given",)),
+        ("embed model changed.jsonl --out new --update", ("new must be a store, there is no such directory",)),
+        ("embed model changed.jsonl --out living --update --append", ("choose one",)),
+        ("embed model changed.jsonl --out living --delete gone.txt", ("--delete without --update", "MODEL, CORPUS")),
+        ("embed --delete gone.txt --compact --out living", ("--compact", "--delete")),
+        ("embed --compact --out living --device cpu", ("--compact", "--device")),
+        ("embed model changed.jsonl --out living --update --missing drop", ("--missing", "--delete")),
+        ("embed --delete none.txt --out living", ("none.txt", "ids must be a file")),
+        ("embed --delete unknown.txt --out living", ("living", '"d77"', "--missing drop")),
+        ("embed --delete gone.txt --out model", ("model must be a store",)),
+        ("embed model changed.jsonl --out living --update --set store.dtype=float32", ("store.dtype", "float32")),
+        ("embed model changed.jsonl --out living --update --set encoder.document_prompt=x", ("prompt", "living")),
+    ],
+)
+def test_what_does_not_fit_is_told_in_one_line(run: Run, here: Path, command: str, facts: tuple[str, ...]) -> None:
+    (here / "gone.txt").write_text("d1\n")
+    (here / "unknown.txt").write_text("d1\nd77\n")
+    before = {path.name: path.read_bytes() for path in (here / "living").iterdir()}
+    assert_refused(run(*command.split()), *facts)
+    assert {path.name: path.read_bytes() for path in (here / "living").iterdir()} == before
