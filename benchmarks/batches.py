@@ -92,7 +92,7 @@ def tokenizing_encoder() -> Any:
     from adiabat.models.backbone import Trust, load_tokenizer
     from adiabat.models.embedding_head import EncoderSettings
     from adiabat.models.encoder import Encoder
-    from adiabat.models.model_names import demo_model_folder
+    from adiabat.models.model_paths import demo_model_folder
 
     backbone = BertModel(BertConfig(vocab_size=8, hidden_size=4, num_hidden_layers=1, num_attention_heads=1, intermediate_size=4))
     return Encoder(backbone, load_tokenizer(demo_model_folder(), Trust()), EncoderSettings(max_tokens=TOKENS))
@@ -104,7 +104,7 @@ def peer_batches(options: argparse.Namespace) -> tuple[Batches, TextsOf, int]:
     from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
-    from adiabat.models.model_names import demo_model_folder
+    from adiabat.models.model_paths import demo_model_folder
 
     disable_progress_bars()
     sampler, workers = PEERS[options.side]

@@ -30,7 +30,7 @@ from adiabat.losses.in_batch import in_batch_softmax
 from adiabat.models.bulk import TokenTable
 from adiabat.models.device import Precision, autocast
 from adiabat.models.loading import load
-from adiabat.models.model_names import demo_model_folder
+from adiabat.models.model_paths import demo_model_folder
 from adiabat.training.gradient_cache import Chunking
 from adiabat.training.passes import Group, side_passes
 

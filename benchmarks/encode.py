@@ -25,7 +25,7 @@ from adiabat.datasets.bundled import DEMO_CORPUS
 from adiabat.models.device import Precision, autocast, device_name, device_of, minimum_cosine
 from adiabat.models.encoder import Encoder
 from adiabat.models.loading import load
-from adiabat.models.model_names import demo_model_folder
+from adiabat.models.model_paths import demo_model_folder
 
 BATCH_SIZES = (8, 16, 32, 64, 128)
 OURS, DEFAULTS, AUTOCAST = "adiabat", "peer, defaults", "peer under autocast"

@@ -15,7 +15,7 @@ from adiabat.data.corpora import read_corpus
 from adiabat.data.examples import read_examples
 from adiabat.data.records import Example, ExampleSet
 from adiabat.datasets.bundled import DEMO_CORPUS
-from adiabat.models.model_names import demo_model_folder
+from adiabat.models.model_paths import demo_model_folder
 
 BATCH_SIZE, MARGIN, RATE = 14, 0.1, 5e-8
 """Of both sides."""

@@ -77,7 +77,7 @@ def write_world(folder: Path) -> str:
     for name, rows in (("corpus.jsonl", documents), ("pairs.jsonl", pairs)):
         (folder / name).write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
     import adiabat
-    from adiabat.models.model_names import demo_model_folder
+    from adiabat.models.model_paths import demo_model_folder
 
     adiabat.embed("demo", folder / "corpus.jsonl", folder / "store")
     return str(demo_model_folder())

@@ -23,7 +23,7 @@ from model2vec.distill import distill
 import adiabat
 from adiabat.config.distillation import DistillStaticSettings
 from adiabat.config.reader import checked
-from adiabat.models.model_names import demo_model_folder
+from adiabat.models.model_paths import demo_model_folder
 
 DIMS, SIF = 256, 1e-4
 TOLERATED = 1e-3

@@ -27,7 +27,7 @@ from adiabat.config.distillation import DistillStaticSettings
 from adiabat.config.reader import checked
 from adiabat.data.corpora import read_corpus
 from adiabat.datasets.bundled import DEMO_CORPUS
-from adiabat.models.model_names import demo_model_folder
+from adiabat.models.model_paths import demo_model_folder
 
 SETTINGS = checked(DistillStaticSettings, {"static": {"dtype": "float32"}, "run": {"device": "cpu"}})
 TOLERATED = 1e-4

@@ -35,7 +35,7 @@ from adiabat.data.records import ExampleSet
 from adiabat.datasets.bundled import DEMO_CORPUS, DEMO_TRAIN
 from adiabat.dual_encoder.contrastive_objective import PairContrast
 from adiabat.dual_encoder.train import prepared
-from adiabat.models.model_names import demo_model_folder
+from adiabat.models.model_paths import demo_model_folder
 from adiabat.runs.run_log import JobLog, read_log
 from adiabat.training.checkpoint import Limits
 from adiabat.training.distributed import ALONE

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import adiabat
-from adiabat.api import evaluate_verb
 from adiabat.cli.panel_results import KINDS, kind_of
 from adiabat.config.reader import checked, keys_of
 from adiabat.config.shared import EncoderSection
@@ -84,7 +83,7 @@ def test_a_settings_file_beside_a_model_makes_it_no_job(here: Path, tmp_path: Pa
 
 
 def test_a_faulty_corpus_is_told_before_the_model_is_loaded(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (ingestion, evaluate_verb, model_names):
+    for module in (ingestion, model_names):
         monkeypatch.setattr(module, "load", lambda *_, **__: pytest.fail("the model was loaded"))
     with pytest.raises(DataError, match="must exist"):
         adiabat.embed(here / "model", tmp_path / "none.jsonl", tmp_path / "new")

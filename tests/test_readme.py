@@ -11,7 +11,7 @@ import pytest
 import adiabat
 from adiabat.cli.app import PANELS
 from adiabat.data.table_rows import read_rows
-from adiabat.models import model_names
+from adiabat.models import model_paths
 from tests.tiny import save_tiny
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -49,7 +49,7 @@ def quickstart(small_files: dict[str, Path], tmp_path: Path, monkeypatch: pytest
     """The blocks of Python, on a small part of the data and a tiny model named `demo`."""
     save_tiny(tmp_path / "model")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(model_names, "demo_model_folder", lambda: tmp_path / "model")
+    monkeypatch.setattr(model_paths, "demo_model_folder", lambda: tmp_path / "model")
     monkeypatch.setattr(adiabat, "demo_files", lambda: small_files, raising=False)
     short = [block.replace("epoch=60", "epoch=2").replace("max_epochs=5", "max_epochs=1") for block in blocks(README, "python")]
     assert "epoch=2" in short[0]

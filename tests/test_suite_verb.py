@@ -67,7 +67,12 @@ def test_faults_of_all_tasks_come_before_any_model_is_loaded(said, place: Path) 
     done = said("evaluate", "nowhere", "--suite", "wrong.toml", "--out", "fresh")
     assert done.code == 2
     assert "nowhere" not in done.err
-    for phrase in ("fr", "missing.jsonl must exist", "xx"):
+    # Paths are checked before anything is read.
+    assert "missing.jsonl must exist" in done.err
+    (place / "missing.jsonl").write_text('{"query": 7}\n')
+    done = said("evaluate", "one", "--suite", "wrong.toml", "--out", "fresh")
+    assert done.code == 2
+    for phrase in ("fr", "missing.jsonl:1", "xx"):
         assert phrase in done.err
 
 

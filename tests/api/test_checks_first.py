@@ -1,5 +1,9 @@
 """Cheap checks of the public functions come before data are read and models are loaded."""
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,10 +11,12 @@ from typing import Any
 import pytest
 
 import adiabat
-from adiabat.api import search_verb
 from adiabat.core.errors import ConfigError, JobError, ModelError, StoreError
 from adiabat.dual_encoder import train as train_module
-from tests.commands import write_world
+from adiabat.models import model_names
+from tests.api import refusals
+from tests.api.mistaken_world import write_mistakes
+from tests.commands import listing, write_world
 
 
 @pytest.fixture
@@ -71,6 +77,25 @@ def test_cheap_settings_are_checked_before_data_and_models(here: Path, monkeypat
     monkeypatch.setattr(train_module, "require_tensorboard", lambda: (_ for _ in ()).throw(ConfigError("no tensorboard")))
     with pytest.raises(ConfigError, match="no tensorboard"):
         adiabat.train("model", "broken.jsonl", "new", tensorboard=True)
-    monkeypatch.setattr(search_verb, "load", lambda *_, **__: pytest.fail("a model was loaded"))
+    monkeypatch.setattr(model_names, "load", lambda *_, **__: pytest.fail("a model was loaded"))
     with pytest.raises(StoreError, match="k must be at least 1, got 0"):
         adiabat.search(store, "a", model="model", k=0)
+
+
+def test_cheap_mistakes_of_every_verb_are_refused_without_torch_and_leave_nothing(tmp_path: Path) -> None:
+    write_mistakes(tmp_path)
+    before = listing(tmp_path)
+    said = subprocess.run(
+        [sys.executable, refusals.__file__],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    refused = [json.loads(line) for line in said.stdout.splitlines()]
+    assert len(refused) > 300
+    assert [(command, told) for command, code, told, *_ in refused if code != 2 or told.count("\n") != 1] == []
+    # What was asked for and could not be imported; a check without it is a second, or ten.
+    assert [(command, asked) for command, _, _, asked in refused if asked] == []
+    assert listing(tmp_path) == before

@@ -12,7 +12,7 @@ import pytest
 import adiabat
 from adiabat.config.section import Section
 from adiabat.core.errors import AdiabatError
-from adiabat.models import model_names
+from adiabat.models import model_paths
 from tests.pages import no_page as no_page
 from tests.tiny import save_tiny
 
@@ -64,7 +64,7 @@ def test_the_example_runs_and_prints_what_it_shows(name: str, world: Path, tmp_p
     """The model `demo` of the examples is a tiny one here."""
     shutil.copytree(world, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(model_names, "demo_model_folder", lambda: tmp_path / "model")
+    monkeypatch.setattr(model_paths, "demo_model_folder", lambda: tmp_path / "model")
     finder, runner = (
         doctest.DocTestFinder(recurse=False),
         doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE),

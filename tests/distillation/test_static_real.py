@@ -17,7 +17,7 @@ import adiabat
 from adiabat.config.distillation import DistillStaticSettings
 from adiabat.config.reader import checked
 from adiabat.models.loading import load
-from adiabat.models.model_names import demo_model_folder
+from adiabat.models.model_paths import demo_model_folder
 from adiabat.models.static import unknown_id
 from adiabat.models.towers import DualEncoder
 

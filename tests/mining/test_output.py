@@ -15,6 +15,7 @@ from adiabat.core.errors import DataError
 from adiabat.data.examples import read_examples
 from adiabat.data.records import Example, ExampleSet
 from adiabat.mining.candidates import PASSED, REASONS, code_of
+from adiabat.mining.mine_checks import bare_path, ending_of
 from adiabat.mining.mined_file import (
     BARE_FILE,
     EXAMPLES,
@@ -24,8 +25,6 @@ from adiabat.mining.mined_file import (
     STATE_FILE,
     MinedRows,
     MiningCounts,
-    bare_path,
-    ending_of,
     row_of,
 )
 from adiabat.mining.miner import MinedQuery

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from adiabat.core.errors import MissingDependencyError, ModelError
-from adiabat.models import model_names as model
-from adiabat.models.model_names import demo_model_folder
+from adiabat.models import model_paths as model
+from adiabat.models.model_paths import demo_model_folder
 
 # What was found once is kept, which no test may ask for.
 found_anew = demo_model_folder.__wrapped__

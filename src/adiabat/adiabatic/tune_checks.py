@@ -8,8 +8,8 @@ from adiabat.config.shared import require_device_name
 from adiabat.config.training_choices import ENDING
 from adiabat.config.tuning import TuneSettings
 from adiabat.data.sources import validation_source, with_split
-from adiabat.runs.output_dir import require_fitting
-from adiabat.runs.run_config import FREE_RUN, Job, Rules
+from adiabat.runs.output_dir import require_begun, require_fitting
+from adiabat.runs.run_config import FREE_RUN, Job, Rules, is_described
 from adiabat.runs.run_log import idle_counts, least_idle, read_log
 from adiabat.store.addressing import require_inputs
 from adiabat.store.vector_store import refuse_swapped
@@ -91,8 +91,18 @@ def require_ready(inputs: Mapping[str, str], out: Path, *, settings: TuneSetting
     return note
 
 
+SEARCH = "search"
+"""Table that identifies the configuration of a search for a safe rate."""
+
+
+def require_search(out: Path, *, resume: bool) -> str | None:
+    """Check the directory of a search; returns a note if there is nothing to resume."""
+    return require_begun(out, "search for a safe rate", begun=is_described(out, SEARCH), resume=resume)
+
+
 def require_named(inputs: Mapping[str, str], settings: TuneSettings) -> None:
     """Refuse data and stores that are missing, or swapped with each other."""
+    require_device_name(settings.run.device)
     refuse_swapped(inputs["store"], inputs["model"], inputs["data"], order=("model", "store", "data"))
     validation = validation_source(settings.data, [inputs["data"]])
     examples = [with_split(inputs["data"], settings.data.split), *filter(None, [validation])]

@@ -2,24 +2,25 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, optional_path, path_of, require_model, settings_of
 from adiabat.api.call import Progress, called
-from adiabat.api.evaluate_verb import addressed_queries, require_other_contents, require_other_data, require_pairs
+from adiabat.api.evaluate_verb import addressed_queries, require_other_contents, require_pairs
 from adiabat.api.tune_verb import estimate_tuning
-from adiabat.config.shared import AdviseSettings, DataSection, StepsRunSection
+from adiabat.config.shared import AdviseSettings, DataSection, StepsRunSection, require_device_name
 from adiabat.config.tuning import TuneDataSection, TuneSettings
 from adiabat.core.errors import AdiabatError
 from adiabat.core.progress import Watch
 from adiabat.data.examples import resolved_split
-from adiabat.evaluation.systems import store_inputs
-from adiabat.experiments.advice import advise_on
-from adiabat.models.device import device_of
-from adiabat.models.model_names import Model, load, name_of, require_names, trained_by
-from adiabat.models.towers import DualEncoder
+from adiabat.evaluation.evaluate_checks import require_sets
+from adiabat.models.model_paths import Model, name_of, require_names, require_reachable
 from adiabat.results.advice_result import Advice
-from adiabat.runs.output_dir import claimed, write_report
+from adiabat.runs.output_dir import claimed, require_own, write_report
 from adiabat.store.vector_store import Store, refuse_swapped
+
+if TYPE_CHECKING:
+    from adiabat.models.towers import DualEncoder
 
 USUAL_SPLIT = "train"
 """Split of a BEIR folder with several, as for tuning."""
@@ -67,18 +68,30 @@ def advise(
     chosen = settings_of(AdviseSettings, settings, options, section="advise", function="advise")
     require_model(model, "model")
     require_pairs(retain)
-    refuse_swapped(path_of(store, "store"), model, data, order=("model", "store", "data"))
+    folder = optional_path(out, "out")
+    listed = [(path_of(path, "store"), rows) for path, rows in [(store, data), *retain]]
+    require_device_name(chosen.run.device)
+    refuse_swapped(listed[0][0], model, data, order=("model", "store", "data"))
     require_names(model)
+    if folder:
+        require_own(folder, "advice")
+    sets = [(path, data_of(rows, "data")) for path, rows in listed]
+    # Columns and split are those of the target; retention sets are read as in an evaluation.
+    sections = [chosen.data, *[DataSection(missing=chosen.data.missing)] * len(retain)]
+    usual = [USUAL_SPLIT, *["test"] * len(retain)]
+    splits = [
+        resolved_split(rows, section.split, usual_split=split) for (_, rows), section, split in zip(sets, sections, usual, strict=True)
+    ]
+    require_sets(sets, splits)
+    require_reachable(model)
+    # Imported after the checks: torch takes seconds to load.
+    from adiabat.evaluation.systems import store_inputs
+    from adiabat.experiments.advice import advise_on
+    from adiabat.models.device import device_of
+    from adiabat.models.model_names import load, trained_by
+
     device_of(chosen.run.device)
-    with called("advise", progress) as call, claimed(optional_path(out, "out"), kind="advice") as folder:
-        sets = [(path_of(path, "store"), data_of(rows, "data")) for path, rows in [(store, data), *retain]]
-        # Columns and split are those of the target; retention sets are read as in an evaluation.
-        sections = [chosen.data, *[DataSection(missing=chosen.data.missing)] * len(retain)]
-        usual = [USUAL_SPLIT, *["test"] * len(retain)]
-        splits = [
-            resolved_split(rows, section.split, usual_split=split) for (_, rows), section, split in zip(sets, sections, usual, strict=True)
-        ]
-        require_other_data(sets, splits)
+    with called("advise", progress) as call, claimed(folder, kind="advice"):
         stores = {path: Store.open(path) for path in dict.fromkeys(path for path, _ in sets)}
         datasets = [
             (stores[path], addressed_queries(rows, stores[path], section, role="data", usual_split=split))
@@ -111,7 +124,7 @@ def advise(
     return replace(result, folder=folder)
 
 
-def _tuning_time(model: DualEncoder, store: Store, data: str, settings: AdviseSettings, watch: Watch) -> str:
+def _tuning_time(model: "DualEncoder", store: Store, data: str, settings: AdviseSettings, watch: Watch) -> str:
     """The expected time of tuning on all of the data with the default settings, or why it is unknown."""
     section = settings.data
     tune = TuneSettings(

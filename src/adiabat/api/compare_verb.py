@@ -9,10 +9,10 @@ from adiabat.api.call import called
 from adiabat.config.tasks import CompareSettings
 from adiabat.core.errors import JobError
 from adiabat.core.wording import option
-from adiabat.evaluation.compare import compare_runs
+from adiabat.evaluation.compare_checks import require_comparable
 from adiabat.evaluation.score_files import SCORES
 from adiabat.results.suite_result import SuiteResult
-from adiabat.runs.output_dir import claimed, write_report
+from adiabat.runs.output_dir import claimed, require_own, write_report
 from adiabat.stats.ranking_measures import ranking_measures
 
 
@@ -49,11 +49,17 @@ def compare(
     """
     chosen = settings_of(CompareSettings, settings, options, section="measure", function="compare")
     ranking_measures({}, {}, chosen.measure.report)
-    judged = optional_path(qrels, "qrels")
-    with called("compare", False) as call, claimed(optional_path(out, "out"), kind="suite") as folder:
-        if folder and (folder / SCORES).exists():
+    paths = Path(path_of(first, "first")), Path(path_of(second, "second"))
+    judged, folder = optional_path(qrels, "qrels"), optional_path(out, "out")
+    require_comparable(*paths, qrels=judged, settings=chosen)
+    if folder:
+        require_own(folder, "suite")
+        if (folder / SCORES).exists():
             raise JobError(f"{option('out')} must be a separate folder, {folder} holds an evaluation; choose another")
-        paths = Path(path_of(first, "first")), Path(path_of(second, "second"))
+    # Imported after the checks: torch takes seconds to load.
+    from adiabat.evaluation.compare import compare_runs
+
+    with called("compare", False) as call, claimed(folder, kind="suite"):
         result = compare_runs(*paths, qrels=judged, settings=chosen, command=call.command)
         if folder is None:
             return result

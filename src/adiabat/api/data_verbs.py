@@ -16,15 +16,20 @@ from adiabat.api.call import Progress, called
 from adiabat.config import dataset_settings
 from adiabat.config.dataset_settings import InspectSettings, MineSettings
 from adiabat.config.section import Section
+from adiabat.config.shared import require_device_name
 from adiabat.core.errors import ConfigError
 from adiabat.core.wording import option, positional
+from adiabat.data.folders import require_there
+from adiabat.mining.mine_checks import require_minable
+from adiabat.models.model_paths import require_names, require_reachable
 from adiabat.runs.output_dir import require_free
+from adiabat.store.vector_store import require_readable
 
 if TYPE_CHECKING:
     from adiabat.core.progress import Watch
     from adiabat.datasets.writer import DatasetSummary
     from adiabat.mining.mine import Mining
-    from adiabat.models.model_names import Model
+    from adiabat.models.model_paths import Model
     from adiabat.models.towers import DualEncoder
     from adiabat.profiling.profile_record import Inspection
     from adiabat.results.power_record import Power
@@ -66,21 +71,26 @@ def mine(
         True
     """
     chosen = settings_of(MineSettings, settings, options, section="mine", function="mine")
+    target, name = Path(path_of(out, "out")), None if model is None else path_of(model, "model")
+    folder, kept = optional_path(store, "store"), optional_path(index, "index")
+    require_names(name)
+    require_device_name(chosen.run.device)
+    sources = data_of(data, "data"), data_of(corpus, "corpus")
+    require_minable(*sources, target, model=name, store=folder, index=kept, settings=chosen)
+    # Imported after the checks: torch takes seconds to load.
     from adiabat.mining.mine import mine as mine_negatives
     from adiabat.models.device import device_of
-    from adiabat.models.model_names import load_with, require_names
+    from adiabat.models.model_names import load_with
 
-    require_names(model, None if chosen.judge is None else chosen.judge.model)
     device_of(chosen.run.device)
     with called("mine", progress) as call:
         return mine_negatives(
-            data_of(data, "data"),
-            data_of(corpus, "corpus"),
-            Path(path_of(out, "out")),
+            *sources,
+            target,
             load=partial(load_with, device=chosen.run.device),
-            model=None if model is None else path_of(model, "model"),
-            store=optional_path(store, "store"),
-            index=optional_path(index, "index"),
+            model=name,
+            store=folder,
+            index=kept,
             settings=chosen,
             command=call.command,
             watch=call.watch,
@@ -124,15 +134,20 @@ def inspect(
     if store is not None and model is None:
         advice = f"add {option('model', 'MODEL')}, or leave out {option('store')}"
         raise ConfigError(f"a store needs the model whose queries are ranked in it, got none; {advice}")
+    source = data_of(data, "data")
+    require_there(source)
+    if store is not None:
+        require_readable(path_of(store, "store"))
     if model is not None:
         require_model(model, "model")
+        require_names(model)
+        require_reachable(model)
         from adiabat.models.model_names import load
         from adiabat.profiling.text_lengths import ModelTokens
 
         loaded = load(model, settings=chosen.encoder)
         tokens = ModelTokens(loaded)
     with called("inspect", progress) as call:
-        source = data_of(data, "data")
         inspection = inspect_data(source, settings=chosen, tokens=tokens, watch=call.watch)
         if store is None or loaded is None or inspection.faults:
             return inspection

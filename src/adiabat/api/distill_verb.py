@@ -3,19 +3,20 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adiabat.api.arguments import Data, PathLike, SettingsLike, path_of, require_model, settings_of, sources_of, table_of
 from adiabat.api.call import Progress, called
 from adiabat.config.distillation import AblateSettings, DistillStaticSettings, FitSettings, MultilingualSettings
 from adiabat.config.shared import EncoderSection
-from adiabat.distillation import static_model
-from adiabat.distillation import student as student_jobs
-from adiabat.models.model_names import Model, require_names
-from adiabat.models.towers import DualEncoder
+from adiabat.distillation.distill_checks import require_ablation, require_pair, require_static, require_student
+from adiabat.models.model_paths import Model, require_names
 from adiabat.results.distillation_result import DistillResult
 from adiabat.results.evaluation_result import Result
 from adiabat.results.suite_result import SuiteResult
+
+if TYPE_CHECKING:
+    from adiabat.models.towers import DualEncoder
 
 
 def distill_static(
@@ -47,8 +48,12 @@ def distill_static(
     chosen = settings_of(DistillStaticSettings, settings, options, section="static", function="distill_static")
     require_model(teacher, "teacher")
     folder = Path(path_of(out, "out"))
+    require_static(teacher, folder, chosen)
+    # Imported after the checks: torch takes seconds to load.
+    from adiabat.distillation.static_model import distill_static as make_static
+
     with called("distill_static", progress) as call:
-        result = static_model.distill_static(teacher, folder, settings=chosen, command=call.command, watch=call.watch)
+        result = make_static(teacher, folder, settings=chosen, command=call.command, watch=call.watch)
     return replace(result, folder=folder)
 
 
@@ -89,8 +94,12 @@ def distill_fit(
     """
     options |= _tables(teachers, student, out, {"texts": texts, "queries": queries}, options)
     chosen = settings_of(FitSettings, settings, options, section="train", function="distill_fit")
+    require_student(chosen, resume=resume)
+    # Imported after the checks: torch takes seconds to load.
+    from adiabat.distillation.student import fit
+
     with called("distill_fit", progress) as call:
-        result = student_jobs.fit(chosen, resume=resume, command=call.command, watch=call.watch)
+        result = fit(chosen, resume=resume, command=call.command, watch=call.watch)
     return replace(result, folder=Path(str(chosen.distill.out)))
 
 
@@ -130,12 +139,16 @@ def distill_multilingual(
     """
     options |= _tables(teachers, student, out, {"parallel": parallel}, options)
     chosen = settings_of(MultilingualSettings, settings, options, section="train", function="distill_multilingual")
+    require_student(chosen, resume=resume)
+    # Imported after the checks: torch takes seconds to load.
+    from adiabat.distillation.student import multilingual
+
     with called("distill_multilingual", progress) as call:
-        result = student_jobs.multilingual(chosen, resume=resume, command=call.command, watch=call.watch)
+        result = multilingual(chosen, resume=resume, command=call.command, watch=call.watch)
     return replace(result, folder=Path(str(chosen.distill.out)))
 
 
-def distill_pair(query: Model, document: Model, out: PathLike, *, settings: EncoderSection | None = None) -> DualEncoder:
+def distill_pair(query: Model, document: Model, out: PathLike, *, settings: EncoderSection | None = None) -> "DualEncoder":
     """Combine the query tower of one model with the document tower of another: a small student for an index of its teacher.
 
     Args:
@@ -157,7 +170,12 @@ def distill_pair(query: Model, document: Model, out: PathLike, *, settings: Enco
     """
     require_model(query, "query")
     require_model(document, "document")
-    return static_model.distill_pair(query, document, Path(path_of(out, "out")), settings=settings)
+    folder = Path(path_of(out, "out"))
+    require_pair(query, document, folder)
+    # Imported after the checks: torch takes seconds to load.
+    from adiabat.distillation.static_model import distill_pair as make_pair
+
+    return make_pair(query, document, folder, settings=settings)
 
 
 def distill_ablate(
@@ -190,12 +208,13 @@ def distill_ablate(
         >>> len(result.models)
         5
     """
-    # Evaluation takes as long to load as the rest.
+    options = options if out is None else {**options, "out": path_of(out, "out")}
+    chosen = settings_of(AblateSettings, settings, options, section="ablate", function="distill_ablate")
+    require_ablation(path_of(teacher, "teacher"), chosen, resume=resume)
+    # Imported after the checks: torch takes seconds to load.
     from adiabat.api.evaluate_verb import evaluate_suite
     from adiabat.distillation.ablation import distill_ablate as run_ablation
 
-    options = options if out is None else {**options, "out": path_of(out, "out")}
-    chosen = settings_of(AblateSettings, settings, options, section="ablate", function="distill_ablate")
     with called("distill_ablate", progress) as call:
         result = run_ablation(
             path_of(teacher, "teacher"),

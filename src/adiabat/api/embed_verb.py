@@ -27,9 +27,10 @@ from adiabat.config.shared import EmbedSettings
 from adiabat.core.errors import ConfigError
 from adiabat.core.text import counted, shown
 from adiabat.core.wording import option
-from adiabat.models.model_names import Model
+from adiabat.models.model_paths import Model
+from adiabat.runs.output_dir import require_outside
 from adiabat.store.deletion import Deletion, Missing, compact_store, delete_documents
-from adiabat.store.ingestion import Into, embed_corpus, store_vectors
+from adiabat.store.ingestion_checks import Into, require_embeddable, require_importable
 from adiabat.store.manifest import Manifest
 from adiabat.store.vector_sources import VECTOR_NAMES, open_vectors, read_ids
 from adiabat.store.vector_store import Store, require_store
@@ -84,8 +85,14 @@ def embed(
         raise ConfigError(f"documents are deleted with {option('update', True)}, or by adiabat.delete without a corpus; choose one")
     deletion = None if delete is None else _deletion(delete, missing)
     into: Into = "append" if append else "update" if update else "new"
+    folder, source = Path(path_of(out, "out")), data_of(corpus, "corpus")
+    require_outside(folder)
+    require_embeddable(model, source, folder, chosen, into=into)
+    # Imported after the checks: torch takes seconds to load.
+    from adiabat.store.ingestion import embed_corpus
+
     with called("embed", progress) as call:
-        return embed_corpus(model, data_of(corpus, "corpus"), Path(path_of(out, "out")), chosen, call.watch, into=into, deletion=deletion)
+        return embed_corpus(model, source, folder, chosen, call.watch, into=into, deletion=deletion)
 
 
 def delete(store: PathLike, ids: PathLike | Sequence[str], *, missing: Missing = "error", progress: Progress = None) -> Store:
@@ -208,6 +215,13 @@ def import_vectors(
     if listed is not None and isinstance(names, str | os.PathLike):
         raise wrong_type("ids", "a list where texts is a list", ids)
     files = [os.fspath(argument) for argument in (texts, vectors) if isinstance(argument, str | os.PathLike)]
+    target, corpus = Path(path_of(out, "out")), path_of(texts, "texts") if isinstance(texts, str | os.PathLike) else None
+    if isinstance(vectors, str | os.PathLike):
+        require_outside(target)
+        require_importable(Path(vectors), target, chosen, corpus=corpus, model=model)
+    # Imported after the checks: torch takes seconds to load.
+    from adiabat.store.ingestion import store_vectors
+
     with called("import_vectors", progress) as call, TemporaryDirectory() as folder:
         vector_file = _vector_file(vectors, Path(folder))
         if listed is not None:
@@ -215,7 +229,7 @@ def import_vectors(
             names = [row["_id"] for row in texts]
         return store_vectors(
             vector_file,
-            Path(path_of(out, "out")),
+            target,
             chosen,
             call.watch,
             ids=names,

@@ -5,38 +5,35 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, optional_path, path_of, require_model, settings_of, wrong_type
 from adiabat.api.call import Progress, called
-from adiabat.config.shared import DataSection, EvaluateSettings
+from adiabat.config.shared import DataSection, EvaluateSettings, require_device_name
 from adiabat.config.tasks import SpaceSettings, SuiteSettings, suite_file
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.text import counted
 from adiabat.core.wording import option, positional
-from adiabat.data.examples import read_examples, source_identity
+from adiabat.data.examples import read_examples
 from adiabat.data.records import ExampleSet, LanguageGridSet
-from adiabat.evaluation.evaluate import Dataset, evaluate_datasets, read_dataset
-from adiabat.evaluation.measured_models import resolve_models
+from adiabat.evaluation.evaluate_checks import require_baseline_stores, require_maps, require_sets, require_suite
 from adiabat.evaluation.score_files import refuse_foreign_scores, replacing_scores
-from adiabat.evaluation.space_analysis import analyse_space, require_maps
-from adiabat.evaluation.suite import evaluate_suite as run_suite
-from adiabat.evaluation.systems import System, baseline_system, open_baseline_stores, refuse_unused_stores, store_inputs
-from adiabat.evaluation.task_kinds import require_task_margin
-from adiabat.models.device import device_of
-from adiabat.models.model_names import Model, load, load_with, name_of, require_names, run_difference, trained_by
-from adiabat.models.towers import DualEncoder
+from adiabat.models.model_paths import Model, name_of, require_names, require_reachable
 from adiabat.results.evaluation_result import Result
 from adiabat.results.record import read_result
 from adiabat.results.space_result import SpaceResult
 from adiabat.results.suite_result import SuiteResult
 from adiabat.results.training_record import TrainingRecord
-from adiabat.runs.output_dir import claimed, write_report
+from adiabat.runs.output_dir import claimed, require_own, write_report
 from adiabat.runs.run_config import Job, is_job
 from adiabat.stats.ranking_measures import require_report
 from adiabat.stats.samples import TaskScores
 from adiabat.store.addressing import AddressedSet, address
 from adiabat.store.vector_store import Store, refuse_swapped
+
+if TYPE_CHECKING:
+    from adiabat.evaluation.evaluate import Dataset
+    from adiabat.evaluation.systems import System
 
 
 def evaluate(
@@ -90,18 +87,30 @@ def evaluate(
     models = _checked_models(model, runs, baseline)
     if power and runs:
         raise ConfigError(f"{option('power')} is that of a single run, got further runs with {option('runs')}; leave one of them out")
-    # Measures and the job's record are checked before anything is read.
-    require_report(chosen.measure.report)
-    tuning = _training_record(model)
-    refuse_swapped(path_of(store, "store"), model, data, order=("model", "store", "data"))
-    require_names(*models)
-    device_of(chosen.run.device)
-    others = open_baseline_stores([path_of(entry, "baseline_stores") for entry in baseline_stores], baseline=baseline is not None)
+    folder = optional_path(out, "out")
+    named_stores = [path_of(entry, "baseline_stores") for entry in baseline_stores]
     splits = [split or chosen.data.split, *[None] * len(retain)]
-    with called("evaluate", progress) as call, claimed(optional_path(out, "out")) as folder:
-        if folder:
-            refuse_foreign_scores(folder)
-        sets = [(path_of(path, "store"), data_of(rows, "data")) for path, rows in [(store, data), *retain]]
+    listed = [(path_of(path, "store"), rows) for path, rows in [(store, data), *retain]]
+    require_report(chosen.measure.report)
+    require_device_name(chosen.run.device)
+    refuse_swapped(listed[0][0], model, data, order=("model", "store", "data"))
+    require_names(*models)
+    require_baseline_stores(named_stores, baseline=baseline is not None)
+    if folder:
+        require_own(folder)
+        refuse_foreign_scores(folder)
+    sets = [(path, data_of(rows, "data")) for path, rows in listed]
+    require_sets(sets, splits)
+    require_reachable(*models)
+    tuning = _training_record(model)
+    # Imported after the checks: torch takes seconds to load.
+    from adiabat.evaluation.evaluate import evaluate_datasets
+    from adiabat.models.device import device_of
+    from adiabat.models.model_names import load, run_difference, trained_by
+
+    device_of(chosen.run.device)
+    others = [Store.open(path) for path in dict.fromkeys(named_stores)]
+    with called("evaluate", progress) as call, claimed(folder):
         datasets = _read(sets, splits, chosen, others)
         loaded = [load(entry, settings=chosen.encoder, device=chosen.run.device) for entry in models]
         scores: list[tuple[str, TaskScores]] = []
@@ -133,14 +142,14 @@ def _checked_models(model: Model, runs: Sequence[Model], baseline: Model | None)
     models = [model, *runs, *([] if baseline is None else [baseline])]
     for entry, argument in zip(models, ("model", *["an entry of runs"] * len(runs), "baseline"), strict=False):
         require_model(entry, argument)
-    paths = [os.path.realpath(name_of(entry)) for entry in (model, *runs) if not isinstance(entry, DualEncoder)]
+    paths = [os.path.realpath(name_of(entry)) for entry in (model, *runs) if isinstance(entry, str | os.PathLike)]
     if repeated := [path for number, path in enumerate(paths) if path in paths[:number]]:
         raise ConfigError(f"{option('runs')} must name each run once, got {repeated[0]} twice; leave one out")
     return models
 
 
 def _require_lists(baseline_stores: object, retain: object, runs: object) -> None:
-    if isinstance(runs, str | os.PathLike | DualEncoder) or not isinstance(runs, Sequence):
+    if isinstance(runs, str | os.PathLike) or not isinstance(runs, Sequence):
         raise wrong_type("runs", "a list of models", runs)
     if isinstance(baseline_stores, str | os.PathLike) or not isinstance(baseline_stores, Sequence):
         raise wrong_type("baseline_stores", "a list of stores", baseline_stores)
@@ -155,9 +164,10 @@ def require_pairs(retain: object) -> None:
 
 def _read(
     sets: Sequence[tuple[str, str]], splits: Sequence[str | None], settings: EvaluateSettings, baseline_stores: Sequence[Store]
-) -> list[Dataset]:
+) -> "list[Dataset]":
     """The target and the retention sets, each with its store; sets of one store share it."""
-    require_other_data(sets, splits)
+    from adiabat.evaluation.evaluate import read_dataset
+
     stores = {path: Store.open(path) for path in dict.fromkeys(path for path, _ in sets)}
     options: dict[str, Any] = {"settings": settings, "baseline_stores": baseline_stores}
     datasets = [
@@ -166,20 +176,6 @@ def _read(
     ]
     require_other_contents([rows for _, rows in sets], [(dataset.store, dataset.examples) for dataset in datasets])
     return datasets
-
-
-def require_other_data(sets: Sequence[tuple[str, str]], splits: Sequence[str | None]) -> None:
-    """A retention set must be neither the target itself, whose change it would repeat, nor another retention set."""
-    if len(sets) == 1:
-        return
-    target, *retained = (
-        (os.path.realpath(store), *source_identity(data, split)) for (store, data), split in zip(sets, splits, strict=True)
-    )
-    if target in retained:
-        raise ConfigError(f"{option('retain')} must be another data set than the target, got {sets[0][1]} for both; leave it out")
-    repeated = [data for number, (_, data) in enumerate(sets[1:]) if retained[number] in retained[:number]]
-    if repeated:
-        raise ConfigError(f"{option('retain')} must name each data set once, got {repeated[0]} twice; leave one out")
 
 
 def require_other_contents(names: Sequence[str], sets: Sequence[tuple[Store, AddressedSet | LanguageGridSet]]) -> None:
@@ -206,7 +202,7 @@ def _content_of(store: Store, examples: AddressedSet | LanguageGridSet) -> froze
 
 def _training_record(model: Model) -> TrainingRecord | None:
     """The record of the job that a model comes from; None if only the model remains."""
-    if isinstance(model, DualEncoder) or not is_job(Path(model)):
+    if not isinstance(model, str | os.PathLike) or not is_job(Path(model)):
         return None
     written = Job(Path(model)).result
     return read_result(written, Result).training if written.exists() else None
@@ -242,18 +238,27 @@ def evaluate_suite(
     if isinstance(suite, str):
         suite = suite_file(suite)
     settings = settings_of(SuiteSettings, suite, options, section="suite", function="evaluate_suite")
+    names = [path_of(model, "an entry of models") for model in models]
+    folder = Path(path_of(out, "out"))
     # A measure that cannot be computed is refused before anything is read.
     require_report(settings.measure.report)
     for task in settings.tasks:
         require_report(getattr(task, "report", None) or (), key="tasks.report")
+    require_device_name(settings.run.device)
+    require_suite(settings, names)
+    require_own(folder, "suite")
+    # Imported after the checks: torch takes seconds to load.
+    from adiabat.evaluation.measured_models import resolve_models
+    from adiabat.evaluation.suite import evaluate_suite as run_suite
+    from adiabat.evaluation.task_kinds import require_task_margin
+    from adiabat.models.device import device_of
+    from adiabat.models.model_names import load_with, trained_by
+
     require_task_margin(settings.measure, settings.tasks)
     loader = partial(load_with, device=settings.run.device)
-    names = [path_of(model, "an entry of models") for model in models]
     subjects = resolve_models(settings.models, names, settings.encoder, loader, trained_by)
     device_of(settings.run.device)
-    require_names(*dict.fromkeys(run.model for runs in subjects for run in runs if not run.is_bm25))
-    with called("evaluate_suite", progress) as call, claimed(Path(path_of(out, "out")), kind="suite") as folder:
-        assert folder is not None
+    with called("evaluate_suite", progress) as call, claimed(folder, kind="suite"):
         result = run_suite(subjects, settings, folder, command=call.command, watch=call.watch)
         write_report(result, folder)
     return replace(result, folder=folder)
@@ -299,16 +304,28 @@ def space(
     require_model(model, "model")
     if baseline is not None:
         require_model(baseline, "baseline")
+    folder, path = optional_path(out, "out"), path_of(store, "store")
+    named = [] if baseline_store is None else [path_of(baseline_store, "baseline_store")]
     if chosen.space.map:
         require_maps()
-    refuse_swapped(path_of(store, "store"), model, queries, order=("model", "store", "queries"))
+    require_device_name(chosen.run.device)
+    refuse_swapped(path, model, queries, order=("model", "store", "queries"))
     require_names(model, baseline)
+    require_baseline_stores(named, baseline=baseline is not None, argument="baseline_store")
+    if folder:
+        require_own(folder, "space")
+    source = data_of(queries, "queries")
+    require_sets([(path, source)], [chosen.data.split])
+    require_reachable(model, baseline)
+    # Imported after the checks: torch takes seconds to load.
+    from adiabat.evaluation.space_analysis import analyse_space
+    from adiabat.evaluation.systems import System
+    from adiabat.models.device import device_of
+    from adiabat.models.model_names import load
+
     device_of(chosen.run.device)
-    named = [] if baseline_store is None else [path_of(baseline_store, "baseline_store")]
-    others = open_baseline_stores(named, baseline=baseline is not None, argument="baseline_store")
-    opened = Store.open(store)
-    with called("space", progress) as call, claimed(optional_path(out, "out"), kind="space") as folder:
-        source = data_of(queries, "queries")
+    opened, others = Store.open(path), [Store.open(other) for other in named]
+    with called("space", progress) as call, claimed(folder, kind="space"):
         examples = addressed_queries(source, opened, chosen.data)
         after = System(load(model, settings=chosen.encoder, device=chosen.run.device), opened)
         opened.require_encoder(after.model.fingerprint("document"), who=after.model.name)
@@ -340,15 +357,20 @@ def addressed_queries(source: str, store: Store, data: DataSection, *, role: str
     return address(examples, store, missing=data.missing, merge_equal=True)
 
 
-def _before(baseline: Model, store: Store, others: list[Store], settings: SpaceSettings) -> System:
+def _before(baseline: Model, store: Store, others: list[Store], settings: SpaceSettings) -> "System":
     """The baseline with its own documents."""
+    from adiabat.evaluation.systems import baseline_system, refuse_unused_stores
+    from adiabat.models.model_names import load
+
     towers = load(baseline, settings=settings.encoder, device=settings.run.device)
     system = baseline_system(towers, towers.fingerprint("document"), store, others, argument="baseline_store")
     refuse_unused_stores(others, [system.store], argument="baseline_store")
     return system
 
 
-def _inputs(queries: str, settings: SpaceSettings, store: Store, before: System | None) -> dict[str, str]:
+def _inputs(queries: str, settings: SpaceSettings, store: Store, before: "System | None") -> dict[str, str]:
     """The inputs of the result."""
+    from adiabat.evaluation.systems import store_inputs
+
     split = {} if settings.data.split is None else {"split": settings.data.split}
     return {"data": queries, **split, **store_inputs(store, before)}

@@ -8,11 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adiabat.api.arguments import Data, PathLike, SettingsLike, optional_path, path_of, require_model, settings_of, settings_table
+from adiabat.adiabatic.tune_checks import inputs_of, require_named, require_search
+from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, optional_path, path_of, require_model, settings_of, settings_table
 from adiabat.api.call import Progress, called
 from adiabat.config.budgets import PlanSettings, ScalingSettings
 from adiabat.config.sweeps import SWEEPS, SweepSettings, sweep_kind
 from adiabat.config.tuning import TuneSettings
+from adiabat.experiments.experiment_checks import require_plan, require_scaling, require_sweep
+from adiabat.models.model_paths import require_names, require_reachable
 from adiabat.results.rate_search_result import SafeRate
 from adiabat.results.scaling_result import ScalingResult
 from adiabat.results.sweep_result import SweepResult
@@ -20,7 +23,7 @@ from adiabat.runs.output_dir import claimed, write_report
 
 if TYPE_CHECKING:
     from adiabat.config.shared import EncoderSection
-    from adiabat.models.model_names import Model
+    from adiabat.models.model_paths import Model
     from adiabat.models.towers import DualEncoder
 
 
@@ -66,6 +69,8 @@ def sweep(
     options = {**options, "verb": verb} if isinstance(settings, SweepSettings) else options
     folder = None if out is None else path_of(out, "out")
     chosen = settings_of(kind, settings, {**options, "out": folder}, section="sweep", function="sweep")
+    require_sweep(chosen, resume=resume)
+    # Imported after the checks: torch takes seconds to load.
     from adiabat.experiments.sweep import sweep as run_sweep
     from adiabat.models.model_names import load_with
 
@@ -114,6 +119,8 @@ def scaling(
     """
     folder = None if out is None else path_of(out, "out")
     chosen = settings_of(ScalingSettings, settings, {**options, "out": folder}, section="scaling", function="scaling")
+    require_scaling(chosen, resume=resume)
+    # Imported after the checks: torch takes seconds to load.
     from adiabat.experiments.scaling import scaling as run_scaling
     from adiabat.models.model_names import load_with
 
@@ -154,6 +161,7 @@ def plan(
     """
     paths = {"runs": None if runs is None else path_of(runs, "runs"), "out": None if out is None else path_of(out, "out")}
     chosen = settings_of(PlanSettings, settings, {**options, **paths}, section="plan", function="plan")
+    require_plan(chosen)
     from adiabat.experiments.plan import plan as make_plan
 
     with called("plan", progress) as call, claimed(optional_path(chosen.plan.out, "out"), kind="plan") as folder:
@@ -216,13 +224,20 @@ def safe_rate(
     chosen = settings_of(TuneSettings, settings, options, section="tune", function="safe_rate")
     require_model(model, "model")
     folder = Path(path_of(out, "out"))
+    source = data_of(data, "data")
+    if isinstance(model, str):
+        require_named(inputs_of(model, path_of(store, "store"), source), chosen)
+    require_search(folder, resume=resume)
+    require_names(model)
+    require_reachable(model)
+    # Imported after the checks: torch takes seconds to load.
     from adiabat.api.tune_verb import context_of
     from adiabat.experiments.rate_search import safe_rate as find_safe_rate
 
     with called("safe_rate", progress) as call:
         for note in replaced_notes(settings):
             call.watch.note(note)
-        context = context_of(model, store, data, chosen)
+        context = context_of(model, store, source, chosen)
         result = find_safe_rate(context, folder, settings=chosen, resume=resume, command=call.command, watch=call.watch)
     return replace(result, folder=folder)
 

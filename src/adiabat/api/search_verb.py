@@ -10,17 +10,14 @@ import numpy as np
 
 from adiabat.api.arguments import PathLike, SettingsLike, path_of, require_model, settings_of, wrong_type
 from adiabat.api.call import one_line
-from adiabat.config.shared import SearchSettings
+from adiabat.config.shared import SearchSettings, require_device_name
 from adiabat.core.errors import DataError
 from adiabat.core.text import IN_WORDS, cut
 from adiabat.core.wording import positional
-from adiabat.models.model_names import Model, load, name_of
-from adiabat.models.towers import DualEncoder
+from adiabat.models.model_paths import Model, name_of, require_names, require_reachable
 from adiabat.results.evaluation_result import Hit
 from adiabat.results.record import frame_of
-from adiabat.store.search import hits_of, require_count
-from adiabat.store.search import search as search_store
-from adiabat.store.vector_store import Store, refuse_swapped
+from adiabat.store.vector_store import Store, refuse_swapped, require_count, require_readable
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -111,7 +108,7 @@ def search(
     """
     chosen = settings_of(SearchSettings, settings, options, section="encoder", function="search")
     folder = path_of(store, "store")
-    models = [model, *([compare] if isinstance(compare, str | Path | DualEncoder) or not isinstance(compare, Sequence) else compare)]
+    models = [model, *([compare] if isinstance(compare, str | Path) or not isinstance(compare, Sequence) else compare)]
     for entry in models:
         require_model(entry, "model")
     if not isinstance(query, str):
@@ -121,6 +118,10 @@ def search(
     require_count(k)
     _require_text(query)
     refuse_swapped(folder, query, order=("store", "query"))
+    require_device_name(chosen.run.device)
+    require_readable(folder)
+    require_names(*models)
+    require_reachable(*models)
     opened = Store.open(folder)
     hits: dict[str, list[Hit]] = {}
     # A model that is named twice is shown once; two models in memory may share a name.
@@ -137,9 +138,13 @@ def _free_name(name: str, names_in_use: Collection[str]) -> str:
 
 
 def _hits(store: Store, query: str, model: Model, k: int, settings: SearchSettings) -> list[Hit]:
+    # Imported after the checks: torch takes seconds to load.
+    from adiabat.models.model_names import load
+    from adiabat.store.search import hits_of, search
+
     towers = load(model, settings=settings.encoder, device=settings.run.device)
     store.require_encoder(towers.fingerprint("document"), who=towers.name)
-    hits = search_store(store, towers.encode([query], side="query", precision="fp32"), k, similarity=towers.ranks_by)
+    hits = search(store, towers.encode([query], side="query", precision="fp32"), k, similarity=towers.ranks_by)
     return hits_of(store, hits, 0, np.empty(0, dtype=np.int64), similarity=towers.ranks_by)
 
 

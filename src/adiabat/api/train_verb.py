@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, path_of, settings_of, table_of
 from adiabat.api.call import Progress, called
 from adiabat.config.dual_training import TrainSettings
-from adiabat.dual_encoder.train_checks import require_estimable, require_ready
+from adiabat.dual_encoder.train_checks import require_estimable, require_models, require_ready
 from adiabat.results.evaluation_result import Result
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ def train(
         2
     """
     chosen = _settings(model, data, out, settings, options, "train")
-    # Imported here, since the command line checks settings before: torch takes seconds to load.
+    check_train(chosen, resume=resume)
+    # Imported after the checks: torch takes seconds to load.
     from adiabat.dual_encoder.train import train as run_training
     from adiabat.models.model_names import load_with
 
@@ -89,6 +90,7 @@ def estimate(
         2
     """
     chosen = _settings(model, data, None, settings, options, "estimate")
+    check_train(chosen, dry_run=True)
     from adiabat.dual_encoder.train import estimate as estimate_run
     from adiabat.models.model_names import load_with
 
@@ -102,6 +104,7 @@ def check_train(settings: TrainSettings, *, resume: bool = False, dry_run: bool 
         require_estimable(settings)
     else:
         require_ready(settings, resume=resume)
+    require_models(settings)
 
 
 def _settings(model: Any, data: Any, out: Any, settings: SettingsLike, options: dict[str, Any], function: str) -> TrainSettings:

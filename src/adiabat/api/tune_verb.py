@@ -10,6 +10,7 @@ from adiabat.adiabatic.tune_checks import inputs_of, require_named, require_read
 from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, path_of, require_model, settings_of
 from adiabat.api.call import Progress, called
 from adiabat.config.tuning import TuneSettings
+from adiabat.models.model_paths import name_of, require_names, require_reachable
 from adiabat.results.evaluation_result import Result
 from adiabat.runs.run_config import is_job
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from adiabat.adiabatic.expected_time import TuningEstimate
     from adiabat.adiabatic.tuning_context import TuningContext
     from adiabat.core.progress import Watch
-    from adiabat.models.model_names import Model
+    from adiabat.models.model_paths import Model
     from adiabat.models.towers import DualEncoder
     from adiabat.results.power_record import Power
     from adiabat.store.addressing import AddressedSet
@@ -68,6 +69,8 @@ def tune(
     folder, source = Path(path_of(out, "out")), data_of(data, "data")
     if isinstance(model, str):
         require_ready(inputs_of(model, path_of(store, "store"), source), folder, settings=chosen, resume=resume)
+    require_names(model)
+    require_reachable(model)
     # Imported after the checks: torch takes seconds to load.
     from adiabat.adiabatic.tune import tune as run_tuning
 
@@ -104,6 +107,8 @@ def estimate_tuning(
             require_named(inputs, settings)
         else:
             require_ready(inputs, Path(path_of(out, "out")), settings=settings, resume=False)
+    require_names(model)
+    require_reachable(model)
     from adiabat.adiabatic.expected_time import estimate
 
     with called("tune", progress) as call:
@@ -122,7 +127,7 @@ def _validation_power(
 def context_of(model: "Model", store: PathLike, data: Data, settings: TuneSettings) -> "TuningContext":
     """The inputs of tuning and of the search for a safe rate."""
     from adiabat.adiabatic.tuning_context import TuningContext
-    from adiabat.models.model_names import load, name_of, require_names
+    from adiabat.models.model_names import load
 
     require_names(model)
     return TuningContext(

@@ -75,6 +75,15 @@ def place_of(address: str | Path, split: str | None = None, *, whole: bool = Fal
     return Place(_file_form(path), source.path, [path])
 
 
+def require_there(address: str) -> None:
+    """Check that the file or folder of an address exists, and that a file has a format that can be read."""
+    source = Source.of(address)
+    if not source.is_hub:
+        require_path(Path(source.path))
+        if Path(source.path).is_file():
+            _file_form(Path(source.path))
+
+
 def _place_in(folder: Path, split: str | None, config: str | None, *, whole: bool) -> Place:
     described = described_files(folder)
     if config is not None and config not in described:

@@ -11,18 +11,17 @@ from adiabat.config.distillation import AblateSettings, DistillStaticSettings, F
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked, read_settings
 from adiabat.config.tasks import SuiteSettings, suite_file
-from adiabat.core.errors import ConfigError, several
 from adiabat.core.progress import SILENT, Watch
-from adiabat.distillation.static_model import distill_static, inputs_of, is_distilled
+from adiabat.distillation.distill_checks import begun_ablation, is_distilled, require_ablation
+from adiabat.distillation.static_model import distill_static, inputs_of
 from adiabat.distillation.student import fit
 from adiabat.dual_encoder.pair_data import contents_of
 from adiabat.dual_encoder.train import train
 from adiabat.evaluation.task_kinds import load_tasks
-from adiabat.models.model_names import load_with, require_names
+from adiabat.models.model_names import load_with
 from adiabat.results.suite_result import SuiteResult
-from adiabat.runs.output_dir import claimed_for_jobs, require_begun
-from adiabat.runs.run_config import FREE_RUN, Job, Rules, is_described, require_same
-from adiabat.store.addressing import require_inputs
+from adiabat.runs.output_dir import claimed_for_jobs
+from adiabat.runs.run_config import FREE_RUN, Job, Rules, require_same
 
 TEACHER = "teacher"
 STEPS: Mapping[str, Mapping[str, Any]] = {
@@ -61,22 +60,17 @@ def distill_ablate(
 ) -> SuiteResult:
     """Distill a teacher step by step, and measure each model and the teacher on a suite (van Dongen and Tulkens, model2vec)."""
     section = settings.ablate
-    if missing := [f"ablate.{name} must be given, got none" for name in ("suite", "out") if getattr(section, name) is None]:
-        raise ConfigError(f"{several(missing)}; write it into the file, or give its option")
-    require_names(teacher)
+    require_ablation(teacher, settings, resume=resume)
     folder = Path(str(section.out))
     steps = _steps(teacher, settings, folder / "models", folder / PASSED, command, watch)
     suite = _suite(teacher, settings, steps)
-    corpus = settings.static.weighting.corpus
-    examples = [*section.queries, *([section.pairs] if section.pairs else [])]
-    require_inputs(examples, corpora=[*section.texts, *filter(None, [corpus])])
-    begun = is_described(folder, "ablate")
-    if note := require_begun(folder, "static ablation", begun=begun, resume=resume):
+    begun, note = begun_ablation(folder, resume=resume)
+    if note:
         watch.note(note)
     # Errors in the suite's data, or in the inputs of models, must appear before any model is trained.
     load_tasks(suite, watch)
     inputs = inputs_of(teacher, _static(settings, {"weighting": settings.static.weighting.model_dump()}))
-    if learned := [*section.texts, *examples]:
+    if learned := [*section.texts, *section.queries, *filter(None, [section.pairs])]:
         inputs["learned"] = {"files_sha256": hashlib.sha256("".join(contents_of(learned).values()).encode()).hexdigest()}
     wanted = {"teacher": {"name": teacher}, "inputs": inputs, **settings.model_dump()}
 

@@ -23,14 +23,16 @@ from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
 from adiabat.core.wording import assignment, option
 from adiabat.data.corpora import training_texts
+from adiabat.distillation.distill_checks import PASSED, require_new
 from adiabat.distillation.vocabulary import Vocabulary, Word, count_tokens, read_words, reduced, require_dims, token_vectors, vocabulary_of
 from adiabat.dual_encoder.pair_data import contents_of
 from adiabat.models.device import device_name, device_of
 from adiabat.models.encoder import Encoder
-from adiabat.models.model_names import Model, load, name_of
+from adiabat.models.model_names import load
+from adiabat.models.model_paths import Model, name_of
 from adiabat.models.saving import save as save_model
 from adiabat.models.st_files import json_text
-from adiabat.models.static import TOKENIZER, WEIGHTS, is_model2vec, require_saveable, unknown_id
+from adiabat.models.static import TOKENIZER, WEIGHTS, require_saveable, unknown_id
 from adiabat.models.towers import DualEncoder
 from adiabat.results.distillation_result import DistillResult
 from adiabat.results.record import write_result
@@ -218,15 +220,6 @@ def _config(distilled: Distilled, section: StaticSection, teacher: str) -> dict[
     }
 
 
-def is_distilled(folder: Path) -> bool:
-    """Whether a directory holds a complete static model in model2vec's layout."""
-    return (folder / "modules.json").is_file() and is_model2vec(folder)
-
-
-PASSED = ".passed"
-"""Folder of a teacher's vectors, beside the model while it is being made."""
-
-
 def distill_static(
     teacher: Model,
     out: str | Path,
@@ -240,10 +233,7 @@ def distill_static(
     settings, folder, started = settings or DistillStaticSettings(), Path(out), time.monotonic()
     section, notes = settings.static, list[str]()
     # A new or empty directory, or one with an interrupted call of the same settings.
-    if is_distilled(folder):
-        raise JobError(f"{option('out', folder)} holds a model already; choose another directory")
-    if not (folder / PASSED).is_dir():
-        require_free(folder, resume=False)
+    require_new(folder)
     words = _words(section)
     if section.weighting.corpus is not None:
         # Check the first row, so that its errors come before the model is loaded.

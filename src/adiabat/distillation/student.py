@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,19 +15,20 @@ from jaxtyping import Float
 from sklearn.linear_model import RidgeCV
 
 from adiabat.config.distillation import STATIC_RATE, FitSettings, MultilingualSettings, TeachSettings, Width
-from adiabat.core.errors import ConfigError, ModelError, several
+from adiabat.core.errors import ConfigError, ModelError
 from adiabat.core.progress import SILENT, Watch
-from adiabat.core.wording import option
 from adiabat.data.corpora import read_corpus, training_texts
 from adiabat.data.examples import stream_examples
 from adiabat.data.language_grids import chosen_languages
-from adiabat.data.parallel import ParallelSource, Translation, parallel_sources, read_parallel
+from adiabat.data.parallel import ParallelSource, Translation, read_parallel
 from adiabat.data.records import Side
+from adiabat.distillation.distill_checks import out_of, require_own_texts, translations_of
 from adiabat.distillation.student_data import VALIDATION, Lessons, build_targets, cached_matrix, require_texts, unit, write_lessons
 from adiabat.dual_encoder.tower_setup import require_numbers
 from adiabat.dual_encoder.train import check, check_batch_size, train
 from adiabat.models.device import device_of
-from adiabat.models.model_names import load_with, require_names
+from adiabat.models.model_names import load_with
+from adiabat.models.model_paths import require_names
 from adiabat.models.static import StaticBackbone
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Result
@@ -104,9 +104,7 @@ class _Material:
 def fit(settings: FitSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> Result:
     """Train a student's vectors of unlabelled texts towards those of its teachers."""
     data = settings.data
-    if not (data.texts or data.queries):
-        advice = f"write it into the file, or add {option('texts')} or {option('queries')}"
-        raise ConfigError(f"data.texts must be given, got none; {advice}")
+    require_own_texts(settings)
     material = _Material(
         partial(_check, [(training_texts, data.texts), (stream_examples, data.queries)]),
         partial(_own_texts, data.texts, data.queries),
@@ -119,9 +117,7 @@ def fit(settings: FitSettings, *, resume: bool = False, command: str = "", watch
 def multilingual(settings: MultilingualSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> Result:
     """Train a student's vectors of texts and their translations towards its teachers' vectors of the texts."""
     data = settings.data
-    if not data.parallel:
-        raise ConfigError(f"data.parallel must be given, got none; write it into the file, or add {option('parallel')}")
-    sources = parallel_sources(data.parallel, source=data.source, languages=data.languages)
+    sources = translations_of(settings)
     paths = tuple(path for parallel in sources for path in (parallel.path, parallel.translation) if path is not None)
     read = partial(_translations, sources, data.languages)
     material = _Material(partial(_check, [(read_parallel, sources)]), read, paths, data.source, data.passages)
@@ -158,7 +154,7 @@ def _translations(sources: Iterable[ParallelSource], languages: tuple[str, ...])
 def _trained(settings: TeachSettings, material: _Material, *, resume: bool, command: str, watch: Watch) -> Result:
     section = settings.distill
     require_names(*section.teachers, section.student)
-    job = Job(_out_of(settings))
+    job = Job(out_of(settings))
     folder, device = job.prepared / "lessons", device_of(settings.run.device)
     # Check the settings with the maximum number of files before anything is read.
     files = {material.own: 1} if material.own == OWN_TEXTS else {material.own: 1, "others": 1}
@@ -195,17 +191,6 @@ def _trained(settings: TeachSettings, material: _Material, *, resume: bool, comm
     result = train(load_with, run, resume=resume, command=command, watch=watch)
     assert result is not None
     return result
-
-
-def _out_of(settings: TeachSettings) -> Path:
-    """The directory of the job, after checking the required settings."""
-    section = settings.distill
-    required = {"distill.teachers": section.teachers, "distill.student": section.student, "distill.out": section.out}
-    if missing := [f"{name} must be given, got none" for name, value in required.items() if not value]:
-        raise ConfigError(f"{several(missing)}; write it into the file, or give its option")
-    if (processes := os.environ.get("WORLD_SIZE", "1")) != "1":
-        raise ConfigError(f"distillation must run in one process, got {processes}; start it without a launcher")
-    return Path(str(section.out))
 
 
 def _how(teachers: Sequence[DualEncoder], student: DualEncoder, setting: Width) -> Width:

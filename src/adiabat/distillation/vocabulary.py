@@ -22,11 +22,11 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 
 from adiabat.core.errors import ConfigError, DataError, several
-from adiabat.core.files import require_plain
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.wording import option
 from adiabat.data.lines import Cursor, text_lines
 from adiabat.data.table_rows import FileFaults
+from adiabat.distillation.distill_checks import require_vocabulary
 from adiabat.models.device import Precision
 from adiabat.models.embedding_head import Pooling
 from adiabat.models.encoder import Encoder
@@ -290,9 +290,7 @@ def _sequences(model: TokenizerModel, tokens: Sequence[str], added: Mapping[str,
 
 def read_words(path: Path) -> list[Word]:
     """Read the file of added words."""
-    require_plain(path)
-    if not path.is_file():
-        raise DataError(f"static.vocabulary must be a readable file, got {path}: {'a folder' if path.exists() else 'no such file'}")
+    require_vocabulary(path)
     faults = FileFaults()
     words = [Word(line.strip(), f"{path}:{number}") for number, line, _ in text_lines(path, faults, Cursor())]
     faults.raise_if_any()

@@ -25,11 +25,21 @@ from adiabat.dual_encoder.pair_data import cache_folder, read_pairs, read_valida
 from adiabat.dual_encoder.stream import Stream
 from adiabat.dual_encoder.stream_shards import ROWS
 from adiabat.dual_encoder.tower_setup import Built, Loader, build, merged, optimizer_of
-from adiabat.dual_encoder.train_checks import RULES, WORDS, as_begun, behind, require_estimable, require_ready, steps_within, with_steps
+from adiabat.dual_encoder.train_checks import (
+    RULES,
+    WORDS,
+    as_begun,
+    behind,
+    models_of,
+    require_estimable,
+    require_ready,
+    steps_within,
+    with_steps,
+)
 from adiabat.dual_encoder.train_record import TIMED_STEPS, Estimate, counts_of, notes_of, passed, result_of_run, trained_by_run
 from adiabat.models.device import device_name, device_of, emulation_note, peak_memory, reset_peak_memory
 from adiabat.models.freezing import check_patterns
-from adiabat.models.model_names import require_names
+from adiabat.models.model_paths import require_names
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Result
 from adiabat.runs.output_dir import open_job
@@ -117,8 +127,7 @@ def estimate(load: Loader, settings: TrainSettings, *, watch: Watch) -> Estimate
 
 def check(settings: TrainSettings) -> None:
     """Checks that need neither data nor model."""
-    guide = settings.train.loss.guide
-    require_names(settings.job.model, settings.towers.document_model, None if guide is None or guide.model == "self" else guide.model)
+    require_names(*models_of(settings).values())
     device_of(settings.run.device)
     check_patterns(settings.train.freeze)
     if settings.run.tensorboard:

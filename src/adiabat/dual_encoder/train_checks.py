@@ -12,6 +12,7 @@ from adiabat.core.errors import BudgetError, ConfigError, several
 from adiabat.core.wording import assignment
 from adiabat.data.examples import require_streamable
 from adiabat.data.sources import validation_source, with_split
+from adiabat.models.model_paths import require_names, require_on_hub
 from adiabat.runs.output_dir import require_fitting, require_free
 from adiabat.runs.run_config import FREE_RUN, Job, Rules, is_job, read_description
 from adiabat.runs.run_log import idle_counts, least_idle, read_log
@@ -113,12 +114,17 @@ def require_ready(settings: TrainSettings, *, resume: bool) -> str | None:
     return note
 
 
+def require_runnable(settings: TrainSettings) -> None:
+    """Check the models and data of a run, whatever its directory."""
+    _require_named(settings)
+    _require_inputs(settings)
+
+
 def require_estimable(settings: TrainSettings) -> None:
     """Check that a dry run is possible; the directory of the job may be missing or in use."""
-    _require_named(settings)
     if settings.job.out is not None:
         require_free(Path(settings.job.out), resume=True)
-    _require_inputs(settings)
+    require_runnable(settings)
 
 
 def _require_named(settings: TrainSettings, *names: str) -> None:
@@ -128,6 +134,21 @@ def _require_named(settings: TrainSettings, *names: str) -> None:
     if missing:
         raise ConfigError(f"{several(missing)}; write it into the file, or add {assignment(missing[0].split()[0], ...)}")
     require_device_name(settings.run.device)
+    require_names(*models_of(settings).values())
+
+
+def models_of(settings: TrainSettings) -> dict[str, str]:
+    """The models that a run loads, by the setting that names them."""
+    guide = settings.train.loss.guide
+    named = {"job.model": settings.job.model, "towers.document_model": settings.towers.document_model}
+    named["train.loss.guide"] = None if guide is None or guide.model == "self" else guide.model
+    return {setting: model for setting, model in named.items() if model is not None}
+
+
+def require_models(settings: TrainSettings) -> None:
+    """Refuse names of models that neither the cache nor the hub has."""
+    for setting, model in models_of(settings).items():
+        require_on_hub(model, named_by=setting)
 
 
 def _require_inputs(settings: TrainSettings) -> None:

@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from adiabat.config.tasks import CompareSettings, RunsMeasureSection
-from adiabat.core.errors import ConfigError, DataError
+from adiabat.config.tasks import CompareSettings
+from adiabat.core.errors import DataError
 from adiabat.core.margin import require_margin
 from adiabat.core.provenance import versions
 from adiabat.core.ragged import Ragged, connected
 from adiabat.core.text import counted
-from adiabat.core.wording import option
 from adiabat.data.judgements import Qrels, Run, read_qrels, read_run
+from adiabat.evaluation.compare_checks import require_comparable
 from adiabat.evaluation.decisive_queries import decide
-from adiabat.evaluation.score_files import SUFFIX, read_record, read_scores, score_files
+from adiabat.evaluation.score_files import read_record, read_scores, score_files
 from adiabat.evaluation.suite_findings import ModelScores, compare_models
 from adiabat.results.suite_result import SuiteModel, SuiteResult
 from adiabat.stats.clusters import Clusters
@@ -28,13 +28,7 @@ from adiabat.stats.samples import Sample, TaskScores, ranking_bounds
 
 def compare_runs(first: Path, second: Path, *, qrels: Path | None, settings: CompareSettings, command: str) -> SuiteResult:
     """Compare two models on every task that both were scored on."""
-    if first.resolve() == second.resolve():
-        raise ConfigError(f"the two must differ, got {first} twice; name two models or runs")
-    stored = [_is_stored(path) for path in (first, second)]
-    if all(stored) and qrels is not None:
-        raise ConfigError(f"{option('qrels')} must be left out for saved scores, got {qrels}; leave it out")
-    if all(stored) and settings.measure.ties != RunsMeasureSection().ties:
-        raise ConfigError("measure.ties has no effect on saved scores, whose rankings are exact; leave it out")
+    stored = require_comparable(first, second, qrels=qrels, settings=settings)
     judged = None if qrels is None else read_qrels(qrels)
     sides = [
         _stored_scores(path) if is_stored else _judged(path, judged, qrels, settings)
@@ -53,12 +47,6 @@ def compare_runs(first: Path, second: Path, *, qrels: Path | None, settings: Com
         notes=notes,
         inputs={name: {"source": str(path)} for name, path in zip(("baseline", "model"), (first, second), strict=True)},
     )
-
-
-def _is_stored(path: Path) -> bool:
-    if not path.exists():
-        raise DataError(f"{path} must be a folder with scores, or a run in the format of TREC, got no such file; check the path")
-    return path.is_dir() or path.suffix == SUFFIX
 
 
 def _stored_scores(path: Path) -> ModelScores:
@@ -103,9 +91,7 @@ def _require_one_state(path: Path, records: Mapping[Path, Mapping[str, Any]]) ->
 
 def _judged(path: Path, judged: Qrels | None, qrels: Path | None, settings: CompareSettings) -> ModelScores:
     """A TREC run, measured against judgements."""
-    if judged is None:
-        advice = f"add {option('qrels', 'FILE')}"
-        raise ConfigError(f"{option('qrels')} must name the judgements of a run in the format of TREC, got none for {path}; {advice}")
+    assert judged is not None, "a run has judgements"
     task = settings.measure.task or Path(str(qrels)).stem
     return ModelScores(
         SuiteModel(path.name, str(path)),

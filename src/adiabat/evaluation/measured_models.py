@@ -22,6 +22,7 @@ from adiabat.data.judged_sets import is_judged
 from adiabat.data.lines import OF_DOCUMENTS
 from adiabat.data.records import Document, Fingerprint, text_id
 from adiabat.data.text_hashes import TrainedTexts
+from adiabat.evaluation.evaluate_checks import is_bm25
 from adiabat.evaluation.score_files import folder_names
 from adiabat.evaluation.systems import BM25System, System
 from adiabat.models.towers import DualEncoder
@@ -47,17 +48,9 @@ LoadModel = Callable[[str, EncoderSection], DualEncoder]
 TrainedTextsOf = Callable[[str], TrainedTexts | None]
 """Training data of a model's job; None for a model without a job."""
 
-BM25 = "bm25"
-"""Name of BM25 among models. ``bm25:LANGUAGE`` reduces words to stems."""
-
 
 def unknown_training(model: str) -> None:
     """Returns no record, for comparisons that ignore training data."""
-
-
-def is_bm25(model: str) -> bool:
-    """Whether a model's name means BM25."""
-    return model.partition(":")[0] == BM25
 
 
 def _stemmer(model: str) -> str | None:

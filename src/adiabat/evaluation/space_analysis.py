@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from adiabat.config.tasks import MapSection, SpaceSection, SpaceSettings
-from adiabat.core.errors import DataError, MissingDependencyError, reraise_unrelated
+from adiabat.core.errors import DataError
 from adiabat.core.progress import Watch, once
 from adiabat.core.provenance import now, versions
 from adiabat.evaluation.space_geometry import cosine_edges, cosines_of, histogram_of, lengths_of, ratio_edges, unit_rows
@@ -254,15 +254,6 @@ INITIAL_SPREAD = 9e-5
 MIN_PERPLEXITY = 2.0
 
 
-def require_maps() -> None:
-    """Fail early where t-SNE is not installed."""
-    try:
-        import openTSNE  # noqa: F401  it is only asked for
-    except ImportError as error:
-        reraise_unrelated(error)
-        raise MissingDependencyError("openTSNE", extra="maps", purpose="space.map") from error
-
-
 def initial_map(vectors: Float[np.ndarray, "n e"], *, seed: int) -> Float[np.ndarray, "n 2"]:
     """Initial points of a map: the first two principal components, with a little noise that separates equal points."""
     centred = vectors - vectors.mean(axis=0)
@@ -288,7 +279,6 @@ def tower_map(
 
     Exact neighbours and a single thread: the same vectors give the same map.
     """
-    require_maps()
     from openTSNE import TSNE
 
     maker = TSNE(

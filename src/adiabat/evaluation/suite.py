@@ -11,6 +11,7 @@ from adiabat.config.tasks import SuiteSettings
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.progress import Watch
 from adiabat.core.provenance import now, versions
+from adiabat.evaluation.evaluate_checks import require_baseline
 from adiabat.evaluation.measured_models import CorpusStores, MeasuredModel
 from adiabat.evaluation.score_files import SCORES, SUFFIX, folder_names, read_record, read_scores, score_files, write_scores
 from adiabat.evaluation.suite_findings import ModelScores, compare_models
@@ -43,8 +44,7 @@ def evaluate_suite(
 ) -> SuiteResult:
     """Score models on the tasks of a suite, and compare them."""
     names = [runs[0].name for runs in models]
-    if settings.suite.baseline not in (None, *names):
-        raise ConfigError(f"suite.baseline must be the name of a model, got {settings.suite.baseline}; the models are {', '.join(names)}")
+    require_baseline(settings, names)
     tasks = load_tasks(settings, watch)
     if not any(task.lexical or not run.is_bm25 for task in tasks for runs in models for run in runs):
         raise ConfigError(f"at least one model must be able to do a task, got {', '.join(names)}; BM25 does only retrieval and triplets")

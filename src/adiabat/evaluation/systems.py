@@ -10,11 +10,12 @@ import numpy as np
 from jaxtyping import Int64
 
 from adiabat.config.section import DropSameId
-from adiabat.core.errors import ConfigError, StoreError
+from adiabat.core.errors import StoreError
 from adiabat.core.ragged import Ragged
 from adiabat.core.text import IN_WORDS
 from adiabat.core.wording import call_of, option, positional, written
 from adiabat.data.records import Document, Fingerprint, is_own_document, text_id
+from adiabat.evaluation.evaluate_checks import STORES
 from adiabat.models.embedding_head import Similarity
 from adiabat.models.towers import DualEncoder
 from adiabat.store.bm25 import BM25Index
@@ -22,9 +23,6 @@ from adiabat.store.scoring import SIMILARITIES
 from adiabat.store.vector_store import Store
 
 Role = Literal["target", "retain"]
-STORES = "baseline_stores"
-"""Argument of the stores of a baseline in `evaluate`."""
-
 UNIT_LENGTH = "vectors have unit length: dot product and Euclidean distance rank as cosine does"
 """Note on measuring only by cosine."""
 
@@ -122,14 +120,6 @@ class BM25System:
     def rows_of_texts(self, texts: Collection[str]) -> dict[str, int]:
         """Rows of documents by text."""
         return {text: row for text in texts if (row := self._row_of_text.get(text_id(text))) is not None}
-
-
-def open_baseline_stores(paths: Sequence[str | Path], *, baseline: bool, argument: str = STORES) -> list[Store]:
-    """Open the stores in which a baseline may find its documents, given by an argument of this name."""
-    if paths and not baseline:
-        given = ", ".join(map(str, paths))
-        raise ConfigError(f"{option(argument)} must come with {option('baseline')}, got {given} alone; name the baseline")
-    return [Store.open(path) for path in dict.fromkeys(paths)]
 
 
 def refuse_unused_stores(stores: Sequence[Store], used: Sequence[Store], *, argument: str = STORES) -> None:

@@ -2,9 +2,7 @@
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -30,7 +28,7 @@ from adiabat.config.tasks import (
     TextsTask,
     WordsTask,
 )
-from adiabat.core.errors import AdiabatError, ConfigError, DataError, several
+from adiabat.core.errors import ConfigError, DataError, several
 from adiabat.core.margin import require_margin
 from adiabat.core.progress import Watch
 from adiabat.core.text import cut
@@ -47,6 +45,7 @@ from adiabat.data.labelled import (
 from adiabat.data.language_grids import read_question_grid, require_every_label, select_languages
 from adiabat.data.lines import OF_DOCUMENTS
 from adiabat.data.records import Document, ExampleSet, LanguageGridSet, grid_id, text_id
+from adiabat.evaluation.evaluate_checks import gathering, label_of
 from adiabat.evaluation.labels import score_classification, score_clustering
 from adiabat.evaluation.language_grid_tasks import OF_NLI_GRIDS, OF_QUESTION_GRIDS, score_nli_grid, score_question_grid
 from adiabat.evaluation.measured_models import Corpus, CorpusStores, MeasuredModel, TaskCorpus
@@ -89,7 +88,7 @@ def load_tasks(settings: SuiteSettings, watch: Watch) -> list[LoadedTask]:
     for number, section in enumerate(settings.tasks):
         watch.progress("reading tasks", number, len(settings.tasks))
         if number not in ranked:
-            with _gathering(faults, section):
+            with gathering(faults, section):
                 loaded[number] = _READERS[type(section)](section, settings.run.seed)
     if faults:
         raise DataError(several(faults))
@@ -98,20 +97,6 @@ def load_tasks(settings: SuiteSettings, watch: Watch) -> list[LoadedTask]:
     if again := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(f"tasks must have names of their own, got {', '.join(again)} more than once; give them tasks.name")
     return tasks
-
-
-@contextmanager
-def _gathering(faults: list[str], section: Any) -> Iterator[None]:
-    """Collect a fault of a task; the readers' advice takes the names of task settings."""
-    try:
-        yield
-    except AdiabatError as fault:
-        message = re.sub(r"\bdata\.(blank|missing|columns|split)\b", r"tasks.\1", str(fault))
-        faults.append(f"{_label(section)}: {message}")
-
-
-def _label(section: Any) -> str:
-    return f"task {section.name or getattr(section, 'data', '') or section.task}"
 
 
 def _sha256(content: object) -> str:
@@ -132,7 +117,7 @@ def _retrieval_tasks(
     """Read queries and corpora to the end, each corpus once for all tasks that share it."""
     examples: dict[int, ExampleSet] = {}
     for number, section in sections.items():
-        with _gathering(faults, section):
+        with gathering(faults, section):
             examples[number] = _examples_of(section)
     missing = {number: _entries(example_set) for number, example_set in examples.items()}
     corpus_of = {number: Corpus.of(sections[number]) for number in examples}
@@ -140,14 +125,14 @@ def _retrieval_tasks(
     for corpus in dict.fromkeys(corpus_of.values()):
         watch.progress("reading corpora", len(digests), len(examples))
         asking = [number for number in examples if corpus_of[number] == corpus]
-        with _gathering(faults, sections[asking[0]]):
+        with gathering(faults, sections[asking[0]]):
             digests[corpus] = digest_documents(_struck_off(corpus.documents(), [missing[number] for number in asking]))
             faults += [message for number in asking for message in _lacking(sections[number], examples[number], missing[number], corpus)]
     if faults:
         return {}
     loaded = {}
     for number, section in sections.items():
-        with _gathering(faults, section):
+        with gathering(faults, section):
             loaded[number] = _retrieval(section, examples[number], corpus_of[number], digests[corpus_of[number]], measure)
     return loaded
 
@@ -187,7 +172,7 @@ def _lacking(section: RetrievalTask, examples: ExampleSet, missing: Mapping[str,
             place_of.setdefault(entry, example.location or examples.name)
     lacking = [f'{location}: "{cut(entry, limit=60)}"' for entry, location in place_of.items()]
     return [
-        f"{_label(section)}: every document must be in the corpus {corpus.source}, it lacks "
+        f"{label_of(section)}: every document must be in the corpus {corpus.source}, it lacks "
         f"{several(lacking, of='documents')}; name the corpus that holds them (tasks.corpus), or set tasks.missing = drop"
     ]
 

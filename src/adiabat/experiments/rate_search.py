@@ -17,7 +17,7 @@ from adiabat.adiabatic.drift import MEASURES
 from adiabat.adiabatic.expected_time import SEARCH_SHARE
 from adiabat.adiabatic.negatives import mined_negatives_note
 from adiabat.adiabatic.stored_loss import StoredDocuments
-from adiabat.adiabatic.tune_checks import LATER, WORDS, require_named
+from adiabat.adiabatic.tune_checks import LATER, SEARCH, WORDS, require_named, require_search
 from adiabat.adiabatic.tuning_context import TuningContext, prepared_tower
 from adiabat.adiabatic.tuning_loop import check_settings, limits_of, make_loop, writing
 from adiabat.config.tuning import RateSearchSection, TuneSettings
@@ -27,16 +27,13 @@ from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
 from adiabat.models.device import device_name, device_of
 from adiabat.results.rate_search_result import RateTrial, SafeRate
-from adiabat.runs.output_dir import claimed_for_jobs, require_begun, write_report
+from adiabat.runs.output_dir import claimed_for_jobs, write_report
 from adiabat.runs.row_files import Rows
 from adiabat.runs.run_config import FREE_RUNS, Job, Rules, is_described, require_same
 from adiabat.runs.run_log import read_log
 from adiabat.training.checkpoint import Limits, Position
 from adiabat.training.loop import Loop
 from adiabat.training.passes import side_passes
-
-SEARCH = "search"
-"""Table that identifies the configuration of a search."""
 
 
 def safe_rate(
@@ -58,7 +55,7 @@ def safe_rate(
         raise ConfigError(f"tune.learning_rate must be safe in a search for the rate, got {settings.tune.learning_rate}; leave it out")
     require_named(context.inputs, settings)
     begun = is_described(out, SEARCH)
-    if note := require_begun(out, "search for a safe rate", begun=begun, resume=resume):
+    if note := require_search(out, resume=resume):
         watch.note(note)
     if begun:
         # Checked before the data: an omitted setting would otherwise cause faults that do not mention resuming.

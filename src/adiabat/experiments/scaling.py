@@ -14,7 +14,7 @@ from typing import Any
 from adiabat.config.budgets import ScalingSettings
 from adiabat.config.reader import TRAIN_TABLES
 from adiabat.config.shared import EncoderSection
-from adiabat.core.errors import ConfigError, JobError, is_out_of_memory, several
+from adiabat.core.errors import JobError, is_out_of_memory
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import versions
 from adiabat.core.wording import option
@@ -27,18 +27,17 @@ from adiabat.dual_encoder.train_checks import FREE_MEMORY, FREE_SOURCES
 from adiabat.evaluation.measured_models import CorpusStores, MeasuredModel
 from adiabat.evaluation.suite import STORES, ScoreCounts, Scoring
 from adiabat.evaluation.task_kinds import require_task_margin
+from adiabat.experiments.experiment_checks import require_stated
 from adiabat.experiments.grid import ScalingTrial, trials_of_scaling, ways_of, without_freezing
 from adiabat.experiments.scaling_analysis import ROWS, evidence_of, fitted, result_of, rows_at
 from adiabat.experiments.trials import ExperimentKind, Runner, run_trials, waiting
 from adiabat.models.device import device_name, device_of, peak_memory, reset_peak_memory
-from adiabat.models.model_names import require_names
 from adiabat.models.towers import DualEncoder
 from adiabat.results.scaling_result import ScalingResult, ScalingRun
 from adiabat.runs.output_dir import write_report
 from adiabat.runs.run_config import FREE_RUNS, Job, without_none
 from adiabat.scaling_laws.flops import PassedParameters
 from adiabat.scaling_laws.laws import Way
-from adiabat.stats.ranking_measures import require_report
 from adiabat.stats.statistics import value_of
 from adiabat.store.addressing import require_inputs
 from adiabat.training.blocks import blocks_of
@@ -206,12 +205,7 @@ def _result(runner: ScalingRunner, rows: Sequence[ScalingRun], inputs: Mapping[s
 
 def _check(settings: ScalingSettings) -> None:
     """Checks that need neither data nor models."""
-    section, data = settings.scaling, settings.job.data or settings.data.sources
-    required = {"scaling.out": section.out, "scaling.budgets": section.budgets, "models": settings.models, "job.data": data}
-    if missing := [f"{name} must be given, got none" for name, value in required.items() if not value]:
-        raise ConfigError(f"{several(missing)}; write it into the file, or add {option('out')} for the directory")
-    require_names(*(family.model for family in settings.models))
-    require_report(settings.measure.report)
+    require_stated(settings)
     require_task_margin(settings.measure, settings.tasks)
     device_of(settings.run.device)
     store = settings.towers.vectors

@@ -1,17 +1,17 @@
 """A sweep from its settings to its report: checked, run, measured, ranked and resumed."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from adiabat.config.sweeps import SweepSettings, TrainSweepSettings, TuneSweepSettings, VariantSection
-from adiabat.core.errors import ConfigError, several
+from adiabat.core.errors import ConfigError
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
 from adiabat.dual_encoder.tower_setup import Loader
 from adiabat.evaluation.task_kinds import require_task_margin
 from adiabat.experiments.evaluator import NOISE, READINGS
+from adiabat.experiments.experiment_checks import require_complete
 from adiabat.experiments.sweep_analysis import analysed
 from adiabat.experiments.sweep_ranking import ranking_of
 from adiabat.experiments.sweep_trials import SweepRunner, rows_at
@@ -19,13 +19,9 @@ from adiabat.experiments.train_sweep import TrainSweepRunner
 from adiabat.experiments.trials import ExperimentKind, is_begun, run_trials
 from adiabat.experiments.tune_sweep import TuneSweepRunner
 from adiabat.models.device import device_name, device_of
-from adiabat.models.model_names import require_names
 from adiabat.results.sweep_result import SweepResult, SweepRun
 from adiabat.runs.output_dir import write_report
 from adiabat.runs.run_config import FREE_RUNS, without_none
-from adiabat.stats.ranking_measures import require_report
-from adiabat.store.addressing import require_inputs
-from adiabat.store.vector_store import refuse_swapped
 
 Runner = TuneSweepRunner | TrainSweepRunner
 
@@ -37,7 +33,8 @@ def sweep(load: Loader, settings: SweepSettings, *, resume: bool = False, comman
     (of every unit), ``readings`` (of the probes), ``stores`` (vectors of the tasks' corpora), ``result.json``, the page, tables and
     figures.
     """
-    _require_complete(settings)
+    require_complete(settings)
+    require_task_margin(settings.measure, settings.tasks)
     folder = Path(str(settings.sweep.out))
     runner = _runner(settings, folder, load, command, watch)
     device_of(settings.run.device)
@@ -75,27 +72,6 @@ def _runner(settings: SweepSettings, folder: Path, load: Loader, command: str, w
         return TuneSweepRunner(folder, load, command, watch, settings)
     assert isinstance(settings, TrainSweepSettings)
     return TrainSweepRunner(folder, load, command, watch, settings)
-
-
-def _require_complete(settings: SweepSettings) -> None:
-    """Refuse a sweep without the settings that every sweep needs."""
-    required: dict[str, Any] = {"sweep.out": settings.sweep.out}
-    if isinstance(settings, TuneSweepSettings):
-        required |= {f"job.{name}": getattr(settings.job, name) for name in ("model", "store", "data")}
-    faults = [f"{name} must be given, got none" for name, value in required.items() if value is None]
-    if not settings.tasks:
-        faults.append("tasks must be given, got none; list the tasks to measure models on under [[tasks]]")
-    if (processes := os.environ.get("WORLD_SIZE", "1")) != "1":
-        faults.append(f"a sweep must run in one process, got {processes}; start it without a launcher")
-    if faults:
-        raise ConfigError(several(faults))
-    require_report(settings.measure.report)
-    require_task_margin(settings.measure, settings.tasks)
-    if isinstance(settings, TuneSweepSettings):
-        refuse_swapped(str(settings.job.store), str(settings.job.model), str(settings.job.data), order=("model", "store", "data"))
-        require_names(settings.job.model)
-        # Cases may name the split.
-        require_inputs([str(settings.job.data)], whole=True, stores=[str(settings.job.store)])
 
 
 def _targets(settings: SweepSettings, names: Sequence[str]) -> list[str]:

@@ -13,17 +13,18 @@ import numpy as np
 from jaxtyping import Float32
 
 from adiabat.config.dataset_settings import MineSettings
-from adiabat.config.shared import EmbedDataSection, EncoderSection, RankingEncoderSection
+from adiabat.config.shared import EmbedDataSection, EncoderSection
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, StoreError
 from adiabat.core.files import is_store, sole_writer, write_text
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
 from adiabat.core.text import IN_WORDS
-from adiabat.core.wording import call_of, option, positional
+from adiabat.core.wording import positional
 from adiabat.data.corpora import read_corpus
 from adiabat.data.records import ExampleSet, Fingerprint, Side
 from adiabat.mining.candidates import CandidateSource, DenseSource, FusedSource, LexicalSource, Vectors
-from adiabat.mining.mined_file import STATE_FILE, MinedRows, bare_path, ending_of, refuse_existing, row_of, summary_lines
+from adiabat.mining.mine_checks import bare_path, require_free, require_source, working_folder
+from adiabat.mining.mined_file import STATE_FILE, MinedRows, row_of, summary_lines
 from adiabat.mining.miner import Miner
 from adiabat.mining.mining_queries import (
     Documents,
@@ -93,9 +94,9 @@ def mine(
     `index` keeps the corpus and its BM25 index for other runs.
     """
     settings, start = settings or MineSettings(), time.monotonic()
-    folder = out.with_name(f".{out.name}.mining")
-    _require_free(out, folder, index)
-    store = _require_source(settings, corpus, model, store)
+    folder = working_folder(out)
+    require_free(out, index)
+    store = require_source(settings, corpus, model, store)
     examples = read_queries(data, settings.data)
     folder.mkdir(exist_ok=True)
     corpus_folder = index or folder / "corpus"
@@ -121,38 +122,6 @@ def mine(
             raise
         shutil.rmtree(folder)
     return mining
-
-
-def _require_free(out: Path, folder: Path, index: Path | None) -> None:
-    ending_of(out)
-    refuse_existing(out)
-    if not folder.exists():
-        # An interrupted run may have left this file of its own.
-        refuse_existing(bare_path(out))
-    if not out.parent.is_dir():
-        raise DataError(f"{option('out')} must be in a folder that exists, got {out}; make {out.parent}")
-    if index is not None and index.exists() and (not index.is_dir() or is_store(index)):
-        what = "a store" if index.is_dir() else "a file"
-        raise DataError(f"{option('index')} must be a folder of its own, {index} is {what}; choose another")
-
-
-def _require_source(settings: MineSettings, corpus: str, model: str | None, store: str | Path | None) -> str | Path | None:
-    """The store of the source's vectors, if it needs one; refuses missing and unused options."""
-    if settings.mine.source == "bm25":
-        encoder = None if settings.encoder == RankingEncoderSection() else "settings of a model"
-        for name, value in ((option("model"), model), (option("store"), store), ("encoder", encoder)):
-            if value is not None:
-                advice = f"leave it out, or add {option('source', 'dense')}"
-                raise ConfigError(f"{name} has no effect with mine.source = bm25, got {value}; {advice}")
-        return None
-    store = corpus if store is None and is_store(Path(corpus)) else store
-    if model is None or store is None:
-        missing = " and ".join(option(name) for name, value in (("model", model), ("store", store)) if value is None)
-        raise ConfigError(
-            f"mine.source = {settings.mine.source} must have {missing}, got none; "
-            f"name the model, and the store that {call_of('embed')} made with it"
-        )
-    return store
 
 
 def _vectors(model: str | None, store: str | Path | None, section: EncoderSection, load: Loader) -> Vectors | None:

@@ -7,17 +7,17 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from jaxtyping import Bool, Float32
 
-from adiabat.core.errors import DataError
 from adiabat.core.files import read_json, reading, write_json, writing_to
 from adiabat.core.text import counted, cut
-from adiabat.core.wording import again, option
+from adiabat.core.wording import again
 from adiabat.mining.candidates import MEANING, PASSED, REASONS, code_of
+from adiabat.mining.mine_checks import CODECS, ending_of, refuse_existing
 from adiabat.mining.miner import MinedQuery, query_number
 from adiabat.mining.mining_queries import Documents
 from adiabat.store.manifest import COPY_BYTES, sync_folder
@@ -173,27 +173,6 @@ def summary_lines(report: Mapping[str, Any], *, wanted: int) -> Sequence[str]:
 ROWS_FILE, BARE_FILE, STATE_FILE = "rows.jsonl", "without-negatives.jsonl", "progress.json"
 ROW_FILES = (ROWS_FILE, BARE_FILE)
 """Rows with negatives, and rows without, which a triplet loss would refuse."""
-CODECS: Mapping[str, Literal["gzip", "zstd"] | None] = {".jsonl": None, ".jsonl.gz": "gzip", ".jsonl.zst": "zstd"}
-
-
-def ending_of(out: Path) -> str:
-    """The suffix of a mined file, which decides its compression."""
-    for ending in CODECS:
-        if out.name.lower().endswith(ending) and len(out.name) > len(ending):
-            return ending
-    raise DataError(f"{option('out')} must end in .jsonl, .jsonl.gz or .jsonl.zst, got {out}; rename it")
-
-
-def bare_path(out: Path) -> Path:
-    """The file of the queries without negatives."""
-    ending = len(ending_of(out))
-    return out.with_name(f"{out.name[:-ending]}.without-negatives{out.name[-ending:]}")
-
-
-def refuse_existing(out: Path) -> None:
-    """Refuse to overwrite a file."""
-    if out.exists():
-        raise DataError(f"{option('out')} must be a new file, {out} exists; remove it, or choose another")
 
 
 @dataclass(slots=True)

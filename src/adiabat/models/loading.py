@@ -14,17 +14,16 @@ from transformers import (
 
 from adiabat.core.errors import ConfigError, ModelError, reraise_unrelated, several
 from adiabat.core.files import LARGEST_VOCABULARY, reading, require_content, require_regular, require_small
-from adiabat.core.wording import positional
 from adiabat.data.records import SIDES
 from adiabat.models.backbone import Trust, base_of_adapter, load_backbone, load_tokenizer, reason, set_pad_token
 from adiabat.models.embedding_head import EncoderSettings, Projection, is_cutting
 from adiabat.models.encoder import Encoder, table_rows
+from adiabat.models.model_paths import require_model, unknown_model
 from adiabat.models.st_files import (
     IN_AND_OUT,
     ROOT_FILE,
     UNLIMITED,
     checked_keys,
-    first_line,
     load_projection,
     pooling_of,
     position_rows,
@@ -187,14 +186,6 @@ def _towers(folder: Path, overrides: Overrides, reader: _Reader) -> tuple[Encode
     return query, document
 
 
-def require_model(folder: Path) -> None:
-    """Refuse a directory that holds no model, judged by its file names."""
-    names = sorted(path.name for path in folder.iterdir())
-    if not {"modules.json", "config.json", "adapter_config.json"} & set(names):
-        listed = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "") if names else "nothing"
-        raise ModelError(f"{folder} must be the directory of a model, with a config.json or modules.json, got {listed} in it; name another")
-
-
 def override(model: DualEncoder, settings: Overrides, *, pad_token: str | None = None) -> DualEncoder:
     """A model with the same weights and other settings."""
     if not settings and pad_token is None:
@@ -225,10 +216,7 @@ def local_folder(name: str | Path, *, trust: Trust | None = None) -> Path:
         return Path(snapshot_download(str(name), allow_patterns=patterns))
     except (HFValidationError, LocalEntryNotFoundError, HfHubHTTPError, OfflineModeIsEnabled, OSError) as fault:
         reraise_unrelated(fault)
-        raise ModelError(
-            f"{positional('model')} must be a directory, a job, `demo` or a hub name, got {name}: there is no such directory, "
-            f"and the hub did not return it ({first_line(fault)}); check the name"
-        ) from fault
+        raise unknown_model(str(name), fault) from fault
 
 
 def _tower(folder: Path, modules: Sequence[Module], overrides: Overrides, reader: _Reader, *, plain: bool = False) -> Encoder:

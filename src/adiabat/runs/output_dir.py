@@ -132,7 +132,7 @@ def claimed(folder: Path | None, *, kind: str = "evaluation") -> Iterator[Path |
     if folder is None:
         yield None
         return
-    _require_own(folder, kind)
+    require_own(folder, kind)
     missing = [directory for directory in (folder, *folder.parents) if not directory.exists()]
     _make(folder)
     try:
@@ -149,7 +149,7 @@ _BEGUN = {"suite": ("scores", "stores"), "evaluation": ("scores",)}
 """What an interrupted run of a kind leaves without a result; `evaluate` refuses foreign scores itself."""
 
 
-def _require_own(folder: Path, kind: str) -> None:
+def require_own(folder: Path, kind: str = "evaluation") -> None:
     """Refuse a directory of another kind or inside one, with a result or report of another kind, or with files that are not of adiabat."""
     kinds = {
         "a file": folder.exists() and not folder.is_dir(),

@@ -17,7 +17,7 @@ from adiabat.data.folders import place_of
 from adiabat.data.judged_sets import is_judged
 from adiabat.data.records import ExampleSet, text_id
 from adiabat.data.text_hashes import in_blocks
-from adiabat.store.vector_store import Store
+from adiabat.store.vector_store import Store, require_readable
 
 MAX_NEGATIVE_COLUMNS = 50
 """Maximum number of negatives per query for separate measures by position in the list."""
@@ -258,7 +258,7 @@ def stored_documents(store: Store, rows: Int[np.ndarray, " n"]) -> dict[str, Ite
 def require_inputs(examples: Iterable[str], *, corpora: Iterable[str] = (), stores: Iterable[str] = (), whole: bool = False) -> None:
     """Refuse inputs that are missing or of an unknown format, all at once; and examples of several splits, unless they are `whole`."""
     checks: list[tuple[Callable[[str], object], Iterable[str]]] = [
-        (Store.open, stores),
+        (require_readable, stores),
         (lambda source: is_judged(source) or place_of(source, whole=whole), examples),
         (_corpus_form, corpora),
     ]

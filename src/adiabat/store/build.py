@@ -315,8 +315,8 @@ def build_store(
         return BuildResult(finish(building, target, manifest), encoded, resumed, note)
 
 
-def begin(target: Path) -> Path:
-    """Prepare the folder in which the store for `target` is built."""
+def require_target(target: Path) -> None:
+    """Refuse a place in which no store can be built."""
     if target.exists() and not target.is_dir():
         raise StoreError(f"{target} must be a directory, it is a file; choose another {option('out')}")
     if names := sorted(child.name for child in target.iterdir())[:5] if target.exists() else []:
@@ -327,6 +327,11 @@ def begin(target: Path) -> Path:
         raise StoreError(
             f"{target} must be a directory that can be replaced, it is {kind}; choose one within it, as {option('out', target / 'store')}"
         )
+
+
+def begin(target: Path) -> Path:
+    """Prepare the folder in which the store for `target` is built."""
+    require_target(target)
     building = building_of(target)
     try:
         building.mkdir(parents=True, exist_ok=True)

@@ -8,27 +8,27 @@ from functools import partial
 from itertools import islice
 from os import PathLike
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
 
-from adiabat.config.shared import EmbedSettings, StoreSection
-from adiabat.core.errors import ConfigError, DataError, Faults, StoreError
+from adiabat.config.shared import EmbedSettings
+from adiabat.core.errors import Faults, StoreError
 from adiabat.core.files import MANIFEST_FILE, is_store, read_json, sole_writer, write_json
 from adiabat.core.progress import Watch
 from adiabat.core.provenance import now
-from adiabat.core.wording import option, positional
-from adiabat.data.corpora import Blank, read_corpus
+from adiabat.core.wording import option
 from adiabat.data.records import Document, Fingerprint, Side
 from adiabat.models.bulk import Progress
 from adiabat.models.device import Precision, emulation_note
-from adiabat.models.model_names import Model, is_model, load, require_names
+from adiabat.models.model_names import load
+from adiabat.models.model_paths import Model, require_names
 from adiabat.models.towers import DualEncoder
 from adiabat.store.append import append_documents, update_documents
 from adiabat.store.build import DocumentEncoder, begin, build_store, finish, to_dtype, unusable_rows
 from adiabat.store.corpus_files import ID_BATCH, CorpusFiles, IdIndex, StringColumn, StringColumnWriter, invalid_unicode, write_corpus
 from adiabat.store.deletion import Deletion
+from adiabat.store.ingestion_checks import Into, blank_of, documents_of, refuse_idle, refuse_model, require_importable
 from adiabat.store.manifest import (
     HASH_FILE,
     ID_FILE,
@@ -53,9 +53,6 @@ LENGTH_TOLERANCE = 0.01
 """Maximum relative difference in length between an imported vector and the encoder's: rounding passes, missing normalisation does not."""
 TEXT_FOLDER = "documents"
 INCOMING_FILE = "ids.incoming"
-
-Into = Literal["new", "append", "update"]
-"""What documents go into: a new store, or the store at `out`, all of them or those that are new or changed."""
 
 
 @dataclass(slots=True)
@@ -92,15 +89,15 @@ def embed_corpus(
     model: Model, corpus: str, out: Path, settings: EmbedSettings, watch: Watch, *, into: Into = "new", deletion: Deletion | None = None
 ) -> Store:
     """Encode a corpus into a new store, or into the store at `out`."""
-    _refuse_model(corpus)
+    refuse_model(corpus)
     require_names(model)
     # Check the first row, so that errors in the corpus come before the model is loaded.
-    blank = _blank(settings, into)
-    documents = read_corpus(corpus, columns=settings.data.columns.given(), split=settings.data.split, blank=blank)
+    blank = blank_of(settings, into)
+    documents = documents_of(corpus, settings.data, blank=blank)
     if into != "new":
         require_store(out)
         former = Manifest.read(out)
-        _refuse_idle(settings.store, {"dtype": former.dtype, "keep_texts": former.has_texts}, f"{into}, which follows the store")
+        refuse_idle(settings.store, {"dtype": former.dtype, "keep_texts": former.has_texts}, f"{into}, which follows the store")
     encoder = _document_tower(model, settings, watch)
     documents = known_documents(encoder.model.document, documents, blank=blank, source=corpus, note=watch.note)
     progress = partial(watch.progress, "encoding documents")
@@ -130,11 +127,6 @@ def embed_corpus(
     return store
 
 
-def _blank(settings: EmbedSettings, into: Into) -> Blank:
-    """Treatment of documents without text: an update deletes those of the store that have lost theirs."""
-    return "keep" if into == "update" and settings.data.blank == "drop" else settings.data.blank
-
-
 def store_vectors(
     vectors: str | PathLike[str],
     out: Path,
@@ -147,12 +139,8 @@ def store_vectors(
     source: str,
 ) -> Store:
     """Make a store of imported vectors; with a corpus and a model, some documents are encoded to check the vectors."""
-    if corpus is not None:
-        _refuse_model(corpus)
-    require_names(model)
-    _refuse_idle(settings.store, {"keep_texts": True}, "import, which keeps the texts it checks vectors with")
-    columns = settings.data.columns.given()
-    documents = None if corpus is None else read_corpus(corpus, columns=columns, split=settings.data.split, blank=settings.data.blank)
+    require_importable(Path(vectors), out, settings, corpus=corpus, model=model)
+    documents = None if corpus is None else documents_of(corpus, settings.data, blank=settings.data.blank)
     encoder = None if model is None else _document_tower(model, settings, watch)
     dtype, seed, name = settings.store.dtype, settings.run.seed, encoder.model.name if encoder else "unknown"
     return import_vectors(
@@ -160,26 +148,11 @@ def store_vectors(
     )
 
 
-def _refuse_model(corpus: str) -> None:
-    if is_model(corpus):
-        order = f"{positional('model')} {positional('corpus')}"
-        raise DataError(f"{positional('corpus')} must be a corpus, {corpus} is a model; the order is {order}")
-
-
 def _document_tower(model: Model, settings: EmbedSettings, watch: Watch) -> _DocumentTower:
     tower = _DocumentTower(load(model, settings=settings.encoder, device=settings.run.device), settings.store.precision)
     if slow := emulation_note(tower.model.document.device, settings.store.precision, setting="store.precision"):
         watch.note(slow)
     return tower
-
-
-def _refuse_idle(section: StoreSection, fixed: dict[str, object], purpose: str) -> None:
-    """Refuse settings without effect: those that differ from their default and from the fixed values."""
-    default = StoreSection()
-    idle = [name for name, value in fixed.items() if getattr(section, name) not in (value, getattr(default, name))]
-    if idle:
-        names = " and ".join(f"store.{name}" for name in idle)
-        raise ConfigError(f"{names} must be left out of an {purpose}, got {', '.join(str(getattr(section, name)) for name in idle)}")
 
 
 def import_vectors(

@@ -17,7 +17,7 @@ from adiabat.models.device import parallel_map
 from adiabat.models.embedding_head import Similarity
 from adiabat.results.evaluation_result import Hit
 from adiabat.store.scoring import PAIR_CHUNK, Block, FixedPoint, Queries, checked_queries, exact_pairs, plain_arithmetic
-from adiabat.store.vector_store import Store
+from adiabat.store.vector_store import Store, require_count
 
 BLOCK_ROWS = 4096
 TILE_SCORES = 1 << 20
@@ -43,12 +43,6 @@ class Hits:
 
     rows: Int64[np.ndarray, "q k"]
     scores: Float32[np.ndarray, "q k"]
-
-
-def require_count(k: int) -> None:
-    """Refuse a search for no documents."""
-    if k < 1:
-        raise StoreError(f"k must be at least 1, got {k}; ask for the number of documents wanted")
 
 
 def search(

@@ -71,11 +71,7 @@ class Store:
         Raises:
             StoreError: If there is none, it is unfinished or damaged, or of another format version.
         """
-        folder = Path(path)
-        require_store(folder)
-        if (folder / APPENDING / COMMIT_FILE).exists():
-            raise StoreError(f"{folder} must not be read while a change of it is half done; repeat the interrupted change to complete it")
-        return cls(folder, Manifest.read(folder))
+        return cls(Path(path), require_readable(path))
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
         # `os.close` is bound as a default: at the interpreter's end this module's names may be gone before the last store.
@@ -279,6 +275,21 @@ class Store:
         if len(outside):
             raise StoreError(f"rows must lie in 0..{self.count - 1}, got {outside[0]}; use `rows` to find a document's row")
         return numbers
+
+
+def require_readable(path: str | os.PathLike[str]) -> Manifest:
+    """Refuse what is no finished store, by its manifest alone: the files, which may be large, are compared when it is opened."""
+    folder = Path(path)
+    require_store(folder)
+    if (folder / APPENDING / COMMIT_FILE).exists():
+        raise StoreError(f"{folder} must not be read while a change of it is half done; repeat the interrupted change to complete it")
+    return Manifest.read(folder)
+
+
+def require_count(k: int) -> None:
+    """Refuse a search for no documents."""
+    if k < 1:
+        raise StoreError(f"k must be at least 1, got {k}; ask for the number of documents wanted")
 
 
 def refuse_swapped(store: str | Path, *others: object, order: Sequence[str]) -> None:

@@ -1,0 +1,138 @@
+"""Checks of students by their settings and paths, before torch is loaded."""
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from adiabat.config.distillation import AblateSettings, DistillStaticSettings, FitSettings, MultilingualSettings
+from adiabat.config.shared import require_device_name
+from adiabat.config.tasks import suite_file
+from adiabat.core.errors import ConfigError, DataError, JobError, several
+from adiabat.core.wording import option
+from adiabat.data.corpora import training_texts
+from adiabat.data.folders import require_path
+from adiabat.data.lines import require_plain
+from adiabat.data.parallel import ParallelSource, parallel_sources
+from adiabat.models.model_paths import Model, require_names, require_reachable
+from adiabat.runs.output_dir import require_begun, require_free
+from adiabat.runs.run_config import is_described
+from adiabat.store.addressing import require_inputs
+
+PASSED = ".passed"
+"""Folder of a teacher's vectors, beside a static model while it is being made."""
+
+ABLATE = "ablate"
+"""Table that identifies the configuration of an ablation."""
+
+
+def is_distilled(folder: Path) -> bool:
+    """Whether a directory holds a complete static model in model2vec's layout."""
+    with suppress(OSError, ValueError):
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        return (folder / "modules.json").is_file() and isinstance(config, dict) and config.get("model_type") == "model2vec"
+    return False
+
+
+def require_static(teacher: Model, folder: Path, settings: DistillStaticSettings) -> None:
+    """Check that a static model can be made."""
+    require_names(teacher)
+    require_device_name(settings.run.device)
+    require_new(folder)
+    section = settings.static
+    if section.vocabulary is not None:
+        require_vocabulary(Path(section.vocabulary))
+    if section.weighting.corpus is not None:
+        # Check the first row, so that its errors come before the model is loaded.
+        training_texts(section.weighting.corpus)
+    require_reachable(teacher)
+
+
+def require_vocabulary(path: Path) -> None:
+    """Refuse a file of added words that is none."""
+    require_plain(path)
+    if not path.is_file():
+        raise DataError(f"static.vocabulary must be a readable file, got {path}: {'a folder' if path.exists() else 'no such file'}")
+
+
+def require_new(folder: Path) -> None:
+    """Refuse a directory that is not new or empty, and holds no interrupted call either."""
+    if is_distilled(folder):
+        raise JobError(f"{option('out', folder)} holds a model already; choose another directory")
+    if not (folder / PASSED).is_dir():
+        require_free(folder, resume=False)
+
+
+def require_pair(query: Model, document: Model, folder: Path) -> None:
+    """Check that a pair can be made."""
+    require_free(folder, resume=False)
+    require_names(query, document)
+    require_reachable(query, document)
+
+
+def require_student(settings: FitSettings | MultilingualSettings, *, resume: bool) -> None:
+    """Check that a student can be trained, or its training resumed."""
+    section, folder = settings.distill, out_of(settings)
+    require_names(*section.teachers, section.student)
+    require_device_name(settings.run.device)
+    require_free(folder, resume=resume)
+    if isinstance(settings, FitSettings):
+        require_own_texts(settings)
+        require_inputs(settings.data.queries, corpora=settings.data.texts)
+    else:
+        for parallel in translations_of(settings):
+            for path in filter(None, (parallel.path, parallel.translation)):
+                require_inputs([path]) if parallel.translation is None else require_path(Path(path))
+    require_reachable(*section.teachers, section.student)
+
+
+def require_own_texts(settings: FitSettings) -> None:
+    """Refuse a student of no texts."""
+    if not (settings.data.texts or settings.data.queries):
+        advice = f"write it into the file, or add {option('texts')} or {option('queries')}"
+        raise ConfigError(f"data.texts must be given, got none; {advice}")
+
+
+def translations_of(settings: MultilingualSettings) -> list[ParallelSource]:
+    """The sources of translations."""
+    data = settings.data
+    if not data.parallel:
+        raise ConfigError(f"data.parallel must be given, got none; write it into the file, or add {option('parallel')}")
+    return parallel_sources(data.parallel, source=data.source, languages=data.languages)
+
+
+def out_of(settings: FitSettings | MultilingualSettings) -> Path:
+    """The directory of the job, after checking the required settings."""
+    section = settings.distill
+    required = {"distill.teachers": section.teachers, "distill.student": section.student, "distill.out": section.out}
+    if missing := [f"{name} must be given, got none" for name, value in required.items() if not value]:
+        raise ConfigError(f"{several(missing)}; write it into the file, or give its option")
+    if (processes := os.environ.get("WORLD_SIZE", "1")) != "1":
+        raise ConfigError(f"distillation must run in one process, got {processes}; start it without a launcher")
+    return Path(str(section.out))
+
+
+def require_ablation(teacher: str, settings: AblateSettings, *, resume: bool) -> None:
+    """Check that an ablation can start or resume."""
+    section = settings.ablate
+    if missing := [f"ablate.{name} must be given, got none" for name in ("suite", "out") if getattr(section, name) is None]:
+        raise ConfigError(f"{several(missing)}; write it into the file, or give its option")
+    require_names(teacher)
+    require_device_name(settings.run.device)
+    require_path(suite_file(str(section.suite)))
+    require_ablated_inputs(settings)
+    begun_ablation(Path(str(section.out)), resume=resume)
+    require_reachable(teacher)
+
+
+def require_ablated_inputs(settings: AblateSettings) -> None:
+    """Check that the texts and examples of an ablation are there."""
+    section, corpus = settings.ablate, settings.static.weighting.corpus
+    examples = [*section.queries, *filter(None, [section.pairs])]
+    require_inputs(examples, corpora=[*section.texts, *filter(None, [corpus])])
+
+
+def begun_ablation(folder: Path, *, resume: bool) -> tuple[bool, str | None]:
+    """Whether a directory holds an ablation to resume, and a note if there is none."""
+    begun = is_described(folder, ABLATE)
+    return begun, require_begun(folder, "static ablation", begun=begun, resume=resume)

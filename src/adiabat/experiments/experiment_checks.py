@@ -1,0 +1,102 @@
+"""Checks of sweeps, scaling experiments and plans by their settings and paths, before torch is loaded."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from adiabat.config.budgets import PlanSettings, ScalingSettings
+from adiabat.config.shared import require_device_name
+from adiabat.config.sweeps import SweepSettings, TrainSweepSettings, TuneSweepSettings
+from adiabat.core.errors import ConfigError, several
+from adiabat.core.wording import option
+from adiabat.dual_encoder.train_checks import require_runnable
+from adiabat.evaluation.evaluate_checks import require_tasks
+from adiabat.experiments.grid import trials_of_sweep
+from adiabat.models.model_paths import require_names, require_reachable
+from adiabat.runs.output_dir import require_begun, require_own
+from adiabat.runs.run_config import is_described
+from adiabat.stats.ranking_measures import require_report
+from adiabat.store.addressing import require_inputs
+from adiabat.store.vector_store import refuse_swapped
+
+SWEEP, SCALING = "sweep", "scaling"
+"""Tables that identify the configurations of experiments."""
+
+
+def require_sweep(settings: SweepSettings, *, resume: bool) -> None:
+    """Check that a sweep can start or resume."""
+    require_complete(settings)
+    _require_place(settings.sweep.out, SWEEP, "sweep", resume=resume)
+    require_tasks(settings.tasks)
+    if isinstance(settings, TrainSweepSettings):
+        _require_trained(settings)
+    require_reachable(settings.job.model)
+
+
+def _require_trained(settings: TrainSweepSettings) -> None:
+    """Check models and data of the runs of a sweep over train; runs of other seeds or rates share them."""
+    known: list[object] = []
+    for trial in trials_of_sweep(settings):
+        inputs = (trial.trained.job, trial.trained.data, trial.trained.towers)
+        if inputs not in known:
+            known.append(inputs)
+            require_runnable(trial.trained)
+
+
+def require_complete(settings: SweepSettings) -> None:
+    """Refuse a sweep without the settings that every sweep needs."""
+    required: dict[str, Any] = {"sweep.out": settings.sweep.out}
+    if isinstance(settings, TuneSweepSettings):
+        required |= {f"job.{name}": getattr(settings.job, name) for name in ("model", "store", "data")}
+    faults = [f"{name} must be given, got none" for name, value in required.items() if value is None]
+    if not settings.tasks:
+        faults.append("tasks must be given, got none; list the tasks to measure models on under [[tasks]]")
+    if (processes := os.environ.get("WORLD_SIZE", "1")) != "1":
+        faults.append(f"a sweep must run in one process, got {processes}; start it without a launcher")
+    if faults:
+        raise ConfigError(several(faults))
+    require_report(settings.measure.report)
+    require_device_name(settings.run.device)
+    if isinstance(settings, TuneSweepSettings):
+        refuse_swapped(str(settings.job.store), str(settings.job.model), str(settings.job.data), order=("model", "store", "data"))
+        require_names(settings.job.model)
+        # Cases may name the split.
+        require_inputs([str(settings.job.data)], whole=True, stores=[str(settings.job.store)])
+
+
+def require_scaling(settings: ScalingSettings, *, resume: bool) -> None:
+    """Check that a scaling experiment can start or resume."""
+    require_stated(settings)
+    _require_place(settings.scaling.out, SCALING, "scaling experiment", resume=resume)
+    data = settings.data
+    sources = data.listed(settings.job.data)
+    corpora = filter(None, [data.corpus, *(source.corpus for source in sources)])
+    require_inputs([*(source.path for source in sources), *filter(None, [data.validation])], corpora=corpora)
+    require_tasks(settings.tasks)
+    require_reachable(*(family.model for family in settings.models))
+
+
+def require_stated(settings: ScalingSettings) -> None:
+    """Refuse a scaling experiment without the settings that every one needs."""
+    section, data = settings.scaling, settings.job.data or settings.data.sources
+    required = {"scaling.out": section.out, "scaling.budgets": section.budgets, "models": settings.models, "job.data": data}
+    if missing := [f"{name} must be given, got none" for name, value in required.items() if not value]:
+        raise ConfigError(f"{several(missing)}; write it into the file, or add {option('out')} for the directory")
+    require_names(*(family.model for family in settings.models))
+    require_report(settings.measure.report)
+    require_device_name(settings.run.device)
+
+
+def _require_place(out: str | Path | None, table: str, name: str, *, resume: bool) -> None:
+    folder = Path(str(out))
+    require_begun(folder, name, begun=is_described(folder, table), resume=resume)
+
+
+def require_plan(settings: PlanSettings) -> None:
+    """Check the paths of a plan."""
+    section = settings.plan
+    require_device_name(settings.run.device)
+    if section.out is not None:
+        require_own(Path(section.out), "plan")
+    require_names(*section.models)
+    require_reachable(*section.models)

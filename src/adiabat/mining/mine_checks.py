@@ -1,0 +1,89 @@
+"""Checks of mining by its settings and paths, before torch is loaded."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from adiabat.config.dataset_settings import MineSettings
+from adiabat.config.shared import RankingEncoderSection, require_device_name
+from adiabat.core.errors import ConfigError, DataError
+from adiabat.core.files import is_store
+from adiabat.core.wording import call_of, option
+from adiabat.models.model_paths import require_names, require_reachable
+from adiabat.store.addressing import require_inputs
+from adiabat.store.vector_store import require_readable
+
+CODECS: Mapping[str, Literal["gzip", "zstd"] | None] = {".jsonl": None, ".jsonl.gz": "gzip", ".jsonl.zst": "zstd"}
+
+
+def working_folder(out: Path) -> Path:
+    """The folder of rows that are not finished."""
+    return out.with_name(f".{out.name}.mining")
+
+
+def require_minable(
+    data: str, corpus: str, out: Path, *, model: str | None, store: str | Path | None, index: Path | None, settings: MineSettings
+) -> None:
+    """Check everything that needs neither the data nor a model."""
+    require_free(out, index)
+    needed = require_source(settings, corpus, model, store)
+    judge = settings.judge
+    require_names(model, None if judge is None else judge.model)
+    require_device_name(settings.run.device)
+    for path in filter(None, [needed, None if judge is None else judge.store]):
+        require_readable(path)
+    require_inputs([data], corpora=[] if is_store(Path(corpus)) else [corpus])
+    require_reachable(model, None if judge is None else judge.model)
+
+
+def require_free(out: Path, index: Path | None) -> None:
+    """Refuse a place in which no file can be mined."""
+    ending_of(out)
+    refuse_existing(out)
+    if not working_folder(out).exists():
+        # An interrupted run may have left this file of its own.
+        refuse_existing(bare_path(out))
+    if not out.parent.is_dir():
+        raise DataError(f"{option('out')} must be in a folder that exists, got {out}; make {out.parent}")
+    if index is not None and index.exists() and (not index.is_dir() or is_store(index)):
+        what = "a store" if index.is_dir() else "a file"
+        raise DataError(f"{option('index')} must be a folder of its own, {index} is {what}; choose another")
+
+
+def require_source(settings: MineSettings, corpus: str, model: str | None, store: str | Path | None) -> str | Path | None:
+    """The store of the source's vectors, if it needs one; refuses missing and unused options."""
+    if settings.mine.source == "bm25":
+        encoder = None if settings.encoder == RankingEncoderSection() else "settings of a model"
+        for name, value in ((option("model"), model), (option("store"), store), ("encoder", encoder)):
+            if value is not None:
+                advice = f"leave it out, or add {option('source', 'dense')}"
+                raise ConfigError(f"{name} has no effect with mine.source = bm25, got {value}; {advice}")
+        return None
+    store = corpus if store is None and is_store(Path(corpus)) else store
+    if model is None or store is None:
+        missing = " and ".join(option(name) for name, value in (("model", model), ("store", store)) if value is None)
+        raise ConfigError(
+            f"mine.source = {settings.mine.source} must have {missing}, got none; "
+            f"name the model, and the store that {call_of('embed')} made with it"
+        )
+    return store
+
+
+def ending_of(out: Path) -> str:
+    """The suffix of a mined file, which decides its compression."""
+    for ending in CODECS:
+        if out.name.lower().endswith(ending) and len(out.name) > len(ending):
+            return ending
+    raise DataError(f"{option('out')} must end in .jsonl, .jsonl.gz or .jsonl.zst, got {out}; rename it")
+
+
+def bare_path(out: Path) -> Path:
+    """The file of the queries without negatives."""
+    ending = len(ending_of(out))
+    return out.with_name(f"{out.name[:-ending]}.without-negatives{out.name[-ending:]}")
+
+
+def refuse_existing(out: Path) -> None:
+    """Refuse to overwrite a file."""
+    if out.exists():
+        raise DataError(f"{option('out')} must be a new file, {out} exists; remove it, or choose another")

