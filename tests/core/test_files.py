@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from adiabat.core.errors import DataError, InUseError, JobError
-from adiabat.core.files import read_json, read_plain, reading, sole_writer, write_json, write_text, writing_to
+from adiabat.core.errors import DataError, InUseError, JobError, StoreError
+from adiabat.core.files import is_there, read_json, read_plain, reading, sole_writer, write_json, write_text, writing_to
 
 RECORD = {"name": "Grüße", "values": [1, 2.5, None, True], "nested": {"b": 1, "a": {}}}
 
@@ -195,3 +195,13 @@ def test_other_faults_of_locking_and_errors_of_the_body_stay_what_they_are(tmp_p
     monkeypatch.setattr(fcntl, "flock", fails)
     with pytest.raises(OSError, match="a broken disk"), sole_writer(tmp_path):
         pass
+
+
+def test_a_link_to_nowhere_is_no_missing_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("here", encoding="utf-8")
+    (tmp_path / "good").symlink_to("file")
+    (tmp_path / "lost").symlink_to("blobs/1")
+    assert is_there(tmp_path / "good")
+    assert not is_there(tmp_path / "other")
+    with pytest.raises(StoreError, match="lost must exist, got a link to blobs/1, which is not there; restore that, or remove the link"):
+        is_there(tmp_path / "lost", error=StoreError)

@@ -61,6 +61,7 @@ def write_modules(folder: Path, *modules: tuple[str, str]) -> None:
     write(folder, "modules.json", [{"idx": i, "name": str(i), "path": path, "type": kind} for i, (path, kind) in enumerate(modules)])
     for path, _ in modules:
         (folder / path).mkdir(exist_ok=True)
+    write(folder, "config_sentence_transformers.json", {})
 
 
 def write_model2vec(folder: Path, tensors: dict[str, Tensor], backend: Tokenizer | None = None, **config: object) -> Path:

@@ -37,7 +37,7 @@ from tests.models.static_models import (
     write_modules,
     write_static,
 )
-from tests.tiny import edit, save_tiny, tiny_encoder, write
+from tests.tiny import edit, save_plain, save_tiny, tiny_encoder, write
 
 MAPPING = torch.tensor([0, 1, 1, 1, 2, 3, 4, 4, 2, 0, 3, 1])
 SCALES = torch.linspace(0.5, 2.0, len(WORDS))
@@ -240,8 +240,7 @@ def test_modules_that_a_static_model_cannot_have_are_told(kind, tmp_path):
 
 
 def test_a_configuration_of_another_kind_is_no_static_model(tmp_path):
-    folder = save_tiny(tmp_path)
-    (folder / "modules.json").unlink()
+    folder = save_plain(tmp_path)
     assert json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"] == "bert"
     assert load(folder).query.backbone.config.model_type == "bert"
     edit(folder, "config.json", model_type="model2vec")

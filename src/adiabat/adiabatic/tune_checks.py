@@ -7,6 +7,8 @@ from typing import Any
 from adiabat.config.shared import require_device_name
 from adiabat.config.training_choices import ENDING
 from adiabat.config.tuning import TuneSettings
+from adiabat.core.errors import JobError
+from adiabat.core.files import is_there
 from adiabat.data.sources import validation_source, with_split
 from adiabat.runs.output_dir import require_begun, require_fitting
 from adiabat.runs.run_config import FREE_RUN, Job, Rules, is_described
@@ -31,7 +33,7 @@ LATER = frozenset(("job.probes", "job.probed_vectors", "job.rehearsed"))
 
 def _behind(job: Job, settings: Mapping[str, Any]) -> list[str]:
     """The fault of a stop before the current epoch; finished epochs cannot be undone."""
-    rows = list(read_log(job.log)) if job.log.exists() else []
+    rows = list(read_log(job.log)) if is_there(job.log, error=JobError) else []
     idle = idle_counts(rows, keep="loss" if settings.get("tune.keep") == "loss" else "both")
     if not idle:
         return []

@@ -11,7 +11,8 @@ from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, optiona
 from adiabat.api.call import Progress, called
 from adiabat.config.shared import DataSection, EvaluateSettings, require_device_name
 from adiabat.config.tasks import SpaceSettings, SuiteSettings, suite_file
-from adiabat.core.errors import ConfigError, DataError
+from adiabat.core.errors import ConfigError, DataError, JobError
+from adiabat.core.files import is_there
 from adiabat.core.text import counted
 from adiabat.core.wording import option, positional
 from adiabat.data.examples import read_examples
@@ -205,7 +206,7 @@ def _training_record(model: Model) -> TrainingRecord | None:
     if not isinstance(model, str | os.PathLike) or not is_job(Path(model)):
         return None
     written = Job(Path(model)).result
-    return read_result(written, Result).training if written.exists() else None
+    return read_result(written, Result).training if is_there(written, error=JobError) else None
 
 
 def evaluate_suite(

@@ -315,6 +315,15 @@ def advice_on(fault: Exception, full: str) -> str:
     return f"raise the limit on file size (ulimit -f), or {full}" if number == errno.EFBIG else full
 
 
+def is_there(path: Path, *, error: type[AdiabatError] = DataError) -> bool:
+    """Whether a file or folder exists; a link that leads nowhere is an error, because its file was lost and counts as there."""
+    if path.exists():
+        return True
+    if path.is_symlink():
+        raise error(f"{path} must exist, got a link to {os.readlink(path)}, which is not there; restore that, or remove the link")
+    return False
+
+
 def is_store(target: Path) -> bool:
     """Whether a folder holds a finished store."""
-    return (target / MANIFEST_FILE).exists()
+    return is_there(target / MANIFEST_FILE)

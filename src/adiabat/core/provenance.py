@@ -19,6 +19,7 @@ from adiabat.core.files import (
     CHECKSUM,
     LARGEST_LOG,
     LARGEST_RECORD,
+    is_there,
     open_plain,
     read_json,
     read_plain,
@@ -127,7 +128,7 @@ def require_seal(
 
 def is_whole(folder: Path, source: str) -> bool:
     """Whether rebuildable sealed files exist and are undamaged; damage gives a warning."""
-    if not (folder / source).exists():
+    if not is_there(folder / source):
         return False
     try:
         require_seal(folder, remedy="it is rebuilt", source=source)
@@ -222,7 +223,7 @@ def read_lines(path: Path, *, remedy: str, error: type[AdiabatError] = DataError
 
 def last_checksum(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> str:
     """Checksum of the last line; "" for an empty or missing file."""
-    if not path.exists():
+    if not is_there(path, error=error):
         return ""
     with reading(path, remedy=remedy, error=error):
         _, _, text = read_plain(path, limit=LARGEST_LOG, error=error).removesuffix(b"\n").rpartition(b"\n")

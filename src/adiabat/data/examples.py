@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from adiabat.core.errors import DataError
+from adiabat.core.files import is_there
 from adiabat.core.text import shown
 from adiabat.core.wording import call_of
 from adiabat.data.columns import Columns, Table, entries_value, id_value, parsed_rows, plain_value, shared_values, split_name, text_value
@@ -39,7 +40,7 @@ def source_identity(address: str, split: str | None) -> tuple[str, str | None]:
     path = Path(source.path)
     if (judged := judged_set(address)) is not None:
         return judged.name if source.is_hub else str(path.resolve()), judged.chosen_split(split, "test")
-    if not source.is_hub and not any((folder / "dataset_dict.json").exists() for folder in (path, path.resolve().parent)):
+    if not source.is_hub and not any(is_there(folder / "dataset_dict.json") for folder in (path, path.resolve().parent)):
         alone, split = splits_of(source), source.split_or(split)
         return str(path.resolve()), alone[0] if split is None and len(alone) == 1 else split
     # Loaded only for data sets with splits.

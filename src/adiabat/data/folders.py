@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from adiabat.core.errors import ConfigError, DataError
-from adiabat.core.files import reading, require_plain
+from adiabat.core.files import is_there, reading, require_plain
 from adiabat.data.lines import CODECS, HUB_PREFIX
 from adiabat.data.sources import Source
 
@@ -181,7 +181,7 @@ def rows_in(folder: Path) -> Iterator[Path]:
         inside = path.relative_to(folder).parts
         hidden = any(part.startswith((".", "__")) for part in inside)
         described = path.name.startswith(("dataset_info", "dataset_dict", "state.json")) or path.name.endswith(".stats.json")
-        if not hidden and not described and form_of(path.name) is not None and path.is_file():
+        if not hidden and not described and is_there(path) and form_of(path.name) is not None and path.is_file():
             yield path
 
 
@@ -198,7 +198,7 @@ def split_of(inside: Path) -> str:
 def described_files(folder: Path) -> dict[str, Files]:
     """Files by configuration and split, as the ``configs`` of a ``README.md`` say; empty without these."""
     card = folder / "README.md"
-    if not card.is_file() or card.read_bytes()[:3] != b"---":
+    if not is_there(card) or card.read_bytes()[:3] != b"---":
         return {}
     # Loaded only for folders of the hub.
     from huggingface_hub import metadata_load
@@ -221,13 +221,13 @@ def _described(config: Mapping[str, Any], folder: Path) -> Files:
             if os.path.isabs(pattern) or ".." in Path(pattern).parts:
                 raise ValueError(f"the pattern {pattern}, which leads out of the folder")
             found = [base / name for name in sorted(glob.glob(pattern, root_dir=base, recursive=True))]
-            files.setdefault(str(split), []).extend(path for path in found if path.is_file())
+            files.setdefault(str(split), []).extend(path for path in found if is_there(path) and path.is_file())
     return {split: paths for split, paths in files.items() if paths}
 
 
 def is_saved(folder: Path) -> bool:
     """Whether a folder was written by ``save_to_disk``."""
-    return (folder / "dataset_info.json").exists() or (folder / "dataset_dict.json").exists()
+    return is_there(folder / "dataset_info.json") or is_there(folder / "dataset_dict.json")
 
 
 def _require_one_table(files: Sequence[Path], folder: Path) -> None:
@@ -285,13 +285,13 @@ def _file_form(path: Path) -> Form:
 
 def compressed_path(path: Path) -> Path | None:
     """The file of that name, or its compressed version, or None."""
-    return next((file for ending in ("", *CODECS) if (file := path.with_name(path.name + ending)).is_file()), None)
+    return next((file for ending in ("", *CODECS) if is_there(file := path.with_name(path.name + ending)) and file.is_file()), None)
 
 
 def require_path(path: Path) -> None:
     """Check that a file or folder exists."""
     require_plain(path)
-    if path.exists():
+    if is_there(path):
         return
     names = sorted(os.listdir(path.parent)) if path.parent.is_dir() else []
     near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.6)

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from adiabat.core.errors import ConfigError, DataError, reraise_unrelated
-from adiabat.core.files import reading
+from adiabat.core.files import is_there, reading
 from adiabat.data.folders import FORMS, compressed_path, described_files, files_by_split, is_saved, named_split, rows_in, split_of, stem_of
 from adiabat.data.lines import HUB_PREFIX
 from adiabat.data.sources import Source
@@ -174,7 +174,7 @@ def _named_files(folder: Path) -> Tables:
 
 def _saved_splits(folder: Path) -> list[str]:
     listed = folder / "dataset_dict.json"
-    if not listed.exists():
+    if not is_there(listed):
         return []
     with reading(listed, remedy="save or copy the data set again"):
         return [str(split) for split in json.loads(listed.read_text(encoding="utf-8"))["splits"]]

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from adiabat.core.errors import DataError, reraise_unrelated
-from adiabat.core.files import require_plain
+from adiabat.core.files import is_there, require_plain
 from adiabat.data.folders import one_split, read_whole, told_splits
 from adiabat.data.lines import HUB_PREFIX
 from adiabat.data.sources import Source
@@ -245,7 +245,7 @@ def source_and_split(address: str, split: str | None) -> tuple[str, str | None]:
         whole, split = name if config in (None, "default") else f"{name}:{config}", split or named_split
     else:
         folder = Path(source.path).resolve()
-        if split is None and (folder.parent / "dataset_dict.json").exists():
+        if split is None and is_there(folder.parent / "dataset_dict.json"):
             return str(folder.parent), folder.name
         whole = str(folder)
     if split is None:

@@ -1,19 +1,19 @@
 """Checks of students by their settings and paths, before torch is loaded."""
 
-import json
 import os
-from contextlib import suppress
 from pathlib import Path
 
 from adiabat.config.distillation import AblateSettings, DistillStaticSettings, FitSettings, MultilingualSettings
 from adiabat.config.shared import require_device_name
 from adiabat.config.tasks import suite_file
-from adiabat.core.errors import ConfigError, DataError, JobError, several
+from adiabat.core.errors import ConfigError, DataError, JobError, ModelError, several
+from adiabat.core.files import is_there
 from adiabat.core.wording import option
 from adiabat.data.corpora import training_texts
 from adiabat.data.folders import require_path
 from adiabat.data.lines import require_plain
 from adiabat.data.parallel import ParallelSource, parallel_sources
+from adiabat.models.json_files import read_json
 from adiabat.models.model_paths import Model, require_names, require_reachable
 from adiabat.runs.output_dir import require_begun, require_free
 from adiabat.runs.run_config import is_described
@@ -28,10 +28,7 @@ ABLATE = "ablate"
 
 def is_distilled(folder: Path) -> bool:
     """Whether a directory holds a complete static model in model2vec's layout."""
-    with suppress(OSError, ValueError):
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        return (folder / "modules.json").is_file() and isinstance(config, dict) and config.get("model_type") == "model2vec"
-    return False
+    return is_there(folder / "modules.json", error=ModelError) and read_json(folder / "config.json").get("model_type") == "model2vec"
 
 
 def require_static(teacher: Model, folder: Path, settings: DistillStaticSettings) -> None:

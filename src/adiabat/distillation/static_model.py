@@ -28,10 +28,11 @@ from adiabat.distillation.vocabulary import Vocabulary, Word, count_tokens, read
 from adiabat.dual_encoder.pair_data import contents_of
 from adiabat.models.device import device_name, device_of
 from adiabat.models.encoder import Encoder
+from adiabat.models.former_versions import OLDEST, stamp
+from adiabat.models.json_files import ROOT_FILE, json_text
 from adiabat.models.model_names import load
 from adiabat.models.model_paths import Model, name_of
 from adiabat.models.saving import save as save_model
-from adiabat.models.st_files import json_text
 from adiabat.models.static import TOKENIZER, WEIGHTS, require_saveable, unknown_id
 from adiabat.models.towers import DualEncoder
 from adiabat.results.distillation_result import DistillResult
@@ -172,7 +173,7 @@ def save_static(distilled: Distilled, section: StaticSection, folder: Path, *, t
             folder / WEIGHTS: save(_tensors(distilled, section)),
             folder / TOKENIZER: distilled.vocabulary.tokenizer.to_str(pretty=True),
             folder / "config.json": json_text(_config(distilled, section, teacher)),
-            folder / "config_sentence_transformers.json": json_text({"similarity_fn_name": "cosine", "prompts": {}}),
+            folder / ROOT_FILE: json_text({"__version__": stamp(OLDEST), "similarity_fn_name": "cosine", "prompts": {}}),
         }
     )
 

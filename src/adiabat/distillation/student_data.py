@@ -16,7 +16,7 @@ from jaxtyping import Float
 from adiabat.config.distillation import StudentDataSection
 from adiabat.config.section import Section
 from adiabat.core.errors import DataError, JobError, several
-from adiabat.core.files import read_json
+from adiabat.core.files import is_there, read_json
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import read_array, require_seal, write_array
 from adiabat.core.text import shown
@@ -119,7 +119,7 @@ def write_lessons(
     passage that contains it.
     """
     inputs: dict[str, Any] = {"settings": settings.model_dump(mode="json"), "files": contents_of(sources)}
-    if (folder / RECORD).exists():
+    if is_there(folder / RECORD, error=JobError):
         return _written(folder, inputs)
     held_out = _held_out(partial(_trimmed, read), settings, least, watch)
     with create_dataset(folder, maker="lessons", source=folder.parent, settings=_Told(**inputs), checksums=True) as output:

@@ -22,7 +22,7 @@ import numpy as np
 
 from adiabat.config.dual_training_data import TrainDataSection
 from adiabat.core.errors import DataError, StoreError, disk_error_of, several
-from adiabat.core.files import read_json, reading, user_cache, write_json
+from adiabat.core.files import is_there, read_json, reading, user_cache, write_json
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import digest_of, require_seal, seal
 from adiabat.core.ragged import Ragged
@@ -251,7 +251,7 @@ def _files(source: str) -> list[Path]:
     if source.startswith(HUB_PREFIX):
         return [Path(source)]
     path = Path(Source.of(source).path).resolve()
-    return sorted(child for child in path.rglob("*") if child.is_file()) if path.is_dir() else [path]
+    return sorted(child for child in path.rglob("*") if is_there(child) and child.is_file()) if path.is_dir() else [path]
 
 
 def _state(path: Path) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from adiabat.config.section import Exhausted
 from adiabat.core.errors import DataError, JobError
-from adiabat.core.files import LARGEST_LOG, read_plain, reading
+from adiabat.core.files import LARGEST_LOG, is_there, read_plain, reading
 from adiabat.core.provenance import last_checksum, line_of, read_lines
 from adiabat.data.batch_sampler import shard_quotas
 from adiabat.data.examples import ExampleReader, SourcePosition
@@ -131,7 +131,7 @@ REMEDY = "start again in another directory"
 
 def read_rows(path: Path) -> list[Row]:
     """Rows of the shards read so far."""
-    if not path.exists():
+    if not is_there(path, error=JobError):
         return []
     with reading(path, remedy=REMEDY, error=JobError):
         return [Row.from_json(line.row) for line in read_lines(path, remedy=REMEDY, error=JobError)]
@@ -139,7 +139,7 @@ def read_rows(path: Path) -> list[Row]:
 
 def whole_rows(path: Path) -> list[Row]:
     """Like `read_rows`, but first cuts off a last row that a killed run left incomplete."""
-    if path.exists():
+    if is_there(path, error=JobError):
         with plain_faults(path):
             os.truncate(path, read_plain(path, limit=LARGEST_LOG, error=JobError).rfind(b"\n") + 1)
     return read_rows(path)

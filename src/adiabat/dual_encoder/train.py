@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 from adiabat.config.dual_training import TrainSettings
-from adiabat.core.errors import ConfigError, DataError, StoreError, several
-from adiabat.core.files import sole_writer
+from adiabat.core.errors import ConfigError, DataError, JobError, StoreError, several
+from adiabat.core.files import is_there, sole_writer
 from adiabat.core.progress import SILENT, Watch
 from adiabat.data.pair_sets import PairSet
 from adiabat.dual_encoder.batches import check_negatives
@@ -149,7 +149,7 @@ def prepared(
     cache = cache_folder(settings.data.cache)
     training: PairSet | Stream
     if settings.data.stream is not None:
-        before = stream_folder if stream_folder is not None and (stream_folder / ROWS).exists() else None
+        before = stream_folder if stream_folder is not None and is_there(stream_folder / ROWS, error=JobError) else None
         validation = read_validation(settings.job.data, settings.data, cache=cache, watch=watch)
         _check_validation(validation, settings)
         id_store = store if settings.reads_ids else None

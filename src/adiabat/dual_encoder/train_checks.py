@@ -8,7 +8,8 @@ from typing import Any
 from adiabat.config.dual_training import TrainSection, TrainSettings
 from adiabat.config.shared import require_device_name
 from adiabat.config.training_choices import ENDING
-from adiabat.core.errors import BudgetError, ConfigError, several
+from adiabat.core.errors import BudgetError, ConfigError, JobError, several
+from adiabat.core.files import is_there
 from adiabat.core.wording import assignment
 from adiabat.data.examples import require_streamable
 from adiabat.data.sources import validation_source, with_split
@@ -71,7 +72,7 @@ def _reasons(settings: Mapping[str, Any]) -> dict[str, str]:
 
 def behind(total: int, job: Job, settings: Mapping[str, Any]) -> list[str]:
     """The fault of an end before the current step."""
-    rows = list(read_log(job.log)) if job.log.exists() else []
+    rows = list(read_log(job.log)) if is_there(job.log, error=JobError) else []
     steps_taken = max((row["step"] for row in rows), default=0)
     name = next(one for one in ("train.steps", "train.budget_flops", "train.epochs") if one in settings)
     faults = [f"{name} must give at least {steps_taken} steps, the number already taken, got {total}"] if total < steps_taken else []

@@ -14,7 +14,16 @@ from torch import device
 from adiabat.config.budgets import ScalingSection, ScalingSettings
 from adiabat.config.sweeps import SweepSection, SweepSettings
 from adiabat.config.tasks import SuiteSettings
-from adiabat.core.errors import AdiabatError, BudgetError, DivergedError, MissingDependencyError, is_out_of_memory, reraise_unrelated
+from adiabat.core.errors import (
+    AdiabatError,
+    BudgetError,
+    DivergedError,
+    JobError,
+    MissingDependencyError,
+    is_out_of_memory,
+    reraise_unrelated,
+)
+from adiabat.core.files import is_there
 from adiabat.core.progress import SILENT, Watch, once
 from adiabat.dual_encoder.tower_setup import Loader
 from adiabat.evaluation.score_files import run_folder_name
@@ -97,7 +106,7 @@ class ExperimentKind:
 
 def is_begun(folder: Path) -> bool:
     """Whether an experiment has started or finished a run."""
-    return (folder / ROWS).is_file() or any((folder / RUNS).glob("*"))
+    return is_there(folder / ROWS, error=JobError) or any((folder / RUNS).glob("*"))
 
 
 def _table(description: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ from jaxtyping import Float32
 from adiabat.config.dataset_settings import MineSettings
 from adiabat.config.shared import EmbedDataSection, EncoderSection
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, StoreError
-from adiabat.core.files import is_store, sole_writer, write_text
+from adiabat.core.files import is_store, is_there, sole_writer, write_text
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
 from adiabat.core.text import IN_WORDS
@@ -117,7 +117,7 @@ def mine(
                 origin["similarity"] = ranker.similarity
             mining = _finish(out, rows, origin, settings, miner.queries.notes, time.monotonic() - start)
         except AdiabatError:
-            if not (folder / STATE_FILE).exists():
+            if not is_there(folder / STATE_FILE):
                 shutil.rmtree(folder)
             raise
         shutil.rmtree(folder)

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Bool, Float32
 
-from adiabat.core.files import read_json, reading, write_json, writing_to
+from adiabat.core.files import is_there, read_json, reading, write_json, writing_to
 from adiabat.core.text import counted, cut
 from adiabat.core.wording import again
 from adiabat.mining.candidates import MEANING, PASSED, REASONS, code_of
@@ -194,7 +194,7 @@ class MinedRows:
     @classmethod
     def open(cls, folder: Path, plan: Mapping[str, Any]) -> "MinedRows":
         """Continue the rows of an interrupted run with the same plan, or begin."""
-        if (folder / STATE_FILE).exists():
+        if is_there(folder / STATE_FILE):
             remedy = f"remove the folder {folder}, and {again()}"
             state = read_json(folder / STATE_FILE, remedy=remedy)
             if state["plan"] == plan:

@@ -12,7 +12,7 @@ from jaxtyping import Int64, Integer
 
 from adiabat.config.shared import DataSection
 from adiabat.core.errors import DataError, Faults, several
-from adiabat.core.files import read_json, reading, write_json
+from adiabat.core.files import is_there, read_json, reading, write_json
 from adiabat.core.provenance import Digest, require
 from adiabat.core.text import counted
 from adiabat.core.wording import again, call_of
@@ -76,7 +76,7 @@ class WrittenCorpus:
 
 def written_corpus(documents: Callable[[], Iterator[Document]], folder: Path, *, source: str, replace: bool) -> WrittenCorpus:
     """Write a corpus into a folder, unless the folder has it already; `replace` allows to overwrite another one."""
-    if (folder / CORPUS_FILE).exists():
+    if is_there(folder / CORPUS_FILE):
         former = WrittenCorpus(folder)
         if digest_documents(documents()) == former.digest:
             return former

@@ -29,7 +29,10 @@ from transformers import (
 from transformers.utils import logging as transformers_logging
 
 from adiabat.core.errors import ConfigError, ModelError, reraise_unrelated
-from adiabat.models.st_files import first_line, read_json, required
+from adiabat.core.files import is_there
+from adiabat.models.json_files import read_json
+from adiabat.models.lost_files import require_shards
+from adiabat.models.st_files import first_line, required
 from adiabat.models.st_modules import TransformerSettings
 
 ENCODERS: Mapping[str, type[PreTrainedModel]] = {
@@ -79,7 +82,8 @@ def load_backbone(
     _require_files_inside(folder, trust)
     adapted = adapter or folder
     # transformers would open a pickle.
-    if (adapted / "adapter_config.json").is_file() and not (adapted / "adapter_model.safetensors").is_file():
+    is_adapted = is_there(adapted / "adapter_config.json", error=ModelError)
+    if is_adapted and not is_there(adapted / "adapter_model.safetensors", error=ModelError):
         raise ModelError(
             f"{adapted} must hold adapter_model.safetensors, which adapter_config.json asks for; save the adapter again with peft"
         )
@@ -122,7 +126,7 @@ def load_backbone(
 def base_of_adapter(folder: Path) -> str | None:
     """Directory or hub name of an adapter's base model; None if the folder holds a whole model."""
     path = folder / "adapter_config.json"
-    if not path.is_file() or (folder / "config.json").is_file():
+    if not is_there(path, error=ModelError) or is_there(folder / "config.json", error=ModelError):
         return None
     (base,) = required(read_json(path), "base_model_name_or_path", path=path)
     if not isinstance(base, str) or not base:
@@ -149,6 +153,7 @@ def _require_files_inside(folder: Path, trust: Trust) -> None:
     names = {read_json(folder / "config.json").get("transformers_weights"), *shards.values()} - {None}
     if faults := sorted(str(name) for name in names if Path(str(name)).name != name):
         raise ModelError(f"{folder} must name files of its own for its weights, got {faults[0]!r}; copy that file into the model's folder")
+    require_shards(folder, set(shards.values()))
     for name in ("config.json", "tokenizer_config.json") if trust.remote_code is not None else ():
         classes = read_json(folder / name).get("auto_map") or {}
         for entry in chain.from_iterable(entry if isinstance(entry, list) else [entry] for entry in classes.values()):

@@ -13,7 +13,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 from transformers import PreTrainedTokenizerBase
 
 from adiabat.models.encoder import Encoder
-from adiabat.models.st_files import read_json, write_json
+from adiabat.models.json_files import read_json, write_json
 from adiabat.models.static import StaticBackbone
 
 Version = tuple[int, int]

@@ -13,25 +13,26 @@ from transformers import (
 )
 
 from adiabat.core.errors import ConfigError, ModelError, reraise_unrelated, several
-from adiabat.core.files import LARGEST_VOCABULARY, reading, require_content, require_regular, require_small
+from adiabat.core.files import LARGEST_VOCABULARY, is_there, reading, require_content, require_regular, require_small
 from adiabat.data.records import SIDES
 from adiabat.models.backbone import Trust, base_of_adapter, load_backbone, load_tokenizer, reason, set_pad_token
 from adiabat.models.embedding_head import EncoderSettings, Projection, is_cutting
 from adiabat.models.encoder import Encoder, table_rows
+from adiabat.models.json_files import ROOT_FILE, read_json
+from adiabat.models.lost_files import is_stamped, require_nothing_lost, require_settings_of_tokens
 from adiabat.models.model_paths import require_model, unknown_model
 from adiabat.models.st_files import (
     IN_AND_OUT,
-    ROOT_FILE,
     UNLIMITED,
     checked_keys,
     load_projection,
     pooling_of,
     position_rows,
     prompts_of,
-    read_json,
     truncate_dim_of,
 )
 from adiabat.models.st_modules import (
+    FILES,
     OTHER_TYPES,
     Module,
     TransformerSettings,
@@ -74,6 +75,7 @@ class _Reader:
     trust: Trust
     blocks: int | None
     pad_token: str | None
+    stamped: bool = False
     first_modules: dict[Path, TokenStates] = field(default_factory=dict)
     projections: dict[Path, Projection] = field(default_factory=dict)
 
@@ -89,6 +91,8 @@ class _Reader:
         return self.first_modules[folder]
 
     def _transformer(self, folder: Path, *, plain: bool) -> TokenStates:
+        if self.stamped:
+            require_settings_of_tokens(folder, FILES)
         stated = read_transformer_settings(folder)
         backbone = self._backbone(folder, stated)
         tokenizer = load_tokenizer(folder, self.trust, pad_token=self.pad_token, settings=stated)
@@ -150,15 +154,16 @@ def load(
         model_type = root.get("model_type", "SentenceTransformer")
         if model_type != "SentenceTransformer":
             raise other_model(folder, OTHER_TYPES.get(str(model_type), f"one of type {model_type!r}"))
-        query, document = _towers(folder, settings or {}, _Reader(trust, blocks, pad_token))
+        query, document = _towers(folder, settings or {}, _Reader(trust, blocks, pad_token, is_stamped(folder)))
         return DualEncoder(query, document, str(name), root)
 
 
 def _require_files(folder: Path) -> None:
-    """Refuse a model with pipes, devices or endless files, or files that stand in place of their content, which are small."""
+    """Refuse a model with pipes, devices, endless or lost files, or files that stand in place of their content, which are small."""
+    require_nothing_lost(folder)
     for path in sorted(folder.rglob("*")):
         require_regular(path, error=ModelError)
-        if not (path.is_file() and any(map(path.match, HUB_FILES))):
+        if not (any(map(path.match, HUB_FILES)) and is_there(path, error=ModelError) and path.is_file()):
             continue
         size = path.stat().st_size
         if size <= LARGEST_POINTER:
@@ -205,7 +210,7 @@ def _overridden(encoder: Encoder, settings: Overrides, pad_token: str | None) ->
 def local_folder(name: str | Path, *, trust: Trust | None = None) -> Path:
     """The directory of a model; configuration, tokenizer, safetensors and trusted files of other names are fetched from the hub."""
     folder = Path(name)
-    if folder.is_dir():
+    if is_there(folder, error=ModelError) and folder.is_dir():
         return folder
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from adiabat.config.shared import EncoderSection, RankingEncoderSection
-from adiabat.core.errors import AdiabatError, ConfigError, DataError, reraise_unrelated
-from adiabat.core.files import read_plain
+from adiabat.core.errors import AdiabatError, ConfigError, DataError, JobError, reraise_unrelated
+from adiabat.core.files import is_there, read_plain
 from adiabat.data.near_duplicates import SIGNATURE_BYTES
 from adiabat.data.text_hashes import HASH_BYTES, TrainedTexts
 from adiabat.models.backbone import Trust
@@ -115,8 +115,10 @@ def trained_by(model: str | Path) -> TrainedTexts | None:
         The hashes, empty if the record of the job is missing or damaged; None if the model is not from a job.
     """
     folder = Path(model)
+    job, around = job_of(model), Job(folder.parent)
     # A job without its configuration still has its record.
-    job = job_of(model) or (Job(folder.parent) if folder == Job(folder.parent).model and Job(folder.parent).trained.exists() else None)
+    if job is None and folder == around.model and is_there(around.trained, error=JobError):
+        job = around
     if job is None:
         return None
     try:

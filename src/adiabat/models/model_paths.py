@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
 from adiabat.core.errors import MissingDependencyError, ModelError
+from adiabat.core.files import is_there
 from adiabat.core.provenance import require_published
 from adiabat.core.wording import positional
+from adiabat.models.lost_files import require_nothing_lost
 from adiabat.runs.run_config import Job, is_job
 
 if TYPE_CHECKING:
@@ -57,10 +59,11 @@ def require_name(model: str) -> None:
         JobError: If it is a job that is not finished.
     """
     path = Path(directory_of(model))
-    if path.is_file():
+    if is_there(path, error=ModelError) and path.is_file():
         raise ModelError(f"{positional('model')} must be a directory, a job, `demo` or a hub name, got {model}, a file; name a model")
     if path.is_dir():
         require_model(path)
+        require_nothing_lost(path)
     elif not HUB_NAME.fullmatch(model):
         phrase = f"{positional('model')} must be a directory, a job, `demo` or a hub name, got {model}: there is no such directory"
         raise ModelError(f"{phrase}, and it is no name of the hub; check the name")
@@ -75,7 +78,7 @@ def require_reachable(*models: Model | None) -> None:
 
 def require_on_hub(name: str, *, named_by: str | None = None) -> None:
     """`require_reachable` for one model; `named_by` is the setting that names it, in place of the argument of most verbs."""
-    if Path(directory_of(name)).exists():
+    if is_there(Path(directory_of(name)), error=ModelError):
         return
     from huggingface_hub import HfApi, constants, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, RepositoryNotFoundError
@@ -137,4 +140,4 @@ def require_model(folder: Path) -> None:
 def is_model(path: str | Path) -> bool:
     """Whether a path is a model: the embedded one, a model directory, or a job."""
     folder = Path(path)
-    return is_job(folder) or (folder / "modules.json").exists() or (str(path) == "demo" and not folder.exists())
+    return is_job(folder) or is_there(folder / "modules.json", error=ModelError) or (str(path) == "demo" and not folder.exists())

@@ -12,7 +12,8 @@ from adiabat.models.backbone import normalizers_of, quietly
 from adiabat.models.embedding_head import NAMES, cutting
 from adiabat.models.encoder import Encoder, state_width
 from adiabat.models.former_versions import OLDEST, has_own_code, oldest_versions, stamp, write_former_keys
-from adiabat.models.st_files import OLD_POOLING_FLAGS, ROOT_FILE, save_projection, write_json
+from adiabat.models.json_files import ROOT_FILE, write_json
+from adiabat.models.st_files import OLD_POOLING_FLAGS, save_projection
 from adiabat.models.static import StaticBackbone, require_saveable, save_static_embedding
 from adiabat.models.towers import DualEncoder
 

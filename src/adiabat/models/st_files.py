@@ -3,7 +3,6 @@
 Every key that sentence-transformers reads is either applied or refused by name, because a partly read model gives different vectors.
 """
 
-import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -14,8 +13,9 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from adiabat.core.errors import ModelError, reraise_unrelated
-from adiabat.core.files import LARGEST_CONFIGURATION, read_plain, reading
+from adiabat.core.files import reading
 from adiabat.models.embedding_head import Pooling, Projection
+from adiabat.models.json_files import ROOT_FILE, read_json, write_json
 
 NAMES_OF_POOLING: Mapping[str, Pooling] = {"mean": "mean", "cls": "cls", "lasttoken": "last", "max": "max", "weightedmean": "weighted_mean"}
 """Names in ``1_Pooling/config.json``, mapped to ours."""
@@ -52,8 +52,6 @@ ACTIVATIONS: Mapping[str, type[nn.Module]] = {
 
 DENSE_KEYS = frozenset({"in_features", "out_features", "bias", "activation_function", "use_residual"})
 
-ROOT_FILE = "config_sentence_transformers.json"
-
 UNLIMITED = 1_000_000
 """Numbers from here on mean no limit: transformers writes about 1e30 for a tokenizer without one."""
 
@@ -62,21 +60,6 @@ def first_line(fault: BaseException) -> str:
     """The first line of another library's message, which may be long or empty."""
     lines = str(fault).strip().splitlines()
     return lines[0] if lines else type(fault).__name__
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in a small JSON file; empty if the file is missing."""
-    content: dict[str, Any] = read_typed(path, dict) if path.is_file() else {}
-    return content
-
-
-def read_typed(path: Path, kind: type[dict[str, Any]] | type[list[Any]]) -> Any:
-    """The object or list in a small JSON file."""
-    with reading(path, remedy="get the model again", error=ModelError):
-        content = json.loads(read_plain(path, limit=LARGEST_CONFIGURATION, error=ModelError).decode("utf-8"))
-    if not isinstance(content, kind):
-        raise ModelError(f"{path} must hold a JSON {'object' if kind is dict else 'list'}, got {type(content).__name__}")
-    return content
 
 
 def checked_keys(
@@ -101,16 +84,6 @@ def required(record: Mapping[str, Any], *keys: str, path: Path) -> tuple[Any, ..
     if missing := [key for key in keys if key not in record]:
         raise ModelError(f"{path} must hold {', '.join(missing)}, got {', '.join(record) or 'nothing'}")
     return tuple(record[key] for key in keys)
-
-
-def write_json(path: Path, content: object) -> None:
-    """Write one small JSON file."""
-    path.write_text(json_text(content), encoding="utf-8")
-
-
-def json_text(content: object) -> str:
-    """The text of a small JSON file."""
-    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 def pooling_of(folder: Path) -> tuple[Pooling, bool]:

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from adiabat.core.errors import ModelError
+from adiabat.core.files import is_there
 from adiabat.data.records import SIDES, Side
-from adiabat.models.st_files import UNLIMITED, checked_keys, read_json, read_typed, required
+from adiabat.models.json_files import read_json, read_typed
+from adiabat.models.st_files import UNLIMITED, checked_keys, required
 
 PATH_OF_CLASS = re.compile(r"sentence_transformers\.(?:models|(?:base|sentence_transformer|sparse_encoder)\.modules)\.(?:\w+\.)?(\w+)")
 """Locations of sentence-transformers' modules, under old and new names."""
@@ -71,7 +73,7 @@ def require_no_head(folder: Path) -> None:
 def read_modules(folder: Path) -> list[Module]:
     """The modules of a directory, in order; empty for a plain Hugging Face model."""
     path = folder / "modules.json"
-    if not path.is_file():
+    if not is_there(path, error=ModelError):
         return []
     entries = read_typed(path, list)
     if not entries or not all(isinstance(entry, dict) and isinstance(entry.get("path", ""), str) for entry in entries):
@@ -104,13 +106,16 @@ def _module(folder: Path, dotted: object, name: str, *, path: Path) -> Module:
         inside = False
     if not inside:
         raise ModelError(f"{path} must name folders inside the model's own, got {name!r}; copy that folder into the model's")
+    # Hubs keep no empty folders, such as that of a Normalize.
+    is_there(module, error=ModelError)
     return Module(known[1], module)
 
 
 def read_routes(folder: Path) -> dict[Side, list[Module]]:
     """The modules of both towers of a Router, or of the older Asym, whose routes are in ``config.json``."""
     path = folder / "router_config.json"
-    path = path if path.is_file() or not (folder / "config.json").is_file() else folder / "config.json"
+    if not is_there(path, error=ModelError) and is_there(folder / "config.json", error=ModelError):
+        path = folder / "config.json"
     record = read_json(path)
     types, structure = required(record, "types", "structure", path=path)
     parameters = record.get("parameters") or {}

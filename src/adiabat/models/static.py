@@ -29,9 +29,10 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerF
 from transformers.modeling_outputs import BaseModelOutput
 
 from adiabat.core.errors import ModelError
-from adiabat.core.files import reading
+from adiabat.core.files import is_there, reading
 from adiabat.models.embedding_head import EncoderSettings
-from adiabat.models.st_files import UNLIMITED, read_json
+from adiabat.models.json_files import read_json
+from adiabat.models.st_files import UNLIMITED
 from adiabat.models.tokens import cut_texts
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ def require_saveable(encoder: "Encoder") -> None:
 
 def _read(folder: Path) -> tuple[Float[Tensor, "v d"], Tokenizer]:
     """Table and tokenizer in either layout."""
-    missing = [name for name in (WEIGHTS, TOKENIZER) if not (folder / name).is_file()]
+    missing = [name for name in (WEIGHTS, TOKENIZER) if not is_there(folder / name, error=ModelError)]
     if missing:
         raise ModelError(f"{folder} must hold {WEIGHTS} and {TOKENIZER}, got no {' and no '.join(missing)}; {_REMEDY}")
     table = _read_table(folder / WEIGHTS)

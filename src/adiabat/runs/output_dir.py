@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from adiabat.core.errors import DataError, JobError, disk_error_of, several
-from adiabat.core.files import advice_on, is_store, sole_writer, write_json
+from adiabat.core.files import advice_on, is_store, is_there, sole_writer, write_json
 from adiabat.core.provenance import CHECKSUMS, digest_of
 from adiabat.core.wording import option
 from adiabat.results.evaluation_result import Result
@@ -79,7 +79,7 @@ def require_fitting(
 def _is_of_adiabat(directory: Path) -> bool:
     """Whether a directory's content is rewritten as a whole, including foreign files inside."""
     with suppress(JobError):
-        return is_job(directory) or (directory / "modules.json").is_file() or is_store(directory)
+        return is_job(directory) or is_there(directory / "modules.json") or is_store(directory)
     return False
 
 
@@ -154,15 +154,15 @@ def require_own(folder: Path, kind: str = "evaluation") -> None:
     kinds = {
         "a file": folder.exists() and not folder.is_dir(),
         "a job": is_job(folder),
-        "an experiment": (folder / CONFIG).is_file(),
+        "an experiment": is_there(folder / CONFIG),
         "a store": is_store(folder),
-        "a model": any((folder / name).exists() for name in ("modules.json", "config.json")),
+        "a model": any(is_there(folder / name) for name in ("modules.json", "config.json")),
     }
     if other := next((name for name, applies in kinds.items() if applies), None):
         raise JobError(f"{option('out')} must be a directory of its own, {folder} is {other}; choose another")
     require_outside(folder)
     begun = _BEGUN.get(kind, ())
-    if (folder / "result.json").exists() or (folder / "report.html").exists():
+    if is_there(folder / "result.json") or is_there(folder / "report.html"):
         try:
             if (existing := read_result(folder / "result.json").kind) != kind:
                 raise DataError(f"kind is {existing}, not {kind}")

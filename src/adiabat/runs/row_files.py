@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import ValidationError
 
 from adiabat.core.errors import JobError
-from adiabat.core.files import open_parquet, reading, write_parquet
+from adiabat.core.files import is_there, open_parquet, reading, write_parquet
 from adiabat.results.record import reader_of
 
 RECORD = "record"
@@ -47,7 +47,7 @@ class Rows(Generic[Row]):
         """
         self.path = path
         self._columns = columns
-        self._rows = {row.name: row for row in _read(path, kind, fault, of=of, advice=advice)} if path.exists() else {}
+        self._rows = {row.name: row for row in _read(path, kind, fault, of=of, advice=advice)} if is_there(path, error=JobError) else {}
 
     def __contains__(self, name: str) -> bool:
         return name in self._rows

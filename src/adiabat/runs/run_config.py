@@ -12,7 +12,7 @@ from typing import Any
 import tomli_w
 
 from adiabat.core.errors import JobError, ModelError, several
-from adiabat.core.files import LARGEST_CONFIGURATION, read_plain, reading, write_text
+from adiabat.core.files import LARGEST_CONFIGURATION, is_there, read_plain, reading, write_text
 from adiabat.core.provenance import CHECKSUMS, require_seal
 from adiabat.core.wording import option
 
@@ -76,13 +76,13 @@ class Job:
     @property
     def is_done(self) -> bool:
         """Whether its model and result exist."""
-        return self.model.is_dir() and self.result.is_file()
+        return self.model.is_dir() and is_there(self.result, error=JobError)
 
     def finished_model(self) -> Path:
         """The directory of the model, checked against its checksums; JobError if the job is unfinished."""
         if not self.model.is_dir():
             raise JobError(f"{self.folder} is a job that is not finished; complete it with {option('resume', True)}")
-        if (self.folder / CHECKSUMS).exists():
+        if is_there(self.folder / CHECKSUMS, error=JobError):
             require_seal(self.folder, remedy=f"if it was changed on purpose, name a copy of {self.model} elsewhere", error=ModelError)
         return self.model
 
@@ -184,7 +184,7 @@ def is_job(folder: Path) -> bool:
 def is_described(folder: Path, table: str) -> bool:
     """Whether the configuration in a directory has a table that identifies its kind."""
     job = Job(folder)
-    return job.config.is_file() and table in read_description(job)
+    return is_there(job.config, error=JobError) and table in read_description(job)
 
 
 def require_same(job: Job, description: Mapping[str, Any], *, rules: Rules = STRICT, unknown: Collection[str] = ()) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from adiabat.core.errors import JobError, MissingDependencyError, disk_error_of
-from adiabat.core.files import advice_on
+from adiabat.core.files import advice_on, is_there
 from adiabat.core.provenance import Line, line_of, read_lines
 from adiabat.core.wording import again
 
@@ -98,7 +98,7 @@ class JobLog:
             partial.replace(self.path)
 
     def _lines(self, step: int) -> Iterator[Line]:
-        for line in read_lines(self.path, remedy=REMEDY, error=JobError) if self.path.exists() else ():
+        for line in read_lines(self.path, remedy=REMEDY, error=JobError) if is_there(self.path, error=JobError) else ():
             if line.row["step"] > step:
                 return
             yield line

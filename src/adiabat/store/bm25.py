@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Float64, Int64, Integer
 
 from adiabat.core.errors import ConfigError, StoreError, several
-from adiabat.core.files import read_json, reading, write_json
+from adiabat.core.files import is_there, read_json, reading, write_json
 from adiabat.core.provenance import Digest, digest_of, require
 from adiabat.core.ragged import Ragged
 from adiabat.store.analysers import Analyser, analyser_of
@@ -231,7 +231,7 @@ class BM25Index:
     @classmethod
     def open(cls, folder: Path) -> "BM25Index":
         """Open a finished index."""
-        if not (folder / LEXICAL_FILE).exists():
+        if not is_there(folder / LEXICAL_FILE, error=StoreError):
             raise StoreError(f"{folder} must be a finished BM25 index, it holds no {LEXICAL_FILE}; build it again")
         if (version := _version(folder)) != VERSION:
             raise StoreError(f"{folder / LEXICAL_FILE}: format version must be {VERSION}, got {version}; {REMEDY}")
@@ -240,7 +240,7 @@ class BM25Index:
     @classmethod
     def at_hand(cls, folder: Path) -> "BM25Index | None":
         """Open the index of an earlier run; None if there is none, or of another version."""
-        if not (folder / LEXICAL_FILE).exists() or _version(folder) != VERSION:
+        if not is_there(folder / LEXICAL_FILE, error=StoreError) or _version(folder) != VERSION:
             return None
         return cls.open(folder)
 

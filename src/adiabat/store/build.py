@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int64
 
 from adiabat.core.errors import AdiabatError, StoreError, several
-from adiabat.core.files import is_store, read_json, sole_writer, write_json
+from adiabat.core.files import is_store, is_there, read_json, sole_writer, write_json
 from adiabat.core.provenance import Digest, now, require
 from adiabat.core.wording import again, option
 from adiabat.data.records import Document, Fingerprint, Side
@@ -115,7 +115,7 @@ class Staging:
     @classmethod
     def prepare(cls, folder: Path, fingerprint: Fingerprint, dtype: StoreDtype, *, chunk_size: int, remedy: str) -> "Staging":
         """Start in an empty folder, or resume in that of an interrupted build."""
-        if (folder / STATE_FILE).exists():
+        if is_there(folder / STATE_FILE, error=StoreError):
             # A resumed build keeps its original chunk size: other chunks would change the last bits of vectors.
             state = BuildState.read(folder, remedy)
             if changes := differences(state, fingerprint, dtype):

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from adiabat.core.errors import StoreError
-from adiabat.core.files import MANIFEST_FILE, read_json, sole_writer, write_text
+from adiabat.core.files import MANIFEST_FILE, is_there, read_json, sole_writer, write_text
 from adiabat.core.provenance import Digest, DigestedFile, require
 from adiabat.core.text import counted
 from adiabat.core.wording import again
@@ -81,7 +81,7 @@ class Change:
 def finish_change(path: str | os.PathLike[str]) -> bool:
     """Complete a change that was interrupted during its commit; True if there was one."""
     folder = Path(path)
-    if not (folder / APPENDING / COMMIT_FILE).exists():
+    if not is_there(folder / APPENDING / COMMIT_FILE, error=StoreError):
         return False
     with plain_disk_errors(folder), sole_writer(folder):
         return complete(folder)
@@ -89,7 +89,7 @@ def finish_change(path: str | os.PathLike[str]) -> bool:
 
 def complete(folder: Path) -> bool:
     """`finish_change` under the lock, which is the store's: every change removes its staging folder at its end."""
-    if not (folder / APPENDING / COMMIT_FILE).exists():
+    if not is_there(folder / APPENDING / COMMIT_FILE, error=StoreError):
         return False
     _redo(folder)
     return True
@@ -100,7 +100,7 @@ def cleared(folder: Path) -> Path:
     staging = folder / APPENDING
     staging.mkdir(exist_ok=True)
     shutil.rmtree(staging / MERGED, ignore_errors=True)
-    if not (staging / STATE_FILE).exists():
+    if not is_there(staging / STATE_FILE, error=StoreError):
         for child in staging.iterdir():
             child.unlink()
     return staging
@@ -227,11 +227,11 @@ def _hashes_of_rows(path: Path, manifest: Manifest, tombstones: Tombstones) -> t
 def _redo(folder: Path) -> None:
     """Run a commit from its beginning; every step can be repeated with the same result."""
     staging = folder / APPENDING
-    if (staging / MERGED / MANIFEST_FILE).exists():
+    if is_there(staging / MERGED / MANIFEST_FILE, error=StoreError):
         # Replace the store's own manifest last: until then it counts only the old documents.
         old = Manifest.read(folder)
         manifest = _undamaged(folder, old)
-        if (staging / VECTOR_FILE).exists():
+        if is_there(staging / VECTOR_FILE, error=StoreError):
             _extend_vectors(folder / VECTOR_FILE, staging / VECTOR_FILE, manifest, old.file_rows)
         for name in (*manifest.digests, MANIFEST_FILE):
             _move(staging / MERGED / name, folder / name)
@@ -248,12 +248,12 @@ def _redo(folder: Path) -> None:
 def _undamaged(folder: Path, old: Manifest) -> Manifest:
     """The manifest of the changed store, after checking the digest of every file; if one differs, the change is undone."""
     staging, remedy = folder / APPENDING, f"{again()}: the store is unchanged"
-    is_extended = (staging / VECTOR_FILE).exists()
+    is_extended = is_there(staging / VECTOR_FILE, error=StoreError)
     try:
         manifest = Manifest.read(staging / MERGED)
         for name, digest in manifest.files.items() if is_extended else manifest.digests.items():
             # A commit that is repeated finds some of its files moved already, and files that do not change are not merged.
-            is_merged = (staging / MERGED / name).exists()
+            is_merged = is_there(staging / MERGED / name, error=StoreError)
             require({name: digest}, staging / MERGED if is_merged else folder, remedy=remedy, error=StoreError)
         if is_extended:
             added = read_json(staging / STATE_FILE, remedy=remedy, error=StoreError)["sha256"]
@@ -281,6 +281,6 @@ def _extend_vectors(target: Path, addition: Path, manifest: Manifest, old_rows: 
 
 def _move(source: Path, target: Path) -> None:
     """Rename, unless an earlier attempt did."""
-    if source.exists():
+    if is_there(source, error=StoreError):
         source.replace(target)
         sync_folder(target.parent)

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from adiabat.core.errors import Faults, StoreError
-from adiabat.core.files import read_json, sole_writer, write_json
+from adiabat.core.files import is_there, read_json, sole_writer, write_json
 from adiabat.core.text import amount
 from adiabat.core.wording import again, option
 from adiabat.store.build import Progress
@@ -101,13 +101,13 @@ def compact_store(path: str | os.PathLike[str], *, on_progress: Progress | None 
 
 def _require_idle(folder: Path) -> None:
     staging = folder / APPENDING
-    if (staging / STATE_FILE).exists():
+    if is_there(staging / STATE_FILE, error=StoreError):
         raise StoreError(f"{staging} holds an interrupted append or update; repeat that first, or remove the folder to give it up")
 
 
 def _begin_compaction(folder: Path) -> Path:
     """The folder of merged files, with what an interrupted compaction wrote."""
-    if not (folder / APPENDING / COMPACTION_FILE).exists():
+    if not is_there(folder / APPENDING / COMPACTION_FILE, error=StoreError):
         write_json({"rows": 0, "sha256": ""}, cleared(folder) / COMPACTION_FILE)
     merged = folder / APPENDING / MERGED
     merged.mkdir(exist_ok=True)

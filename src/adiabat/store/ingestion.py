@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from adiabat.config.shared import EmbedSettings
 from adiabat.core.errors import Faults, StoreError
-from adiabat.core.files import MANIFEST_FILE, is_store, read_json, sole_writer, write_json
+from adiabat.core.files import MANIFEST_FILE, is_store, is_there, read_json, sole_writer, write_json
 from adiabat.core.progress import Watch
 from adiabat.core.provenance import now
 from adiabat.core.wording import option
@@ -215,7 +215,7 @@ def import_vectors(
 def _start_over(building: Path) -> None:
     """Remove the files of a killed import; refuse a folder with other content."""
     state = building / STATE_FILE
-    if state.exists() and "import" in read_json(state, remedy=f"remove the folder {building}", error=StoreError):
+    if is_there(state, error=StoreError) and "import" in read_json(state, remedy=f"remove the folder {building}", error=StoreError):
         shutil.rmtree(building / TEXT_FOLDER, ignore_errors=True)
         # Remove the state last: until then, it identifies the folder.
         for name in (VECTOR_FILE, ID_FILE, INCOMING_FILE, TEXT_FILE, HASH_FILE, INDEX_FILE, MANIFEST_FILE, STATE_FILE):

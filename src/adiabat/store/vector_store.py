@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Int64, Integer
 
 from adiabat.core.errors import StoreError
-from adiabat.core.files import MANIFEST_FILE, is_store, reading
+from adiabat.core.files import MANIFEST_FILE, is_store, is_there, reading
 from adiabat.core.provenance import require
 from adiabat.core.wording import call_of, positional
 from adiabat.data.records import Fingerprint
@@ -281,7 +281,7 @@ def require_readable(path: str | os.PathLike[str]) -> Manifest:
     """Refuse what is no finished store, by its manifest alone: the files, which may be large, are compared when it is opened."""
     folder = Path(path)
     require_store(folder)
-    if (folder / APPENDING / COMMIT_FILE).exists():
+    if is_there(folder / APPENDING / COMMIT_FILE, error=StoreError):
         raise StoreError(f"{folder} must not be read while a change of it is half done; repeat the interrupted change to complete it")
     return Manifest.read(folder)
 
@@ -305,7 +305,7 @@ def refuse_swapped(store: str | Path, *others: object, order: Sequence[str]) -> 
 
 def require_store(folder: Path) -> None:
     """Refuse a directory without a finished store."""
-    if not (folder / MANIFEST_FILE).exists():
+    if not is_there(folder / MANIFEST_FILE, error=StoreError):
         raise StoreError(_why_no_store(folder))
 
 

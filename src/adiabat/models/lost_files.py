@@ -1,0 +1,80 @@
+"""Model directories that lost a file: without it they would be read as another model, with other vectors and no error.
+
+A directory is refused only if no version of the libraries can have written it so. A plain model of transformers has none of the files of
+sentence-transformers, and versions before 2.0 wrote no root configuration.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from adiabat.core.errors import ModelError
+from adiabat.core.files import is_there
+from adiabat.models.json_files import ROOT_FILE, read_json, read_typed
+
+MODULE_FOLDER = re.compile(r"(\w+_)?\d+_[A-Z]\w*")
+"""Folders that sentence-transformers writes for modules, such as ``1_Pooling`` and ``query_0_Transformer``."""
+
+NEW_TYPES = re.compile(r"sentence_transformers\.(?!models\.)\w+\.modules\.")
+"""Types of modules as versions from 5.4 on write them."""
+
+REMEDY = "get the model again"
+
+
+def require_nothing_lost(folder: Path) -> None:
+    """Refuse a directory without the list of modules or the root configuration that it had."""
+    if not is_there(folder / "modules.json", error=ModelError):
+        lost, signs = "modules.json, which lists its modules", _signs_of_modules(folder)
+    elif not is_there(folder / ROOT_FILE, error=ModelError):
+        lost, signs = f"{ROOT_FILE}, which has its prompts and similarity", _signs_of_a_root(folder)
+    else:
+        return
+    if sign := next(signs, None):
+        raise ModelError(f"{folder} must hold {lost}: it has {sign}; {REMEDY}")
+
+
+def is_stamped(folder: Path) -> bool:
+    """Whether sentence-transformers wrote a directory, from version 2.0 on."""
+    return "__version__" in read_json(folder / ROOT_FILE)
+
+
+def require_settings_of_tokens(folder: Path, limits: tuple[str, ...]) -> None:
+    """Refuse the folder of a backbone, in a stamped directory, without the settings of its tokens.
+
+    Args:
+        limits: Names that the file with the token limit may have.
+    """
+    has_limit = any([is_there(folder / name, error=ModelError) for name in limits])
+    has_tokenizer, has_settings = (is_there(folder / name, error=ModelError) for name in ("tokenizer.json", "tokenizer_config.json"))
+    lost = limits[0] if not has_limit else "tokenizer_config.json" if has_tokenizer and not has_settings else None
+    if lost is not None:
+        raise ModelError(
+            f"{folder} must hold {lost}: every version of sentence-transformers that writes __version__ to {ROOT_FILE} writes it too; "
+            f"{REMEDY}, or remove __version__ if the model never had it"
+        )
+
+
+def require_shards(folder: Path, names: set[str]) -> None:
+    """Refuse a directory without all weight files of its index."""
+    lost = sorted(name for name in names if not is_there(folder / name, error=ModelError))
+    if lost and not is_there(folder / "model.safetensors", error=ModelError):
+        listed = ", ".join(lost[:3]) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "")
+        raise ModelError(f"{folder} must hold the weights that model.safetensors.index.json lists, got no {listed}; {REMEDY}")
+
+
+def _signs_of_modules(folder: Path) -> Iterator[str]:
+    """Traces of modules in a directory that lists none."""
+    yield from (f"a folder {child.name}" for child in sorted(folder.iterdir()) if MODULE_FOLDER.fullmatch(child.name) and child.is_dir())
+    if is_there(folder / "router_config.json", error=ModelError):
+        yield "router_config.json"
+    if is_stamped(folder):
+        yield f"a __version__ in {ROOT_FILE}"
+
+
+def _signs_of_a_root(folder: Path) -> Iterator[str]:
+    """Traces of a version that writes a root configuration."""
+    if is_there(folder / "router_config.json", error=ModelError):
+        yield "router_config.json"
+    for entry in read_typed(folder / "modules.json", list):
+        if isinstance(entry, dict) and NEW_TYPES.match(str(entry.get("type"))):
+            yield f"a module of type {entry['type']}"
