@@ -313,8 +313,13 @@ def test_the_locks_agree_with_one_another() -> None:
 # Handlers of any exception; one of the system's errors alone may be about making a folder.
 BROAD = {"ArrowException", "BaseException", "Exception", "ImportError", "RuntimeError"}
 JUDGES = {"disk_error_of", "is_out_of_memory", "reraise_unrelated", "shortage_of"}
-# The command line judges in `_ending`, trials in `_failure`; a link may lead nowhere, and leads nowhere then.
-JUDGED_ELSEWHERE = {("cli.app", "main"), ("experiments.trials", "make"), ("models.st_modules", "_module")}
+# The command line judges in `_ending`, trials in `_failure`; a link or a home directory that cannot be found is none.
+JUDGED_ELSEWHERE = {
+    ("cli.app", "main"),
+    ("core.surroundings", "_cache_home"),
+    ("experiments.trials", "make"),
+    ("models.st_modules", "_module"),
+}
 
 
 def names_in(nodes: Iterator[ast.AST]) -> set[str]:

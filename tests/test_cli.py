@@ -1,6 +1,7 @@
 """The command line: what is told to whom, with which exit code; `test_mistakes` has what users do wrong."""
 
 import errno
+import io
 import json
 import os
 import re
@@ -156,6 +157,55 @@ def test_documents_cannot_move_the_cursor_of_a_terminal(run: Run, monkeypatch: p
     found = SearchResult("hello", {"model": [Hit("d\x1b[2J", "red \x1b[31mtext\x07\n here", 0.5, False)]})
     monkeypatch.setattr(adiabat, "search", lambda *_, **__: found)
     assert run(*search()).out.splitlines()[1:] == ["  1  0.5000  d\ufffd[2J  red \ufffd[31mtext\ufffd here"]
+
+
+MANY_SIGNS = SearchResult("étude", {"model": [Hit("d–1", "star 星 🦄 − étude", -0.5, False)]})
+
+
+def test_output_of_few_letters_has_the_others_escaped_and_json_stays_json(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adiabat, "search", lambda *_, **__: MANY_SIGNS)
+    for encoding, letter in (("ascii", "\\xe9"), ("latin-1", "é")):
+        plain, as_json = io.BytesIO(), io.BytesIO()
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(plain, encoding=encoding))
+        assert run(*search()).code == 0
+        assert plain.getvalue().decode(encoding).splitlines()[1].endswith(f"d-1  star \\u661f \\U0001f984 - {letter}tude")
+        monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(as_json, encoding=encoding))
+        assert run(*search(), "--json").code == 0
+        assert "star 星 🦄 − étude" in str(json.loads(as_json.getvalue().decode("ascii")))
+
+
+@pytest.mark.parametrize("closed", [("stdout",), ("stderr",), ("stdin", "stdout", "stderr")])
+def test_a_finished_verb_whose_streams_are_closed_has_exit_code_0(
+    run: Run, monkeypatch: pytest.MonkeyPatch, closed: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(adiabat, "search", lambda *_, **__: MANY_SIGNS)
+    for name in closed:
+        monkeypatch.setattr(sys, name, None)
+    assert run(*search()).code == 0
+
+
+def test_output_on_a_full_disk_is_one_line_that_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adiabat, "search", lambda *_, **__: MANY_SIGNS)
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(FullDisk(), encoding="utf-8"))
+    said = run(*search())
+    assert (said.code, said.err.count("\n")) == (2, 1)
+    assert "standard output must be writable, got No space left on device" in said.err
+
+
+class FullDisk(io.RawIOBase):
+    """A file on a full disk."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_help_is_shown_in_a_terminal_that_states_no_width(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "0")
+    monkeypatch.setenv("LINES", "0")
+    assert "--baseline" in run("evaluate", "--help").out
 
 
 @pytest.mark.parametrize(

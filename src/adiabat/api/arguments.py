@@ -17,7 +17,7 @@ from adiabat.config.faults import former_keyword
 from adiabat.config.reader import checked, keys_of, read_table, with_values
 from adiabat.config.section import Section
 from adiabat.core.errors import ConfigError, DataError
-from adiabat.core.files import user_cache
+from adiabat.core.surroundings import user_cache
 from adiabat.core.text import shown
 from adiabat.data.records import text_id
 

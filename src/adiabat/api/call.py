@@ -14,6 +14,7 @@ from rich.progress import Progress as Bar
 
 from adiabat.api.arguments import wrong_type
 from adiabat.core.progress import SILENT, Watch
+from adiabat.core.surroundings import console_size
 from adiabat.core.text import ELLIPSIS, duration, printable
 from adiabat.core.wording import typed_command
 
@@ -55,7 +56,7 @@ def _has_reader() -> bool:
     return "ipykernel" in sys.modules or (sys.stderr is not None and sys.stderr.isatty())
 
 
-PEOPLE = Console(stderr=True, highlight=False)
+PEOPLE = Console(stderr=True, highlight=False, **console_size())
 
 LONGEST, TAIL = 4_000, 1_000
 """Maximum characters of a line, and how many of them are kept at its end, which has the advice."""

@@ -16,6 +16,7 @@ from adiabat import __version__
 from adiabat.cli.options import complain, fold_retain, local_rank, plain_warnings, rank
 from adiabat.core.errors import MEMORY, THREADS, AdiabatError, ConfigError, InterruptionError, Shortage, disk_error_of, shortage_of
 from adiabat.core.provenance import VERIFY
+from adiabat.core.surroundings import release_stdout, settle_streams, settle_terminal
 from adiabat.core.wording import typed
 
 
@@ -126,6 +127,8 @@ def main() -> None:
     Exit codes: 0; 2 for a user error, reported in one line; 3 if ``--fail-on`` holds; 130 after Ctrl-C; 1 for a defect, for too little
     memory, and silently if the reader of the output is gone.
     """
+    settle_streams()
+    settle_terminal()
     words = sys.argv[1:]
     verb = next((word for word in words if word not in ("--debug", "--verify")), "")
     try:
@@ -136,8 +139,6 @@ def main() -> None:
             raise KeyboardInterrupt
         sys.stdout.flush()
     except BrokenPipeError:
-        # Otherwise the interpreter would complain when it flushes at exit.
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
         code = 1
     except SystemExit:
         raise
@@ -153,6 +154,7 @@ def main() -> None:
         # All processes find errors in settings; the first one of each machine reports them.
         if not (local_rank() and isinstance(fault, ConfigError)):
             complain(f"process {rank()}: {message}" if rank() else message)
+    release_stdout()
     if code:
         sys.exit(code)
 

@@ -14,7 +14,8 @@ import typer
 
 from adiabat.api.call import PEOPLE, one_line, say
 from adiabat.config.reader import S, inline, read_settings
-from adiabat.core.errors import AdiabatError, ConfigError
+from adiabat.core.errors import AdiabatError, ConfigError, DataError
+from adiabat.core.surroundings import shows_any_text
 
 if TYPE_CHECKING:
     from adiabat.results.record import Record
@@ -73,7 +74,14 @@ def short_for(texts: Mapping[str, Path | str | list[str] | None], numbers: Mappi
 
 def answer(result: str | dict[str, Any]) -> None:
     """Print machine-readable output on stdout."""
-    print(result if isinstance(result, str) else json.dumps(result, ensure_ascii=False, indent=2))
+    if not isinstance(result, str):
+        result = json.dumps(result, ensure_ascii=not shows_any_text(sys.stdout), indent=2)
+    try:
+        print(result, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as fault:
+        raise DataError(f"standard output must be writable, got {fault.strerror or fault}; the files of the verb are whole") from fault
 
 
 def show(record: "Record", *, as_json: bool, location: Path | str | None) -> None:

@@ -22,6 +22,7 @@ from adiabat.cli.options import (
     told_once,
 )
 from adiabat.core.errors import DataError
+from adiabat.core.surroundings import console_size
 from adiabat.core.text import amount, counted
 
 
@@ -115,7 +116,7 @@ def inspect(
         answer(profile.to_json())
     else:
         # On stdout, so that it can be saved or paged.
-        Console(highlight=False).print(inspection_panel(profile))
+        Console(highlight=False, **console_size()).print(inspection_panel(profile))
     if profile.faults:
         raise DataError(
             f"{data} has {counted(len(profile.faults), 'kind')} of fault, listed above; other verbs refuse them; correct the data"

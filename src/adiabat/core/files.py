@@ -57,11 +57,6 @@ CHECKSUM = "checksum"
 """Key of a JSON file with the SHA-256 of the rest of its object."""
 
 
-def user_cache() -> Path:
-    """Folder ``adiabat`` in the user's cache directory."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "adiabat"
-
-
 def write_text(text: str, path: Path) -> None:
     """Write a UTF-8 text file atomically."""
     write_together({path: text})

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from adiabat.core.errors import ConfigError, DataError, reraise_unrelated
-from adiabat.core.files import is_there, reading
+from adiabat.core.files import LARGEST_CONFIGURATION, is_there, read_plain, reading
 from adiabat.data.folders import FORMS, compressed_path, described_files, files_by_split, is_saved, named_split, rows_in, split_of, stem_of
 from adiabat.data.lines import HUB_PREFIX
 from adiabat.data.sources import Source
@@ -177,7 +177,7 @@ def _saved_splits(folder: Path) -> list[str]:
     if not is_there(listed):
         return []
     with reading(listed, remedy="save or copy the data set again"):
-        return [str(split) for split in json.loads(listed.read_text(encoding="utf-8"))["splits"]]
+        return [str(split) for split in json.loads(read_plain(listed, limit=LARGEST_CONFIGURATION).decode("utf-8"))["splits"]]
 
 
 @cache

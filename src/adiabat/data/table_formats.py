@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from adiabat.core.errors import DataError, reraise_unrelated
 from adiabat.core.files import is_there, require_plain
+from adiabat.core.surroundings import hub_cache
 from adiabat.data.folders import one_split, read_whole, told_splits
 from adiabat.data.lines import HUB_PREFIX
 from adiabat.data.sources import Source
@@ -189,7 +190,8 @@ def _whole(source: str, config: str | None = None, *, streaming: bool = False) -
             name, named_config, named_split = hub_name(source)
             # Streams cannot be kept in memory, so they do not accept this option.
             options = {"streaming": True} if streaming else {"keep_in_memory": False}
-            return datasets.load_dataset(name, config or named_config, **options), named_split
+            cache = hub_cache("HF_DATASETS_CACHE", "datasets")
+            return datasets.load_dataset(name, config or named_config, cache_dir=cache, **options), named_split
         return datasets.load_from_disk(source, keep_in_memory=False), None
     except Exception as error:
         reraise_unrelated(error)

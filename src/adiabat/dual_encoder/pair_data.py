@@ -22,10 +22,11 @@ import numpy as np
 
 from adiabat.config.dual_training_data import TrainDataSection
 from adiabat.core.errors import DataError, StoreError, disk_error_of, several
-from adiabat.core.files import is_there, read_json, reading, user_cache, write_json
+from adiabat.core.files import is_there, read_json, reading, write_json
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import digest_of, require_seal, seal
 from adiabat.core.ragged import Ragged
+from adiabat.core.surroundings import user_cache
 from adiabat.core.text import cut
 from adiabat.data.corpora import read_corpus, with_id_warning
 from adiabat.data.examples import stream_examples

@@ -14,6 +14,7 @@ from transformers import (
 
 from adiabat.core.errors import ConfigError, ModelError, reraise_unrelated, several
 from adiabat.core.files import LARGEST_VOCABULARY, is_there, reading, require_content, require_regular, require_small
+from adiabat.core.surroundings import hub_cache
 from adiabat.data.records import SIDES
 from adiabat.models.backbone import Trust, base_of_adapter, load_backbone, load_tokenizer, reason, set_pad_token
 from adiabat.models.embedding_head import EncoderSettings, Projection, is_cutting
@@ -218,7 +219,7 @@ def local_folder(name: str | Path, *, trust: Trust | None = None) -> Path:
     trust = trust or Trust()
     patterns = [*HUB_FILES, *(["*.bin"] if trust.pickles else []), *(["*.py"] if trust.remote_code else [])]
     try:
-        return Path(snapshot_download(str(name), allow_patterns=patterns))
+        return Path(snapshot_download(str(name), allow_patterns=patterns, cache_dir=hub_cache("HF_HUB_CACHE", "hub")))
     except (HFValidationError, LocalEntryNotFoundError, HfHubHTTPError, OfflineModeIsEnabled, OSError) as fault:
         reraise_unrelated(fault)
         raise unknown_model(str(name), fault) from fault

@@ -1,5 +1,6 @@
 """Names and paths of models: what a MODEL may be, checked without loading one, which takes seconds."""
 
+import errno
 import re
 from functools import cache
 from importlib.util import find_spec
@@ -7,9 +8,10 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
-from adiabat.core.errors import MissingDependencyError, ModelError
+from adiabat.core.errors import MissingDependencyError, ModelError, reraise_unrelated
 from adiabat.core.files import is_there
 from adiabat.core.provenance import require_published
+from adiabat.core.surroundings import hub_cache
 from adiabat.core.wording import positional
 from adiabat.models.lost_files import require_nothing_lost
 from adiabat.runs.run_config import Job, is_job
@@ -84,9 +86,10 @@ def require_on_hub(name: str, *, named_by: str | None = None) -> None:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, RepositoryNotFoundError
 
     try:
-        snapshot_download(name, local_files_only=True, allow_patterns=["*.json"])
+        snapshot_download(name, local_files_only=True, allow_patterns=["*.json"], cache_dir=hub_cache("HF_HUB_CACHE", "hub"))
         return
     except (HFValidationError, LocalEntryNotFoundError, OSError) as fault:
+        reraise_unrelated(fault)
         if isinstance(fault, HFValidationError) or constants.HF_HUB_OFFLINE:
             raise unknown_model(name, fault, named_by=named_by) from fault
     try:
@@ -102,7 +105,9 @@ def unknown_model(name: str, fault: Exception, *, named_by: str | None = None) -
     """The error for a name that is no directory, and that the hub did not return."""
     why = str(fault).strip().partition("\n")[0] or type(fault).__name__
     demand = f"{named_by or positional('model')} must be a directory, a job, `demo` or a hub name"
-    return ModelError(f"{demand}, got {name}: there is no such directory, and the hub did not return it ({why}); check the name")
+    is_unwritable = isinstance(fault, OSError) and fault.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+    advice = "set HF_HOME to a folder that can be written" if is_unwritable else "check the name"
+    return ModelError(f"{demand}, got {name}: there is no such directory, and the hub did not return it ({why}); {advice}")
 
 
 def name_of(model: Model) -> str:
