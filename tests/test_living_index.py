@@ -9,7 +9,7 @@ import pytest
 
 import adiabat
 from adiabat.store.vector_store import Store
-from tests.commands import FAST, PAIRS, assert_refused, here, lines, listing, run, write_world
+from tests.commands import DOCUMENTS, FAST, PAIRS, assert_refused, here, lines, listing, run, write_world
 from tests.commands import Run as Run
 from tests.jobs import everything, interrupt_at
 
@@ -149,6 +149,22 @@ def test_an_update_says_what_it_did(run: Run, tmp_path: Path) -> None:
     assert json.loads(said.out)["count"] == 19
     assert "is as it was: 4 unchanged" in run(*update).err
     assert "5 vectors of former documents removed" in run("embed", "--compact", "--out", store).err
+
+
+def test_a_store_is_not_made_inside_of_a_model_or_store_but_updated_where_it_is(run: Run, here: Path) -> None:
+    vectors = np.random.default_rng(0).normal(size=(20, 32)).astype(np.float32)
+    np.save(here / "v.npy", vectors)
+    lines(here / "ids.txt", [row["_id"] for row in DOCUMENTS])
+    for folder in ("model", "living"):
+        said = run("embed", "model", "corpus.jsonl", "--out", f"{folder}/new")
+        assert_refused(said, f"--out must be a directory of its own, {folder}/new lies in")
+        assert_refused(run("embed", "model", "corpus.jsonl", "--out", f"{folder}/new", "--import", "v.npy", "--ids", "ids.txt"), "lies in")
+        with pytest.raises(adiabat.JobError, match="lies in the job, model or store"):
+            adiabat.import_vectors(vectors, f"{folder}/new", ids=[str(row) for row in range(20)])
+        assert not (here / folder / "new").exists()
+    shutil.copytree("living", "model/old")
+    assert run("embed", "model", "changed.jsonl", "--out", "model/old", "--update").code == 0
+    shutil.rmtree("model/old")
 
 
 @pytest.mark.parametrize(

@@ -331,7 +331,7 @@ def test_missing_files_and_unknown_suffixes_are_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"v\.npy: vectors must be a file, there is none"):
         import_vectors(tmp_path / "v.npy", tmp_path / "s", ids=IDS)
     (tmp_path / "v.csv").write_text("1,2")
-    with pytest.raises(StoreError, match=r"must end in \.npy, \.parquet, \.faiss or \.index, got \.csv"):
+    with pytest.raises(StoreError, match=r"must end in \.npy, \.parquet, \.arrow, \.feather, \.faiss or \.index, got \.csv"):
         import_vectors(tmp_path / "v.csv", tmp_path / "s", ids=IDS)
     with pytest.raises(StoreError, match="ids must be a file, there is none"):
         imported(tmp_path, ids=tmp_path / "nowhere.txt")

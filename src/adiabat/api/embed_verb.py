@@ -23,16 +23,17 @@ from adiabat.api.arguments import (
     wrong_type,
 )
 from adiabat.api.call import Progress, called
-from adiabat.config.shared import EmbedSettings
+from adiabat.config.shared import NEEDED_COSINE, EmbedSettings
 from adiabat.core.errors import ConfigError
+from adiabat.core.files import is_store
 from adiabat.core.text import counted, shown
 from adiabat.core.wording import option
 from adiabat.models.model_paths import Model
 from adiabat.runs.output_dir import require_outside
 from adiabat.store.deletion import Deletion, Missing, compact_store, delete_documents
-from adiabat.store.ingestion_checks import Into, require_embeddable, require_importable
+from adiabat.store.ingestion_checks import Into, refuse_idle, require_embeddable, require_importable
 from adiabat.store.manifest import Manifest
-from adiabat.store.vector_sources import VECTOR_NAMES, open_vectors, read_ids
+from adiabat.store.vector_sources import CODES, VECTOR_NAMES, holds_codes, open_vectors, read_ids
 from adiabat.store.vector_store import Store, require_store
 
 
@@ -86,7 +87,8 @@ def embed(
     deletion = None if delete is None else _deletion(delete, missing)
     into: Into = "append" if append else "update" if update else "new"
     folder, source = Path(path_of(out, "out")), data_of(corpus, "corpus")
-    require_outside(folder)
+    if into == "new" and not is_store(folder):
+        require_outside(folder)
     require_embeddable(model, source, folder, chosen, into=into)
     # Imported after the checks: torch takes seconds to load.
     from adiabat.store.ingestion import embed_corpus
@@ -216,8 +218,10 @@ def import_vectors(
         raise wrong_type("ids", "a list where texts is a list", ids)
     files = [os.fspath(argument) for argument in (texts, vectors) if isinstance(argument, str | os.PathLike)]
     target, corpus = Path(path_of(out, "out")), path_of(texts, "texts") if isinstance(texts, str | os.PathLike) else None
+    require_outside(target)
+    if texts is None or model is None:
+        refuse_idle(chosen.store, {"min_cosine": NEEDED_COSINE}, "import without both model and texts, which checks no vector")
     if isinstance(vectors, str | os.PathLike):
-        require_outside(target)
         require_importable(Path(vectors), target, chosen, corpus=corpus, model=model)
     # Imported after the checks: torch takes seconds to load.
     from adiabat.store.ingestion import store_vectors
@@ -256,12 +260,13 @@ def _vector_file(vectors: Any, folder: Path) -> str:
     if is_dataset(vectors) or (is_pandas(vectors) and set(VECTOR_NAMES) & set(vectors.columns)):
         vectors.to_parquet(str(folder / "vectors.parquet"))
         return str(folder / "vectors.parquet")
+    allowed = "a path, an array [n, width] of floats, a DataFrame or a datasets.Dataset"
     try:
         array = np.asarray(vectors)
-        if array.dtype.kind != "f" or array.ndim != 2:
-            raise ValueError
-    except ValueError:
-        allowed = "a path, an array [n, width] of floats, a DataFrame or a datasets.Dataset"
+    except (ValueError, TypeError):
         raise wrong_type("vectors", allowed, vectors) from None
+    if array.dtype.kind != "f" or array.ndim != 2:
+        fault = wrong_type("vectors", allowed, vectors)
+        raise TypeError(f"{fault}; {CODES}") if holds_codes(array) else fault
     np.save(folder / "vectors.npy", array)
     return str(folder / "vectors.npy")

@@ -93,6 +93,10 @@ def embed(
     ids: Annotated[
         Path | None, typer.Option("--ids", metavar="FILE", help="Document ids of --import, one per line, if that file has none.")
     ] = None,
+    min_cosine: Annotated[
+        str | None,
+        option("--min-cosine", "X", "Cosine of --import's vectors to the model's own (store.min_cosine). Default: 0.999."),
+    ] = None,
     config: Config = None,
     assignments: Assignments = None,
     device: Device = None,
@@ -101,9 +105,17 @@ def embed(
     """Encode a corpus into a store of document vectors, or keep a store up to date. Repeat the command to continue an interrupted run."""
     from adiabat.config.shared import EmbedSettings
 
-    settings = settings_of(EmbedSettings, config, assignments, device=device)
+    settings = settings_of(EmbedSettings, config, assignments, device=device, numbers={"store.min_cosine": min_cosine})
     words = {"MODEL": model, "CORPUS": corpus, "--append": append, "--update": update, "--import": vectors, "--ids": ids}
-    words |= {"--config": config, "--set": assignments, "--device": device, "--delete": delete, "--missing": missing, "--compact": compact}
+    words |= {
+        "--min-cosine": min_cosine,
+        "--config": config,
+        "--set": assignments,
+        "--device": device,
+        "--delete": delete,
+        "--missing": missing,
+        "--compact": compact,
+    }
     deletes_only = delete is not None and not update
     _require_together([name for name, value in words.items() if value not in (None, False)], deletes_only=deletes_only)
     import adiabat

@@ -163,6 +163,10 @@ class StepsRunSection(RunSection):
     """Also write curves for TensorBoard (extra ``tensorboard``)."""
 
 
+NEEDED_COSINE = 0.999
+"""Rounding to float16 or bfloat16 leaves this cosine to the exact vector, another prompt or pooling does not."""
+
+
 class StoreSection(Section):
     """``[store]``: format of the store."""
 
@@ -173,6 +177,9 @@ class StoreSection(Section):
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     """Precision of the encoder. ``auto`` uses bfloat16 if the device supports it and the cosine to the float32 vectors is at least
     0.9999."""
+    min_cosine: Annotated[float, Field(gt=0, le=1)] = NEEDED_COSINE
+    """Cosine that each sampled vector of an import with model and texts must have with the model's own. Vectors of an engine of lower
+    precision, such as int8, need a lower one."""
 
 
 def _margin(given: object) -> float | str:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from adiabat.config.shared import EmbedSettings
+from adiabat.config.shared import NEEDED_COSINE, EmbedSettings
 from adiabat.core.errors import Faults, StoreError
 from adiabat.core.files import MANIFEST_FILE, is_store, is_there, read_json, sole_writer, write_json
 from adiabat.core.progress import Watch
@@ -24,6 +24,7 @@ from adiabat.models.device import Precision, emulation_note
 from adiabat.models.model_names import load
 from adiabat.models.model_paths import Model, require_names
 from adiabat.models.towers import DualEncoder
+from adiabat.store.agreement import agreed_fingerprint
 from adiabat.store.append import append_documents, update_documents
 from adiabat.store.build import DocumentEncoder, begin, build_store, finish, to_dtype, unusable_rows
 from adiabat.store.corpus_files import ID_BATCH, CorpusFiles, IdIndex, StringColumn, StringColumnWriter, invalid_unicode, write_corpus
@@ -46,11 +47,6 @@ from adiabat.store.vector_sources import VectorSource, open_vectors, read_ids
 from adiabat.store.vector_store import Store, require_store
 
 BLOCK_ROWS = 4096
-NEEDED_COSINE = 0.999
-"""Minimum cosine between an imported vector and the encoder's own: rounding to float16 or bfloat16 passes, another prompt or pooling does
-not."""
-LENGTH_TOLERANCE = 0.01
-"""Maximum relative difference in length between an imported vector and the encoder's: rounding passes, missing normalisation does not."""
 TEXT_FOLDER = "documents"
 INCOMING_FILE = "ids.incoming"
 
@@ -142,9 +138,17 @@ def store_vectors(
     require_importable(Path(vectors), out, settings, corpus=corpus, model=model)
     documents = None if corpus is None else documents_of(corpus, settings.data, blank=settings.data.blank)
     encoder = None if model is None else _document_tower(model, settings, watch)
-    dtype, seed, name = settings.store.dtype, settings.run.seed, encoder.model.name if encoder else "unknown"
     return import_vectors(
-        vectors, out, ids=ids, documents=documents, encoder=encoder, dtype=dtype, seed=seed, source=source, encoder_name=name
+        vectors,
+        out,
+        ids=ids,
+        documents=documents,
+        encoder=encoder,
+        dtype=settings.store.dtype,
+        seed=settings.run.seed,
+        min_cosine=settings.store.min_cosine,
+        source=source,
+        encoder_name=encoder.model.name if encoder else "unknown",
     )
 
 
@@ -165,6 +169,7 @@ def import_vectors(
     dtype: StoreDtype = "float16",
     sample: int = 16,
     seed: int = 0,
+    min_cosine: float = NEEDED_COSINE,
     source: str | None = None,
     encoder_name: str = "unknown",
 ) -> Store:
@@ -177,6 +182,7 @@ def import_vectors(
         out: Directory of the store; must not exist or be empty.
         ids: One per vector: strings or whole numbers, or a file (text with one per line, ``.json``, ``.npy``, ``.arrow``,
             ``.parquet``); None takes those of the Parquet file or faiss index itself.
+        min_cosine: Cosine that each of the sampled vectors must have with the encoder's own.
         documents: Texts by id, in any order; texts with other ids are checked and left out. None for a store without texts.
         source: Name of the corpus, for the manifest; None takes the file's.
     """
@@ -194,7 +200,7 @@ def import_vectors(
             sha256, corpus = _copy(opened, building, ids, documents, dtype, str(vectors))
             with_texts = documents is not None
             manifest = Manifest(
-                fingerprint=_verified(encoder, building, sample, seed) if encoder and with_texts else None,
+                fingerprint=agreed_fingerprint(encoder, building, sample, seed, min_cosine=min_cosine) if encoder and with_texts else None,
                 dtype=dtype,
                 width=opened.width,
                 count=corpus.count,
@@ -295,35 +301,3 @@ def _copy_vectors(opened: VectorSource, building: Path, id_stream: Iterator[str]
             )
         file.commit()
         return file.sha256, file.rows
-
-
-def _verified(encoder: DocumentEncoder, building: Path, sample: int, seed: int) -> Fingerprint:
-    """The encoder's fingerprint, if its vectors for a sample of documents equal the imported ones."""
-    ids, texts = StringColumn(building / ID_FILE), StringColumn(building / TEXT_FILE)
-    # Sorted, because the file is read through a memory map.
-    rows = np.sort(np.random.default_rng(seed).choice(len(ids), size=min(sample, len(ids)), replace=False))
-    stored = np.load(building / VECTOR_FILE, mmap_mode="r")[rows].astype(np.float64)
-    encoded = encoder.encode(texts.take(rows), side="document").astype(np.float64)
-    names, fingerprint = ids.take(rows), encoder.fingerprint("document")
-    imported, expected = np.linalg.norm(stored, axis=1), np.linalg.norm(encoded, axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        cosines = np.einsum("ne,ne->n", stored, encoded) / (imported * expected)
-    worst = int(np.argmin(cosines))
-    # "Not at least" also catches NaN.
-    if not cosines[worst] >= NEEDED_COSINE:
-        raise StoreError(
-            f"imported vectors must agree with the encoder's at cosine >= {NEEDED_COSINE}, got {cosines[worst]:.4f} for "
-            f'"{names[worst]}" (the worst of {len(names)}); choose the encoder and document_prompt that made them, '
-            'and check that ids are in the order of the vectors; a document with a title is embedded as title + " " + text: '
-            "for vectors of texts alone, leave the title column out of the corpus"
-        )
-    # Lengths affect distances and dot products, and documents appended later would have the encoder's lengths.
-    deviations = np.abs(imported / expected - 1)
-    worst = int(np.argmax(deviations))
-    if deviations[worst] > LENGTH_TOLERANCE:
-        remedy = "false, if the model gives such lengths" if fingerprint.normalize else "true, if they have length 1"
-        raise StoreError(
-            f"imported vectors must have the length of the encoder's within {LENGTH_TOLERANCE:.0%}, got {imported[worst]:.4g} instead of "
-            f'{expected[worst]:.4g} for "{names[worst]}" (the worst of {len(names)}); scale them, or set encoder.normalize={remedy}'
-        )
-    return fingerprint

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from adiabat.config.shared import EmbedDataSection, EmbedSettings, StoreSection, require_device_name
+from adiabat.config.shared import NEEDED_COSINE, EmbedDataSection, EmbedSettings, StoreSection, require_device_name
 from adiabat.core.errors import ConfigError, DataError, StoreError
 from adiabat.core.files import is_store
 from adiabat.core.wording import option, positional
@@ -24,6 +24,7 @@ def require_embeddable(model: Model, corpus: str, out: Path, settings: EmbedSett
     refuse_model(corpus)
     require_device_name(settings.run.device)
     require_names(model)
+    refuse_idle(settings.store, {"min_cosine": NEEDED_COSINE}, "encoding, which computes all vectors itself")
     documents_of(corpus, settings.data, blank=blank_of(settings, into))
     if into != "new":
         require_store(out)

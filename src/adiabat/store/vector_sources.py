@@ -1,4 +1,4 @@
-"""Vectors and ids of other programs: numpy, Parquet and faiss files, read a block at a time."""
+"""Vectors and ids of other programs: numpy, Parquet, Arrow and faiss files, read a block at a time."""
 
 import json
 import os
@@ -12,17 +12,24 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from jaxtyping import Float, Int
 
 from adiabat.core.errors import DataError, Faults, MissingDependencyError, StoreError, reraise_unrelated, several
 from adiabat.core.files import reading, require_plain
 from adiabat.core.text import cut
 from adiabat.data.lines import Cursor, text_lines
+from adiabat.store.arrow_tables import TABLE_SUFFIXES, open_table
 
 ID_NAMES = ("doc_id", "_id", "id")
 VECTOR_NAMES = ("vector", "embedding", "embeddings", "vec")
-SUFFIXES = ".npy, .parquet, .faiss or .index"
+SUFFIXES = ".npy, .parquet, .arrow, .feather, .faiss or .index"
+IDS_PER_BLOCK = 65_536
+
+CODES = (
+    "integers may be codes, whose scale is missing: save codes * scale + offset, as the engine that made them reads them "
+    "(of one bit a dimension, numpy.unpackbits(codes, axis=1) * 2.0 - 1), or astype('float32') if they are the numbers themselves"
+)
+"""Advice on vectors of whole numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +42,7 @@ class VectorSource:
 
 def open_vectors(path: Path, *, block_rows: int) -> VectorSource:
     """Open a file of vectors by its suffix."""
-    readers = {".npy": _open_numpy, ".parquet": _open_parquet, ".faiss": _open_faiss, ".index": _open_faiss}
+    readers = {".npy": _open_numpy, **dict.fromkeys(TABLE_SUFFIXES, _open_table), ".faiss": _open_faiss, ".index": _open_faiss}
     if not path.exists():
         raise StoreError(f"{path}: vectors must be a file, there is none")
     require_plain(path, error=StoreError)
@@ -55,7 +62,11 @@ def _open_numpy(path: Path, block_rows: int) -> VectorSource:
         raise StoreError(f"{path}: must be a whole npy file, got {beginning}; write it with numpy.save")
     array = _mapped(path)
     if array.ndim != 2 or array.dtype.kind != "f" or not array.shape[1]:
-        raise StoreError(f"{path}: vectors must be a float array of two dimensions, got {array.dtype} of shape {array.shape}; save one")
+        advice = CODES if holds_codes(array) else "save one"
+        # NumPy's files keep the bytes of a bfloat16, and not its name.
+        if array.dtype.kind == "V" and array.dtype.itemsize == 2:
+            advice = "save bfloat16 as float32"
+        raise StoreError(f"{path}: vectors must be a float array of two dimensions, got {array.dtype} of shape {array.shape}; {advice}")
 
     def blocks() -> Iterator[tuple[None, Float[np.ndarray, "b e"]]]:
         for start in range(0, len(array), block_rows):
@@ -65,50 +76,72 @@ def _open_numpy(path: Path, block_rows: int) -> VectorSource:
     return VectorSource(array.shape[1], blocks())
 
 
+def holds_codes(array: np.ndarray) -> bool:
+    """Whether an array may hold quantised vectors, one in each row."""
+    return array.ndim == 2 and array.dtype.kind in "iub"
+
+
 def _mapped(path: Path) -> np.ndarray:
     with reading(path, remedy="write it again with numpy.save, as numbers and not as Python objects", error=StoreError):
         array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
         return array
 
 
-def _open_parquet(path: Path, block_rows: int) -> VectorSource:
-    opened = partial(reading, path, remedy="write it again as Parquet", error=StoreError)
+def _open_table(path: Path, block_rows: int) -> VectorSource:
+    opened = partial(reading, path, remedy="write the table again", error=StoreError)
     with opened():
-        file = pq.ParquetFile(path)
-    names = file.schema_arrow.names
-    id_name, vector_name = (next((name for name in options if name in names), None) for options in (ID_NAMES, VECTOR_NAMES))
+        table = open_table(path)
+    id_name, vector_name = _first_of(ID_NAMES, table.names), _first_of(VECTOR_NAMES, table.names)
     if vector_name is None:
-        raise StoreError(f"{path}: must have a column named {' or '.join(VECTOR_NAMES)}, got {', '.join(names)}; rename it")
+        raise StoreError(f"{path}: must have a column named {' or '.join(VECTOR_NAMES)}, got {', '.join(table.names)}; rename it")
     with opened():
-        columns = (batch.column(0) for batch in file.iter_batches(batch_size=block_rows, columns=[vector_name]))
-        width = next((int(length) for column in columns for length in _lengths(path, column) if length > 0), 0)
+        columns = (_lists(path, batch.column(0)) for batch in table.batches([vector_name], block_rows))
+        width = next((int(length) for column in columns for length in _lengths(column) if length > 0), 0)
     if not width:
         raise StoreError(f"{path}: must hold at least one vector, got none")
 
     def blocks() -> Iterator[tuple[list[str] | None, Float[np.ndarray, "b e"]]]:
         start = 0
         with opened():
-            for batch in file.iter_batches(batch_size=block_rows, columns=[vector_name] + ([id_name] if id_name else [])):
+            for batch in table.batches([vector_name] + ([id_name] if id_name else []), block_rows):
                 ids = None if id_name is None else _plain_ids(path, batch.column(id_name).to_pylist(), start)
-                yield ids, _list_array(path, batch.column(vector_name), start, width)
+                yield ids, _list_array(path, _lists(path, batch.column(vector_name)), start, width)
                 start += len(batch)
 
     return VectorSource(width, blocks())
 
 
-def _lengths(path: Path, column: Any) -> Int[np.ndarray, " n"]:
-    """Length of each row; -1 for null."""
+def _first_of(options: Sequence[str], names: Sequence[str]) -> str | None:
+    return next((name for name in options if name in names), None)
+
+
+def _lists(path: Path, column: Any) -> Any:
+    """The column as lists of floats; tensors of one dimension are such lists under another name."""
     kind = column.type
+    if isinstance(kind, pa.FixedShapeTensorType) and sum(size > 1 for size in kind.shape) > 1:
+        shape = " x ".join(map(str, kind.shape))
+        raise StoreError(f"{path}: must hold one vector in each row, got tensors of {shape} numbers; keep one vector of each")
+    if isinstance(kind, pa.BaseExtensionType):
+        column, kind = column.storage, kind.storage_type
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     if not is_list or not pa.types.is_floating(kind.value_type):
-        raise StoreError(f"{path}: vectors must be lists of floats, got a column of {kind}; convert it")
+        value = kind.value_type if is_list else kind
+        advice = f"keep the field with the numbers: {', '.join(field.name for field in kind)}" if pa.types.is_struct(kind) else "convert it"
+        raise StoreError(
+            f"{path}: vectors must be lists of floats, got a column of {kind}; {CODES if pa.types.is_integer(value) else advice}"
+        )
+    return column
+
+
+def _lengths(column: Any) -> Int[np.ndarray, " n"]:
+    """Length of each list; -1 for null."""
     lengths: Int[np.ndarray, " n"] = column.value_lengths().fill_null(-1).to_numpy(zero_copy_only=False)
     return lengths
 
 
 def _list_array(path: Path, column: Any, start: int, width: int) -> Float[np.ndarray, "b e"]:
     """A column of lists as an array; lists must not be null and must have equal length."""
-    lengths = _lengths(path, column)
+    lengths = _lengths(column)
     odd = np.flatnonzero(lengths != width)
     if len(odd):
         faults = [f"row {start + row} {'is null' if lengths[row] < 0 else f'has {lengths[row]} numbers'}" for row in odd]
@@ -123,6 +156,9 @@ def _open_faiss(path: Path, block_rows: int) -> VectorSource:
     except ImportError as error:
         reraise_unrelated(error)
         raise MissingDependencyError("faiss-cpu", extra="faiss", purpose="reading a faiss index") from error
+    with path.open("rb") as file:
+        if file.read(2) == b"IB":
+            raise StoreError(f"{path}: must hold vectors of floats, got a binary index of one bit a dimension; import the original vectors")
     with reading(path, remedy="write it again with faiss.write_index", error=StoreError):
         index = faiss.read_index(str(path))
     # Lists packed for faiss's fast scan: reconstructing their vectors would crash the process.
@@ -168,14 +204,14 @@ def _faiss_labels(faiss: Any, index: Any) -> tuple[np.ndarray | None, Any]:
 
 
 def read_ids(ids: str | os.PathLike[str] | Sequence[str] | Sequence[int] | np.ndarray) -> Iterator[str]:
-    """Document ids of a list, an array or a file: ``.json``, ``.npy``, ``.arrow``, ``.parquet`` (a column of `ID_NAMES`), or text lines."""
+    """Document ids of a list, an array or a file: ``.json``, ``.npy``, Parquet, Arrow (a column of `ID_NAMES`), or text lines."""
     if not isinstance(ids, str | os.PathLike):
         return iter(_plain_ids("ids given", ids))
     path = Path(ids)
     if not path.exists():
         raise StoreError(f"{path}: ids must be a file, there is none")
     require_plain(path, error=StoreError)
-    if path.suffix in (".arrow", ".parquet"):
+    if path.suffix in TABLE_SUFFIXES:
         return _column_ids(path)
     if path.suffix in (".json", ".npy"):
         with reading(path, remedy="write it again", error=StoreError):
@@ -217,17 +253,16 @@ def _text_ids(path: Path) -> Iterator[str]:
 
 def _column_ids(path: Path) -> Iterator[str]:
     with reading(path, remedy="write it again", error=StoreError):
-        reader = pq.ParquetFile(path) if path.suffix == ".parquet" else pa.ipc.open_file(pa.OSFile(str(path)))
-        names = (reader.schema_arrow if path.suffix == ".parquet" else reader.schema).names
-    name = next((name for name in ID_NAMES if name in names), None)
+        table = open_table(path)
+    name = _first_of(ID_NAMES, table.names)
     if name is None:
-        raise StoreError(f"{path}: must have a column named {' or '.join(ID_NAMES)}, got {', '.join(names)}; rename it")
+        raise StoreError(f"{path}: must have a column named {' or '.join(ID_NAMES)}, got {', '.join(table.names)}; rename it")
 
     def ids() -> Iterator[str]:
         start = 0
         with reading(path, remedy="write it again", error=StoreError):
-            for batch in reader.iter_batches() if path.suffix == ".parquet" else map(reader.get_batch, range(reader.num_record_batches)):
-                yield from _plain_ids(path, batch.column(name).to_pylist(), start)
+            for batch in table.batches([name], IDS_PER_BLOCK):
+                yield from _plain_ids(path, batch.column(0).to_pylist(), start)
                 start += len(batch)
 
     return ids()
