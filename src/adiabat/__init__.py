@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from adiabat.core.errors import DivergedError as DivergedError
     from adiabat.core.errors import InUseError as InUseError
     from adiabat.core.errors import JobError as JobError
+    from adiabat.core.errors import LinkError as LinkError
     from adiabat.core.errors import MissingDependencyError as MissingDependencyError
     from adiabat.core.errors import ModelError as ModelError
     from adiabat.core.errors import StoreError as StoreError

@@ -89,7 +89,6 @@ def test_a_full_disk_while_the_model_is_written_is_one_line_and_resuming_ends_th
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Exception
 ) -> None:
     def full(model: DualEncoder, folder: Path) -> None:
-        folder.mkdir()
         (folder / "half").write_bytes(b"half")
         raise fault
 

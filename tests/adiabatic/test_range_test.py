@@ -180,19 +180,19 @@ def test_a_quick_job_goes_on_as_if_it_had_not_been_interrupted(
 def test_a_job_killed_while_it_takes_over_a_trial_goes_on(
     problem: Problem, whole: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rename = Path.rename
+    replace = Path.replace
 
     def killed(self: Path, target: Path) -> Path:
         if self.name == "checkpoints":
             raise KeyboardInterrupt
-        return rename(self, target)
+        return replace(self, target)
 
     settings = quick(tmp_path)
-    monkeypatch.setattr(Path, "rename", killed)
+    monkeypatch.setattr(Path, "replace", killed)
     with pytest.raises(KeyboardInterrupt):
         run(problem, tmp_path / "cut", settings)
     assert (tmp_path / "cut/log.jsonl").exists()
-    monkeypatch.setattr(Path, "rename", rename)
+    monkeypatch.setattr(Path, "replace", replace)
     taken = counted_steps(monkeypatch)
     run(problem, tmp_path / "cut", settings, resume=True)
     assert everything(tmp_path / "cut") == whole

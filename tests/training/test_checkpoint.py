@@ -148,7 +148,7 @@ def half(tensors: object, path: Path) -> None:
     raise SafetensorError("I/O error: No space left on device (os error 28)")
 
 
-@pytest.mark.parametrize(("failing", "how"), [("save_file", full), ("save_file", half), ("_flush", full), ("digest_of", full)])
+@pytest.mark.parametrize(("failing", "how"), [("save_file", full), ("save_file", half), ("sync", full), ("digest_of", full)])
 def test_a_full_disk_is_one_line_and_earlier_checkpoints_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str, how: Callable[..., None]
 ) -> None:
@@ -168,7 +168,7 @@ def test_a_checkpoint_has_its_name_only_once_it_is_on_the_disk(tmp_path: Path, m
         assert not (tmp_path / "step-000000010").exists() or path == tmp_path
         flushed.append(path.name)
 
-    monkeypatch.setattr(checkpoint, "_flush", note)
+    monkeypatch.setattr(checkpoint, "sync", note)
     write(tmp_path, 10)
     assert flushed == [TENSORS, RECORD, ".partial-000000010", tmp_path.name]
 

@@ -92,7 +92,7 @@ def full(*arguments: Any, **named: Any) -> None:
     raise OSError(28, "No space left on device")
 
 
-@pytest.mark.parametrize(("method", "fails", "error"), [("replace", killed, KeyboardInterrupt), ("write_text", full, JobError)])
+@pytest.mark.parametrize(("method", "fails", "error"), [("replace", killed, KeyboardInterrupt), ("replace", full, JobError)])
 def test_truncating_that_fails_loses_no_row(
     log: JobLog, monkeypatch: pytest.MonkeyPatch, method: str, fails: Any, error: type[BaseException]
 ) -> None:

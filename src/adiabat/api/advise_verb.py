@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, optional_path, path_of, require_model, settings_of
+from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, optional_place, path_of, require_model, settings_of
 from adiabat.api.call import Progress, called
 from adiabat.api.evaluate_verb import addressed_queries, require_other_contents, require_pairs
 from adiabat.api.tune_verb import estimate_tuning
@@ -68,7 +68,7 @@ def advise(
     chosen = settings_of(AdviseSettings, settings, options, section="advise", function="advise")
     require_model(model, "model")
     require_pairs(retain)
-    folder = optional_path(out, "out")
+    folder = optional_place(out)
     listed = [(path_of(path, "store"), rows) for path, rows in [(store, data), *retain]]
     require_device_name(chosen.run.device)
     refuse_swapped(listed[0][0], model, data, order=("model", "store", "data"))

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 from adiabat.config.faults import former_keyword
 from adiabat.config.reader import checked, keys_of, read_table, with_values
 from adiabat.config.section import Section
+from adiabat.core.disk import make_folder, move, new_file, real
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.surroundings import user_cache
 from adiabat.core.text import shown
@@ -65,6 +66,24 @@ def optional_path(value: object, argument: str) -> Path | None:
     return None if value is None else Path(path_of(value, argument))
 
 
+def place_of(value: object, argument: str = "out") -> Path:
+    """The place that a function writes to: links on the way there are resolved, those inside are not followed."""
+    return real(Path(path_of(value, argument)))
+
+
+def optional_place(value: object, argument: str = "out") -> Path | None:
+    """The same of an optional argument."""
+    return None if value is None else place_of(value, argument)
+
+
+def with_real_out(settings: S, section: str) -> S:
+    """Settings whose ``out`` in a section is the place of `place_of`."""
+    table = getattr(settings, section)
+    if table.out is None or str(out := real(Path(table.out))) == table.out:
+        return settings
+    return settings.model_copy(update={section: table.model_copy(update={"out": str(out)})})
+
+
 def require_model(value: object, argument: str) -> None:
     """Refuse an argument that is not a model."""
     if isinstance(value, str | os.PathLike):
@@ -84,21 +103,24 @@ def data_of(value: Data, argument: str) -> str:
         return path_of(value, argument)
     folder, digest = user_cache() / "rows", hashlib.sha256()
     with _caching(folder), TemporaryDirectory(dir=folder) as temporary:
-        with (Path(temporary) / "rows").open("wb") as file:
+        written = Path(temporary) / "rows"
+        with new_file(written) as file:
             for row in _rows(value, argument):
                 line = f"{json.dumps(row)}\n".encode()
                 digest.update(line)
                 file.write(line)
             if not file.tell():
                 raise DataError(f"{argument} must hold at least one row, got none; add rows")
-        return str(Path(file.name).replace(folder / f"rows-{digest.hexdigest()[:16]}.jsonl"))
+        rows = folder / f"rows-{digest.hexdigest()[:16]}.jsonl"
+        move(written, rows)
+        return str(rows)
 
 
 @contextmanager
 def _caching(folder: Path) -> Iterator[None]:
     """Make a folder of the cache; a failure of the disk becomes one line."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder, parents=True)
         yield
     except OSError as fault:
         # A generator of rows may raise its own file errors.

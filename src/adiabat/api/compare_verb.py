@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from adiabat.api.arguments import PathLike, SettingsLike, optional_path, path_of, settings_of
+from adiabat.api.arguments import PathLike, SettingsLike, optional_path, optional_place, path_of, settings_of
 from adiabat.api.call import called
 from adiabat.config.tasks import CompareSettings
 from adiabat.core.errors import JobError
@@ -50,7 +50,7 @@ def compare(
     chosen = settings_of(CompareSettings, settings, options, section="measure", function="compare")
     ranking_measures({}, {}, chosen.measure.report)
     paths = Path(path_of(first, "first")), Path(path_of(second, "second"))
-    judged, folder = optional_path(qrels, "qrels"), optional_path(out, "out")
+    judged, folder = optional_path(qrels, "qrels"), optional_place(out)
     require_comparable(*paths, qrels=judged, settings=chosen)
     if folder:
         require_own(folder, "suite")

@@ -11,7 +11,18 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, optional_path, path_of, require_model, settings_of
+from adiabat.api.arguments import (
+    Data,
+    PathLike,
+    SettingsLike,
+    data_of,
+    optional_path,
+    optional_place,
+    path_of,
+    place_of,
+    require_model,
+    settings_of,
+)
 from adiabat.api.call import Progress, called
 from adiabat.config import dataset_settings
 from adiabat.config.dataset_settings import InspectSettings, MineSettings
@@ -71,8 +82,8 @@ def mine(
         True
     """
     chosen = settings_of(MineSettings, settings, options, section="mine", function="mine")
-    target, name = Path(path_of(out, "out")), None if model is None else path_of(model, "model")
-    folder, kept = optional_path(store, "store"), optional_path(index, "index")
+    target, name = place_of(out), None if model is None else path_of(model, "model")
+    folder, kept = optional_path(store, "store"), optional_place(index, "index")
     require_names(name)
     require_device_name(chosen.run.device)
     sources = data_of(data, "data"), data_of(corpus, "corpus")
@@ -214,7 +225,7 @@ def make(
     """
     kind_of_settings, module = maker_of(kind)
     chosen = settings_of(kind_of_settings, settings, options, section=module, function="make")
-    folder = Path(path_of(out, "out"))
+    folder = place_of(out)
     require_free(folder, resume=False)
     maker = getattr(import_module(f"adiabat.datasets.{module}"), f"make_{module}")
     with called("make", progress) as call:

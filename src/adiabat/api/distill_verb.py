@@ -5,7 +5,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adiabat.api.arguments import Data, PathLike, SettingsLike, path_of, require_model, settings_of, sources_of, table_of
+from adiabat.api.arguments import (
+    Data,
+    PathLike,
+    SettingsLike,
+    path_of,
+    place_of,
+    require_model,
+    settings_of,
+    sources_of,
+    table_of,
+    with_real_out,
+)
 from adiabat.api.call import Progress, called
 from adiabat.config.distillation import AblateSettings, DistillStaticSettings, FitSettings, MultilingualSettings
 from adiabat.config.shared import EncoderSection
@@ -47,7 +58,7 @@ def distill_static(
     """
     chosen = settings_of(DistillStaticSettings, settings, options, section="static", function="distill_static")
     require_model(teacher, "teacher")
-    folder = Path(path_of(out, "out"))
+    folder = place_of(out)
     require_static(teacher, folder, chosen)
     # Imported after the checks: torch takes seconds to load.
     from adiabat.distillation.static_model import distill_static as make_static
@@ -94,6 +105,7 @@ def distill_fit(
     """
     options |= _tables(teachers, student, out, {"texts": texts, "queries": queries}, options)
     chosen = settings_of(FitSettings, settings, options, section="train", function="distill_fit")
+    chosen = with_real_out(chosen, "distill")
     require_student(chosen, resume=resume)
     # Imported after the checks: torch takes seconds to load.
     from adiabat.distillation.student import fit
@@ -139,6 +151,7 @@ def distill_multilingual(
     """
     options |= _tables(teachers, student, out, {"parallel": parallel}, options)
     chosen = settings_of(MultilingualSettings, settings, options, section="train", function="distill_multilingual")
+    chosen = with_real_out(chosen, "distill")
     require_student(chosen, resume=resume)
     # Imported after the checks: torch takes seconds to load.
     from adiabat.distillation.student import multilingual
@@ -170,7 +183,7 @@ def distill_pair(query: Model, document: Model, out: PathLike, *, settings: Enco
     """
     require_model(query, "query")
     require_model(document, "document")
-    folder = Path(path_of(out, "out"))
+    folder = place_of(out)
     require_pair(query, document, folder)
     # Imported after the checks: torch takes seconds to load.
     from adiabat.distillation.static_model import distill_pair as make_pair
@@ -210,6 +223,7 @@ def distill_ablate(
     """
     options = options if out is None else {**options, "out": path_of(out, "out")}
     chosen = settings_of(AblateSettings, settings, options, section="ablate", function="distill_ablate")
+    chosen = with_real_out(chosen, "ablate")
     require_ablation(path_of(teacher, "teacher"), chosen, resume=resume)
     # Imported after the checks: torch takes seconds to load.
     from adiabat.api.evaluate_verb import evaluate_suite

@@ -17,6 +17,7 @@ from adiabat.api.arguments import (
     is_dataset,
     is_pandas,
     path_of,
+    place_of,
     require_model,
     settings_of,
     texts_with_ids,
@@ -24,6 +25,7 @@ from adiabat.api.arguments import (
 )
 from adiabat.api.call import Progress, called
 from adiabat.config.shared import NEEDED_COSINE, EmbedSettings
+from adiabat.core.disk import new_file, real
 from adiabat.core.errors import ConfigError
 from adiabat.core.files import is_store
 from adiabat.core.text import counted, shown
@@ -86,7 +88,9 @@ def embed(
         raise ConfigError(f"documents are deleted with {option('update', True)}, or by adiabat.delete without a corpus; choose one")
     deletion = None if delete is None else _deletion(delete, missing)
     into: Into = "append" if append else "update" if update else "new"
-    folder, source = Path(path_of(out, "out")), data_of(corpus, "corpus")
+    # A new store takes the place that a link leads to, also where nothing is there yet.
+    folder = Path(path_of(out, "out")) if into == "new" else place_of(out)
+    source = data_of(corpus, "corpus")
     if into == "new" and not is_store(folder):
         require_outside(folder)
     require_embeddable(model, source, folder, chosen, into=into)
@@ -120,7 +124,7 @@ def delete(store: PathLike, ids: PathLike | Sequence[str], *, missing: Missing =
         >>> adiabat.delete(store, ["a"]).rows(["a", "b"]).tolist()
         [-1, 0]
     """
-    folder, deletion = Path(path_of(store, "store")), _deletion(ids, missing)
+    folder, deletion = place_of(store, "store"), _deletion(ids, missing)
     require_store(folder)
     with called("delete", progress) as call:
         change = delete_documents(folder, deletion)
@@ -149,7 +153,7 @@ def compact(store: PathLike, *, progress: Progress = None) -> Store:
         >>> adiabat.compact(store).count
         1
     """
-    folder = Path(path_of(store, "store"))
+    folder = place_of(store, "store")
     require_store(folder)
     with called("compact", progress) as call:
         former = Manifest.read(folder).tombstones
@@ -227,7 +231,7 @@ def import_vectors(
     from adiabat.store.ingestion import store_vectors
 
     with called("import_vectors", progress) as call, TemporaryDirectory() as folder:
-        vector_file = _vector_file(vectors, Path(folder))
+        vector_file = _vector_file(vectors, real(Path(folder)))
         if listed is not None:
             texts = texts_with_ids(listed, _ids_in(vector_file) if names is None else names)
             names = [row["_id"] for row in texts]
@@ -268,5 +272,6 @@ def _vector_file(vectors: Any, folder: Path) -> str:
     if array.dtype.kind != "f" or array.ndim != 2:
         fault = wrong_type("vectors", allowed, vectors)
         raise TypeError(f"{fault}; {CODES}") if holds_codes(array) else fault
-    np.save(folder / "vectors.npy", array)
+    with new_file(folder / "vectors.npy") as file:
+        np.save(file, array)
     return str(folder / "vectors.npy")

@@ -7,7 +7,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, optional_path, path_of, require_model, settings_of, wrong_type
+from adiabat.api.arguments import (
+    Data,
+    PathLike,
+    SettingsLike,
+    data_of,
+    optional_place,
+    path_of,
+    place_of,
+    require_model,
+    settings_of,
+    wrong_type,
+)
 from adiabat.api.call import Progress, called
 from adiabat.config.shared import DataSection, EvaluateSettings, require_device_name
 from adiabat.config.tasks import SpaceSettings, SuiteSettings, suite_file
@@ -88,7 +99,7 @@ def evaluate(
     models = _checked_models(model, runs, baseline)
     if power and runs:
         raise ConfigError(f"{option('power')} is that of a single run, got further runs with {option('runs')}; leave one of them out")
-    folder = optional_path(out, "out")
+    folder = optional_place(out)
     named_stores = [path_of(entry, "baseline_stores") for entry in baseline_stores]
     splits = [split or chosen.data.split, *[None] * len(retain)]
     listed = [(path_of(path, "store"), rows) for path, rows in [(store, data), *retain]]
@@ -240,7 +251,7 @@ def evaluate_suite(
         suite = suite_file(suite)
     settings = settings_of(SuiteSettings, suite, options, section="suite", function="evaluate_suite")
     names = [path_of(model, "an entry of models") for model in models]
-    folder = Path(path_of(out, "out"))
+    folder = place_of(out)
     # A measure that cannot be computed is refused before anything is read.
     require_report(settings.measure.report)
     for task in settings.tasks:
@@ -305,7 +316,7 @@ def space(
     require_model(model, "model")
     if baseline is not None:
         require_model(baseline, "baseline")
-    folder, path = optional_path(out, "out"), path_of(store, "store")
+    folder, path = optional_place(out), path_of(store, "store")
     named = [] if baseline_store is None else [path_of(baseline_store, "baseline_store")]
     if chosen.space.map:
         require_maps()

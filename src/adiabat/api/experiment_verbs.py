@@ -9,7 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adiabat.adiabatic.tune_checks import inputs_of, require_named, require_search
-from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, optional_path, path_of, require_model, settings_of, settings_table
+from adiabat.api.arguments import (
+    Data,
+    PathLike,
+    SettingsLike,
+    data_of,
+    optional_place,
+    path_of,
+    place_of,
+    require_model,
+    settings_of,
+    settings_table,
+    with_real_out,
+)
 from adiabat.api.call import Progress, called
 from adiabat.config.budgets import PlanSettings, ScalingSettings
 from adiabat.config.sweeps import SWEEPS, SweepSettings, sweep_kind
@@ -69,6 +81,7 @@ def sweep(
     options = {**options, "verb": verb} if isinstance(settings, SweepSettings) else options
     folder = None if out is None else path_of(out, "out")
     chosen = settings_of(kind, settings, {**options, "out": folder}, section="sweep", function="sweep")
+    chosen = with_real_out(chosen, "sweep")
     require_sweep(chosen, resume=resume)
     # Imported after the checks: torch takes seconds to load.
     from adiabat.experiments.sweep import sweep as run_sweep
@@ -119,6 +132,7 @@ def scaling(
     """
     folder = None if out is None else path_of(out, "out")
     chosen = settings_of(ScalingSettings, settings, {**options, "out": folder}, section="scaling", function="scaling")
+    chosen = with_real_out(chosen, "scaling")
     require_scaling(chosen, resume=resume)
     # Imported after the checks: torch takes seconds to load.
     from adiabat.experiments.scaling import scaling as run_scaling
@@ -164,7 +178,7 @@ def plan(
     require_plan(chosen)
     from adiabat.experiments.plan import plan as make_plan
 
-    with called("plan", progress) as call, claimed(optional_path(chosen.plan.out, "out"), kind="plan") as folder:
+    with called("plan", progress) as call, claimed(optional_place(chosen.plan.out), kind="plan") as folder:
         result = make_plan(_load, chosen, command=call.command, watch=call.watch)
         if folder is None:
             return result
@@ -223,7 +237,7 @@ def safe_rate(
         options = {**options, "guard": True}
     chosen = settings_of(TuneSettings, settings, options, section="tune", function="safe_rate")
     require_model(model, "model")
-    folder = Path(path_of(out, "out"))
+    folder = place_of(out)
     source = data_of(data, "data")
     if isinstance(model, str):
         require_named(inputs_of(model, path_of(store, "store"), source), chosen)

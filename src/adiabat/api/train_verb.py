@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, path_of, settings_of, table_of
+from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, path_of, settings_of, table_of, with_real_out
 from adiabat.api.call import Progress, called
 from adiabat.config.dual_training import TrainSettings
 from adiabat.dual_encoder.train_checks import require_estimable, require_models, require_ready
@@ -53,7 +53,7 @@ def train(
         >>> job.training.steps
         2
     """
-    chosen = _settings(model, data, out, settings, options, "train")
+    chosen = with_real_out(_settings(model, data, out, settings, options, "train"), "job")
     check_train(chosen, resume=resume)
     # Imported after the checks: torch takes seconds to load.
     from adiabat.dual_encoder.train import train as run_training

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import adiabat
 from adiabat.adiabatic.tune_checks import inputs_of, require_named, require_ready
-from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, path_of, require_model, settings_of
+from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, path_of, place_of, require_model, settings_of
 from adiabat.api.call import Progress, called
 from adiabat.config.tuning import TuneSettings
+from adiabat.core.disk import make_folder, real, require_no_link
 from adiabat.models.model_paths import name_of, require_names, require_reachable
 from adiabat.results.evaluation_result import Result
 from adiabat.runs.run_config import is_job
@@ -66,7 +67,7 @@ def tune(
     """
     chosen = settings_of(TuneSettings, settings, options, section="tune", function="tune").with_usual_recipe()
     require_model(model, "model")
-    folder, source = Path(path_of(out, "out")), data_of(data, "data")
+    folder, source = place_of(out), data_of(data, "data")
     if isinstance(model, str):
         require_ready(inputs_of(model, path_of(store, "store"), source), folder, settings=chosen, resume=resume)
     require_names(model)
@@ -106,7 +107,7 @@ def estimate_tuning(
         if out is None:
             require_named(inputs, settings)
         else:
-            require_ready(inputs, Path(path_of(out, "out")), settings=settings, resume=False)
+            require_ready(inputs, place_of(out), settings=settings, resume=False)
     require_names(model)
     require_reachable(model)
     from adiabat.adiabatic.expected_time import estimate
@@ -165,10 +166,14 @@ def run_demo(out: Path, *, progress: Progress = None) -> Result:
     """Embed, tune, evaluate; finished steps of an interrupted demo are not repeated."""
     from adiabat.datasets.bundled import DEMO_CORPUS, DEMO_RETAIN, DEMO_TEST, DEMO_TRAIN, DEMO_VALIDATION
 
+    out = real(out)
+    make_folder(out / "stores", parents=True)
     corpora = dict.fromkeys([DEMO_CORPUS, *(corpus for corpus, _ in DEMO_RETAIN.values())])
     stores = {corpus: out / "stores" / corpus.name.split(".")[0] for corpus in corpora}
     retain = [(stores[corpus], examples) for corpus, examples in DEMO_RETAIN.values()]
     job = out / "job"
+    for place in (*stores.values(), job):
+        require_no_link(place)
     with called("demo", progress) as call:
         for corpus, store in stores.items():
             call.watch.note(f"embedding {store.name}")

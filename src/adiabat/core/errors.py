@@ -75,6 +75,10 @@ class InUseError(AdiabatError, RuntimeError):
     """Another process is writing to the same directory."""
 
 
+class LinkError(AdiabatError, RuntimeError):
+    """A symbolic or hard link stands where adiabat would write through it into another place."""
+
+
 class MissingDependencyError(AdiabatError, ImportError):
     """An optional package is not installed; the message has the command to install it."""
 

@@ -1,16 +1,15 @@
-"""Atomic files, checked reading, and one writer at a time in a directory."""
+"""Files that appear whole or not at all, checked reading, and one writer at a time in a directory."""
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from itertools import count
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from adiabat.core.disk import move, part_of, take_lock
 from adiabat.core.errors import AdiabatError, DataError, InUseError, disk_error_of, reraise_unrelated
 from adiabat.core.text import cut
 
@@ -20,9 +19,6 @@ MANIFEST_FILE = "manifest.json"
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
-
-LOCKLESS = frozenset({errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
-"""Errors of file systems that cannot lock a directory; NFS requires a descriptor open for writing, which directories never have."""
 
 
 @contextmanager
@@ -39,18 +35,6 @@ def sole_writer(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-
-
-def take_lock(handle: int) -> bool:
-    """Lock an open file or directory until it is closed."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        if error.errno not in LOCKLESS:
-            raise
-    return True
 
 
 CHECKSUM = "checksum"
@@ -235,59 +219,26 @@ def write_together(contents: Mapping[Path, str | bytes]) -> None:
         parts: dict[Path, Path] = {}
         for path, content in contents.items():
             with writing_to(path):
-                parts[path], file = stack.enter_context(_part_of(path))
+                parts[path], file = stack.enter_context(part_of(path))
                 file.write(content.encode("utf-8") if isinstance(content, str) else content)
                 _sync(file)
         for path, part in parts.items():
             with writing_to(path):
-                part.replace(path)
+                move(part, path)
 
 
 @contextmanager
 def writing_whole(path: Path) -> Iterator[BinaryIO]:
     """Write a file piece by piece; it is renamed into place once it is on disk."""
-    with writing_to(path), _part_of(path) as (part, file):
+    with writing_to(path), part_of(path) as (part, file):
         yield file
         _sync(file)
-        part.replace(path)
-
-
-@contextmanager
-def _part_of(path: Path) -> Iterator[tuple[Path, BinaryIO]]:
-    """Create an empty temporary file beside its destination that no other process writes; one left by a killed process is reused."""
-    for number in count():
-        part = path.with_name(f".{path.name}.part{number}")
-        file = os.fdopen(os.open(part, os.O_CREAT | os.O_WRONLY, 0o666), "wb")
-        # Its writer may have renamed it into place since it was opened.
-        if take_lock(file.fileno()) and _is_at(part, file):
-            break
-        file.close()
-    with file:
-        try:
-            file.truncate(0)
-            yield part, file
-        finally:
-            # After the rename, another process may have created a new file of the same name.
-            if _is_at(part, file):
-                part.unlink()
+        move(part, path)
 
 
 def _sync(file: BinaryIO) -> None:
     file.flush()
     os.fsync(file.fileno())
-
-
-def _is_at(path: Path, file: BinaryIO) -> bool:
-    """Whether an open file is still the one at a path."""
-    with suppress(FileNotFoundError):
-        return os.path.samestat(path.stat(), os.fstat(file.fileno()))
-    return False
-
-
-def make_folder(path: Path) -> None:
-    """Create a folder in an existing one; an existing folder is left unchanged."""
-    with writing_to(path):
-        path.mkdir(exist_ok=True)
 
 
 @contextmanager

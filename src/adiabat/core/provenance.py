@@ -10,11 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from io import BufferedWriter, BytesIO, FileIO
+from io import BufferedWriter, BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from adiabat.core.errors import AdiabatError, DataError
+from adiabat.core.disk import new_file
+from adiabat.core.errors import AdiabatError, DataError, LinkError
 from adiabat.core.files import (
     CHECKSUM,
     LARGEST_LOG,
@@ -66,7 +67,7 @@ class DigestedFile(BufferedWriter):
 
     def __init__(self, path: Path) -> None:
         """Create the file."""
-        super().__init__(FileIO(path, "w"))
+        super().__init__(new_file(path).detach())
         self._hash = hashlib.sha256()
         self._size = 0
 
@@ -176,8 +177,8 @@ def _checked(folder: Path) -> dict[str, object]:
 
 
 def _remember(states: Mapping[str, object], folder: Path) -> None:
-    # A read-only or full folder is checked again each time.
-    with suppress(DataError):
+    # A folder that is read-only, full or behind a link is checked again each time.
+    with suppress(DataError, LinkError):
         write_text(json.dumps(states), folder / CHECKED)
 
 

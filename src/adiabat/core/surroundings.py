@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
+from adiabat.core.disk import make_folder, real
 from adiabat.core.errors import DataError
 
 CACHE = "XDG_CACHE_HOME"
@@ -25,7 +26,7 @@ def user_cache() -> Path:
     """
     wanted = _cache_home()
     if wanted is not None and (os.environ.get(CACHE) or _is_writable(wanted / "adiabat")):
-        return wanted / "adiabat"
+        return real(wanted / "adiabat")
     folder = _temporary_cache()
     place = "there is no home directory" if wanted is None else f"{wanted} cannot be written"
     warnings.warn(f"{place}: caches are in {folder}; set {CACHE} to choose another folder", stacklevel=2)
@@ -62,7 +63,7 @@ def _cache_home() -> Path | None:
 def _is_writable(folder: Path) -> bool:
     """Whether a folder can be written; made if it is missing, since permissions alone do not tell."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(real(folder), parents=True)
     except OSError:
         return False
     return os.access(folder, os.W_OK | os.X_OK)
@@ -78,7 +79,7 @@ def _exists(path: Path) -> bool:
 def _temporary_cache() -> Path:
     """A folder of this user's own among temporary files, where others can write too."""
     try:
-        folder = Path(tempfile.gettempdir()) / f"adiabat-{os.getuid()}"
+        folder = real(Path(tempfile.gettempdir())) / f"adiabat-{os.getuid()}"
         folder.mkdir(mode=0o700, exist_ok=True)
         state = folder.lstat()
     except OSError as fault:

@@ -3,7 +3,6 @@
 import errno
 import json
 import os
-import shutil
 import zlib
 from array import array
 from collections import Counter
@@ -15,6 +14,7 @@ from typing import Any
 
 from adiabat.config.dataset_settings import Documents
 from adiabat.config.section import Section
+from adiabat.core.disk import clear, make_folder, move, new_file, remove, remove_empty, sync
 from adiabat.core.errors import DataError, disk_error_of
 from adiabat.core.files import sealed_json, sole_writer, write_text
 from adiabat.core.provenance import now, seal, versions
@@ -175,15 +175,14 @@ def create_dataset(
     work = target.with_name(f".{target.name}.making")
     missing = [parent for parent in work.parents if not parent.exists()]
     try:
-        work.mkdir(parents=True, exist_ok=True)
+        make_folder(work, parents=True)
     except OSError as error:
         _remove(work, missing)
         raise DataError(f"{option('out')} must be a directory that can be created, got {out}: {error.strerror}; choose another") from error
     with sole_writer(work), _disk_full_as_data_error(out):
         writer = DatasetWriter(work, out=out, documents=documents)
         try:
-            for leftover in work.iterdir():
-                leftover.unlink()
+            remove(*work.iterdir())
             yield writer
             _require_examples(writer.summary, source)
             writer.finish()
@@ -234,25 +233,19 @@ def _record(summary: DatasetSummary, maker: str, source: Path, settings: Section
 def _move(work: Path, target: Path, out: Path) -> None:
     """Rename the finished directory, and make the rename survive a power cut."""
     try:
-        work.replace(target)
+        move(work, target)
     except OSError as error:
         if error.errno in DISK_FULL:
             raise
         fault = f"must still be missing or empty when it is done, got {out}: {error.strerror}"
         raise DataError(f"{option('out')} {fault}; choose another") from error
-    handle = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync(target.parent)
 
 
 def _remove(work: Path, parents: list[Path]) -> None:
     """Remove the working directory, where it still exists, and the parents made for it."""
-    shutil.rmtree(work, ignore_errors=True)
-    for parent in parents:
-        with suppress(OSError):  # Parents that are not empty stay.
-            parent.rmdir()
+    clear(work)
+    remove_empty(*parents)
 
 
 @contextmanager
@@ -272,7 +265,7 @@ class _GzipLines:
     def __init__(self, path: Path) -> None:
         self.rows = 0
         # Closed by `finish` or `abandon`: it outlives this call.
-        self._file = path.open("wb")
+        self._file = new_file(path)
         self._compressor = zlib.compressobj(_COMPRESSION_LEVEL, wbits=31)  # 31: with a gzip header.
         self._buffer = bytearray()
 

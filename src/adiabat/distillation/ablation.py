@@ -1,7 +1,6 @@
 """A static model made step by step, each step measured (van Dongen and Tulkens, model2vec)."""
 
 import hashlib
-import shutil
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from adiabat.config.distillation import AblateSettings, DistillStaticSettings, F
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked, read_settings
 from adiabat.config.tasks import SuiteSettings, suite_file
+from adiabat.core.disk import clear, make_folder
 from adiabat.core.progress import SILENT, Watch
 from adiabat.distillation.distill_checks import begun_ablation, is_distilled, require_ablation
 from adiabat.distillation.static_model import distill_static, inputs_of
@@ -82,7 +82,8 @@ def distill_ablate(
     with claimed_for_jobs(folder, description, begun=begun):
         for _, make in steps.values():
             make()
-        shutil.rmtree(folder / PASSED, ignore_errors=True)
+        clear(folder / PASSED)
+        make_folder(folder / "suite")
         return measure(suite, folder / "suite")
 
 
@@ -105,7 +106,7 @@ def _steps(teacher: str, settings: AblateSettings, models: Path, passed: Path, c
     def distill(out: Path, static: DistillStaticSettings) -> None:
         if not is_distilled(out):
             # The remains of a killed call are not a model, and the teacher's vectors are stored elsewhere.
-            shutil.rmtree(out, ignore_errors=True)
+            clear(out)
             distill_static(teacher, out, settings=static, passed=passed, command=command, watch=watch)
 
     def learn(out: Path, run: Callable[..., object], learning: FitSettings | TrainSettings) -> None:

@@ -2,10 +2,9 @@
 
 import hashlib
 import json
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,8 +16,9 @@ from transformers import PreTrainedTokenizerFast
 
 from adiabat.config.distillation import USUAL_DIMS, DistillStaticSettings, StaticSection
 from adiabat.config.shared import EncoderSection
+from adiabat.core.disk import clear, make_folder, move, remove_empty
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, JobError, ModelError, disk_error_of
-from adiabat.core.files import make_folder, sole_writer, write_text, write_together
+from adiabat.core.files import sole_writer, write_text, write_together, writing_to
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
 from adiabat.core.wording import assignment, option
@@ -182,7 +182,8 @@ def list_modules(section: StaticSection, folder: Path) -> None:
     """Write the list of modules, which completes a model directory, after all other files."""
     modules = [{"idx": 0, "name": "0", "path": ".", "type": "sentence_transformers.models.StaticEmbedding"}]
     if section.normalize:
-        make_folder(folder / "1_Normalize")
+        with writing_to(folder):
+            make_folder(folder / "1_Normalize")
         modules.append({"idx": 1, "name": "1", "path": "1_Normalize", "type": "sentence_transformers.models.Normalize"})
     write_text(json_text(modules), folder / "modules.json")
 
@@ -277,7 +278,7 @@ def distill_static(
         )
         write_result(result, folder)
         list_modules(section, folder)
-        shutil.rmtree(folder / PASSED, ignore_errors=True)
+        clear(folder / PASSED)
     return result
 
 
@@ -285,14 +286,13 @@ def distill_static(
 def _directory(folder: Path) -> Iterator[None]:
     """A directory that exists within the block, and is kept afterwards only if it is not empty."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder, parents=True)
     except OSError as fault:
         raise JobError(f"{option('out', folder)} could not be made: {fault.strerror}; choose another directory") from fault
     try:
         yield
     finally:
-        with suppress(OSError):
-            folder.rmdir()
+        remove_empty(folder)
 
 
 def distill_pair(query: Model, document: Model, out: str | Path, *, settings: EncoderSection | None = None) -> DualEncoder:
@@ -309,11 +309,11 @@ def distill_pair(query: Model, document: Model, out: str | Path, *, settings: En
     for tower in (pair.query, pair.document):
         require_saveable(tower)
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(folder.parent, parents=True)
         with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
             saved = Path(temporary) / "model"
             save_model(pair, saved)
-            saved.replace(folder)
+            move(saved, folder)
     except Exception as fault:
         if isinstance(fault, AdiabatError) or disk_error_of(fault) is None:
             raise

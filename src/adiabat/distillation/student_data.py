@@ -15,6 +15,7 @@ from jaxtyping import Float
 
 from adiabat.config.distillation import StudentDataSection
 from adiabat.config.section import Section
+from adiabat.core.disk import require_no_link
 from adiabat.core.errors import DataError, JobError, several
 from adiabat.core.files import is_there, read_json
 from adiabat.core.progress import SILENT, Watch
@@ -308,6 +309,7 @@ def _store_of(encoder: _Targets, corpus: Path, target: Path, name: str, watch: W
     def documents() -> Iterator[Document]:
         return read_corpus(corpus)
 
+    require_no_link(target)
     label = f"embedding texts by {name}"
     built = build_store(
         encoder,

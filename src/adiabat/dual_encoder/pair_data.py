@@ -7,7 +7,6 @@ stored in Arrow files and read by row; only numbers are in memory, about 50 byte
 import hashlib
 import json
 import os
-import shutil
 import tempfile
 import time
 import warnings
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from adiabat.config.dual_training_data import TrainDataSection
+from adiabat.core.disk import clear, make_folder, move, new_file, real
 from adiabat.core.errors import DataError, StoreError, disk_error_of, several
 from adiabat.core.files import is_there, read_json, reading, write_json
 from adiabat.core.progress import SILENT, Watch
@@ -194,7 +194,7 @@ Number = Callable[[PairBuilder], list[str]]
 
 def cache_folder(setting: str | None) -> Path:
     """Directory of the cache."""
-    return user_cache() if setting is None else Path(setting)
+    return user_cache() if setting is None else real(Path(setting))
 
 
 def cache_key(description: dict[str, Any]) -> str:
@@ -213,23 +213,23 @@ def numbered_pairs(number: Number, folder: Path | None, *, advice: str) -> tuple
             return _opened(folder)
         except (DataError, StoreError) as damage:
             warnings.warn(str(damage), stacklevel=2)
-            shutil.rmtree(folder, ignore_errors=True)
+            clear(folder)
     cache = folder.parent
     with _plain_faults(cache, advice):
-        cache.mkdir(parents=True, exist_ok=True)
+        make_folder(cache, parents=True)
         _clear_abandoned(cache)
         making = Path(tempfile.mkdtemp(prefix=MAKING, dir=cache))
     try:
         with _plain_faults(cache, advice):
             _write(number, making)
             try:
-                making.rename(folder)
+                move(making, folder)
             except OSError:
                 # Another process may have been faster.
                 if not folder.is_dir():
                     raise
     finally:
-        shutil.rmtree(making, ignore_errors=True)
+        clear(making)
     return _opened(folder)
 
 
@@ -278,7 +278,7 @@ def _plain_faults(folder: Path, advice: str) -> Iterator[None]:
 def _clear_abandoned(cache: Path) -> None:
     for folder in cache.glob(f"{MAKING}*"):
         if time.time() - folder.stat().st_mtime > ABANDONED_SECONDS:
-            shutil.rmtree(folder, ignore_errors=True)
+            clear(folder)
 
 
 def _write(number: Number, folder: Path) -> None:
@@ -294,9 +294,11 @@ def _write(number: Number, folder: Path) -> None:
     for name in ("answers", "negatives"):
         lists: Ragged = getattr(sets[0], name)
         arrays |= {f"{name}.values": lists.values, f"{name}.offsets": lists.offsets}
-    np.savez(folder / "numbers.npz", **arrays)
+    with new_file(folder / "numbers.npz") as file:
+        np.savez(file, **arrays)
     queries, documents = text_numbers(replace(texts, folder=None))
-    np.savez(folder / EQUAL_TEXTS, queries=queries, documents=documents)
+    with new_file(folder / EQUAL_TEXTS) as file:
+        np.savez(file, queries=queries, documents=documents)
     about = {"sha256": texts.digest().hex(), "sets": [{"name": pairs.name, "notes": pairs.notes} for pairs in sets]}
     write_json(about, folder / "about.json")
     seal(folder, sorted(path.name for path in folder.iterdir()))

@@ -4,7 +4,6 @@
 resumed run continues exactly.
 """
 
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
@@ -15,6 +14,7 @@ from jaxtyping import Int
 
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.section import MixtureRule
+from adiabat.core.disk import clear, make_folder
 from adiabat.core.errors import DataError, JobError
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.text import cut_middle
@@ -122,9 +122,8 @@ class Stream:
 
         def begin() -> None:
             with plain_faults(folder / ROWS):
-                folder.mkdir(parents=True, exist_ok=True)
-                for making in folder.glob(f"{MAKING}*"):
-                    shutil.rmtree(making, ignore_errors=True)
+                make_folder(folder, parents=True)
+                clear(*folder.glob(f"{MAKING}*"))
             for row in self.rows[len(whole_rows(folder / ROWS)) :]:
                 write_texts(folder, row.shard, self._unwritten.pop(row.shard))
                 append_row(folder / ROWS, row)
@@ -139,7 +138,7 @@ class Stream:
         for folder in filter(None, (self._folder, *others)):
             for old in folder.glob("shard-*"):
                 if old.is_dir() and old.name < shard_name(number):
-                    shutil.rmtree(old, ignore_errors=True)
+                    clear(old)
 
     def _again(self, row: Row) -> PairSet:
         """The pairs of a row, read again from the sources if necessary."""
@@ -182,7 +181,7 @@ class Stream:
         number, first = (before.shard + 1, before.first + before.steps) if before else (0, 0)
         if self._folder is not None:
             # A run may have been killed before it recorded where the shard ended.
-            shutil.rmtree(self._folder / shard_name(number), ignore_errors=True)
+            clear(self._folder / shard_name(number))
         pairs, parts = self._read(number, starts)
         check_negatives(pairs, self._settings.train)
         shard = self._shard(number, first, parts)

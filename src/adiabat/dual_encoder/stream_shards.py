@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from adiabat.config.section import Exhausted
+from adiabat.core.disk import appending_to, new_file, shorten
 from adiabat.core.errors import DataError, JobError
 from adiabat.core.files import LARGEST_LOG, is_there, read_plain, reading
 from adiabat.core.provenance import last_checksum, line_of, read_lines
@@ -141,23 +142,24 @@ def whole_rows(path: Path) -> list[Row]:
     """Like `read_rows`, but first cuts off a last row that a killed run left incomplete."""
     if is_there(path, error=JobError):
         with plain_faults(path):
-            os.truncate(path, read_plain(path, limit=LARGEST_LOG, error=JobError).rfind(b"\n") + 1)
+            shorten(path, read_plain(path, limit=LARGEST_LOG, error=JobError).rfind(b"\n") + 1)
     return read_rows(path)
 
 
 def append_row(path: Path, row: Row) -> None:
     """Append a row and flush it to disk before its shard is used."""
     line = line_of(asdict(row), after=last_checksum(path, remedy=REMEDY, error=JobError))
-    with plain_faults(path), path.open("a", encoding="utf-8") as file:
-        file.write(str(line))
+    with plain_faults(path), appending_to(path) as file:
+        file.write(str(line).encode())
         file.flush()
         os.fsync(file.fileno())
 
 
 def write_texts(folder: Path, number: int, content: bytes) -> None:
     """Write the hashes of a shard's texts; they stay on disk after the shard is deleted."""
-    with plain_faults(path := _texts_file(folder, number)):
-        path.write_bytes(content)
+    path = _texts_file(folder, number)
+    with plain_faults(path), new_file(path) as file:
+        file.write(content)
 
 
 def texts_of(row: Row, folder: Path) -> TrainedTexts:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import shutil
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from adiabat.config.shared import EncoderSection
 from adiabat.config.tasks import ModelSection, TaskSection
+from adiabat.core.disk import clear, make_folder, require_no_link
 from adiabat.core.errors import AdiabatError, ConfigError
 from adiabat.core.files import is_store, sole_writer
 from adiabat.core.progress import Watch
@@ -240,7 +240,8 @@ class CorpusStores:
         if is_store(path):
             # The name of the folder identifies the content, and a finished store never changes.
             return Store.open(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent, parents=True)
+        require_no_link(path)
         documents = partial(_known, model, corpus, note=self.watch.note)
         on_progress = partial(self.watch.progress, f"{model.name}: embedding {corpus.name}")
         with without_skip_warnings():
@@ -248,8 +249,7 @@ class CorpusStores:
 
     def remove_vectors(self, fingerprint: Fingerprint) -> None:
         """Remove the vectors of every corpus by a document tower that no other model shares."""
-        for path in self.folder.glob(f"*/{_named(fingerprint)}"):
-            shutil.rmtree(path, ignore_errors=True)
+        clear(*self.folder.glob(f"*/{_named(fingerprint)}"))
 
     def bm25(self, corpus: TaskCorpus, *, stemmer: str | None) -> BM25System:
         """BM25 over a corpus: from its stored index, or built and stored now."""
@@ -266,7 +266,7 @@ class CorpusStores:
         path = self._place(corpus) / (f"bm25-{stemmer}" if stemmer else "bm25")
         if index := BM25Index.at_hand(path):
             return index
-        path.mkdir(parents=True, exist_ok=True)
+        make_folder(path, parents=True)
         with sole_writer(path), without_skip_warnings():
             if index := BM25Index.at_hand(path):
                 return index

@@ -8,9 +8,8 @@ has columns of its training data (`TRAINED`). The metadata ``adiabat`` of the fi
 import hashlib
 import json
 import re
-import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,9 +20,9 @@ import pyarrow as pa
 from jaxtyping import Float
 from pydantic import BaseModel
 
+from adiabat.core.disk import clear, make_folder, move
 from adiabat.core.errors import DataError, JobError, disk_error_of
 from adiabat.core.files import open_parquet, reading, write_parquet, writing_to
-from adiabat.core.text import cut
 from adiabat.core.wording import call_of, option
 from adiabat.results.suite_result import Kind
 from adiabat.stats.clusters import Clusters
@@ -105,7 +104,7 @@ def write_scores(scores: TaskScores, path: Path, *, key: str, about: Mapping[str
     record = {"format": FORMAT, "key": key, "about": dict(about), **_described(scores)}
     table = pa.table(columns).replace_schema_metadata({METADATA: json.dumps(record, ensure_ascii=False).encode("utf-8", "replace")})
     with writing_to(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent, parents=True)
     write_parquet(table, path)
 
 
@@ -116,15 +115,15 @@ def read_scores(path: Path, record: Mapping[str, Any] | None = None) -> TaskScor
         table = open_parquet(path, remedy=REMEDY).read()
         if len(table) != record["units"] or not record["samples"]:
             raise ValueError(f"{len(table):,} rows and {len(record['samples'])} measures, of {record['units']:,} units")
-        clusters = Clusters(_filled(table, CLUSTER, "whole numbers"), record["clustered_by"]) if CLUSTER in table.column_names else None
+        clusters = Clusters(table[CLUSTER].to_numpy(), record["clustered_by"]) if CLUSTER in table.column_names else None
         samples = [replace(_sample(table, description), clusters=clusters) for description in record["samples"]]
         cells = [_cells(table, description) for description in record["cells"]]
-        texts = _filled(table, "text", "texts").tolist() if "text" in table.column_names else ()
+        texts = table["text"].to_pylist() if "text" in table.column_names else ()
         return TaskScores(
             task=record["task"],
             kind=record["kind"],
             unit=record["unit"],
-            units=_units(table),
+            units=table["unit"].to_pylist(),
             samples=samples,
             texts=texts,
             documents=record["documents"],
@@ -171,10 +170,10 @@ def replacing_scores(scored: Sequence[tuple[str, TaskScores]], folder: Path, *, 
     """Replace the scores of an evaluation together with its result: both, or neither."""
     scores, staging, backup = (folder / name for name in (SCORES, f".{SCORES}", f".former-{SCORES}"))
     try:
-        shutil.rmtree(staging, ignore_errors=True)
+        clear(staging)
         if backup.exists() and not scores.exists():
             # A former process was killed between the two renames.
-            backup.rename(scores)
+            move(backup, scores)
         several = any("/" in run for run, _ in scored)
         for side, model in models.items():
             for run in dict.fromkeys(run for run, _ in scored if run.partition("/")[0] == side):
@@ -190,24 +189,24 @@ def replacing_scores(scored: Sequence[tuple[str, TaskScores]], folder: Path, *, 
             raise
         raise DataError(f"{scores} must be writable, got {error.strerror or error}; free space there or name another folder") from fault
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
+        clear(staging)
 
 
 @contextmanager
 def _in_place_of(folder: Path, staging: Path, backup: Path) -> Iterator[None]:
     """Swap a folder for a staged one; if the block fails, the old folder is restored."""
-    shutil.rmtree(backup, ignore_errors=True)
+    clear(backup)
     if folder.exists():
-        folder.rename(backup)
+        move(folder, backup)
     try:
-        staging.rename(folder)
+        move(staging, folder)
         yield
     except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
+        clear(folder)
         if backup.exists():
-            backup.rename(folder)
+            move(backup, folder)
         raise
-    shutil.rmtree(backup, ignore_errors=True)
+    clear(backup)
 
 
 def refuse_foreign_scores(folder: Path) -> None:
@@ -276,41 +275,11 @@ def _described(scores: TaskScores) -> dict[str, Any]:
     return {**plain, "facts": dict(scores.facts), "notes": list(scores.notes), "samples": samples, "cells": cells}
 
 
-_HOLDS: Mapping[str, Sequence[Callable[[pa.DataType], bool]]] = {
-    "texts": (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
-    "numbers": (pa.types.is_integer, pa.types.is_floating),
-    "whole numbers": (pa.types.is_integer,),
-    "truth values": (pa.types.is_boolean,),
-}
-"""What a column may hold, with the tests of its type; other programs may have written the file again."""
-
-
-def _filled(table: pa.Table, name: str, what: str) -> np.ndarray:
-    """The values of a column of one kind without gaps."""
-    column = table[name]
-    if not any(holds(column.type) for holds in _HOLDS[what]):
-        raise TypeError(f'the column "{name}" must hold {what}, got {column.type}')
-    if column.null_count:
-        raise ValueError(f'the column "{name}" must hold {what}, got nothing in {column.null_count:,} of {len(column):,} rows')
-    values: np.ndarray = column.to_numpy()
-    return values
-
-
-def _units(table: pa.Table) -> list[str]:
-    """The names of the units, each once: scores of two models are matched by them."""
-    units: list[str] = _filled(table, "unit", "texts").tolist()
-    if repeated := [name for name, count in Counter(units).items() if count > 1]:
-        raise ValueError(f'the column "unit" must name each unit once, got {cut(repeated[0], limit=60)!r} again')
-    return units
-
-
 def _trained(table: pa.Table, unknown: str | None) -> TrainingOverlap | None:
     if unknown is None:
         return None
-    kinds = ("truth values", "whole numbers", "whole numbers", "truth values")
-    columns = zip(TRAINED, kinds, strict=True)
-    queries, relevant, documents, near = (_filled(table, *column) if column[0] in table.column_names else None for column in columns)
-    if queries is None or relevant is None:
+    queries, relevant, documents, near = (table[name].to_numpy() if name in table.column_names else None for name in TRAINED)
+    if queries is None or relevant is None or queries.dtype != np.bool_:
         raise ValueError(f"no counts of {TRAINED[0]}, though the model comes from a job")
     return TrainingOverlap(queries, relevant, documents, unknown, near)
 
@@ -326,12 +295,12 @@ def _sample(table: pa.Table, record: Mapping[str, Any]) -> Sample:
         bare,
         values=_numbers(table, name),
         reference=_numbers(table, reference) if reference in table.column_names else None,
-        groups=_filled(table, groups, "whole numbers") if groups in table.column_names else None,
+        groups=table[groups].to_numpy() if groups in table.column_names else None,
     )
 
 
 def _numbers(table: pa.Table, name: str) -> Float[np.ndarray, " n"]:
-    values = np.asarray(_filled(table, name, "numbers"), dtype=np.float64)
+    values = np.asarray(table[name].to_numpy(), dtype=np.float64)
     if not np.isfinite(values).all():
         raise ValueError(f"values of {name} that are not finite")
     return values

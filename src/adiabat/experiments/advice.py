@@ -13,6 +13,7 @@ from jaxtyping import Float32
 
 from adiabat.adiabatic.linear_map import apply_map, cross_validate, fit_maps, folds_of, map_problem
 from adiabat.config.shared import AdviseSettings
+from adiabat.core.disk import real
 from adiabat.core.errors import DataError
 from adiabat.core.progress import Watch
 from adiabat.core.provenance import now, versions
@@ -185,7 +186,7 @@ def _lexical(target: _Asked, nearest: np.ndarray, watch: Watch) -> tuple[dict[st
     with tempfile.TemporaryDirectory(prefix="adiabat-bm25-") as folder:
         index = build_bm25(
             in_blocks(target.store.texts, np.arange(target.store.count)),
-            Path(folder),
+            real(Path(folder)),
             on_progress=lambda done: watch.progress("building a BM25 index", done, target.store.count),
         )
         ranks = target.ranked_by(BM25Ranker(index, target.examples.queries), watch)

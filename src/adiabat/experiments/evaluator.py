@@ -13,6 +13,7 @@ from adiabat.adiabatic.drift import MEASURES, OVERLAP_LOSS, Reading, drift_of
 from adiabat.adiabatic.probes import ProbeSet
 from adiabat.adiabatic.regularization import noise_of, read_tower
 from adiabat.config.shared import EncoderSection, RankingMeasureSection
+from adiabat.core.disk import make_folder, new_file
 from adiabat.core.errors import DataError
 from adiabat.core.files import read_json, write_json
 from adiabat.core.margin import Margin
@@ -100,7 +101,7 @@ class Evaluator:
             try:
                 scores[task] = read_scores(path)
             except DataError:
-                self.unread.append(f"the ranking lacks {name}, whose scores {path} are missing or damaged")
+                self.unread.append(f"{path} is missing or damaged, so that no ranking could be made")
                 return None
         return scores
 
@@ -163,9 +164,10 @@ class DriftEvaluator:
     def _read(self, model: DualEncoder, probes: ProbeSet, name: str, start: Reading | None) -> Reading:
         reading = read_tower(model, probes, self.store, depth=self.depth, start=start, watch=self.watch)
         folder = self.folder / READINGS
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder, parents=True)
         # For inspection by users; nothing reads it again.
-        np.savez(folder / f"{run_folder_name(name)}.npz", vectors=reading.vectors, rows=reading.rows, scores=reading.scores)
+        with new_file(folder / f"{run_folder_name(name)}.npz") as file:
+            np.savez(file, vectors=reading.vectors, rows=reading.rows, scores=reading.scores)
         return reading
 
 

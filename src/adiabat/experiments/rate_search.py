@@ -6,7 +6,6 @@ steps; the first rate that stays within it to the end is the result. Rates a fac
 """
 
 import math
-import shutil
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +20,7 @@ from adiabat.adiabatic.tune_checks import LATER, SEARCH, WORDS, require_named, r
 from adiabat.adiabatic.tuning_context import TuningContext, prepared_tower
 from adiabat.adiabatic.tuning_loop import check_settings, limits_of, make_loop, writing
 from adiabat.config.tuning import RateSearchSection, TuneSettings
+from adiabat.core.disk import clear, copy_folder, make_folder, move
 from adiabat.core.errors import ConfigError, DivergedError, JobError
 from adiabat.core.files import LARGEST_LOG, read_plain, sole_writer, write_bytes
 from adiabat.core.progress import SILENT, Watch
@@ -127,7 +127,7 @@ class RateSearch:
         rates = sorted(self.settings.rate_search.values(), reverse=True)
         lower = [rates[-1] * (rates[-1] / rates[-2]) ** step for step in range(1, 1 + len(rates))]
         losses: dict[float, float] = {}
-        self.folder.mkdir(exist_ok=True)
+        make_folder(self.folder)
         with sole_writer(self.folder):
             for rate in (*rates, *lower):
                 if any(map(math.isfinite, losses.values())) and (rate < rates[-1] or self._is_late):
@@ -170,10 +170,10 @@ class RateSearch:
         rows = read_plain(made.log, limit=LARGEST_LOG, error=JobError)
         if not run.checkpoints.exists() and made.checkpoints.exists():
             if made.board.exists():
-                shutil.copytree(made.board, run.board, dirs_exist_ok=True)
+                copy_folder(made.board, run.board)
             # Last, and at once: a run that has checkpoints has the log up to them.
             write_bytes(rows, run.log)
-            made.checkpoints.rename(run.checkpoints)
+            move(made.checkpoints, run.checkpoints)
         return trial if run.checkpoints.exists() and read_plain(run.log, limit=LARGEST_LOG, error=JobError).startswith(rows) else None
 
     def _mean_losses(self) -> dict[float, float]:
@@ -196,7 +196,7 @@ class RateSearch:
 
     def carry_out(self, command: str = "") -> SafeRate:
         """Try rates from the highest down to the first safe one."""
-        self.folder.mkdir(exist_ok=True)
+        make_folder(self.folder)
         with sole_writer(self.folder):
             for trial in self.rows.every:
                 self._clear(trial.rate, trial.seed)
@@ -232,7 +232,7 @@ class RateSearch:
 
     def _clear(self, rate: float, seed: int) -> None:
         """Remove files of a run that are not needed after its row is written; its log stays."""
-        shutil.rmtree(Job(self._folder(rate, seed)).checkpoints, ignore_errors=True)
+        clear(Job(self._folder(rate, seed)).checkpoints)
 
     def _make(self, rate: float, seed: int) -> RateTrial:
         """Make a run, which ends when its drift exceeds the limit or its steps are done."""
@@ -282,7 +282,7 @@ class RateSearch:
             trials = max(len(self.settings.rate_search.values()) * self.settings.rate_search.seeds, len(self.rows.every) + 1)
             self.watch.progress(f"range test ({label})", len(self.rows.every) * steps + position.step, trials * steps)
 
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder, parents=True)
         return make_loop(objective, settings, folder, limits=limits, watch=show, note=self.watch.note)
 
     def _limits(self, settings: TuneSettings, steps: int) -> Limits:

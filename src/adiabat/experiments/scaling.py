@@ -3,7 +3,6 @@
 import hashlib
 import json
 import math
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,6 +13,7 @@ from typing import Any
 from adiabat.config.budgets import ScalingSettings
 from adiabat.config.reader import TRAIN_TABLES
 from adiabat.config.shared import EncoderSection
+from adiabat.core.disk import clear
 from adiabat.core.errors import JobError, is_out_of_memory
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import versions
@@ -136,7 +136,7 @@ class ScalingRunner(Runner[ScalingTrial, ScalingRun]):
         model = self.load(name, run.settings.encoder.of_saved(name)).to(device)
         scoring = Scoring(self.tasks, CorpusStores(stores, self.watch), ScoreCounts(), versions(device_name(device)), self.watch)
         task_scores = scoring.run(MeasuredModel(run.name, run.name, EncoderSection(), lambda *_: model), job.folder / "scores")
-        shutil.rmtree(stores, ignore_errors=True)
+        clear(stores)
         values = {task: float(value_of(scores.samples[0])[0]) for task, scores in task_scores.items()}
         for task in (task for task, value in values.items() if not math.isfinite(value)):
             self.watch.note(f"{run.name}: {task} has no score, because its measure is undefined for it")

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from adiabat.config.sweeps import SweepSettings, TrainSweepSettings, TuneSweepSettings, VariantSection
+from adiabat.core.disk import remove
 from adiabat.core.errors import ConfigError
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
@@ -47,7 +48,7 @@ def sweep(load: Loader, settings: SweepSettings, *, resume: bool = False, comman
     def described() -> dict[str, Any]:
         if not is_begun(folder):
             # A sweep without runs may have had other probes.
-            (folder / READINGS / NOISE).unlink(missing_ok=True)
+            remove(folder / READINGS / NOISE)
         return kind.resumed(folder, description)
 
     with run_trials(

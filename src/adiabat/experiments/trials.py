@@ -1,6 +1,5 @@
 """The runs of an experiment: each is a separate job, made or resumed, and leaves a row in a Parquet file when it is finished."""
 
-import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from torch import device
 from adiabat.config.budgets import ScalingSection, ScalingSettings
 from adiabat.config.sweeps import SweepSection, SweepSettings
 from adiabat.config.tasks import SuiteSettings
+from adiabat.core.disk import clear, make_folder, require_no_link
 from adiabat.core.errors import (
     AdiabatError,
     BudgetError,
@@ -168,7 +168,8 @@ class Runner(ABC, Generic[TrialT, RowT]):
         job = self.job(trial)
         try:
             if not job.is_done:
-                job.folder.parent.mkdir(parents=True, exist_ok=True)
+                make_folder(job.folder.parent, parents=True)
+                require_no_link(job.folder)
                 self.train(trial, job, resume=is_job(job.folder), watch=self._watch(trial))
         except Exception as fault:
             if (reason := _failure(fault)) is None:
@@ -193,7 +194,7 @@ class Runner(ABC, Generic[TrialT, RowT]):
     def tidy(self, trial: TrialT, *, keep_model: bool) -> None:
         """Remove files that a run does not need once its row is on disk."""
         job = self.job(trial)
-        shutil.rmtree(job.prepared, ignore_errors=True)
+        clear(job.prepared)
         job.tidy(keep_model=keep_model)
 
 

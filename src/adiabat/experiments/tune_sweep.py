@@ -21,6 +21,7 @@ from adiabat.config.section import Section, value_at
 from adiabat.config.sweeps import TuneSweepSettings
 from adiabat.config.training_choices import TripletTuning
 from adiabat.config.tuning import TuneSection
+from adiabat.core.disk import make_folder
 from adiabat.core.errors import ConfigError, StoreError, several
 from adiabat.core.files import write_text
 from adiabat.core.progress import Watch
@@ -187,7 +188,7 @@ def train_settings(run: SweepTrial, context: TuningContext, job: Job) -> TrainSe
     """
     settings, section = run.tuned, run.tuned.tune
     files = {name: job.prepared / f"{name}.jsonl" for name in ("train", "validation")}
-    job.prepared.mkdir(parents=True, exist_ok=True)
+    make_folder(job.prepared, parents=True)
     train, validation = context.with_negatives(settings)
     negatives = listed_negatives(train, np.arange(len(train)), section)
     firsts = Ragged.of(train.positives[row][:1] for row in range(len(train)))

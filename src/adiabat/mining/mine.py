@@ -1,7 +1,6 @@
 """The job of `adiabat.mine`: prepare candidates and filters, mine block by block, write the file and its statistics."""
 
 import json
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -14,8 +13,9 @@ from jaxtyping import Float32
 
 from adiabat.config.dataset_settings import MineSettings
 from adiabat.config.shared import EmbedDataSection, EncoderSection
+from adiabat.core.disk import make_folder, remove
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, StoreError
-from adiabat.core.files import is_store, is_there, sole_writer, write_text, writing_to
+from adiabat.core.files import is_store, is_there, sole_writer, write_text
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
 from adiabat.core.text import IN_WORDS
@@ -23,7 +23,7 @@ from adiabat.core.wording import positional
 from adiabat.data.corpora import read_corpus
 from adiabat.data.records import ExampleSet, Fingerprint, Side
 from adiabat.mining.candidates import CandidateSource, DenseSource, FusedSource, LexicalSource, Vectors
-from adiabat.mining.mine_checks import bare_path, require_free, require_source, statistics_path, working_folder
+from adiabat.mining.mine_checks import bare_path, require_free, require_source, working_folder
 from adiabat.mining.mined_file import STATE_FILE, MinedRows, row_of, summary_lines
 from adiabat.mining.miner import Miner
 from adiabat.mining.mining_queries import (
@@ -37,7 +37,6 @@ from adiabat.mining.mining_queries import (
     written_corpus,
 )
 from adiabat.models.towers import DualEncoder
-from adiabat.runs.output_dir import make_directory
 from adiabat.store.bm25 import BM25Index, build_bm25
 from adiabat.store.vector_store import Store
 
@@ -95,16 +94,13 @@ def mine(
     `index` keeps the corpus and its BM25 index for other runs.
     """
     settings, start = settings or MineSettings(), time.monotonic()
+    folder = working_folder(out)
     require_free(out, index)
     store = require_source(settings, corpus, model, store)
     examples = read_queries(data, settings.data)
-    if index is not None:
-        make_directory(index, setting="index")
-    folder = working_folder(out)
+    make_folder(folder)
     corpus_folder = index or folder / "corpus"
-    with writing_to(folder):
-        folder.mkdir(exist_ok=True)
-        corpus_folder.mkdir(exist_ok=True)
+    make_folder(corpus_folder, parents=True)
     with sole_writer(folder), sole_writer(corpus_folder) if index else nullcontext():
         try:
             ranker = _vectors(model, store, settings.encoder, load)
@@ -122,9 +118,9 @@ def mine(
             mining = _finish(out, rows, origin, settings, miner.queries.notes, time.monotonic() - start)
         except AdiabatError:
             if not is_there(folder / STATE_FILE):
-                shutil.rmtree(folder)
+                remove(folder)
             raise
-        shutil.rmtree(folder)
+        remove(folder)
     return mining
 
 
@@ -249,7 +245,7 @@ def _finish(out: Path, rows: MinedRows, origin: dict[str, Any], settings: MineSe
             need = f"mine.negatives_per_query = {wanted} negatives"
             advice = "lower it or the margins, raise mine.depth, or set mine.too_few = keep"
         raise DataError(f"{out} must hold at least one query, got none with {need}; {advice}")
-    stats = statistics_path(out)
+    stats = out.with_name(f"{out.name}.stats.json")
     bare = bare_path(out) if rows.sizes[1] else None
     report = {
         "format": STATS_FORMAT,

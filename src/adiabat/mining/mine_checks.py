@@ -1,19 +1,16 @@
 """Checks of mining by its settings and paths, before torch is loaded."""
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 from adiabat.config.dataset_settings import MineSettings
 from adiabat.config.shared import RankingEncoderSection, require_device_name
-from adiabat.core.errors import ConfigError, DataError, several
+from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.files import is_store
 from adiabat.core.wording import call_of, option
 from adiabat.models.model_paths import require_names, require_reachable
-from adiabat.runs.output_dir import require_outside
 from adiabat.store.addressing import require_inputs
-from adiabat.store.manifest import HASH_FILE, ID_FILE, INDEX_FILE, LEXICAL_FILES, TEXT_FILE
 from adiabat.store.vector_store import require_readable
 
 CODECS: Mapping[str, Literal["gzip", "zstd"] | None] = {".jsonl": None, ".jsonl.gz": "gzip", ".jsonl.zst": "zstd"}
@@ -40,39 +37,17 @@ def require_minable(
 
 
 def require_free(out: Path, index: Path | None) -> None:
-    """Refuse a place in which no file can be mined, or only until it is written, hours later."""
+    """Refuse a place in which no file can be mined."""
     ending_of(out)
-    if not out.parent.is_dir():
-        raise DataError(f"{option('out')} must be in a folder that exists, got {out}; make {out.parent}")
-    require_outside(out)
-    _require_short(out)
     refuse_existing(out)
     if not working_folder(out).exists():
         # An interrupted run may have left this file of its own.
         refuse_existing(bare_path(out))
-    if index is not None:
-        _require_own(index)
-
-
-CORPUS_FILE = "corpus.json"
-"""Record of the corpus in a folder for the index."""
-
-_INDEX_FILES = frozenset((CORPUS_FILE, HASH_FILE, ID_FILE, INDEX_FILE, TEXT_FILE, *LEXICAL_FILES))
-
-
-def _require_own(index: Path) -> None:
-    """Refuse a folder for the index that holds anything else, which could be overwritten."""
-    require_outside(index, setting="index")
-    if not index.exists():
-        return
-    if not index.is_dir() or is_store(index):
+    if not out.parent.is_dir():
+        raise DataError(f"{option('out')} must be in a folder that exists, got {out}; make {out.parent}")
+    if index is not None and index.exists() and (not index.is_dir() or is_store(index)):
         what = "a store" if index.is_dir() else "a file"
         raise DataError(f"{option('index')} must be a folder of its own, {index} is {what}; choose another")
-    names = sorted(entry.name for entry in index.iterdir())
-    foreign = [name for name in names if name not in _INDEX_FILES and name[0] != "."]
-    if foreign:
-        held = several(foreign, of="other files", shown=3)
-        raise DataError(f"{option('index')} must be a new or empty folder, or hold an earlier index, {index} holds {held}; choose another")
 
 
 def require_source(settings: MineSettings, corpus: str, model: str | None, store: str | Path | None) -> str | Path | None:
@@ -99,30 +74,13 @@ def ending_of(out: Path) -> str:
     for ending in CODECS:
         if out.name.lower().endswith(ending) and len(out.name) > len(ending):
             return ending
-    advice = f"name a file in it, such as {out / 'mined.jsonl'}" if out.is_dir() else "rename it"
-    raise DataError(f"{option('out')} must end in .jsonl, .jsonl.gz or .jsonl.zst, got {out}; {advice}")
+    raise DataError(f"{option('out')} must end in .jsonl, .jsonl.gz or .jsonl.zst, got {out}; rename it")
 
 
 def bare_path(out: Path) -> Path:
     """The file of the queries without negatives."""
     ending = len(ending_of(out))
     return out.with_name(f"{out.name[:-ending]}.without-negatives{out.name[-ending:]}")
-
-
-def statistics_path(out: Path) -> Path:
-    """The file of the statistics."""
-    return out.with_name(f"{out.name}.stats.json")
-
-
-LONGEST_NAME = 200
-"""Bytes of a mined file's name: file systems allow 255, and names made from it are up to 40 bytes longer."""
-
-
-def _require_short(out: Path) -> None:
-    """Refuse a name that leaves no room for those of the files beside it."""
-    length = len(os.fsencode(out.name))
-    if length > LONGEST_NAME:
-        raise DataError(f"{option('out')} must be a name of at most {LONGEST_NAME} bytes, got {length} in {out}; shorten it")
 
 
 def refuse_existing(out: Path) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Bool, Float32
 
+from adiabat.core.disk import appending_to, move, new_file, remove, shorten, sync
 from adiabat.core.files import is_there, read_json, reading, write_json, writing_to
 from adiabat.core.text import counted, cut
 from adiabat.core.wording import again
@@ -20,7 +21,7 @@ from adiabat.mining.candidates import MEANING, PASSED, REASONS, code_of
 from adiabat.mining.mine_checks import CODECS, ending_of, refuse_existing
 from adiabat.mining.miner import MinedQuery, query_number
 from adiabat.mining.mining_queries import Documents
-from adiabat.store.manifest import COPY_BYTES, sync_folder
+from adiabat.store.manifest import COPY_BYTES
 
 EXAMPLES = 10
 """Examples of each outcome, at most one of a query, drawn evenly by a hash."""
@@ -202,9 +203,9 @@ class MinedRows:
                 hashes = [_truncate(folder / name, size, digest, remedy) for name, size, digest in sums]
                 return cls(folder, plan, state["done"], state["sizes"], hashes, MiningCounts.from_json(state["counts"]))
         with writing_to(folder):
-            (folder / STATE_FILE).unlink(missing_ok=True)
+            remove(folder / STATE_FILE)
             for name in ROW_FILES:
-                (folder / name).write_bytes(b"")
+                new_file(folder / name).close()
         return cls(folder, plan, 0, [0] * len(ROW_FILES), [hashlib.sha256() for _ in ROW_FILES], MiningCounts())
 
     def extend(self, rows: Sequence[Mapping[str, Any]], queries: int) -> None:
@@ -221,7 +222,7 @@ class MinedRows:
         content = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode("utf-8", "surrogatepass")
         if content:
             path = self.folder / ROW_FILES[index]
-            with writing_to(path), path.open("ab") as file:
+            with writing_to(path), appending_to(path) as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
@@ -234,24 +235,23 @@ class MinedRows:
             compressed = self._compressed(ROWS_FILE, out)
             refuse_existing(out)
             if bare is not None:
-                self._compressed(BARE_FILE, bare).replace(bare)
-            compressed.replace(out)
-            sync_folder(out.parent)
+                move(self._compressed(BARE_FILE, bare), bare)
+            move(compressed, out)
+            sync(out.parent)
 
     def _compressed(self, name: str, out: Path) -> Path:
-        path = self.folder / f"packed-{name}"
-        with pa.output_stream(str(path), compression=CODECS[ending_of(out)]) as sink, (self.folder / name).open("rb") as file:
-            while block := file.read(COPY_BYTES):
+        path, codec = self.folder / f"packed-{name}", CODECS[ending_of(out)]
+        with new_file(path) as target, pa.output_stream(target, compression=codec) as sink, (self.folder / name).open("rb") as rows:
+            while block := rows.read(COPY_BYTES):
                 sink.write(block)
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
+        sync(path)
         return path
 
 
 def _truncate(path: Path, size: int, sha256: str, remedy: str) -> "hashlib._Hash":
     """Drop everything written after a killed run's last state; returns the SHA-256 of the rest, to continue."""
     with reading(path, remedy=remedy):
-        os.truncate(path, min(size, path.stat().st_size))
+        shorten(path, size)
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256")
         if digest.hexdigest() != sha256:

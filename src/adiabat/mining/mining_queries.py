@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Int64, Integer
 
 from adiabat.config.shared import DataSection
+from adiabat.core.disk import remove
 from adiabat.core.errors import DataError, Faults, several
 from adiabat.core.files import is_there, read_json, reading, write_json
 from adiabat.core.provenance import Digest, require
@@ -18,11 +19,11 @@ from adiabat.core.text import counted
 from adiabat.core.wording import again, call_of
 from adiabat.data.examples import read_examples
 from adiabat.data.records import Document, Example, ExampleSet, LanguageGridSet, text_id
-from adiabat.mining.mine_checks import CORPUS_FILE
 from adiabat.store.corpus_files import LOOKUP_SLICE, IdIndex, StringColumn, digest_documents, write_corpus
 from adiabat.store.manifest import ID_FILE, INDEX_FILE, TEXT_FILE, plain_disk_errors
 from adiabat.store.vector_store import Store
 
+CORPUS_FILE = "corpus.json"
 Rows = Sequence[int] | Integer[np.ndarray, " n"]
 
 
@@ -82,7 +83,7 @@ def written_corpus(documents: Callable[[], Iterator[Document]], folder: Path, *,
             return former
         if not replace:
             raise DataError(f"{folder} must hold the current corpus {source}, it holds another; remove it, or name another folder")
-        (folder / CORPUS_FILE).unlink()
+        remove(folder / CORPUS_FILE)
     with plain_disk_errors(folder):
         corpus = write_corpus(documents(), folder, source=source)
         if not corpus.count:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from adiabat.core.disk import new_file
 from adiabat.core.errors import ModelError
 from adiabat.core.files import LARGEST_CONFIGURATION, is_there, read_plain, reading
 
@@ -27,7 +28,8 @@ def read_typed(path: Path, kind: type[dict[str, Any]] | type[list[Any]]) -> Any:
 
 def write_json(path: Path, content: object) -> None:
     """Write one small JSON file."""
-    path.write_text(json_text(content), encoding="utf-8")
+    with new_file(path) as file:
+        file.write(json_text(content).encode())
 
 
 def json_text(content: object) -> str:

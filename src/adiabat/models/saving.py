@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tokenizers.normalizers import Lowercase
 
+from adiabat.core.disk import give_usual_mode, make_folder, new_file
 from adiabat.core.text import IN_WORDS
 from adiabat.data.records import SIDES
 from adiabat.models.backbone import normalizers_of, quietly
@@ -104,7 +105,7 @@ def save(model: DualEncoder, folder: Path) -> None:
     """
     for side in SIDES:
         require_saveable(model.tower(side))
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder, parents=True)
     stated, query_prompt, document_prompt = model.root, model.query.settings.query_prompt, model.document.settings.document_prompt
     default_prompt = stated.get("default_prompt_name")
     if model.shared:
@@ -119,7 +120,8 @@ def save(model: DualEncoder, folder: Path) -> None:
             "parameters": {"default_route": "document", "allow_empty_key": True},
         }
         write_json(folder / "router_config.json", router)
-        (folder / "README.md").write_text(model_card(model), encoding="utf-8")
+        with new_file(folder / "README.md") as file:
+            file.write(model_card(model).encode())
         default_prompt = "document" if document_prompt else None
         modules = [("", f"{MODULES}.Router")]
     listed = [{"idx": i, "name": str(i), "path": path, "type": dotted} for i, (path, dotted) in enumerate(modules)]
@@ -136,6 +138,7 @@ def save(model: DualEncoder, folder: Path) -> None:
     if any(model.tower(side).full_width > model.width for side in SIDES):
         root["truncate_dim"] = model.width
     write_json(folder / ROOT_FILE, root)
+    give_usual_mode(*folder.rglob("*.safetensors"))
 
 
 def _save_tower(encoder: Encoder, folder: Path, shared: dict[tuple[int, ...], str], *, prefix: str, root: bool) -> list[tuple[str, str]]:
@@ -166,7 +169,7 @@ def _save_tower(encoder: Encoder, folder: Path, shared: dict[tuple[int, ...], st
         path = shared.setdefault(weights[i], new_path) if i in weights else new_path
         modules.append((path, f"{MODULES}.{kind}"))
         if path == new_path:
-            (folder / path).mkdir(exist_ok=True)
+            make_folder(folder / path)
             write(folder / path)
     return modules
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
 from pydantic import TypeAdapter, ValidationError
 
+from adiabat.core.disk import make_folder
 from adiabat.core.errors import DataError, JobError, MissingDependencyError, reraise_unrelated, several
-from adiabat.core.files import make_folder, read_json, sealed_json, write_together
+from adiabat.core.files import read_json, sealed_json, write_together, writing_to
 from adiabat.core.text import printable
 
 if TYPE_CHECKING:
@@ -121,7 +122,8 @@ def write_result(record: Record, folder: Path, *, beside: Mapping[str, Callable[
         raise DataError(f"{folder / RECORD_FILE}: {several(faults)}; leave out figures that could not be measured")
     files = {folder / name: render() for name, render in (beside or {}).items()}
     for subfolder in {path.parent for path in files} - {folder}:
-        make_folder(subfolder)
+        with writing_to(subfolder):
+            make_folder(subfolder)
     write_together({folder / RECORD_FILE: sealed_json(_clean(plain)), **files})
 
 

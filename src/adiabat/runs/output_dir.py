@@ -1,12 +1,12 @@
 """Write access to a directory, for a new run, a resumed run or an evaluation; and the files of a finished one."""
 
-import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from adiabat.core.disk import clear, fresh_folder, make_folder, move, remove_empty
 from adiabat.core.errors import DataError, JobError, disk_error_of, several
 from adiabat.core.files import advice_on, is_store, is_there, sole_writer, write_json
 from adiabat.core.provenance import CHECKSUMS, digest_of
@@ -33,9 +33,7 @@ def require_free(folder: Path, *, resume: bool) -> None:
     require_outside(folder)
     if is_job(folder):
         _require_resume(folder, "job", resume=resume)
-    elif folder.exists() and not folder.is_dir():
-        raise JobError(f"{option('out')} must be a new or empty directory, {folder} is a file; choose another")
-    elif folder.exists() and any(entry.name != PREPARED for entry in folder.iterdir()):
+    elif folder.exists() and (not folder.is_dir() or any(entry.name != PREPARED for entry in folder.iterdir())):
         raise JobError(f"{option('out')} must be a new or empty directory, {folder} holds other files; choose another")
 
 
@@ -45,14 +43,12 @@ def _require_resume(folder: Path, what: str, *, resume: bool) -> None:
         raise JobError(f"{option('out', folder)} holds a {what} already; {advice}")
 
 
-def require_outside(path: Path, *, setting: str = "out") -> None:
-    """Refuse a path inside a directory that is rewritten as a whole, or inside a file."""
-    for directory in path.resolve().parents:
-        if directory.is_file():
-            raise JobError(f"{option(setting)} must be in a directory, {path} lies in the file {directory}; choose another")
+def require_outside(folder: Path) -> None:
+    """Refuse a directory inside one that is rewritten as a whole."""
+    for directory in folder.resolve().parents:
         if _is_of_adiabat(directory):
-            place = f"{path} lies in the job, model or store {directory}"
-            raise JobError(f"{option(setting)} must be a directory of its own, {place}; choose another")
+            place = f"{folder} lies in the job, model or store {directory}"
+            raise JobError(f"{option('out')} must be a directory of its own, {place}; choose another")
 
 
 def require_begun(folder: Path, what: str, *, begun: bool, resume: bool) -> str | None:
@@ -100,23 +96,22 @@ def open_job(folder: Path, description: Mapping[str, Any], *, resume: bool, rule
                 write_description(job, description)
         return job
     is_new = not folder.exists()
-    make_directory(folder)
+    _make(folder)
     try:
         write_description(job, description)
     except DataError:
         if is_new:
-            folder.rmdir()
+            remove_empty(folder)
         raise
     return job
 
 
-def make_directory(folder: Path, *, setting: str = "out") -> None:
-    """Make the directory that a setting names, and those above it."""
+def _make(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder, parents=True)
     except OSError as fault:
         raise JobError(
-            f"{option(setting)} must be a directory that can be created, got {folder}: {fault.strerror}; choose another"
+            f"{option('out')} must be a directory that can be created, got {folder}: {fault.strerror}; choose another"
         ) from fault
 
 
@@ -139,14 +134,12 @@ def claimed(folder: Path | None, *, kind: str = "evaluation") -> Iterator[Path |
         return
     require_own(folder, kind)
     missing = [directory for directory in (folder, *folder.parents) if not directory.exists()]
-    make_directory(folder)
+    _make(folder)
     try:
         with sole_writer(folder):
             yield folder
     except BaseException:
-        for directory in missing:
-            with suppress(OSError):
-                directory.rmdir()
+        remove_empty(*missing)
         raise
 
 
@@ -191,23 +184,23 @@ def finish_job(job: Job, result: Result, *, save: Callable[[Path], None], beside
     """Write model, result, report and further files, and tidy up; the model is renamed last, so a job with a model is complete."""
     new, former = job.folder / ".model", job.folder / ".former-model"
     try:
-        _clear(new, former)
-        save(new)
+        clear(former)
+        save(fresh_folder(new))
         if job.model.exists():
             # Rename at once: a partly removed model could be mistaken for a whole one.
-            job.model.rename(former)
+            move(job.model, former)
         write_report(result, job.folder, beside=beside)
         # In the job's directory, so that a copy of the model does not include them.
         files = sorted(path for path in new.rglob("*") if path.is_file())
         write_json({f"{job.model.name}/{path.relative_to(new)}": digest_of(path)._asdict() for path in files}, job.folder / CHECKSUMS)
-        new.rename(job.model)
+        move(new, job.model)
         tidy()
     except Exception as fault:
         if (error := disk_error_of(fault)) is None:
             raise
         raise JobError(f"{job.model} could not be written: {fault}; {advice_on(error, go_on())}") from fault
     finally:
-        _clear(new, former)
+        clear(new, former)
 
 
 def write_report(record: Record, folder: Path, *, beside: Mapping[str, bytes] | None = None) -> None:
@@ -215,8 +208,3 @@ def write_report(record: Record, folder: Path, *, beside: Mapping[str, bytes] | 
     from adiabat.report.pages import files
 
     write_result(record, folder, beside={**files(record), **{name: partial(bytes, content) for name, content in (beside or {}).items()}})
-
-
-def _clear(*folders: Path) -> None:
-    for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)

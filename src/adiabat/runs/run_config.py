@@ -1,7 +1,6 @@
 """The files of a run directory, the settings that the run was started with, and those that may change when it is resumed."""
 
 import hashlib
-import shutil
 import tomllib
 from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
@@ -11,6 +10,7 @@ from typing import Any
 
 import tomli_w
 
+from adiabat.core.disk import clear, real
 from adiabat.core.errors import JobError, ModelError, several
 from adiabat.core.files import LARGEST_CONFIGURATION, is_there, read_plain, reading, write_text
 from adiabat.core.provenance import CHECKSUMS, require_seal
@@ -83,15 +83,15 @@ class Job:
         if not self.model.is_dir():
             raise JobError(f"{self.folder} is a job that is not finished; complete it with {option('resume', True)}")
         if is_there(self.folder / CHECKSUMS, error=JobError):
-            require_seal(self.folder, remedy=f"if it was changed on purpose, name a copy of {self.model} elsewhere", error=ModelError)
+            require_seal(real(self.folder), remedy=f"if it was changed on purpose, name a copy of {self.model} elsewhere", error=ModelError)
         return self.model
 
     def tidy(self, *, keep_model: bool) -> None:
         """Delete the files of a job in an experiment that are not needed once it has its row."""
         if not keep_model:
-            shutil.rmtree(self.model, ignore_errors=True)
+            clear(self.model)
         # Removed last, because it identifies what a killed process left.
-        shutil.rmtree(self.checkpoints, ignore_errors=True)
+        clear(self.checkpoints)
 
 
 FREE_RUN = ("run.device", "run.checkpoint_seconds", "run.keep_checkpoints")

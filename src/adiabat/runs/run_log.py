@@ -8,9 +8,11 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from adiabat.core.disk import appending_to, make_folder, move, part_of
 from adiabat.core.errors import JobError, MissingDependencyError, disk_error_of
 from adiabat.core.files import advice_on, is_there
 from adiabat.core.provenance import Line, line_of, read_lines
@@ -51,7 +53,7 @@ class JobLog:
         if self._silent:
             return
         with plain_faults(self.path):
-            self._stream = self._stream or self.path.open("a", encoding="utf-8")
+            self._stream = self._stream or TextIOWrapper(appending_to(self.path), encoding="utf-8")
             line = line_of({"step": step, "epoch": epoch, **values, "seconds": round(seconds, 3)}, after=self.checksum)
             self._stream.write(str(line))
             self._stream.flush()
@@ -60,6 +62,7 @@ class JobLog:
                 if self._board is None:
                     from torch.utils.tensorboard import SummaryWriter
 
+                    make_folder(self._board_folder)
                     # Hides later steps that an interrupted run had written.
                     self._board = SummaryWriter(str(self._board_folder), purge_step=self._kept_step + 1)
                 for name, value in values.items():
@@ -92,10 +95,10 @@ class JobLog:
         self.checksum = lines[-1].checksum if lines else ""
         if checksum is not None and self.checksum != checksum:
             raise JobError(f"{self.path} must hold every row up to step {step}, but rows are missing or changed; {REMEDY}")
-        partial = self.path.with_name(f".{self.path.name}.partial")
-        with plain_faults(self.path):
-            partial.write_text("".join(map(str, lines)), encoding="utf-8")
-            partial.replace(self.path)
+        with plain_faults(self.path), part_of(self.path) as (part, file):
+            file.write("".join(map(str, lines)).encode())
+            file.flush()
+            move(part, self.path)
 
     def _lines(self, step: int) -> Iterator[Line]:
         for line in read_lines(self.path, remedy=REMEDY, error=JobError) if is_there(self.path, error=JobError) else ():

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Int64
 
+from adiabat.core.disk import require_sole
 from adiabat.core.errors import Faults, StoreError
 from adiabat.core.files import sole_writer
 from adiabat.core.wording import option
@@ -18,7 +19,7 @@ from adiabat.store.build import CHUNK_SIZE, DocumentEncoder, Progress, Staging, 
 from adiabat.store.commit import Change, cleared, commit, complete, finish_change, merge
 from adiabat.store.corpus_files import ID_BATCH
 from adiabat.store.deletion import Deletion
-from adiabat.store.manifest import StoreDtype, plain_disk_errors
+from adiabat.store.manifest import VECTOR_FILE, StoreDtype, plain_disk_errors
 from adiabat.store.vector_store import Store
 
 
@@ -153,6 +154,8 @@ def _open_appendable(folder: Path, fingerprint: Fingerprint) -> Store:
     if store.fingerprint is None:
         raise StoreError(f"{folder} holds imported vectors whose encoder is unknown; import them again with encoder and texts, then append")
     store.require_encoder(fingerprint)
+    # The commit writes into this file; it replaces all others.
+    require_sole(folder / VECTOR_FILE)
     return store
 
 

@@ -20,30 +20,27 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Float32, Float64, Int64, Integer
 
+from adiabat.core.disk import fresh_folder, make_folder, move, new_file, open_in_place, remove
 from adiabat.core.errors import ConfigError, StoreError, several
 from adiabat.core.files import is_there, read_json, reading, write_json
 from adiabat.core.provenance import Digest, digest_of, require
 from adiabat.core.ragged import Ragged
 from adiabat.store.analysers import Analyser, analyser_of
 from adiabat.store.bm25s_without_jax import bm25s
-from adiabat.store.manifest import (
-    DATA_FILE,
-    LEXICAL_FILE,
-    PARAMETER_FILE,
-    ROW_FILE,
-    SPOOL_FILE,
-    START_FILE,
-    VOCABULARY_FILE,
-    plain_disk_errors,
-)
+from adiabat.store.manifest import plain_disk_errors
 from adiabat.store.search import Hits
 
+LEXICAL_FILE = "lexical.json"
 FORMAT = "adiabat-lexical"
 VERSION = 3
 """Version of the files and of the definition of a word. Version 2 lacked single characters of scripts without spaces."""
 
+DATA_FILE, ROW_FILE, START_FILE = "data.csc.index.npy", "indices.csc.index.npy", "indptr.csc.index.npy"
+VOCABULARY_FILE, PARAMETER_FILE = "vocab.index.json", "params.index.json"
 FILES = (DATA_FILE, ROW_FILE, START_FILE, VOCABULARY_FILE, PARAMETER_FILE)
 REMEDY = "remove the folder, and build the index again"
+BUILDING, SPOOL_FILE = ".building", "postings.tmp"
+"""Folder in which an index is built, and a file of it that does not outlive it."""
 SPOOL = np.dtype([("word", "<i4"), ("row", "<i4"), ("count", "<i4")])
 DOCUMENTS_PER_BLOCK = 1024
 POSTINGS_PER_BLOCK = 1 << 21
@@ -69,7 +66,7 @@ class _Spool:
         # A new word gets the next number when it is looked up.
         self.vocabulary.default_factory = self.vocabulary.__len__
         stream = iter(texts)
-        with self.path.open("wb") as file:
+        with new_file(self.path) as file:
             while block := list(islice(stream, DOCUMENTS_PER_BLOCK)):
                 file.write(self._postings(list(map(self.analyse, block))).tobytes())
                 self.count += len(block)
@@ -122,10 +119,16 @@ def build_bm25(
         raise ConfigError(several(faults))
     analyse = analyser_of(stemmer)
     with plain_disk_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder, parents=True)
         # The record is removed first and written last: a folder without it is no finished index.
-        (folder / LEXICAL_FILE).unlink(missing_ok=True)
-        record = _build(texts, _Spool(folder / SPOOL_FILE, analyse), k1, b, on_progress)
+        remove(folder / LEXICAL_FILE)
+        building = fresh_folder(folder / BUILDING)
+        try:
+            record = _build(texts, _Spool(building / SPOOL_FILE, analyse), k1, b, on_progress)
+            for name in FILES:
+                move(building / name, folder / name)
+        finally:
+            remove(building)
         record |= {"format": FORMAT, "version": VERSION, "corpus": corpus, "stemmer": stemmer}
         record["files"] = {name: digest_of(folder / name)._asdict() for name in FILES}
         write_json(record, folder / LEXICAL_FILE)
@@ -134,20 +137,21 @@ def build_bm25(
 
 def _build(texts: Iterable[str], spool: _Spool, k1: float, b: float, on_progress: BM25Progress | None) -> dict[str, Any]:
     """Write bm25s's files; their memory is freed before the index is opened."""
-    folder = spool.path.parent
-    try:
-        spool.read(texts, on_progress)
-        if not spool.vocabulary:
-            raise StoreError(f"BM25 needs a corpus with words, got {spool.count:,} documents without any; check its texts")
-        weights = _Weights.of(spool, k1, b)
-        _fill(spool, weights, folder)
-    finally:
-        spool.path.unlink(missing_ok=True)
-    (folder / VOCABULARY_FILE).write_text(json.dumps(spool.vocabulary), encoding="ascii")
+    spool.read(texts, on_progress)
+    if not spool.vocabulary:
+        raise StoreError(f"BM25 needs a corpus with words, got {spool.count:,} documents without any; check its texts")
+    folder, weights = spool.path.parent, _Weights.of(spool, k1, b)
+    _fill(spool, weights, folder)
+    _write_json(spool.vocabulary, folder / VOCABULARY_FILE)
     numbers = {"k1": k1, "b": b, "delta": 0.5, "method": "lucene", "idf_method": "lucene", "dtype": "float32", "int_dtype": "int32"}
     parameters = {**numbers, "num_docs": spool.count, "version": bm25s.__version__, "backend": "numpy"}
-    (folder / PARAMETER_FILE).write_text(json.dumps(parameters), encoding="ascii")
+    _write_json(parameters, folder / PARAMETER_FILE)
     return {"count": spool.count, "mean_length": weights.mean_length, "k1": k1, "b": b}
+
+
+def _write_json(content: Any, path: Path) -> None:
+    with new_file(path) as file:
+        file.write(json.dumps(content).encode("ascii"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +186,8 @@ def inverse_frequencies(frequencies: Int64[np.ndarray, " v"], count: int) -> Flo
 def _fill(spool: _Spool, weights: _Weights, folder: Path) -> None:
     """Sort the postings from by-document to by-word, a block at a time, into their positions in the files."""
     starts = np.concatenate([[0], np.cumsum(spool.frequencies[: len(spool.vocabulary)])])
-    np.save(folder / START_FILE, starts)
+    with new_file(folder / START_FILE) as file:
+        np.save(file, starts)
     lengths, free = np.concatenate(spool.lengths), starts[:-1].copy()
     data = _new_mapped(folder / DATA_FILE, np.float32, int(starts[-1]))
     rows = _new_mapped(folder / ROW_FILE, np.int32, int(starts[-1]))
@@ -204,7 +209,7 @@ def _fill(spool: _Spool, weights: _Weights, folder: Path) -> None:
 def _new_mapped(path: Path, dtype: type[np.generic], count: int) -> np.ndarray:
     """A new npy file, mapped for writing."""
     array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=(count,))
-    with path.open("r+b") as file:
+    with os.fdopen(open_in_place(path), "r+b") as file:
         # Writing to a page without disk space would kill the process.
         os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
     return array

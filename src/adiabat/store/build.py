@@ -1,7 +1,6 @@
 """Building a store from a corpus, in a folder beside it: the build can be resumed at any point, and ends in one rename."""
 
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int64
 
+from adiabat.core.disk import clear, make_folder, move, real, remove, sync
 from adiabat.core.errors import AdiabatError, StoreError, several
 from adiabat.core.files import is_store, is_there, read_json, sole_writer, write_json
 from adiabat.core.provenance import Digest, now, require
@@ -30,7 +30,6 @@ from adiabat.store.manifest import (
     VectorFile,
     building_of,
     plain_disk_errors,
-    sync_folder,
 )
 from adiabat.store.vector_store import Store
 
@@ -207,7 +206,7 @@ class Staging:
 
     def discard(self) -> None:
         """Remove the folder."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        clear(self.folder)
 
 
 def to_dtype(vectors: Float[np.ndarray, "n e"], dtype: StoreDtype) -> Float[np.ndarray, "n e"]:
@@ -322,8 +321,8 @@ def require_target(target: Path) -> None:
     if names := sorted(child.name for child in target.iterdir())[:5] if target.exists() else []:
         raise StoreError(f"{target} must be empty or a store, it holds {', '.join(names)}; choose another {option('out')}")
     # The last step renames the building folder to the target, which neither of these allows.
-    real = os.path.realpath(target)
-    if kind := "a mount point" if os.path.ismount(real) else "the current directory" if real == os.path.realpath(os.curdir) else "":
+    place = os.path.realpath(target)
+    if kind := "a mount point" if os.path.ismount(place) else "the current directory" if place == os.path.realpath(os.curdir) else "":
         raise StoreError(
             f"{target} must be a directory that can be replaced, it is {kind}; choose one within it, as {option('out', target / 'store')}"
         )
@@ -334,7 +333,7 @@ def begin(target: Path) -> Path:
     require_target(target)
     building = building_of(target)
     try:
-        building.mkdir(parents=True, exist_ok=True)
+        make_folder(building, parents=True)
     except OSError as error:
         raise StoreError(
             f"{target} must be a directory that can be created, got: {error.strerror}; choose another {option('out')}"
@@ -345,9 +344,9 @@ def begin(target: Path) -> Path:
 def finish(building: Path, target: Path, manifest: Manifest) -> Store:
     """Write the manifest and rename the folder to the target, which is missing or empty, or a link to such a directory."""
     manifest.write(building)
-    real = Path(os.path.realpath(target))
+    place = Path(os.path.realpath(target))
     try:
-        building.replace(real)
+        move(building, place)
     except OSError as error:
         if error.errno in DISK_FULL:
             raise
@@ -355,7 +354,7 @@ def finish(building: Path, target: Path, manifest: Manifest) -> Store:
             f"{target} must be missing or empty when its store is moved there, got: {error.strerror}; "
             f"the work is kept in {building}: clear {target} and {again()}, or move the store from there yourself"
         ) from error
-    sync_folder(real.parent)
+    sync(place.parent)
     _clear_traces(target, manifest)
     return Store.open(target)
 
@@ -363,7 +362,7 @@ def finish(building: Path, target: Path, manifest: Manifest) -> Store:
 def _clear_traces(target: Path, manifest: Manifest) -> None:
     """Remove the files that only building needed, once the store is in place; until then, a call may resume from them."""
     for name in {TEXT_FILE, HASH_FILE, STATE_FILE} - set(manifest.files):
-        (target / name).unlink(missing_ok=True)
+        remove(real(target) / name)
 
 
 def _finished(

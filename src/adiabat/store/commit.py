@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
@@ -11,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool
 
+from adiabat.core.disk import make_folder, move, remove, sync
 from adiabat.core.errors import StoreError
 from adiabat.core.files import MANIFEST_FILE, is_there, read_json, sole_writer, write_text
 from adiabat.core.provenance import Digest, DigestedFile, require
@@ -47,7 +47,6 @@ from adiabat.store.manifest import (
     VectorFile,
     hash_of_vectors,
     plain_disk_errors,
-    sync_folder,
 )
 from adiabat.store.tombstones import Tombstones
 from adiabat.store.vector_store import Store
@@ -98,11 +97,10 @@ def complete(folder: Path) -> bool:
 def cleared(folder: Path) -> Path:
     """The staging folder without leftovers of a merge that did not reach its commit, or of a finished commit without time to tidy."""
     staging = folder / APPENDING
-    staging.mkdir(exist_ok=True)
-    shutil.rmtree(staging / MERGED, ignore_errors=True)
+    make_folder(staging)
+    remove(staging / MERGED)
     if not is_there(staging / STATE_FILE, error=StoreError):
-        for child in staging.iterdir():
-            child.unlink()
+        remove(*staging.iterdir())
     return staging
 
 
@@ -110,7 +108,7 @@ def commit(folder: Path) -> Store:
     """Move the merged files in."""
     # From this marker on, the change must go forward: every later one completes it first.
     write_text("", folder / APPENDING / COMMIT_FILE)
-    sync_folder(folder / APPENDING)
+    sync(folder / APPENDING)
     _redo(folder)
     return Store.open(folder)
 
@@ -135,7 +133,7 @@ def merge(store: Store, kept: Bool[np.ndarray, " n"], added: Staging | None, *, 
     if not count:
         raise StoreError(f"{store.path} must keep at least one document, got a request to delete all {store.count:,}; remove the folder")
     merged = store.path / APPENDING / MERGED
-    merged.mkdir()
+    make_folder(merged)
     parts = [_Part(store.path, kept)]
     if added is not None:
         parts.append(_Part(added.folder, np.ones(added.state.count, dtype=np.bool_)))
@@ -236,13 +234,11 @@ def _redo(folder: Path) -> None:
         for name in (*manifest.digests, MANIFEST_FILE):
             _move(staging / MERGED / name, folder / name)
     if not Manifest.read(folder).tombstones:
-        (folder / TOMBSTONE_FILE).unlink(missing_ok=True)
+        remove(folder / TOMBSTONE_FILE)
     # Remove the state first, then the marker: a folder without both holds leftovers, which the next call clears.
-    for state in (STATE_FILE, COMPACTION_FILE):
-        (staging / state).unlink(missing_ok=True)
-    (staging / COMMIT_FILE).unlink()
-    sync_folder(staging)
-    shutil.rmtree(staging)
+    remove(staging / STATE_FILE, staging / COMPACTION_FILE, staging / COMMIT_FILE)
+    sync(staging)
+    remove(staging)
 
 
 def _undamaged(folder: Path, old: Manifest) -> Manifest:
@@ -265,7 +261,7 @@ def _undamaged(folder: Path, old: Manifest) -> Manifest:
         if is_extended:
             with VectorFile(folder / VECTOR_FILE, dtype=old.dtype, width=old.width, rows=old.file_rows) as vectors:
                 vectors.commit()
-        shutil.rmtree(staging)
+        remove(staging)
         raise
     return manifest
 
@@ -282,5 +278,5 @@ def _extend_vectors(target: Path, addition: Path, manifest: Manifest, old_rows: 
 def _move(source: Path, target: Path) -> None:
     """Rename, unless an earlier attempt did."""
     if is_there(source, error=StoreError):
-        source.replace(target)
-        sync_folder(target.parent)
+        move(source, target)
+        sync(target.parent)

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool
 
+from adiabat.core.disk import make_folder, remove
 from adiabat.core.errors import Faults, StoreError
 from adiabat.core.files import is_there, read_json, sole_writer, write_json
 from adiabat.core.text import amount
@@ -71,7 +72,7 @@ def delete_documents(path: str | os.PathLike[str], deletion: Deletion) -> Change
         deleted = deletion.mask(store)
         _require_idle(folder)
         if not deleted.any():
-            cleared(folder).rmdir()
+            remove(cleared(folder))
             return Change(store)
         cleared(folder)
         merge(store, ~deleted, None)
@@ -90,7 +91,7 @@ def compact_store(path: str | os.PathLike[str], *, on_progress: Progress | None 
         store = Store.open(folder)
         _require_idle(folder)
         if not store.manifest.tombstones:
-            cleared(folder).rmdir()
+            remove(cleared(folder))
             return store
         merged = _begin_compaction(folder)
         _write_documents(store, merged, on_progress or (lambda done, total: None))
@@ -110,7 +111,7 @@ def _begin_compaction(folder: Path) -> Path:
     if not is_there(folder / APPENDING / COMPACTION_FILE, error=StoreError):
         write_json({"rows": 0, "sha256": ""}, cleared(folder) / COMPACTION_FILE)
     merged = folder / APPENDING / MERGED
-    merged.mkdir(exist_ok=True)
+    make_folder(merged)
     return merged
 
 

@@ -1,7 +1,6 @@
 """Documents into a store: those of a corpus, embedded, or vectors that another program made."""
 
 import os
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from adiabat.config.shared import NEEDED_COSINE, EmbedSettings
+from adiabat.core.disk import clear, make_folder, move, remove
 from adiabat.core.errors import Faults, StoreError
 from adiabat.core.files import MANIFEST_FILE, is_store, is_there, read_json, sole_writer, write_json
 from adiabat.core.progress import Watch
@@ -213,7 +213,7 @@ def import_vectors(
             )
         except BaseException:
             # An import is fast compared with encoding, so it restarts instead of resuming.
-            shutil.rmtree(building, ignore_errors=True)
+            clear(building)
             raise
         return finish(building, target, manifest)
 
@@ -222,10 +222,10 @@ def _start_over(building: Path) -> None:
     """Remove the files of a killed import; refuse a folder with other content."""
     state = building / STATE_FILE
     if is_there(state, error=StoreError) and "import" in read_json(state, remedy=f"remove the folder {building}", error=StoreError):
-        shutil.rmtree(building / TEXT_FOLDER, ignore_errors=True)
+        clear(building / TEXT_FOLDER)
         # Remove the state last: until then, it identifies the folder.
         for name in (VECTOR_FILE, ID_FILE, INCOMING_FILE, TEXT_FILE, HASH_FILE, INDEX_FILE, MANIFEST_FILE, STATE_FILE):
-            (building / name).unlink(missing_ok=True)
+            remove(building / name)
     strangers = [child.name for child in building.iterdir() if not child.name.startswith(f".{STATE_FILE}")]
     if strangers:
         listed = ", ".join(sorted(strangers)[:5])
@@ -246,19 +246,20 @@ def _copy(
     if not count:
         raise StoreError(f"{name}: must hold at least one vector, got none")
     # The ids were first written unchecked; they are now read from a renamed file, checked, written again and indexed.
-    incoming = (building / ID_FILE).replace(building / INCOMING_FILE)
+    incoming = building / INCOMING_FILE
+    move(building / ID_FILE, incoming)
     column = StringColumn(incoming)
     without_texts = (Document(doc_id, "") for doc_id in column)
     imported = without_texts if documents is None else _with_texts(column, documents, building / TEXT_FOLDER)
     corpus = write_corpus(imported, building, source=name)
-    incoming.unlink()
-    shutil.rmtree(building / TEXT_FOLDER, ignore_errors=True)
+    remove(incoming)
+    clear(building / TEXT_FOLDER)
     return sha256, corpus
 
 
 def _with_texts(ids: StringColumn, documents: Iterable[Document], folder: Path) -> Iterator[Document]:
     """The documents of some ids, in their order; all are written to disk first, since they may come in any order and exceed memory."""
-    folder.mkdir()
+    make_folder(folder)
     write_corpus(documents, folder, source="documents")
     texts, index = StringColumn(folder / TEXT_FILE), IdIndex(folder / INDEX_FILE, StringColumn(folder / ID_FILE))
     missing = Faults()

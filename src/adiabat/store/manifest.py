@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float, Int
 
+from adiabat.core.disk import open_in_place, sync
 from adiabat.core.errors import StoreError, disk_error_of
 from adiabat.core.files import MANIFEST_FILE, open_plain, read_json, reading, write_json
 from adiabat.core.provenance import Digest
@@ -34,11 +35,6 @@ COMPACTION_FILE = "compaction.json"
 COMMIT_FILE = "commit.json"
 APPENDING = "appending"
 BUILDING_SUFFIX = ".building"
-LEXICAL_FILE, SPOOL_FILE = "lexical.json", "postings.tmp"
-DATA_FILE, ROW_FILE, START_FILE = "data.csc.index.npy", "indices.csc.index.npy", "indptr.csc.index.npy"
-VOCABULARY_FILE, PARAMETER_FILE = "vocab.index.json", "params.index.json"
-LEXICAL_FILES = (LEXICAL_FILE, SPOOL_FILE, DATA_FILE, ROW_FILE, START_FILE, VOCABULARY_FILE, PARAMETER_FILE)
-"""Of a BM25 index, the unfinished one's among them."""
 REBUILD = "rebuild the store, or copy it again from where it is whole"
 
 HEADER_BYTES = 128
@@ -119,7 +115,7 @@ class Manifest:
         record["fingerprint"] = self.fingerprint.to_json() if self.fingerprint else None
         record["files"] = {name: digest._asdict() for name, digest in self.files.items()}
         write_json(record, folder / MANIFEST_FILE)
-        sync_folder(folder)
+        sync(folder)
 
     @classmethod
     def read(cls, folder: Path) -> "Manifest":
@@ -146,16 +142,6 @@ class Manifest:
 def building_of(target: Path) -> Path:
     """The folder in which the store for `target` is built."""
     return Path(f"{os.path.realpath(target)}{BUILDING_SUFFIX}")
-
-
-def sync_folder(folder: Path) -> None:
-    """Make renames inside a directory durable."""
-    # On POSIX a rename is durable once its directory is synced, not its file.
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def npy_header(dtype: str, count: int, width: int) -> bytes:
@@ -202,7 +188,7 @@ class VectorFile:
         self._hash = hash_of_vectors(path, rows * self._row_bytes) if compared else hashlib.sha256()
         if compared and self.sha256 != sha256:
             raise StoreError(f"{path} must be undamaged, got vectors that differ from those written; {remedy}")
-        self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        self._handle = open_in_place(path)
         os.ftruncate(self._handle, needed)
 
     def append(self, vectors: np.ndarray) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int, UInt64
 
+from adiabat.core.disk import make_folder, open_in_place, remove
 from adiabat.core.errors import DataError, Faults, JobError, disk_error_of, several
 from adiabat.core.progress import Watch
 from adiabat.core.provenance import read_array, write_array
@@ -161,17 +162,18 @@ class EmbeddingCache:
         path, self._flags = stem.with_suffix(".f32"), stem.with_suffix(".npy")
         goes_on = resume and self._flags.is_file() and path.is_file() and path.stat().st_size == self.vectors.nbytes
         try:
-            stem.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("r+b" if goes_on else "w+b") as file:
+            make_folder(stem.parent, parents=True)
+            if not goes_on:
+                remove(path)
+            with os.fdopen(open_in_place(path), "r+b") as file:
                 if self.vectors.nbytes:
                     # Writing to a page without disk space would kill the process.
                     os.posix_fallocate(file.fileno(), 0, self.vectors.nbytes)
+                    self.vectors = np.memmap(file, dtype=np.float32, mode="r+", shape=self.vectors.shape)
         except OSError as fault:
             if (error := disk_error_of(fault)) is None:
                 raise
             raise JobError(f"{path} must hold {self.vectors.nbytes:,} bytes, got: {error.strerror}; free some space") from fault
-        if self.vectors.nbytes:
-            self.vectors = np.memmap(path, dtype=np.float32, mode="r+", shape=self.vectors.shape)
         if goes_on:
             self._checksums, self.first_steps = _rows_in(self._flags, len(self.known))
             saved = np.flatnonzero(self._checksums)

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Float32, Int64, Integer
 
+from adiabat.core.disk import real
 from adiabat.core.errors import StoreError
 from adiabat.core.files import MANIFEST_FILE, is_store, is_there, reading
 from adiabat.core.provenance import require
@@ -260,7 +261,7 @@ class Store:
         self._compare(always=True)
 
     def _compare(self, *, always: bool) -> None:
-        require(self.manifest.digests, self.path, remedy=REBUILD, error=StoreError, always=always)
+        require(self.manifest.digests, real(self.path), remedy=REBUILD, error=StoreError, always=always)
         vectors = self.path / VECTOR_FILE
         with reading(vectors, remedy=REBUILD, error=StoreError), vectors.open("rb") as file:
             if file.read(HEADER_BYTES) != npy_header(self.dtype, self.manifest.file_rows, self.width):

@@ -1,7 +1,5 @@
 """When a run ends, where it stands, and its checkpoints, which are whole or not there and say so when they were damaged later."""
 
-import os
-import shutil
 import signal
 import threading
 from collections.abc import Mapping
@@ -13,6 +11,7 @@ from typing import Any, Literal, Self
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn, optim
 
+from adiabat.core.disk import clear, fresh_folder, give_usual_mode, make_folder, move, sync
 from adiabat.core.errors import JobError, disk_error_of
 from adiabat.core.files import advice_on, read_json, reading, write_json
 from adiabat.core.provenance import digest_of
@@ -118,36 +117,34 @@ def write_checkpoint(folder: Path, step: int, snapshot: Snapshot, *, keep: int) 
     target = folder / f"step-{step:09d}"
     partial = folder / f".partial-{step:09d}"
     try:
-        shutil.rmtree(partial, ignore_errors=True)
         # The job's own directory is never recreated: a checkpoint alone in it would be useless.
-        folder.mkdir(exist_ok=True)
-        partial.mkdir()
+        make_folder(folder)
+        fresh_folder(partial)
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in snapshot.tensors.items()}, partial / TENSORS)
+        give_usual_mode(partial / TENSORS)
         write_json({**snapshot.record, "sha256": digest_of(partial / TENSORS).sha256}, partial / RECORD)
         # Contents first, then the names in the directory, then the new name of the directory: after a power cut none precedes the other.
         for path in (partial / TENSORS, partial / RECORD, partial):
-            _flush(path)
+            sync(path)
         # A directory cannot be renamed onto one that is not empty: a run that fell back writes this step a second time.
-        shutil.rmtree(target, ignore_errors=True)
-        partial.rename(target)
-        _flush(folder)
+        clear(target)
+        move(partial, target)
+        sync(folder)
     except Exception as fault:
-        shutil.rmtree(partial, ignore_errors=True)
+        clear(partial)
         if (error := disk_error_of(fault)) is None:
             raise
         raise JobError(f"{target} could not be written: {fault}; {advice_on(error, go_on())}") from fault
     checkpoints = _checkpoints(folder)
     position = checkpoints.index(target)
     # Old ones, ones with a later step, and incomplete ones left by a killed run.
-    for path in (*checkpoints[:position], *checkpoints[position + keep :], *folder.glob(".partial-*")):
-        shutil.rmtree(path, ignore_errors=True)
+    clear(*checkpoints[:position], *checkpoints[position + keep :], *folder.glob(".partial-*"))
     return target
 
 
 def drop_older(folder: Path) -> None:
     """Remove all checkpoints but the newest, from which a finished run can be extended."""
-    for path in _checkpoints(folder)[1:]:
-        shutil.rmtree(path, ignore_errors=True)
+    clear(*_checkpoints(folder)[1:])
 
 
 def read_latest(folder: Path) -> tuple[Snapshot | None, list[str]]:
@@ -179,14 +176,6 @@ def _read(path: Path) -> Snapshot:
         if digest_of(path / TENSORS).sha256 != record["sha256"]:
             raise ValueError("its SHA-256 does not match its checksum")
         return Snapshot(load_file(path / TENSORS), record)
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def optimizer_snapshot(optimizer: optim.Optimizer) -> Snapshot:
