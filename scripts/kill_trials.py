@@ -1,21 +1,26 @@
-"""Kill commands at random moments, let them go on, and compare all that they leave with runs that nobody killed, bit for bit.
+"""Kill commands, let them go on, and compare all that they leave with runs that nobody killed, bit for bit.
 
-    python scripts/kill_trials.py [--runs 8] [--kills 4] [--folder DIR] [--write]
+    python scripts/kill_trials.py [--runs 8] [--kills 4] [--every-write] [--only VERB ...] [--folder DIR] [--write]
 
 For each verb `--runs` runs are killed up to `--kills` times, by SIGKILL, at moments drawn from the seconds that the whole run takes, and
-then let go on to the end. The rows of runs stand in DIR, so that the script goes on where it was cut short. `--write` puts the totals into
-benchmarks/RELIABILITY.md.
+then let go on to the end. With `--every-write`, a run is killed before each change of a file instead (of changes that repeat, such as those
+of checkpoints, before the first two and the last), once a run. The rows of runs stand in DIR, so that the script goes on where it was cut
+short. `--write` puts the totals into benchmarks/RELIABILITY.md.
 """
 
 import argparse
 import random
 import tempfile
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from reliability import VERBS, Ended, Verb, contents, differences, made_whole, place, prepare, run, write_world
+from reliability import VERBS, Ended, Verb, contents, differences, made_whole, place, prepare, run, with_needs
+from small_world import write_world
 from trials import Trials, write_section
+from writes import chosen, moments, run_until
 
 
 @dataclass(frozen=True)
@@ -64,28 +69,124 @@ def killed(verb: Verb, here: Path, *, seconds: float, kills: int, moments: rando
     return count, run([*verb.words, *verb.again], here)
 
 
+@dataclass(frozen=True)
+class Subject:
+    """A verb whose runs are killed.
+
+    Attributes:
+        verb: To run.
+        world: It reads.
+        needed: Results of other verbs that it reads, by name.
+        work: Folder to work in.
+        wanted: What a whole run leaves.
+        seconds: That one takes.
+    """
+
+    verb: Verb
+    world: Path
+    needed: Mapping[str, Path]
+    work: Path
+    wanted: Mapping[str, Any]
+    seconds: float
+
+    def place(self) -> Path:
+        """The folder to work in, as before the first run."""
+        return place(self.world, self.work, self.needed)
+
+    def row(self, name: str, here: Path, kills: int, ended: Ended) -> Row:
+        """Compare what a run left with what a whole one leaves.
+
+        Args:
+            name: Of the trial.
+            here: Where it worked.
+            kills: How often it was killed.
+            ended: How it ended at last.
+
+        Returns:
+            The row.
+        """
+        differing = differences(contents(here, self.verb.left), self.wanted)
+        differing += [str(path.relative_to(here)) for path in hidden(here, [*self.verb.left, "."])]
+        return Row(name, self.verb.name, kills, ended.code, differing, ended.err if differing or ended.code else "")
+
+
+def hidden(here: Path, names: Sequence[str]) -> list[Path]:
+    """Temporary files and folders, which no command leaves behind.
+
+    Args:
+        here: Where it worked.
+        names: Of what it left.
+
+    Returns:
+        Their paths.
+    """
+    found = [path for name in names if (here / name).is_dir() for path in (here / name).iterdir()]
+    return sorted(path for path in found if path.name.startswith(".") and path.name != ".checked.json")
+
+
+def at_random(subject: Subject, runs: int, kills: int, done: set[str]) -> Iterator[Row]:
+    """Kill runs at random moments.
+
+    Args:
+        subject: The verb.
+        runs: How many.
+        kills: In each, at the most.
+        done: Names of rows that are there already.
+
+    Yields:
+        A row for each run.
+    """
+    for name in (f"{subject.verb.name} {number}" for number in range(runs)):
+        if name not in done:
+            here = subject.place()
+            count, ended = killed(subject.verb, here, seconds=subject.seconds, kills=kills, moments=random.Random(name))
+            yield subject.row(name, here, count, ended)
+
+
+def at_every_write(subject: Subject, done: set[str]) -> Iterator[Row]:
+    """Kill runs before each change of a file.
+
+    Args:
+        subject: The verb.
+        done: Names of rows that are there already.
+
+    Yields:
+        A row for each run.
+    """
+    verb = subject.verb
+    every, _ = moments(verb.words, subject.place())
+    for number in chosen(every):
+        name = f"{verb.name} before {number}: {every[number].event} {every[number].path}"
+        if name not in done:
+            here = subject.place()
+            first = run_until(verb.words, here, number)
+            yield subject.row(name, here, int(first.code == -9), run([*verb.words, *verb.again], here))
+
+
 def main() -> None:
     """Make the runs that are not there yet."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--runs", type=int, default=8)
     parser.add_argument("--kills", type=int, default=4)
+    parser.add_argument("--every-write", action="store_true")
+    parser.add_argument("--only", nargs="*", default=list(VERBS))
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "adiabat-kills")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     prepare()
     world = given.folder / "world"
     write_world(world)
-    trials = Trials(given.folder / "rows.jsonl", len(VERBS) * given.runs)
-    for verb, whole, made in made_whole(world, given.folder / "whole", list(VERBS.values())):
+    trials = Trials(given.folder / ("writes.jsonl" if given.every_write else "rows.jsonl"), len(given.only) * given.runs)
+    needed = with_needs(given.only)
+    for verb, whole, made in made_whole(world, given.folder / "whole", needed):
+        if verb.name not in given.only:
+            continue
+        inputs = {path: made[path] for need in verb.needs for path in VERBS[need].left}
         wanted = contents(given.folder / "whole" / verb.name, verb.left)
-        for number in range(given.runs):
-            name = f"{verb.name} {number}"
-            if name in trials.names:
-                continue
-            here = place(world, given.folder / "work", {path: made[path] for need in verb.needs for path in VERBS[need].left})
-            kills, ended = killed(verb, here, seconds=whole.seconds, kills=given.kills, moments=random.Random(name))
-            differing = differences(contents(here, verb.left), wanted) + [path.name for path in here.iterdir() if path.name.startswith(".")]
-            trials.add(Row(name, verb.name, kills, ended.code, differing, ended.err if differing or ended.code else ""))
+        subject = Subject(verb, world, inputs, given.folder / "work", wanted, whole.seconds)
+        rows = at_every_write(subject, trials.names) if given.every_write else at_random(subject, given.runs, given.kills, trials.names)
+        for row in rows:
+            trials.add(row)
     counts = Counter(row["verb"] for row in trials.rows)
     kills_of = {verb: sum(row["kills"] for row in trials.rows if row["verb"] == verb) for verb in counts}
     wrong = [row for row in trials.rows if row["code"] or row["differing"]]
@@ -93,9 +194,16 @@ def main() -> None:
     for row in wrong:
         print(row)
     if given.write:
+        options = "--every-write" if given.every_write else f"--runs {given.runs} --kills {given.kills}"
+        how = (
+            ["before each change of a file (of changes that repeat, before the first two and the last) and repeated or resumed."]
+            if given.every_write
+            else ["by SIGKILL at random moments and resumed."]
+        )
         lines = [
-            f"`python scripts/kill_trials.py --runs {given.runs} --kills {given.kills} --write`: commands on tiny random models are killed",
-            "by SIGKILL at random moments and resumed. Their files must equal those of an uninterrupted run byte for byte, except for",
+            f"`python scripts/kill_trials.py {options} --write`: commands on tiny random models are killed",
+            *how,
+            "Their files must equal those of an uninterrupted run byte for byte, except for",
             "dates, durations and the checksums of these. The comparison includes `tokenizer.json`, and a hidden file left behind counts",
             "as a difference.",
             "",
@@ -104,7 +212,7 @@ def main() -> None:
         ]
         lines += [f"| {verb} | {counts[verb]} | {kills_of[verb]} | {sum(row['verb'] == verb for row in wrong)} |" for verb in counts]
         lines += [f"| all | {len(trials.rows)} | {sum(kills_of.values())} | {len(wrong)} |"]
-        write_section("Kills", lines)
+        write_section("Kills before each write" if given.every_write else "Kills", lines)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reliability import VERBS, Ended, Verb, contents, differences, made_whole, place, plain, prepare, run, write_world
+from reliability import VERBS, Ended, Verb, contents, differences, made_whole, place, plain, prepare, run
+from small_world import write_world
 from trials import Trials, write_section
 
 KINDS = ("flip", "cut", "empty", "zero", "swap")

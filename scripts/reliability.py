@@ -4,14 +4,16 @@ Commands run in a fork of a process that has imported everything, since a start 
 """
 
 import csv
+import importlib
 import json
 import os
+import pkgutil
 import re
 import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,100 +23,13 @@ os.environ["XDG_CACHE_HOME"] = "/nonexistent"
 os.environ.setdefault("COLUMNS", "200")
 
 import pyarrow.parquet as pq
-import tomli_w
 import torch
-from tokenizers import Tokenizer
-from tokenizers.models import WordLevel
-from tokenizers.pre_tokenizers import Whitespace
-from tokenizers.processors import TemplateProcessing
-from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 
 import adiabat
 from adiabat import cli
 from adiabat.mining import mine as mining
 from adiabat.report import pages
 from adiabat.store import build
-
-DOCUMENTS, QUERIES = 240, 60
-KINDS = ("river", "stone", "cloud", "bread", "light", "glass", "horse", "music")
-WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "which", "is", "the", "of", "and", "about", "report", *KINDS, *map(str, range(DOCUMENTS)))
-
-TUNE: dict[str, Any] = {
-    "tune": {"loss": {"margin": 0.3}, "batch_size": 5, "batches_per_epoch": 8, "max_epochs": 4, "learning_rate": 1e-3, "keep": "last"},
-    "data": {"validation_fraction": 0.3},
-    "run": {"checkpoint_seconds": 1e-6, "log_every": 2},
-}
-TRAIN: dict[str, Any] = {
-    "job": {"model": "model", "data": "pairs.jsonl"},
-    "data": {"cache": "cache", "validation_fraction": 0.2},
-    "train": {"batch_size": 4, "steps": 24, "validate_every": 8, "learning_rate": 1e-3},
-    "run": {"checkpoint_seconds": 1e-6, "log_every": 2},
-}
-STREAM: dict[str, Any] = {
-    **TRAIN,
-    "data": {"cache": "cache", "validation": "held.jsonl", "stream": {"shard_size": 20}},
-    "train": {**TRAIN["train"], "dropout": True},
-}
-SUITE: dict[str, Any] = {
-    "measure": {"resamples": 100},
-    "tasks": [
-        {"kind": "retrieval", "name": "asked", "data": "asked.jsonl", "corpus": "corpus.jsonl"},
-        {"kind": "triplets", "name": "listed", "data": "listed.jsonl"},
-        {"kind": "sts", "name": "alike", "data": "alike.jsonl"},
-    ],
-}
-SWEEP: dict[str, Any] = {
-    "sweep": {"seeds": [0, 1]},
-    "job": {"model": "model", "store": "store", "data": "pairs.jsonl"},
-    **TUNE,
-    "tune": {key: value for key, value in TUNE["tune"].items() if key != "learning_rate"},
-    "grid": {"tune": {"learning_rate": [1e-4, 1e-3]}},
-    "tasks": SUITE["tasks"][:1],
-    "measure": {"resamples": 100},
-    "probes": False,
-}
-
-
-def write_world(folder: Path) -> None:
-    """Models, texts and settings that every command of the trials reads.
-
-    Args:
-        folder: Made anew.
-    """
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    for seed, name in enumerate(("model", "other")):
-        _write_model(folder / name, seed)
-    texts = [f"{KINDS[n % 8]} {n} and {KINDS[n // 8 % 8]} {n * 7 % DOCUMENTS}" for n in range(DOCUMENTS)]
-    _lines(folder / "corpus.jsonl", [{"_id": f"d{n}", "text": text} for n, text in enumerate(texts)])
-    asked = [
-        {"query": f"which report is about {KINDS[n % 8]} {n}", "pos": [f"d{n}"], "neg": [f"d{n + 1}", f"d{n + 9}"]} for n in range(QUERIES)
-    ]
-    _lines(folder / "asked.jsonl", asked[:20])
-    _lines(folder / "pairs.jsonl", [{**one, "pos": [texts[n]], "neg": [texts[n + 1], texts[n + 9]]} for n, one in enumerate(asked)])
-    _lines(folder / "held.jsonl", [{"query": f"which is {text}", "pos": [text], "neg": [texts[0]]} for text in texts[90:100]])
-    _lines(folder / "listed.jsonl", [{"query": f"which {text}", "pos": [text], "neg": texts[20:40]} for text in texts[:15]])
-    _lines(folder / "alike.jsonl", [{"a": texts[n], "b": texts[n * 7 % 60], "score": n * n % 11} for n in range(40)])
-    for name, tables in {"tune": TUNE, "train": TRAIN, "stream": STREAM, "suite": SUITE, "sweep": SWEEP}.items():
-        (folder / f"{name}.toml").write_text(tomli_w.dumps(tables), encoding="utf-8")
-
-
-def _write_model(folder: Path, seed: int) -> None:
-    torch.manual_seed(seed)
-    size = len(WORDS)
-    BertModel(
-        BertConfig(vocab_size=size, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, initializer_range=0.2)
-    ).save_pretrained(folder)
-    backend = Tokenizer(WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]"))
-    backend.pre_tokenizer = Whitespace()
-    backend.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
-    PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
-        tokenizer_object=backend, model_max_length=64, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]"
-    ).save_pretrained(folder)
-
-
-def _lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -137,11 +52,38 @@ class Verb:
 
 
 RESUME = ("--resume",)
+FEW = ("--set", "measure.resamples=100")
+IMPORTED = ("--import", "store/vectors.npy", "--ids", "ids.txt")
+STUDENT = ("--teacher", "other", "--student", "model", "--texts", "corpus.jsonl", "--set", "train.steps=4", "--set", "train.batch_size=8")
 VERBS = {
     verb.name: verb
     for verb in (
         Verb("embed", ("embed", "model", "corpus.jsonl", "--out", "store"), ("store",)),
+        Verb("append", ("embed", "model", "more.jsonl", "--out", "store", "--append"), ("store",), (), ("embed",)),
+        Verb("import", ("embed", "model", "corpus.jsonl", *IMPORTED, "--out", "imported"), ("imported",), (), ("embed",)),
+        Verb("search", ("search", "store", "which report is about river 8", "--model", "model"), (), (), ("embed",)),
         Verb("tune", ("tune", "model", "store", "pairs.jsonl", "--out", "tuned", "--config", "tune.toml"), ("tuned",), RESUME, ("embed",)),
+        Verb(
+            "tune 1",
+            ("tune", "model", "store", "pairs.jsonl", "--out", "tuned-1", "--config", "tune.toml", "--seed", "1"),
+            ("tuned-1",),
+            RESUME,
+            ("embed",),
+        ),
+        Verb(
+            "range test",
+            ("tune", "model", "store", "pairs.jsonl", "--out", "ranged", "--config", "search.toml"),
+            ("ranged",),
+            RESUME,
+            ("embed",),
+        ),
+        Verb(
+            "safe-rate",
+            ("safe-rate", "model", "store", "pairs.jsonl", "--out", "safe", "--config", "safe.toml"),
+            ("safe",),
+            RESUME,
+            ("embed",),
+        ),
         Verb("train", ("train", "train.toml", "--out", "trained"), ("trained", "cache"), RESUME),
         Verb("stream", ("train", "stream.toml", "--out", "streamed"), ("streamed", "cache"), RESUME),
         Verb(
@@ -149,7 +91,42 @@ VERBS = {
             ("mine", "pairs.jsonl", "corpus.jsonl", "--out", "mined.jsonl", "--index", "index", "--set", "mine.depth=20"),
             ("mined.jsonl", "mined.jsonl.stats.json", "index"),
         ),
+        Verb("advise", ("advise", "model", "store", "asked.jsonl", "--out", "advised"), ("advised",), (), ("embed",)),
+        Verb(
+            "evaluate",
+            ("evaluate", "tuned", "store", "asked.jsonl", "--baseline", "model", "--power", "--out", "evaluated", *FEW),
+            ("evaluated",),
+            (),
+            ("embed", "tune"),
+        ),
+        Verb(
+            "two runs",
+            ("evaluate", "tuned", "store", "asked.jsonl", "--run", "tuned-1", "--baseline", "model", "--out", "runs", *FEW),
+            ("runs",),
+            (),
+            ("embed", "tune", "tune 1"),
+        ),
         Verb("suite", ("evaluate", "model", "other", "bm25", "--suite", "suite.toml", "--out", "suite"), ("suite",)),
+        Verb("compare", ("compare", "suite/scores/model", "suite/scores/other", "--out", "compared", *FEW), ("compared",), (), ("suite",)),
+        Verb(
+            "space",
+            ("space", "model", "store", "asked.jsonl", "--out", "space", "--set", "space.resamples=100"),
+            ("space",),
+            (),
+            ("embed",),
+        ),
+        Verb("distill static", ("distill", "static", "model", "--out", "static", "--dims", "8"), ("static",)),
+        Verb("distill fit", ("distill", "fit", *STUDENT, "--out", "student"), ("student",), RESUME),
+        Verb("distill pair", ("distill", "pair", "model", "other", "--out", "pair"), ("pair",)),
+        Verb(
+            "distill ablate",
+            ("distill", "ablate", "model", "--suite", "suite.toml", "--out", "steps", "--set", "static.reduction.dims=8"),
+            ("steps",),
+            RESUME,
+        ),
+        Verb("data", ("data", "squad", "squad-train-v1.1.json", "--out", "squad"), ("squad",)),
+        Verb("scaling", ("scaling", "scaling.toml", "--out", "scaled"), ("scaled", "cache"), RESUME),
+        Verb("plan", ("plan", "--budget", "1e17", "--out", "planned"), ("planned",)),
         Verb("sweep", ("sweep", "sweep.toml", "--out", "sweep"), ("sweep",), RESUME, ("embed",)),
     )
 }
@@ -164,9 +141,11 @@ def prepare() -> None:
     build.build_store.__kwdefaults__["chunk_size"] = 16
     vars(mining)["BLOCK_QUERIES"] = 4
     vars(pages)["files"] = lambda record: {"report.html": lambda: "page"} if record.kind in ("training", "evaluation") else FILES(record)
+    for module in pkgutil.walk_packages(adiabat.__path__, "adiabat."):
+        if module.name != "adiabat.__main__":
+            importlib.import_module(module.name)
     torch.set_num_threads(1)
     torch.optim.AdamW([torch.zeros(1)]).step()
-    assert adiabat.__name__
 
 
 @dataclass(frozen=True)
@@ -186,12 +165,13 @@ class Ended:
     seconds: float
 
 
-def begin(words: Sequence[str], folder: Path) -> int:
+def begin(words: Sequence[str], folder: Path, *, hook: Callable[[], None] | None = None) -> int:
     """Begin a command in a process of its own; what it prints goes to files beside the folder.
 
     Args:
         words: Of the command line.
         folder: To work in.
+        hook: Called in that process first.
 
     Returns:
         Number of the process.
@@ -205,6 +185,8 @@ def begin(words: Sequence[str], folder: Path) -> int:
         for descriptor, ending in ((1, ".out"), (2, ".err")):
             os.dup2(os.open(f"{folder}{ending}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
         sys.argv = ["adiabat", *words]
+        if hook:
+            hook()
         try:
             cli.main()
             code = 0
@@ -232,19 +214,20 @@ def wait(child: int, folder: Path, *, begun: float) -> Ended:
     return Ended(code, out, err, time.monotonic() - begun)
 
 
-def run(words: Sequence[str], folder: Path, *, kill_after: float | None = None) -> Ended:
+def run(words: Sequence[str], folder: Path, *, kill_after: float | None = None, hook: Callable[[], None] | None = None) -> Ended:
     """Run a command, and end it by SIGKILL where it takes longer than it may.
 
     Args:
         words: Of the command line.
         folder: To work in.
         kill_after: Seconds; None lets it end.
+        hook: Called in its process first.
 
     Returns:
         How it ended.
     """
     begun = time.monotonic()
-    child = begin(words, folder)
+    child = begin(words, folder, hook=hook)
     if kill_after is not None:
         time.sleep(kill_after)
         # Not waited for yet: the number is still its own.
@@ -347,6 +330,22 @@ def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str
     return sorted(path for path in {*found, *wanted} if found.get(path) != wanted.get(path) or (path in found) != (path in wanted))
 
 
+def with_needs(names: Sequence[str]) -> list[Verb]:
+    """Verbs, and those whose results they read.
+
+    Args:
+        names: Of verbs.
+
+    Returns:
+        In the order in which they can be made.
+    """
+    wanted = set(names)
+    for verb in reversed(VERBS.values()):
+        if verb.name in wanted:
+            wanted.update(verb.needs)
+    return [verb for verb in VERBS.values() if verb.name in wanted]
+
+
 def made_whole(world: Path, folder: Path, verbs: Sequence[Verb]) -> Iterator[tuple[Verb, Ended, Mapping[str, Path]]]:
     """Run verbs without interruption, those first that others need.
 
@@ -368,5 +367,6 @@ def made_whole(world: Path, folder: Path, verbs: Sequence[Verb]) -> Iterator[tup
             raise SystemExit(f"{verb.name} failed: {ended.err}")
         shutil.rmtree(folder / verb.name, ignore_errors=True)
         shutil.copytree(here, folder / verb.name, symlinks=True)
-        made |= {name: folder / verb.name / name for name in verb.left}
+        # What a verb changes stays that of the verb before for all others.
+        made = {**{name: folder / verb.name / name for name in verb.left}, **made}
         yield verb, ended, made

@@ -1,0 +1,176 @@
+"""Plant links where a command is about to write, and see that nothing changes but what the command was told to write.
+
+A command is killed just before it writes a file or folder for the first time. A link takes that name: to a file, to a folder, or to a
+place where nothing is; or a folder that is there already moves elsewhere, and a link to it remains. Then the same command runs again. It
+must end, or refuse the link in one line, and what the links lead to must be as before.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from reliability import VERBS, Verb, place, run
+from trials import Trials
+from writes import Moment, moments, run_until
+
+KINDS = ("file", "folder", "nothing", "moved")
+"""What a planted link leads to."""
+OUTSIDE = "home"
+"""Folder that no command is told of."""
+GOOD = ("refused", "ended")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A trial.
+
+    Attributes:
+        name: Verb, path and kind of link.
+        verb: Name of the verb.
+        file: Where the link was planted.
+        kind: Of `KINDS`.
+        outcome: ``refused`` and ``ended`` are good.
+        said: On stderr, where something is wrong.
+    """
+
+    name: str
+    verb: str
+    file: str
+    kind: str
+    outcome: str
+    said: str
+
+
+def places_of(every: Sequence[Moment]) -> dict[str, int]:
+    """Every path that a command writes, and the number of the moment before it does so first.
+
+    Args:
+        every: Moments of a whole run.
+
+    Returns:
+        By path; names that nobody can foresee are left out, and of those that differ in a number only the first and the last remain.
+    """
+    first: dict[str, int] = {}
+    for number, moment in enumerate(every):
+        if moment.path and "RANDOM" not in moment.path:
+            first.setdefault(moment.path, number)
+    kinds: dict[str, list[str]] = {}
+    for path in first:
+        kinds.setdefault(Moment("", path).kind, []).append(path)
+    return {path: first[path] for paths in kinds.values() for path in dict.fromkeys((paths[0], paths[-1]))}
+
+
+def plant(kind: str, target: Path, outside: Path) -> bool:
+    """Put a link in the place of whatever is there.
+
+    Args:
+        kind: Of `KINDS`.
+        target: Place of the link.
+        outside: Folder that it leads into.
+
+    Returns:
+        Whether there was something to do.
+    """
+    leads = outside / {"file": "letter", "folder": "album", "nothing": "free", "moved": "moved"}[kind]
+    if kind == "moved":
+        if not target.is_dir() or target.is_symlink():
+            return False
+        target.rename(leads)
+    elif target.is_dir() and not target.is_symlink():
+        shutil.rmtree(target)
+    else:
+        target.unlink(missing_ok=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.symlink_to(os.path.relpath(leads, target.parent.resolve()))
+    return True
+
+
+def state_of(outside: Path) -> dict[str, bytes | str]:
+    """Everything in a folder: contents of files, and where links lead.
+
+    Args:
+        outside: The folder.
+
+    Returns:
+        By path.
+    """
+    found: dict[str, bytes | str] = {}
+    for path in sorted(outside.rglob("*")):
+        kind = "link" if path.is_symlink() else "folder" if path.is_dir() else "file"
+        found[str(path.relative_to(outside))] = path.read_bytes() if kind == "file" else kind
+    return found
+
+
+def outside_of(here: Path) -> Path:
+    """Make the folder that links lead into.
+
+    Args:
+        here: Folder of the command.
+
+    Returns:
+        The folder.
+    """
+    outside = here / OUTSIDE
+    (outside / "album").mkdir(parents=True)
+    for name in ("letter", "album/photo"):
+        (outside / name).write_text("precious\n", encoding="utf-8")
+    return outside
+
+
+def trial(verb: Verb, here: Path, path: str, number: int, kind: str) -> Row | None:
+    """Plant one link and run the command again.
+
+    Args:
+        verb: The command.
+        here: Where it works, as before its first run.
+        path: Of the link.
+        number: Of the moment when the first run is killed.
+        kind: Of `KINDS`.
+
+    Returns:
+        The row; None where a folder was not there to be moved.
+    """
+    outside = outside_of(here)
+    run_until(verb.words, here, number)
+    if not plant(kind, here / path, outside):
+        return None
+    before = state_of(outside)
+    ended = run([*verb.words, *verb.again], here)
+    outcome = "ended" if not ended.code else "refused" if ended.code == 2 and len(ended.err.strip().splitlines()) < 9 else "defect"
+    after = state_of(outside)
+    changed = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
+    if changed:
+        outcome = "written outside"
+    said = "" if outcome in GOOD else f"{changed} {ended.err[-600:]}"
+    return Row(f"{verb.name} {path} {kind}", verb.name, path, kind, outcome, said)
+
+
+def links(world: Path, folder: Path, made: Mapping[str, Path], trials: Trials, *, only: str = "", kinds: Sequence[str] = KINDS) -> None:
+    """Make the trials that are not there yet.
+
+    Args:
+        world: Commands read it.
+        folder: To work in.
+        made: What verbs left, by name.
+        trials: Their rows.
+        only: Name of one verb; "" takes all.
+        kinds: Of links.
+    """
+    for verb in VERBS.values():
+        if only in (verb.name, ""):
+            needed = {name: made[name] for need in verb.needs for name in VERBS[need].left}
+            for row in _of_verb(verb, world, folder, needed, trials.names, kinds):
+                trials.add(row)
+
+
+def _of_verb(verb: Verb, world: Path, folder: Path, needed: Mapping[str, Path], done: set[str], kinds: Sequence[str]) -> Iterator[Row]:
+    every, _ = moments(verb.words, place(world, folder, needed))
+    for path, number in places_of(every).items():
+        # A link that the user names may lead to a new place, or to the results so far.
+        for kind in kinds if path not in verb.left else kinds[:2]:
+            if f"{verb.name} {path} {kind}" not in done:
+                row = trial(verb, place(world, folder, needed), path, number, kind)
+                if row is not None:
+                    yield row

@@ -1,0 +1,140 @@
+"""A small world for trials: tiny random models, texts, and settings of every verb."""
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+import torch
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
+from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+DOCUMENTS, QUERIES = 240, 60
+KINDS = ("river", "stone", "cloud", "bread", "light", "glass", "horse", "music")
+WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "which", "is", "the", "of", "and", "about", "report", *KINDS, *map(str, range(DOCUMENTS)))
+
+TUNE: dict[str, Any] = {
+    "tune": {"loss": {"margin": 0.3}, "batch_size": 5, "batches_per_epoch": 8, "max_epochs": 4, "learning_rate": 1e-3, "keep": "last"},
+    "data": {"validation_fraction": 0.3},
+    "run": {"checkpoint_seconds": 1e-6, "log_every": 2},
+}
+TRAIN: dict[str, Any] = {
+    "job": {"model": "model", "data": "pairs.jsonl"},
+    "data": {"cache": "cache", "validation_fraction": 0.2},
+    "train": {"batch_size": 4, "steps": 24, "validate_every": 8, "learning_rate": 1e-3},
+    "run": {"checkpoint_seconds": 1e-6, "log_every": 2},
+}
+STREAM: dict[str, Any] = {
+    **TRAIN,
+    "data": {"cache": "cache", "validation": "held.jsonl", "stream": {"shard_size": 20}},
+    "train": {**TRAIN["train"], "dropout": True},
+}
+SUITE: dict[str, Any] = {
+    "measure": {"resamples": 100},
+    "tasks": [
+        {"kind": "retrieval", "name": "asked", "data": "asked.jsonl", "corpus": "corpus.jsonl"},
+        {"kind": "triplets", "name": "listed", "data": "listed.jsonl"},
+        {"kind": "sts", "name": "alike", "data": "alike.jsonl"},
+    ],
+}
+SWEEP: dict[str, Any] = {
+    "sweep": {"seeds": [0, 1]},
+    "job": {"model": "model", "store": "store", "data": "pairs.jsonl"},
+    **TUNE,
+    "tune": {key: value for key, value in TUNE["tune"].items() if key != "learning_rate"},
+    "grid": {"tune": {"learning_rate": [1e-4, 1e-3]}},
+    "tasks": SUITE["tasks"][:1],
+    "measure": {"resamples": 100},
+    "probes": False,
+}
+SEARCH: dict[str, Any] = {
+    **TUNE,
+    "tune": {**TUNE["tune"], "learning_rate": "range", "max_epochs": 2, "batches_per_epoch": 4},
+    "rate_search": {"count": 2, "steps": 4},
+    "guard": {"probes": "probes.txt", "depth": 10},
+}
+SAFE: dict[str, Any] = {
+    "tune": {"batch_size": 5, "loss": {"margin": 0.3}},
+    "data": TUNE["data"],
+    "run": TUNE["run"],
+    "rate_search": {"count": 2, "steps": 4, "checks": 2},
+    "guard": {"probes": "probes.txt", "depth": 10},
+}
+SCALING: dict[str, Any] = {
+    "scaling": {"budgets": [2e6, 4e6], "least_steps": 1, "resamples": 8},
+    "models": [{"model": "model", "name": "tiny", "blocks": [1], "pretraining_rate": 0.03}],
+    "job": {"data": "pairs.jsonl"},
+    "data": {"validation_fraction": 0.3, "cache": "cache"},
+    "train": {"batch_size": 12, "validate_every": 100},
+    "tasks": SUITE["tasks"][1:2],
+    "measure": {"resamples": 100},
+}
+SETTINGS = {
+    "tune": TUNE,
+    "train": TRAIN,
+    "stream": STREAM,
+    "suite": SUITE,
+    "sweep": SWEEP,
+    "search": SEARCH,
+    "safe": SAFE,
+    "scaling": SCALING,
+}
+"""Name of a TOML file to its content."""
+
+
+def write_world(folder: Path) -> None:
+    """Models, texts and settings that every command of the trials reads.
+
+    Args:
+        folder: Made anew.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for seed, name in enumerate(("model", "other")):
+        _write_model(folder / name, seed)
+    texts = [f"{KINDS[n % 8]} {n} and {KINDS[n // 8 % 8]} {n * 7 % DOCUMENTS}" for n in range(DOCUMENTS)]
+    _lines(folder / "corpus.jsonl", [{"_id": f"d{n}", "text": text} for n, text in enumerate(texts)])
+    asked = [
+        {"query": f"which report is about {KINDS[n % 8]} {n}", "pos": [f"d{n}"], "neg": [f"d{n + 1}", f"d{n + 9}"]} for n in range(QUERIES)
+    ]
+    _lines(folder / "asked.jsonl", asked[:20])
+    _lines(folder / "pairs.jsonl", [{**one, "pos": [texts[n]], "neg": [texts[n + 1], texts[n + 9]]} for n, one in enumerate(asked)])
+    _lines(folder / "held.jsonl", [{"query": f"which is {text}", "pos": [text], "neg": [texts[0]]} for text in texts[90:100]])
+    _lines(folder / "listed.jsonl", [{"query": f"which {text}", "pos": [text], "neg": texts[20:40]} for text in texts[:15]])
+    _lines(folder / "alike.jsonl", [{"a": texts[n], "b": texts[n * 7 % 60], "score": n * n % 11} for n in range(40)])
+    _lines(folder / "more.jsonl", [{"_id": f"m{n}", "text": f"the {text} of {n}"} for n, text in enumerate(texts[:40])])
+    (folder / "ids.txt").write_text("".join(f"d{n}\n" for n in range(DOCUMENTS)), encoding="utf-8")
+    (folder / "probes.txt").write_text("".join(f"which {text}\n" for text in texts[:20]), encoding="utf-8")
+    (folder / "squad-train-v1.1.json").write_text(json.dumps(_squad()), encoding="utf-8")
+    for name, tables in SETTINGS.items():
+        (folder / f"{name}.toml").write_text(tomli_w.dumps(tables), encoding="utf-8")
+
+
+def _write_model(folder: Path, seed: int) -> None:
+    torch.manual_seed(seed)
+    size = len(WORDS)
+    BertModel(
+        BertConfig(vocab_size=size, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, initializer_range=0.2)
+    ).save_pretrained(folder)
+    backend = Tokenizer(WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    backend.pre_tokenizer = Whitespace()
+    backend.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+        tokenizer_object=backend, model_max_length=64, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]"
+    ).save_pretrained(folder)
+
+
+def _lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def _squad() -> dict[str, Any]:
+    context = "The mill was built by Ada Moor in 1801. It burnt down in 1850. Moor had left. The river is quiet."
+    asked = [("q1", "When did it burn?", "1850"), ("q2", "Who built it?", "Ada Moor")]
+    questions = [{"id": name, "question": text, "answers": [{"text": one, "answer_start": context.find(one)}]} for name, text, one in asked]
+    return {"version": "1.1", "data": [{"title": "Mill", "paragraphs": [{"context": context, "qas": questions}]}]}
