@@ -43,7 +43,7 @@ def advise(
     map of the query vectors by cross-validation. No model is tuned and nothing is written but the result.
 
     Args:
-        model: Model that tuning would start from.
+        model: Model that tuning would start from; its query tower encodes the queries.
         store: Document vectors of its document tower, with texts for BM25.
         data: Queries with positives, at least ten: those to tune with.
         retain: Store and data of each set that must not get worse; the linear map is applied to it.

@@ -64,7 +64,7 @@ def mine(
         data: Queries with positives.
         corpus: Source of the negatives; a corpus, or a store that keeps its texts.
         out: File of the examples with their negatives: ``.jsonl``, ``.jsonl.gz`` or ``.jsonl.zst``; statistics are written beside it.
-        model: Model whose query tower ranks candidates if ``source`` is ``dense`` or ``fused``.
+        model: Model whose towers rank candidates if ``source`` is ``dense`` or ``fused``.
         store: Vectors of the corpus by that model.
         index: Directory in which the BM25 index is kept for other runs; None discards it.
         settings: `MineSettings`, a TOML file or nested dicts; ``adiabat settings mine`` lists them.
@@ -121,7 +121,7 @@ def inspect(
 
     Args:
         data: Examples, a corpus, a BEIR folder or a language grid; or rows in memory.
-        model: Model whose tokenizer counts tokens; None counts words and characters.
+        model: Model whose towers count tokens; None counts words and characters.
         store: Document vectors of the model, to predict which improvement of it the queries could show; None predicts nothing.
         settings: `InspectSettings`, a TOML file or nested dicts; ``adiabat settings inspect`` lists them.
         progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without

@@ -38,12 +38,12 @@ def distill_static(
     An interrupted call resumes when it is repeated. Reference: van Dongen and Tulkens, model2vec.
 
     Args:
-        teacher: Any encoder; its document tower is distilled.
+        teacher: Any encoder. Where its towers differ, as those of a tuned job, ``tower="query"`` or ``"document"`` says which is distilled.
         out: Directory of the model, which model2vec and sentence-transformers load.
         settings: `DistillStaticSettings`, a TOML file or nested dicts; ``adiabat settings distill static`` lists them.
         progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
             one. False is silent.
-        **options: Single settings, such as ``dims=256``, ``weighting="sif"`` or ``corpus="corpus.jsonl"``.
+        **options: Single settings, such as ``tower="query"``, ``dims=256``, ``weighting="sif"`` or ``corpus="corpus.jsonl"``.
 
     Returns:
         The record, which other functions take as the static model.
@@ -83,7 +83,8 @@ def distill_fit(
     """Train a student to reproduce its teachers' vectors of texts, by cosine distance.
 
     Args:
-        teachers: One model or several, whose vectors are averaged.
+        teachers: One model or several, whose vectors are averaged. Where the towers of one differ, ``tower="query"`` or ``"document"`` says
+            which of them is the teacher; otherwise it is the query tower, with its prompt.
         student: Model that training starts from.
         out: Directory of the job, which becomes the trained model.
         texts: A corpus, or several.
@@ -129,7 +130,8 @@ def distill_multilingual(
     """Teach a student further languages: its vectors of texts and translations approach the teachers' of the texts (Reimers 2021).
 
     Args:
-        teachers: One model or several, whose vectors are averaged.
+        teachers: One model or several, whose vectors are averaged. Where the towers of one differ, ``tower="query"`` or ``"document"`` says
+            which of them is the teacher; otherwise it is the query tower, with its prompt.
         student: Model that training starts from.
         out: Directory of the job, which becomes the trained model.
         parallel: A table with a column for each language, or several; or two files of lines: ``"texts.en,texts.de"``.
@@ -205,7 +207,7 @@ def distill_ablate(
     Reference: van Dongen and Tulkens, model2vec.
 
     Args:
-        teacher: Any encoder.
+        teacher: Any encoder. Where its towers differ, ``tower="query"`` or ``"document"`` says which is the teacher of all steps.
         out: Directory of the models and the result; ``ablate.out`` of the settings.
         resume: Continue an interrupted ablation.
         settings: `AblateSettings`, a TOML file or nested dicts; ``adiabat settings distill ablate`` lists them.

@@ -67,7 +67,7 @@ def evaluate(
     """Measure a model on a data set, against a baseline, and on retention sets that must not get worse.
 
     Args:
-        model: Model under test.
+        model: Model under test; its query tower encodes the queries.
         store: Document vectors of its document tower.
         data: The target: queries with positives.
         runs: Further runs of the model, of other seeds: values are means over all runs, and intervals cover queries and seeds.
@@ -291,7 +291,7 @@ def space(
     """Measure an embedding space: the distance between the towers, and the uniformity of each (Moiseev et al. 2023).
 
     Args:
-        model: Model under test.
+        model: Model under test; its query tower encodes the queries.
         store: Document vectors of its document tower.
         queries: Queries with positives in the store.
         baseline: Model to compare with.

@@ -207,7 +207,7 @@ def safe_rate(
     """Find the largest learning rate at which the drift of results on unlabelled probe texts stays within noise.
 
     Args:
-        model: Model that tuning starts from.
+        model: Model whose query tower is tuned; its document tower made the store.
         store: Document vectors of that model.
         data: Tuning data: queries with positives and optionally negatives.
         out: Directory of the search.

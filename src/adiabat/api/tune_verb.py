@@ -40,7 +40,7 @@ def tune(
     """Tune a query tower against stored document vectors, which never change (Vasilyev et al. 2024).
 
     Args:
-        model: Model that tuning starts from.
+        model: Model whose query tower is tuned; its document tower made the store.
         store: Document vectors of that model.
         data: Queries with positives and optionally negatives, as document ids or texts: a file, a BEIR folder, or rows such as ``{"query":
             ..., "pos": [...], "neg": [...]}``.

@@ -36,7 +36,9 @@ Split = Annotated[str | None, option("--split", "NAME", "Split of a BEIR folder 
 Baseline = Annotated[str | None, option("--baseline", "MODEL", "Model to compare with.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the interrupted run in --out.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="Model to start from.")]
+Model = Annotated[
+    str, typer.Argument(metavar="MODEL", help="Model to start from: its query tower is tuned, its document tower made the store.")
+]
 ItsStore = Annotated[Path, typer.Argument(metavar="STORE", help="Document vectors of this model.")]
 TuningData = Annotated[str, typer.Argument(metavar="DATA", help="Queries with positives and, optionally, negatives.")]
 

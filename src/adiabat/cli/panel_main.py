@@ -35,7 +35,8 @@ Words = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="MODEL STORE DATA | MODEL...",
-        help="A model, a store of its document vectors and the target data set; with --suite any number of models, or bm25.",
+        help="A model, whose query tower encodes queries, a store of its document vectors and the target data set; with --suite any number "
+        "of models, or bm25.",
         show_default=False,
     ),
 ]

@@ -40,7 +40,7 @@ def compare(
 
 
 def space(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model under test.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model under test; its query tower encodes the queries.")],
     store: Annotated[Path, typer.Argument(metavar="STORE", help="Document vectors of its document tower.")],
     queries: Annotated[str, typer.Argument(metavar="QUERIES", help="Queries with positives in the store.")],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory for result.json, report.html, table.csv and table.md.")],

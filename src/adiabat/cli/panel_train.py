@@ -68,7 +68,7 @@ def mine(
     source: Annotated[
         str | None, option("--source", None, "Source of candidates: bm25, dense or fused (the last two need --model). Default: bm25.")
     ] = None,
-    model: Annotated[str | None, option("--model", "MODEL", "Model that ranks by vectors.")] = None,
+    model: Annotated[str | None, option("--model", "MODEL", "Model whose towers rank documents by vectors.")] = None,
     store: Annotated[Path | None, option("--store", "STORE", "Vectors of CORPUS by that model.")] = None,
     index: Annotated[Path | None, option("--index", "DIR", "Directory that keeps the BM25 index for other runs.")] = None,
     split: Split = None,
@@ -92,7 +92,9 @@ def mine(
 
 def inspect(
     data: Annotated[str, typer.Argument(metavar="DATA", help="Examples, a corpus, a BEIR folder or a language grid.")],
-    model: Annotated[str | None, option("--model", "MODEL", "Count tokens by its tokenizer. Default: words and characters.")] = None,
+    model: Annotated[
+        str | None, option("--model", "MODEL", "Count tokens by the tokenizer of each tower. Default: words and characters.")
+    ] = None,
     store: Annotated[
         Path | None, option("--store", "STORE", "Documents of --model: say which improvement of it the queries could show.")
     ] = None,
@@ -126,14 +128,16 @@ def inspect(
 distill = typer.Typer(no_args_is_help=True, help="Train small or multilingual students of a teacher.")
 
 Teachers = Annotated[list[str] | None, option("--teacher", "MODEL", "Teacher (distill.teachers); repeatable.")]
-Student = Annotated[str | None, option("--student", "MODEL", "Model to start from (distill.student).")]
+Tower = Annotated[str | None, option("--tower", None, "Tower of the teacher to learn from, query or document; required if they differ.")]
+Student = Annotated[str | None, option("--student", "MODEL", "Model to start from (distill.student); it has one tower.")]
 JobOut = Annotated[Path | None, option("--out", "JOB", "Directory of the job (distill.out); afterwards a MODEL.")]
 
 
 @distill.command()
 def static(
-    teacher: Annotated[str, typer.Argument(metavar="MODEL", help="Teacher; its document tower is distilled.")],
+    teacher: Annotated[str, typer.Argument(metavar="MODEL", help="Teacher.")],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory of the static model.")],
+    tower: Tower = None,
     dims: Annotated[str | None, option("--dims", "N", "Width of a vector (static.reduction.dims). Default: 256.")] = None,
     pooling: Annotated[str | None, option("--pooling", None, "Token state to take: mean, token, first or last.")] = None,
     weighting: Annotated[str | None, option("--weighting", None, "Weights of tokens: none, zipf, sif or tfidf.")] = None,
@@ -150,7 +154,7 @@ def static(
     from adiabat.config.distillation import DistillStaticSettings
 
     texts = {"static.pooling": pooling, "static.weighting": weighting, "static.vocabulary": vocabulary}
-    texts |= {"static.weighting.corpus": corpus}
+    texts |= {"static.weighting.corpus": corpus, "static.tower": tower}
     numbers = {"static.reduction.dims": dims, "static.weighting.a": sif}
     settings = settings_of(DistillStaticSettings, config, assignments, seed=seed, device=device, texts=texts, numbers=numbers)
     import adiabat
@@ -166,6 +170,7 @@ def fit(
     teachers: Teachers = None,
     student: Student = None,
     out: JobOut = None,
+    tower: Tower = None,
     texts: Annotated[list[str] | None, option("--texts", "CORPUS", "Documents to train on (data.texts); repeatable.")] = None,
     queries: Annotated[
         list[str] | None, option("--queries", "DATA", "Examples whose queries are trained on (data.queries); repeatable.")
@@ -180,7 +185,7 @@ def fit(
     """Train a student to reproduce its teachers' vectors of your own texts."""
     from adiabat.config.distillation import FitSettings
 
-    names = {"distill.student": student, "distill.out": out, "distill.teachers": teachers}
+    names = {"distill.student": student, "distill.out": out, "distill.teachers": teachers, "distill.tower": tower}
     sources = {"data.texts": texts, "data.queries": queries}
     settings = settings_of(FitSettings, config, assignments, seed=seed, device=device, texts={**names, **sources})
     import adiabat
@@ -194,6 +199,7 @@ def multilingual(
     teachers: Teachers = None,
     student: Student = None,
     out: JobOut = None,
+    tower: Tower = None,
     parallel: Annotated[
         list[str] | None,
         option("--parallel", "FILE", "Table with a text for each language, or two text files: FILE.en,FILE.de; repeatable."),
@@ -210,7 +216,7 @@ def multilingual(
     """Teach a student further languages: its vectors of translations approach the teachers' vectors of the texts."""
     from adiabat.config.distillation import MultilingualSettings
 
-    names = {"distill.student": student, "distill.out": out, "distill.teachers": teachers}
+    names = {"distill.student": student, "distill.out": out, "distill.teachers": teachers, "distill.tower": tower}
     learned = [name.strip() for name in (languages or "").split(",") if name.strip()]
     sources = {"data.source": source, "data.parallel": parallel, "data.languages": learned}
     settings = settings_of(MultilingualSettings, config, assignments, seed=seed, device=device, texts={**names, **sources})
@@ -240,6 +246,7 @@ def pair(
 @distill.command()
 def ablate(
     teacher: Annotated[str, typer.Argument(metavar="MODEL", help="Teacher.")],
+    tower: Tower = None,
     suite: Annotated[str | None, option("--suite", "SUITE", "TOML file of tasks, or a suite by name (ablate.suite).")] = None,
     out: Annotated[Path | None, option("--out", "DIR", "Directory of models and result (ablate.out).")] = None,
     texts: Annotated[list[str] | None, option("--texts", "CORPUS", "Texts for the step `fit` (ablate.texts); repeatable.")] = None,
@@ -255,7 +262,14 @@ def ablate(
     """Make a static model step by step, and measure each step on a suite."""
     from adiabat.config.distillation import AblateSettings
 
-    files = {"ablate.suite": suite, "ablate.out": out, "ablate.pairs": pairs, "ablate.texts": texts, "ablate.queries": queries}
+    files = {
+        "static.tower": tower,
+        "ablate.suite": suite,
+        "ablate.out": out,
+        "ablate.pairs": pairs,
+        "ablate.texts": texts,
+        "ablate.queries": queries,
+    }
     settings = settings_of(AblateSettings, config, assignments, seed=seed, device=device, texts=files)
     import adiabat
 

@@ -27,8 +27,9 @@ class DistillSection(Section):
     """Model that the student starts from. Required."""
     out: Text | None = None
     """Directory of the job, which becomes the student model. Required."""
-    side: Literal["query", "document"] = "query"
-    """Tower and prompt of a teacher that embed all texts; the student always uses its query prompt."""
+    tower: Literal["query", "document"] | None = None
+    """Tower and prompt of a teacher that embed all texts; the student always uses its query prompt. None takes query, or
+    refuses a teacher whose towers differ, such as a job of ``adiabat tune``."""
     width: Width = "auto"
     """How the width of the student is matched to that of the teachers, by a linear layer fitted before training. ``projection`` maps the
     student into the space of the teachers, so that stored teacher vectors can be searched; ``pca`` reduces the teachers to the width of a
@@ -202,6 +203,9 @@ Weighting = Annotated[NoWeighting | ZipfWeighting | SifWeighting | TfidfWeightin
 class StaticSection(Section):
     """``[static]``: vectors and weights of the tokens."""
 
+    tower: Literal["query", "document"] | None = None
+    """Tower of the teacher to distill. None takes the only tower, or refuses a teacher whose towers differ, such as a job of
+    ``adiabat tune``."""
     reduction: Annotated[NoReduction | Reduction, Field(discriminator="kind")] = Reduction(kind="pca")
     """Dimensionality reduction of the token vectors."""
     pooling: Literal["mean", "token", "first", "last"] = "mean"

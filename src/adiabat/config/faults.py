@@ -92,6 +92,7 @@ FORMER_KEYS = {
     "rate_search.looks": "rate_search.checks",
     "lessons": "data",
     "distil": "distill",
+    "distill.side": "distill.tower",
     "study": "sweep",
     "compare": "sweep",
     "candidates": "variants",

@@ -145,7 +145,7 @@ def _fit(teacher: str, settings: AblateSettings, student: Path, out: Path) -> Fi
     section = settings.ablate
     train = {"learning_rate": settings.fit.learning_rate, **settings.fit.model_dump(exclude_unset=True)}
     tables = {
-        "distill": {"teachers": [teacher], "student": str(student), "out": str(out)},
+        "distill": {"teachers": [teacher], "student": str(student), "out": str(out), "tower": settings.static.tower},
         "teacher": settings.encoder.model_dump(exclude_unset=True),
         "data": {"texts": section.texts, "queries": section.queries},
         "train": train,

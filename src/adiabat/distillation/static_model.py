@@ -34,7 +34,7 @@ from adiabat.models.model_names import load
 from adiabat.models.model_paths import Model, name_of
 from adiabat.models.saving import save as save_model
 from adiabat.models.static import TOKENIZER, WEIGHTS, require_saveable, unknown_id
-from adiabat.models.towers import DualEncoder
+from adiabat.models.towers import DualEncoder, side_of
 from adiabat.results.distillation_result import DistillResult
 from adiabat.results.record import write_result
 from adiabat.runs.output_dir import require_free
@@ -246,7 +246,7 @@ def distill_static(
         watch.note(sentence)
 
     with _directory(folder), sole_writer(folder):
-        tower = load(teacher, settings=settings.encoder, device=settings.run.device).document
+        tower = teaching_tower(teacher, settings)
         corpus = section.weighting.corpus
         distilled = distill(
             tower,
@@ -259,7 +259,7 @@ def distill_static(
         )
         save_static(distilled, section, folder, teacher=name_of(teacher))
         result = DistillResult(
-            title=f"A static model of {name_of(teacher)}",
+            title=f"A static model of {_subject(name_of(teacher), section)}",
             command=command,
             created=now(),
             seconds=time.monotonic() - started,
@@ -280,6 +280,16 @@ def distill_static(
         list_modules(section, folder)
         clear(folder / PASSED)
     return result
+
+
+def _subject(teacher: str, section: StaticSection) -> str:
+    return teacher if section.tower is None else f"the {section.tower} tower of {teacher}"
+
+
+def teaching_tower(teacher: Model, settings: DistillStaticSettings) -> Encoder:
+    """The tower of a teacher that becomes a static model."""
+    model = load(teacher, settings=settings.encoder, device=settings.run.device)
+    return model.tower(side_of(model, settings.static.tower, usual="document", setting="static.tower"))
 
 
 @contextmanager
@@ -325,7 +335,7 @@ def inputs_of(teacher: str, settings: DistillStaticSettings) -> dict[str, dict[s
     """Digests of the teacher, vocabulary and corpus of a static model."""
     section = settings.static
     words = _words(section)
-    tower = load(teacher, settings=settings.encoder, device=settings.run.device).document
+    tower = teaching_tower(teacher, settings)
     rows_and_dims(tower, section, words)
     return _inputs(tower, section, words)
 

@@ -30,7 +30,7 @@ from adiabat.models.device import device_of
 from adiabat.models.model_names import load_with
 from adiabat.models.model_paths import require_names
 from adiabat.models.static import StaticBackbone
-from adiabat.models.towers import DualEncoder
+from adiabat.models.towers import DualEncoder, side_of
 from adiabat.results.evaluation_result import Result
 from adiabat.runs.output_dir import require_free
 from adiabat.runs.run_config import Job
@@ -180,10 +180,11 @@ def _trained(settings: TeachSettings, material: _Material, *, resume: bool, comm
     student = load_with(str(section.student), settings.encoder).to(device)
     require_numbers(student)
     how = _how(teachers, student, section.width)
+    side, *_ = [side_of(teacher, section.tower, usual="query", setting="distill.tower") for teacher in teachers]
     if settings.train.loss.kind == "mse" and len(teachers) == 1 and how != "pca":
-        _require_reachable(teachers[0], student, section.side)
+        _require_reachable(teachers[0], student, side)
     width = student.width if how == "pca" else None
-    targets = build_targets(teachers, lessons.folder, job.prepared, side=section.side, width=width, watch=watch)
+    targets = build_targets(teachers, lessons.folder, job.prepared, side=side, width=width, watch=watch)
     layer = None if how == "none" else write_layer(student, targets, lessons, job.prepared, watch=watch)
     static = isinstance(student.query.backbone, StaticBackbone)
     del teachers, student

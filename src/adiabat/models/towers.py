@@ -12,7 +12,8 @@ from torch import Tensor
 
 from adiabat.core.errors import ConfigError, ModelError
 from adiabat.core.text import cut
-from adiabat.data.records import Fingerprint, Side
+from adiabat.core.wording import option
+from adiabat.data.records import SIDES, Fingerprint, Side
 from adiabat.models.bulk import Progress
 from adiabat.models.device import Precision
 from adiabat.models.embedding_head import Projection, Similarity, new_projection, projection_of, similarity_stated
@@ -49,6 +50,14 @@ class DualEncoder:
     def shared(self) -> bool:
         """Whether both sides are one tower."""
         return self.query is self.document
+
+    @property
+    def alike(self) -> bool:
+        """Whether both towers give a text one vector, apart from prompt and token limit."""
+        if self.shared:
+            return True
+        query, document = (replace(self.fingerprint(side), prompt="", max_tokens=0) for side in SIDES)
+        return query == document
 
     @property
     def width(self) -> int:
@@ -124,6 +133,17 @@ class DualEncoder:
         self.query.to(device)
         self.document.to(device)
         return self
+
+
+def side_of(model: DualEncoder, chosen: Side | None, *, usual: Side, setting: str) -> Side:
+    """The chosen side of a model of which one tower is taken, or the usual one if both are alike; towers that differ leave no usual one."""
+    if chosen is None and not model.alike:
+        query, document = (option("tower", side) for side in SIDES)
+        raise ConfigError(
+            f"{setting} must be query or document for {model.name or 'a model'}, whose towers differ, got none; "
+            f"add {query} for the tower that tuning changes, or {document} for that of its documents"
+        )
+    return chosen or usual
 
 
 def require_one_width(query: Encoder, document: Encoder, name: str) -> None:

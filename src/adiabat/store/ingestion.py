@@ -154,6 +154,8 @@ def store_vectors(
 
 def _document_tower(model: Model, settings: EmbedSettings, watch: Watch) -> _DocumentTower:
     tower = _DocumentTower(load(model, settings=settings.encoder, device=settings.run.device), settings.store.precision)
+    if not tower.model.shared:
+        watch.note(f"{tower.model.name} has two towers: its document tower encodes the documents")
     if slow := emulation_note(tower.model.document.device, settings.store.precision, setting="store.precision"):
         watch.note(slow)
     return tower
