@@ -1,7 +1,11 @@
 """DATA of every verb: folders of several splits, layouts of the hub, and addresses with columns."""
 
 from pathlib import Path
+from typing import Any
+from unicodedata import normalize
 
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -9,7 +13,7 @@ import pytest
 import adiabat
 from adiabat.results.evaluation_result import Result
 from adiabat.results.record import read_result
-from tests.commands import DOCUMENTS, FAST, PAIRS, Run, assert_refused, evaluate, tune, write_world
+from tests.commands import DOCUMENTS, FAST, PAIRS, Run, assert_refused, evaluate, lines, tune, write_world
 from tests.commands import here as here
 from tests.commands import run as run
 from tests.pages import no_page as no_page
@@ -66,9 +70,173 @@ def test_a_split_is_named_in_the_address_or_the_settings(run: Run, tmp_path: Pat
     assert adiabat.inspect("split?split=validation").rows == 6
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("evaluate", "model", "store", "split", "--split", "validation", "--out"),
+        ("mine", "split", "corpus.jsonl", "--set", "data.split=train", "--set", "mine.near_duplicate=1", "--out"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_checks_before_torch_know_the_split_of_the_settings(run: Run, tmp_path: Path, command: tuple[str, ...]) -> None:
+    said = run(*command, str(tmp_path / "out.jsonl"))
+    assert "must be read with a split" not in said.err
+    assert said.code == 0 or "got none with a negative" in said.err
+
+
 def test_the_layout_of_mteb_on_the_hub_is_embedded_and_evaluated(run: Run, tmp_path: Path) -> None:
     store, out = str(tmp_path / "store"), tmp_path / "out"
     assert run("embed", "model", "mteb", "--out", store).code == 0
     assert run(*evaluate("mteb", store=store, out=str(out))).code == 0
     measured = read_result(out / "result.json", Result).datasets
     assert [(each.name, each.queries) for each in measured] == [("mteb/test", 12)]
+
+
+def other(name: str, columns: tuple[str, str], count: int = 14) -> str:
+    """Other queries on the same documents, with columns of other names."""
+    rows = [{columns[0]: f"what about {name} {number}", columns[1]: f"d{number}"} for number in range(count)]
+    Path(name).write_text("".join([f"{','.join(columns)}\n", *(f"{','.join(row.values())}\n" for row in rows)]))
+    return name
+
+
+GERMAN = ("frage", "dokument")
+RETAIN_TABLE = """
+[data.columns]
+query = "question"
+positive = "answer_id"
+
+[[retain]]
+store = "store"
+data = "tax.csv"
+columns = { query = "q&a" }
+"""
+
+
+def test_each_set_of_an_evaluation_has_its_own_columns(run: Run, here: Path, tmp_path: Path) -> None:
+    target, law, tax = (
+        other("target.csv", ("question", "answer_id")),
+        other("law.csv", ("frage", "dokument")),
+        other("tax.csv", ("q&a", "pos")),
+    )
+    retain = ("--retain", "store", f"{law}?query=frage&positive=dokument")
+    (tmp_path / "retain.toml").write_text(RETAIN_TABLE)
+    out = tmp_path / "out"
+    said = run(*evaluate(target, *retain, "--config", str(tmp_path / "retain.toml"), out=str(out)))
+    assert said.code == 0, said.err
+    result = read_result(out / "result.json", Result)
+    assert [(each.name, each.role, each.queries) for each in result.datasets] == [
+        ("target", "target", 14),
+        ("tax", "retain", 14),
+        ("law", "retain", 14),
+    ]
+    assert result.inputs["retain 1"]["data"] == "tax.csv?query=q%26a"
+    python = adiabat.evaluate(
+        "model",
+        "store",
+        f"{target}?query=question&positive=answer_id",
+        retain=[("store", law, {"query": "frage", "positive": "dokument"}), ("store", f"{tax}?query=q%26a")],
+    )
+    assert {each.name: each.changes for each in python.datasets} == {each.name: each.changes for each in result.datasets}
+    named = {"query": "frage", "positive": "dokument"}
+    advice = adiabat.advise("model", "store", f"{target}?query=question&positive=answer_id", retain=[("store", law, named)])
+    assert [each.role for each in advice.datasets] == ["target", "retain"]
+
+
+@pytest.mark.parametrize(
+    ("retained", "facts"),
+    [
+        ("law.csv", ['law.csv:1: expected "query" and "positive"', "?NAME=COLUMN behind its name"]),
+        ("law.csv?query=frage", ['found "frage" and "dokument"; map it with ?positive=dokument behind its name']),
+        ("law.csv?query=frage&positive=antwort", ['expected "antwort" (?positive)', "name a column that is there"]),
+        ("law.csv?frage=query", ['got "frage=query"']),
+    ],
+)
+def test_a_retention_set_whose_columns_are_unknown_is_told_how_to_name_them(run: Run, here: Path, retained: str, facts: list[str]) -> None:
+    other("law.csv", ("frage", "dokument"))
+    assert_refused(run(*evaluate("pairs.jsonl", "--retain", "store", retained)), *facts)
+
+
+def test_validation_and_tuning_data_have_columns_of_their_own(run: Run, here: Path, tmp_path: Path) -> None:
+    train, dev = other("train.csv", ("question", "answer_id")), other("dev.csv", ("frage", "dokument"), 6)
+    validated = ("--set", f"data.validation={dev}?query=frage&positive=dokument")
+    command = ("tune", "model", "store", f"{train}?query=question&positive=answer_id", "--out", str(tmp_path / "job"), *FAST[:-2])
+    assert run(*command, *validated).code == 0
+    assert run(*command, *validated, "--resume").code == 0
+
+
+def test_rows_in_memory_are_named_by_their_argument(here: Path) -> None:
+    rows = [{"query": "a", "positive": "d1"}, {"query": "", "positive": "d2"}]
+    with pytest.raises(adiabat.AdiabatError) as caught:
+        adiabat.evaluate("model", "store", rows)
+    assert str(caught.value) == 'row 2 of data: "query" must not be empty'
+    with pytest.raises(
+        adiabat.AdiabatError, match=r'row 1 of retain: expected "q" and "positive", found "q" and "p"; map it with {"positive": "p"}'
+    ):
+        adiabat.evaluate("model", "store", PAIRS, retain=[("store", [{"q": "a", "p": "d1"}])])
+    with pytest.raises(adiabat.AdiabatError, match="corpus: document ids must be unique|row 2 of corpus: document id must be unique"):
+        adiabat.embed("model", [{"_id": "a", "text": "x"}, {"_id": "a", "text": "y"}], out="new")
+    with pytest.raises(adiabat.AdiabatError, match="columns of retain must be adiabat's names, got frage"):
+        adiabat.evaluate("model", "store", PAIRS, retain=[("store", PAIRS, {"frage": "q"})])
+    with pytest.raises(TypeError, match="triples with the names of its columns"):
+        adiabat.evaluate("model", "store", PAIRS, retain=[("store", PAIRS, "query")])
+
+
+FRAMES = [pd.DataFrame, pl.DataFrame, lambda rows: pl.DataFrame(rows).lazy()]
+
+
+@pytest.mark.parametrize("frame", FRAMES, ids=["pandas", "polars", "lazy"])
+def test_frames_of_pandas_and_polars_are_rows_corpora_and_vectors(here: Path, tmp_path: Path, frame: Any) -> None:
+    store = adiabat.embed("model", frame(DOCUMENTS), tmp_path / "store")
+    assert store.doc_ids([0, 19]) == ["d0", "d19"]
+    named = [{"frage": pair["query"], "pos": pair["pos"]} for pair in PAIRS]
+    with pytest.raises(adiabat.AdiabatError, match="row 1 of data: expected"):
+        adiabat.inspect(frame(named), settings={"data": {"columns": {"query": "fragen"}}})
+    assert adiabat.inspect(frame(named), settings={"data": {"columns": {"query": "frage"}}}).rows == 20
+    vectors = store.gather(range(20)).tolist()
+    table = frame([{"nummer": f"d{n}", "zahlen": vectors[n], "inhalt": DOCUMENTS[n]["text"]} for n in range(20)])
+    columns = {"doc_id": "nummer", "vector": "zahlen", "text": "inhalt"}
+    imported = adiabat.import_vectors(table, tmp_path / "whole", columns=columns, model="model")
+    assert (imported.doc_ids([3]), imported.texts([3])) == (["d3"], [DOCUMENTS[3]["text"]])
+    texts = frame([{"nummer": row["_id"], "inhalt": row["text"]} for row in reversed(DOCUMENTS)])
+    apart = adiabat.import_vectors(table, tmp_path / "apart", texts=texts, columns=columns, model="model")
+    assert apart.texts([3]) == [DOCUMENTS[3]["text"]]
+    with pytest.raises(adiabat.AdiabatError) as caught:
+        adiabat.import_vectors(table, tmp_path / "none", columns={"vector": "zahl"})
+    assert str(caught.value) == 'vectors: expected the column "zahl" (vector), got nummer, zahlen, inhalt; name a column that is there'
+
+
+def test_columns_of_vectors_are_named_on_the_command_line(run: Run, here: Path, tmp_path: Path) -> None:
+    vectors = adiabat.Store.open("store").gather(range(20)).tolist()
+    pq.write_table(pa.table({"nummer": [f"d{n}" for n in range(20)], "zahlen": vectors}), tmp_path / "v.parquet")
+    file = f"{tmp_path / 'v.parquet'}?doc_id=nummer&vector=zahlen"
+    assert run("embed", "model", "corpus.jsonl", "--import", file, "--out", str(tmp_path / "s")).code == 0
+    refused = run("embed", "model", "corpus.jsonl", "--import", f"{tmp_path / 'v.parquet'}?vector=zahl", "--out", "new")
+    assert_refused(refused, 'v.parquet: expected the column "zahl" (vector), got nummer, zahlen')
+
+
+def test_ids_in_another_unicode_form_are_found_by_every_verb_that_is_told(run: Run, here: Path, tmp_path: Path) -> None:
+    composed, decomposed = (normalize(form, "größe") for form in ("NFC", "NFD"))
+    documents = [{"_id": f"{decomposed}{row['_id']}", "text": row["text"]} for row in DOCUMENTS]
+    store = adiabat.embed("model", documents, tmp_path / "store")
+    lines(tmp_path / "pairs.jsonl", [{"query": f"document {n}", "pos": [f"{composed}d{n}"]} for n in range(20)])
+    pairs, nfc = str(tmp_path / "pairs.jsonl"), ("--set", "data.ids=nfc")
+    refused = run(*evaluate(pairs, store=str(store.path)))
+    assert_refused(refused, "20 of them differ in Unicode form alone (NFC, NFD)", 'set data.ids = "nfc"')
+    assert run(*evaluate(pairs, *nfc, store=str(store.path), out=str(tmp_path / "out"))).code == 0
+    assert run(*tune(pairs, *nfc, store=str(store.path), out=str(tmp_path / "job"))).code == 0
+    mined = ("mine", pairs, str(store.path), "--out")
+    assert_refused(run(*mined, "new.jsonl"), 'set data.ids = "nfc"')
+    assert run(*mined, str(tmp_path / "mined.jsonl"), *nfc).code == 0
+    lines(tmp_path / "corpus.jsonl", documents)
+    task = {"kind": "retrieval", "data": pairs, "corpus": str(tmp_path / "corpus.jsonl")}
+    with pytest.raises(adiabat.AdiabatError, match="it lacks 20 documents"):
+        adiabat.evaluate_suite(["model"], {"tasks": [task]}, tmp_path / "suite", device="cpu")
+    assert adiabat.evaluate_suite(["model"], {"tasks": [{**task, "ids": "nfc"}]}, tmp_path / "suite", device="cpu").models
+    ids, vectors = [f"{composed}d{n}" for n in range(20)], store.gather(range(20))
+    with pytest.raises(adiabat.AdiabatError, match='set data.ids = "nfc"'):
+        adiabat.import_vectors(vectors, tmp_path / "none", ids=ids, texts=tmp_path / "corpus.jsonl", model="model")
+    settings = {"data": {"ids": "nfc"}}
+    imported = adiabat.import_vectors(
+        vectors, tmp_path / "imported", ids=ids, texts=tmp_path / "corpus.jsonl", model="model", settings=settings
+    )
+    assert (imported.doc_ids([0]), imported.texts([0])) == ([f"{composed}d0"], [DOCUMENTS[0]["text"]])

@@ -38,7 +38,10 @@ def switched_off(kind: type[Section], table: dict[str, Any]) -> dict[str, Any]:
     """A table without the optional tables in it, whose keys hold their defaults too."""
     left = dict(table)
     for name, inner in table.items():
-        if (tables := kind.tables_at(name)) and isinstance(inner, dict):
+        if isinstance(inner, list) and kind.model_fields[name].default == ():
+            # An entry of a list of tables needs values that have no default.
+            del left[name]
+        elif (tables := kind.tables_at(name)) and isinstance(inner, dict):
             left[name] = switched_off(tables[0], inner)
             if kind.model_fields[name].default is None:
                 assert name == "judge" or checked(tables[0], inner) == tables[0]()

@@ -1,6 +1,7 @@
 """From examples to rows of a store."""
 
 from pathlib import Path
+from unicodedata import normalize
 
 import numpy as np
 import pytest
@@ -174,3 +175,18 @@ def test_a_negative_equal_to_a_positive_is_taken_out(by_text: Store) -> None:
     found = address(examples_of(Example("q0", "ask", ("one", "two"), (text_id("two"), "zero", "one"))), by_text)
     assert lists(found.positives) == [[1, 2]]
     assert lists(found.negatives) == [[0]]
+
+
+def test_ids_that_differ_in_unicode_form_only_are_named_and_found_on_request(tmp_path: Path) -> None:
+    composed, decomposed = (normalize(form, "café-über") for form in ("NFC", "NFD"))
+    assert composed != decomposed
+    for stored, asked in ((composed, decomposed), (decomposed, composed)):
+        folder = tmp_path / str(len(stored))
+        folder.mkdir()
+        store = store_of(folder, {stored: "a text", "b": "another"})
+        examples = ExampleSet("set", (Example("q", "a question", (asked,), ("b", asked)),), holds_texts=False)
+        with pytest.raises(DataError, match=r'1 of them differ in Unicode form alone \(NFC, NFD\): set data.ids = "nfc"'):
+            address(examples, store)
+        found = address(examples, store, ids="nfc")
+        # A negative that is also a positive is dropped, whatever its form.
+        assert (found.positives[0].tolist(), found.negatives[0].tolist()) == ([0], [1])

@@ -316,7 +316,7 @@ def _read(path: str, split: str | None, settings: TuneDataSection, store: Store,
     examples = read_examples(path, split=split, columns=settings.columns.given(), usual_split=usual)
     if isinstance(examples, LanguageGridSet):
         raise DataError(f"{path} must hold queries with positives, got a language grid; use it with {call_of('evaluate')}")
-    return address(examples, store, missing=settings.missing)
+    return address(examples, store, missing=settings.missing, ids=settings.ids)
 
 
 def with_negatives(

@@ -4,9 +4,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, optional_place, path_of, require_model, settings_of
+from adiabat.api.arguments import (
+    Data,
+    PathLike,
+    Retained,
+    SettingsLike,
+    data_of,
+    optional_place,
+    path_of,
+    require_model,
+    require_retained,
+    retained_sets,
+    settings_of,
+)
 from adiabat.api.call import Progress, called
-from adiabat.api.evaluate_verb import addressed_queries, require_other_contents, require_pairs
+from adiabat.api.evaluate_verb import addressed_queries, require_other_contents
 from adiabat.api.tune_verb import estimate_tuning
 from adiabat.config.shared import AdviseSettings, DataSection, StepsRunSection, require_device_name
 from adiabat.config.tuning import TuneDataSection, TuneSettings
@@ -31,7 +43,7 @@ def advise(
     store: PathLike,
     data: Data,
     *,
-    retain: Sequence[tuple[PathLike, Data]] = (),
+    retain: Sequence[Retained] = (),
     out: PathLike | None = None,
     settings: SettingsLike = None,
     progress: Progress = None,
@@ -46,7 +58,7 @@ def advise(
         model: Model that tuning would start from; its query tower encodes the queries.
         store: Document vectors of its document tower, with texts for BM25.
         data: Queries with positives, at least ten: those to tune with.
-        retain: Store and data of each set that must not get worse; the linear map is applied to it.
+        retain: Store and data of each set that must not get worse, and perhaps its columns; the linear map is applied to it.
         out: Directory for ``result.json`` and ``report.html``; None writes nothing.
         settings: `AdviseSettings`, a TOML file or nested dicts; ``adiabat settings advise`` lists them.
         progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
@@ -67,18 +79,19 @@ def advise(
     """
     chosen = settings_of(AdviseSettings, settings, options, section="advise", function="advise")
     require_model(model, "model")
-    require_pairs(retain)
+    require_retained(retain)
     folder = optional_place(out)
-    listed = [(path_of(path, "store"), rows) for path, rows in [(store, data), *retain]]
     require_device_name(chosen.run.device)
-    refuse_swapped(listed[0][0], model, data, order=("model", "store", "data"))
+    refuse_swapped(path_of(store, "store"), model, data, order=("model", "store", "data"))
     require_names(model)
     if folder:
         require_own(folder, "advice")
-    sets = [(path, data_of(rows, "data")) for path, rows in listed]
+    sets = [(path_of(store, "store"), data_of(data, "data")), *retained_sets(retain, chosen.retain)]
+    retained = len(sets) - 1
     # Columns and split are those of the target; retention sets are read as in an evaluation.
-    sections = [chosen.data, *[DataSection(missing=chosen.data.missing)] * len(retain)]
-    usual = [USUAL_SPLIT, *["test"] * len(retain)]
+    sections = [chosen.data, *[DataSection(missing=chosen.data.missing, ids=chosen.data.ids)] * retained]
+    naming = ["data.columns", *[""] * retained]
+    usual = [USUAL_SPLIT, *["test"] * retained]
     splits = [
         resolved_split(rows, section.split, usual_split=split) for (_, rows), section, split in zip(sets, sections, usual, strict=True)
     ]
@@ -94,8 +107,8 @@ def advise(
     with called("advise", progress) as call, claimed(folder, kind="advice"):
         stores = {path: Store.open(path) for path in dict.fromkeys(path for path, _ in sets)}
         datasets = [
-            (stores[path], addressed_queries(rows, stores[path], section, role="data", usual_split=split))
-            for (path, rows), section, split in zip(sets, sections, usual, strict=True)
+            (stores[path], addressed_queries(rows, stores[path], section, role="data", usual_split=split, setting=setting))
+            for (path, rows), section, split, setting in zip(sets, sections, usual, naming, strict=True)
         ]
         require_other_contents([rows for _, rows in sets], datasets)
         towers = load(model, settings=chosen.encoder, device=chosen.run.device)
@@ -128,7 +141,7 @@ def _tuning_time(model: "DualEncoder", store: Store, data: str, settings: Advise
     """The expected time of tuning on all of the data with the default settings, or why it is unknown."""
     section = settings.data
     tune = TuneSettings(
-        data=TuneDataSection(split=section.split, columns=section.columns, missing=section.missing),
+        data=TuneDataSection(split=section.split, columns=section.columns, missing=section.missing, ids=section.ids),
         run=StepsRunSection(seed=settings.run.seed, device=settings.run.device),
     )
     try:

@@ -4,7 +4,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import date, time
 from decimal import Decimal
@@ -16,11 +16,13 @@ from typing import Any, Protocol, TypeVar
 from adiabat.config.faults import former_keyword
 from adiabat.config.reader import checked, keys_of, read_table, with_values
 from adiabat.config.section import Section
+from adiabat.config.shared import RetainSection
 from adiabat.core.disk import make_folder, move, new_file, real
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.surroundings import user_cache
 from adiabat.core.text import shown
 from adiabat.data.records import text_id
+from adiabat.data.sources import COLUMNS, remember_rows, with_columns, with_split
 
 S = TypeVar("S", bound=Section)
 
@@ -29,14 +31,11 @@ PathLike = str | os.PathLike[str]
 
 
 class Frame(Protocol):
-    """A pandas DataFrame; pandas need not be installed."""
+    """A DataFrame of pandas or polars, which need not be installed."""
 
     @property
     def columns(self) -> Any:
         """Names of columns."""
-
-    def to_dict(self, orient: Any) -> Any:
-        """Rows as dicts."""
 
 
 Data = PathLike | Frame | Iterable[Mapping[str, Any]] | Iterable[str]
@@ -45,7 +44,7 @@ Data = PathLike | Frame | Iterable[Mapping[str, Any]] | Iterable[str]
 SettingsLike = Section | PathLike | Mapping[str, Any] | None
 """A settings object, a TOML file, nested dicts, or None for the defaults."""
 
-DATA_TYPES = "a path, a list of dicts, a pandas DataFrame or a datasets.Dataset"
+DATA_TYPES = "a path, a list of dicts, a DataFrame of pandas or polars, or a datasets.Dataset"
 
 
 def wrong_type(argument: str, allowed: str, value: object) -> TypeError:
@@ -59,6 +58,32 @@ def path_of(value: object, argument: str, *, allowed: str = "a path, or a result
     if not isinstance(path, str):
         raise wrong_type(argument, allowed, value)
     return path
+
+
+Retained = tuple[PathLike, Data] | tuple[PathLike, Data, Mapping[str, str]]
+"""A store and its data, and perhaps the names of the columns of these data by adiabat's names."""
+
+
+def retained_sets(retain: Sequence[Retained], listed: Sequence[RetainSection]) -> list[tuple[str, str]]:
+    """Store and address of each retention set, those of the settings first."""
+    sets = [(each.store, with_columns(with_split(each.data, each.split), each.columns.given())) for each in listed]
+    for store, data, *columns in retain:
+        named: Mapping[str, str] = columns[0] if columns else {}
+        if unknown := [name for name in named if name not in COLUMNS]:
+            raise ConfigError(f"columns of retain must be adiabat's names, got {', '.join(unknown)}; the names are {', '.join(COLUMNS)}")
+        sets.append((path_of(store, "store"), with_columns(data_of(data, "retain"), named)))
+    return sets
+
+
+def require_retained(retain: object) -> None:
+    """Refuse a `retain` that is no list of stores with their data."""
+    if isinstance(retain, Sequence) and all(isinstance(each, list | tuple) and _is_retained(*each) for each in retain):
+        return
+    raise wrong_type("retain", "a list of pairs of a store and its data, or of triples with the names of its columns", retain)
+
+
+def _is_retained(*entry: object) -> bool:
+    return len(entry) == 2 or (len(entry) == 3 and isinstance(entry[2], Mapping))
 
 
 def optional_path(value: object, argument: str) -> Path | None:
@@ -113,6 +138,7 @@ def data_of(value: Data, argument: str) -> str:
                 raise DataError(f"{argument} must hold at least one row, got none; add rows")
         rows = folder / f"rows-{digest.hexdigest()[:16]}.jsonl"
         move(written, rows)
+        remember_rows(str(rows), argument)
         return str(rows)
 
 
@@ -145,14 +171,31 @@ def is_pandas(value: object) -> bool:
     return type(value).__module__.partition(".")[0] == "pandas" and hasattr(value, "columns")
 
 
+def is_polars(value: object) -> bool:
+    """Whether a value is a DataFrame or a LazyFrame of polars, without importing polars."""
+    return type(value).__module__.partition(".")[0] == "polars" and hasattr(value, "with_columns")
+
+
+def is_frame(value: object) -> bool:
+    """Whether a value is a table in memory whose rows are not its entries."""
+    return is_pandas(value) or is_polars(value)
+
+
+def frame_rows(frame: Any) -> Iterable[Mapping[str, Any]]:
+    """The rows of a DataFrame."""
+    if is_pandas(frame):
+        return frame.to_dict("records")  # type: ignore[no-any-return]
+    return frame.lazy().collect().iter_rows(named=True)  # type: ignore[no-any-return]
+
+
 def is_dataset(value: object) -> bool:
     """Whether a value is a data set of the ``datasets`` library, without importing it."""
     return type(value).__module__.partition(".")[0] == "datasets" and hasattr(value, "column_names")
 
 
 def _rows(value: Any, argument: str) -> Iterator[Mapping[str, Any]]:
-    if is_pandas(value):
-        value = value.to_dict("records")
+    if is_frame(value):
+        value = frame_rows(value)
     elif isinstance(value, Mapping | bytes) or not isinstance(value, Iterable):
         raise wrong_type(argument, DATA_TYPES, value)
     for row in value:
@@ -280,7 +323,7 @@ def _setting(value: Any) -> Any:
         return value
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    if is_pandas(value) or is_dataset(value):
+    if is_frame(value) or is_dataset(value):
         return data_of(value, "a setting")
     if isinstance(value, list | tuple):
         return [_setting(entry) for entry in value]

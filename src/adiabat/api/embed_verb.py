@@ -1,7 +1,8 @@
 """`adiabat.embed`, `import_vectors`, `delete` and `compact`: a store of document vectors."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +16,9 @@ from adiabat.api.arguments import (
     SettingsLike,
     data_of,
     is_dataset,
+    is_frame,
     is_pandas,
+    is_polars,
     path_of,
     place_of,
     require_model,
@@ -30,8 +33,10 @@ from adiabat.core.errors import ConfigError
 from adiabat.core.files import is_store
 from adiabat.core.text import counted, shown
 from adiabat.core.wording import option
+from adiabat.data.sources import Source, remember_rows, with_columns
 from adiabat.models.model_paths import Model
 from adiabat.runs.output_dir import require_outside
+from adiabat.store.arrow_tables import TABLE_SUFFIXES
 from adiabat.store.deletion import Deletion, Missing, compact_store, delete_documents
 from adiabat.store.ingestion_checks import Into, refuse_idle, require_embeddable, require_importable
 from adiabat.store.manifest import Manifest
@@ -176,6 +181,7 @@ def import_vectors(
     *,
     ids: PathLike | Sequence[object] | np.ndarray | None = None,
     texts: Data | None = None,
+    columns: Mapping[str, str] | None = None,
     model: Model | None = None,
     settings: SettingsLike = None,
     progress: Progress = None,
@@ -187,11 +193,14 @@ def import_vectors(
     Without, models are checked by their width alone.
 
     Args:
-        vectors: An array [n, width] of floats; or a ``.npy``, Parquet or faiss file; or a DataFrame or `datasets.Dataset` with a column
-            ``vector`` and one of ids. A DataFrame of numbers alone is an array whose index holds the ids.
+        vectors: An array [n, width] of floats; or a ``.npy``, Parquet or faiss file; or a DataFrame (of pandas or polars) or
+            `datasets.Dataset` with a column ``vector`` and one of ids. A DataFrame of numbers alone is an array, whose index in pandas
+            holds the ids.
         out: Directory of the store.
         ids: One id for each vector; or a file of them. None takes those in `vectors`.
-        texts: One text for each id, in the same order; or a corpus with ids. None makes a store without texts.
+        texts: One text for each id, in the same order; or a corpus with ids. None makes a store without texts, unless `columns` name a
+            text of `vectors`.
+        columns: Names in the tables of ``doc_id``, ``vector``, ``text`` and ``title``, such as ``{"doc_id": "nummer"}``.
         model: Model whose document tower made the vectors.
         settings: `EmbedSettings`, a TOML file or nested dicts.
         progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
@@ -214,56 +223,83 @@ def import_vectors(
     chosen = settings_of(EmbedSettings, settings, options, section="store", function="import_vectors")
     if model is not None:
         require_model(model, "model")
-    if ids is None and is_pandas(vectors) and not set(VECTOR_NAMES) & set(vectors.columns):
+    named = dict(columns or {})
+    if unknown := [name for name in named if name not in ("doc_id", "vector", "text", "title")]:
+        raise ConfigError(f"columns must be named by doc_id, vector, text and title, got {', '.join(unknown)}; leave it out")
+    ids_column, of_texts = _some(named, "doc_id"), _some(named, "text", "title")
+    if ids is None and is_pandas(vectors) and not _has_vectors(vectors, named):
         ids = vectors.index
     names: Any = ids if ids is None or isinstance(ids, str | os.PathLike) else [str(name) for name in ids]
     listed: Any = texts if isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts) else None
     if listed is not None and isinstance(names, str | os.PathLike):
         raise wrong_type("ids", "a list where texts is a list", ids)
     files = [os.fspath(argument) for argument in (texts, vectors) if isinstance(argument, str | os.PathLike)]
-    target, corpus = Path(path_of(out, "out")), path_of(texts, "texts") if isinstance(texts, str | os.PathLike) else None
+    target, corpus = Path(path_of(out, "out")), None
+    if isinstance(texts, str | os.PathLike):
+        corpus = with_columns(path_of(texts, "texts"), of_texts)
     require_outside(target)
-    if texts is None or model is None:
+    if (texts is None and "text" not in named) or model is None:
         refuse_idle(chosen.store, {"min_cosine": NEEDED_COSINE}, "import without both model and texts, which checks no vector")
     if isinstance(vectors, str | os.PathLike):
-        require_importable(Path(vectors), target, chosen, corpus=corpus, model=model)
+        require_importable(vectors, target, chosen, corpus=corpus, model=model, usual=ids_column)
     # Imported after the checks: torch takes seconds to load.
     from adiabat.store.ingestion import store_vectors
 
     with called("import_vectors", progress) as call, TemporaryDirectory() as folder:
-        vector_file = _vector_file(vectors, real(Path(folder)))
+        vector_file = _vector_file(vectors, real(Path(folder)), named)
+        # An array has no ids of its own: their column is then that of the texts.
+        is_table = Source.of(vector_file).path.endswith(TABLE_SUFFIXES)
+        vector_file = with_columns(vector_file, {**(ids_column if is_table else {}), **_some(named, "vector")})
         if listed is not None:
-            texts = texts_with_ids(listed, _ids_in(vector_file) if names is None else names)
-            names = [row["_id"] for row in texts]
+            rows = texts_with_ids(listed, _ids_in(vector_file) if names is None else names)
+            names = [row["_id"] for row in rows]
+            corpus = data_of(rows, "texts")
+        elif texts is not None:
+            corpus = with_columns(data_of(texts, "texts"), of_texts)
+        elif "text" in named:
+            corpus = str(replace(Source.of(vector_file), columns={**ids_column, **of_texts}))
         return store_vectors(
             vector_file,
             target,
             chosen,
             call.watch,
             ids=names,
-            corpus=None if texts is None else data_of(texts, "texts"),
+            corpus=corpus,
             model=model,
             source=files[0] if files else "an array",
+            usual=ids_column,
         )
+
+
+def _some(columns: Mapping[str, str], *names: str) -> dict[str, str]:
+    return {name: columns[name] for name in names if name in columns}
 
 
 def _ids_in(vector_file: str) -> list[str] | None:
     """The ids in a file of vectors; None if it has none."""
     ids: list[str] = []
-    for block, _ in open_vectors(Path(vector_file), block_rows=4_096).blocks:
+    for block, _ in open_vectors(vector_file, block_rows=4_096).blocks:
         if block is None:
             return None
         ids += block
     return ids
 
 
-def _vector_file(vectors: Any, folder: Path) -> str:
+def _has_vectors(frame: Any, columns: Mapping[str, str]) -> bool:
+    """Whether a DataFrame has a column of vectors, and not a column for each number."""
+    return "vector" in columns or not set(VECTOR_NAMES).isdisjoint(frame.columns)
+
+
+def _vector_file(vectors: Any, folder: Path, columns: Mapping[str, str]) -> str:
     """The file of vectors; vectors in memory are written to one."""
     if isinstance(vectors, str | os.PathLike):
         return path_of(vectors, "vectors")
-    if is_dataset(vectors) or (is_pandas(vectors) and set(VECTOR_NAMES) & set(vectors.columns)):
-        vectors.to_parquet(str(folder / "vectors.parquet"))
-        return str(folder / "vectors.parquet")
+    vectors = vectors.lazy().collect() if is_polars(vectors) else vectors
+    if is_dataset(vectors) or (is_frame(vectors) and _has_vectors(vectors, columns)):
+        file = str(folder / "vectors.parquet")
+        (vectors.write_parquet if is_polars(vectors) else vectors.to_parquet)(file)
+        remember_rows(file, "vectors")
+        return file
     allowed = "a path, an array [n, width] of floats, a DataFrame or a datasets.Dataset"
     try:
         array = np.asarray(vectors)
@@ -272,6 +308,8 @@ def _vector_file(vectors: Any, folder: Path) -> str:
     if array.dtype.kind != "f" or array.ndim != 2:
         fault = wrong_type("vectors", allowed, vectors)
         raise TypeError(f"{fault}; {CODES}") if holds_codes(array) else fault
-    with new_file(folder / "vectors.npy") as file:
+    path = folder / "vectors.npy"
+    with new_file(path) as file:
         np.save(file, array)
-    return str(folder / "vectors.npy")
+    remember_rows(str(path), "vectors")
+    return str(path)

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 from adiabat.api.arguments import (
     Data,
     PathLike,
+    Retained,
     SettingsLike,
     data_of,
     optional_place,
     path_of,
     place_of,
     require_model,
+    require_retained,
+    retained_sets,
     settings_of,
     wrong_type,
 )
@@ -56,7 +59,7 @@ def evaluate(
     runs: Sequence[Model] = (),
     baseline: Model | None = None,
     baseline_stores: Sequence[PathLike] = (),
-    retain: Sequence[tuple[PathLike, Data]] = (),
+    retain: Sequence[Retained] = (),
     split: str | None = None,
     power: bool = False,
     out: PathLike | None = None,
@@ -73,7 +76,7 @@ def evaluate(
         runs: Further runs of the model, of other seeds: values are means over all runs, and intervals cover queries and seeds.
         baseline: Model to compare with.
         baseline_stores: Document vectors of the baseline, if its document tower differs: of the target, then of the retention sets.
-        retain: Store and data of each retention set.
+        retain: Store and data of each retention set, and perhaps its columns: ``(store, data, {"query": "frage"})``.
         split: Split of the target; None takes ``data.split`` of the settings, or ``test``.
         power: Whether to compute which improvement each set could show and which loss it could exclude, with 80 % probability: from the
             differences to the baseline, or without one from the scores of the model, which is the one to be tuned.
@@ -101,17 +104,16 @@ def evaluate(
         raise ConfigError(f"{option('power')} is that of a single run, got further runs with {option('runs')}; leave one of them out")
     folder = optional_place(out)
     named_stores = [path_of(entry, "baseline_stores") for entry in baseline_stores]
-    splits = [split or chosen.data.split, *[None] * len(retain)]
-    listed = [(path_of(path, "store"), rows) for path, rows in [(store, data), *retain]]
     require_report(chosen.measure.report)
     require_device_name(chosen.run.device)
-    refuse_swapped(listed[0][0], model, data, order=("model", "store", "data"))
+    refuse_swapped(path_of(store, "store"), model, data, order=("model", "store", "data"))
     require_names(*models)
     require_baseline_stores(named_stores, baseline=baseline is not None)
     if folder:
         require_own(folder)
         refuse_foreign_scores(folder)
-    sets = [(path, data_of(rows, "data")) for path, rows in listed]
+    sets = [(path_of(store, "store"), data_of(data, "data")), *retained_sets(retain, chosen.retain)]
+    splits = [split or chosen.data.split, *[None] * (len(sets) - 1)]
     require_sets(sets, splits)
     require_reachable(*models)
     tuning = _training_record(model)
@@ -165,13 +167,7 @@ def _require_lists(baseline_stores: object, retain: object, runs: object) -> Non
         raise wrong_type("runs", "a list of models", runs)
     if isinstance(baseline_stores, str | os.PathLike) or not isinstance(baseline_stores, Sequence):
         raise wrong_type("baseline_stores", "a list of stores", baseline_stores)
-    require_pairs(retain)
-
-
-def require_pairs(retain: object) -> None:
-    """Refuse a `retain` that is no list of pairs."""
-    if not isinstance(retain, Sequence) or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in retain):
-        raise wrong_type("retain", "a list of pairs of a store and its data", retain)
+    require_retained(retain)
 
 
 def _read(
@@ -359,14 +355,22 @@ def space(
     return replace(result, folder=folder)
 
 
-def addressed_queries(source: str, store: Store, data: DataSection, *, role: str = "queries", usual_split: str = "test") -> AddressedSet:
+def addressed_queries(
+    source: str,
+    store: Store,
+    data: DataSection,
+    *,
+    role: str = "queries",
+    usual_split: str = "test",
+    setting: str = "data.columns",
+) -> AddressedSet:
     """Read queries with positives, and find their documents in a store; `role` names them in the message about a language grid."""
-    examples = read_examples(source, split=data.split, columns=data.columns.given(), usual_split=usual_split)
+    examples = read_examples(source, split=data.split, columns=data.columns.given(), usual_split=usual_split, setting=setting)
     if not isinstance(examples, ExampleSet):
         raise DataError(
             f"{positional(role)} must be queries with positives, got the language grid {source}; name examples or a BEIR folder"
         )
-    return address(examples, store, missing=data.missing, merge_equal=True)
+    return address(examples, store, missing=data.missing, ids=data.ids, merge_equal=True)
 
 
 def _before(baseline: Model, store: Store, others: list[Store], settings: SpaceSettings) -> "System":

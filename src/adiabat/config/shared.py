@@ -92,7 +92,26 @@ class ExamplesSection(Section):
     """Split of a BEIR folder (``qrels/SPLIT.tsv``; by default ``train`` for training and ``test`` for measuring), of a folder whose files
     name splits (``train.jsonl``, ``data/test-00000-of-00001.parquet``), or of a saved or hub data set."""
     columns: ColumnsSection = ColumnsSection()
-    """In an evaluation, these names apply to the target only; retention sets use the names that adiabat recognises."""
+    """Names of columns of these data, and of validation data in `validation`; a retention set has its own."""
+
+
+IdForms = Literal["exact", "nfc"]
+"""Whether ids that differ in their Unicode form only are one."""
+
+
+class RetainSection(Section):
+    """One of ``[[retain]]``: a data set that must not get worse, as ``--retain STORE DATA`` names it."""
+
+    store: Text
+    """Document vectors of the model for this set."""
+    data: Text
+    """Queries with positives: BEIR folder, file or hub data set."""
+    split: Text | None = None
+    """Split of `data`; None takes the only one, or ``test`` in a BEIR folder with several."""
+    columns: ColumnsSection = ColumnsSection()
+
+
+RetainedSets = Annotated[tuple[RetainSection, ...], Field(strict=False)]
 
 
 class DataSection(ExamplesSection):
@@ -100,6 +119,9 @@ class DataSection(ExamplesSection):
 
     missing: Literal["error", "drop"] = "error"
     """Documents missing from the store: stop and list them (error), or leave them out and count them (drop)."""
+    ids: IdForms = "exact"
+    """Whether a document is found by its exact id only, or by an id that differs in Unicode form alone (``nfc``): file names of macOS are
+    often decomposed (NFD)."""
 
 
 class HeldOutSection(ExamplesSection):
@@ -128,6 +150,8 @@ class EmbedDataSection(Section):
     split: Text | None = None
     """Split of a folder, a saved or a hub data set; None reads all of them, with a note."""
     columns: ColumnsSection = ColumnsSection()
+    ids: IdForms = "exact"
+    """In an import, whether a vector's text is found by its exact id only, or by an id that differs in Unicode form alone (``nfc``)."""
     blank: Literal["error", "drop"] = "error"
     """Documents without title and text, or without any token of a static model: stop and list them (error), or leave them out and count
     them (drop)."""
@@ -246,6 +270,8 @@ class EvaluateSettings(Section):
 
     encoder: RankingEncoderSection = RankingEncoderSection()
     data: DataSection = DataSection()
+    retain: RetainedSets = ()
+    """Retention sets, before those of ``--retain``."""
     measure: MeasureSection = MeasureSection()
     run: RunSection = RunSection()
 
@@ -262,6 +288,8 @@ class AdviseSettings(Section):
 
     encoder: RankingEncoderSection = RankingEncoderSection()
     data: DataSection = DataSection()
+    retain: RetainedSets = ()
+    """Retention sets, before those of ``--retain``."""
     advise: AdviseSection = AdviseSection()
     run: RunSection = RunSection()
 

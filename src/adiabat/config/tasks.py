@@ -16,6 +16,7 @@ from adiabat.config.shared import (
     ComparisonSection,
     DataSection,
     EncoderSection,
+    IdForms,
     RankingEncoderSection,
     RankingMeasureSection,
     RunSection,
@@ -47,6 +48,8 @@ class TaskSection(NamedTask):
     columns: ColumnsSection = ColumnsSection()
     missing: Literal["error", "drop"] = "error"
     """Documents missing from the corpus: stop (error), or leave them out (drop)."""
+    ids: IdForms = "exact"
+    """Whether a document is found by its exact id only, or by an id that differs in Unicode form alone (``nfc``)."""
     blank: Literal["error", "drop"] = "error"
     """Documents of the corpus without title and text: stop (error), or leave them out (drop)."""
 

@@ -15,9 +15,10 @@ from typing import TypeVar
 
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.text import cut
+from adiabat.core.wording import typed_command
 from adiabat.data.folders import table_name
 from adiabat.data.lines import COLUMN_ALIASES, MEANING, OF_LAYOUT, REQUIRED, Layout, more_columns
-from adiabat.data.sources import Source
+from adiabat.data.sources import Source, in_callers_words
 from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, value_kind
 
 Parsed = TypeVar("Parsed")
@@ -85,7 +86,7 @@ class Remarks:
     def warn(self, source: str | Path) -> None:
         """Warn of all remarks."""
         for sentence in self.sentences():
-            warnings.warn(f"{source}: {sentence}", stacklevel=2)
+            warnings.warn(f"{in_callers_words(source)}: {sentence}", stacklevel=2)
 
 
 def _rows(count: int) -> str:
@@ -95,10 +96,24 @@ def _rows(count: int) -> str:
 class Columns:
     """Finds the columns of rows."""
 
-    def __init__(self, mapping: Mapping[str, str] | None = None, *, usual: Mapping[str, str] | None = None) -> None:
-        """Take the mapping that applies to all rows, and the names that come first in rows that have them."""
-        self.mapping: Mapping[str, str] = dict(mapping or {})
+    def __init__(
+        self,
+        mapping: Mapping[str, str] | None = None,
+        *,
+        source: str | Path = "",
+        usual: Mapping[str, str] | None = None,
+        setting: str = "data.columns",
+    ) -> None:
+        """Take the mapping that applies to all rows; the columns in the address of `source` come before it.
+
+        Args:
+            usual: Names that come first in rows that have them.
+            setting: Table of settings that maps these columns, for messages; "" for data whose own address does.
+        """
+        self.addressed: Mapping[str, str] = Source.of(source).columns
+        self.mapping: Mapping[str, str] = {**(mapping or {}), **self.addressed}
         self.usual: Mapping[str, str] = dict(usual or {})
+        self.setting = setting
         self.remarks = Remarks()
         self.labelled = False
         self._noted: set[str] = set()
@@ -107,17 +122,28 @@ class Columns:
             if name not in COLUMN_ALIASES:
                 near = difflib.get_close_matches(name, COLUMN_ALIASES, n=1, cutoff=0.6)
                 advice = (
-                    f"did you mean data.columns.{near[0]}?"
+                    f"did you mean {self._key(near[0])}?"
                     if near
                     else f"the names are {', '.join(name for name in COLUMN_ALIASES if '.' not in name)}"
                 )
-                raise ConfigError(f"unknown key data.columns.{name}; {advice}")
+                raise ConfigError(f"unknown key {self._key(name)}; {advice}")
         self.layouts: tuple[Layout, ...] = tuple(layout for layout, names in OF_LAYOUT.items() if set(names).issuperset(self.mapping))
         if not self.layouts:
             raise ConfigError(
                 f"columns must map names of one kind of row, got {', '.join(self.mapping)}; a row is a document (doc_id, text, title), "
                 "an example (query_id, query, positive, negative, label, topic, tag) or a sentence pair (premise, hypothesis, label)"
             )
+
+    def _key(self, name: str) -> str:
+        """Where the user names a column."""
+        return f"?{name}" if name in self.addressed or not self.setting else f"{self.setting}.{name}"
+
+    def _naming(self, name: str, column: str) -> str:
+        """How the user names a column of this data."""
+        if self.setting:
+            return f'{self.setting}.{name} = "{column}"'
+        # A retention set, which has no settings of its own at either door.
+        return f"?{name}={column} behind its name" if typed_command() else f'{{"{name}": "{column}"}} as the third of its entry'
 
     def find(self, name: str, row: Row) -> str | None:
         """The file's name for our column `name`, or None if the row has no such column."""
@@ -132,7 +158,7 @@ class Columns:
         if len(present) > 1:
             raise DataError(
                 f"{row.location}: expected one column for {name}, found {_enumerated(present)}; "
-                f'choose with data.columns.{name} = "{present[0]}" or "{present[1]}"'
+                f'choose with {self._naming(name, present[0])} or "{present[1]}"'
             )
         if name == "positive" and not present:
             present = more_columns(name, row.values)
@@ -211,12 +237,15 @@ class Columns:
         location = row.header or row.location
         present = f"found {_enumerated(row.values) or 'no columns'}"
         if name in self.mapping:
-            setting = name if "." in name else f"data.columns.{name}"
+            setting = name if "." in name else self._key(name)
             return f'{location}: expected "{self.mapping[name]}" ({setting}), {present}; name a column that is there'
         known = {self.find(other, row) for other in OF_LAYOUT[layout]}
         known.update(more_columns("negative", row.values) if layout == "examples" else ())
         unknown = [column for column in row.values if column not in known]
-        advice = f'map it with data.columns.{name} = "{unknown[0]}"' if len(unknown) == 1 else f"say which it is with data.columns.{name}"
+        if len(unknown) == 1:
+            advice = f"map it with {self._naming(name, unknown[0])}"
+        else:
+            advice = f"say which it is with {self._key(name) if self.setting else self._naming(name, 'NAME')}"
         # A column that exists under another name is listed by that name.
         expected = [self.find(other, row) or other for other in REQUIRED[layout]]
         return f"{location}: expected {_enumerated(expected)}, {present}; {advice}"
@@ -228,7 +257,8 @@ class Columns:
             expected = ", or ".join(f"{_enumerated(REQUIRED[layout])} ({MEANING[layout]})" for layout in reversed(possible))
             header = ", or put a header before the first row if these are values" if row.header else ""
             columns = _enumerated(row.values) or "no columns"
-            return f"{row.header or row.location}: expected {expected}, found {columns}; map them with data.columns.NAME{header}"
+            naming = f"{self.setting}.NAME" if self.setting else self._naming("NAME", "COLUMN")
+            return f"{row.header or row.location}: expected {expected}, found {columns}; map them with {naming}{header}"
         closest = max(reversed(possible), key=present.__getitem__)
         missing = next((name for name in REQUIRED[closest] if self.find(name, row) is None), None)
         if missing is None:
@@ -275,10 +305,11 @@ class Table:
         split: str | None = None,
         wanted: Sequence[Layout],
         usual: Mapping[str, str] | None = None,
+        setting: str = "data.columns",
         whole: bool = False,
     ) -> "Table":
-        """Check a source and its first row, which decides the kind of all rows; the columns in its address come before `mapping`."""
-        columns, faults = Columns({**(mapping or {}), **Source.of(source).columns}, usual=usual), FileFaults()
+        """Check a source and its first row, which decides the kind of all rows."""
+        columns, faults = Columns(mapping, source=source, usual=usual, setting=setting), FileFaults()
         first, rows = first_row(read_rows(source, split=split, faults=faults, whole=whole, mapped=True), faults, source)
         return cls(source, split, columns, columns.layout(first, wanted=wanted), first, rows, faults)
 

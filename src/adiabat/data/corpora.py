@@ -18,7 +18,7 @@ from adiabat.data.judgements import BEIR_ID
 from adiabat.data.language_grids import parse_grid_row
 from adiabat.data.lines import OF_DOCUMENTS, Layout
 from adiabat.data.records import Document, Example, grid_id, text_id
-from adiabat.data.sources import Source
+from adiabat.data.sources import Source, in_callers_words
 from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, value_kind
 
 ANY: tuple[Layout, ...] = ("grid", "examples", "corpus")
@@ -37,6 +37,8 @@ def read_corpus(
     split: str | None = None,
     blank: Blank = "error",
     whole: bool = True,
+    usual: Mapping[str, str] | None = None,
+    setting: str = "data.columns",
 ) -> Iterator[Document]:
     """Iterate over the documents of a source, in order; `whole` reads all splits of it, with a note, where none is named.
 
@@ -49,7 +51,7 @@ def read_corpus(
     The source and its first row are checked at the call. Memory grows by about ten bytes per document (an example file: about 100 per
     unique text), to find repeated ids.
     """
-    table = open_corpus(source, columns, split, whole=whole)
+    table = open_corpus(source, columns, split, whole=whole, usual=usual, setting=setting)
     if blank != "error" and table.layout != "corpus":
         kind = "examples" if table.layout == "examples" else "a language grid"
         raise ConfigError(f'blank must be "error" for {source}, which holds {kind}, got "drop"; leave it out, and correct blank texts')
@@ -65,16 +67,24 @@ def training_texts(source: str | Path) -> Iterator[Document]:
 
 
 def open_corpus(
-    source: str | Path, mapping: Mapping[str, str] | None, split: str | None, *, wanted: Sequence[Layout] = ANY, whole: bool = False
+    source: str | Path,
+    mapping: Mapping[str, str] | None,
+    split: str | None,
+    *,
+    wanted: Sequence[Layout] = ANY,
+    whole: bool = False,
+    usual: Mapping[str, str] | None = None,
+    setting: str = "data.columns",
 ) -> Table:
-    """The table with the documents of a source."""
+    """The table with the documents of a source; `usual` and `setting` as in `Columns`."""
     table = documents_file(source)
     if table == source:
-        return Table.open(source, mapping, split=split, wanted=wanted, whole=whole)
+        return Table.open(source, mapping, split=split, wanted=wanted, whole=whole, usual=usual, setting=setting)
     if split is not None:
         raise ConfigError(f'split must be left out for the corpus of the BEIR folder {source}, got "{split}"; leave it out')
     columns = {name: column for name, column in Source.of(source).columns.items() if name in OF_DOCUMENTS}
-    return Table.open(table, {**(mapping or {}), **columns}, wanted=wanted, usual=BEIR_ID, whole=whole)
+    mapped = {**(mapping or {}), **columns}
+    return Table.open(table, mapped, wanted=wanted, whole=whole, usual={**BEIR_ID, **(usual or {})}, setting=setting)
 
 
 def _documents(table: Table, blank: Blank, *, whole: bool) -> Iterator[Document]:
@@ -96,7 +106,9 @@ def _documents(table: Table, blank: Blank, *, whole: bool) -> Iterator[Document]
     table.finish()
     if blanks.count:
         listed = blanks.told(f"of {len(hashes):,} documents")
-        warnings.warn(f"{table.source}: blank documents, with neither title nor text, are left out: {listed}", stacklevel=2)
+        warnings.warn(
+            f"{in_callers_words(table.source)}: blank documents, with neither title nor text, are left out: {listed}", stacklevel=2
+        )
 
 
 def _located(table: Table, *, keep_blank: bool) -> Iterator[LocatedDocument]:
@@ -135,7 +147,7 @@ def with_id_warning(examples: Iterable[Example], source: str | Path) -> Iterator
         yield example
     if look_like_ids:
         reason = "every positive is one word with a digit, and is taken for a text; if they are ids, name the corpus that holds their texts"
-        warnings.warn(f"{source}: {reason}", stacklevel=2)
+        warnings.warn(f"{in_callers_words(source)}: {reason}", stacklevel=2)
 
 
 def _looks_like_id(text: str) -> bool:

@@ -17,7 +17,7 @@ from adiabat.data.columns import Columns, Table, entries_value, id_value, parsed
 from adiabat.data.judged_sets import is_judged, judged_set, splits_of
 from adiabat.data.lines import OF_DOCUMENTS, Cursor, Layout
 from adiabat.data.records import Example, ExampleSet, ExampleStream, LanguageGridSet, invented_id
-from adiabat.data.sources import Source
+from adiabat.data.sources import Source, in_callers_words
 from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows
 
 _WANTED: tuple[Layout, ...] = ("grid", "examples")
@@ -56,6 +56,7 @@ def read_examples(
     columns: Mapping[str, str] | None = None,
     name: str | None = None,
     usual_split: str = "test",
+    setting: str = "data.columns",
 ) -> ExampleSet | LanguageGridSet:
     """Read a data set of queries with relevant and irrelevant documents, or of sentence pairs in several languages.
 
@@ -66,7 +67,8 @@ def read_examples(
     All examples are held in memory as tuples: 500,000 with one positive and 50 negative ids each take about 2 GB.
 
     Args:
-        split: Split of a BEIR folder or a ``datasets`` source. None takes the only one; of several in a BEIR folder, the usual one.
+        split: Split of a judged set, a folder or a ``datasets`` source. None takes the only one; of several in a judged set, the usual one.
+        setting: Table of settings that maps the columns, for messages; "" for data whose own address does.
 
     Returns:
         The examples in file order, or the sentence pairs in the languages that all of them have, sorted.
@@ -76,7 +78,7 @@ def read_examples(
         from adiabat.data.judgements import read_judged
 
         return read_judged(judged, split=split, usual_split=usual_split, name=name, columns=_of_queries(source, columns))
-    table = Table.open(source, columns, split=split, wanted=_WANTED)
+    table = Table.open(source, columns, split=split, wanted=_WANTED, setting=setting)
     if table.layout == "grid":
         # Loaded only for language grids.
         from adiabat.data.language_grids import read_grid
@@ -241,7 +243,8 @@ def merged_by_query(rows: Sequence[Example], source: str | Path) -> list[Example
     if rows and not examples:
         raise DataError(f"{source} must have a row with label 1, got label 0 in all {len(rows):,}; check what the labels mean")
     if lost := len(rows_of) - len(examples):
-        warnings.warn(f"{source}: {lost:,} of {len(rows_of):,} queries have no row with label 1 and are left out", stacklevel=3)
+        left_out = f"{lost:,} of {len(rows_of):,} queries have no row with label 1 and are left out"
+        warnings.warn(f"{in_callers_words(source)}: {left_out}", stacklevel=3)
     return examples
 
 
@@ -276,7 +279,7 @@ class ExampleReader:
         self.name = split_name(source, split)
         self._source = source
         self._split = split
-        self._columns = Columns({**(columns or {}), **Source.of(source).columns})
+        self._columns = Columns(columns, source=source)
         self._open: _OpenSource | None = None
         self._position = SourcePosition()
 

@@ -19,7 +19,7 @@ from adiabat.core.files import reading
 from adiabat.core.text import shown
 from adiabat.data.folders import Form, Place, place_of
 from adiabat.data.lines import Cursor, byte_lines, header_of, shown_names, text_lines
-from adiabat.data.sources import Source
+from adiabat.data.sources import Source, place_in
 
 
 class RowError(Exception):
@@ -186,7 +186,7 @@ def _json_rows(path: Path, faults: FileFaults, cursor: Cursor) -> Iterator[Row]:
             values, fault = None, _json_fault(error, line)
         if isinstance(values, dict):
             cursor.rows += 1
-            yield Row(f"{path}:{number}", values, number=cursor.rows - 1)
+            yield Row(place_in(path, number), values, number=cursor.rows - 1)
         elif number == 1 and line.lstrip().startswith("["):
             raise DataError(f"{path} must hold one JSON object per line, got a JSON array; write each element on its own line")
         elif number == 1 and values is None and line.rstrip().endswith(("{", "[", ",")):

@@ -16,7 +16,7 @@ from adiabat.core.provenance import now, versions
 from adiabat.core.text import IN_WORDS, counted
 from adiabat.data.examples import read_examples
 from adiabat.data.language_grids import require_every_label
-from adiabat.data.records import ExampleSet, Fingerprint, LanguageGridSet
+from adiabat.data.records import Fingerprint, LanguageGridSet
 from adiabat.data.text_hashes import TrainedTexts
 from adiabat.evaluation.decisive_queries import Decision, ScoredPart, decide, residual_collection
 from adiabat.evaluation.language_grid_tasks import OF_NLI_GRIDS, score_nli_grid
@@ -75,14 +75,18 @@ def read_dataset(
     store: Store, path: str, *, role: Role, settings: EvaluateSettings, split: str | None, baseline_stores: Sequence[Store] = ()
 ) -> Dataset:
     """Read a data set and find its documents in a store."""
-    columns, cluster = settings.data.columns.given() if role == "target" else {}, settings.measure.cluster
-    by_column = role == "target" and cluster not in ("documents", "none")
-    examples = read_examples(path, split=split, columns=columns | ({"measure.cluster": cluster} if by_column else {}))
+    columns, setting = (settings.data.columns.given(), "data.columns") if role == "target" else ({}, "")
+    by_column = role == "target" and settings.measure.cluster not in ("documents", "none")
+    if by_column:
+        columns["measure.cluster"] = settings.measure.cluster
+    examples = read_examples(path, split=split, columns=columns, setting=setting)
     if isinstance(examples, LanguageGridSet):
         require_every_label(examples, source=path)
     elif by_column:
         require_clusters(examples, source=path)
-    addressed = address(examples, store, missing=settings.data.missing, merge_equal=True) if isinstance(examples, ExampleSet) else examples
+    if isinstance(examples, LanguageGridSet):
+        return Dataset(store, examples, role, path, split, baseline_stores)
+    addressed = address(examples, store, missing=settings.data.missing, ids=settings.data.ids, merge_equal=True)
     return Dataset(store, addressed, role, path, split, baseline_stores)
 
 

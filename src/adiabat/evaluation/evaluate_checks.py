@@ -13,6 +13,7 @@ from adiabat.core.errors import AdiabatError, ConfigError, DataError, MissingDep
 from adiabat.core.wording import option
 from adiabat.data.examples import source_identity
 from adiabat.data.folders import require_there
+from adiabat.data.sources import with_split
 from adiabat.models.model_paths import require_names, require_reachable
 from adiabat.store.addressing import require_inputs
 from adiabat.store.vector_store import require_readable
@@ -23,7 +24,8 @@ STORES = "baseline_stores"
 
 def require_sets(sets: Sequence[tuple[str, str]], splits: Sequence[str | None]) -> None:
     """Check that every store and data set is there, and that each retention set is another one than the target."""
-    require_inputs([data for _, data in sets], stores=[store for store, _ in sets])
+    examples = [with_split(data, split) for (_, data), split in zip(sets, splits, strict=True)]
+    require_inputs(examples, stores=[store for store, _ in sets])
     require_other_data(sets, splits)
 
 
@@ -95,7 +97,7 @@ def gathering(faults: list[str], section: Any) -> Iterator[None]:
     try:
         yield
     except AdiabatError as fault:
-        message = re.sub(r"\bdata\.(blank|missing|columns|split)\b", r"tasks.\1", str(fault))
+        message = re.sub(r"\bdata\.(blank|missing|ids|columns|split)\b", r"tasks.\1", str(fault))
         faults.append(f"{label_of(section)}: {message}")
 
 

@@ -9,10 +9,11 @@ from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 
-from adiabat.config.shared import MeasureSection, RankingMeasureSection
+from adiabat.config.shared import IdForms, MeasureSection, RankingMeasureSection
 from adiabat.config.tasks import (
     AnyTask,
     BitextTask,
@@ -119,14 +120,15 @@ def _retrieval_tasks(
     for number, section in sections.items():
         with gathering(faults, section):
             examples[number] = _examples_of(section)
-    missing = {number: _entries(example_set) for number, example_set in examples.items()}
+    missing = {number: _entries(example_set, sections[number].ids) for number, example_set in examples.items()}
     corpus_of = {number: Corpus.of(sections[number]) for number in examples}
     digests: dict[Corpus, str] = {}
     for corpus in dict.fromkeys(corpus_of.values()):
         watch.progress("reading corpora", len(digests), len(examples))
         asking = [number for number in examples if corpus_of[number] == corpus]
         with gathering(faults, sections[asking[0]]):
-            digests[corpus] = digest_documents(_struck_off(corpus.documents(), [missing[number] for number in asking]))
+            wanted = [(missing[number], sections[number].ids) for number in asking]
+            digests[corpus] = digest_documents(_struck_off(corpus.documents(), wanted))
             faults += [message for number in asking for message in _lacking(sections[number], examples[number], missing[number], corpus)]
     if faults:
         return {}
@@ -137,23 +139,24 @@ def _retrieval_tasks(
     return loaded
 
 
-def _entries(examples: ExampleSet) -> dict[str, str]:
+def _entries(examples: ExampleSet, ids: IdForms) -> dict[str, str]:
     """Every name of a document of the examples: its id, its text, or the id of its text, each with the entry."""
     entry_of: dict[str, str] = {}
     for example in examples.examples:
         for entry in (*example.positives, *example.negatives):
-            entry_of[entry] = entry
+            entry_of[entry if ids == "exact" else normalize("NFC", entry)] = entry
             if examples.holds_texts is not False:
                 entry_of[text_id(entry)] = entry
     return entry_of
 
 
-def _struck_off(documents: Iterator[Document], missing_of: Sequence[dict[str, str]]) -> Iterator[Document]:
+def _struck_off(documents: Iterator[Document], missing_of: Sequence[tuple[dict[str, str], IdForms]]) -> Iterator[Document]:
     """Pass documents on, and remove them from the missing ones."""
     for document in documents:
-        for names in missing_of:
+        for names, ids in missing_of:
+            doc_id = document.doc_id if ids == "exact" else normalize("NFC", document.doc_id)
             # If examples hold only ids, removing a text that looks like an id is harmless: the store checks again.
-            for name in (document.doc_id, document.text):
+            for name in (doc_id, document.text):
                 entry = names.pop(name, None)
                 if entry is not None:
                     names.pop(entry, None)
@@ -203,10 +206,11 @@ def _retrieval(section: RetrievalTask, examples: ExampleSet, documents: Corpus, 
 
     def score(model: MeasuredModel, corpora: CorpusStores, watch: Watch) -> TaskScores:
         system = corpora.system(model, corpus)
-        addressed = address(_examples_of(section), system.documents, missing=section.missing, merge_equal=True)
+        addressed = address(_examples_of(section), system.documents, missing=section.missing, ids=section.ids, merge_equal=True)
         return replace(score_retrieval(system, addressed, settings=measure, trained=model.trained, watch=watch), task=name)
 
-    settings = section.model_dump(mode="json", exclude={"name", "stores"})
+    # Exact ids were the only ones before the setting: what was measured then holds.
+    settings = section.model_dump(mode="json", exclude={"name", "stores", *(["ids"] if section.ids == "exact" else [])})
     decisive = measure.model_dump(mode="json", exclude={"resamples", "margin", "cluster"})
     sha256 = _sha256([queries.hexdigest(), digest, settings, decisive, *digests])
     return LoadedTask(name, section.data, sha256, score, lexical=True)

@@ -149,7 +149,7 @@ def _documents(corpus: str, folder: Path, section: EmbedDataSection, *, replacea
             raise StoreError(f"{corpus} must keep texts to be mined, it holds vectors only; name the corpus that it was built of")
         return store
     return written_corpus(
-        lambda: read_corpus(corpus, columns=section.columns.given(), split=section.split, blank=section.blank),
+        lambda: read_corpus(corpus, columns=section.columns.given(), split=section.split, blank=section.blank, setting="corpus.columns"),
         folder,
         source=corpus,
         replace=replaceable,

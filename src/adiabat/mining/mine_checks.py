@@ -9,6 +9,7 @@ from adiabat.config.shared import RankingEncoderSection, require_device_name
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.files import is_store
 from adiabat.core.wording import call_of, option
+from adiabat.data.sources import with_split
 from adiabat.models.model_paths import require_names, require_reachable
 from adiabat.store.addressing import require_inputs
 from adiabat.store.vector_store import require_readable
@@ -32,7 +33,7 @@ def require_minable(
     require_device_name(settings.run.device)
     for path in filter(None, [needed, None if judge is None else judge.store]):
         require_readable(path)
-    require_inputs([data], corpora=[] if is_store(Path(corpus)) else [corpus])
+    require_inputs([with_split(data, settings.data.split)], corpora=[] if is_store(Path(corpus)) else [corpus])
     require_reachable(model, None if judge is None else judge.model)
 
 

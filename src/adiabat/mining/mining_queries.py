@@ -19,6 +19,7 @@ from adiabat.core.text import counted
 from adiabat.core.wording import again, call_of
 from adiabat.data.examples import read_examples
 from adiabat.data.records import Document, Example, ExampleSet, LanguageGridSet, text_id
+from adiabat.store.addressing import forms_advice, other_forms, with_known_ids
 from adiabat.store.corpus_files import LOOKUP_SLICE, IdIndex, StringColumn, digest_documents, write_corpus
 from adiabat.store.manifest import ID_FILE, INDEX_FILE, TEXT_FILE, plain_disk_errors
 from adiabat.store.vector_store import Store
@@ -167,6 +168,7 @@ def queries_in_corpus(data: ExampleSet, corpus: Documents, settings: DataSection
 
     Documents are ids where any positive is the id of a document, and texts otherwise; texts need not be in the corpus.
     """
+    data = data if settings.ids == "exact" else with_known_ids(data, corpus.rows)
     shared = _shared_answers(data.examples)
     examples, notes = _without_contradictions(data.examples, shared)
     if not keep_listed:
@@ -189,10 +191,12 @@ def document_rows(documents: Sequence[str], corpus: Documents, *, holds_ids: boo
 
 
 def _are_ids(examples: Sequence[Example], corpus: Documents) -> bool:
-    """Whether positives are ids: at least one is, or most are ids except for case, which must not be mistaken for texts."""
+    """Whether positives are ids: at least one is, if in another Unicode form, or most are but for case; these must not count as texts."""
     if any((corpus.rows(ids) >= 0).any() for ids in _distinct(example.positives for example in examples)):
         return True
     positives = frozenset(chain.from_iterable(example.positives for example in examples))
+    if other_forms(positives, corpus.rows):
+        return True
     similar = _ids_in_other_case(positives, corpus)
     return 2 * sum(positive.casefold() in similar for positive in positives) > len(positives)
 
@@ -215,7 +219,8 @@ def _missing_phrase(name: str, missing: frozenset[str], examples: Sequence[Examp
     for document, location in locations.items():
         other = similar.get(document.casefold())
         phrases.append(f'{location}: "{document}"' + (f' (which differs only in case from its "{other}")' if other else ""))
-    advice = "ids are case-sensitive: correct them" if similar else "name the corpus that holds them, or set data.missing = drop"
+    usual = "ids are case-sensitive: correct them" if similar else "name the corpus that holds them, or set data.missing = drop"
+    advice = forms_advice(missing, corpus.rows) or usual
     return f"{name}: every document must be in the corpus {corpus_name}, it lacks {several(phrases, of='documents')}; {advice}"
 
 

@@ -5,10 +5,12 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
+from unicodedata import normalize
 
 import numpy as np
 from jaxtyping import Int, Int64
 
+from adiabat.config.shared import IdForms
 from adiabat.core.errors import AdiabatError, DataError, several
 from adiabat.core.ragged import Ragged
 from adiabat.core.text import cut
@@ -93,8 +95,47 @@ class Addresses(Protocol):
         """The row of each known text."""
 
 
+Find = Callable[[Sequence[str]], Int64[np.ndarray, " n"]]
+"""The row of each id, -1 for an unknown one."""
+
+
+def other_forms(ids: Iterable[str], find: Find) -> dict[str, str]:
+    """Unknown ids, each with a known one that differs from it in its Unicode form alone (NFC or NFD)."""
+    known: dict[str, str] = {}
+    foreign = [entry for entry in dict.fromkeys(ids) if not entry.isascii()]
+    missing = [entry for entry, row in zip(foreign, find(foreign), strict=True) if row < 0]
+    for form in ("NFD", "NFC"):
+        forms = [normalize(form, entry) for entry in missing]
+        known |= {entry: other for entry, other, row in zip(missing, forms, find(forms), strict=True) if row >= 0}
+    return known
+
+
+def with_known_ids(examples: ExampleSet, find: Find) -> ExampleSet:
+    """Examples with the ids that their documents have, where these differ in Unicode form."""
+    known = other_forms(chain.from_iterable((*each.positives, *each.negatives) for each in examples.examples), find)
+    if not known:
+        return examples
+
+    def renamed(entries: Sequence[str]) -> tuple[str, ...]:
+        return tuple(known.get(entry, entry) for entry in entries)
+
+    renewed = [replace(each, positives=renamed(each.positives), negatives=renamed(each.negatives)) for each in examples.examples]
+    return replace(examples, examples=tuple(renewed))
+
+
+def forms_advice(missing: Iterable[str], find: Find) -> str:
+    """What to do where missing ids differ from known ones in Unicode form alone; "" where none does."""
+    known = other_forms(missing, find)
+    return f'{len(known):,} of them differ in Unicode form alone (NFC, NFD): set data.ids = "nfc"' if known else ""
+
+
 def address(
-    examples: ExampleSet, store: Addresses, *, missing: Literal["error", "drop"] = "error", merge_equal: bool = False
+    examples: ExampleSet,
+    store: Addresses,
+    *,
+    missing: Literal["error", "drop"] = "error",
+    ids: IdForms = "exact",
+    merge_equal: bool = False,
 ) -> AddressedSet:
     """Find every document of a data set in a store, by its id, by the hash of its text, or by its text.
 
@@ -104,16 +145,19 @@ def address(
 
     Args:
         missing: Whether a document missing from the store is an error, or dropped with a note.
+        ids: Whether ids must be exact, or may differ in their Unicode form.
         merge_equal: Whether entries of equal query text become one query.
     """
+    examples = examples if ids == "exact" else with_known_ids(examples, store.rows)
     entries = list(dict.fromkeys(chain.from_iterable((*example.positives, *example.negatives) for example in examples.examples)))
     rows = rows_of_entries(entries, store, ids_alone=examples.holds_texts is False)
     row_of = dict(zip(entries, rows.tolist(), strict=True))
     absent = _absent(examples, row_of)
     if absent and missing == "error":
+        usual = f"embed them ({call_of('embed')}, with {option('append', True)}), or set data.missing = drop"
         raise DataError(
             f"{examples.name}: every document must be in the store {store.path}, it lacks {several(absent, of='documents')}; "
-            f"embed them ({call_of('embed')}, with {option('append', True)}), or set data.missing = drop"
+            f"{forms_advice(row_of, store.rows) or usual}"
         )
     addressed = _pack(examples, row_of, absent)
     addressed = _merged(addressed) if merge_equal else sharing_answers(addressed)[0]

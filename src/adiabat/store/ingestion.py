@@ -1,7 +1,7 @@
 """Documents into a store: those of a corpus, embedded, or vectors that another program made."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from adiabat.config.shared import NEEDED_COSINE, EmbedSettings
+from adiabat.config.shared import NEEDED_COSINE, EmbedSettings, IdForms
 from adiabat.core.disk import clear, make_folder, move, remove
 from adiabat.core.errors import Faults, StoreError
 from adiabat.core.files import MANIFEST_FILE, is_store, is_there, read_json, sole_writer, write_json
@@ -24,6 +24,7 @@ from adiabat.models.device import Precision, emulation_note
 from adiabat.models.model_names import load
 from adiabat.models.model_paths import Model, require_names
 from adiabat.models.towers import DualEncoder
+from adiabat.store.addressing import forms_advice, other_forms
 from adiabat.store.agreement import agreed_fingerprint
 from adiabat.store.append import append_documents, update_documents
 from adiabat.store.build import DocumentEncoder, begin, build_store, finish, to_dtype, unusable_rows
@@ -133,10 +134,14 @@ def store_vectors(
     corpus: str | None,
     model: Model | None,
     source: str,
+    usual: Mapping[str, str] | None = None,
 ) -> Store:
-    """Make a store of imported vectors; with a corpus and a model, some documents are encoded to check the vectors."""
-    require_importable(Path(vectors), out, settings, corpus=corpus, model=model)
-    documents = None if corpus is None else documents_of(corpus, settings.data, blank=settings.data.blank)
+    """Make a store of imported vectors; with a corpus and a model, some documents are encoded to check the vectors.
+
+    `usual` has names of columns that come first where the corpus has them.
+    """
+    require_importable(vectors, out, settings, corpus=corpus, model=model, usual=usual)
+    documents = None if corpus is None else documents_of(corpus, settings.data, blank=settings.data.blank, usual=usual)
     encoder = None if model is None else _document_tower(model, settings, watch)
     return import_vectors(
         vectors,
@@ -149,6 +154,7 @@ def store_vectors(
         min_cosine=settings.store.min_cosine,
         source=source,
         encoder_name=encoder.model.name if encoder else "unknown",
+        id_forms=settings.data.ids,
     )
 
 
@@ -174,6 +180,7 @@ def import_vectors(
     min_cosine: float = NEEDED_COSINE,
     source: str | None = None,
     encoder_name: str = "unknown",
+    id_forms: IdForms = "exact",
 ) -> Store:
     """Make a store of vectors from a numpy, Parquet or faiss file.
 
@@ -187,11 +194,12 @@ def import_vectors(
         min_cosine: Cosine that each of the sampled vectors must have with the encoder's own.
         documents: Texts by id, in any order; texts with other ids are checked and left out. None for a store without texts.
         source: Name of the corpus, for the manifest; None takes the file's.
+        id_forms: Whether the ids of texts must be exact, or may differ in their Unicode form.
     """
     target = Path(out)
     if is_store(target):
         raise StoreError(f"{target} must be empty, it is a store; choose another {option('out')}")
-    opened = open_vectors(Path(vectors), block_rows=BLOCK_ROWS)
+    opened = open_vectors(os.fspath(vectors), block_rows=BLOCK_ROWS)
     if encoder and encoder.width != opened.width:
         raise StoreError(f"{vectors} must have the encoder's width {encoder.width}, got {opened.width}; choose the encoder that made them")
     building = begin(target)
@@ -199,7 +207,7 @@ def import_vectors(
         _start_over(building)
         try:
             write_json({"import": str(vectors)}, building / STATE_FILE)
-            sha256, corpus = _copy(opened, building, ids, documents, dtype, str(vectors))
+            sha256, corpus = _copy(opened, building, ids, documents, dtype, str(vectors), id_forms)
             with_texts = documents is not None
             manifest = Manifest(
                 fingerprint=agreed_fingerprint(encoder, building, sample, seed, min_cosine=min_cosine) if encoder and with_texts else None,
@@ -241,6 +249,7 @@ def _copy(
     documents: Iterable[Document] | None,
     dtype: StoreDtype,
     name: str,
+    id_forms: IdForms,
 ) -> tuple[str, CorpusFiles]:
     """Write vectors, ids and texts (empty ones if unknown); returns the digest of the vectors, and the other files."""
     id_stream = None if ids is None else read_ids(ids)
@@ -252,28 +261,30 @@ def _copy(
     move(building / ID_FILE, incoming)
     column = StringColumn(incoming)
     without_texts = (Document(doc_id, "") for doc_id in column)
-    imported = without_texts if documents is None else _with_texts(column, documents, building / TEXT_FOLDER)
+    imported = without_texts if documents is None else _with_texts(column, documents, building / TEXT_FOLDER, id_forms)
     corpus = write_corpus(imported, building, source=name)
     remove(incoming)
     clear(building / TEXT_FOLDER)
     return sha256, corpus
 
 
-def _with_texts(ids: StringColumn, documents: Iterable[Document], folder: Path) -> Iterator[Document]:
+def _with_texts(ids: StringColumn, documents: Iterable[Document], folder: Path, id_forms: IdForms) -> Iterator[Document]:
     """The documents of some ids, in their order; all are written to disk first, since they may come in any order and exceed memory."""
     make_folder(folder)
     write_corpus(documents, folder, source="documents")
     texts, index = StringColumn(folder / TEXT_FILE), IdIndex(folder / INDEX_FILE, StringColumn(folder / ID_FILE))
-    missing = Faults()
+    missing, some_missing = Faults(), list[str]()
     for block in ids.slices():
-        rows = index.rows(block)
-        missing.extend(f'"{doc_id}"' for doc_id, row in zip(block, rows, strict=True) if row < 0)
+        known = other_forms(block, index.rows) if id_forms == "nfc" else {}
+        rows = index.rows([known.get(doc_id, doc_id) for doc_id in block])
+        absent = [doc_id for doc_id, row in zip(block, rows, strict=True) if row < 0]
+        missing.extend(f'"{doc_id}"' for doc_id in absent)
+        some_missing = some_missing or absent
         if not missing.count:
             yield from map(Document, block, texts.take(rows))
     if missing.count:
-        raise StoreError(
-            f"documents must hold the text of every vector, got none for {missing.told('ids')}; add them, or import without texts"
-        )
+        advice = forms_advice(some_missing, index.rows) or "add them, or import without texts"
+        raise StoreError(f"documents must hold the text of every vector, got none for {missing.told('ids')}; {advice}")
 
 
 def _copy_vectors(opened: VectorSource, building: Path, id_stream: Iterator[str] | None, dtype: StoreDtype, name: str) -> tuple[str, int]:

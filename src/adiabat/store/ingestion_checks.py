@@ -1,6 +1,8 @@
 """Checks of a store that is to be made, by its settings and paths, before torch is loaded."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
+from os import PathLike
 from pathlib import Path
 from typing import Literal
 
@@ -10,6 +12,7 @@ from adiabat.core.files import is_store
 from adiabat.core.wording import option, positional
 from adiabat.data.corpora import Blank, read_corpus
 from adiabat.data.records import Document
+from adiabat.data.sources import Source
 from adiabat.models.model_paths import Model, is_model, require_names, require_reachable
 from adiabat.store.build import require_target
 from adiabat.store.manifest import Manifest
@@ -35,26 +38,35 @@ def require_embeddable(model: Model, corpus: str, out: Path, settings: EmbedSett
     require_reachable(model)
 
 
-def require_importable(vectors: Path, out: Path, settings: EmbedSettings, *, corpus: str | None, model: Model | None) -> None:
-    """Check vectors that are imported."""
+def require_importable(
+    vectors: str | PathLike[str],
+    out: Path,
+    settings: EmbedSettings,
+    *,
+    corpus: str | None,
+    model: Model | None,
+    usual: Mapping[str, str] | None = None,
+) -> None:
+    """Check vectors that are imported; `usual` has names of columns that come first where the corpus has them."""
+    path = Path(Source.of(os.fspath(vectors)).path)
     if corpus is not None:
         refuse_model(corpus)
     require_device_name(settings.run.device)
     require_names(model)
     refuse_idle(settings.store, {"keep_texts": True}, "import, which keeps the texts it checks vectors with")
     if corpus is not None:
-        documents_of(corpus, settings.data, blank=settings.data.blank)
-    if not vectors.exists():
-        raise StoreError(f"{vectors}: vectors must be a file, there is none")
+        documents_of(corpus, settings.data, blank=settings.data.blank, usual=usual)
+    if not path.exists():
+        raise StoreError(f"{path}: vectors must be a file, there is none")
     if is_store(out):
         raise StoreError(f"{out} must be empty, it is a store; choose another {option('out')}")
     require_target(out)
     require_reachable(model)
 
 
-def documents_of(corpus: str, section: EmbedDataSection, *, blank: Blank) -> Iterator[Document]:
+def documents_of(corpus: str, section: EmbedDataSection, *, blank: Blank, usual: Mapping[str, str] | None = None) -> Iterator[Document]:
     """The documents of a corpus, whose first row is checked."""
-    return read_corpus(corpus, columns=section.columns.given(), split=section.split, blank=blank)
+    return read_corpus(corpus, columns=section.columns.given(), split=section.split, blank=blank, usual=usual)
 
 
 def blank_of(settings: EmbedSettings, into: Into) -> Blank:

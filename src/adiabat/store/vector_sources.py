@@ -3,7 +3,7 @@
 import json
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Float, Int
 
-from adiabat.core.errors import DataError, Faults, MissingDependencyError, StoreError, reraise_unrelated, several
+from adiabat.core.errors import ConfigError, DataError, Faults, MissingDependencyError, StoreError, reraise_unrelated, several
 from adiabat.core.files import reading, require_plain
 from adiabat.core.text import cut
 from adiabat.data.lines import Cursor, text_lines
+from adiabat.data.sources import Source
 from adiabat.store.arrow_tables import TABLE_SUFFIXES, open_table
 
 ID_NAMES = ("doc_id", "_id", "id")
@@ -40,15 +41,42 @@ class VectorSource:
     blocks: Iterator[tuple[list[str] | None, Float[np.ndarray, "b e"]]]
 
 
-def open_vectors(path: Path, *, block_rows: int) -> VectorSource:
-    """Open a file of vectors by its suffix."""
-    readers = {".npy": _open_numpy, **dict.fromkeys(TABLE_SUFFIXES, _open_table), ".faiss": _open_faiss, ".index": _open_faiss}
+def open_vectors(address: str | Path, *, block_rows: int) -> VectorSource:
+    """Open a file of vectors by its suffix; columns of a table may be named in its address."""
+    path, columns = _file_and_columns(address, ("doc_id", "vector", "text", "title"))
+    read_table = partial(_open_table, named=columns)
+    readers: dict[str, Callable[[Path, int], VectorSource]] = {
+        ".npy": _open_numpy,
+        **dict.fromkeys(TABLE_SUFFIXES, read_table),
+        ".faiss": _open_faiss,
+        ".index": _open_faiss,
+    }
     if not path.exists():
         raise StoreError(f"{path}: vectors must be a file, there is none")
     require_plain(path, error=StoreError)
     if path.suffix not in readers:
         raise StoreError(f"{path}: vectors must end in {SUFFIXES}, got {path.suffix or 'no suffix'}")
     return readers[path.suffix](path, block_rows)
+
+
+def _file_and_columns(address: str | Path, names: Sequence[str]) -> tuple[Path, Mapping[str, str]]:
+    """A file and the columns that its address names, which must be among `names` and of a table."""
+    source = Source.of(address)
+    path = Path(source.path)
+    is_table = path.suffix in TABLE_SUFFIXES
+    if strange := [name for name in source.columns if name not in names or not is_table]:
+        where = f"of {' and '.join(names)} alone" if is_table else "in tables alone"
+        raise ConfigError(f"{path}: columns can be named {where}, got {', '.join(strange)}; leave it out")
+    return path, source.columns
+
+
+def _named_column(path: Path, name: str, columns: Mapping[str, str], usual: Sequence[str], present: Sequence[str]) -> str | None:
+    """The file's name of a column: the one that the address gives, or a usual one."""
+    if name not in columns:
+        return next((each for each in usual if each in present), None)
+    if columns[name] not in present:
+        raise StoreError(f'{path}: expected the column "{columns[name]}" ({name}), got {", ".join(present)}; name a column that is there')
+    return columns[name]
 
 
 def _open_numpy(path: Path, block_rows: int) -> VectorSource:
@@ -87,13 +115,15 @@ def _mapped(path: Path) -> np.ndarray:
         return array
 
 
-def _open_table(path: Path, block_rows: int) -> VectorSource:
+def _open_table(path: Path, block_rows: int, named: Mapping[str, str]) -> VectorSource:
     opened = partial(reading, path, remedy="write the table again", error=StoreError)
     with opened():
         table = open_table(path)
-    id_name, vector_name = _first_of(ID_NAMES, table.names), _first_of(VECTOR_NAMES, table.names)
+    id_name = _named_column(path, "doc_id", named, ID_NAMES, table.names)
+    vector_name = _named_column(path, "vector", named, VECTOR_NAMES, table.names)
     if vector_name is None:
-        raise StoreError(f"{path}: must have a column named {' or '.join(VECTOR_NAMES)}, got {', '.join(table.names)}; rename it")
+        listed = ", ".join(table.names)
+        raise StoreError(f"{path}: must have a column named {' or '.join(VECTOR_NAMES)}, got {listed}; rename it, or add ?vector=NAME")
     with opened():
         columns = (_lists(path, batch.column(0)) for batch in table.batches([vector_name], block_rows))
         width = next((int(length) for column in columns for length in _lengths(column) if length > 0), 0)
@@ -109,10 +139,6 @@ def _open_table(path: Path, block_rows: int) -> VectorSource:
                 start += len(batch)
 
     return VectorSource(width, blocks())
-
-
-def _first_of(options: Sequence[str], names: Sequence[str]) -> str | None:
-    return next((name for name in options if name in names), None)
 
 
 def _lists(path: Path, column: Any) -> Any:
@@ -207,12 +233,12 @@ def read_ids(ids: str | os.PathLike[str] | Sequence[str] | Sequence[int] | np.nd
     """Document ids of a list, an array or a file: ``.json``, ``.npy``, Parquet, Arrow (a column of `ID_NAMES`), or text lines."""
     if not isinstance(ids, str | os.PathLike):
         return iter(_plain_ids("ids given", ids))
-    path = Path(ids)
+    path, columns = _file_and_columns(os.fspath(ids), ("doc_id",))
     if not path.exists():
         raise StoreError(f"{path}: ids must be a file, there is none")
     require_plain(path, error=StoreError)
     if path.suffix in TABLE_SUFFIXES:
-        return _column_ids(path)
+        return _column_ids(path, columns)
     if path.suffix in (".json", ".npy"):
         with reading(path, remedy="write it again", error=StoreError):
             return iter(_plain_ids(path, _json_ids(path) if path.suffix == ".json" else _npy_ids(path)))
@@ -251,12 +277,13 @@ def _text_ids(path: Path) -> Iterator[str]:
         raise StoreError(f"ids: {faults.told()}")
 
 
-def _column_ids(path: Path) -> Iterator[str]:
+def _column_ids(path: Path, columns: Mapping[str, str]) -> Iterator[str]:
     with reading(path, remedy="write it again", error=StoreError):
         table = open_table(path)
-    name = _first_of(ID_NAMES, table.names)
+    name = _named_column(path, "doc_id", columns, ID_NAMES, table.names)
     if name is None:
-        raise StoreError(f"{path}: must have a column named {' or '.join(ID_NAMES)}, got {', '.join(table.names)}; rename it")
+        listed = ", ".join(table.names)
+        raise StoreError(f"{path}: must have a column named {' or '.join(ID_NAMES)}, got {listed}; rename it, or add ?doc_id=NAME")
 
     def ids() -> Iterator[str]:
         start = 0
