@@ -11,7 +11,7 @@ import pytest
 
 import adiabat
 from adiabat.api import advise_verb
-from adiabat.api.evaluate_verb import addressed_queries
+from adiabat.api.space_verb import addressed_queries
 from adiabat.config.shared import DataSection, MeasureSection
 from adiabat.core.files import read_json
 from adiabat.evaluation.retrieval import score_retrieval
@@ -65,7 +65,7 @@ def test_the_verb_leaves_a_page_and_a_record(run: Callable[..., Said], tmp_path:
     monkeypatch.setattr(advise_verb, "_tuning_time", measured)
     said = run("pairs.jsonl", "--retain", "store", "held.jsonl", "--json")
     assert said.code == 0, said.err
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.html", "result.json", "table.csv"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [".call.json", "report.html", "result.json", "table.csv"]
     assert json.loads(said.out) == read_json(tmp_path / "out" / "result.json", remedy="")
     found = read_result(tmp_path / "out" / "result.json", Advice)
     assert re.match(r"expected time: (?!unknown).*\d", found.tuning)

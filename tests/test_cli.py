@@ -253,7 +253,7 @@ def test_evaluate_answers_with_the_report_or_the_whole_result(run: Run, new: str
     assert (plain.code, plain.out) == (0, f"{new}/report.html\n")
     assert "not worse" in " ".join(plain.err.split())
     assert {change["verdict"] for change in json.loads(as_json.out)["datasets"][0]["changes"]} == {"not worse"}
-    assert sorted(path.name for path in Path(new).iterdir()) == ["report.html", "result.json", "scores"]
+    assert sorted(path.name for path in Path(new).iterdir()) == [".call.json", "report.html", "result.json", "scores"]
 
 
 def test_retain_takes_two_words_as_often_as_wanted(run: Run, new: str) -> None:

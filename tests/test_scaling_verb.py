@@ -50,7 +50,7 @@ def test_a_scaling_leaves_a_page_and_a_plan_is_made_of_it(verb: Verb) -> None:
     assert "On this machine it takes about" in told.err
     written = verb(*asked, "--out", "plan")
     assert (written.code, written.out) == (0, "plan/report.html\n"), written.err
-    assert {path.name for path in Path("plan").iterdir()} == {"figures", "report.html", "result.json", "train.toml"}
+    assert {path.name for path in Path("plan").iterdir()} == {".call.json", "figures", "report.html", "result.json", "train.toml"}
     Path("run.toml").write_text(told.out, encoding="utf-8")
     assert verb("train", "run.toml", "--out", "job", "--device", "cpu").code == 0
     assert verb(*asked, "--out", "plan").code == 0

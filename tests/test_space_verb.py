@@ -46,7 +46,13 @@ def test_the_verb_leaves_a_page_a_record_and_tables(space: Callable[..., Said], 
     assert said.code == 0, said.err
     assert said.out.strip() == str(tmp_path / "out" / "report.html")
     assert "tower separation, AUC" in said.err
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["report.html", "result.json", "table.csv", "table.md"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        ".call.json",
+        "report.html",
+        "result.json",
+        "table.csv",
+        "table.md",
+    ]
     found = read_result(tmp_path / "out" / "result.json", SpaceResult)
     assert (found.model, found.baseline, found.looked_at, found.documents, found.map) == ("model", None, 20, 20, None)
     assert found.command.startswith("adiabat space model store pairs.jsonl --out")

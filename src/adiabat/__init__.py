@@ -33,13 +33,13 @@ if TYPE_CHECKING:
     from adiabat.api.embed_verb import import_vectors as import_vectors
     from adiabat.api.evaluate_verb import evaluate as evaluate
     from adiabat.api.evaluate_verb import evaluate_suite as evaluate_suite
-    from adiabat.api.evaluate_verb import space as space
     from adiabat.api.experiment_verbs import plan as plan
     from adiabat.api.experiment_verbs import safe_rate as safe_rate
     from adiabat.api.experiment_verbs import scaling as scaling
     from adiabat.api.experiment_verbs import sweep as sweep
     from adiabat.api.search_verb import SearchResult as SearchResult
     from adiabat.api.search_verb import search as search
+    from adiabat.api.space_verb import space as space
     from adiabat.api.train_verb import estimate as estimate
     from adiabat.api.train_verb import train as train
     from adiabat.api.tune_verb import demo_files as demo_files

@@ -18,7 +18,9 @@ from adiabat.api.arguments import (
     settings_of,
 )
 from adiabat.api.call import Progress, called
-from adiabat.api.evaluate_verb import addressed_queries, require_other_contents
+from adiabat.api.evaluate_verb import require_other_contents
+from adiabat.api.repeated import Asked
+from adiabat.api.space_verb import addressed_queries
 from adiabat.api.tune_verb import estimate_tuning
 from adiabat.config.shared import AdviseSettings, DataSection, StepsRunSection, require_device_name
 from adiabat.config.tuning import TuneDataSection, TuneSettings
@@ -45,6 +47,7 @@ def advise(
     *,
     retain: Sequence[Retained] = (),
     out: PathLike | None = None,
+    exist_ok: bool | None = None,
     settings: SettingsLike = None,
     progress: Progress = None,
     **options: object,
@@ -60,6 +63,7 @@ def advise(
         data: Queries with positives, at least ten: those to tune with.
         retain: Store and data of each set that must not get worse, and perhaps its columns; the linear map is applied to it.
         out: Directory for ``result.json`` and ``report.html``; None writes nothing.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None replaces earlier advice.
         settings: `AdviseSettings`, a TOML file or nested dicts; ``adiabat settings advise`` lists them.
         progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
             one. False is silent.
@@ -84,9 +88,12 @@ def advise(
     require_device_name(chosen.run.device)
     refuse_swapped(path_of(store, "store"), model, data, order=("model", "store", "data"))
     require_names(model)
+    sets = [(path_of(store, "store"), data_of(data, "data")), *retained_sets(retain, chosen.retain)]
+    asked = Asked.of("advise", folder, exist_ok, settings=chosen, replaces=True, model=model, sets=sets)
+    if asked.is_finished():
+        return asked.result(Advice)
     if folder:
         require_own(folder, "advice")
-    sets = [(path_of(store, "store"), data_of(data, "data")), *retained_sets(retain, chosen.retain)]
     retained = len(sets) - 1
     # Columns and split are those of the target; retention sets are read as in an evaluation.
     sections = [chosen.data, *[DataSection(missing=chosen.data.missing, ids=chosen.data.ids)] * retained]
@@ -97,6 +104,7 @@ def advise(
     ]
     require_sets(sets, splits)
     require_reachable(model)
+    asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
     from adiabat.evaluation.systems import store_inputs
     from adiabat.experiments.advice import advise_on
@@ -134,6 +142,7 @@ def advise(
             if (folder / "result.json").exists():
                 call.watch.note(f"replaced the earlier advice in {folder}")
             write_report(result, folder)
+            asked.remember()
     return replace(result, folder=folder)
 
 

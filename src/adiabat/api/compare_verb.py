@@ -6,6 +6,7 @@ from typing import Any
 
 from adiabat.api.arguments import PathLike, SettingsLike, optional_path, optional_place, path_of, settings_of
 from adiabat.api.call import called
+from adiabat.api.repeated import Asked
 from adiabat.config.tasks import CompareSettings
 from adiabat.core.errors import JobError
 from adiabat.core.wording import option
@@ -22,6 +23,7 @@ def compare(
     *,
     qrels: PathLike | None = None,
     out: PathLike | None = None,
+    exist_ok: bool | None = None,
     settings: SettingsLike = None,
     **options: Any,
 ) -> SuiteResult:
@@ -32,6 +34,7 @@ def compare(
         second: The same for the model to compare with the baseline.
         qrels: Judgements for TREC runs.
         out: Directory for ``result.json``, the page and tables; None writes nothing.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None replaces an earlier comparison.
         settings: `CompareSettings`, a TOML file or nested dicts; ``adiabat settings compare`` lists them.
         **options: Single settings, such as ``resamples=1000`` or ``seed=1``.
 
@@ -51,11 +54,16 @@ def compare(
     ranking_measures({}, {}, chosen.measure.report)
     paths = Path(path_of(first, "first")), Path(path_of(second, "second"))
     judged, folder = optional_path(qrels, "qrels"), optional_place(out)
+    inputs: dict[str, Any] = {"first": paths[0], "second": paths[1], "qrels": judged}
+    asked = Asked.of("compare", folder, exist_ok, settings=chosen, replaces=True, **inputs)
+    if asked.is_finished():
+        return asked.result(SuiteResult)
     require_comparable(*paths, qrels=judged, settings=chosen)
     if folder:
         require_own(folder, "suite")
         if (folder / SCORES).exists():
             raise JobError(f"{option('out')} must be a separate folder, {folder} holds an evaluation; choose another")
+    asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
     from adiabat.evaluation.compare import compare_runs
 
@@ -64,4 +72,5 @@ def compare(
         if folder is None:
             return result
         write_report(result, folder)
+        asked.remember()
         return replace(result, folder=folder)

@@ -24,6 +24,7 @@ from adiabat.api.arguments import (
     settings_of,
 )
 from adiabat.api.call import Progress, called
+from adiabat.api.repeated import Asked
 from adiabat.config import dataset_settings
 from adiabat.config.dataset_settings import InspectSettings, MineSettings
 from adiabat.config.section import Section
@@ -31,7 +32,8 @@ from adiabat.config.shared import require_device_name
 from adiabat.core.errors import ConfigError
 from adiabat.core.wording import option, positional
 from adiabat.data.folders import require_there
-from adiabat.mining.mine_checks import require_minable
+from adiabat.datasets.writer import RECORD, read_summary
+from adiabat.mining.mine_checks import require_minable, statistics_path
 from adiabat.models.model_paths import require_names, require_reachable
 from adiabat.runs.output_dir import require_free
 from adiabat.store.vector_store import require_readable
@@ -54,6 +56,7 @@ def mine(
     model: PathLike | None = None,
     store: PathLike | None = None,
     index: PathLike | None = None,
+    exist_ok: bool | None = None,
     settings: SettingsLike = None,
     progress: Progress = None,
     **options: Any,
@@ -67,6 +70,8 @@ def mine(
         model: Model whose towers rank candidates if ``source`` is ``dense`` or ``fused``.
         store: Vectors of the corpus by that model.
         index: Directory in which the BM25 index is kept for other runs; None discards it.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None resumes an interrupted call, and refuses a
+            finished file.
         settings: `MineSettings`, a TOML file or nested dicts; ``adiabat settings mine`` lists them.
         progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
             one. False is silent.
@@ -87,7 +92,14 @@ def mine(
     require_names(name)
     require_device_name(chosen.run.device)
     sources = data_of(data, "data"), data_of(corpus, "corpus")
+    inputs = {"data": sources[0], "corpus": sources[1], "model": name, "store": folder}
+    asked = Asked.of("mine", target, exist_ok, settings=chosen, proof=str(statistics_path(target).absolute()), **inputs)
+    if asked.is_finished():
+        from adiabat.mining.mine import mined_before
+
+        return mined_before(target, chosen)
     require_minable(*sources, target, model=name, store=folder, index=kept, settings=chosen)
+    asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
     from adiabat.mining.mine import mine as mine_negatives
     from adiabat.models.device import device_of
@@ -95,7 +107,7 @@ def mine(
 
     device_of(chosen.run.device)
     with called("mine", progress) as call:
-        return mine_negatives(
+        mined = mine_negatives(
             *sources,
             target,
             load=partial(load_with, device=chosen.run.device),
@@ -106,6 +118,8 @@ def mine(
             command=call.command,
             watch=call.watch,
         )
+    asked.remember()
+    return mined
 
 
 def inspect(
@@ -199,7 +213,14 @@ MAKERS: Mapping[str, tuple[type[Section], str]] = {
 
 
 def make(
-    kind: str, source: PathLike, out: PathLike, *, settings: SettingsLike = None, progress: Progress = None, **options: Any
+    kind: str,
+    source: PathLike,
+    out: PathLike,
+    *,
+    exist_ok: bool | None = None,
+    settings: SettingsLike = None,
+    progress: Progress = None,
+    **options: Any,
 ) -> "DatasetSummary":
     """Make a known data set from the files that its publisher offers.
 
@@ -207,6 +228,7 @@ def make(
         kind: ``msmarco``, ``squad``, ``hotpotqa``, ``xnli`` or ``arxiv-negatives``.
         source: The publisher's file or folder.
         out: A new directory.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None refuses a directory in use.
         settings: Settings of the kind, a TOML file or nested dicts; ``adiabat settings data squad`` lists them.
         progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
             one. False is silent.
@@ -226,10 +248,15 @@ def make(
     kind_of_settings, module = maker_of(kind)
     chosen = settings_of(kind_of_settings, settings, options, section=module, function="make")
     folder = place_of(out)
+    asked = Asked.of("make", folder, exist_ok, settings=chosen, proof=RECORD, kind=kind, source=source)
+    if asked.is_finished():
+        return read_summary(folder)
     require_free(folder, resume=False)
+    asked.take_digests()
     maker = getattr(import_module(f"adiabat.datasets.{module}"), f"make_{module}")
     with called("make", progress) as call:
         summary: DatasetSummary = maker(Path(path_of(source, "source")), folder, chosen, watch=call.watch)
+    asked.remember()
     return summary
 
 

@@ -18,20 +18,28 @@ from adiabat.api.arguments import (
     with_real_out,
 )
 from adiabat.api.call import Progress, called
+from adiabat.api.repeated import Asked
 from adiabat.config.distillation import AblateSettings, DistillStaticSettings, FitSettings, MultilingualSettings
 from adiabat.config.shared import EncoderSection
-from adiabat.distillation.distill_checks import require_ablation, require_pair, require_static, require_student
+from adiabat.distillation.distill_checks import ABLATE, require_ablation, require_pair, require_static, require_student
 from adiabat.models.model_paths import Model, require_names
 from adiabat.results.distillation_result import DistillResult
 from adiabat.results.evaluation_result import Result
 from adiabat.results.suite_result import SuiteResult
+from adiabat.runs.run_config import is_described, is_job
 
 if TYPE_CHECKING:
     from adiabat.models.towers import DualEncoder
 
 
 def distill_static(
-    teacher: Model, out: PathLike, *, settings: SettingsLike = None, progress: Progress = None, **options: Any
+    teacher: Model,
+    out: PathLike,
+    *,
+    exist_ok: bool | None = None,
+    settings: SettingsLike = None,
+    progress: Progress = None,
+    **options: Any,
 ) -> DistillResult:
     """Distill a teacher into a static model: one vector per token, whose mean is the embedding of a text.
 
@@ -40,6 +48,8 @@ def distill_static(
     Args:
         teacher: Any encoder. Where its towers differ, as those of a tuned job, ``tower="query"`` or ``"document"`` says which is distilled.
         out: Directory of the model, which model2vec and sentence-transformers load.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None resumes an interrupted call, and refuses a
+            finished model.
         settings: `DistillStaticSettings`, a TOML file or nested dicts; ``adiabat settings distill static`` lists them.
         progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
             one. False is silent.
@@ -59,12 +69,17 @@ def distill_static(
     chosen = settings_of(DistillStaticSettings, settings, options, section="static", function="distill_static")
     require_model(teacher, "teacher")
     folder = place_of(out)
+    asked = Asked.of("distill_static", folder, exist_ok, settings=chosen, teacher=teacher)
+    if asked.is_finished():
+        return asked.result(DistillResult)
     require_static(teacher, folder, chosen)
+    asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
     from adiabat.distillation.static_model import distill_static as make_static
 
     with called("distill_static", progress) as call:
         result = make_static(teacher, folder, settings=chosen, command=call.command, watch=call.watch)
+    asked.remember()
     return replace(result, folder=folder)
 
 
@@ -76,6 +91,7 @@ def distill_fit(
     texts: Data | Sequence[PathLike] = (),
     queries: Data | Sequence[PathLike] = (),
     resume: bool = False,
+    exist_ok: bool | None = None,
     settings: SettingsLike = None,
     progress: Progress = None,
     **options: Any,
@@ -90,6 +106,7 @@ def distill_fit(
         texts: A corpus, or several.
         queries: Examples whose queries are trained on, or several such files.
         resume: Continue an interrupted job.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None refuses a job, unless `resume`.
         settings: `FitSettings`, a TOML file or nested dicts; ``adiabat settings distill fit`` lists them.
         progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
             one. False is silent.
@@ -107,13 +124,20 @@ def distill_fit(
     options |= _tables(teachers, student, out, {"texts": texts, "queries": queries}, options)
     chosen = settings_of(FitSettings, settings, options, section="train", function="distill_fit")
     chosen = with_real_out(chosen, "distill")
+    folder = Path(str(chosen.distill.out))
+    asked = Asked.of("distill_fit", chosen.distill.out, exist_ok, settings=chosen)
+    if asked.is_finished(resume=resume):
+        return asked.result(Result)
+    resume = resume or (asked.takes_up and is_job(folder))
     require_student(chosen, resume=resume)
+    asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
     from adiabat.distillation.student import fit
 
     with called("distill_fit", progress) as call:
         result = fit(chosen, resume=resume, command=call.command, watch=call.watch)
-    return replace(result, folder=Path(str(chosen.distill.out)))
+    asked.remember()
+    return replace(result, folder=folder)
 
 
 def distill_multilingual(
@@ -123,6 +147,7 @@ def distill_multilingual(
     *,
     parallel: Data | Sequence[PathLike] = (),
     resume: bool = False,
+    exist_ok: bool | None = None,
     settings: SettingsLike = None,
     progress: Progress = None,
     **options: Any,
@@ -136,6 +161,7 @@ def distill_multilingual(
         out: Directory of the job, which becomes the trained model.
         parallel: A table with a column for each language, or several; or two files of lines: ``"texts.en,texts.de"``.
         resume: Continue an interrupted job.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None refuses a job, unless `resume`.
         settings: `MultilingualSettings`, a TOML file or nested dicts; ``adiabat settings distill multilingual`` lists them.
         progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
             one. False is silent.
@@ -154,22 +180,32 @@ def distill_multilingual(
     options |= _tables(teachers, student, out, {"parallel": parallel}, options)
     chosen = settings_of(MultilingualSettings, settings, options, section="train", function="distill_multilingual")
     chosen = with_real_out(chosen, "distill")
+    folder = Path(str(chosen.distill.out))
+    asked = Asked.of("distill_multilingual", chosen.distill.out, exist_ok, settings=chosen)
+    if asked.is_finished(resume=resume):
+        return asked.result(Result)
+    resume = resume or (asked.takes_up and is_job(folder))
     require_student(chosen, resume=resume)
+    asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
     from adiabat.distillation.student import multilingual
 
     with called("distill_multilingual", progress) as call:
         result = multilingual(chosen, resume=resume, command=call.command, watch=call.watch)
-    return replace(result, folder=Path(str(chosen.distill.out)))
+    asked.remember()
+    return replace(result, folder=folder)
 
 
-def distill_pair(query: Model, document: Model, out: PathLike, *, settings: EncoderSection | None = None) -> "DualEncoder":
+def distill_pair(
+    query: Model, document: Model, out: PathLike, *, exist_ok: bool | None = None, settings: EncoderSection | None = None
+) -> "DualEncoder":
     """Combine the query tower of one model with the document tower of another: a small student for an index of its teacher.
 
     Args:
         query: Model of the query tower, such as a static model fitted to the teacher.
         document: Model of the document tower; its stores can be searched with the pair.
         out: Directory of the pair, which becomes a model.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None refuses a directory in use.
         settings: Settings of loading, such as `trust_remote_code`.
 
     Returns:
@@ -186,11 +222,19 @@ def distill_pair(query: Model, document: Model, out: PathLike, *, settings: Enco
     require_model(query, "query")
     require_model(document, "document")
     folder = place_of(out)
+    asked = Asked.of("distill_pair", folder, exist_ok, settings=settings, proof="", query=query, document=document)
+    if asked.is_finished():
+        from adiabat.models.model_names import load
+
+        return load(folder, settings=settings)
     require_pair(query, document, folder)
+    asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
     from adiabat.distillation.static_model import distill_pair as make_pair
 
-    return make_pair(query, document, folder, settings=settings)
+    pair = make_pair(query, document, folder, settings=settings)
+    asked.remember()
+    return pair
 
 
 def distill_ablate(
@@ -198,6 +242,7 @@ def distill_ablate(
     out: PathLike | None = None,
     *,
     resume: bool = False,
+    exist_ok: bool | None = None,
     settings: SettingsLike = None,
     progress: Progress = None,
     **options: Any,
@@ -210,6 +255,8 @@ def distill_ablate(
         teacher: Any encoder. Where its towers differ, ``tower="query"`` or ``"document"`` says which is the teacher of all steps.
         out: Directory of the models and the result; ``ablate.out`` of the settings.
         resume: Continue an interrupted ablation.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None refuses an ablation, unless
+            `resume`.
         settings: `AblateSettings`, a TOML file or nested dicts; ``adiabat settings distill ablate`` lists them.
         progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
             one. False is silent.
@@ -226,7 +273,13 @@ def distill_ablate(
     options = options if out is None else {**options, "out": path_of(out, "out")}
     chosen = settings_of(AblateSettings, settings, options, section="ablate", function="distill_ablate")
     chosen = with_real_out(chosen, "ablate")
+    folder = Path(str(chosen.ablate.out))
+    asked = Asked.of("distill_ablate", chosen.ablate.out, exist_ok, settings=chosen, proof="suite/result.json", teacher=teacher)
+    if asked.is_finished(resume=resume):
+        return asked.result(SuiteResult)
+    resume = resume or (asked.takes_up and is_described(folder, ABLATE))
     require_ablation(path_of(teacher, "teacher"), chosen, resume=resume)
+    asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
     from adiabat.api.evaluate_verb import evaluate_suite
     from adiabat.distillation.ablation import distill_ablate as run_ablation
@@ -240,7 +293,8 @@ def distill_ablate(
             command=call.command,
             watch=call.watch,
         )
-    return replace(result, folder=Path(str(chosen.ablate.out)) / "suite")
+    asked.remember()
+    return replace(result, folder=folder / "suite")
 
 
 def _tables(teachers: Any, student: Any, out: Any, sources: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """`adiabat.embed`, `import_vectors`, `delete` and `compact`: a store of document vectors."""
 
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -27,10 +28,11 @@ from adiabat.api.arguments import (
     wrong_type,
 )
 from adiabat.api.call import Progress, called
+from adiabat.api.repeated import Asked
 from adiabat.config.shared import NEEDED_COSINE, EmbedSettings
 from adiabat.core.disk import new_file, real
 from adiabat.core.errors import ConfigError
-from adiabat.core.files import is_store
+from adiabat.core.files import MANIFEST_FILE, is_store
 from adiabat.core.text import counted, shown
 from adiabat.core.wording import option
 from adiabat.data.sources import Source, remember_rows, with_columns
@@ -53,6 +55,7 @@ def embed(
     update: bool = False,
     delete: PathLike | Sequence[str] | None = None,
     missing: Missing = "error",
+    exist_ok: bool | None = None,
     settings: SettingsLike = None,
     progress: Progress = None,
     **options: Any,
@@ -71,6 +74,8 @@ def embed(
             that the corpus lacks stay.
         delete: Ids of documents that an update also deletes, or a file of ids.
         missing: As in `delete`.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None opens a finished store of the same model and
+            corpus, and resumes an unfinished one.
         settings: `EmbedSettings`, a TOML file or nested dicts; ``adiabat settings embed`` lists them.
         progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
             one. False is silent.
@@ -96,14 +101,24 @@ def embed(
     # A new store takes the place that a link leads to, also where nothing is there yet.
     folder = Path(path_of(out, "out")) if into == "new" else place_of(out)
     source = data_of(corpus, "corpus")
+    if exist_ok is not None and into != "new":
+        raise ConfigError(f"{option('exist_ok')} is about new stores, and {option(into)} changes one; leave one of them out")
+    asked = Asked.of("embed", folder, exist_ok, settings=chosen, proof=MANIFEST_FILE, model=model, corpus=source)
+    if asked.is_finished():
+        return Store.open(folder)
     if into == "new" and not is_store(folder):
         require_outside(folder)
     require_embeddable(model, source, folder, chosen, into=into)
+    if into == "new":
+        asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
     from adiabat.store.ingestion import embed_corpus
 
     with called("embed", progress) as call:
-        return embed_corpus(model, source, folder, chosen, call.watch, into=into, deletion=deletion)
+        store = embed_corpus(model, source, folder, chosen, call.watch, into=into, deletion=deletion)
+    if into == "new":
+        asked.remember()
+    return store
 
 
 def delete(store: PathLike, ids: PathLike | Sequence[str], *, missing: Missing = "error", progress: Progress = None) -> Store:
@@ -183,6 +198,7 @@ def import_vectors(
     texts: Data | None = None,
     columns: Mapping[str, str] | None = None,
     model: Model | None = None,
+    exist_ok: bool | None = None,
     settings: SettingsLike = None,
     progress: Progress = None,
     **options: Any,
@@ -202,6 +218,7 @@ def import_vectors(
             text of `vectors`.
         columns: Names in the tables of ``doc_id``, ``vector``, ``text`` and ``title``, such as ``{"doc_id": "nummer"}``.
         model: Model whose document tower made the vectors.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None refuses an existing store.
         settings: `EmbedSettings`, a TOML file or nested dicts.
         progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
             one. False is silent.
@@ -237,14 +254,8 @@ def import_vectors(
     target, corpus = Path(path_of(out, "out")), None
     if isinstance(texts, str | os.PathLike):
         corpus = with_columns(path_of(texts, "texts"), of_texts)
-    require_outside(target)
     if (texts is None and "text" not in named) or model is None:
         refuse_idle(chosen.store, {"min_cosine": NEEDED_COSINE}, "import without both model and texts, which checks no vector")
-    if isinstance(vectors, str | os.PathLike):
-        require_importable(vectors, target, chosen, corpus=corpus, model=model, usual=ids_column)
-    # Imported after the checks: torch takes seconds to load.
-    from adiabat.store.ingestion import store_vectors
-
     with called("import_vectors", progress) as call, TemporaryDirectory() as folder:
         vector_file = _vector_file(vectors, real(Path(folder)), named)
         # An array has no ids of its own: their column is then that of the texts.
@@ -258,7 +269,17 @@ def import_vectors(
             corpus = with_columns(data_of(texts, "texts"), of_texts)
         elif "text" in named:
             corpus = str(replace(Source.of(vector_file), columns={**ids_column, **of_texts}))
-        return store_vectors(
+        inputs: dict[str, Any] = {"vectors": vector_file, "ids": _digested(names), "texts": corpus, "columns": named, "model": model}
+        asked = Asked.of("import_vectors", target, exist_ok, settings=chosen, proof=MANIFEST_FILE, **inputs)
+        if asked.is_finished():
+            return Store.open(target)
+        require_outside(target)
+        require_importable(vector_file, target, chosen, corpus=corpus, model=model, usual=ids_column)
+        asked.take_digests()
+        # Imported after the checks: torch takes seconds to load.
+        from adiabat.store.ingestion import store_vectors
+
+        store = store_vectors(
             vector_file,
             target,
             chosen,
@@ -269,6 +290,13 @@ def import_vectors(
             source=files[0] if files else "an array",
             usual=ids_column,
         )
+        asked.remember()
+    return store
+
+
+def _digested(ids: Any) -> Any:
+    """A list of ids as one digest; a file of them as it is."""
+    return hashlib.sha256("\0".join(ids).encode("utf-8", "surrogatepass")).hexdigest() if isinstance(ids, list) else ids
 
 
 def _some(columns: Mapping[str, str], *names: str) -> dict[str, str]:

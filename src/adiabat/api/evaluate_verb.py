@@ -1,4 +1,4 @@
-"""`adiabat.evaluate`, `.evaluate_suite` and `.space`: a model against a baseline, several models on tasks, and embedding spaces."""
+"""`adiabat.evaluate` and `.evaluate_suite`: a model against a baseline, and several models on tasks."""
 
 import os
 from collections.abc import Sequence
@@ -23,32 +23,30 @@ from adiabat.api.arguments import (
     wrong_type,
 )
 from adiabat.api.call import Progress, called
-from adiabat.config.shared import DataSection, EvaluateSettings, require_device_name
-from adiabat.config.tasks import SpaceSettings, SuiteSettings, suite_file
-from adiabat.core.errors import ConfigError, DataError, JobError
+from adiabat.api.repeated import Asked
+from adiabat.config.shared import EvaluateSettings, require_device_name
+from adiabat.config.tasks import SuiteSettings, suite_file
+from adiabat.core.errors import ConfigError, JobError
 from adiabat.core.files import is_there
 from adiabat.core.text import counted
-from adiabat.core.wording import option, positional
-from adiabat.data.examples import read_examples
-from adiabat.data.records import ExampleSet, LanguageGridSet
-from adiabat.evaluation.evaluate_checks import require_baseline_stores, require_maps, require_sets, require_suite
+from adiabat.core.wording import option
+from adiabat.data.records import LanguageGridSet
+from adiabat.evaluation.evaluate_checks import require_baseline_stores, require_sets, require_suite
 from adiabat.evaluation.score_files import refuse_foreign_scores, replacing_scores
 from adiabat.models.model_paths import Model, name_of, require_names, require_reachable
 from adiabat.results.evaluation_result import Result
 from adiabat.results.record import read_result
-from adiabat.results.space_result import SpaceResult
 from adiabat.results.suite_result import SuiteResult
 from adiabat.results.training_record import TrainingRecord
 from adiabat.runs.output_dir import claimed, require_own, write_report
 from adiabat.runs.run_config import Job, is_job
 from adiabat.stats.ranking_measures import require_report
 from adiabat.stats.samples import TaskScores
-from adiabat.store.addressing import AddressedSet, address
+from adiabat.store.addressing import AddressedSet
 from adiabat.store.vector_store import Store, refuse_swapped
 
 if TYPE_CHECKING:
     from adiabat.evaluation.evaluate import Dataset
-    from adiabat.evaluation.systems import System
 
 
 def evaluate(
@@ -63,6 +61,7 @@ def evaluate(
     split: str | None = None,
     power: bool = False,
     out: PathLike | None = None,
+    exist_ok: bool | None = None,
     settings: SettingsLike = None,
     progress: Progress = None,
     **options: Any,
@@ -81,6 +80,7 @@ def evaluate(
         power: Whether to compute which improvement each set could show and which loss it could exclude, with 80 % probability: from the
             differences to the baseline, or without one from the scores of the model, which is the one to be tuned.
         out: Directory for ``result.json``, ``report.html`` and, in ``scores``, the scores of each query; None writes nothing.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None replaces an earlier evaluation.
         settings: `EvaluateSettings`, a TOML file or nested dicts; ``adiabat settings evaluate`` lists them.
         progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
             one. False is silent.
@@ -109,13 +109,19 @@ def evaluate(
     refuse_swapped(path_of(store, "store"), model, data, order=("model", "store", "data"))
     require_names(*models)
     require_baseline_stores(named_stores, baseline=baseline is not None)
+    sets = [(path_of(store, "store"), data_of(data, "data")), *retained_sets(retain, chosen.retain)]
+    named: dict[str, Any] = {"runs": list(runs), "baseline": baseline, "baseline_stores": named_stores, "sets": sets}
+    named |= {"split": split, "power": power}
+    asked = Asked.of("evaluate", folder, exist_ok, settings=chosen, replaces=True, model=model, **named)
+    if asked.is_finished():
+        return asked.result(Result)
     if folder:
         require_own(folder)
         refuse_foreign_scores(folder)
-    sets = [(path_of(store, "store"), data_of(data, "data")), *retained_sets(retain, chosen.retain)]
     splits = [split or chosen.data.split, *[None] * (len(sets) - 1)]
     require_sets(sets, splits)
     require_reachable(*models)
+    asked.take_digests()
     tuning = _training_record(model)
     # Imported after the checks: torch takes seconds to load.
     from adiabat.evaluation.evaluate import evaluate_datasets
@@ -148,6 +154,7 @@ def evaluate(
                 call.watch.note(f"replaced the earlier evaluation in {folder}")
             with replacing_scores(scores, folder, models={"model": result.model, "baseline": result.baseline or ""}):
                 write_report(result, folder)
+            asked.remember()
     return result
 
 
@@ -217,7 +224,13 @@ def _training_record(model: Model) -> TrainingRecord | None:
 
 
 def evaluate_suite(
-    models: Sequence[PathLike], suite: SettingsLike, out: PathLike, *, progress: Progress = None, **options: Any
+    models: Sequence[PathLike],
+    suite: SettingsLike,
+    out: PathLike,
+    *,
+    exist_ok: bool | None = None,
+    progress: Progress = None,
+    **options: Any,
 ) -> SuiteResult:
     """Measure any number of models on a suite of tasks: which are best, by how much, and how certain that is.
 
@@ -229,6 +242,7 @@ def evaluate_suite(
         suite: A TOML file of tasks, the name of a suite that comes with adiabat (``mteb-eight``), `SuiteSettings`, or nested dicts;
             ``adiabat settings suite`` lists the settings.
         out: Directory for ``result.json``, the page, tables, scores, and vectors of corpora.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None keeps the scores that are there, and adds to them.
         progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
             one. False is silent.
         **options: Single settings, such as ``baseline="demo"`` or ``device="cuda"``.
@@ -253,8 +267,12 @@ def evaluate_suite(
     for task in settings.tasks:
         require_report(getattr(task, "report", None) or (), key="tasks.report")
     require_device_name(settings.run.device)
+    asked = Asked.of("evaluate_suite", folder, exist_ok, settings=settings, replaces=True, models=names)
+    if asked.is_finished():
+        return asked.result(SuiteResult)
     require_suite(settings, names)
     require_own(folder, "suite")
+    asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
     from adiabat.evaluation.measured_models import resolve_models
     from adiabat.evaluation.suite import evaluate_suite as run_suite
@@ -269,124 +287,5 @@ def evaluate_suite(
     with called("evaluate_suite", progress) as call, claimed(folder, kind="suite"):
         result = run_suite(subjects, settings, folder, command=call.command, watch=call.watch)
         write_report(result, folder)
+        asked.remember()
     return replace(result, folder=folder)
-
-
-def space(
-    model: Model,
-    store: PathLike,
-    queries: Data,
-    *,
-    baseline: Model | None = None,
-    baseline_store: PathLike | None = None,
-    out: PathLike | None = None,
-    settings: SettingsLike = None,
-    progress: Progress = None,
-    **options: Any,
-) -> SpaceResult:
-    """Measure an embedding space: the distance between the towers, and the uniformity of each (Moiseev et al. 2023).
-
-    Args:
-        model: Model under test; its query tower encodes the queries.
-        store: Document vectors of its document tower.
-        queries: Queries with positives in the store.
-        baseline: Model to compare with.
-        baseline_store: Document vectors of the baseline, if its document tower differs: the same documents in the same order.
-        out: Directory for ``result.json``, ``report.html``, ``table.csv`` and ``table.md``; None writes nothing.
-        settings: `SpaceSettings`, a TOML file or nested dicts; ``adiabat settings space`` lists them.
-        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
-            one. False is silent.
-        **options: Single settings, such as ``map=True`` or ``resamples=1000``. Of the optional table ``map``, None keeps what `settings`
-            say, False switches it off, and True or a dict switches it on.
-
-    Returns:
-        The result.
-
-    Example:
-        >>> store = adiabat.embed("demo", "corpus.jsonl", out="store")
-        >>> result = adiabat.space("demo", store, "test.jsonl", resamples=100)
-        >>> result.to_frame().shape[0] == len(result.numbers)
-        True
-    """
-    chosen = settings_of(SpaceSettings, settings, options, section="space", function="space")
-    require_model(model, "model")
-    if baseline is not None:
-        require_model(baseline, "baseline")
-    folder, path = optional_place(out), path_of(store, "store")
-    named = [] if baseline_store is None else [path_of(baseline_store, "baseline_store")]
-    if chosen.space.map:
-        require_maps()
-    require_device_name(chosen.run.device)
-    refuse_swapped(path, model, queries, order=("model", "store", "queries"))
-    require_names(model, baseline)
-    require_baseline_stores(named, baseline=baseline is not None, argument="baseline_store")
-    if folder:
-        require_own(folder, "space")
-    source = data_of(queries, "queries")
-    require_sets([(path, source)], [chosen.data.split])
-    require_reachable(model, baseline)
-    # Imported after the checks: torch takes seconds to load.
-    from adiabat.evaluation.space_analysis import analyse_space
-    from adiabat.evaluation.systems import System
-    from adiabat.models.device import device_of
-    from adiabat.models.model_names import load
-
-    device_of(chosen.run.device)
-    opened, others = Store.open(path), [Store.open(other) for other in named]
-    with called("space", progress) as call, claimed(folder, kind="space"):
-        examples = addressed_queries(source, opened, chosen.data)
-        after = System(load(model, settings=chosen.encoder, device=chosen.run.device), opened)
-        opened.require_encoder(after.model.fingerprint("document"), who=after.model.name)
-        before = None if baseline is None else _before(baseline, opened, others, chosen)
-        result = analyse_space(
-            after,
-            before,
-            examples,
-            settings=chosen,
-            title=f"{after.model.name} on {examples.name}",
-            command=call.command,
-            inputs=_inputs(source, chosen, opened, before),
-            watch=call.watch,
-        )
-        if folder:
-            if (folder / "result.json").exists():
-                call.watch.note(f"replaced the earlier analysis in {folder}")
-            write_report(result, folder)
-    return replace(result, folder=folder)
-
-
-def addressed_queries(
-    source: str,
-    store: Store,
-    data: DataSection,
-    *,
-    role: str = "queries",
-    usual_split: str = "test",
-    setting: str = "data.columns",
-) -> AddressedSet:
-    """Read queries with positives, and find their documents in a store; `role` names them in the message about a language grid."""
-    examples = read_examples(source, split=data.split, columns=data.columns.given(), usual_split=usual_split, setting=setting)
-    if not isinstance(examples, ExampleSet):
-        raise DataError(
-            f"{positional(role)} must be queries with positives, got the language grid {source}; name examples or a BEIR folder"
-        )
-    return address(examples, store, missing=data.missing, ids=data.ids, merge_equal=True)
-
-
-def _before(baseline: Model, store: Store, others: list[Store], settings: SpaceSettings) -> "System":
-    """The baseline with its own documents."""
-    from adiabat.evaluation.systems import baseline_system, refuse_unused_stores
-    from adiabat.models.model_names import load
-
-    towers = load(baseline, settings=settings.encoder, device=settings.run.device)
-    system = baseline_system(towers, towers.fingerprint("document"), store, others, argument="baseline_store")
-    refuse_unused_stores(others, [system.store], argument="baseline_store")
-    return system
-
-
-def _inputs(queries: str, settings: SpaceSettings, store: Store, before: "System | None") -> dict[str, str]:
-    """The inputs of the result."""
-    from adiabat.evaluation.systems import store_inputs
-
-    split = {} if settings.data.split is None else {"split": settings.data.split}
-    return {"data": queries, **split, **store_inputs(store, before)}

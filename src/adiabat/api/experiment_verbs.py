@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from adiabat.adiabatic.tune_checks import inputs_of, require_named, require_search
+from adiabat.adiabatic.tune_checks import SEARCH, inputs_of, require_named, require_search
 from adiabat.api.arguments import (
     Data,
     PathLike,
@@ -23,15 +23,17 @@ from adiabat.api.arguments import (
     with_real_out,
 )
 from adiabat.api.call import Progress, called
+from adiabat.api.repeated import Asked
 from adiabat.config.budgets import PlanSettings, ScalingSettings
 from adiabat.config.sweeps import SWEEPS, SweepSettings, sweep_kind
 from adiabat.config.tuning import TuneSettings
-from adiabat.experiments.experiment_checks import require_plan, require_scaling, require_sweep
+from adiabat.experiments.experiment_checks import SCALING, SWEEP, require_plan, require_scaling, require_sweep
 from adiabat.models.model_paths import require_names, require_reachable
 from adiabat.results.rate_search_result import SafeRate
 from adiabat.results.scaling_result import ScalingResult
 from adiabat.results.sweep_result import SweepResult
 from adiabat.runs.output_dir import claimed, write_report
+from adiabat.runs.run_config import is_described
 
 if TYPE_CHECKING:
     from adiabat.config.shared import EncoderSection
@@ -40,7 +42,13 @@ if TYPE_CHECKING:
 
 
 def sweep(
-    settings: SettingsLike, *, out: PathLike | None = None, resume: bool = False, progress: Progress = None, **options: Any
+    settings: SettingsLike,
+    *,
+    out: PathLike | None = None,
+    resume: bool = False,
+    exist_ok: bool | None = None,
+    progress: Progress = None,
+    **options: Any,
 ) -> SweepResult:
     """Tune or train with every combination of settings, measure each model on the same tasks, and rank them.
 
@@ -52,6 +60,7 @@ def sweep(
             ``adiabat settings sweep train`` list them.
         out: Directory of the sweep; None takes ``sweep.out``.
         resume: Continue an interrupted sweep; values, variants and seeds may have been added.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None refuses a sweep, unless `resume`.
         progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
             one. False is silent.
         **options: Single settings, such as ``seeds=[0, 1]`` or ``device="cuda"``. Of the optional tables ``guard``, ``rehearsal`` and
@@ -82,14 +91,21 @@ def sweep(
     folder = None if out is None else path_of(out, "out")
     chosen = settings_of(kind, settings, {**options, "out": folder}, section="sweep", function="sweep")
     chosen = with_real_out(chosen, "sweep")
+    place = Path(str(chosen.sweep.out))
+    asked = Asked.of("sweep", chosen.sweep.out, exist_ok, settings=chosen)
+    if asked.is_finished(resume=resume):
+        return asked.result(SweepResult)
+    resume = resume or (asked.takes_up and is_described(place, SWEEP))
     require_sweep(chosen, resume=resume)
+    asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
     from adiabat.experiments.sweep import sweep as run_sweep
     from adiabat.models.model_names import load_with
 
     with called("sweep", progress) as call:
         result = run_sweep(load_with, chosen, resume=resume, command=call.command, watch=call.watch)
-    return replace(result, folder=Path(str(chosen.sweep.out)))
+    asked.remember()
+    return replace(result, folder=place)
 
 
 def _verb(settings: SettingsLike, options: Mapping[str, Any]) -> Any:
@@ -101,7 +117,13 @@ def _verb(settings: SettingsLike, options: Mapping[str, Any]) -> Any:
 
 
 def scaling(
-    settings: SettingsLike, *, out: PathLike | None = None, resume: bool = False, progress: Progress = None, **options: Any
+    settings: SettingsLike,
+    *,
+    out: PathLike | None = None,
+    resume: bool = False,
+    exist_ok: bool | None = None,
+    progress: Progress = None,
+    **options: Any,
 ) -> ScalingResult:
     """Train every size with every method to every budget, and fit laws of the loss (Ziarko et al. 2024).
 
@@ -109,6 +131,8 @@ def scaling(
         settings: `ScalingSettings`, a TOML file or nested dicts; ``adiabat settings scaling`` lists them.
         out: Directory of the experiment; None takes ``scaling.out``.
         resume: Continue an interrupted experiment; models, methods, budgets and seeds may have been added.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None refuses an experiment, unless
+            `resume`.
         progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
             one. False is silent.
         **options: Single settings, such as ``budgets=[1e12, 4e12]`` (FLOPs) or ``device="cuda"``.
@@ -133,20 +157,28 @@ def scaling(
     folder = None if out is None else path_of(out, "out")
     chosen = settings_of(ScalingSettings, settings, {**options, "out": folder}, section="scaling", function="scaling")
     chosen = with_real_out(chosen, "scaling")
+    place = Path(str(chosen.scaling.out))
+    asked = Asked.of("scaling", chosen.scaling.out, exist_ok, settings=chosen)
+    if asked.is_finished(resume=resume):
+        return asked.result(ScalingResult)
+    resume = resume or (asked.takes_up and is_described(place, SCALING))
     require_scaling(chosen, resume=resume)
+    asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
     from adiabat.experiments.scaling import scaling as run_scaling
     from adiabat.models.model_names import load_with
 
     with called("scaling", progress) as call:
         result = run_scaling(load_with, chosen, resume=resume, command=call.command, watch=call.watch)
-    return replace(result, folder=Path(str(chosen.scaling.out)))
+    asked.remember()
+    return replace(result, folder=place)
 
 
 def plan(
     *,
     runs: PathLike | None = None,
     out: PathLike | None = None,
+    exist_ok: bool | None = None,
     settings: SettingsLike = None,
     progress: Progress = None,
     **options: Any,
@@ -156,6 +188,7 @@ def plan(
     Args:
         runs: Result or directory of a scaling experiment, or its ``runs.parquet``; None uses published figures.
         out: Directory for the page and ``train.toml``; None writes nothing.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None replaces an earlier plan.
         settings: `PlanSettings`, a TOML file or nested dicts; ``adiabat settings plan`` lists them.
         progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
             one. False is silent.
@@ -175,14 +208,20 @@ def plan(
     """
     paths = {"runs": None if runs is None else path_of(runs, "runs"), "out": None if out is None else path_of(out, "out")}
     chosen = settings_of(PlanSettings, settings, {**options, **paths}, section="plan", function="plan")
+    target = optional_place(chosen.plan.out)
+    asked = Asked.of("plan", target, exist_ok, settings=chosen, replaces=True)
+    if asked.is_finished():
+        return asked.result(ScalingResult)
     require_plan(chosen)
+    asked.take_digests()
     from adiabat.experiments.plan import plan as make_plan
 
-    with called("plan", progress) as call, claimed(optional_place(chosen.plan.out), kind="plan") as folder:
+    with called("plan", progress) as call, claimed(target, kind="plan") as folder:
         result = make_plan(_load, chosen, command=call.command, watch=call.watch)
         if folder is None:
             return result
         write_report(result, folder)
+        asked.remember()
         return replace(result, folder=folder)
 
 
@@ -200,6 +239,7 @@ def safe_rate(
     out: PathLike,
     *,
     resume: bool = False,
+    exist_ok: bool | None = None,
     settings: SettingsLike = None,
     progress: Progress = None,
     **options: Any,
@@ -212,6 +252,7 @@ def safe_rate(
         data: Tuning data: queries with positives and optionally negatives.
         out: Directory of the search.
         resume: Continue an interrupted search; rates and seeds may have been added.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None refuses a search, unless `resume`.
         settings: `TuneSettings`, a TOML file or nested dicts; ``adiabat settings safe-rate`` lists them. Their learning rate
             and ``guard = False`` are not used.
         progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
@@ -239,11 +280,16 @@ def safe_rate(
     require_model(model, "model")
     folder = place_of(out)
     source = data_of(data, "data")
+    asked = Asked.of("safe_rate", folder, exist_ok, settings=chosen, model=model, store=store, data=source)
+    if asked.is_finished(resume=resume):
+        return asked.result(SafeRate)
+    resume = resume or (asked.takes_up and is_described(folder, SEARCH))
     if isinstance(model, str):
         require_named(inputs_of(model, path_of(store, "store"), source), chosen)
     require_search(folder, resume=resume)
     require_names(model)
     require_reachable(model)
+    asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
     from adiabat.api.tune_verb import context_of
     from adiabat.experiments.rate_search import safe_rate as find_safe_rate
@@ -253,6 +299,7 @@ def safe_rate(
             call.watch.note(note)
         context = context_of(model, store, source, chosen)
         result = find_safe_rate(context, folder, settings=chosen, resume=resume, command=call.command, watch=call.watch)
+    asked.remember()
     return replace(result, folder=folder)
 
 

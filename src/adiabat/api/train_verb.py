@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, path_of, settings_of, table_of, with_real_out
 from adiabat.api.call import Progress, called
+from adiabat.api.repeated import Asked
 from adiabat.config.dual_training import TrainSettings
 from adiabat.dual_encoder.train_checks import require_estimable, require_models, require_ready
 from adiabat.results.evaluation_result import Result
+from adiabat.runs.run_config import is_job
 
 if TYPE_CHECKING:
     from adiabat.dual_encoder.train_record import Estimate
@@ -20,6 +22,7 @@ def train(
     out: PathLike | None = None,
     *,
     resume: bool = False,
+    exist_ok: bool | None = None,
     settings: SettingsLike = None,
     progress: Progress = None,
     **options: Any,
@@ -34,6 +37,7 @@ def train(
             ``job.data`` of the settings.
         out: Directory of the job, which becomes the trained model; ``job.out`` of the settings.
         resume: Continue an interrupted job.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None refuses a job, unless `resume`.
         settings: `TrainSettings`, a TOML file or nested dicts; ``adiabat settings train`` lists them.
         progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
             one. False is silent.
@@ -54,14 +58,23 @@ def train(
         2
     """
     chosen = with_real_out(_settings(model, data, out, settings, options, "train"), "job")
+    folder = Path(str(chosen.job.out))
+    asked = Asked.of("train", chosen.job.out, exist_ok, settings=chosen)
+    if asked.is_finished(resume=resume):
+        return asked.result(Result)
+    resume = resume or (asked.takes_up and is_job(folder))
     check_train(chosen, resume=resume)
+    asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
     from adiabat.dual_encoder.train import train as run_training
     from adiabat.models.model_names import load_with
 
     with called("train", progress) as call:
         result = run_training(load_with, chosen, resume=resume, command=call.command, watch=call.watch)
-    return None if result is None else replace(result, folder=Path(str(chosen.job.out)))
+    if result is None:
+        return None
+    asked.remember()
+    return replace(result, folder=folder)
 
 
 def estimate(

@@ -9,6 +9,7 @@ import adiabat
 from adiabat.adiabatic.tune_checks import inputs_of, require_named, require_ready
 from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, path_of, place_of, require_model, settings_of
 from adiabat.api.call import Progress, called
+from adiabat.api.repeated import Asked
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.disk import make_folder, real, require_no_link
 from adiabat.models.model_paths import name_of, require_names, require_reachable
@@ -33,6 +34,7 @@ def tune(
     out: PathLike,
     *,
     resume: bool = False,
+    exist_ok: bool | None = None,
     settings: SettingsLike = None,
     progress: Progress = None,
     **options: Any,
@@ -46,6 +48,9 @@ def tune(
             ..., "pos": [...], "neg": [...]}``.
         out: Directory of the job, which becomes the tuned model.
         resume: Continue an interrupted job, or extend a finished one.
+        exist_ok: For scripts that run twice. True returns the finished result of the same call, with the same inputs and settings, at once.
+            It resumes an unfinished one, and refuses that of another call with what differs. False refuses any output. None refuses a
+            job, unless `resume`.
         settings: `TuneSettings`, a TOML file or nested dicts; ``adiabat settings tune`` lists them.
         progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
             one. False is silent.
@@ -68,10 +73,15 @@ def tune(
     chosen = settings_of(TuneSettings, settings, options, section="tune", function="tune").with_usual_recipe()
     require_model(model, "model")
     folder, source = place_of(out), data_of(data, "data")
+    asked = Asked.of("tune", folder, exist_ok, settings=chosen, model=model, store=store, data=source)
+    if asked.is_finished(resume=resume):
+        return asked.result(Result)
+    resume = resume or (asked.takes_up and is_job(folder))
     if isinstance(model, str):
         require_ready(inputs_of(model, path_of(store, "store"), source), folder, settings=chosen, resume=resume)
     require_names(model)
     require_reachable(model)
+    asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
     from adiabat.adiabatic.tune import tune as run_tuning
 
@@ -93,6 +103,7 @@ def tune(
             command=call.command,
             watch=call.watch,
         )
+    asked.remember()
     return replace(result, folder=folder)
 
 

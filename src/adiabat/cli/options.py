@@ -35,6 +35,9 @@ Device = Annotated[str | None, option("--device", None, "auto, cpu, cuda or cuda
 Split = Annotated[str | None, option("--split", "NAME", "Split of a BEIR folder or hub data set (data.split).")]
 Baseline = Annotated[str | None, option("--baseline", "MODEL", "Model to compare with.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the interrupted run in --out.")]
+ExistOk = Annotated[
+    bool, typer.Option("--exist-ok", help="End at once where --out holds the result of this very command; refuse that of another.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 Model = Annotated[
     str, typer.Argument(metavar="MODEL", help="Model to start from: its query tower is tuned, its document tower made the store.")

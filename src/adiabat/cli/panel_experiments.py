@@ -12,6 +12,7 @@ from adiabat.cli.options import (
     Assignments,
     Config,
     Device,
+    ExistOk,
     ItsStore,
     Model,
     Resume,
@@ -34,6 +35,7 @@ def sweep(
     assignments: Assignments = None,
     seed: Seed = None,
     device: Device = None,
+    exist_ok: ExistOk = False,
     as_json: AsJson = False,
 ) -> None:
     """Tune or train with every combination of settings, data sets or models, and rank them on the same tasks."""
@@ -44,7 +46,7 @@ def sweep(
     settings = settings_of(kind, spec, assignments, seed=seed, device=device)
     import adiabat
 
-    result = adiabat.sweep(settings, resume=resume)
+    result = adiabat.sweep(settings, resume=resume, exist_ok=exist_ok or None)
     show(result, as_json=as_json, location=result.page)
 
 
@@ -56,6 +58,7 @@ def scaling(
     assignments: Assignments = None,
     seed: Seed = None,
     device: Device = None,
+    exist_ok: ExistOk = False,
     as_json: AsJson = False,
 ) -> None:
     """Train every size with every method to every budget, and fit scaling laws to the losses."""
@@ -65,7 +68,7 @@ def scaling(
     settings = settings_of(ScalingSettings, spec, assignments, seed=seed, device=device, texts=texts)
     import adiabat
 
-    result = adiabat.scaling(settings, resume=resume)
+    result = adiabat.scaling(settings, resume=resume, exist_ok=exist_ok or None)
     show(result, as_json=as_json, location=result.page)
 
 
@@ -81,6 +84,7 @@ def plan(
     assignments: Assignments = None,
     seed: Seed = None,
     device: Device = None,
+    exist_ok: ExistOk = False,
     as_json: AsJson = False,
 ) -> None:
     """Recommend a model, a number of tokens and a method for a budget, with reasons, and write the RUN.toml."""
@@ -92,7 +96,7 @@ def plan(
     import adiabat
     from adiabat.report.scaling_page import run_toml
 
-    result = adiabat.plan(settings=settings)
+    result = adiabat.plan(settings=settings, exist_ok=exist_ok or None)
     show(result, as_json=as_json, location=None if settings.plan.out is None else result.page)
     if not as_json and settings.plan.out is None and result.advice is not None and result.advice.settings:
         answer(run_toml(result.advice))
@@ -120,6 +124,7 @@ def safe_rate(
     assignments: Assignments = None,
     seed: Seed = None,
     device: Device = None,
+    exist_ok: ExistOk = False,
     as_json: AsJson = False,
 ) -> None:
     """Find the largest learning rate at which the results of unlabelled probe texts stay within noise."""
@@ -134,5 +139,5 @@ def safe_rate(
 
     for note in replaced_notes(config):
         say(note)
-    result = adiabat.safe_rate(model, store, data, out, settings=settings, resume=resume)
+    result = adiabat.safe_rate(model, store, data, out, settings=settings, resume=resume, exist_ok=exist_ok or None)
     show(result, as_json=as_json, location=result.page)

@@ -13,6 +13,7 @@ from adiabat.cli.options import (
     Baseline,
     Config,
     Device,
+    ExistOk,
     ItsStore,
     Model,
     Resume,
@@ -101,6 +102,7 @@ def embed(
     config: Config = None,
     assignments: Assignments = None,
     device: Device = None,
+    exist_ok: ExistOk = False,
     as_json: AsJson = False,
 ) -> None:
     """Encode a corpus into a store of document vectors, or keep a store up to date. Repeat the command to continue an interrupted run."""
@@ -127,10 +129,18 @@ def embed(
         store = adiabat.delete(out, delete, missing=missing or "error")
     elif vectors is None:
         store = adiabat.embed(
-            model, corpus, out, settings=settings, append=append, update=update, delete=delete, missing=missing or "error"
+            model,
+            corpus,
+            out,
+            settings=settings,
+            append=append,
+            update=update,
+            delete=delete,
+            missing=missing or "error",
+            exist_ok=exist_ok or None,
         )
     else:
-        store = adiabat.import_vectors(vectors, out, ids=ids, texts=corpus, model=model, settings=settings)
+        store = adiabat.import_vectors(vectors, out, ids=ids, texts=corpus, model=model, settings=settings, exist_ok=exist_ok or None)
     say(f"{store.count:,} documents, {store.width} numbers each, {store.dtype}")
     answer({"store": str(out), "count": store.count, "width": store.width, "dtype": store.dtype} if as_json else str(out))
 
@@ -166,6 +176,7 @@ def advise(
     assignments: Assignments = None,
     seed: Seed = None,
     device: Device = None,
+    exist_ok: ExistOk = False,
     as_json: AsJson = False,
 ) -> None:
     """Recommend before tuning: leave it, fuse with BM25, tune the query tower, get more data, or re-embed."""
@@ -174,7 +185,7 @@ def advise(
     settings = settings_of(AdviseSettings, config, assignments, seed=seed, device=device, split=split)
     import adiabat
 
-    result = adiabat.advise(model, store, data, retain=_pairs(retain), out=out, settings=settings)
+    result = adiabat.advise(model, store, data, retain=_pairs(retain), out=out, settings=settings, exist_ok=exist_ok or None)
     show(result, as_json=as_json, location=None if out is None else result.page)
 
 
@@ -205,6 +216,7 @@ def tune(
     assignments: Assignments = None,
     seed: Seed = None,
     device: Device = None,
+    exist_ok: ExistOk = False,
     as_json: AsJson = False,
 ) -> None:
     """Tune a query tower against stored document vectors, which stay as they are."""
@@ -213,8 +225,9 @@ def tune(
     texts, numbers = {"tune.recipe": recipe}, {"tune.budget_seconds": seconds}
     settings = settings_of(TuneSettings, config, assignments, seed=seed, device=device, split=split, texts=texts, numbers=numbers)
     if dry_run:
-        if resume:
-            raise ConfigError("--resume continues a job, and --dry-run runs none; leave one out")
+        if resume or exist_ok:
+            given = "--resume" if resume else "--exist-ok"
+            raise ConfigError(f"{given} is about the job in --out, and --dry-run runs none; leave one out")
         from adiabat.api.tune_verb import estimate_tuning
 
         estimate = estimate_tuning(model, store, data, out, settings=settings)
@@ -224,7 +237,7 @@ def tune(
         raise ConfigError("tune takes --out JOB, the directory of the job, got none; add it, or --dry-run")
     import adiabat
 
-    result = adiabat.tune(model, store, data, out, settings=settings, resume=resume)
+    result = adiabat.tune(model, store, data, out, settings=settings, resume=resume, exist_ok=exist_ok or None)
     _say_tuned(result)
     for power in result.power:
         say(f"power of {power.said}")
@@ -266,6 +279,7 @@ def evaluate(
     assignments: Assignments = None,
     seed: Seed = None,
     device: Device = None,
+    exist_ok: ExistOk = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare a model with a baseline on a target and on retention sets; or compare any number of models on a suite of tasks."""
@@ -283,7 +297,7 @@ def evaluate(
         }
         if unused := [name for name, value in options.items() if value]:
             raise ConfigError(f"{', '.join(unused)} has no effect with --suite; leave it out, or leave out --suite")
-        _evaluate_suite(words or [], suite, out, baseline, assignments, seed=seed, device=device, as_json=as_json)
+        _evaluate_suite(words or [], suite, out, baseline, assignments, seed=seed, device=device, exist_ok=exist_ok, as_json=as_json)
         return
     if len(words or []) != 3:
         words_given = " ".join(words or []) or "neither"
@@ -306,6 +320,7 @@ def evaluate(
         power=power,
         out=out,
         settings=settings,
+        exist_ok=exist_ok or None,
     )
     show(result, as_json=as_json, location=out / "report.html")
     if fail_on is not None and (names := result.failing(fail_on)):
@@ -322,6 +337,7 @@ def _evaluate_suite(
     *,
     seed: str | None,
     device: str | None,
+    exist_ok: bool,
     as_json: bool,
 ) -> None:
     from adiabat.config.tasks import SuiteSettings, suite_file
@@ -330,7 +346,8 @@ def _evaluate_suite(
     settings = settings_of(SuiteSettings, suite_file(suite), assignments, seed=seed, device=device, texts=texts)
     import adiabat
 
-    show(adiabat.evaluate_suite(models, settings, out=out), as_json=as_json, location=out / "report.html")
+    result = adiabat.evaluate_suite(models, settings, out=out, exist_ok=exist_ok or None)
+    show(result, as_json=as_json, location=out / "report.html")
 
 
 def _count(text: str | int) -> int:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from adiabat.api.call import say
-from adiabat.cli.options import AsJson, Assignments, Baseline, Config, Device, Seed, Split, answer, option, settings_of, show
+from adiabat.cli.options import AsJson, Assignments, Baseline, Config, Device, ExistOk, Seed, Split, answer, option, settings_of, show
 from adiabat.config.section import Section
 from adiabat.core.errors import ConfigError
 
@@ -24,6 +24,7 @@ def compare(
     config: Config = None,
     assignments: Assignments = None,
     seed: Seed = None,
+    exist_ok: ExistOk = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare two models query by query from their saved scores, without loading the models."""
@@ -32,7 +33,7 @@ def compare(
     settings = settings_of(CompareSettings, config, assignments, seed=seed)
     import adiabat
 
-    result = adiabat.compare(first, second, qrels=qrels, out=out, settings=settings)
+    result = adiabat.compare(first, second, qrels=qrels, out=out, settings=settings, exist_ok=exist_ok or None)
     # Notes on saved scores were printed when they were measured; those on TREC runs are new.
     for sentence in (note for task in result.tasks for note in task.notes if qrels is not None):
         say(f"note: {sentence}")
@@ -54,6 +55,7 @@ def space(
     assignments: Assignments = None,
     seed: Seed = None,
     device: Device = None,
+    exist_ok: ExistOk = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure how query and document vectors are spread: separation, uniformity, alignment and anisotropy."""
@@ -63,7 +65,9 @@ def space(
     settings = settings_of(SpaceSettings, config, assignments, seed=seed, device=device, split=split, numbers=numbers)
     import adiabat
 
-    result = adiabat.space(model, store, queries, baseline=baseline, baseline_store=baseline_store, out=out, settings=settings)
+    result = adiabat.space(
+        model, store, queries, baseline=baseline, baseline_store=baseline_store, out=out, settings=settings, exist_ok=exist_ok or None
+    )
     show(result, as_json=as_json, location=result.page)
 
 
@@ -125,6 +129,7 @@ def data(
     config: Config = None,
     assignments: Assignments = None,
     seed: Seed = None,
+    exist_ok: ExistOk = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a data set of the literature from its official files."""
@@ -132,7 +137,7 @@ def data(
     from adiabat.api.data_verbs import maker_of
 
     settings = settings_of(maker_of(kind)[0], config, assignments, seed=seed)
-    summary = adiabat.make(kind, source, out, settings=settings)
+    summary = adiabat.make(kind, source, out, settings=settings, exist_ok=exist_ok or None)
     for sentence in summary.notes:
         say(sentence)
     for name, rows in summary.examples.items():

@@ -11,6 +11,7 @@ from adiabat.cli.options import (
     Assignments,
     Config,
     Device,
+    ExistOk,
     Resume,
     Seed,
     Split,
@@ -21,7 +22,7 @@ from adiabat.cli.options import (
     show,
     told_once,
 )
-from adiabat.core.errors import DataError
+from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.surroundings import console_size
 from adiabat.core.text import amount, counted
 
@@ -36,6 +37,7 @@ def train(
     assignments: Assignments = None,
     seed: Seed = None,
     device: Device = None,
+    exist_ok: ExistOk = False,
     as_json: AsJson = False,
 ) -> None:
     """Train both towers of a dual encoder on pairs of texts."""
@@ -46,7 +48,10 @@ def train(
         settings = settings_of(TrainSettings, config, assignments, seed=seed, device=device, texts={"job.out": out}, numbers=numbers)
         from adiabat.api.train_verb import check_train
 
-        check_train(settings, resume=resume, dry_run=dry_run)
+        if dry_run and exist_ok:
+            raise ConfigError("--exist-ok is about the job in --out, and --dry-run runs none; leave one out")
+        if not exist_ok:
+            check_train(settings, resume=resume, dry_run=dry_run)
     import adiabat
 
     if dry_run:
@@ -54,7 +59,7 @@ def train(
             estimate = adiabat.estimate(settings=settings)
             answer(estimate.to_json() if as_json else estimate.summary())
         return
-    result = adiabat.train(settings=settings, resume=resume)
+    result = adiabat.train(settings=settings, resume=resume, exist_ok=exist_ok or None)
     if result is not None:
         show(result, as_json=as_json, location=settings.job.out)
 
@@ -76,6 +81,7 @@ def mine(
     assignments: Assignments = None,
     seed: Seed = None,
     device: Device = None,
+    exist_ok: ExistOk = False,
     as_json: AsJson = False,
 ) -> None:
     """Find hard negatives for queries, and drop those that are likely answers."""
@@ -84,7 +90,7 @@ def mine(
     settings = settings_of(MineSettings, config, assignments, seed=seed, device=device, split=split, texts={"mine.source": source})
     import adiabat
 
-    mined = adiabat.mine(data, corpus, out, model=model, store=store, index=index, settings=settings)
+    mined = adiabat.mine(data, corpus, out, model=model, store=store, index=index, settings=settings, exist_ok=exist_ok or None)
     for line in mined.lines:
         say(line)
     answer(mined.report if as_json else str(mined.out))
@@ -148,6 +154,7 @@ def static(
     assignments: Assignments = None,
     seed: Seed = None,
     device: Device = None,
+    exist_ok: ExistOk = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a model with one vector per token: no GPU needed; model2vec and sentence-transformers load it."""
@@ -159,7 +166,7 @@ def static(
     settings = settings_of(DistillStaticSettings, config, assignments, seed=seed, device=device, texts=texts, numbers=numbers)
     import adiabat
 
-    result = adiabat.distill_static(teacher, out, settings=settings)
+    result = adiabat.distill_static(teacher, out, settings=settings, exist_ok=exist_ok or None)
     size = f"{result.tokens:,} tokens of {result.dims} numbers, {result.kept:.1%} of the variance, {amount(result.size)}"
     say(f"{size}, in {result.seconds:.1f} s")
     answer(result.to_json() if as_json else str(out))
@@ -180,6 +187,7 @@ def fit(
     assignments: Assignments = None,
     seed: Seed = None,
     device: Device = None,
+    exist_ok: ExistOk = False,
     as_json: AsJson = False,
 ) -> None:
     """Train a student to reproduce its teachers' vectors of your own texts."""
@@ -190,7 +198,7 @@ def fit(
     settings = settings_of(FitSettings, config, assignments, seed=seed, device=device, texts={**names, **sources})
     import adiabat
 
-    result = adiabat.distill_fit(settings=settings, resume=resume)
+    result = adiabat.distill_fit(settings=settings, resume=resume, exist_ok=exist_ok or None)
     show(result, as_json=as_json, location=settings.distill.out)
 
 
@@ -211,6 +219,7 @@ def multilingual(
     assignments: Assignments = None,
     seed: Seed = None,
     device: Device = None,
+    exist_ok: ExistOk = False,
     as_json: AsJson = False,
 ) -> None:
     """Teach a student further languages: its vectors of translations approach the teachers' vectors of the texts."""
@@ -222,7 +231,7 @@ def multilingual(
     settings = settings_of(MultilingualSettings, config, assignments, seed=seed, device=device, texts={**names, **sources})
     import adiabat
 
-    result = adiabat.distill_multilingual(settings=settings, resume=resume)
+    result = adiabat.distill_multilingual(settings=settings, resume=resume, exist_ok=exist_ok or None)
     show(result, as_json=as_json, location=settings.distill.out)
 
 
@@ -233,11 +242,12 @@ def pair(
         str, typer.Argument(metavar="DOCUMENT_MODEL", help="Model of the document tower; its stores can be searched with the pair.")
     ],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory of the pair, a MODEL.")],
+    exist_ok: ExistOk = False,
 ) -> None:
     """Combine a small query tower with the document tower that made an index."""
     import adiabat
 
-    towers = adiabat.distill_pair(query, document, out)
+    towers = adiabat.distill_pair(query, document, out, exist_ok=exist_ok or None)
     sizes = [sum(weights.numel() for weights in tower.parameters()) for tower in (towers.query, towers.document)]
     say(f"{sizes[0]:,} parameters embed queries, {sizes[1]:,} embed documents")
     answer(str(out))
@@ -257,6 +267,7 @@ def ablate(
     assignments: Assignments = None,
     seed: Seed = None,
     device: Device = None,
+    exist_ok: ExistOk = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a static model step by step, and measure each step on a suite."""
@@ -273,5 +284,5 @@ def ablate(
     settings = settings_of(AblateSettings, config, assignments, seed=seed, device=device, texts=files)
     import adiabat
 
-    result = adiabat.distill_ablate(teacher, settings=settings, resume=resume)
+    result = adiabat.distill_ablate(teacher, settings=settings, resume=resume, exist_ok=exist_ok or None)
     show(result, as_json=as_json, location=result.page)

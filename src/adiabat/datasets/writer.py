@@ -16,7 +16,7 @@ from adiabat.config.dataset_settings import Documents
 from adiabat.config.section import Section
 from adiabat.core.disk import clear, make_folder, move, new_file, remove, remove_empty, sync
 from adiabat.core.errors import DataError, disk_error_of
-from adiabat.core.files import sealed_json, sole_writer, write_text
+from adiabat.core.files import read_json, sealed_json, sole_writer, write_text
 from adiabat.core.provenance import now, seal, versions
 from adiabat.core.wording import option
 
@@ -210,6 +210,12 @@ def _require_examples(summary: DatasetSummary, source: Path) -> None:
     if not summary.examples:
         reasons = f" ({'; '.join(summary.notes)})" if summary.notes else ""
         raise DataError(f"{source} must give at least one example, got none{reasons}; check that it is the right file")
+
+
+def read_summary(folder: Path) -> DatasetSummary:
+    """The summary of a finished data set."""
+    record = read_json(folder / RECORD, remedy="make the data set again")
+    return DatasetSummary(folder, record["documents"], record["examples"], tuple(record["notes"]))
 
 
 def _record(summary: DatasetSummary, maker: str, source: Path, settings: Section) -> str:

@@ -15,7 +15,7 @@ from adiabat.config.dataset_settings import MineSettings
 from adiabat.config.shared import EmbedDataSection, EncoderSection
 from adiabat.core.disk import make_folder, remove
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, StoreError
-from adiabat.core.files import is_store, is_there, sole_writer, write_text
+from adiabat.core.files import is_store, is_there, reading, sole_writer, write_text
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
 from adiabat.core.text import IN_WORDS
@@ -23,7 +23,7 @@ from adiabat.core.wording import positional
 from adiabat.data.corpora import read_corpus
 from adiabat.data.records import ExampleSet, Fingerprint, Side
 from adiabat.mining.candidates import CandidateSource, DenseSource, FusedSource, LexicalSource, Vectors
-from adiabat.mining.mine_checks import bare_path, require_free, require_source, working_folder
+from adiabat.mining.mine_checks import bare_path, require_free, require_source, statistics_path, working_folder
 from adiabat.mining.mined_file import STATE_FILE, MinedRows, row_of, summary_lines
 from adiabat.mining.miner import Miner
 from adiabat.mining.mining_queries import (
@@ -236,6 +236,15 @@ def _mine_blocks(miner: Miner, rows: MinedRows, watch: Watch) -> None:
         watch.progress("mining", rows.done, len(examples))
 
 
+def mined_before(out: Path, settings: MineSettings) -> Mining:
+    """The result of a call that is finished."""
+    stats = statistics_path(out)
+    with reading(stats, remedy="remove it and the mined file, and mine again"):
+        report = json.loads(stats.read_text(encoding="utf-8"))
+        bare = None if report["without_negatives"] is None else out.with_name(report["without_negatives"])
+        return Mining(out, bare, stats, report, summary_lines(report, wanted=settings.mine.negatives_per_query))
+
+
 def _finish(out: Path, rows: MinedRows, origin: dict[str, Any], settings: MineSettings, notes: Sequence[str], seconds: float) -> Mining:
     counts, wanted = rows.counts.report(), settings.mine.negatives_per_query
     if not counts["written"]:
@@ -245,7 +254,7 @@ def _finish(out: Path, rows: MinedRows, origin: dict[str, Any], settings: MineSe
             need = f"mine.negatives_per_query = {wanted} negatives"
             advice = "lower it or the margins, raise mine.depth, or set mine.too_few = keep"
         raise DataError(f"{out} must hold at least one query, got none with {need}; {advice}")
-    stats = out.with_name(f"{out.name}.stats.json")
+    stats = statistics_path(out)
     bare = bare_path(out) if rows.sizes[1] else None
     report = {
         "format": STATS_FORMAT,

@@ -22,6 +22,11 @@ def working_folder(out: Path) -> Path:
     return out.with_name(f".{out.name}.mining")
 
 
+def statistics_path(out: Path) -> Path:
+    """The file of the statistics, beside a mined file."""
+    return out.with_name(f"{out.name}.stats.json")
+
+
 def require_minable(
     data: str, corpus: str, out: Path, *, model: str | None, store: str | Path | None, index: Path | None, settings: MineSettings
 ) -> None:
