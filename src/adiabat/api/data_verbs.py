@@ -92,7 +92,7 @@ def mine(
     require_names(name)
     require_device_name(chosen.run.device)
     sources = data_of(data, "data"), data_of(corpus, "corpus")
-    inputs = {"data": sources[0], "corpus": sources[1], "model": name, "store": folder}
+    inputs: dict[str, Any] = {"data": sources[0], "corpus": sources[1], "model": name, "store": folder}
     asked = Asked.of("mine", target, exist_ok, settings=chosen, proof=str(statistics_path(target).absolute()), **inputs)
     if asked.is_finished():
         from adiabat.mining.mine import mined_before

@@ -74,7 +74,7 @@ def space(
     require_names(model, baseline)
     require_baseline_stores(named, baseline=baseline is not None, argument="baseline_store")
     source = data_of(queries, "queries")
-    inputs = {"model": model, "store": store, "queries": source, "baseline": baseline, "baseline_store": baseline_store}
+    inputs: dict[str, Any] = {"model": model, "store": store, "queries": source, "baseline": baseline, "baseline_store": baseline_store}
     asked = Asked.of("space", folder, exist_ok, settings=chosen, replaces=True, **inputs)
     if asked.is_finished():
         return asked.result(SpaceResult)

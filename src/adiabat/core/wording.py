@@ -80,11 +80,10 @@ def written(value: object) -> str:
     if isinstance(value, list):
         entries = [written(entry) for entry in value]
         return f"[{', '.join(entries)}]" if typed_command() is None else " ".join(entries)
-    is_text = isinstance(value, str | os.PathLike)
+    if not isinstance(value, str | os.PathLike):
+        return repr(value) if typed_command() is None else str(value)
+    text = str(os.fspath(value))
     if typed_command() is not None:
-        return shlex.quote(str(value)) if is_text else str(value)
-    if not is_text:
-        return repr(value)
-    text = os.fspath(value)
+        return shlex.quote(text)
     # Double quotes, as in the guide; a text that needs escapes is left to Python.
     return repr(text) if '"' in text or "\\" in text else f'"{text}"'

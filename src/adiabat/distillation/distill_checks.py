@@ -3,15 +3,14 @@
 import os
 from pathlib import Path
 
-from adiabat.config.distillation import AblateSettings, DistillStaticSettings, FitSettings, MultilingualSettings
+from adiabat.config.distillation import AblateSettings, DistillStaticSettings, FitSettings, MultilingualSettings, TeachSettings
 from adiabat.config.shared import require_device_name
 from adiabat.config.tasks import suite_file
 from adiabat.core.errors import ConfigError, DataError, JobError, ModelError, several
-from adiabat.core.files import is_there
+from adiabat.core.files import is_there, require_plain
 from adiabat.core.wording import option
 from adiabat.data.corpora import training_texts
 from adiabat.data.folders import require_path
-from adiabat.data.lines import require_plain
 from adiabat.data.parallel import ParallelSource, parallel_sources
 from adiabat.models.json_files import read_json
 from adiabat.models.model_paths import Model, require_names, require_reachable
@@ -98,7 +97,7 @@ def translations_of(settings: MultilingualSettings) -> list[ParallelSource]:
     return parallel_sources(data.parallel, source=data.source, languages=data.languages)
 
 
-def out_of(settings: FitSettings | MultilingualSettings) -> Path:
+def out_of(settings: TeachSettings) -> Path:
     """The directory of the job, after checking the required settings."""
     section = settings.distill
     required = {"distill.teachers": section.teachers, "distill.student": section.student, "distill.out": section.out}

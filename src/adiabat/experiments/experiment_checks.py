@@ -9,7 +9,7 @@ from adiabat.config.shared import require_device_name
 from adiabat.config.sweeps import SweepSettings, TrainSweepSettings, TuneSweepSettings
 from adiabat.core.errors import ConfigError, several
 from adiabat.core.wording import option
-from adiabat.dual_encoder.train_checks import require_runnable
+from adiabat.dual_encoder.train_checks import require_models, require_runnable
 from adiabat.evaluation.evaluate_checks import require_tasks
 from adiabat.experiments.grid import trials_of_sweep
 from adiabat.models.model_paths import require_names, require_reachable
@@ -30,7 +30,8 @@ def require_sweep(settings: SweepSettings, *, resume: bool) -> None:
     require_tasks(settings.tasks)
     if isinstance(settings, TrainSweepSettings):
         _require_trained(settings)
-    require_reachable(settings.job.model)
+    elif isinstance(settings, TuneSweepSettings):
+        require_reachable(settings.job.model)
 
 
 def _require_trained(settings: TrainSweepSettings) -> None:
@@ -41,6 +42,7 @@ def _require_trained(settings: TrainSweepSettings) -> None:
         if inputs not in known:
             known.append(inputs)
             require_runnable(trial.trained)
+            require_models(trial.trained)
 
 
 def require_complete(settings: SweepSettings) -> None:

@@ -36,7 +36,8 @@ def require_minable(
     judge = settings.judge
     require_names(model, None if judge is None else judge.model)
     require_device_name(settings.run.device)
-    for path in filter(None, [needed, None if judge is None else judge.store]):
+    stores = [needed, None if judge is None else judge.store]
+    for path in (path for path in stores if path is not None):
         require_readable(path)
     require_inputs([with_split(data, settings.data.split)], corpora=[] if is_store(Path(corpus)) else [corpus])
     require_reachable(model, None if judge is None else judge.model)
