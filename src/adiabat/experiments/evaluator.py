@@ -101,7 +101,7 @@ class Evaluator:
             try:
                 scores[task] = read_scores(path)
             except DataError:
-                self.unread.append(f"{path} is missing or damaged, so that no ranking could be made")
+                self.unread.append(f"the ranking lacks {name}, whose scores {path} are missing or damaged")
                 return None
         return scores
 

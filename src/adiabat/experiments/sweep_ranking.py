@@ -40,9 +40,11 @@ class _Evidence:
     """Scores of all models, cases before starts.
 
     Attributes:
+        finished: Names of the runs of all cases without a failed run; those of a case with a lost score file are not ranked.
         own_start: For each case, the position of its start among all models.
     """
 
+    finished: frozenset[str]
     cases: Mapping[str, list[SweepRun]]
     starts: list[str]
     own_start: list[int]
@@ -63,6 +65,8 @@ def ranking_of(runner: SweepRunner, rows: Sequence[SweepRun]) -> Ranking | None:
     """Rank the cases of a sweep; None for fewer than two or more than `MOST_RANKED` cases."""
     evidence = _evidence(runner, rows)
     if evidence is None:
+        if runner.evaluator.unread:
+            runner.evaluator.unread.append("fewer than two settings have all of their scores, so there is no ranking")
         return None
     first = evidence.stored[next(iter(evidence.cases.values()))[0].name]
     return Ranking(
@@ -82,18 +86,21 @@ def _evidence(runner: SweepRunner, rows: Sequence[SweepRun]) -> _Evidence | None
     trials: dict[str, list[SweepTrial]] = {}
     for trial in runner.trials:
         trials.setdefault(trial.case, []).append(trial)
-    complete = {case: runs for case, runs in trials.items() if all(trial.name in done for trial in runs)}
-    if not 2 <= len(complete) <= MOST_RANKED:
+    finished = {case: runs for case, runs in trials.items() if all(trial.name in done for trial in runs)}
+    if not 2 <= len(finished) <= MOST_RANKED:
+        return None
+    stored = {trial.name: scores for runs in finished.values() for trial in runs if (scores := runner.evaluator.stored(trial.name))}
+    complete = {case: runs for case, runs in finished.items() if all(trial.name in stored for trial in runs)}
+    if len(complete) < 2:
         return None
     start_of = {case: runner.start_name(runs[0]) for case, runs in complete.items()}
     starts = list(dict.fromkeys(start_of.values()))
     # A start whose scores are lost or belong to another start is measured again.
     runner.start_records()
-    names = [*starts, *(trial.name for runs in complete.values() for trial in runs)]
-    stored = {name: scores for name in names if (scores := runner.evaluator.stored(name)) is not None}
+    stored |= {name: scores for name in starts if (scores := runner.evaluator.stored(name))}
     measure = runner.settings.measure.report[0]
     tasks = [name for name in (task.name for task in runner.tasks) if all(name in by_task for by_task in stored.values())]
-    tasks = [name for name in tasks if _values(stored[starts[0]][name], measure) is not None] if len(stored) == len(names) else []
+    tasks = [name for name in tasks if _values(stored[starts[0]][name], measure) is not None] if stored.keys() >= set(starts) else []
     per_task = [_matrix(name, measure, [[trial.name for trial in runs] for runs in complete.values()], starts, stored) for name in tasks]
     matrices = [matrix for matrix in per_task if matrix is not None]
     if not matrices or len(matrices) < len(per_task):
@@ -103,7 +110,8 @@ def _evidence(runner: SweepRunner, rows: Sequence[SweepRun]) -> _Evidence | None
     draws = draw(matrices, trained=len(complete), seed=runner.seed, resamples=section.resamples, clusters=clusters)
     cases = {case: [done[trial.name] for trial in runs] for case, runs in complete.items()}
     own_start = [len(complete) + starts.index(start_of[case]) for case in complete]
-    return _Evidence(cases, starts, own_start, stored, tasks, measure, matrices, clusters, draws, _levels(matrices, draws))
+    names = frozenset(trial.name for runs in finished.values() for trial in runs)
+    return _Evidence(names, cases, starts, own_start, stored, tasks, measure, matrices, clusters, draws, _levels(matrices, draws))
 
 
 def _values(scores: TaskScores, measure: str) -> Float[np.ndarray, " q"] | None:
@@ -249,7 +257,7 @@ def _notes(rows: Sequence[SweepRun], evidence: _Evidence) -> list[str]:
             if trained is not None and (count := int(trained.queries.sum())):
                 much = "" if trained.is_proof else "; these are more than a tenth, so it is called neither better nor worse"
                 notes.append(f"{case} was trained or validated on {count:,} of {trained.queries.size:,} queries of {task}{much}")
-    if left_out := sorted({row.name for row in rows} - {run.name for runs in evidence.cases.values() for run in runs}):
+    if left_out := sorted({row.name for row in rows} - evidence.finished):
         notes.append(f"settings with a failed run are not ranked: {several(left_out)}")
     return notes
 

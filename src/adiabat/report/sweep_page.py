@@ -351,8 +351,8 @@ def terminal(result: SweepResult) -> list[Table]:
 
 
 def notes(result: SweepResult) -> list[str]:
-    """Notes below the ranking in the terminal."""
-    return list(result.ranking.notes) if result.verb == "train" and result.ranking is not None else []
+    """Notes below the tables of the terminal."""
+    return [*(result.ranking.notes if result.ranking is not None else []), *result.notes]
 
 
 def _pairs(result: SweepResult) -> Table:

@@ -61,6 +61,26 @@ def test_a_lost_file_of_scores_is_named_where_it_prevents_the_ranking(here: Path
     assert any(str(start_file(here, "near, seed=0")) in note for note in result.notes)
 
 
+def test_the_other_settings_are_ranked_where_scores_of_one_run_are_lost_and_it_is_said_everywhere(here: Path) -> None:
+    """Missing or damaged; the setting keeps its row in the other tables."""
+    data = {"data": str(here / "near.jsonl")}
+    variants = [{"name": f"decay {decay}", "job": data, "train": {"weight_decay": decay}} for decay in (0.1, 0.2, 0.3)]
+    whole = run(brief(here, variants=variants))
+    lost = start_file(here, "decay 0.2, seed=0")
+    assert lost.exists()
+    for content in (None, b"damaged"):
+        lost.unlink()
+        if content is not None:
+            lost.write_bytes(content)
+        result = run(brief(here, variants=variants), resume=True)
+        assert {standing.name for standing in ranking_of(result).standings} == {"decay 0.1", "decay 0.3"}
+        assert result.analysis == whole.analysis
+        assert "failed" not in " ".join(ranking_of(result).notes)
+        for said in (" ".join(result.notes), result.summary(), (here / "out" / "report.html").read_text(encoding="utf-8")):
+            assert f"the ranking lacks decay 0.2, seed=0, whose scores {lost} are missing or damaged" in said
+        lost.write_bytes(b"")
+
+
 # --- Inputs that change on the disk ---
 
 
