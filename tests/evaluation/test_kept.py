@@ -99,6 +99,14 @@ def recorded(path: Path, change: dict[str, Any]) -> None:
     pq.write_table(table.replace_schema_metadata({b"adiabat": json.dumps(record).encode()}), path)
 
 
+def written_again(path: Path, name: str, values: Any) -> None:
+    """By another program, without a checksum."""
+    table = pq.read_table(path)
+    metadata = {key: value for key, value in table.schema.metadata.items() if key == b"adiabat"}
+    columns = {column: table[column] for column in table.column_names} | {name: pa.array(values)}
+    pq.write_table(pa.table(columns).replace_schema_metadata(metadata), path)
+
+
 UNDAMAGED = r"s\.parquet must be undamaged, got .*; evaluate again"
 UNKNOWN = {"measure": "nDCG@10", "similarity": "cosine", "statistic": "zzz"}
 
@@ -111,6 +119,21 @@ UNKNOWN = {"measure": "nDCG@10", "similarity": "cosine", "statistic": "zzz"}
         (lambda path: write_scores(ranked([0.1, np.nan]), path, key="", about={}), "values of nDCG@10 by cosine that are not finite"),
         *((partial(truncated, share=share), UNDAMAGED) for share in (0.0, 0.5, 0.9)),
         (without_values, UNDAMAGED),
+        *(
+            (partial(written_again, name=name, values=values), says)
+            for name, values, says in (
+                ("text", ["a", None], 'the column "text" must hold texts, got nothing in 1 of 2 rows'),
+                ("text", [None, None], 'the column "text" must hold texts, got null'),
+                ("text", [1, 2], 'the column "text" must hold texts, got int64'),
+                ("unit", ["a", None], 'the column "unit" must hold texts, got nothing in 1 of 2 rows'),
+                ("unit", [1.0, 2.0], 'the column "unit" must hold texts, got double'),
+                ("unit", ["a", "a"], "the column \"unit\" must name each unit once, got 'a' again"),
+                ("nDCG@10 by cosine", [0.1, None], 'the column "nDCG@10 by cosine" must hold numbers, got nothing in 1 of 2 rows'),
+                ("nDCG@10 by cosine", ["a", "b"], 'the column "nDCG@10 by cosine" must hold numbers, got string'),
+                ("nDCG@10 by cosine", [True, False], 'the column "nDCG@10 by cosine" must hold numbers, got bool'),
+                ("cluster", [0.0, 1.5], 'the column "cluster" must hold whole numbers, got double'),
+            )
+        ),
         *(
             (partial(recorded, change=change), UNDAMAGED)
             for change in ({"about": None}, {"key": 3}, {"samples": []}, {"units": 5}, {"samples": [UNKNOWN]})

@@ -9,7 +9,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from pydantic import BaseModel
 from adiabat.core.disk import clear, make_folder, move
 from adiabat.core.errors import DataError, JobError, disk_error_of
 from adiabat.core.files import open_parquet, reading, write_parquet, writing_to
+from adiabat.core.text import cut
 from adiabat.core.wording import call_of, option
 from adiabat.results.suite_result import Kind
 from adiabat.stats.clusters import Clusters
@@ -115,15 +116,15 @@ def read_scores(path: Path, record: Mapping[str, Any] | None = None) -> TaskScor
         table = open_parquet(path, remedy=REMEDY).read()
         if len(table) != record["units"] or not record["samples"]:
             raise ValueError(f"{len(table):,} rows and {len(record['samples'])} measures, of {record['units']:,} units")
-        clusters = Clusters(table[CLUSTER].to_numpy(), record["clustered_by"]) if CLUSTER in table.column_names else None
+        clusters = Clusters(_filled(table, CLUSTER, "whole numbers"), record["clustered_by"]) if CLUSTER in table.column_names else None
         samples = [replace(_sample(table, description), clusters=clusters) for description in record["samples"]]
         cells = [_cells(table, description) for description in record["cells"]]
-        texts = table["text"].to_pylist() if "text" in table.column_names else ()
+        texts = _filled(table, "text", "texts").tolist() if "text" in table.column_names else ()
         return TaskScores(
             task=record["task"],
             kind=record["kind"],
             unit=record["unit"],
-            units=table["unit"].to_pylist(),
+            units=_units(table),
             samples=samples,
             texts=texts,
             documents=record["documents"],
@@ -275,11 +276,41 @@ def _described(scores: TaskScores) -> dict[str, Any]:
     return {**plain, "facts": dict(scores.facts), "notes": list(scores.notes), "samples": samples, "cells": cells}
 
 
+_HOLDS: Mapping[str, Sequence[Callable[[pa.DataType], bool]]] = {
+    "texts": (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
+    "numbers": (pa.types.is_integer, pa.types.is_floating),
+    "whole numbers": (pa.types.is_integer,),
+    "truth values": (pa.types.is_boolean,),
+}
+"""What a column may hold, with the tests of its type; other programs may have written the file again."""
+
+
+def _filled(table: pa.Table, name: str, what: str) -> np.ndarray:
+    """The values of a column of one kind without gaps."""
+    column = table[name]
+    if not any(holds(column.type) for holds in _HOLDS[what]):
+        raise TypeError(f'the column "{name}" must hold {what}, got {column.type}')
+    if column.null_count:
+        raise ValueError(f'the column "{name}" must hold {what}, got nothing in {column.null_count:,} of {len(column):,} rows')
+    values: np.ndarray = column.to_numpy()
+    return values
+
+
+def _units(table: pa.Table) -> list[str]:
+    """The names of the units, each once: scores of two models are matched by them."""
+    units: list[str] = _filled(table, "unit", "texts").tolist()
+    if repeated := [name for name, count in Counter(units).items() if count > 1]:
+        raise ValueError(f'the column "unit" must name each unit once, got {cut(repeated[0], limit=60)!r} again')
+    return units
+
+
 def _trained(table: pa.Table, unknown: str | None) -> TrainingOverlap | None:
     if unknown is None:
         return None
-    queries, relevant, documents, near = (table[name].to_numpy() if name in table.column_names else None for name in TRAINED)
-    if queries is None or relevant is None or queries.dtype != np.bool_:
+    kinds = ("truth values", "whole numbers", "whole numbers", "truth values")
+    columns = zip(TRAINED, kinds, strict=True)
+    queries, relevant, documents, near = (_filled(table, *column) if column[0] in table.column_names else None for column in columns)
+    if queries is None or relevant is None:
         raise ValueError(f"no counts of {TRAINED[0]}, though the model comes from a job")
     return TrainingOverlap(queries, relevant, documents, unknown, near)
 
@@ -295,12 +326,12 @@ def _sample(table: pa.Table, record: Mapping[str, Any]) -> Sample:
         bare,
         values=_numbers(table, name),
         reference=_numbers(table, reference) if reference in table.column_names else None,
-        groups=table[groups].to_numpy() if groups in table.column_names else None,
+        groups=_filled(table, groups, "whole numbers") if groups in table.column_names else None,
     )
 
 
 def _numbers(table: pa.Table, name: str) -> Float[np.ndarray, " n"]:
-    values = np.asarray(table[name].to_numpy(), dtype=np.float64)
+    values = np.asarray(_filled(table, name, "numbers"), dtype=np.float64)
     if not np.isfinite(values).all():
         raise ValueError(f"values of {name} that are not finite")
     return values
