@@ -11,8 +11,6 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-import pyarrow as pa
-
 from adiabat.core.errors import ConfigError, DataError, Faults, reraise_unrelated
 from adiabat.core.files import require_plain
 from adiabat.core.text import cut, number_of, shown
@@ -52,6 +50,9 @@ def byte_lines(path: Path, cursor: Cursor) -> Iterator[tuple[int, bytes]]:
 
     A plain file is read from the cursor's byte; in a compressed one, earlier lines are skipped.
     """
+    # Names of columns are known without it, as the help of a verb needs them.
+    import pyarrow as pa
+
     codec = CODECS.get(path.suffix.lower())
     number = 0
     require_plain(path)
