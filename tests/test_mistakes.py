@@ -1,5 +1,6 @@
 """Bad input, one command each: one line, exit code 2, and nothing left behind."""
 
+import os
 import re
 import resource
 import shutil
@@ -85,6 +86,14 @@ def write_faulty_places(here: Path) -> None:
     lines(here / "judged" / "queries.jsonl", [{"_id": "q", "text": "a"}])
     for split in ("dev", "test"):
         (here / "judged" / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\nq\td1\t1\n", encoding="utf-8")
+    os.mkfifo(here / "pipe")
+    for name in ("pipe.toml", "pipe.txt", "pipe.npy", "pipe.jsonl", "pipe.json"):
+        (here / name).symlink_to("pipe")
+    for name, inside in (("model", "config.json"), ("model", "tokenizer.json"), ("store", "manifest.json")):
+        piped = here / f"piped_{inside.removesuffix('.json')}"
+        shutil.copytree(here / name, piped)
+        (piped / inside).unlink()
+        os.mkfifo(piped / inside)
     (here / "no_qrels").mkdir()
     lines(here / "no_qrels" / "corpus.jsonl", DOCUMENTS)
     lines(here / "no_qrels" / "queries.jsonl", [{"_id": "q", "text": "a"}])
@@ -186,6 +195,30 @@ MISTAKES: list[Mistake] = [
     (("embed", "model"), "Missing", "adiabat embed --help"),
     (search("hello", "there"), "unexpected extra argument", "there"),
     (search("hello", "-k", "0"), "-k", "must be a whole number >= 1, got 0"),
+    (embed(out=""), "--out must have a value, got an empty text"),
+    (embed("corpus.jsonl", "--config", ""), "--config must have a value"),
+    (embed("corpus.jsonl", "--import="), "--import must have a value"),
+    (embed(""), "CORPUS must not be empty"),
+    (tune(""), "DATA must not be empty"),
+    (tune(store=""), "STORE must not be empty"),
+    (evaluate("pairs.jsonl", "--retain", "store", ""), "--retain takes two words", "got store ''"),
+    (("train", "", "--out", "new"), "RUN.toml must not be empty"),
+    (("distill", "static", "model", "--out", ""), "--out must have a value"),
+    (tune("pairs.jsonl", "--config", "pipe.toml"), "pipe.toml must be a file or a folder, got a device, pipe or socket"),
+    (("train", "pipe.toml", "--out", "new"), "pipe.toml must be a file or a folder"),
+    (("evaluate", "model", "--suite", "pipe.toml", "--out", "new"), "pipe.toml must be a file or a folder"),
+    (imported("good.npy", "--ids", "pipe.txt"), "pipe.txt must be a file or a folder"),
+    (imported("good.npy", "--ids", "pipe.npy"), "pipe.npy must be a file or a folder"),
+    (imported("good.npy", "--ids", "pipe.json"), "pipe.json must be a file or a folder"),
+    (imported("pipe.npy", *IDS), "pipe.npy must be a file or a folder"),
+    (evaluate("pairs.jsonl", "--retain", "store", "pipe.jsonl"), "pipe.jsonl must be a file or a folder"),
+    (tune("pairs.jsonl", *setting("guard.probes=pipe.jsonl")), "pipe.jsonl must be a file or a folder"),
+    (tune("pairs\new.jsonl"), r"'pairs\new.jsonl' must exist", "single quotes"),
+    (tune(model="piped_config"), "piped_config/config.json must be a file or a folder"),
+    (search(model="piped_tokenizer"), "piped_tokenizer/tokenizer.json must be a file or a folder"),
+    (search(store="piped_manifest"), "piped_manifest/manifest.json must be a file or a folder"),
+    (("compare", "pipe.json", "store"), "pipe.json"),
+    (("distill", "static", "model", "--out", "new", "--vocabulary", "pipe.txt"), "pipe.txt must be a file or a folder"),
 ]
 
 

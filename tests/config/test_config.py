@@ -270,6 +270,50 @@ def test_a_file_that_cannot_be_read_is_named(spoil: Callable[[Path], object], to
 
 
 @pytest.mark.parametrize(
+    ("line", "place"),
+    [(r'data = "C:\data\pairs.jsonl"', "line 2, column 13"), (r'data = "C:\users\pairs.jsonl"', "line 2"), (r'data = """\.x"""', "line 2")],
+)
+def test_a_backslash_in_double_quotes_is_told_with_the_remedy(line: str, place: str, tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text(f"[job]\n{line}\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=rf"run.toml must be TOML: .*{place}.*single quotes, or double each backslash"):
+        read_settings(TrainSettings, tmp_path / "run.toml")
+    with pytest.raises(ConfigError, match=r"set must be a value in TOML, got \"C:.users\": .*single quotes"):
+        read_settings(TrainSettings, None, [r'job.data="C:\users"'])
+
+
+def test_an_escape_that_toml_knows_is_not_taken_for_a_path(tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text('[job]\ndata = "C:\\new\\table.jsonl"\n[data]\ncache = "a\\u0000b"\n', encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        read_settings(TrainSettings, tmp_path / "run.toml")
+    assert "2 faults" in str(caught.value)
+    assert "job.data must be text without control characters" in str(caught.value)
+    assert "data.cache must be text without control characters" in str(caught.value)
+    # Prompts may have line ends, and paths of Windows in single quotes are whole.
+    (tmp_path / "run.toml").write_text("[job]\ndata = 'C:\\new'\n[encoder]\nquery_prompt = \"a\\n\"\n", encoding="utf-8")
+    settings = read_settings(TrainSettings, tmp_path / "run.toml")
+    assert (settings.job.data, settings.encoder.query_prompt) == (r"C:\new", "a\n")
+
+
+DEEP = {
+    "lists": f"x = {'[' * 3000}{']' * 3000}",
+    "tables": f"x = {'{a = ' * 3000}1{'}' * 3000}",
+    "keys": f"{'.'.join('a' * 3000)} = 1",
+    "headers": f"[{'.'.join('a' * 3000)}]",
+}
+
+
+@pytest.mark.parametrize("text", DEEP.values(), ids=DEEP)
+def test_settings_nested_3000_deep_are_one_line(text: str, tmp_path: Path) -> None:
+    (tmp_path / "deep.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match="deep.toml: settings must nest at most a few tables or lists, got hundreds"):
+        read_settings(TuneSettings, tmp_path / "deep.toml")
+    if " = " in text:
+        key, _, value = text.partition(" = ")
+        with pytest.raises(ConfigError, match="settings must nest at most a few tables"):
+            read_settings(TuneSettings, None, [f"{key}={value}"])
+
+
+@pytest.mark.parametrize(
     ("assignment", "told"),
     [
         ("data.split=dev", 'split must be left out for .*, which has no splits, got "dev"'),

@@ -14,11 +14,12 @@ from tempfile import TemporaryDirectory
 from typing import Any, Protocol, TypeVar
 
 from adiabat.config.faults import former_keyword
-from adiabat.config.reader import checked, keys_of, read_table, with_values
+from adiabat.config.reader import checked, keys_of, read_table, shallow, with_values
 from adiabat.config.section import Section
 from adiabat.config.shared import RetainSection
 from adiabat.core.disk import make_folder, move, new_file, real
 from adiabat.core.errors import ConfigError, DataError
+from adiabat.core.files import require_no_zero
 from adiabat.core.surroundings import user_cache
 from adiabat.core.text import shown
 from adiabat.data.records import text_id
@@ -57,6 +58,9 @@ def path_of(value: object, argument: str, *, allowed: str = "a path, or a result
     path = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     if not isinstance(path, str):
         raise wrong_type(argument, allowed, value)
+    if not path:
+        raise ConfigError(f"{argument} must be a path, got an empty text; name a file or folder")
+    require_no_zero(Path(path), error=ConfigError)
     return path
 
 
@@ -112,6 +116,7 @@ def with_real_out(settings: S, section: str) -> S:
 def require_model(value: object, argument: str) -> None:
     """Refuse an argument that is not a model."""
     if isinstance(value, str | os.PathLike):
+        require_no_zero(Path(value), error=ConfigError)
         return
     from adiabat.models.towers import DualEncoder
 
@@ -257,6 +262,7 @@ def settings_table(settings: SettingsLike, kind: type[Section]) -> dict[str, Any
     return read_table(Path(path_of(settings, "settings", allowed=allowed)), kind)
 
 
+@shallow()
 def settings_of(kind: type[S], settings: SettingsLike, options: Mapping[str, Any], *, section: str, function: str) -> S:
     """Settings from an object, a file or dicts, with keyword arguments laid over them.
 

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from adiabat import __version__
 from adiabat.cli.options import complain, fold_retain, local_rank, plain_warnings, rank
@@ -28,6 +28,22 @@ class _Verbs(TyperGroup):
             return super().invoke(ctx)
         except EOFError as fault:
             raise RuntimeError(f"EOFError: {fault}") from fault
+
+
+class _Verb(TyperCommand):
+    """A verb; an empty path would be taken for the working directory."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        given, *_ = self.make_parser(ctx).parse_args(args=list(args))
+        for parameter in self.params:
+            value = given.get(parameter.name)
+            is_empty = value == "" or (isinstance(value, list | tuple) and "" in value)
+            if is_empty and parameter.opts[0].startswith("-"):
+                raise ConfigError(f"{parameter.opts[0]} must have a value, got an empty text; give one, or leave it out")
+            # Verbs judge these two themselves.
+            if is_empty and parameter.metavar not in ("MODEL", "QUERY"):
+                raise ConfigError(f"{parameter.metavar} must not be empty, got an empty text; name one")
+        return super().parse_args(ctx, args)
 
 
 PANELS: Mapping[str, Mapping[str, str]] = {
@@ -115,9 +131,11 @@ def app_of(verb: str) -> typer.Typer:
         for name in (name for name in verbs if name == verb or not known):
             function = getattr(import_module(f"adiabat.cli.{verbs[name]}"), name.replace("-", "_"))
             if isinstance(function, typer.Typer):
+                for command in function.registered_commands:
+                    command.cls = _Verb
                 app.add_typer(function, name=name, rich_help_panel=panel)
             else:
-                app.command(name, rich_help_panel=panel)(function)
+                app.command(name, cls=_Verb, rich_help_panel=panel)(function)
     return app
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -161,8 +162,8 @@ def fold_retain(arguments: Sequence[str]) -> list[str]:
             continue
         if word == "--retain" or word.startswith("--retain="):
             pair = [word.removeprefix("--retain=")] if "=" in word else remaining[:2]
-            if len(pair) < 2 or any(value.startswith("--") for value in pair):
-                words_given = " ".join(pair) or "nothing"
+            if len(pair) < 2 or any(not value or value.startswith("--") for value in pair):
+                words_given = shlex.join(pair) or "nothing"
                 raise ConfigError(f"--retain takes two words, STORE and DATA, got {words_given}; write both")
             word, remaining = "\0".join(pair), remaining[2:]
             words.append("--retain")

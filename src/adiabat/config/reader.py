@@ -4,6 +4,7 @@ import codecs
 import re
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -33,6 +34,15 @@ from adiabat.core.wording import option
 S = TypeVar("S", bound=Section)
 
 
+@contextmanager
+def shallow() -> Iterator[None]:
+    """Refuse settings that are nested deeper than Python's stack is high; as a decorator, in what a function takes."""
+    try:
+        yield
+    except RecursionError:
+        raise ConfigError("settings must nest at most a few tables or lists, got hundreds in one another; correct them") from None
+
+
 def read_settings(kind: type[S], path: Path | None = None, assignments: Sequence[str] = ()) -> S:
     """Read settings from a TOML file and from ``key=value`` assignments, which win; a `ConfigError` names every fault at once."""
     if path is None:
@@ -46,6 +56,7 @@ def read_settings(kind: type[S], path: Path | None = None, assignments: Sequence
         raise ConfigError(f"{place}: {fault}") from None
 
 
+@shallow()
 def assigned(assignments: Sequence[str], table: Mapping[str, Any] | None = None, *, kind: type[Section] | None = None) -> dict[str, Any]:
     """Lay ``key=value`` assignments over nested tables; values are parsed as TOML, or else taken as text."""
     values: list[tuple[str, Any]] = []
@@ -58,6 +69,7 @@ def assigned(assignments: Sequence[str], table: Mapping[str, Any] | None = None,
     return with_values(kind, table or {}, values)
 
 
+@shallow()
 def checked(kind: type[S], table: Mapping[str, Any]) -> S:
     """Settings of nested tables; a `ConfigError` names every fault at once, former keys of adiabat 0.1 first."""
     if former := former_settings(table):
@@ -281,8 +293,13 @@ def read_table(path: Path, kind: type[Section]) -> dict[str, Any]:
     """Read the nested tables of a TOML file of settings, unchecked."""
     text = _read_text(path)
     try:
-        return tomllib.loads(text)
+        with shallow():
+            return tomllib.loads(text)
+    except ConfigError as fault:
+        raise ConfigError(f"{path}: {fault}") from None
     except tomllib.TOMLDecodeError as fault:
+        if advice := _backslash_advice(fault, text):
+            raise ConfigError(f"{path} must be TOML: {fault}; {advice}") from fault
         # TOML reports a second single table as a repeated key, which does not help a user who wanted a list.
         single = [single_table_phrase(key) for key, _ in _lists_of_tables(kind) if re.search(rf"^\s*\[{re.escape(key)}\]", text, re.M)]
         raise ConfigError(f"{path}: {single[0]}" if single else f"{path} must be TOML: {fault}") from fault
@@ -301,6 +318,14 @@ def _read_text(path: Path) -> str:
         raise ConfigError(f"{path} must be a readable TOML file of settings, got: {getattr(fault, 'strerror', None) or fault}") from fault
 
 
+def _backslash_advice(fault: tomllib.TOMLDecodeError, text: str) -> str:
+    """Advice for a line with a backslash, as in a path of Windows or a regular expression; "" for another fault."""
+    found = re.search(r"at line (\d+)", str(fault))
+    if found is None or "\\" not in text.split("\n")[int(found[1]) - 1]:
+        return ""
+    return "a backslash in double quotes begins an escape: write the text in single quotes, or double each backslash"
+
+
 def _toml_value(text: str) -> Any:
     """A value parsed as TOML; a bare word is text, so that ``--set data.split=train`` needs no quotes.
 
@@ -308,7 +333,10 @@ def _toml_value(text: str) -> Any:
     """
     try:
         table = tomllib.loads(f"value = {text.strip()}")
-    except tomllib.TOMLDecodeError:
+    except tomllib.TOMLDecodeError as fault:
+        quoted = text.strip()
+        if quoted.startswith('"') and quoted.endswith('"') and (advice := _backslash_advice(fault, quoted)):
+            raise ConfigError(f"{option('set')} must be a value in TOML, got {quoted}: {fault}; {advice}") from fault
         return text.lstrip()
     return table["value"] if len(table) == 1 else text.lstrip()
 
@@ -317,6 +345,7 @@ TRAIN_TABLES = ("job", "encoder", "data", "towers", "mixture", "batches", "train
 """Tables of a RUN.toml that all runs of an experiment share."""
 
 
+@shallow()
 def with_values(kind: type[Section] | None, table: Mapping[str, Any], values: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """A table with values laid over it, by their dotted keys: a table or its `kind` before its other keys, otherwise in their order."""
 

@@ -23,7 +23,18 @@ from pydantic import (
 
 from adiabat.config.faults import Need, PlacedError, Unmet
 
-Text = Annotated[str, Field(min_length=1)]
+_ESCAPED = re.compile(r"[\x00\x08\x0b\x0c\x1b]|^[A-Za-z]:[\t\n\r]")
+"""What a backslash in double quotes leaves of a path of Windows or a pattern, and no path or name has."""
+
+
+def _without_escapes(text: str) -> str:
+    if _ESCAPED.search(text):
+        advice = "in TOML, a backslash in double quotes begins an escape: write single quotes, or double the backslash"
+        raise MisfitError(f"text without control characters ({advice})")
+    return text
+
+
+Text = Annotated[str, Field(min_length=1), AfterValidator(_without_escapes)]
 Texts = Annotated[tuple[Text, ...], Field(strict=False)]
 """A list in TOML; strict validation would refuse it for a tuple."""
 Fraction = Annotated[float, Field(ge=0, le=1)]

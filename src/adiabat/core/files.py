@@ -4,6 +4,7 @@ import errno
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -181,12 +182,22 @@ def require_plain(path: Path, *, error: type[AdiabatError] = DataError) -> None:
 
 def require_regular(path: Path, *, error: type[AdiabatError] = DataError) -> None:
     """Refuse devices, pipes and sockets: they may be endless, or cannot be read twice."""
+    require_no_zero(path, error=error)
     try:
         str(path).encode()
     except UnicodeEncodeError as fault:
-        raise error(f"{os.fsencode(path)!r} must have a name in UTF-8, got other bytes; rename it") from fault
+        # Under another locale Python cannot read names in UTF-8.
+        is_locale = sys.getfilesystemencoding() != "utf-8"
+        advice = "choose a locale of UTF-8, or set PYTHONUTF8=1" if is_locale else "rename it"
+        raise error(f"{os.fsencode(path)!r} must have a name in UTF-8, got other bytes; {advice}") from fault
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise error(f"{path} must be a file or a folder, got a device, pipe or socket; copy its output into a file")
+
+
+def require_no_zero(path: Path, *, error: type[AdiabatError] = DataError) -> None:
+    """Refuse a path that no file can have, in place of a ValueError of Python."""
+    if "\0" in str(path):
+        raise error(f"{str(path)!r} must be a path without a zero byte; correct it")
 
 
 def require_small(path: Path, size: int, limit: int, *, error: type[AdiabatError] = DataError) -> None:
@@ -263,6 +274,7 @@ def advice_on(fault: Exception, full: str) -> str:
 
 def is_there(path: Path, *, error: type[AdiabatError] = DataError) -> bool:
     """Whether a file or folder exists; a link that leads nowhere is an error, because its file was lost and counts as there."""
+    require_no_zero(path, error=error)
     if path.exists():
         return True
     if path.is_symlink():

@@ -296,6 +296,8 @@ def require_path(path: Path) -> None:
     names = sorted(os.listdir(path.parent)) if path.parent.is_dir() else []
     near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.6)
     advice = f"did you mean {' or '.join(str(path.parent / name) for name in near)}?" if near else "check the path"
+    if re.search(r"[\t\n\r]", str(path)):
+        raise DataError(f"{str(path)!r} must exist, got no such file; in TOML, write backslashes in single quotes, or double them")
     raise DataError(f"{path} must exist, got no such file; {advice}")
 
 
