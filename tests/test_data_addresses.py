@@ -68,6 +68,11 @@ def test_a_split_is_named_in_the_address_or_the_settings(run: Run, tmp_path: Pat
     refused = run("tune", "model", "store", "split", "--out", "new", *FAST[:-2], *named[:-2])
     assert_refused(refused, "split must be read with a split, got the splits train, validation")
     assert adiabat.inspect("split?split=validation").rows == 6
+    for name, rows in (("docs-train", DOCUMENTS[:9]), ("docs-test", DOCUMENTS[9:])):
+        (tmp_path / "docs").mkdir(exist_ok=True)
+        lines(tmp_path / f"docs/{name}.jsonl", rows)
+    with pytest.warns(UserWarning, match="all of its splits are read as one corpus"):
+        assert adiabat.inspect("split", split="train", corpus=str(tmp_path / "docs")).rows == 14
 
 
 @pytest.mark.parametrize(
@@ -154,6 +159,18 @@ def test_each_set_of_an_evaluation_has_its_own_columns(run: Run, here: Path, tmp
 def test_a_retention_set_whose_columns_are_unknown_is_told_how_to_name_them(run: Run, here: Path, retained: str, facts: list[str]) -> None:
     other("law.csv", ("frage", "dokument"))
     assert_refused(run(*evaluate("pairs.jsonl", "--retain", "store", retained)), *facts)
+
+
+def test_two_sets_in_one_file_are_told_apart_by_their_columns(run: Run, here: Path) -> None:
+    rows = [{"en": f"what about law {number}", "de": f"was sagt das Gesetz {number}", "pos": f"d{number}"} for number in range(12)]
+    lines(here / "two.jsonl", rows)
+    result = adiabat.evaluate("model", "store", "two.jsonl?query=en", retain=[("store", "two.jsonl", {"query": "de"})])
+    assert [each.queries for each in result.datasets] == [12, 12]
+    assert_refused(
+        run(*evaluate("two.jsonl?query=en", "--retain", "store", "two.jsonl?query=en")), "must be another data set than the target"
+    )
+    inspected = adiabat.inspect("two.jsonl?query=de")
+    assert (inspected.rows, inspected.faults) == (12, adiabat.inspect("pairs.jsonl").faults)
 
 
 def test_validation_and_tuning_data_have_columns_of_their_own(run: Run, here: Path, tmp_path: Path) -> None:

@@ -164,6 +164,15 @@ def test_hidden_files_and_descriptions_hold_no_rows(tmp_path: Path) -> None:
     assert len(queries(tmp_path)) == len(TRAIN)
 
 
+def test_missing_parts_and_links_that_lead_nowhere_are_told(tmp_path: Path) -> None:
+    for part in (0, 2):
+        table(tmp_path / f"train-{part:05}-of-00003.parquet", TRAIN[:2])
+    with pytest.warns(UserWarning, match="only 2 of 3 parts of train are there"):
+        assert len(queries(tmp_path)) == 4
+    (tmp_path / "train-00001-of-00003.parquet").symlink_to(tmp_path / "gone")
+    assert "train-00001-of-00003.parquet" in fault(tmp_path)
+
+
 def test_a_corpus_is_read_with_all_of_its_splits_and_training_texts_are_not(tmp_path: Path) -> None:
     documents = [{"_id": f"d{number}", "text": f"text {number}"} for number in range(5)]
     table(tmp_path / "files/train.jsonl", documents[:3])

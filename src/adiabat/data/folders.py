@@ -37,7 +37,7 @@ SPLIT_WORDS: Mapping[str, str] = {
 """Words in names of files that say which split of a data set they hold, and the split that each means."""
 
 _SPLIT_WORD = re.compile(rf"(?:^|[-._ 0-9])({'|'.join(SPLIT_WORDS)})(?=[-._ 0-9]|$)")
-_SHARD = re.compile(r"(.+?)[-.]\d{5}-of-\d{5}")
+_SHARD = re.compile(r"(.+?)[-.]\d{5}-of-(\d{5})")
 _PARTS = frozenset(("corpus", "queries", "qrels"))
 """Files and folders of a judged data set that are no examples."""
 
@@ -100,7 +100,8 @@ def _place_in(folder: Path, split: str | None, config: str | None, *, whole: boo
         raise DataError(_no_rows(folder))
     chosen, note = _chosen(files, split, folder, whole=whole)
     _require_one_table(chosen, folder)
-    return Place(_file_form(chosen[0]), str(folder), chosen, note=note)
+    notes = "; ".join(filter(None, [note, _missing_shards(chosen, folder)]))
+    return Place(_file_form(chosen[0]), str(folder), chosen, note=notes)
 
 
 def _configured(described: Mapping[str, Files], config: str | None, folder: Path) -> Files:
@@ -125,6 +126,16 @@ def _chosen(files: Files, split: str | None, folder: Path, *, whole: bool) -> tu
         return every, read_whole(str(folder), told_splits(names, unnamed)) if len(files) > 1 else ""
     name = one_split(names, split, str(folder), example=f"{folder}?split=NAME", unnamed=unnamed)
     return files[name], f"{folder}: {told_splits([], unnamed)} are left out of the split {name}" if unnamed else ""
+
+
+def _missing_shards(files: Sequence[Path], folder: Path) -> str:
+    """A note if some of the parts that the names of files count are not there."""
+    counts: dict[tuple[Path, str], list[int]] = {}
+    for path in files:
+        if shard := _SHARD.fullmatch(stem_of(path.name)):
+            counts.setdefault((path.parent, shard[1]), []).append(int(shard[2]))
+    short = [f"{len(stated)} of {stated[0]:,} parts of {name}" for (_, name), stated in counts.items() if len(stated) < stated[0]]
+    return f"{folder}: only {' and '.join(short)} are there" if short else ""
 
 
 def read_whole(source: str, splits: str) -> str:

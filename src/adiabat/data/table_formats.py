@@ -161,9 +161,9 @@ def dataset_rows(
     return _python_rows(data.skip(after), source, after)
 
 
-def dataset_size(source: str, *, split: str | None, config: str | None = None) -> int:
+def dataset_size(source: str, *, split: str | None, config: str | None = None, whole: bool = False) -> int:
     """Number of rows of a data set."""
-    return len(_load(source, split, config))
+    return len(_load(source, split, config, whole=whole))
 
 
 def _load(source: str, split: str | None, config: str | None = None, *, streaming: bool = False, whole: bool = False) -> Any:

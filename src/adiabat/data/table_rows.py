@@ -122,18 +122,22 @@ def read_rows(
     return guarded()
 
 
-def count_rows(source: str | Path, *, split: str | None = None) -> int | None:
+def count_rows(source: str | Path, *, split: str | None = None, whole: bool = False) -> int | None:
     """Number of rows, including faulty ones; None if that requires reading all of them.
 
     Parquet and ``datasets`` sources store it; JSON lines and TSV are scanned for lines that are not blank; CSV, whose fields may hold line
     ends, is not counted.
     """
-    place = place_of(source, split)
+    place = place_of(source, split, whole=whole)
     if place.form in ("parquet", "saved", "hub"):
         # Loaded only for sources in these formats.
         from adiabat.data.table_formats import dataset_size, parquet_size
 
-        return parquet_size(place.files) if place.form == "parquet" else dataset_size(place.path, split=place.split, config=place.config)
+        return (
+            parquet_size(place.files)
+            if place.form == "parquet"
+            else dataset_size(place.path, split=place.split, config=place.config, whole=whole)
+        )
     if place.form == "csv":
         return None
     lines = [sum(1 for _, line in byte_lines(file, Cursor()) if line.strip()) for file in place.files]

@@ -13,7 +13,7 @@ from adiabat.core.errors import AdiabatError, ConfigError, DataError, MissingDep
 from adiabat.core.wording import option
 from adiabat.data.examples import source_identity
 from adiabat.data.folders import require_there
-from adiabat.data.sources import with_split
+from adiabat.data.sources import Source, with_split
 from adiabat.models.model_paths import require_names, require_reachable
 from adiabat.store.addressing import require_inputs
 from adiabat.store.vector_store import require_readable
@@ -33,8 +33,10 @@ def require_other_data(sets: Sequence[tuple[str, str]], splits: Sequence[str | N
     """A retention set must be neither the target itself, whose change it would repeat, nor another retention set."""
     if len(sets) == 1:
         return
+    # One file may hold two sets in different columns.
     target, *retained = (
-        (os.path.realpath(store), *source_identity(data, split)) for (store, data), split in zip(sets, splits, strict=True)
+        (os.path.realpath(store), *source_identity(data, split), Source.of(data).columns)
+        for (store, data), split in zip(sets, splits, strict=True)
     )
     if target in retained:
         raise ConfigError(f"{option('retain')} must be another data set than the target, got {sets[0][1]} for both; leave it out")

@@ -279,7 +279,7 @@ def _read(stream: Stream, sampling: Sampling, watch: Watch) -> _Stream:
     faults, read, total = FileFaults(), _Stream(stream, RowCounter(sampling)), len(stream.judged or ()) or None
     if stream.judged is None:
         with suppress(DataError):  # Reading reports a damaged file.
-            total = count_rows(stream.source, split=stream.split)
+            total = count_rows(stream.source, split=stream.split, whole=stream.whole)
     try:
         for entry in stream.entries(faults, read.kinds.add):
             read.rows.add(entry)

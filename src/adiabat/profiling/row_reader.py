@@ -37,7 +37,7 @@ class Entry:
 class Stream:
     """Rows of one source, read from the start at every call, except the queries of a BEIR folder (`judged`), which are in memory.
 
-    `used` has our name of each column that is read, by the file's.
+    `used` has our name of each column that is read, by the file's; `whole` reads all splits, as of a corpus.
     """
 
     source: str | Path
@@ -46,6 +46,7 @@ class Stream:
     columns: Columns = field(default_factory=Columns)
     used: Mapping[str, str] = field(default_factory=dict)
     judged: Sequence[Example] | None = None
+    whole: bool = False
 
     def entries(self, faults: FileFaults, on_row: Callable[[Row], None] = lambda row: None) -> Iterator[Entry]:
         """Read the rows; `on_row` is called with each before it is parsed."""
@@ -54,7 +55,7 @@ class Stream:
             return
 
         def rows() -> Iterator[Row]:
-            for row in read_rows(self.source, split=self.split, faults=faults):
+            for row in read_rows(self.source, split=self.split, faults=faults, whole=self.whole, mapped=True):
                 on_row(row)
                 yield row
 
@@ -101,7 +102,7 @@ def _corpus(source: str, settings: InspectDataSection) -> Stream | None:
 
 
 def _stream(source: str, split: str | None, mapped: Mapping[str, str], *, is_corpus: bool = False) -> Stream:
-    table = open_corpus(source, mapped, split, wanted=("corpus",) if is_corpus else ANY)
+    table = open_corpus(source, mapped, split, wanted=("corpus",) if is_corpus else ANY, whole=is_corpus)
     columns, layout, first = table.columns, table.layout, table.first
     names = ("query_id", "query") if layout == "examples" else OF_LAYOUT[layout]
     used = {column: name for name in names if (column := columns.find(name, first))}
@@ -113,7 +114,7 @@ def _stream(source: str, split: str | None, mapped: Mapping[str, str], *, is_cor
         for name in NAMES:
             aliases = (columns.mapping[name],) if name in columns.mapping else COLUMN_ALIASES[name]
             used |= dict.fromkeys(aliases, name)
-    return Stream(table.source, split, layout, columns, used)
+    return Stream(table.source, split, layout, columns, used, whole=is_corpus)
 
 
 def _parse_example(row: Row, columns: Columns) -> Entry:
