@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from adiabat.core.misfits import constraint_of
+
 ABSENT = (None,)
 """Of a `Need`: the other setting must be left out."""
 
@@ -175,26 +177,6 @@ def _paths(table: object, name: str, *inner: str) -> Iterator[SettingPath]:
 ADVISED = 10
 """Maximum number of unknown keys with a suggestion; a message lists no more."""
 
-WANTED = {
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "finite_number": "a finite number",
-    "bool_type": "true or false",
-    "string_type": "text (in quotes)",
-    "string_too_short": "text that is not empty",
-    "tuple_type": "a list",
-    "too_short": "a list that is not empty",
-    "model_type": "a table of settings",
-    "model_attributes_type": "a table of settings",
-    "dict_type": "a table",
-    "literal_error": "{expected}",
-    "greater_than": "> {gt:.15g}",
-    "greater_than_equal": ">= {ge:.15g}",
-    "less_than": "< {lt:.15g}",
-    "less_than_equal": "<= {le:.15g}",
-}
-"""Wording of pydantic's error types."""
-
 LONGEST_VALUE = 80
 MOST_KEYS, NEAREST_KEYS = 10, 3
 """Maximum number of a table's keys in a message, and the number shown if there are more."""
@@ -205,7 +187,7 @@ SHORTEST_BEGINNING = 3
 
 def misfit_phrase(key: str, fault: Mapping[str, Any], default: object) -> str:
     """The phrase for a wrong value, with the default of its setting."""
-    constraint = WANTED.get(fault["type"], "").format(**fault.get("ctx", {})) or str(fault["msg"])
+    constraint = constraint_of(fault)
     advice = "" if default is None else f"; the default is {shown(default)}"
     return f"{key} must be {constraint}, got {shown(fault['input'])}{advice}"
 

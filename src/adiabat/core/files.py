@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from adiabat.core.disk import move, part_of, take_lock
-from adiabat.core.errors import AdiabatError, DataError, InUseError, disk_error_of, reraise_unrelated
+from adiabat.core.errors import AdiabatError, DataError, InUseError, disk_error_of, reraise_unrelated, several
+from adiabat.core.misfits import is_misfit, misfits
 from adiabat.core.text import cut
 
 MANIFEST_FILE = "manifest.json"
@@ -154,9 +155,15 @@ def reading(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -
             raise error(message) from fault
         if path.is_file():
             require_content(path, error=error)
-        kind = type(fault).__name__
-        detail = cut(f"{kind}: {fault}" if str(fault) else kind, limit=200)
-        raise error(f"{path} must be undamaged, got {detail}; {remedy}") from fault
+        raise error(f"{path} must be undamaged, got {cut(_said(fault), limit=200)}; {remedy}") from fault
+
+
+def _said(fault: BaseException) -> str:
+    """What an error says, after its class unless it is pydantic's, whose phrases say more."""
+    if is_misfit(fault):
+        return several(misfits(fault))
+    kind = type(fault).__name__
+    return f"{kind}: {fault}" if str(fault) else kind
 
 
 LARGEST_CONFIGURATION = 64 << 20

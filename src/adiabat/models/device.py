@@ -185,8 +185,8 @@ def parallel_map(functions: Sequence[Callable[[Job], Result]]) -> Iterator[Calla
 
 
 def _start(threads: int, all_here: Barrier) -> None:
-    # At its first question or operation, torch gives a thread the number that any other thread set last. Without this question that would be
-    # the first operation of a job, after nested maps may have changed the number, and the last digits would depend on them.
+    # At its first question or operation, torch gives a thread the number that any other thread set last. Without this question, that would
+    # be the first operation of a job, after nested maps may have changed the number, and last digits would depend on them.
     torch.get_num_threads()
     torch.set_num_threads(threads)
     all_here.wait()

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from adiabat.core.errors import JobError
 from adiabat.core.files import is_there, open_parquet, reading, write_parquet
+from adiabat.core.misfits import misfits
 from adiabat.results.record import reader_of
 
 RECORD = "record"
@@ -77,9 +78,7 @@ def _read(path: Path, kind: type[Row], fault: Callable[[Row], str], *, of: str, 
         try:
             rows.append(adapter.validate_json(record))
         except ValidationError as wrong:
-            first = wrong.errors()[0]
-            field, value = ".".join(map(str, first["loc"])), repr(first["input"])[:60]
-            raise JobError(f"{path} must be the rows of {of}, got: row {number}: {field}: {first['msg']}, got {value}; {advice}") from wrong
+            raise JobError(f"{path} must be the rows of {of}, got: row {number}: {misfits(wrong)[0]}; {advice}") from wrong
     if wrong_row := next(filter(None, map(fault, rows)), ""):
         raise JobError(f"{path} must be the rows of {of}, got: {wrong_row}; {advice}")
     return rows

@@ -56,7 +56,7 @@ def test_a_row_that_is_none_is_told_by_its_number_and_field(tmp_path: Path) -> N
     table = pq.read_table(path).to_pylist()
     table[2]["record"] = table[2]["record"].replace('"method": "full"', '"method": "prefix"')
     pq.write_table(pa.Table.from_pylist(table), path)
-    with pytest.raises(JobError, match=r"got: row 3: way.method: Input should be 'full', .* got '?prefix'?; repair it, or resume"):
+    with pytest.raises(JobError, match=r"got: row 3: way.method must be 'full', .* got '?prefix'?; repair it, or resume"):
         plan(load, asked(path))
 
 
