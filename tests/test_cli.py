@@ -20,6 +20,7 @@ from adiabat.cli.app import PANELS
 from adiabat.cli.options import fold_retain
 from adiabat.core.files import read_json
 from adiabat.results.evaluation_result import Hit
+from adiabat.results.record import read_result
 from tests.commands import (
     DOCUMENTS,
     Run,
@@ -244,7 +245,9 @@ def test_tune_answers_programs_on_stdout_and_people_on_stderr(run: Run, new: str
     told = said.err.splitlines()
     assert "4 steps in 2 epochs" in told[-2]
     assert told[-1].startswith("power of pairs, validation: ")
+    said_of_it = {name: result.pop(name) for name in ("headline", "reasons")}
     assert result == read_json(Path(new) / "result.json", remedy="")
+    assert said_of_it["headline"].startswith("Tuning ")
 
 
 def test_evaluate_answers_with_the_report_or_the_whole_result(run: Run, new: str) -> None:
@@ -252,7 +255,13 @@ def test_evaluate_answers_with_the_report_or_the_whole_result(run: Run, new: str
     as_json = run(*evaluate("pairs.jsonl", "--baseline", "model", "--json", out=new))
     assert (plain.code, plain.out) == (0, f"{new}/report.html\n")
     assert "not worse" in " ".join(plain.err.split())
-    assert {change["verdict"] for change in json.loads(as_json.out)["datasets"][0]["changes"]} == {"not worse"}
+    answered = json.loads(as_json.out)
+    assert {change["verdict"] for change in answered["datasets"][0]["changes"]} == {"not worse"}
+    assert " ".join(answered["headline"].split()) in " ".join(as_json.err.split())
+    assert as_json.err.count("same query tower") == 1
+    assert any("same query tower" in reason for reason in answered["reasons"])
+    kept = read_result(Path(new) / "result.json")
+    assert (kept.headline, kept.reasons) == (answered["headline"], answered["reasons"])
     assert sorted(path.name for path in Path(new).iterdir()) == [".call.json", "report.html", "result.json", "scores"]
 
 

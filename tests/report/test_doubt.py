@@ -1,12 +1,13 @@
 """Verdicts that are less certain than they look: the note, the headline, and its colour."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from adiabat.evaluation.evaluate import dataset_result
-from adiabat.report import evaluation_page
+from adiabat.report import evaluation_page, pages
 from adiabat.report.evaluation_headline import headline, tone
 from adiabat.results.evaluation_result import Part, TrainedOn
 from adiabat.stats.clusters import Clusters
@@ -96,3 +97,25 @@ def test_a_margin_of_a_measure_that_decides_nothing_is_named(margin: float | str
     result = replace(make_result(BETTER, HELD), settings={"measure": {"margin": margin}})
     told = "measure.margin = 0.01 RR applies to no measure that decides: the verdicts use 1 %."
     assert (told in map(plain, evaluation_page.notes(result))) == said
+
+
+def test_near_duplicates_agree_with_their_number() -> None:
+    one, two = (TrainedOn("job", 300, 5, 300, 0, 0, near_queries=count) for count in (1, 2))
+    assert "on 5 of 300 queries, on near duplicates of 1 other, and" in plain(one.said)
+    assert "on near duplicates of 2 others, and" in plain(two.said)
+    few = replace(BETTER, queries=5, units=5, trained=[], near_queries=1)
+    assert "(1 of 5 queries is a near duplicate of training queries)" in plain(headline(make_result(few)))
+
+
+def test_a_note_that_begins_with_the_name_of_its_set_is_shown_with_one_name() -> None:
+    notes = [f"{BETTER.name}: 3 documents missing from the store left out", "positives are compared with all others"]
+    shown = plain(pages.files(make_result(replace(BETTER, notes=notes)))["report.html"]())
+    assert f"{BETTER.name}: {BETTER.name}:" not in re.sub(r"<[^>]*>| +", " ", shown).replace("  ", " ")
+    assert "3 documents missing from the store left out" in shown
+
+
+def test_models_with_one_query_tower_are_a_reason_and_no_note() -> None:
+    equal = "Model and baseline have the same query tower"
+    result = make_result(replace(BETTER, notes=[equal]), equal_towers=[equal])
+    assert f"{equal}." in result.reasons
+    assert pages.files(result)["report.html"]().count(equal) == 1

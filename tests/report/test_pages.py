@@ -4,12 +4,13 @@ import re
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from adiabat.report import pages
-from adiabat.results.record import Record
+from adiabat.results.record import Record, read_result, write_result
 from tests.report.html_page import NASTY, Page
 from tests.report.sample_advice import make_advice
 from tests.report.sample_results import full_result, make_dataset, make_grid, make_result, make_tuning
@@ -57,6 +58,16 @@ def test_a_page_has_every_part_once(sample: str) -> None:
     assert all(figure.get("aria-label") for figure in shown.tags("figure"))
     # The contents lead to parts that are there.
     assert {link["href"] for link in shown.tags("a")} <= {f"#{name}" for name in shown.ids()}
+
+
+@every_sample
+def test_a_record_that_is_read_again_has_the_same_headline_reasons_and_page(sample: str, tmp_path: Path) -> None:
+    record = SAMPLES[sample][0]()
+    write_result(record, tmp_path)
+    again = read_result(tmp_path / "result.json")
+    assert (again.headline, again.reasons) == (record.headline, record.reasons)
+    assert again.headline.endswith(".")
+    assert pages.files(again)["report.html"]() == html_of(sample)
 
 
 @every_sample

@@ -91,14 +91,19 @@ def answer(result: str | dict[str, Any]) -> None:
 
 
 def show(record: "Record", *, as_json: bool, location: Path | str | None) -> None:
-    """Print the table and the notes of a record on stderr, and its location, or with ``--json`` all of it, on stdout."""
+    """Print the table and the notes of a record on stderr, and its location on stdout, or with ``--json`` all of it with its headline."""
     from adiabat.report.pages import notes, terminal_tables
 
     PEOPLE.print(*terminal_tables(record))
     for sentence in notes(record):
         say(f"note: {sentence}")
     if as_json or location is not None:
-        answer(record.to_json() if as_json else str(location))
+        answer(in_json(record) if as_json else str(location))
+
+
+def in_json(record: "Record") -> dict[str, Any]:
+    """A record as ``--json`` prints it: with the headline of its page and the sentences below, which result.json has the data of."""
+    return {"headline": record.headline, "reasons": record.reasons, **record.to_json()}
 
 
 def rank() -> int:

@@ -22,6 +22,7 @@ from adiabat.cli.options import (
     TuningData,
     answer,
     complain,
+    in_json,
     option,
     settings_of,
     show,
@@ -241,7 +242,7 @@ def tune(
     _say_tuned(result)
     for power in result.power:
         say(f"power of {power.said}")
-    answer(result.to_json() if as_json else str(out))
+    answer(in_json(result) if as_json else str(out))
 
 
 def _say_tuned(result: "Result") -> None:

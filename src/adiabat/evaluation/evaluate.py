@@ -52,7 +52,7 @@ SHOWN_CHARACTERS = 500
 """Characters of a document's text in a result file."""
 
 
-SAME_TOWER = "model and baseline have the same query tower, so nothing differs: both are one model, or the tuning kept the starting weights"
+SAME_TOWER = "Model and baseline have the same query tower, so nothing differs: both are one model, or the tuning kept the starting weights"
 
 
 SaveScores = Callable[[tuple[str, TaskScores]], None]
@@ -121,8 +121,6 @@ def evaluate_datasets(
     queries = [tower.fingerprint("query") for tower in filter(None, (model, *further, baseline))]
     same = baseline is not None and prints[0] == prints[1] and queries.count(queries[0]) == len(queries)
     equal = [SAME_TOWER] if same else _equal_runs([model, *further])
-    for sentence in equal:
-        watch.note(sentence)
     seed = settings.run.seed
     watch = replace(watch, note=once(watch.note))
     for dataset in datasets if further else ():
@@ -150,6 +148,7 @@ def evaluate_datasets(
         versions=versions(device_name(model.query.device)),
         model=model.name,
         runs=[run.name for run in further],
+        equal_towers=equal,
         baseline=baseline.name if baseline else None,
         datasets=[replace(dataset, notes=[*equal, *dataset.notes]) for dataset in measured],
         examples=examples,

@@ -5,6 +5,7 @@ from operator import itemgetter
 
 from adiabat.core.text import NO_BREAK, counted, integer, share, verb
 from adiabat.report.format import named, percent
+from adiabat.report.measure_terms import measures_section
 from adiabat.report.pages import Group, Page, Terms, Tone, notes_section
 from adiabat.report.tables import LEVEL, PAIRED, Cell, Column, Table, pair_cell, value_cell, verdict_cell
 from adiabat.results.advice_result import Advice, AdvisedSet, Choice
@@ -52,7 +53,7 @@ def page(result: Advice) -> Page:
         reservations=reservations(result),
         about=[("model", result.model), ("data", target.name), ("queries", _measured(target)), ("documents", integer(target.documents))],
         sections=[
-            Group(id="figures", title="What was tried", sections=[_target(result)]),
+            Group(id="figures", title="What was tried", sections=[_target(result), measures_section([result.target.untuned.measure])]),
             _headroom(result),
             _retention(result),
             Group(id="reading", title="Reading", sections=[notes_section("Notes", [("", result.notes)], everyone=""), Terms(terms=_TERMS)]),

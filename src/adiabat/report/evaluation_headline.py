@@ -77,7 +77,7 @@ def caveats(result: Result) -> list[str]:
     ]
     runs = len(result.runs) + 1
     means = [f"Values are means over {runs} runs of the model, and intervals cover queries and runs."] if runs > 1 else []
-    means += [f"{sentence}." for sentence in result.run_differences]
+    means += [f"{sentence}." for sentence in (*result.equal_towers, *result.run_differences)]
     sure = [f"{named(dataset.name)}: {dataset.doubt}." for dataset in result.datasets if dataset.doubt]
     margin = _margin(result.settings)
     if margin.unit and not any(margin.of(dataset.main).unit for dataset in result.datasets):
@@ -183,7 +183,11 @@ def _nearly_seen(dataset: DatasetResult) -> str:
     if dataset.near_queries is not None:
         counts = [(dataset.near_queries, dataset.parts[0].queries if dataset.parts else dataset.queries)]
     near, queries = max(counts, key=lambda count: count[0] / max(count[1], 1), default=(0, 0))
-    return f" ({integer(near)} of {counted(queries, 'query')} are near duplicates of training queries)" if 10 * near > queries else ""
+    if 10 * near <= queries:
+        return ""
+    return (
+        f" ({integer(near)} of {counted(queries, 'query')} {verb(near, 'is a near duplicate', 'are near duplicates')} of training queries)"
+    )
 
 
 def _basis(dataset: DatasetResult) -> str:

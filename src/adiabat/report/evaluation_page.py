@@ -12,6 +12,7 @@ from adiabat.report import evaluation_headline as sentences
 from adiabat.report import format as texts
 from adiabat.report.chart_style import GOOD, MUTED
 from adiabat.report.charts import NARROW, ForestRow, Line, Panel, curves, forest
+from adiabat.report.measure_terms import explained, measures_section
 from adiabat.report.pages import Examples, Figure, Group, HeatMap, Page, Terms, notes_section
 from adiabat.report.power_section import assumptions, power_section
 from adiabat.report.tables import LEVEL, PAIRED, Cell, Column, Section, Table, pair_cell, value_cell, verdict_cell
@@ -30,12 +31,6 @@ _ARROW = "\N{RIGHTWARDS ARROW}"
 _ROLES = {"target": "target", "retain": "retention"}
 _KINDS = {"ranking": "whole store ranked", "pairs": "listed candidates", "grid": "language grid"}
 
-PND = (
-    "PND, positive–negative discrepancy",
-    "For one query, the share of (relevant, irrelevant) document pairs in which the relevant document is not strictly closer than the "
-    "irrelevant one; ties count as errors. 0 is perfect, 0.5 is chance. “PND” is the mean over queries; “PND pooled” counts all pairs "
-    "together, so queries with many pairs weigh more.",
-)
 _COMPARED = [
     ("Improvement", "The change relative to the baseline, in percent; right of zero is good. The difference is after − before."),
     (
@@ -108,7 +103,7 @@ def page(result: Result) -> Page:
     """The page of an evaluation."""
     datasets, training = result.datasets, result.training
     compared = any(dataset.main_change().before is not None for dataset in datasets)
-    sections: list[Section | None] = [_datasets(datasets, compared=compared) if datasets else None]
+    sections: list[Section | None] = [_datasets(result, compared=compared) if datasets else None]
     sections += [_by_negative(dataset, at, compared=compared) for at, dataset in enumerate(datasets) if dataset.ladder]
     sections += [_languages(dataset, at) for at, dataset in enumerate(datasets) if dataset.grid and dataset.languages]
     sections.append(power_section(result.power) if result.power else None)
@@ -148,29 +143,40 @@ def notes(result: Result) -> list[str]:
     return [*sentences.caveats(result), *filter(None, [sentences.cells_over_runs(result)])]
 
 
-def _datasets(datasets: Sequence[DatasetResult], *, compared: bool) -> Group:
+def _datasets(result: Result, *, compared: bool) -> Group:
+    datasets = result.datasets
     if compared:
         names = ["measure", "before", "after", "improvement", "difference", "verdict"]
         lead = (
-            "The reported measures of each data set, before and after, on the same queries; the first one decides. Verdicts rest on paired "
-            f"95{NO_BREAK}% bootstrap intervals over queries. The z-test is secondary; see “All measures”."
+            "Each data set before and after, on the same queries. The target should get better; retention sets must not get worse. The "
+            f"first measure of a set decides. The range in brackets holds the true change with 95{NO_BREAK}% confidence."
         )
     else:
         names = ["measure", "value"]
-        lead = f"The reported measures of each data set with 95{NO_BREAK}% bootstrap intervals over queries. There is no baseline."
+        lead = (
+            f"The reported measures of each data set. The range in brackets holds the true value with 95{NO_BREAK}% confidence. "
+            "There is no baseline."
+        )
+    rows = reported(datasets)
+    shown = list(dict.fromkeys(row.change.measure for row in rows))
+    others = [change.measure for dataset in datasets for change in dataset.changes]
+    others += [] if result.training is None else result.training.measures
+    notes = [(dataset.name, [note for note in dataset.notes if note not in result.equal_towers]) for dataset in datasets]
     has_grid = any(dataset.grid and dataset.languages for dataset in datasets)
     measures = [_changes(dataset.changes, cut(dataset.name, limit=120), compared=compared) for dataset in datasets]
+    terms = explained(name for name in others if name not in shown)
     return Group(
         id="datasets",
         title="What changed" if compared else "What was measured",
         lead=lead,
         sections=[
+            measures_section(shown),
             _forest(datasets),
-            Table(columns=[Column("data set", _about, "name"), *map(_reported, names)], rows=reported(datasets), look="stack"),
+            Table(columns=[Column("data set", _about, "name"), *map(_reported, names)], rows=rows, look="stack"),
             *(_parts(dataset, names) for dataset in datasets if dataset.parts),
-            notes_section("Notes", [(dataset.name, dataset.notes) for dataset in datasets], everyone="all data sets"),
+            notes_section("Notes", notes, everyone="all data sets"),
             Group(id="all-measures", title="All measures", folded=True, sections=measures),
-            Terms(terms=[PND, *(_COMPARED if compared else []), *([_GRIDS] if has_grid and compared else [])]),
+            Terms(terms=[*terms, *(_COMPARED if compared else []), *([_GRIDS] if has_grid and compared else [])]),
         ],
     )
 

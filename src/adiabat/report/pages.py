@@ -205,7 +205,8 @@ def gathered(notes: Sequence[tuple[str, Sequence[str]]], *, everyone: str) -> li
     about: dict[str, dict[str, None]] = {}
     for name, sentences in notes:
         for note in sentences:
-            about.setdefault(note, {})[name] = None
+            # Notes that were also printed alone begin with the name.
+            about.setdefault(note.removeprefix(f"{name}: "), {})[name] = None
     count = len({name for name, _ in notes})
     return [(everyone if len(names) == count > 1 else ", ".join(names), note) for note, names in about.items()]
 
@@ -275,6 +276,14 @@ def terminal_tables(record: Record) -> list[RenderableType]:
     """The tables of a record, with the headline below them."""
     tables = [table.to_terminal() for table in _module(record).terminal(record)] if record.kind in _MODULES else []
     return tables or [record.title]
+
+
+def verdict(record: Record) -> tuple[str, list[str]]:
+    """The headline of a page, and the sentences below it; nothing for a record without a page of its own."""
+    if record.kind not in _MODULES:
+        return "", []
+    page: Page = _module(record).page(record)
+    return page.headline, list(page.reservations)
 
 
 def notes(record: Record) -> list[str]:

@@ -8,14 +8,6 @@ from adiabat.report.format import number, setting
 from adiabat.report.pages import Tone
 from adiabat.results.rate_search_result import RateTrial, SafeRate
 
-MEANINGS = {
-    "overlap loss": "1 minus the rank-biased overlap of the documents found: 0 for equal lists, 1 for lists that share no document",
-    "margins": "how much the top document's leads changed, in units of the untuned tower's root mean square lead",
-    "turn": "angle between a probe's untuned and current vectors, in radians",
-    "rotation share": "share of the movement of all probes that is one rotation of the space",
-}
-"""Short descriptions of the measures of drift."""
-
 FAR = 100
 """Maximum factor of extrapolation in steps; beyond it, no number is given."""
 

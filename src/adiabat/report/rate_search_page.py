@@ -11,6 +11,7 @@ from adiabat.report import rate_search_headline as words
 from adiabat.report.chart_style import INK, shade
 from adiabat.report.charts import Chart, Line, Panel, curves
 from adiabat.report.format import cut_name, number, setting
+from adiabat.report.measure_terms import DRIFTS, in_order
 from adiabat.report.pages import Figure, Group, Page, Terms
 from adiabat.report.tables import Cell, Column, Table
 from adiabat.results.rate_search_result import RateTrial, SafeRate
@@ -105,8 +106,9 @@ def _ordered(result: SafeRate) -> list[RateTrial]:
 
 
 def _measures_of(result: SafeRate) -> list[str]:
-    """Measures of drift that any run has."""
-    return list(dict.fromkeys([result.measure, *chain.from_iterable(trial.drift for trial in result.trials)]))
+    """The limited measure of drift, then the others that any run has."""
+    others = in_order(chain.from_iterable(trial.drift for trial in result.trials))
+    return list(dict.fromkeys([result.measure, *others]))
 
 
 def _drift(value: float | None) -> str:
@@ -166,7 +168,7 @@ def _measures(result: SafeRate) -> Group:
 
     def name(measure: str) -> Cell:
         tag = "limited" if measure == result.measure else ""
-        return Cell(cut_name(measure, limit=40), [words.MEANINGS.get(measure, "")], bold=True, tag=tag)
+        return Cell(cut_name(measure, limit=40), [DRIFTS.get(measure, "")], bold=True, tag=tag)
 
     columns = [Column("measure", name, "name")]
     columns += [Column("noise", lambda measure: _drift(result.noise.get(measure)), "number")] if result.noise else []

@@ -10,7 +10,7 @@ from adiabat.report import format as texts
 from adiabat.report import suite_headline as words
 from adiabat.report.charts import short
 from adiabat.report.evaluation_headline import RANKINGS
-from adiabat.report.evaluation_page import PND
+from adiabat.report.measure_terms import explained, measures_section
 from adiabat.report.pages import Group, Notes, Page, Terms, gathered, notes_section
 from adiabat.report.suite_headline import Overview
 from adiabat.report.suite_tasks import direction, first_click, task_section
@@ -52,12 +52,13 @@ _COMPARED = [
 def page(result: SuiteResult) -> Page:
     """The page of a suite."""
     view = Overview(result)
-    pnd = any(score.measure.startswith("PND") for score in result.scores)
+    main = {task.measure for task in result.tasks}
+    others = explained(score.measure for score in result.scores if score.measure not in main)
     tasks: list[Section | None] = [
         notes_section("Notes on tasks", [(task.name, task.notes) for task in result.tasks], everyone="all tasks")
     ]
     tasks += [task_section(view, task, position) for position, task in enumerate(result.tasks)]
-    tasks.append(Terms(terms=[_INTERVALS, *(_COMPARED if result.pairings else []), *([PND] if pnd else [])]))
+    tasks.append(Terms(terms=[_INTERVALS, *(_COMPARED if result.pairings else []), *others]))
     measured = [_matrix_section(view), _over_all(view)] if result.tasks and result.models else []
     return Page(
         record=result,
@@ -186,6 +187,7 @@ def _matrix_section(view: Overview) -> Group:
         sections=[
             _matrix(view, with_rank=False),
             Notes(title="", notes=[("marks", "; ".join([*words.key(view.result), "– not measured"]))]),
+            measures_section(task.measure for task in view.result.tasks),
         ],
     )
 

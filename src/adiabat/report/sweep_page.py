@@ -6,6 +6,7 @@ from typing import Any
 
 from adiabat.core.text import DASH, NO_BREAK, counted, cut, duration, integer
 from adiabat.report.format import cut_name, number, signed, three_digits
+from adiabat.report.measure_terms import measures_section
 from adiabat.report.pages import Figure, Group, Page, Terms, notes_section
 from adiabat.report.ranking_section import ranking_groups, ranking_tables
 from adiabat.report.sweep_figures import DRIFTS, MOST_METHODS, Drawing, Series, against, drawings, series_of, trade
@@ -18,6 +19,7 @@ from adiabat.report.sweep_tables import (
     layer_tables,
     legend,
     measure_columns,
+    measures_of,
     pairs_of,
     run_count,
     sweep_csv,
@@ -86,6 +88,7 @@ def page(result: SweepResult) -> Page:
         sections=[
             *([] if result.ranking is None else ranking_groups(result.ranking)),
             _settings(result),
+            measures_section(_measures(result)),
             *_figures(result),
             _layers(result),
             _drift(result),
@@ -130,6 +133,14 @@ def _settings(result: SweepResult) -> Group | None:
         lead="Each row is a setting; task columns show the improvement of the main measure over the untuned tower.",
         sections=[table, _case_table(result, measure_columns(result), id="all-measures", title="All measures", folded=True)],
     )
+
+
+def _measures(result: SweepResult) -> list[str]:
+    """Every measure on the page, those that decide first."""
+    of_tasks = [measures_of(result, task) for task in result.ordered]
+    main = [measured[0][0] for measured in of_tasks if measured]
+    ranked = [] if result.ranking is None else [result.ranking.measure, *result.ranking.standings[0].measures]
+    return [*main, *ranked, *(measure for measured in of_tasks for measure, _ in measured)]
 
 
 def _figures(result: SweepResult) -> list[Group]:
@@ -237,7 +248,7 @@ def _drift(result: SweepResult) -> Group | None:
     if not columns or not result.analysis.cases:
         return None
     drifts = [run.drift for run in result.runs_of() if run.drift is not None]
-    names = dict.fromkeys(name for drift in drifts for name in drift.groups)
+    names = sorted({name for drift in drifts for name in drift.groups})
     groups: list[Section | None] = [_case_table(result, drift_columns(result, name), title=cut(name, limit=80)) for name in names]
     return Group(
         id="drift",

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from adiabat.core.text import DASH, NO_BREAK, cut, setting_text
 from adiabat.report.format import VERDICT_MARKS, cut_name, three_digits
+from adiabat.report.measure_terms import in_order
 from adiabat.report.sweep_headline import case_cell, case_head, count, gain, gain_bounds, headline, reservations, sides, verdict_marks
 from adiabat.report.tables import NAME_LENGTH, Cell, Column, Table, latex, markdown
 from adiabat.results.sweep_result import Case, PairCounts, SweepResult, SweepRun, is_number
@@ -154,7 +155,7 @@ def measure_columns(result: SweepResult) -> list[Column]:
 
 def drift_columns(result: SweepResult, group: str | None = None) -> list[Column]:
     """Drift of all probes, or of one group of them, such as a language."""
-    names = list(dict.fromkeys(name for run in result.runs_of() for name in _drift_means(run, group)))
+    names = in_order(name for run in result.runs_of() for name in _drift_means(run, group))
     return [*setting_columns(result), *(_drift_column(result, name, group) for name in names)] if names else []
 
 
@@ -294,7 +295,7 @@ def _changes_of(case: Case, measures: Sequence[tuple[str, Measured]], compared: 
 
 def _run_figures(result: SweepResult, case: Case) -> dict[str, Any]:
     done, failed = result.runs_of(case), result.runs_of(case, "failed")
-    drifts = dict.fromkeys(name for every in result.analysis.cases for name in every.drift)
+    drifts = in_order(name for every in result.analysis.cases for name in every.drift)
     return {
         **{name: _mean([getattr(run, name) for run in done]) for name in ("steps", "epochs", "best_epoch", "seconds", "trainable")},
         **{f"drift: {name}": case.drift.get(name) for name in drifts},

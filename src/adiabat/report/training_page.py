@@ -10,6 +10,7 @@ from adiabat.core.text import DASH, NO_BREAK, counted, cut, duration, integer
 from adiabat.report import format as texts
 from adiabat.report.chart_style import ACCENT, BAD, GOOD, MUTED
 from adiabat.report.charts import NARROW, Chart, Line, Panel, bars, curves
+from adiabat.report.measure_terms import measures_section
 from adiabat.report.pages import Facts, Figure, Group, Page, Tone
 from adiabat.report.power_section import power_section
 from adiabat.report.tables import Column, Section, Table
@@ -114,7 +115,12 @@ def training_of(record: TrainingRecord, *, measured: bool) -> Group:
         id="training",
         title=record.kind.capitalize(),
         lead=training_sentence(record) if measured else "",
-        sections=[figure if charts else None, Facts(facts=[fact for fact in facts if fact[1]])],
+        sections=[
+            figure if charts else None,
+            Facts(facts=[fact for fact in facts if fact[1]]),
+            # On the page of an evaluation, all measures are explained in one place.
+            None if measured else measures_section(record.measures),
+        ],
     )
 
 

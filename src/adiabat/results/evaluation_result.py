@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
+from adiabat.core.text import counted
 from adiabat.results.power_record import Power
 from adiabat.results.record import Record
 from adiabat.results.training_record import TrainingRecord
@@ -180,7 +181,7 @@ class TrainedOn:
             documents = f" and {self.trained_relevant:,} of their {self.relevant:,} relevant documents{asked_for}"
         more = f"; there may be more: {self.unknown}" if self.unknown else ""
         none = "" if self.is_proof else "; that is too many for a verdict"
-        near = f", on near duplicates of {self.near_queries:,} others," if self.near_queries else ""
+        near = f", on near duplicates of {counted(self.near_queries, 'other')}," if self.near_queries else ""
         return f"{self.model} was trained or validated on {self.trained_queries:,} of {self.queries:,} queries{near}{documents}{none}{more}"
 
 
@@ -327,6 +328,7 @@ class Result(Record):
         model: One line that names the model under test.
         runs: Names of its further runs, of other seeds; values are means over all runs.
         run_differences: Sentences on further runs whose jobs differ from that of the model in more than the seed.
+        equal_towers: Sentences on models with one query tower, so that nothing differs or intervals over runs are too narrow.
         baseline: One line that names the baseline, or None.
         training: Record of the job that trained the model, if any.
         datasets: Target first, then the retention sets.
@@ -336,6 +338,7 @@ class Result(Record):
     model: str
     runs: list[str] = field(default_factory=list)
     run_differences: list[str] = field(default_factory=list)
+    equal_towers: list[str] = field(default_factory=list)
     baseline: str | None = None
     training: TrainingRecord | None = None
     datasets: list[DatasetResult] = field(default_factory=list)

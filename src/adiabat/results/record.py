@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from adiabat.core.disk import make_folder
 from adiabat.core.errors import DataError, JobError, MissingDependencyError, reraise_unrelated, several
 from adiabat.core.files import read_json, sealed_json, write_together, writing_to
+from adiabat.core.misfits import misfits
 from adiabat.core.text import printable
 
 if TYPE_CHECKING:
@@ -81,6 +82,21 @@ class Record:
     def page(self) -> Path:
         """Path of ``report.html``."""
         return Path(self) / "report.html"
+
+    @property
+    def headline(self) -> str:
+        """The headline of the page: the verdict in one sentence; "" if the record has no page of its own."""
+        return self._verdict()[0]
+
+    @property
+    def reasons(self) -> list[str]:
+        """The sentences below the headline: what it rests on, and what limits it."""
+        return self._verdict()[1]
+
+    def _verdict(self) -> tuple[str, list[str]]:
+        # Pages depend on records, so they are loaded only when one is shown.
+        verdict: tuple[str, list[str]] = import_module("adiabat.report.pages").verdict(self)
+        return verdict
 
     def summary(self) -> str:
         """The headline, the table and the notes of the page as text."""
@@ -158,7 +174,7 @@ def read_result(path: Path, expected: type[Record] = Record) -> Record:
     try:
         read: Record = reader_of(record_class).validate_json(json.dumps(plain), strict=True)
     except ValidationError as error:
-        faults += [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors(include_url=False, include_input=False)]
+        faults += misfits(error)
         raise DataError(f"{path}: {several(faults)}; repeat the command that wrote it") from error
     if faults:
         raise DataError(f"{path}: {several(faults)}; repeat the command that wrote it")
