@@ -90,8 +90,9 @@ def test_first_rows_are_those_of_a_list(tmp_path: Path, at_once: int, monkeypatc
     monkeypatch.setattr(texts_module, "HASHES_PER_BLOCK", at_once)
     (tmp_path / "hashes").write_bytes(hash_texts(TEXTS).tobytes())
     asked = ["c", "nowhere", "a", "a", "g"]
-    assert first_rows(tmp_path / "hashes", hash_texts(asked)).tolist() == [TEXTS.index(text) if text in TEXTS else -1 for text in asked]
-    assert first_rows(tmp_path / "hashes", hash_texts([])).tolist() == []
+    with (tmp_path / "hashes").open("rb") as file:
+        assert first_rows(file, hash_texts(asked)).tolist() == [TEXTS.index(text) if text in TEXTS else -1 for text in asked]
+        assert first_rows(file, hash_texts([])).tolist() == []
     rows, originals = duplicate_texts(tmp_path / "hashes", after=None, offset=100)
     again = [row for row, text in enumerate(TEXTS) if TEXTS.index(text) < row]
     assert rows.tolist() == [100 + row for row in again]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -107,25 +108,26 @@ def duplicate_texts(path: Path, *, after: Path | None, offset: int) -> tuple[Int
     originals[suspects] = offset + suspects[first][inverse]
     originals[originals == offset + np.arange(len(hashes))] = -1
     if after is not None:
-        stored = first_rows(after, hashes)
+        with after.open("rb") as file:
+            stored = first_rows(file, hashes)
         originals = np.where(stored >= 0, stored, originals)
     rows = np.flatnonzero(originals >= 0)
     return offset + rows, originals[rows]
 
 
-def first_rows(path: Path, hashes: Hashes) -> Int64[np.ndarray, " n"]:
-    """The first row of each text, by its hash; -1 for an unknown text."""
+def first_rows(file: BinaryIO, hashes: Hashes) -> Int64[np.ndarray, " n"]:
+    """The first row of each text in an open file of hashes; -1 for an unknown text."""
     distinct, inverse = np.unique(hashes, return_inverse=True)
     rows = np.full(len(distinct), -1, dtype=np.int64)
     start = 0
-    with path.open("rb") as file:
-        while len(distinct) and len(block := np.fromfile(file, dtype=f"S{HASH_BYTES}", count=HASHES_PER_BLOCK)):
-            positions = np.minimum(np.searchsorted(distinct, block), len(distinct) - 1)
-            hits = np.flatnonzero(distinct[positions] == block)
-            hits = hits[rows[positions[hits]] < 0]
-            # In reverse, so that of several rows with one text, the first is written last.
-            rows[positions[hits[::-1]]] = start + hits[::-1]
-            start += len(block)
+    file.seek(0)
+    while len(distinct) and len(block := np.fromfile(file, dtype=f"S{HASH_BYTES}", count=HASHES_PER_BLOCK)):
+        positions = np.minimum(np.searchsorted(distinct, block), len(distinct) - 1)
+        hits = np.flatnonzero(distinct[positions] == block)
+        hits = hits[rows[positions[hits]] < 0]
+        # In reverse, so that of several rows with one text, the first is written last.
+        rows[positions[hits[::-1]]] = start + hits[::-1]
+        start += len(block)
     return rows[inverse]
 
 

@@ -53,7 +53,7 @@ class Store:
         """Open the files of a store whose manifest has been read; `Store.open` is the way in."""
         self.path = path
         self.manifest = manifest
-        self._handle = -1
+        self._handle = self._hash_handle = -1
         self._compare(always=False)
         self._ids = StringColumn(path / ID_FILE)
         self._texts = StringColumn(path / TEXT_FILE) if manifest.has_texts else None
@@ -62,6 +62,9 @@ class Store:
         if manifest.tombstones:
             with reading(path / TOMBSTONE_FILE, remedy=REBUILD, error=StoreError):
                 self.tombstones = Tombstones.read(path, manifest.tombstones, file_rows=manifest.file_rows)
+        # All files stay open: a change of the store renames new ones into their places, and this object keeps the documents it has.
+        if HASH_FILE in manifest.files:
+            self._hash_handle = os.open(path / HASH_FILE, os.O_RDONLY)
         # Read by `preadv`, not mapped: pages of a map would count as this process's memory and grow with the corpus.
         self._handle = os.open(path / VECTOR_FILE, os.O_RDONLY)
 
@@ -76,8 +79,9 @@ class Store:
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
         # `os.close` is bound as a default: at the interpreter's end this module's names may be gone before the last store.
-        if getattr(self, "_handle", -1) >= 0:
-            close(self._handle)
+        for handle in (getattr(self, "_handle", -1), getattr(self, "_hash_handle", -1)):
+            if handle >= 0:
+                close(handle)
 
     def __fspath__(self) -> str:
         return str(self.path)
@@ -117,7 +121,8 @@ class Store:
         In a store with deleted documents that is not compacted yet, they are a copy in memory.
         """
         shape = (self.manifest.file_rows, self.width)
-        mapped: np.memmap = np.memmap(self.path / VECTOR_FILE, dtype=self.dtype, mode="r", offset=HEADER_BYTES, shape=shape)
+        with open(os.dup(self._handle), "rb") as file:
+            mapped: np.memmap = np.memmap(file, dtype=self.dtype, mode="r", offset=HEADER_BYTES, shape=shape)
         return np.delete(mapped, self.tombstones.rows, axis=0) if self.manifest.tombstones else mapped
 
     def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
@@ -151,16 +156,18 @@ class Store:
 
         Texts are looked up by their hashes, which are read once.
         """
-        if not texts or HASH_FILE not in self.manifest.files:
+        if not texts or self._hash_handle < 0:
             return {}
         distinct = list(dict.fromkeys(texts))
-        rows = first_rows(self.path / HASH_FILE, hash_texts(distinct))
+        with open(os.dup(self._hash_handle), "rb") as file:
+            rows = first_rows(file, hash_texts(distinct))
         return {text: row for text, row in zip(distinct, rows.tolist(), strict=True) if row >= 0}
 
     def text_hashes(self, rows: Int64[np.ndarray, " n"]) -> Hashes:
         """128-bit hashes of the texts of documents, as they were embedded; a store of vectors imported without texts has none."""
         # Mapped for each call: touched pages of one map would count as this process's memory.
-        mapped = np.memmap(self.path / HASH_FILE, dtype=f"S{HASH_BYTES}", mode="r", shape=(self.count,))
+        with open(os.dup(self._hash_handle), "rb") as file:
+            mapped = np.memmap(file, dtype=f"S{HASH_BYTES}", mode="r", shape=(self.count,))
         return np.array(mapped[self._checked(rows)])
 
     def read_into(self, start: int, buffer: Float[np.ndarray, "b e"]) -> int:
