@@ -36,7 +36,7 @@ def job_peak(folder: Path, count: int, steps: int) -> float:
     """Build a store of random vectors in one process, tune in another, and give the latter's peak in MB."""
     folder.mkdir()
     write_vectors(folder, count)
-    program = "import sys; from adiabat.store.ingestion import import_vectors; import_vectors(*sys.argv[1:3], ids=sys.argv[3])"
+    program = "import sys; from adiabat.store.imports import import_vectors; import_vectors(*sys.argv[1:3], ids=sys.argv[3])"
     run("-c", program, *map(str, parts(folder)))
     settings = {"learning_rate": 5e-8, "negatives": "hardest", "batches_per_epoch": steps, "max_epochs": 1}
     sets = [word for key, value in settings.items() for word in ("--set", f"tune.{key}={value}")]

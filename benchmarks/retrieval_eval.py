@@ -42,7 +42,7 @@ from adiabat.models.towers import DualEncoder
 from adiabat.stats.samples import TaskScores
 from adiabat.stats.statistics import value_of
 from adiabat.store.addressing import AddressedSet, address
-from adiabat.store.ingestion import import_vectors
+from adiabat.store.imports import import_vectors
 from adiabat.store.vector_store import Store
 
 DATA = ("scifact", "squad_dev")

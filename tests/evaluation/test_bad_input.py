@@ -15,7 +15,7 @@ from adiabat.models.towers import DualEncoder
 from adiabat.stats.samples import TaskScores
 from adiabat.stats.statistics import value_of
 from adiabat.store.addressing import AddressedSet
-from adiabat.store.ingestion import import_vectors
+from adiabat.store.imports import import_vectors
 from adiabat.store.manifest import HEADER_BYTES, VECTOR_FILE
 from adiabat.store.vector_store import Store
 from tests.evaluation.given_ranker import asked

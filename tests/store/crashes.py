@@ -42,7 +42,7 @@ def crashes_at(number: int, change: Callable[[], object], monkeypatch: pytest.Mo
         for module in (append, deletion):
             patch.setattr(module, "merge", stepping(module.merge))
         patch.setattr(deletion, "write_json", stepping(deletion.write_json))
-        for name in ("_extend_vectors", "_move", "write_text", "sync"):
+        for name in ("_extend_vectors", "_move", "write_json", "sync"):
             patch.setattr(commit, name, stepping(getattr(commit, name)))
         patch.setattr(shutil, "rmtree", stepping(shutil.rmtree))
         patch.setattr(IdIndex, "write", staticmethod(stepping(IdIndex.write)))

@@ -10,7 +10,7 @@ import adiabat
 from adiabat.core.errors import ConfigError, StoreError
 from adiabat.core.wording import typed
 from adiabat.data.records import Document
-from adiabat.store.ingestion import import_vectors
+from adiabat.store.imports import import_vectors
 from adiabat.store.vector_store import Store
 from tests.fake_encoder import FakeEncoder
 from tests.tiny import save_tiny

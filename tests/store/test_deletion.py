@@ -17,7 +17,7 @@ from adiabat.store import deletion as deletion_module
 from adiabat.store.append import append_documents, update_documents
 from adiabat.store.commit import Change
 from adiabat.store.deletion import Deletion, compact_store, delete_documents
-from adiabat.store.ingestion import import_vectors
+from adiabat.store.imports import import_vectors
 from adiabat.store.vector_store import Store
 from tests.commands import listing
 from tests.fake_encoder import FakeEncoder, fake_store, files_of_store

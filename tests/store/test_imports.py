@@ -19,9 +19,9 @@ from adiabat.core.errors import MissingDependencyError, StoreError
 from adiabat.core.files import write_json
 from adiabat.core.provenance import CHECKED
 from adiabat.data.records import Document, Side
-from adiabat.store import ingestion as imports_module
+from adiabat.store import imports as imports_module
 from adiabat.store.append import append_documents
-from adiabat.store.ingestion import import_vectors
+from adiabat.store.imports import import_vectors
 from adiabat.store.vector_store import Store
 from tests.fake_encoder import FakeEncoder
 from tests.forks import exit_code

@@ -10,7 +10,7 @@ from adiabat.core.errors import StoreError
 from adiabat.core.ragged import Ragged
 from adiabat.models.embedding_head import Similarity
 from adiabat.store import search as search_module
-from adiabat.store.ingestion import import_vectors
+from adiabat.store.imports import import_vectors
 from adiabat.store.manifest import HEADER_BYTES, VECTOR_FILE, StoreDtype
 from adiabat.store.scoring import SIMILARITIES
 from adiabat.store.search import count_at_least, score_rows, search

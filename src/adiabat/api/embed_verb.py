@@ -54,7 +54,7 @@ def embed(
     append: bool = False,
     update: bool = False,
     delete: PathLike | Sequence[str] | None = None,
-    missing: Missing = "error",
+    missing: Missing | None = None,
     exist_ok: bool | None = None,
     settings: SettingsLike = None,
     progress: Progress = None,
@@ -94,9 +94,7 @@ def embed(
     require_model(model, "model")
     if append and update:
         raise ConfigError(f"{option('append')} adds a corpus of new ids, and {option('update')} also replaces documents; choose one")
-    if delete is not None and not update:
-        raise ConfigError(f"documents are deleted with {option('update', True)}, or by adiabat.delete without a corpus; choose one")
-    deletion = None if delete is None else _deletion(delete, missing)
+    deletion = _deletion_of(delete, missing, update=update)
     into: Into = "append" if append else "update" if update else "new"
     # A new store takes the place that a link leads to, also where nothing is there yet.
     folder = Path(path_of(out, "out")) if into == "new" else place_of(out)
@@ -121,7 +119,7 @@ def embed(
     return store
 
 
-def delete(store: PathLike, ids: PathLike | Sequence[str], *, missing: Missing = "error", progress: Progress = None) -> Store:
+def delete(store: PathLike, ids: PathLike | Sequence[str], *, missing: Missing | None = None, progress: Progress = None) -> Store:
     """Delete documents of a store.
 
     Nothing finds them any more. Their vectors stay in the store's file until `compact` removes them.
@@ -129,7 +127,7 @@ def delete(store: PathLike, ids: PathLike | Sequence[str], *, missing: Missing =
     Args:
         store: A store or its directory.
         ids: Ids of the documents; or a file of them (text with one per line, ``.json``, ``.npy``, ``.arrow``, ``.parquet``).
-        missing: Treatment of ids that the store never had: refused, all at once ("error"), or passed over ("drop").
+        missing: Treatment of ids that the store never had: "error" or None refuses them, all at once, and "drop" passes over them.
         progress: As in `embed`.
 
     Returns:
@@ -184,10 +182,17 @@ def compact(store: PathLike, *, progress: Progress = None) -> Store:
     return compacted
 
 
-def _deletion(ids: PathLike | Sequence[str], missing: Missing) -> Deletion:
-    if missing not in ("error", "drop"):
+def _deletion_of(ids: PathLike | Sequence[str] | None, missing: Missing | None, *, update: bool) -> Deletion | None:
+    """The documents that an update deletes."""
+    if ids is not None and not update:
+        raise ConfigError(f"documents are deleted with {option('update', True)}, or by adiabat.delete without a corpus; choose one")
+    return None if ids is None else _deletion(ids, missing)
+
+
+def _deletion(ids: PathLike | Sequence[str], missing: Missing | None) -> Deletion:
+    if missing not in (None, "error", "drop"):
         raise ConfigError(f'{option("missing")} must be "error" or "drop", got {shown(missing)}; choose one')
-    return Deletion(list(read_ids(ids)), missing)
+    return Deletion(list(read_ids(ids)), missing or "error")
 
 
 def import_vectors(
@@ -198,6 +203,9 @@ def import_vectors(
     texts: Data | None = None,
     columns: Mapping[str, str] | None = None,
     model: Model | None = None,
+    update: bool = False,
+    delete: PathLike | Sequence[str] | None = None,
+    missing: Missing | None = None,
     exist_ok: bool | None = None,
     settings: SettingsLike = None,
     progress: Progress = None,
@@ -218,6 +226,9 @@ def import_vectors(
             text of `vectors`.
         columns: Names in the tables of ``doc_id``, ``vector``, ``text`` and ``title``, such as ``{"doc_id": "nummer"}``.
         model: Model whose document tower made the vectors.
+        update: Replace documents of the store at `out` by their ids, or add them. Documents that are equal, or have no vector here, stay.
+        delete: Ids of documents that an update also deletes, or a file of ids.
+        missing: As in `delete`.
         exist_ok: True returns the result of the same call at once, as in `tune`. None refuses an existing store.
         settings: `EmbedSettings`, a TOML file or nested dicts.
         progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
@@ -251,9 +262,13 @@ def import_vectors(
     if listed is not None and isinstance(names, str | os.PathLike):
         raise wrong_type("ids", "a list where texts is a list", ids)
     files = [os.fspath(argument) for argument in (texts, vectors) if isinstance(argument, str | os.PathLike)]
-    target, corpus = Path(path_of(out, "out")), None
+    into: Into = "update" if update else "new"
+    deletion = _deletion_of(delete, missing, update=update)
+    target, corpus = Path(path_of(out, "out")) if into == "new" else place_of(out), None
     if isinstance(texts, str | os.PathLike):
         corpus = with_columns(path_of(texts, "texts"), of_texts)
+    if exist_ok is not None and into != "new":
+        raise ConfigError(f"{option('exist_ok')} is about new stores, and {option(into)} changes one; leave one of them out")
     if (texts is None and "text" not in named) or model is None:
         refuse_idle(chosen.store, {"min_cosine": NEEDED_COSINE}, "import without both model and texts, which checks no vector")
     with called("import_vectors", progress) as call, TemporaryDirectory() as folder:
@@ -273,9 +288,11 @@ def import_vectors(
         asked = Asked.of("import_vectors", target, exist_ok, settings=chosen, proof=MANIFEST_FILE, **inputs)
         if asked.is_finished():
             return Store.open(target)
-        require_outside(target)
-        require_importable(vector_file, target, chosen, corpus=corpus, model=model, usual=ids_column)
-        asked.take_digests()
+        if into == "new":
+            require_outside(target)
+        require_importable(vector_file, target, chosen, corpus=corpus, model=model, into=into, usual=ids_column)
+        if into == "new":
+            asked.take_digests()
         # Imported after the checks: torch takes seconds to load.
         from adiabat.store.ingestion import store_vectors
 
@@ -289,7 +306,10 @@ def import_vectors(
             model=model,
             source=files[0] if files else "an array",
             usual=ids_column,
+            into=into,
+            deletion=deletion,
         )
+    if into == "new":
         asked.remember()
     return store
 
@@ -325,7 +345,10 @@ def _vector_file(vectors: Any, folder: Path, columns: Mapping[str, str]) -> str:
     vectors = vectors.lazy().collect() if is_polars(vectors) else vectors
     if is_dataset(vectors) or (is_frame(vectors) and _has_vectors(vectors, columns)):
         file = str(folder / "vectors.parquet")
-        (vectors.write_parquet if is_polars(vectors) else vectors.to_parquet)(file)
+        if is_polars(vectors):
+            vectors.write_parquet(file)
+        else:
+            vectors.to_parquet(file)
         remember_rows(file, "vectors")
         return file
     allowed = "a path, an array [n, width] of floats, a DataFrame or a datasets.Dataset"

@@ -127,21 +127,13 @@ def embed(
     if compact:
         store = adiabat.compact(out)
     elif deletes_only:
-        store = adiabat.delete(out, delete, missing=missing or "error")
+        store = adiabat.delete(out, delete, missing=missing)
     elif vectors is None:
-        store = adiabat.embed(
-            model,
-            corpus,
-            out,
-            settings=settings,
-            append=append,
-            update=update,
-            delete=delete,
-            missing=missing or "error",
-            exist_ok=exist_ok or None,
-        )
+        changes = {"append": append, "update": update, "delete": delete, "missing": missing, "exist_ok": exist_ok or None}
+        store = adiabat.embed(model, corpus, out, settings=settings, **changes)
     else:
-        store = adiabat.import_vectors(vectors, out, ids=ids, texts=corpus, model=model, settings=settings, exist_ok=exist_ok or None)
+        changes = {"update": update, "delete": delete, "missing": missing, "exist_ok": exist_ok or None}
+        store = adiabat.import_vectors(vectors, out, ids=ids, texts=corpus, model=model, settings=settings, **changes)
     say(f"{store.count:,} documents, {store.width} numbers each, {store.dtype}")
     answer({"store": str(out), "count": store.count, "width": store.width, "dtype": store.dtype} if as_json else str(out))
 
@@ -157,7 +149,7 @@ def _require_together(words: Sequence[str], *, deletes_only: bool) -> None:
     if absent := [word for word in ("MODEL", "CORPUS") if word not in words]:
         raise ConfigError(f"{' and '.join(absent)} must be given, as in: adiabat embed MODEL CORPUS --out STORE")
     if {"--append", "--import"} <= {*words}:
-        raise DataError("--append encodes a corpus, and --import takes vectors; import them into a store of their own")
+        raise DataError("--append encodes a corpus, and --import takes vectors; import them into a store of their own, or with --update")
     if "--ids" in words and "--import" not in words:
         raise DataError("--ids names the rows of --import, which is missing; give both, or neither")
     if "--missing" in words and "--delete" not in words:

@@ -2,24 +2,24 @@
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import compress, islice
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Bool, Int64
 
-from adiabat.core.disk import require_sole
+from adiabat.core.disk import remove, require_sole
 from adiabat.core.errors import Faults, StoreError
 from adiabat.core.files import sole_writer
 from adiabat.core.wording import option
 from adiabat.data.records import Document, Fingerprint
 from adiabat.data.text_hashes import hash_texts
 from adiabat.store.build import CHUNK_SIZE, DocumentEncoder, Progress, Staging, require_chunk_size
-from adiabat.store.commit import Change, cleared, commit, complete, finish_change, merge
+from adiabat.store.commit import Added, Change, cleared, commit, complete, finish_change, merge
 from adiabat.store.corpus_files import ID_BATCH
 from adiabat.store.deletion import Deletion
-from adiabat.store.manifest import VECTOR_FILE, StoreDtype, plain_disk_errors
+from adiabat.store.manifest import APPENDING, VECTOR_FILE, StoreDtype, plain_disk_errors
 from adiabat.store.vector_store import Store
 
 
@@ -37,7 +37,7 @@ def append_documents(
     Interrupted while encoding, the store is as it was, and the same call resumes. Interrupted within the commit, `Store.open` refuses the
     store until the next change, or `finish_change`, has completed it.
     """
-    return _add(encoder, documents, path, _Selection.new, Deletion(), chunk_size, on_progress, source)
+    return _add(encoder, documents, path, Selection.new, Deletion(), chunk_size, on_progress, source)
 
 
 def update_documents(
@@ -57,11 +57,11 @@ def update_documents(
     Args:
         deletion: Documents that are deleted by the same commit.
     """
-    return _add(encoder, documents, path, _Selection.changed, deletion or Deletion(), chunk_size, on_progress, source)
+    return _add(encoder, documents, path, Selection.changed, deletion or Deletion(), chunk_size, on_progress, source)
 
 
 @dataclass(slots=True)
-class _Selection:
+class Selection:
     """The documents of a corpus that are added to a store, and which of its own remain beside them."""
 
     store: Store
@@ -70,6 +70,7 @@ class _Selection:
     deleted: Bool[np.ndarray, " n"]
     kept: Bool[np.ndarray, " n"]
     unchanged: int = 0
+    both: Faults = field(default_factory=Faults)
 
     def new(self, documents: Iterator[Document]) -> Iterator[Document]:
         """All documents; ids that the store has are refused, all at once."""
@@ -87,15 +88,23 @@ class _Selection:
 
     def changed(self, documents: Iterator[Document]) -> Iterator[Document]:
         """Documents that the store lacks, or has with another text; one that has lost its text is deleted."""
-        both = Faults()
         for block, rows, is_same in self._compared(documents):
-            both.extend(f'"{block[index].doc_id}"' for index in np.flatnonzero((rows >= 0) & self.deleted[rows]))
+            self.replace([document.doc_id for document in block], rows, is_same)
             has_text = np.array([bool(document.text) for document in block])
-            self.kept[rows[(rows >= 0) & ~is_same]] = False
             self.deleted[rows[(rows >= 0) & ~has_text]] = True
             yield from compress(block, (~is_same & has_text).tolist())
-        if both.count:
-            listed = both.told("documents")
+        self.refuse_deleted()
+
+    def replace(self, doc_ids: list[str], rows: Int64[np.ndarray, " b"], is_same: Bool[np.ndarray, " b"]) -> None:
+        """Drop the documents of the store that others of their ids replace."""
+        is_known = rows >= 0
+        self.both.extend(f'"{doc_ids[index]}"' for index in np.flatnonzero(is_known & self.deleted[rows]))
+        self.kept[rows[is_known & ~is_same]] = False
+
+    def refuse_deleted(self) -> None:
+        """Refuse documents that are both given and to be deleted."""
+        if self.both.count:
+            listed = self.both.told("documents")
             raise StoreError(f"{self.source}: must hold no documents to delete, got {listed}; take them out of the corpus or of the ids")
 
     def _compared(self, documents: Iterator[Document]) -> Iterator[tuple[list[Document], Int64[np.ndarray, " b"], Bool[np.ndarray, " b"]]]:
@@ -107,7 +116,16 @@ class _Selection:
             self.unchanged += int(np.count_nonzero(is_same))
             yield block, rows, is_same
 
-    def change(self, added: int) -> Change:
+    def commit(self, added: Added | None) -> Change:
+        """Merge and commit what is selected, if it changes the store."""
+        change = self._change(0 if added is None else added.count)
+        if added is None and self.kept.all():
+            remove(self.store.path / APPENDING)
+            return change
+        merge(self.store, self.kept, added, source=self.source)
+        return replace(change, store=commit(self.store.path, added))
+
+    def _change(self, added: int) -> Change:
         """The numbers of documents."""
         deleted = int(np.count_nonzero(self.deleted))
         replaced = int(np.count_nonzero(~self.kept)) - deleted
@@ -118,7 +136,7 @@ def _add(
     encoder: DocumentEncoder,
     documents: Callable[[], Iterator[Document]],
     path: str | os.PathLike[str],
-    select: Callable[[_Selection, Iterator[Document]], Iterator[Document]],
+    select: Callable[[Selection, Iterator[Document]], Iterator[Document]],
     deletion: Deletion,
     chunk_size: int,
     on_progress: Progress | None,
@@ -136,17 +154,12 @@ def _add(
         is_completed = complete(folder) or is_completed
         store = _open_appendable(folder, fingerprint)
         deleted = deletion.mask(store)
-        selection = _Selection(store, source, is_completed, deleted, ~deleted)
+        selection = Selection(store, source, is_completed, deleted, ~deleted)
         staging = _stage(folder, fingerprint, store.dtype, chunk_size)
         staging.write_corpus(select(selection, documents()), source=source)
-        change = selection.change(staging.state.count)
-        if not staging.state.count and selection.kept.all():
-            staging.discard()
-            return change
         if staging.state.count:
             staging.encode(encoder, on_progress, store=store)
-        merge(store, selection.kept, staging if staging.state.count else None, source=source)
-        return replace(change, store=commit(folder))
+        return selection.commit(Added.of(staging))
 
 
 def _open_appendable(folder: Path, fingerprint: Fingerprint) -> Store:

@@ -12,7 +12,7 @@ from jaxtyping import Bool
 
 from adiabat.core.disk import make_folder, move, remove, sync
 from adiabat.core.errors import StoreError
-from adiabat.core.files import MANIFEST_FILE, is_there, read_json, sole_writer, write_text
+from adiabat.core.files import MANIFEST_FILE, is_there, read_json, sole_writer, write_json
 from adiabat.core.provenance import Digest, DigestedFile, require
 from adiabat.core.text import counted
 from adiabat.core.wording import again
@@ -104,10 +104,10 @@ def cleared(folder: Path) -> Path:
     return staging
 
 
-def commit(folder: Path) -> Store:
+def commit(folder: Path, added: "Added | None" = None) -> Store:
     """Move the merged files in."""
     # From this marker on, the change must go forward: every later one completes it first.
-    write_text("", folder / APPENDING / COMMIT_FILE)
+    write_json({} if added is None else {"sha256": added.sha256}, folder / APPENDING / COMMIT_FILE)
     sync(folder / APPENDING)
     _redo(folder)
     return Store.open(folder)
@@ -121,7 +121,25 @@ class _Part:
     kept: Bool[np.ndarray, " n"]
 
 
-def merge(store: Store, kept: Bool[np.ndarray, " n"], added: Staging | None, *, source: str | None = None) -> None:
+@dataclass(frozen=True, slots=True)
+class Added(_Part):
+    """Documents that are added to a store; the vector file has those that are kept alone, with this digest."""
+
+    sha256: str
+
+    @classmethod
+    def of(cls, staging: Staging) -> "Added | None":
+        """All documents of a staging folder; None for none."""
+        state = staging.state
+        return cls(staging.folder, np.ones(state.count, dtype=np.bool_), state.sha256) if state.count else None
+
+    @property
+    def count(self) -> int:
+        """Number of documents that are kept."""
+        return int(np.count_nonzero(self.kept))
+
+
+def merge(store: Store, kept: Bool[np.ndarray, " n"], added: Added | None, *, source: str | None = None) -> None:
     """Write ids, texts, hashes, index and manifest of the changed store into the staging folder.
 
     Args:
@@ -129,14 +147,12 @@ def merge(store: Store, kept: Bool[np.ndarray, " n"], added: Staging | None, *, 
         added: Documents that follow them; None for none.
         source: Their corpus.
     """
-    count = int(np.count_nonzero(kept)) + (0 if added is None else added.state.count)
+    count = int(np.count_nonzero(kept)) + (0 if added is None else added.count)
     if not count:
         raise StoreError(f"{store.path} must keep at least one document, got a request to delete all {store.count:,}; remove the folder")
     merged = store.path / APPENDING / MERGED
     make_folder(merged)
-    parts = [_Part(store.path, kept)]
-    if added is not None:
-        parts.append(_Part(added.folder, np.ones(added.state.count, dtype=np.bool_)))
+    parts = [_Part(store.path, kept), *([added] if added else [])]
     files = {ID_FILE: _merge_column(parts, merged / ID_FILE, "doc_id", ID_BATCH)}
     id_hashes = [hash_ids(names) for names in StringColumn(merged / ID_FILE).slices()]
     files[INDEX_FILE] = IdIndex.write(merged / INDEX_FILE, np.concatenate(id_hashes))
@@ -192,7 +208,7 @@ def _merge_hashes(parts: Sequence[_Part], path: Path) -> Digest:
     return writer.digest
 
 
-def _vector_digests(store: Store, tombstones: Tombstones, added: Staging | None) -> tuple[str, str]:
+def _vector_digests(store: Store, tombstones: Tombstones, added: Added | None) -> tuple[str, str]:
     """SHA-256 of the vectors of all documents of the changed store, and of all rows of its vector file; "" if both are equal."""
     path, manifest = store.path / VECTOR_FILE, store.manifest
     whole, of_documents = _hashes_of_rows(path, manifest, tombstones)
@@ -200,7 +216,7 @@ def _vector_digests(store: Store, tombstones: Tombstones, added: Staging | None)
         raise StoreError(f"{path} is damaged: its SHA-256 is not the manifest's; {REBUILD}")
     hashes = [of_documents, whole] if len(tombstones.rows) else [whole]
     if added is not None:
-        size = added.state.count * manifest.row_bytes
+        size = added.count * manifest.row_bytes
         hashes = [hash_of_vectors(added.folder / VECTOR_FILE, size, so_far) for so_far in hashes]
     return hashes[0].hexdigest(), hashes[1].hexdigest() if len(hashes) > 1 else ""
 
@@ -252,7 +268,9 @@ def _undamaged(folder: Path, old: Manifest) -> Manifest:
             is_merged = is_there(staging / MERGED / name, error=StoreError)
             require({name: digest}, staging / MERGED if is_merged else folder, remedy=remedy, error=StoreError)
         if is_extended:
-            added = read_json(staging / STATE_FILE, remedy=remedy, error=StoreError)["sha256"]
+            # An import has no state of its own.
+            state = staging / (STATE_FILE if (staging / STATE_FILE).exists() else COMMIT_FILE)
+            added = read_json(state, remedy=remedy, error=StoreError)["sha256"]
             size = HEADER_BYTES + (manifest.file_rows - old.file_rows) * old.row_bytes
             require({VECTOR_FILE: Digest(size, added, HEADER_BYTES)}, staging, remedy=remedy, error=StoreError)
     except StoreError:

@@ -70,7 +70,7 @@ def delete_documents(path: str | os.PathLike[str], deletion: Deletion) -> Change
         complete(folder)
         store = Store.open(folder)
         deleted = deletion.mask(store)
-        _require_idle(folder)
+        require_idle(folder)
         if not deleted.any():
             remove(cleared(folder))
             return Change(store)
@@ -89,7 +89,7 @@ def compact_store(path: str | os.PathLike[str], *, on_progress: Progress | None 
     with plain_disk_errors(folder), sole_writer(folder):
         complete(folder)
         store = Store.open(folder)
-        _require_idle(folder)
+        require_idle(folder)
         if not store.manifest.tombstones:
             remove(cleared(folder))
             return store
@@ -100,7 +100,8 @@ def compact_store(path: str | os.PathLike[str], *, on_progress: Progress | None 
         return commit(folder)
 
 
-def _require_idle(folder: Path) -> None:
+def require_idle(folder: Path) -> None:
+    """Refuse a change that would give up another, which is interrupted and can be resumed."""
     staging = folder / APPENDING
     if is_there(staging / STATE_FILE, error=StoreError):
         raise StoreError(f"{staging} holds an interrupted append or update; repeat that first, or remove the folder to give it up")

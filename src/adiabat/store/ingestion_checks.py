@@ -45,9 +45,13 @@ def require_importable(
     *,
     corpus: str | None,
     model: Model | None,
+    into: Into,
     usual: Mapping[str, str] | None = None,
 ) -> None:
-    """Check vectors that are imported; `usual` has names of columns that come first where the corpus has them."""
+    """Check vectors that are imported into a new store, or into the store at `out`.
+
+    `usual` has names of columns that come first where the corpus has them.
+    """
     path = Path(Source.of(os.fspath(vectors)).path)
     if corpus is not None:
         refuse_model(corpus)
@@ -58,9 +62,14 @@ def require_importable(
         documents_of(corpus, settings.data, blank=settings.data.blank, usual=usual)
     if not path.exists():
         raise StoreError(f"{path}: vectors must be a file, there is none")
-    if is_store(out):
-        raise StoreError(f"{out} must be empty, it is a store; choose another {option('out')}")
-    require_target(out)
+    if into == "update":
+        require_store(out)
+        refuse_idle(settings.store, {"dtype": Manifest.read(out).dtype}, "update, which follows the store")
+    elif is_store(out):
+        advice = f"choose another {option('out')}, or replace its documents with {option('update', True)}"
+        raise StoreError(f"{out} must be empty, it is a store; {advice}")
+    else:
+        require_target(out)
     require_reachable(model)
 
 
