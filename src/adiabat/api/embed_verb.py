@@ -344,13 +344,13 @@ def _vector_file(vectors: Any, folder: Path, columns: Mapping[str, str]) -> str:
         return path_of(vectors, "vectors")
     vectors = vectors.lazy().collect() if is_polars(vectors) else vectors
     if is_dataset(vectors) or (is_frame(vectors) and _has_vectors(vectors, columns)):
-        file = str(folder / "vectors.parquet")
+        table = str(folder / "vectors.parquet")
         if is_polars(vectors):
-            vectors.write_parquet(file)
+            vectors.write_parquet(table)
         else:
-            vectors.to_parquet(file)
-        remember_rows(file, "vectors")
-        return file
+            vectors.to_parquet(table)
+        remember_rows(table, "vectors")
+        return table
     allowed = "a path, an array [n, width] of floats, a DataFrame or a datasets.Dataset"
     try:
         array = np.asarray(vectors)

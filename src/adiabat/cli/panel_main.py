@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -110,7 +110,7 @@ def embed(
     from adiabat.config.shared import EmbedSettings
 
     settings = settings_of(EmbedSettings, config, assignments, device=device, numbers={"store.min_cosine": min_cosine})
-    words = {"MODEL": model, "CORPUS": corpus, "--append": append, "--update": update, "--import": vectors, "--ids": ids}
+    words: dict[str, object] = {"MODEL": model, "CORPUS": corpus, "--append": append, "--update": update, "--import": vectors, "--ids": ids}
     words |= {
         "--min-cosine": min_cosine,
         "--config": config,
@@ -119,21 +119,22 @@ def embed(
         "--delete": delete,
         "--missing": missing,
         "--compact": compact,
+        "--exist-ok": exist_ok,
     }
-    deletes_only = delete is not None and not update
-    _require_together([name for name, value in words.items() if value not in (None, False)], deletes_only=deletes_only)
+    _require_together([name for name, value in words.items() if value not in (None, False)], deletes_only=delete is not None and not update)
     import adiabat
 
+    into: dict[str, Any] = {"update": update, "delete": delete, "missing": missing, "exist_ok": exist_ok or None, "settings": settings}
     if compact:
         store = adiabat.compact(out)
-    elif deletes_only:
+    elif delete is not None and not update:
         store = adiabat.delete(out, delete, missing=missing)
-    elif vectors is None:
-        changes = {"append": append, "update": update, "delete": delete, "missing": missing, "exist_ok": exist_ok or None}
-        store = adiabat.embed(model, corpus, out, settings=settings, **changes)
+    elif vectors is not None:
+        store = adiabat.import_vectors(vectors, out, ids=ids, texts=corpus, model=model, **into)
     else:
-        changes = {"update": update, "delete": delete, "missing": missing, "exist_ok": exist_ok or None}
-        store = adiabat.import_vectors(vectors, out, ids=ids, texts=corpus, model=model, settings=settings, **changes)
+        assert model is not None
+        assert corpus is not None
+        store = adiabat.embed(model, corpus, out, append=append, **into)
     say(f"{store.count:,} documents, {store.width} numbers each, {store.dtype}")
     answer({"store": str(out), "count": store.count, "width": store.width, "dtype": store.dtype} if as_json else str(out))
 

@@ -50,7 +50,7 @@ class Deletion:
     def mask(self, store: Store) -> Bool[np.ndarray, " n"]:
         """Which documents of the store are deleted; an id that a former change deleted is not refused, since commands are repeated."""
         rows, unknown = store.rows(self.ids), Faults()
-        absent = [self.ids[index] for index in np.flatnonzero(rows < 0)]
+        absent = [self.ids[index] for index in np.flatnonzero(rows < 0).tolist()]
         unknown.extend(f'"{doc_id}"' for doc_id in compress(absent, (~store.tombstones.hold(absent)).tolist()))
         if unknown.count and self.missing == "error":
             raise StoreError(

@@ -90,11 +90,10 @@ def embed_corpus(
         )
         store, note = built.store, built.note
     else:
-        named = {"on_progress": progress, "source": corpus}
         if into == "append":
-            change = append_documents(encoder, lambda: documents, out, **named)
+            change = append_documents(encoder, lambda: documents, out, on_progress=progress, source=corpus)
         else:
-            change = update_documents(encoder, lambda: documents, out, deletion=deletion, **named)
+            change = update_documents(encoder, lambda: documents, out, deletion=deletion, on_progress=progress, source=corpus)
         store, note = change.store, change.told
     if note:
         watch.note(note)
