@@ -22,8 +22,9 @@ from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.files import require_no_zero
 from adiabat.core.surroundings import user_cache
 from adiabat.core.text import shown
+from adiabat.core.wording import remember_rows
 from adiabat.data.records import text_id
-from adiabat.data.sources import COLUMNS, remember_rows, with_columns, with_split
+from adiabat.data.sources import COLUMNS, with_columns, with_split
 
 S = TypeVar("S", bound=Section)
 

@@ -13,12 +13,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as Bar
 
 from adiabat.api.arguments import wrong_type
-from adiabat.core.errors import AdiabatError
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.surroundings import console_size
 from adiabat.core.text import ELLIPSIS, duration, printable
 from adiabat.core.wording import typed_command
-from adiabat.data.sources import in_callers_words
 
 Progress = bool | Watch | None
 """None shows progress where stderr is a terminal, or in a notebook; True shows it everywhere, False nowhere; or a `Watch`."""
@@ -39,17 +37,7 @@ class Call:
 
 @contextmanager
 def called(function: str, progress: Progress) -> Iterator[Call]:
-    """A call while it runs; its errors name the arguments of rows in memory, not the files that these were written to."""
-    try:
-        with _watched(function, progress) as call:
-            yield call
-    except AdiabatError as fault:
-        fault.args = tuple(in_callers_words(word) if isinstance(word, str) else word for word in fault.args)
-        raise
-
-
-@contextmanager
-def _watched(function: str, progress: Progress) -> Iterator[Call]:
+    """A call while it runs."""
     typed = typed_command()
     command = typed or f"adiabat.{function}(...)"
     if isinstance(progress, Watch):

@@ -34,8 +34,8 @@ from adiabat.core.disk import new_file, real
 from adiabat.core.errors import ConfigError
 from adiabat.core.files import MANIFEST_FILE, is_store
 from adiabat.core.text import counted, shown
-from adiabat.core.wording import option
-from adiabat.data.sources import Source, remember_rows, with_columns
+from adiabat.core.wording import option, remember_rows
+from adiabat.data.sources import Source, with_columns
 from adiabat.models.model_paths import Model
 from adiabat.runs.output_dir import require_outside
 from adiabat.store.arrow_tables import TABLE_SUFFIXES

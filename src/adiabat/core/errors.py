@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from adiabat.core.wording import in_callers_words
+
 
 class AdiabatError(Exception):
     """Base class of all errors that a user can fix.
@@ -21,6 +23,10 @@ class AdiabatError(Exception):
         ...     print(type(error).__name__)
         ModelError
     """
+
+    def __init__(self, *words: object) -> None:
+        """Take the message; it names the arguments of rows in memory, not the files that these were written to."""
+        super().__init__(*(in_callers_words(word) if isinstance(word, str) else word for word in words))
 
 
 class ConfigError(AdiabatError, ValueError):

@@ -7,6 +7,7 @@ import os
 import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from adiabat.core.text import setting
 
@@ -87,3 +88,26 @@ def written(value: object) -> str:
         return shlex.quote(text)
     # Double quotes, as in the guide; a text that needs escapes is left to Python.
     return repr(text) if '"' in text or "\\" in text else f'"{text}"'
+
+
+_IN_MEMORY: dict[str, str] = {}
+"""File of rows that a caller gave in memory, and the argument that held them."""
+
+
+def remember_rows(path: str, argument: str) -> None:
+    """Let messages about a file of rows in memory name their argument."""
+    _IN_MEMORY[path] = argument
+
+
+def in_callers_words(message: object) -> str:
+    """A message with the arguments in place of the files that their rows were written to."""
+    text = str(message)
+    for path, argument in _IN_MEMORY.items():
+        text = text.replace(path, argument)
+    return text
+
+
+def place_in(path: Path, number: int) -> str:
+    """A row in messages: ``file:line``, or its number in the argument that held it."""
+    argument = _IN_MEMORY.get(str(path))
+    return f"{path}:{number}" if argument is None else f"row {number} of {argument}"

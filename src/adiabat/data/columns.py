@@ -15,10 +15,10 @@ from typing import TypeVar
 
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.text import cut
-from adiabat.core.wording import typed_command
+from adiabat.core.wording import in_callers_words, typed_command
 from adiabat.data.folders import table_name
 from adiabat.data.lines import COLUMN_ALIASES, MEANING, OF_LAYOUT, REQUIRED, Layout, more_columns
-from adiabat.data.sources import Source, in_callers_words
+from adiabat.data.sources import Source
 from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, value_kind
 
 Parsed = TypeVar("Parsed")

@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from adiabat.core.errors import ConfigError, Faults
+from adiabat.core.wording import in_callers_words
 from adiabat.data.columns import Columns, Table, id_value, text_value
 from adiabat.data.examples import parse_example
 from adiabat.data.judged_sets import corpus_part
@@ -18,7 +19,7 @@ from adiabat.data.judgements import BEIR_ID
 from adiabat.data.language_grids import parse_grid_row
 from adiabat.data.lines import OF_DOCUMENTS, Layout
 from adiabat.data.records import Document, Example, grid_id, text_id
-from adiabat.data.sources import Source, in_callers_words
+from adiabat.data.sources import Source
 from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, value_kind
 
 ANY: tuple[Layout, ...] = ("grid", "examples", "corpus")

@@ -12,12 +12,12 @@ from typing import Any
 from adiabat.core.errors import DataError
 from adiabat.core.files import is_there
 from adiabat.core.text import shown
-from adiabat.core.wording import call_of
+from adiabat.core.wording import call_of, in_callers_words
 from adiabat.data.columns import Columns, Table, entries_value, id_value, parsed_rows, plain_value, shared_values, split_name, text_value
 from adiabat.data.judged_sets import is_judged, judged_set, splits_of
 from adiabat.data.lines import OF_DOCUMENTS, Cursor, Layout
 from adiabat.data.records import Example, ExampleSet, ExampleStream, LanguageGridSet, invented_id
-from adiabat.data.sources import Source, in_callers_words
+from adiabat.data.sources import Source
 from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows
 
 _WANTED: tuple[Layout, ...] = ("grid", "examples")

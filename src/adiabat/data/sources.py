@@ -20,29 +20,6 @@ COLUMNS = (*(name for name in COLUMN_ALIASES if "." not in name), "vector")
 """Our names of columns, which an address may map; vectors are those of an import."""
 
 
-_IN_MEMORY: dict[str, str] = {}
-"""File of rows that a caller gave in memory, and the argument that held them."""
-
-
-def remember_rows(path: str, argument: str) -> None:
-    """Let messages about a file of rows in memory name their argument."""
-    _IN_MEMORY[path] = argument
-
-
-def in_callers_words(message: object) -> str:
-    """A message with the arguments in place of the files that their rows were written to."""
-    text = str(message)
-    for path, argument in _IN_MEMORY.items():
-        text = text.replace(path, argument)
-    return text
-
-
-def place_in(path: Path, number: int) -> str:
-    """A row in messages: ``file:line``, or its number in the argument that held it."""
-    argument = _IN_MEMORY.get(str(path))
-    return f"{path}:{number}" if argument is None else f"row {number} of {argument}"
-
-
 @dataclass(frozen=True, slots=True)
 class Source:
     """An address in its parts; `path` is that of a file or folder, or a hub name with its prefix."""

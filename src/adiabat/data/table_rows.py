@@ -17,9 +17,10 @@ from typing import Any, Literal
 from adiabat.core.errors import ConfigError, DataError, Faults
 from adiabat.core.files import reading
 from adiabat.core.text import shown
+from adiabat.core.wording import place_in
 from adiabat.data.folders import Form, Place, place_of
 from adiabat.data.lines import Cursor, byte_lines, header_of, shown_names, text_lines
-from adiabat.data.sources import Source, place_in
+from adiabat.data.sources import Source
 
 
 class RowError(Exception):
