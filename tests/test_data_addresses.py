@@ -192,9 +192,7 @@ def test_rows_in_memory_are_named_by_their_argument(here: Path) -> None:
         adiabat.evaluate("model", "store", PAIRS, retain=[("store", [{"q": "a", "p": "d1"}])])
     with pytest.raises(adiabat.AdiabatError, match="corpus: document ids must be unique|row 2 of corpus: document id must be unique"):
         adiabat.embed("model", [{"_id": "a", "text": "x"}, {"_id": "a", "text": "y"}], out="new")
-    with pytest.raises(
-        adiabat.AdiabatError, match="must be another data set than the target, got (data|retain) for"
-    ):
+    with pytest.raises(adiabat.AdiabatError, match="must be another data set than the target, got (data|retain) for"):
         adiabat.evaluate("model", "store", PAIRS, retain=[("store", PAIRS)])
     with pytest.raises(adiabat.AdiabatError, match="columns of retain must be adiabat's names, got frage"):
         adiabat.evaluate("model", "store", PAIRS, retain=[("store", PAIRS, {"frage": "q"})])
