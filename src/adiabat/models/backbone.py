@@ -30,10 +30,10 @@ from transformers.utils import logging as transformers_logging
 
 from adiabat.core.errors import ConfigError, ModelError, reraise_unrelated
 from adiabat.core.files import is_there
-from adiabat.models.json_files import read_json
+from adiabat.models.json_files import read_json, require_switches
 from adiabat.models.lost_files import require_shards
 from adiabat.models.st_files import first_line, required
-from adiabat.models.st_modules import TransformerSettings
+from adiabat.models.st_modules import CONFIG_SWITCHES, TOKENIZER_SWITCHES, TransformerSettings
 
 ENCODERS: Mapping[str, type[PreTrainedModel]] = {
     "t5": T5EncoderModel,
@@ -87,6 +87,7 @@ def load_backbone(
         raise ModelError(
             f"{adapted} must hold adapter_model.safetensors, which adapter_config.json asks for; save the adapter again with peft"
         )
+    require_switches(read_json(folder / "config.json"), CONFIG_SWITCHES, path=folder / "config.json")
     with _as_model_error(folder, trust):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=code, **(options or {}))
     # Either setting could make transformers fetch compiled kernels from the hub and run them; None uses torch's own.
@@ -274,6 +275,7 @@ def load_tokenizer(
     settings = settings or TransformerSettings()
     if not any(path for pattern in TOKENIZER_FILES for path in folder.glob(pattern)):
         raise ModelError(f"{folder} must hold a tokenizer, got none of {', '.join(TOKENIZER_FILES)}")
+    _require_tokenizer_settings(folder / "tokenizer_config.json")
     try:
         with quietly():
             tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
@@ -296,6 +298,15 @@ def load_tokenizer(
     if pad_token is not None:
         set_pad_token(tokenizer, pad_token)
     return tokenizer
+
+
+def _require_tokenizer_settings(path: Path) -> None:
+    stated = read_json(path)
+    require_switches(stated, TOKENIZER_SWITCHES, path=path)
+    limit = stated.get("model_max_length")
+    # A float such as 1e30 stands for no limit.
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int | float) or limit % 1):
+        raise ModelError(f"{path}: model_max_length must be a whole number, got {limit!r:.60}; correct it")
 
 
 def set_pad_token(tokenizer: PreTrainedTokenizerBase, token: str) -> None:

@@ -28,7 +28,9 @@ NAMES: Mapping[Similarity, SimilarityName] = {"cosine": "cosine", "dot": "dot", 
 
 def similarity_stated(root: Mapping[str, Any], *, name: str) -> Similarity:
     """The similarity that a model's root configuration states."""
-    stated = root.get("similarity_fn_name") or "cosine"
+    stated = root.get("similarity_fn_name")
+    if stated is None:
+        return "cosine"
     if not isinstance(stated, str) or stated not in STATED:
         raise ModelError(
             f"{name}: similarity_fn_name in config_sentence_transformers.json must be {', '.join(STATED)}, got {stated}; "

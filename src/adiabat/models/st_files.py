@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 from adiabat.core.errors import ModelError, reraise_unrelated
 from adiabat.core.files import reading
 from adiabat.models.embedding_head import Pooling, Projection
-from adiabat.models.json_files import ROOT_FILE, read_json, write_json
+from adiabat.models.json_files import ROOT_FILE, flag_of, read_json, size_of, write_json
 
 NAMES_OF_POOLING: Mapping[str, Pooling] = {"mean": "mean", "cls": "cls", "lasttoken": "last", "max": "max", "weightedmean": "weighted_mean"}
 """Names in ``1_Pooling/config.json``, mapped to ours."""
@@ -88,16 +88,17 @@ def required(record: Mapping[str, Any], *keys: str, path: Path) -> tuple[Any, ..
 
 def pooling_of(folder: Path) -> tuple[Pooling, bool]:
     """The pooling of a directory and whether it includes the prompt."""
-    config = read_json(folder / "config.json")
-    checked_keys(folder / "config.json", config, known=POOLING_KEYS)
-    flags = [flag for flag, on in config.items() if flag.startswith("pooling_mode_") and on]
+    path = folder / "config.json"
+    config = read_json(path)
+    checked_keys(path, config, known=POOLING_KEYS)
+    flags = [flag for flag in config if flag.startswith("pooling_mode_") and flag_of(config, flag, path=path)]
     stated = config.get("pooling_mode", flags or (["pooling_mode_mean_tokens"] if config else []))
     modes = list(map(str, stated if isinstance(stated, list) else [stated]))
     names = NAMES_OF_POOLING if "pooling_mode" in config else OLD_POOLING_FLAGS
     poolings = [names.get(mode) for mode in modes]
     if len(poolings) != 1 or poolings[0] is None:
-        raise ModelError(f"{folder}/config.json must name one pooling of {', '.join(NAMES_OF_POOLING)}, got {', '.join(modes) or 'none'}")
-    return poolings[0], bool(config.get("include_prompt", True))
+        raise ModelError(f"{path} must name one pooling of {', '.join(NAMES_OF_POOLING)}, got {', '.join(modes) or 'none'}")
+    return poolings[0], flag_of(config, "include_prompt", path=path, default=True)
 
 
 def load_projection(folder: Path) -> Projection:
@@ -108,9 +109,13 @@ def load_projection(folder: Path) -> Projection:
     activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
     if activation not in ACTIVATIONS:
         raise ModelError(f"{path}: activation_function must be one of {', '.join(ACTIVATIONS)}, got {activation}")
-    inner, outer = required(config, "in_features", "out_features", path=path)
-    residual = (nn.Identity() if inner == outer else nn.Linear(inner, outer, bias=False)) if config.get("use_residual") else None
-    projection = Projection(nn.Linear(inner, outer, bias=config.get("bias", True)), ACTIVATIONS[activation](), residual)
+    required(config, "in_features", "out_features", path=path)
+    inner, outer = size_of(config, "in_features", path=path), size_of(config, "out_features", path=path)
+    residual = None
+    if flag_of(config, "use_residual", path=path):
+        residual = nn.Identity() if inner == outer else nn.Linear(inner, outer, bias=False)
+    linear = nn.Linear(inner, outer, bias=flag_of(config, "bias", path=path, default=True))
+    projection = Projection(linear, ACTIVATIONS[activation](), residual)
     if not weights.is_file():
         raise ModelError(f"{folder} must hold model.safetensors; save the model again with sentence-transformers")
     with reading(weights, remedy="get the model again", error=ModelError):
@@ -145,7 +150,7 @@ def prompts_of(folder: Path) -> tuple[str, str]:
     """
     path = folder / ROOT_FILE
     root = read_json(path)
-    prompts = root.get("prompts") or {}
+    prompts = {} if root.get("prompts") is None else root["prompts"]
     if not isinstance(prompts, dict) or not all(text is None or isinstance(text, str) for text in prompts.values()):
         raise ModelError(f"{path}: prompts must map names to texts, got {prompts!r:.80}")
     default = root.get("default_prompt_name")

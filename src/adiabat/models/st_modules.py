@@ -10,7 +10,7 @@ from typing import Any
 from adiabat.core.errors import ModelError
 from adiabat.core.files import is_there
 from adiabat.data.records import SIDES, Side
-from adiabat.models.json_files import read_json, read_typed
+from adiabat.models.json_files import flag_of, read_json, read_typed, require_switches, table_in
 from adiabat.models.st_files import UNLIMITED, checked_keys, required
 
 PATH_OF_CLASS = re.compile(r"sentence_transformers\.(?:models|(?:base|sentence_transformer|sparse_encoder)\.modules)\.(?:\w+\.)?(\w+)")
@@ -118,13 +118,13 @@ def read_routes(folder: Path) -> dict[Side, list[Module]]:
         path = folder / "config.json"
     record = read_json(path)
     types, structure = required(record, "types", "structure", path=path)
-    parameters = record.get("parameters") or {}
+    parameters = {} if record.get("parameters") is None else record["parameters"]
     if not all(isinstance(table, dict) for table in (types, structure, parameters)):
         raise ModelError(
             f"{path}: types, structure and parameters must map names, got {types!r:.40}, {structure!r:.40}, {parameters!r:.40}"
         )
     checked_keys(path, parameters, known=ROUTER_PARAMETERS)
-    mappings = _route_mappings(path, parameters.get("route_mappings") or {})
+    mappings = _route_mappings(path, table_in(parameters, "route_mappings", path=path))
     routes: dict[Side, list[str]] = {side: list(structure.get(_route_of(side, structure, mappings)) or ()) for side in SIDES}
     if not all(routes.values()):
         raise ModelError(f"{path} must have routes query and document, got {', '.join(structure) or 'none'}")
@@ -178,10 +178,16 @@ IDLE_MODEL_OPTIONS = frozenset(
 )
 """Options that do not change vectors beyond rounding: weights are always loaded in float32, and poolers are never used."""
 
+CONFIG_SWITCHES = ("is_causal",)
+"""Settings of backbones that are true or false, and that transformers does not check."""
+
+TOKENIZER_SWITCHES = ("add_bos_token", "add_eos_token", "add_prefix_space", "do_lower_case", "strip_accents", "tokenize_chinese_chars")
+"""Options of tokenizers that are true or false, and change tokens; transformers takes any value."""
+
 TOKENIZER_OPTIONS = frozenset(
     {
         *("truncation_side", "padding_side", "use_fast", "legacy", "clean_up_tokenization_spaces", "chat_template"),
-        *("add_bos_token", "add_eos_token", "add_prefix_space", "do_lower_case", "strip_accents", "tokenize_chinese_chars"),
+        *TOKENIZER_SWITCHES,
         *("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"),
     }
 )
@@ -230,7 +236,9 @@ def read_transformer_settings(folder: Path) -> TransformerSettings:
     checked_keys(path, _options(path, record, "model_args", "model_kwargs"), known=IDLE_MODEL_OPTIONS)
     tokenizer = _options(path, record, "tokenizer_args", "processor_kwargs")
     checked_keys(path, tokenizer, known=TOKENIZER_OPTIONS | {"model_max_length"})
+    require_switches(tokenizer, TOKENIZER_SWITCHES, path=path)
     config = _options(path, record, "config_args", "config_kwargs")
+    require_switches(config, CONFIG_SWITCHES, path=path)
     checked_keys(path, {key: config[key] for key in ("auto_map", "code_revision", "gguf_file", "return_unused_kwargs") if key in config})
     limits = {
         "max_tokens": tokenizer.pop("model_max_length", record.get("max_seq_length")),
@@ -241,16 +249,13 @@ def read_transformer_settings(folder: Path) -> TransformerSettings:
     for name, limit in limits.items():
         if limit is not None and type(limit) is not int:
             raise ModelError(f"{path}: {LIMITS[name]} must be a whole number, got {limit!r}; correct it")
-    return TransformerSettings(limits, lower_case=bool(record.get("do_lower_case")), tokenizer=tokenizer, config=config)
+    return TransformerSettings(limits, lower_case=flag_of(record, "do_lower_case", path=path), tokenizer=tokenizer, config=config)
 
 
 def _options(path: Path, record: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
     """Options under their old name, which sentence-transformers prefers, or their new one."""
     name = old if old in record else new
-    options = record.get(name) or {}
-    if not isinstance(options, dict):
-        raise ModelError(f"{path}: {name} must map names to values, got {options!r:.60}; correct it")
-    return {key: value for key, value in options.items() if key not in OVERRULED}
+    return {key: value for key, value in table_in(record, name, path=path).items() if key not in OVERRULED}
 
 
 def _require_text_states(path: Path, record: Mapping[str, Any]) -> None:
@@ -268,9 +273,9 @@ def _require_text_states(path: Path, record: Mapping[str, Any]) -> None:
 
 def _limits_of_calls(path: Path, record: Mapping[str, Any]) -> dict[str, int | None]:
     """Limits set by the options of every tokenizer call; options for all inputs override those for texts."""
-    processing = record.get("processing_kwargs") or {}
+    processing = table_in(record, "processing_kwargs", path=path)
     checked_keys(path, processing, known=("text", "common", "audio", "image", "video", "chat_template"))
-    call = {**(processing.get("text") or {}), **(processing.get("common") or {})}
+    call = {**table_in(processing, "text", path=path), **table_in(processing, "common", path=path)}
     checked_keys(path, call, known=IDLE_CALL | {"max_length"}, fixed=FIXED_CALL)
     neither: dict[str, int | None] = {"query_max_tokens": None, "document_max_tokens": None}
     if call.get("truncation") in (False, "do_not_truncate"):

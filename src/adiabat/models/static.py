@@ -31,7 +31,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from adiabat.core.errors import ModelError
 from adiabat.core.files import is_there, reading
 from adiabat.models.embedding_head import EncoderSettings
-from adiabat.models.json_files import read_json
+from adiabat.models.json_files import flag_of, read_json
 from adiabat.models.st_files import UNLIMITED
 from adiabat.models.tokens import cut_texts
 
@@ -167,7 +167,8 @@ def load_model2vec(folder: Path) -> tuple[StaticBackbone, StaticTokenizer, Encod
     table, backend = _read(folder)
     letters = int(np.median([len(token) for token in backend.get_vocab()]))
     tokenizer = StaticTokenizer(backend, rows=len(table), unknown_id=unknown_id(backend), letters_per_token=letters)
-    settings = EncoderSettings(normalize=bool(config.get("normalize")), max_tokens=UNLIMITED if limit is None else limit)
+    unit = flag_of(config, "normalize", path=folder / "config.json")
+    settings = EncoderSettings(normalize=unit, max_tokens=UNLIMITED if limit is None else limit)
     return StaticBackbone(table), tokenizer, settings
 
 
