@@ -162,7 +162,7 @@ def adapted(kind: Kind, targets: list[str], **options: object) -> Build:
             torch.manual_seed(0)
             peer.add_adapter(LoraConfig(r=4, target_modules=targets, init_lora_weights=False, **options))  # type: ignore[arg-type]
             for name, weights in peer.named_parameters():
-                if "lora_" in name:
+                if any(part in name for part in ("lora_", "modules_to_save", "trainable_tokens")):
                     nn.init.normal_(weights, std=0.2)
         peer.save_pretrained(str(folder), create_model_card=False)
 
@@ -261,5 +261,8 @@ DIRECTORIES: dict[str, Build] = {
     "lora": adapted("bert", ["query", "value"]),
     "lora: ranks of its own": adapted("bert", ["query", "dense"], use_rslora=True, rank_pattern={"query": 2}, lora_alpha=3),
     "lora of a t5": adapted("t5", ["q", "v"]),
+    "lora: layers trained whole": adapted("bert", ["query"], modules_to_save=["intermediate.dense"]),
+    "lora: tokens trained whole": adapted("bert", ["query"], trainable_token_indices={"word_embeddings": [60, 61, 70]}),
+    "lora: biases": adapted("bert", ["query", "dense"], bias="all"),
 }
 """Name to what writes the directory; the part before a colon says which module's key it is about."""

@@ -183,10 +183,26 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         rf"must hold an adapter of BertModel; 2 {MISFIT}",
     ),
     "an adapter of another rank": (lambda folder: adapter(folder, r=3), rf"4 {MISFIT}, such as "),
-    "an adapter of more weights": (lambda folder: adapter(folder, use_dora=True), r"of its weights are missing, .*magnitude"),
-    "an adapter of modules of its own": (
-        lambda folder: adapter(folder, modules_to_save=["pooler"]),
-        r"weights are missing|must hold an adapter that adiabat can merge|must hold a transformers model",
+    "a DoRA adapter": (
+        lambda folder: adapter(folder, use_dora=True),
+        r"adapter_config.json: use_dora must be unset .* got True; merge it first \(peft's merge_and_unload\)",
+    ),
+    "an adapter of VeRA": (
+        lambda folder: adapter(folder, peft_type="VERA"),
+        r"adapter_config.json: peft_type must be .*LORA.*, got 'VERA'; merge it first",
+    ),
+    "an adapter of prompts": (lambda folder: adapter(folder, peft_type="PROMPT_TUNING"), r"got PROMPT_TUNING, which adds to each text"),
+    "an adapter that waits for a text": (
+        lambda folder: adapter(folder, alora_invocation_tokens=[5]),
+        r"alora_invocation_tokens must be unset .* got \[5\]; merge it first",
+    ),
+    "an adapter with a switch of words": (
+        lambda folder: adapter(folder, use_rslora="false"),
+        r"adapter_config.json: use_rslora must be true or false, got 'false'",
+    ),
+    "an adapter without modules of its own": (
+        lambda folder: adapter(folder, modules_to_save=["intermediate.dense"]),
+        rf"2 {MISFIT}, such as .*modules_to_save.*; if peft loads it, merge it first",
     ),
     "a pickled adapter": (pickled_adapter, r"must hold adapter_model.safetensors, which adapter_config.json asks for"),
     "a module at an absolute path": (outside("{}/elsewhere"), OUTSIDE),

@@ -91,17 +91,28 @@ def add_lora(backbone: PreTrainedModel, *, rank: int, alpha: float | None = None
 
 
 def merge_adapters(backbone: PreTrainedModel) -> PreTrainedModel:
-    """A plain backbone equivalent to one with adapters: ``W + (alpha / rank) B A`` in each dense layer, in float32."""
+    """A plain backbone equivalent to one with adapters: ``W + (alpha / rank) B A`` in each dense layer, in float32.
+
+    Layers and tokens that were trained whole beside an adapter take the place of those in the backbone.
+    """
     if not hasattr(backbone, "peft_config"):
         return backbone
     from peft.tuners.tuners_utils import BaseTunerLayer
+    from peft.utils.other import AuxiliaryTrainingWrapper
 
     merged = copy.deepcopy(backbone)
+    replaced: list[str] = []
     with torch.no_grad(), torch.autocast(merged.device.type, enabled=False):
         for name, layer in list(merged.named_modules()):
+            if any(name.startswith(f"{path}.") for path in replaced):
+                continue
             if isinstance(layer, BaseTunerLayer):
                 layer.merge()
                 merged.set_submodule(name, layer.get_base_layer())
+            elif isinstance(layer, AuxiliaryTrainingWrapper):
+                plain = layer.unload_and_optionally_merge_module(merge=True, safe_merge=False, adapter_names=None)
+                merged.set_submodule(name, plain)
+                replaced.append(name)
     del merged.peft_config
     # Attributes left by adapters that transformers loaded; with them it would save only adapters, or weights under adapter names.
     merged._hf_peft_config_loaded = False

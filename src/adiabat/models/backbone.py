@@ -81,12 +81,8 @@ def load_backbone(
     code = trust.remote_code is not None
     _require_files_inside(folder, trust)
     adapted = adapter or folder
-    # transformers would open a pickle.
-    is_adapted = is_there(adapted / "adapter_config.json", error=ModelError)
-    if is_adapted and not is_there(adapted / "adapter_model.safetensors", error=ModelError):
-        raise ModelError(
-            f"{adapted} must hold adapter_model.safetensors, which adapter_config.json asks for; save the adapter again with peft"
-        )
+    if is_there(adapted / "adapter_config.json", error=ModelError):
+        _require_mergeable(adapted)
     require_switches(read_json(folder / "config.json"), CONFIG_SWITCHES, path=folder / "config.json")
     with _as_model_error(folder, trust):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=code, **(options or {}))
@@ -117,7 +113,7 @@ def load_backbone(
         # Adapters beside the weights are loaded with them; a saved model must be complete without them.
         backbone = merge_adapters(backbone)
     if any(type(module).__module__.startswith("peft.") for module in backbone.modules()):
-        raise ModelError(f"{adapter or folder} must hold an adapter that adiabat can merge; merge it with peft, and save the result")
+        raise ModelError(f"{adapter or folder} must hold an adapter that adiabat can merge; {MERGE_FIRST}")
     # Included in the fingerprint, and written again when the model is saved.
     backbone.__dict__["config_options"] = dict(options or {})
     loaded: PreTrainedModel = backbone
@@ -144,7 +140,41 @@ def _load_adapter(backbone: PreTrainedModel, folder: Path, trust: Trust, *, shor
     if faults := sorted([*report.missing_keys, *left_over, *shapes]):
         raise ModelError(
             f"{folder} must hold an adapter of {type(backbone).__name__}; {len(faults)} of its weights are missing, left over or "
-            f"of another shape, such as {', '.join(faults[:3])}"
+            f"of another shape, such as {', '.join(faults[:3])}; if peft loads it, {MERGE_FIRST}"
+        )
+
+
+MERGE_FIRST = "merge it first (peft's merge_and_unload), save the merged model, and name that"
+
+MERGEABLE = frozenset(("LORA", "IA3", "LOHA", "LOKR", "OFT", "BOFT", "HRA", "FOURIERFT", "LN_TUNING", "C3A"))
+"""Kinds of adapters that transformers loads whole beside a backbone, and that become part of its weights."""
+
+ADDED_TOKENS = frozenset(("PROMPT_TUNING", "MULTITASK_PROMPT_TUNING", "P_TUNING", "PREFIX_TUNING", "ADAPTION_PROMPT", "CPT", "CARTRIDGE"))
+"""Kinds of adapters that put vectors beside the tokens of each text, which no weights of a layer replace."""
+
+ADAPTER_SWITCHES = ("use_rslora", "use_dora", "fan_in_fan_out", "lora_bias", "use_qalora")
+
+UNMERGED = ("use_dora", "use_bdlora", "alora_invocation_tokens", "layer_replication")
+"""Keys of a LoRA adapter that transformers loads in part, or that depend on the text."""
+
+
+def _require_mergeable(folder: Path) -> None:
+    """Refuse an adapter that cannot be merged, or not by adiabat, and one without its weights."""
+    path = folder / "adapter_config.json"
+    record = read_json(path)
+    require_switches(record, ADAPTER_SWITCHES, path=path)
+    kind = record.get("peft_type")
+    if kind in ADDED_TOKENS:
+        raise ModelError(f"{path}: peft_type must be one that changes weights, got {kind}, which adds to each text; choose another model")
+    if kind not in MERGEABLE:
+        raise ModelError(f"{path}: peft_type must be {' or '.join(sorted(MERGEABLE))}, got {kind!r}; {MERGE_FIRST}")
+    for name in UNMERGED:
+        if record.get(name):
+            raise ModelError(f"{path}: {name} must be unset for adiabat to merge the adapter, got {record[name]!r:.40}; {MERGE_FIRST}")
+    # transformers would open a pickle.
+    if not is_there(folder / "adapter_model.safetensors", error=ModelError):
+        raise ModelError(
+            f"{folder} must hold adapter_model.safetensors, which adapter_config.json asks for; save the adapter again with peft"
         )
 
 
