@@ -9,25 +9,23 @@ or model called damaged. What a surrounding did not prevent must be what the com
 
 import argparse
 import ctypes
-import encodings.utf_8_sig  # noqa: F401  a user without permission cannot import it later
+import encodings.cp437
+import encodings.utf_8_sig  # noqa: F401
 import io
 import os
-import pkgutil
 import re
 import resource
 import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 
-from reliability import VERBS, Ended, Verb, contents, differences, made_whole, place, prepare, write_world
-
-import adiabat
-from adiabat import cli
+from reliability import VERBS, Ended, Verb, contents, differences, made_whole, place, prepare, run
+from small_world import write_world
 
 SECONDS = 240
 """After which a command is taken to wait for ever."""
@@ -252,19 +250,7 @@ SURROUNDINGS = {
 MORE = (
     Verb("inspect", ("inspect", "pairs.jsonl", "--model", "model"), ()),
     Verb("inspect --json", ("inspect", "pairs.jsonl", "--json"), ()),
-    Verb("search", ("search", "store", "which is river 3 – étude 星", "--model", "model"), (), needs=("embed",)),
-    Verb("search --json", ("search", "store", "river", "--model", "model", "--json"), (), needs=("embed",)),
-    Verb(
-        "evaluate",
-        ("evaluate", "tuned", "store", "asked.jsonl", "--baseline", "model", "--out", "evaluated"),
-        ("evaluated",),
-        needs=("embed", "tune"),
-    ),
-    Verb("advise", ("advise", "model", "store", "asked.jsonl", "--out", "advised"), (), needs=("embed",)),
-    Verb("space", ("space", "tuned", "store", "asked.jsonl", "--baseline", "model", "--out", "space"), (), needs=("embed", "tune")),
-    Verb("compare", ("compare", "suite/scores/model", "suite/scores/other", "--json"), (), needs=("suite",)),
-    Verb("static", ("distill", "static", "model", "--out", "static"), ("static",)),
-    Verb("pair", ("distill", "pair", "model", "other", "--out", "paired"), ("paired",)),
+    Verb("search --json", ("search", "store", "which is river 3 – étude 星", "--model", "model", "--json"), (), needs=("embed",)),
     Verb("settings", ("settings", "tune"), ()),
     Verb("help", ("--help",), ()),
     Verb("tune --help", ("tune", "--help"), ()),
@@ -275,35 +261,17 @@ WRONG = ("defect", "Traceback", "Exception ignored", "undamaged", "must hold a t
 
 def run_in(words: Sequence[str], folder: Path, surrounding: Surrounding) -> Ended:
     """Run a command in a surrounding, in a process of its own."""
-    begun = time.monotonic()
-    child = os.fork()
-    if not child:
-        code = 99
+
+    def hook() -> None:
         try:
             signal.alarm(SECONDS)
-            os.chdir(folder)
-            for descriptor, ending in ((1, ".out"), (2, ".err")):
-                os.dup2(os.open(f"{folder}{ending}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
             _streams()
             surrounding.settle()
-            sys.argv = ["adiabat", *words]
-            try:
-                cli.main()
-                code = 0
-            except SystemExit as end:
-                code = end.code if isinstance(end.code, int) else 1
-        finally:
-            os._exit(code)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    out, err = (Path(f"{folder}{ending}").read_text(encoding="latin-1") for ending in (".out", ".err"))
-    return Ended(code, out, err, time.monotonic() - begun)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(99)
 
-
-def import_all() -> None:
-    """Import every module, which a user without permissions or descriptors cannot do later."""
-    for module in pkgutil.walk_packages(adiabat.__path__, "adiabat."):
-        if not module.name.endswith("__main__"):
-            import_module(module.name)
+    return run(words, folder, hook=hook)
 
 
 def open_to_all(folder: Path) -> None:
@@ -328,7 +296,6 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "adiabat-surroundings")
     given = parser.parse_args()
     prepare()
-    import_all()
     VERBS.update({verb.name: verb for verb in MORE})
     world = given.folder / "world"
     write_world(world)

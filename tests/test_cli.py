@@ -203,6 +203,16 @@ class FullDisk(io.RawIOBase):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
+def test_a_working_directory_that_was_removed_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone() -> str:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+    monkeypatch.setattr(os, "getcwd", gone)
+    said = run(*search(store="elsewhere"))
+    assert said.code == 2
+    assert "the working directory was removed, change to another" in said.err
+
+
 def test_help_is_shown_in_a_terminal_that_states_no_width(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "0")
     monkeypatch.setenv("LINES", "0")

@@ -16,7 +16,7 @@ from adiabat import __version__
 from adiabat.cli.options import complain, fold_retain, local_rank, plain_warnings, rank
 from adiabat.core.errors import MEMORY, THREADS, AdiabatError, ConfigError, InterruptionError, Shortage, disk_error_of, shortage_of
 from adiabat.core.provenance import VERIFY
-from adiabat.core.surroundings import release_stdout, settle_streams, settle_terminal
+from adiabat.core.surroundings import has_working_directory, release_stdout, settle_streams, settle_terminal
 from adiabat.core.wording import typed
 
 
@@ -169,6 +169,8 @@ def main() -> None:
             raise
         of_suite = verb == "evaluate" and any(word.partition("=")[0] == "--suite" for word in words)
         code, message = _ending(fault, "evaluate --suite" if of_suite else verb)
+        if code == 2 and not has_working_directory():
+            message = f"{message}; the working directory was removed, change to another"
         # All processes find errors in settings; the first one of each machine reports them.
         if not (local_rank() and isinstance(fault, ConfigError)):
             complain(f"process {rank()}: {message}" if rank() else message)

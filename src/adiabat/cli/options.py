@@ -82,8 +82,16 @@ def answer(result: str | dict[str, Any]) -> None:
     """Print machine-readable output on stdout."""
     if not isinstance(result, str):
         result = json.dumps(result, ensure_ascii=not shows_any_text(sys.stdout), indent=2)
+    with writing_output():
+        print(result)
+
+
+@contextmanager
+def writing_output() -> Iterator[None]:
+    """Write to stdout, and through to what it leads to; its failure is told apart from one of the verb's files."""
     try:
-        print(result, flush=True)
+        yield
+        sys.stdout.flush()
     except BrokenPipeError:
         raise
     except OSError as fault:

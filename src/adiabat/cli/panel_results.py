@@ -9,7 +9,21 @@ from typing import Annotated
 import typer
 
 from adiabat.api.call import say
-from adiabat.cli.options import AsJson, Assignments, Baseline, Config, Device, ExistOk, Seed, Split, answer, option, settings_of, show
+from adiabat.cli.options import (
+    AsJson,
+    Assignments,
+    Baseline,
+    Config,
+    Device,
+    ExistOk,
+    Seed,
+    Split,
+    answer,
+    option,
+    settings_of,
+    show,
+    writing_output,
+)
 from adiabat.config.section import Section
 from adiabat.core.errors import ConfigError
 
@@ -119,7 +133,8 @@ def settings(
         raise ConfigError(f"VERB must be one of {', '.join(KINDS)}, got {name}; choose one")
     from adiabat.config.settings_template import template
 
-    print(template(kind_of(name)), end="")
+    with writing_output():
+        print(template(kind_of(name)), end="")
 
 
 def data(

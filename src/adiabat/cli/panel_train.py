@@ -21,6 +21,7 @@ from adiabat.cli.options import (
     settings_of,
     show,
     told_once,
+    writing_output,
 )
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.surroundings import console_size
@@ -124,7 +125,8 @@ def inspect(
         answer(profile.to_json())
     else:
         # On stdout, so that it can be saved or paged.
-        Console(highlight=False, **console_size()).print(inspection_panel(profile))
+        with writing_output():
+            Console(highlight=False, **console_size()).print(inspection_panel(profile))
     if profile.faults:
         raise DataError(
             f"{data} has {counted(len(profile.faults), 'kind')} of fault, listed above; other verbs refuse them; correct the data"

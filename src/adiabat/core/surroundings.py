@@ -176,6 +176,15 @@ def release_stdout() -> None:
         sys.stdout = open(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8", closefd=False)  # noqa: SIM115
 
 
+def has_working_directory() -> bool:
+    """Whether the working directory is still there; a relative path names nothing in one that was removed."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
+
+
 def shows_any_text(stream: TextIO) -> bool:
     """Whether the encoding of a stream has every letter."""
     return (getattr(stream, "encoding", None) or "utf-8").lower().replace("-", "").replace("_", "").startswith("utf")

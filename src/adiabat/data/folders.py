@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from adiabat.core.errors import ConfigError, DataError
-from adiabat.core.files import is_there, reading, require_plain
+from adiabat.core.files import LARGEST_CONFIGURATION, is_there, read_plain, reading, require_plain
 from adiabat.data.lines import CODECS, HUB_PREFIX
 from adiabat.data.sources import Source
 
@@ -209,7 +209,7 @@ def split_of(inside: Path) -> str:
 def described_files(folder: Path) -> dict[str, Files]:
     """Files by configuration and split, as the ``configs`` of a ``README.md`` say; empty without these."""
     card = folder / "README.md"
-    if not is_there(card) or card.read_bytes()[:3] != b"---":
+    if not is_there(card) or read_plain(card, limit=LARGEST_CONFIGURATION)[:3] != b"---":
         return {}
     # Loaded only for folders of the hub.
     from huggingface_hub import metadata_load

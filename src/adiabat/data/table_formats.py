@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from adiabat.core.errors import DataError, reraise_unrelated
-from adiabat.core.files import is_there, require_plain
+from adiabat.core.files import is_there, require_plain, require_regular
 from adiabat.core.surroundings import hub_cache
 from adiabat.data.folders import one_split, read_whole, told_splits
 from adiabat.data.lines import HUB_PREFIX
@@ -192,6 +192,8 @@ def _whole(source: str, config: str | None = None, *, streaming: bool = False) -
             options = {"streaming": True} if streaming else {"keep_in_memory": False}
             cache = hub_cache("HF_DATASETS_CACHE", "datasets")
             return datasets.load_dataset(name, config or named_config, cache_dir=cache, **options), named_split
+        for path in Path(source).rglob("*"):
+            require_regular(path)
         return datasets.load_from_disk(source, keep_in_memory=False), None
     except Exception as error:
         reraise_unrelated(error)

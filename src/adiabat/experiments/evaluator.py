@@ -15,7 +15,7 @@ from adiabat.adiabatic.regularization import noise_of, read_tower
 from adiabat.config.shared import EncoderSection, RankingMeasureSection
 from adiabat.core.disk import make_folder, new_file
 from adiabat.core.errors import DataError
-from adiabat.core.files import read_json, write_json
+from adiabat.core.files import read_json, write_json, writing_to
 from adiabat.core.margin import Margin
 from adiabat.core.progress import Watch
 from adiabat.data.records import Fingerprint
@@ -166,7 +166,8 @@ class DriftEvaluator:
         folder = self.folder / READINGS
         make_folder(folder, parents=True)
         # For inspection by users; nothing reads it again.
-        with new_file(folder / f"{run_folder_name(name)}.npz") as file:
+        path = folder / f"{run_folder_name(name)}.npz"
+        with writing_to(path), new_file(path) as file:
             np.savez(file, vectors=reading.vectors, rows=reading.rows, scores=reading.scores)
         return reading
 

@@ -12,7 +12,7 @@ from jaxtyping import Bool
 
 from adiabat.core.disk import make_folder, move, remove, sync
 from adiabat.core.errors import StoreError
-from adiabat.core.files import MANIFEST_FILE, is_there, read_json, sole_writer, write_json
+from adiabat.core.files import MANIFEST_FILE, is_there, open_plain, read_json, sole_writer, write_json
 from adiabat.core.provenance import Digest, DigestedFile, require
 from adiabat.core.text import counted
 from adiabat.core.wording import again
@@ -200,7 +200,7 @@ def _merge_hashes(parts: Sequence[_Part], path: Path) -> Digest:
     with DigestedFile(path) as writer:
         for part in parts:
             start = 0
-            with (part.folder / HASH_FILE).open("rb") as file:
+            with open_plain(part.folder / HASH_FILE, error=StoreError) as file:
                 while len(block := np.fromfile(file, dtype=f"V{HASH_BYTES}", count=HASHES_PER_BLOCK)):
                     writer.write(block[part.kept[start : start + len(block)]].tobytes())
                     start += len(block)
@@ -227,7 +227,7 @@ def _hashes_of_rows(path: Path, manifest: Manifest, tombstones: Tombstones) -> t
     has_document[tombstones.rows] = False
     rows_per_block = max(1, COPY_BYTES // manifest.row_bytes)
     whole, of_documents = hashlib.sha256(), hashlib.sha256()
-    with path.open("rb") as file:
+    with open_plain(path, error=StoreError) as file:
         file.seek(HEADER_BYTES)
         for start in range(0, manifest.file_rows, rows_per_block):
             inside = has_document[start : start + rows_per_block]
@@ -286,7 +286,7 @@ def _undamaged(folder: Path, old: Manifest) -> Manifest:
 
 def _extend_vectors(target: Path, addition: Path, manifest: Manifest, old_rows: int) -> None:
     with VectorFile(target, dtype=manifest.dtype, width=manifest.width, rows=old_rows) as vectors:
-        with addition.open("rb") as file:
+        with open_plain(addition, error=StoreError) as file:
             file.seek(HEADER_BYTES)
             while block := file.read(manifest.row_bytes * max(1, COPY_BYTES // manifest.row_bytes)):
                 vectors.append(np.frombuffer(block, dtype=manifest.dtype).reshape(-1, manifest.width))
