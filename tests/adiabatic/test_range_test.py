@@ -258,4 +258,4 @@ def test_the_search_leaves_the_run_what_remains_of_the_time(problem: Problem, tm
     assert left == [pytest.approx(1e-3)]
     assert record is not None
     # The trial that the run goes on from alone took longer.
-    assert (record.steps, record.stop_reason) == (8, "the limit of 0.001 seconds was reached")
+    assert (record.steps, record.stop_reason) == (8, "the time limit was reached")

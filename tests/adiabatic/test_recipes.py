@@ -1,5 +1,6 @@
 """Recipes of tuning: their settings and the time limit."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -163,3 +164,16 @@ def test_the_epochs_of_a_job_with_a_time_limit_do_not_change(problem: Problem, t
     with pytest.raises(JobError, match=r"tune.max_epochs was 1, is 2 \(tune.budget_seconds fixed the epochs at the first start\)"):
         run(problem, tmp_path / "job", jobs[1], resume=True)
     assert read_description(Job(tmp_path / "job"))["tune"]["max_epochs"] == 1
+
+
+def test_the_least_budget_that_is_named_suffices() -> None:
+    for name in ("quick", "safe"):
+        for pace in (Pace(50.0, 4.0, 3.0, "CPU"), Pace(0.01, 400.0, 300.0, "CPU"), Pace(5.0, 900.0, 1.0, "CPU")):
+            short = recipe(name, tune={"budget_seconds": 1.0})
+            with pytest.raises(ConfigError) as caught:
+                fitted(short, pace)
+            named = re.search(r"must be at least (\d+) .* give budget_seconds=\"(\d+)s\" or more", str(caught.value))
+            assert named is not None
+            assert named[1] == named[2]
+            enough = recipe(name, tune={"budget_seconds": float(named[1])})
+            assert fitted(enough, pace).tune.max_epochs >= 1

@@ -168,6 +168,7 @@ def fitted(settings: TuneSettings, pace: Pace) -> TuneSettings:
     budget = settings.tune.budget_seconds
     if budget is None:
         return settings
+    least = least_budget(settings, pace)
     if settings.searches:
         search = settings.rate_search
         steps = _trial_steps_within(settings, pace, SEARCH_SHARE * budget)
@@ -177,7 +178,7 @@ def fitted(settings: TuneSettings, pace: Pace) -> TuneSettings:
     epoch = section.batches_per_epoch * pace.step_seconds + pace.validation_seconds
     epochs = min(section.max_epochs, int(left / epoch))
     if not epochs:
-        raise _too_short(budget, budget - left + epoch)
+        raise _too_short(budget, least)
     section = section.model_copy(update={"max_epochs": epochs})
     settings = settings.model_copy(update={"tune": section})
     # Copies are not validated, and what fitted the stated lengths may not fit shorter ones.
@@ -186,6 +187,18 @@ def fitted(settings: TuneSettings, pace: Pace) -> TuneSettings:
         told = several([f"{shorter}, where {fault.partition('; ')[0]}" for fault in faults])
         raise ConfigError(f"{told}; lower it, or raise tune.budget_seconds")
     return settings
+
+
+def least_budget(settings: TuneSettings, pace: Pace) -> float:
+    """A time limit that suffices: trials of the fewest steps fit into their share, and an epoch with two validations into the rest."""
+    section = settings.tune
+    run = section.batches_per_epoch * pace.step_seconds + 2 * pace.validation_seconds
+    if not settings.searches:
+        return run
+    fewest = min(FEWEST_STEPS, settings.trial_steps)
+    of_trials = _trials(settings) * _trial_seconds(settings, pace, fewest)
+    # A search takes its whole share, or less where its trials are at their longest.
+    return max(of_trials / SEARCH_SHARE, min(run / (1 - SEARCH_SHARE), run + _search_seconds(settings, pace)))
 
 
 def _too_short(budget: float, needed: float) -> ConfigError:
@@ -293,6 +306,6 @@ def _trial_steps_within(settings: TuneSettings, pace: Pace, seconds: float) -> i
     fewest = min(FEWEST_STEPS, most)
     if steps < fewest:
         assert settings.tune.budget_seconds is not None
-        raise _too_short(settings.tune.budget_seconds, trials * _trial_seconds(settings, pace, fewest) / SEARCH_SHARE)
+        raise _too_short(settings.tune.budget_seconds, least_budget(settings, pace))
     epoch = settings.tune.batches_per_epoch
     return steps - steps % epoch if settings.tune.learning_rate == "range" and epoch <= steps < most else steps

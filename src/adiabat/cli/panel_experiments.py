@@ -74,7 +74,9 @@ def scaling(
 
 def plan(
     budget: Annotated[str | None, option("--budget", "FLOP", "Training budget in FLOPs (plan.budget).")] = None,
-    seconds: Annotated[str | None, option("--budget-time", "TIME", "Training time, such as 8h, at the speed of --runs.")] = None,
+    seconds: Annotated[
+        str | None, option("--budget-time", "TIME", "Training time, such as 8h, at the speed of --runs, or of this machine.")
+    ] = None,
     runs: Annotated[Path | None, option("--runs", "DIR", "Directory of a scaling experiment (plan.runs).")] = None,
     models: Annotated[list[str] | None, option("--model", "MODEL", "Candidate model if there are no runs; repeatable.")] = None,
     data_tokens: Annotated[str | None, option("--data-tokens", "N", "Maximum training tokens (plan.data_tokens).")] = None,

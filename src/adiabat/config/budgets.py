@@ -256,7 +256,8 @@ class PlanSection(ReadingSection):
     budget: PositiveFloat | None = None
     """Training budget in FLOPs (`adiabat.scaling_laws.flops`). Required, or `budget_seconds`."""
     budget_seconds: Seconds | None = None
-    """Training time in place of `budget`: seconds, or text such as ``"8h"``. The measured speed of the runs converts it to FLOPs."""
+    """Training time in place of `budget`: seconds, or text such as ``"8h"``. The measured speed of the
+    runs, or without runs that of this machine, converts it to FLOPs."""
     runs: Text | None = None
     """Directory of a scaling experiment, or its ``runs.parquet``; None uses the few published results."""
     models: Texts = ()
@@ -272,7 +273,7 @@ class PlanSection(ReadingSection):
 
     def needs(self) -> Iterator[Need]:
         """Settings of the analysis need runs to analyse."""
-        for name in ("budget_seconds", "loss", "least_steps", "resamples", "measure"):
+        for name in ("loss", "least_steps", "resamples", "measure"):
             yield Need(name, "runs")
 
     def faults(self) -> Iterator[tuple[str, str]]:
@@ -303,5 +304,6 @@ class PlanSettings(Section):
 
     def needs(self) -> Iterator[Need]:
         """Only a plan that measures a run uses a device."""
-        yield Need("run.device", "plan.runs", reason="which measuring needs")
-        yield Need("run.device", "plan.measure", (True,))
+        if self.plan.budget_seconds is None or self.plan.runs is not None:
+            yield Need("run.device", "plan.runs", reason="which measuring needs")
+            yield Need("run.device", "plan.measure", (True,))

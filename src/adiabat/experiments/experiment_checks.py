@@ -1,6 +1,7 @@
 """Checks of sweeps, scaling experiments and plans by their settings and paths, before torch is loaded."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ from adiabat.core.errors import ConfigError, several
 from adiabat.core.wording import option
 from adiabat.dual_encoder.train_checks import require_models, require_runnable
 from adiabat.evaluation.evaluate_checks import require_tasks
-from adiabat.experiments.grid import trials_of_sweep
+from adiabat.experiments.grid import trials_of_sweep, ways_of
 from adiabat.models.model_paths import require_names, require_reachable
 from adiabat.runs.output_dir import require_begun, require_own
 from adiabat.runs.run_config import is_described
+from adiabat.scaling_laws.laws import SIZE_AND_TOKENS
 from adiabat.stats.ranking_measures import require_report
 from adiabat.store.addressing import require_inputs
 from adiabat.store.vector_store import refuse_swapped
@@ -78,6 +80,29 @@ def require_scaling(settings: ScalingSettings, *, resume: bool) -> None:
     require_reachable(*(family.model for family in settings.models))
 
 
+MANY_BLOCKS = 2**31
+"""Number of blocks of a model that has not been loaded yet: larger than any requested number."""
+
+
+def lawless(settings: ScalingSettings) -> Iterator[str]:
+    """What the runs lack for a law of each kind, as far as the settings tell: more budgets, sizes or seeds may be added later."""
+    ways = ways_of(settings, lambda _: MANY_BLOCKS)
+    kinds = dict.fromkeys(tried.way.kind for tried in ways)
+    section = settings.scaling
+    for kind in kinds:
+        sizes = len({(tried.way.model, tried.way.blocks) for tried in ways if tried.way.kind == kind})
+        runs = len(section.budgets) * len(section.seeds) * sum(tried.way.kind == kind for tried in ways)
+        lacking = [f"at least {FEWEST_RUNS} runs, got {runs}"] if runs < FEWEST_RUNS else []
+        lacking += [f"at least 3 sizes, got {sizes}"] if sizes < 3 else []
+        lacking += ["several budgets, got 1"] if len(section.budgets) == 1 else []
+        if lacking:
+            yield f"{kind}: these runs will give no law, which needs {' and '.join(lacking)}; add models, budgets or seeds"
+
+
+FEWEST_RUNS = SIZE_AND_TOKENS.coefficients + 1
+"""Of a kind, for the law with the fewest coefficients."""
+
+
 def require_stated(settings: ScalingSettings) -> None:
     """Refuse a scaling experiment without the settings that every one needs."""
     section, data = settings.scaling, settings.job.data or settings.data.sources
@@ -100,5 +125,8 @@ def require_plan(settings: PlanSettings) -> None:
     require_device_name(settings.run.device)
     if section.out is not None:
         require_own(Path(section.out), "plan")
-    require_names(*section.models)
-    require_reachable(*section.models)
+    # Without runs, the speed of this machine is measured with a model.
+    is_timed = section.budget_seconds is not None and section.runs is None
+    models = section.models or (["demo"] if is_timed else [])
+    require_names(*models)
+    require_reachable(*models)

@@ -9,8 +9,10 @@ from adiabat.config.budgets import PRETRAINING_SHARE, PlanSection, PlanSettings,
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
 from adiabat.config.section import overlaid
+from adiabat.config.shared import EncoderSection
 from adiabat.core.errors import ConfigError
 from adiabat.core.progress import Watch
+from adiabat.core.text import duration, flop
 from adiabat.experiments.grid import Tried
 from adiabat.experiments.plan_constraints import TOO_LARGE, excluded, fitting, within
 from adiabat.results.scaling_result import Advice, Choice, Reason
@@ -108,16 +110,21 @@ NOTES = (
 
 def by_prior(load: "Loader", settings: PlanSettings, watch: Watch) -> Advice:
     """Advice from published results for a budget."""
+    speed = None if settings.plan.budget_seconds is None else _speed(load, settings, watch)
+    if speed is not None:
+        assert settings.plan.budget_seconds is not None
+        budget = settings.plan.budget_seconds * speed
+        settings = settings.model_copy(update={"plan": settings.plan.model_copy(update={"budget": budget})})
     section, budget = settings.plan, settings.plan.budget
-    assert budget is not None, "time is for plans with runs"
+    assert budget is not None, "a plan has a budget or a time"
     method, scarce, usages, choices = _decided(load, settings, "full" if budget < SWITCH else "lora", watch)
-    _require_a_step(choices, budget)
+    _require_a_step(choices, budget, speed)
     known = bool(section.models) and (scarce or len(choices) == 1)
     best = max(choices, key=lambda choice: choice.option.size) if known else None
     reasons = _of_scarce_tokens(best) if scarce else _of_budget(method, budget if best is None else best.flops, budget)
     return Advice(
         budget=budget,
-        budget_seconds=None,
+        budget_seconds=section.budget_seconds,
         data_tokens=section.data_tokens,
         memory=section.memory,
         best=best,
@@ -125,12 +132,34 @@ def by_prior(load: "Loader", settings: PlanSettings, watch: Watch) -> Advice:
         sure=None,
         candidates=choices,
         excluded=excluded(TOO_LARGE, usages, [choice.option for choice in choices]),
-        reasons=[*reasons, *([] if best is None else _of_regime(best))],
+        reasons=[*_of_time(section, speed), *reasons, *([] if best is None else _of_regime(best))],
         additions=[],
         beyond=None,
         settings={} if best is None else _run_settings(best, settings),
         scarce=scarce,
     )
+
+
+def _speed(load: "Loader", settings: PlanSettings, watch: Watch) -> float:
+    """FLOPs per second of this machine, measured with the first model named, or with the embedded one."""
+    from adiabat.experiments.machine_speed import PASSES, measured_speed
+
+    name = _measured_model(settings.plan)
+    towers = load(name, settings.encoder if settings.plan.models else EncoderSection())
+    speed = measured_speed(towers.query, device=settings.run.device, tokens=MAX_TOKENS)
+    watch.note(f"this machine computes {speed:.3g} FLOP per second, measured on {PASSES} passes of {name}")
+    return speed
+
+
+def _measured_model(section: PlanSection) -> str:
+    return section.models[0] if section.models else "demo"
+
+
+def _of_time(section: PlanSection, speed: float | None) -> Iterator[Reason]:
+    """How a time became a budget."""
+    if speed is not None and section.budget_seconds is not None and section.budget is not None:
+        measured = f"{speed:.3g} FLOP per second, measured on a few passes of {_measured_model(section)} on this machine"
+        yield Reason("budget", flop(section.budget), f"the FLOPs of {duration(section.budget_seconds)} at {measured}", "this machine")
 
 
 def _decided(
@@ -149,13 +178,16 @@ def _decided(
     return method, False, usages, _chosen(usages, within(usages, section.memory, takes=takes, instead="name a smaller model"), section)
 
 
-def _require_a_step(choices: Sequence[Choice], budget: float) -> None:
+def _require_a_step(choices: Sequence[Choice], budget: float, speed: float | None) -> None:
     """Refuse budgets too small for the paper's batch size, which the advice uses."""
     if (tokens := max(budget / choice.option.flops_per_token for choice in choices)) < A_STEP:
         least = min(choice.option.flops_per_token for choice in choices) * A_STEP
+        step, given = f"{least:.3g} FLOP", f"{budget:g}"
+        if speed is not None:
+            step, given = f"{duration(least / speed)} at the speed of this machine", duration(budget / speed)
         raise ConfigError(
-            f"plan.budget must pay for a step of {BATCH_SIZE:,} pairs of texts of up to {MAX_TOKENS} tokens, {least:.3g} FLOP, "
-            f"got {budget:g}, which pays for {tokens:.3g} tokens; raise it, or run a scaling experiment with smaller batches"
+            f"plan.budget{'' if speed is None else '_seconds'} must pay for a step of {BATCH_SIZE:,} pairs of texts of up to {MAX_TOKENS} "
+            f"tokens, {step}, got {given}, which pays for {tokens:.3g} tokens; raise it, or run a scaling experiment with smaller batches"
         )
 
 

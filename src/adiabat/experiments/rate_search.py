@@ -6,6 +6,7 @@ steps; the first rate that stays within it to the end is the result. Rates a fac
 """
 
 import math
+import time
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -236,6 +237,7 @@ class RateSearch:
 
     def _make(self, rate: float, seed: int) -> RateTrial:
         """Make a run, which ends when its drift exceeds the limit or its steps are done."""
+        started = time.monotonic()
         # The clock is checked between trials, whose steps were fitted to the time limit.
         tune = self.settings.tune.model_copy(update={"learning_rate": rate, "budget_seconds": None})
         run = self.settings.run.model_copy(update={"seed": seed})
@@ -261,7 +263,8 @@ class RateSearch:
             losses=[float(row["validation_loss"]) for row in checks] if by_loss else [],
             left_at=loop.position.step if reason else None,
             reason=reason or "",
-            seconds=loop.position.seconds,
+            # With setting up, which the time limit covers too; a resumed run knows its earlier seconds.
+            seconds=max(loop.position.seconds, time.monotonic() - started),
             device=device_name(loop.device),
         )
 

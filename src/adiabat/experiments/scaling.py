@@ -27,7 +27,7 @@ from adiabat.dual_encoder.train_checks import FREE_MEMORY, FREE_SOURCES
 from adiabat.evaluation.measured_models import CorpusStores, MeasuredModel
 from adiabat.evaluation.suite import STORES, ScoreCounts, Scoring
 from adiabat.evaluation.task_kinds import require_task_margin
-from adiabat.experiments.experiment_checks import require_stated
+from adiabat.experiments.experiment_checks import MANY_BLOCKS, lawless, require_stated
 from adiabat.experiments.grid import ScalingTrial, trials_of_scaling, ways_of, without_freezing
 from adiabat.experiments.scaling_analysis import ROWS, evidence_of, fitted, result_of, rows_at
 from adiabat.experiments.trials import ExperimentKind, Runner, run_trials, waiting
@@ -143,10 +143,6 @@ class ScalingRunner(Runner[ScalingTrial, ScalingRun]):
         return {task: value for task, value in values.items() if math.isfinite(value)}
 
 
-MANY_BLOCKS = 2**31
-"""Number of blocks of a model that has not been loaded yet: larger than any requested number."""
-
-
 def scaling(load: Loader, settings: ScalingSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> ScalingResult:
     """Train every size with every method to every budget, and report laws, frontiers and scores.
 
@@ -154,6 +150,8 @@ def scaling(load: Loader, settings: ScalingSettings, *, resume: bool = False, co
     ``result.json``, the page and figures.
     """
     _check(settings)
+    for note in lawless(settings):
+        watch.note(note)
     folder = Path(str(settings.scaling.out))
     begun = SCALING.begin(folder, resume=resume, watch=watch)
     runner = ScalingRunner(folder, load, command, watch, settings)

@@ -89,7 +89,7 @@ def _of_advice(result: ScalingResult) -> Iterator[str]:
         yield from _of_held_out(result.held_out, best.run)
     if advice.beyond is not None and advice.beyond > FAR:
         yield f"It takes {advice.beyond:.3g} times the largest budget of its method; laws are less reliable the further they extrapolate."
-    if advice.budget_seconds is not None:
+    if advice.budget_seconds is not None and result.runs:
         devices = Counter(row.device for row, _ in result.counted if row.seconds > 0).most_common()
         others = f"; runs on {', '.join(name for name, _ in devices[1:])} do not count" if devices[1:] else ""
         yield f"The compute of each option in {duration(advice.budget_seconds)} is taken from its fastest run on {devices[0][0]}{others}."

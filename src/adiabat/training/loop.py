@@ -299,7 +299,9 @@ class Loop:
         if limits.max_steps is not None and position.step >= limits.max_steps:
             return f"the limit of {limits.max_steps:,} {numbered('step', limits.max_steps)} was reached"
         if limits.max_seconds is not None and self._late:
-            return f"the limit of {duration(limits.max_seconds)} was reached"
+            # A rate search that took the whole time leaves a moment.
+            limit = f"limit of {duration(limits.max_seconds)}" if limits.max_seconds >= 1 else "time limit"
+            return f"the {limit} was reached"
         if limits.keep == "both" and position.best and not position.best.errors:
             return "validation found no errors, so nothing could improve"
         return self.ending(position.step)

@@ -13,6 +13,7 @@ from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import TRAIN_TABLES, checked
 from adiabat.core.errors import ConfigError, DataError, InterruptionError
 from adiabat.core.progress import Watch
+from adiabat.experiments import machine_speed, plan_prior
 from adiabat.experiments.plan import plan
 from adiabat.experiments.plan_constraints import TOO_LARGE
 from adiabat.experiments.plan_prior import FULL, published_rate
@@ -21,9 +22,11 @@ from adiabat.report.scaling_headline import headline, reservations
 from adiabat.report.scaling_page import run_toml
 from adiabat.results.scaling_result import ScalingResult, ScalingRun
 from adiabat.runs.run_config import without_none
+from adiabat.scaling_laws.flops import training_flops
 from adiabat.scaling_laws.laws import Kind
+from adiabat.training.flop_count import passed_parameters
 from tests.experiments.scaling.world import BUDGET, BUDGETS, SIZES, TRUTHS, advice_of, asked, load, row, rows_of, written
-from tests.tiny import save_tiny
+from tests.tiny import save_tiny, tiny_dual
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +170,7 @@ def test_speeds_are_of_one_device_and_of_a_run_that_nothing_was_done_beside(tmp_
     told = " ".join(reservations(found))
     assert "from its fastest run on CPU; runs on GPU do not count." in told
     slow = replace(found, advice=replace(advice_of(found), seconds=5120.0, measured_memory=1))
-    assert "Plan with --budget 3.2e+14, which this machine computes in that time." in " ".join(reservations(slow))
+    assert "Plan with a budget of 3.2e+14 FLOP, which this machine computes in that time." in " ".join(reservations(slow))
     assert "Plan with" not in " ".join(reservations(replace(found, advice=replace(advice_of(found), seconds=1300.0, measured_memory=1))))
 
 
@@ -355,3 +358,30 @@ def test_without_runs_one_model_is_planned_for_and_several_are_not(tmp_path: Pat
 )
 def test_memory_is_told_with_its_unit(text: str, amount: int) -> None:
     assert checked(PlanSettings, {"plan": {"memory": text, "models": ["demo"]}}).plan.memory == amount
+
+
+def test_a_time_without_runs_is_converted_at_the_measured_speed_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_speed, "measured_speed", lambda encoder, **_: 2e12)
+    monkeypatch.setattr(plan_prior, "_measured_model", lambda section: "model")
+    notes: list[str] = []
+    made = plan(lambda *_: tiny_dual(), checked(PlanSettings, {"plan": {"budget_seconds": "10h"}}), watch=Watch(note=notes.append))
+    advice = advice_of(made)
+    assert (advice.budget, advice.budget_seconds) == (pytest.approx(7.2e16), 36_000.0)
+    assert advice.reasons[0].value == "7.2e+16 FLOP"
+    assert "2e+12 FLOP per second, measured on a few passes of model on this machine" in advice.reasons[0].why
+    assert notes == ["this machine computes 2e+12 FLOP per second, measured on 3 passes of model"]
+    assert headline(made)
+    assert reservations(made)
+    with pytest.raises(
+        ConfigError, match=r"plan.budget_seconds must pay for a step .*, 0.\d.s at the speed of this machine, got 0.1.s, which"
+    ):
+        plan(lambda *_: tiny_dual(), checked(PlanSettings, {"plan": {"budget_seconds": 0.1}}))
+
+
+def test_the_speed_is_the_operations_of_a_pass_by_its_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = tiny_dual().query
+    clock = iter(range(100))
+    monkeypatch.setattr(machine_speed.time, "monotonic", lambda: float(next(clock)))
+    # Each pass takes one tick.
+    assert machine_speed.measured_speed(encoder, device="cpu", tokens=5) == training_flops(passed_parameters(encoder), 32 * 5.0)
+    assert all(weights.grad is None for weights in encoder.parameters())

@@ -8,6 +8,7 @@ from adiabat.config.budgets import ScalingSettings
 from adiabat.config.reader import checked
 from adiabat.config.training_choices import FallingSchedule, LoRA
 from adiabat.core.errors import ConfigError
+from adiabat.experiments.experiment_checks import lawless
 from adiabat.experiments.grid import trials_of_scaling, ways_of, without_freezing
 
 BLOCKS = {"small": 4, "large": 12}
@@ -158,3 +159,15 @@ def test_what_makes_no_scaling_is_told(tables: dict[str, Any], message: str) -> 
     with pytest.raises(ConfigError) as caught:
         settings(**tables)
     assert message in str(caught.value)
+
+
+def test_runs_that_can_give_no_law_are_told_beforehand() -> None:
+    models = [{"model": "a", "pretraining_rate": 1e-3, "blocks": [1, 2]}]
+    few = checked(ScalingSettings, {"models": models, "scaling": {"budgets": [1e9, 2e9]}, "methods": {"full": True, "lora": []}})
+    told = [*lawless(few)]
+    assert len(told) == 1
+    assert "full: these runs will give no law, which needs at least 6 runs, got 4 and at least 3 sizes, got 2" in told[0]
+    enough = {"models": [{**models[0], "blocks": [1, 2, 3]}], "scaling": {"budgets": [1e9, 2e9]}, "methods": {"full": True, "lora": []}}
+    assert [*lawless(checked(ScalingSettings, enough))] == []
+    one = {**enough, "scaling": {"budgets": [1e9], "seeds": [0, 1]}}
+    assert ["several budgets, got 1" in note for note in lawless(checked(ScalingSettings, one))] == [True]

@@ -1,0 +1,39 @@
+"""The speed of this machine, for plans without runs: operations per second of a few training passes."""
+
+import time
+from itertools import count, islice
+
+import torch
+
+from adiabat.models.device import device_of
+from adiabat.models.encoder import Encoder
+from adiabat.scaling_laws.flops import training_flops
+from adiabat.training.flop_count import passed_parameters
+
+TEXTS = 32
+"""Texts of a pass: enough to fill the matrix products, and few enough for the memory of a small machine."""
+
+PASSES = 3
+"""Timed passes, after one that sets things up."""
+
+
+def measured_speed(encoder: Encoder, *, device: str, tokens: int) -> float:
+    """FLOPs per second of forward and backward passes over random texts of so many tokens.
+
+    Loss and optimizer are left out: they take little beside a batch of the paper's size.
+    """
+    encoder = encoder.to(device_of(device)).train(True)
+    rows = encoder.backbone.get_input_embeddings().num_embeddings
+    ids = list(islice((number % rows for number in count(1)), tokens))
+    batch = encoder.collate([ids] * TEXTS, side="query")
+    seconds = [_pass_seconds(encoder, batch) for _ in range(1 + PASSES)][1:]
+    return training_flops(passed_parameters(encoder), float(TEXTS * tokens)) * PASSES / sum(seconds)
+
+
+def _pass_seconds(encoder: Encoder, batch: object) -> float:
+    start = time.monotonic()
+    encoder(batch).sum().backward()
+    encoder.zero_grad(set_to_none=True)
+    if encoder.device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.monotonic() - start
