@@ -29,7 +29,7 @@ LEAVE, FUSE, TUNE, MORE, EMBED = (
             {"bm25": 12.0, "fused": 8.0, "bm25_over_fused": make_gain(3.7, half_width=4.0)},
             1.0,
             FUSE,
-            ["+8.0 %", "its difference from the fusion is +3.7 % [-0.3, +7.7]"],
+            ["+8.0 %", "its difference from the fusion is +3.7 % [\N{MINUS SIGN}0.3, +7.7]"],
         ),
         ({"bm25": 12.0, "fused": 1.0, "bm25_over_fused": make_gain(10.9, half_width=11.0)}, 4.0, MORE, ["BM25 alone gains +12.0 %"]),
         ({"queries": 40, "left_out": 60}, 1.0, MORE, ["queries, which the model was not trained on, are too few"]),
@@ -59,7 +59,12 @@ LEAVE, FUSE, TUNE, MORE, EMBED = (
         # Gains that are shown, and too small to act on, are not denied.
         ({"fused": make_gain(1.4, half_width=0.5), "mapped": 0.7}, 1.0, LEAVE, ["shows a gain of 2 % from fusion with BM25 or 1 % from a"]),
         # A gain of 2 % is not excluded: the sharpness of the linear map says nothing about fusion.
-        ({"fused": make_gain(2.8, half_width=4.0)}, 1.4, MORE, ["Fusion with BM25 may gain 2 % (+2.8 % [-1.2, +6.8]): 800", "about 6,300"]),
+        (
+            {"fused": make_gain(2.8, half_width=4.0)},
+            1.4,
+            MORE,
+            ["Fusion with BM25 may gain 2 % (+2.8 % [\u22121.2, +6.8]): 800", "about 6,300"],
+        ),
         ({"mapped": make_gain(0.9, half_width=1.3)}, 1.8, MORE, ["A linear map of the query vectors may gain 2 %", "four times as many"]),
         ({"fused": 1.9, "measured": 400}, 1.0, MORE, ["800", "would show a gain of 5.6 %"]),
         ({"mapped": make_gain(0.9, half_width=1.3), "measured": 400}, 1.8, MORE, ["more than 400 of 800", "advise.queries"]),

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from operator import itemgetter
 
 import pytest
 from rich.console import Console
@@ -109,3 +110,12 @@ def test_a_table_that_fits_has_cells_of_one_line() -> None:
     out = io.StringIO()
     Console(file=out, width=80, color_system=None).print(changes(["nDCG@10"]).to_terminal())
     assert f"{MINUS}0.002{NO_BREAK}% [{MINUS}0.402, +0.416]" in out.getvalue()
+
+
+def test_a_folded_cell_keeps_an_interval_on_one_line() -> None:
+    """Blanks inside an interval are no-break, at which rich would break too."""
+    row = ("a name of twenty letters", "+0.06\N{NO-BREAK SPACE}% [\N{MINUS SIGN}0.01,\N{NO-BREAK SPACE}+0.19]")
+    columns = [Column("data set", itemgetter(0), "name"), Column("change", itemgetter(1), "number"), Column("verdict", lambda _: "x" * 20)]
+    out = io.StringIO()
+    Console(file=out, width=60, color_system=None).print(Table(columns=columns, rows=[row]).to_terminal())
+    assert any("[\N{MINUS SIGN}0.01,\N{NO-BREAK SPACE}+0.19]" in line for line in out.getvalue().splitlines())

@@ -126,8 +126,20 @@ def compare_models(
         watch.progress(f"comparing on {task}", number, len(tasks))
         _add_task(result, margin, task, [_Measured(model.name, scores) for model in models if (scores := model.scores_of(task))])
     watch.progress("comparing", len(tasks), len(tasks))
+    result.notes.extend(_apart(models))
     corrected = replace(result, pairings=_corrected(result.pairings, baseline), seconds=seconds + time.monotonic() - started)
     return analysed(corrected)
+
+
+def _apart(models: Sequence[ModelScores]) -> Iterator[str]:
+    """A sentence on each model that is known to have trained on nothing of some tasks."""
+    for model in models:
+        overlaps: dict[str, list[TrainedOn]] = {}
+        for scores in (scores for run in model.runs for scores in run.values()):
+            overlaps.setdefault(scores.task, []).extend(scores.trained_on(model.name))
+        apart = [task for task, found in overlaps.items() if found and all(overlap.is_apart for overlap in found)]
+        if apart:
+            yield f"{model.name} was trained or validated on none of the queries and relevant documents of {', '.join(apart)}"
 
 
 def _add_task(result: SuiteResult, margin: Margin, task: str, models: Sequence[_Measured]) -> None:
@@ -136,9 +148,8 @@ def _add_task(result: SuiteResult, margin: Margin, task: str, models: Sequence[_
     result.tasks.append(_described(models))
     result.facts.extend(_facts(task, models))
     memory = "; part of its score may be memory of these documents"
-    result.notes.extend(
-        f"{task}: {overlap.said}{memory * bool(overlap.answered and overlap.is_proof)}" for model in models for overlap in model.trained_on
-    )
+    overlaps = [overlap for model in models for overlap in model.trained_on if not overlap.is_apart]
+    result.notes.extend(f"{task}: {overlap.said}{memory * bool(overlap.answered and overlap.is_proof)}" for overlap in overlaps)
     drawing: dict[str, Any] = {"seed": result.seed, "resamples": result.resamples, "margin": margin}
     result.scores.extend(_levels(task, models, seed=result.seed, resamples=result.resamples))
     result.units.extend(_units(task, models))

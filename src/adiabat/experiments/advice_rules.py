@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 
-from adiabat.core.text import counted, integer, two_digits
+from adiabat.core.text import MINUS, counted, integer, two_digits
 from adiabat.results.advice_result import AdvisedSet, Choice
 from adiabat.results.evaluation_result import Change
 
@@ -154,6 +154,6 @@ def _percent(change: Change | None) -> str:
     assert change is not None
     assert change.difference is not None
     if change.improvement is None:
-        return f"{100 * change.difference:+.1f} points"
+        return f"{100 * change.difference:+.1f} points".replace("-", MINUS)
     ends = change.improvement_interval
-    return f"{change.improvement:+.1f} %" + ("" if ends is None else f" [{ends[0]:+.1f}, {ends[1]:+.1f}]")
+    return (f"{change.improvement:+.1f} %" + ("" if ends is None else f" [{ends[0]:+.1f}, {ends[1]:+.1f}]")).replace("-", MINUS)

@@ -175,16 +175,16 @@ Reason = Literal[
 ]
 
 MEANING: Mapping[Reason, str] = {
-    "known_positive": "the data lists it as an answer to this query",
-    "query_itself": "it is the query itself, with a title or without",
-    "listed": "the data lists it as a negative already",
-    "duplicate": "its text equals an answer's but for case and white space",
-    "near_duplicate": "its text is nearly an answer's, or part of one, or contains one",
-    "repeated": "a better-ranked candidate has the same text",
-    "rank": "it is among the first ranks, which are skipped",
-    "margin": "its score is too close to the positive's, or above",
-    "relative_margin": "its score is too close to the positive's, as a share of the positive's score",
-    "judge": "the judge's score is too close to the positive's, or above",
+    "known_positive": "answers to the query by the data",
+    "query_itself": "the query itself, with a title or without",
+    "listed": "negatives of the query by the data already",
+    "duplicate": "the text of an answer but for case and white space",
+    "near_duplicate": "nearly the text of an answer, a part of it, or more than it",
+    "repeated": "the text of a better-ranked candidate",
+    "rank": "among the first ranks, which are skipped",
+    "margin": "a score too close to that of the answer, or above",
+    "relative_margin": "a score too close to that of the answer, as a share of it",
+    "judge": "a score of the judge too close to that of the answer, or above",
 }
 
 REASONS: tuple[Reason, ...] = tuple(MEANING)

@@ -150,13 +150,13 @@ class MiningCounts:
 def summary_lines(report: Mapping[str, Any], *, wanted: int) -> Sequence[str]:
     """The statistics file in a few lines; `wanted` is the number of negatives per query."""
     candidates = report["candidates"]
+    listed = f", {report['listed']:,} of them from the data" if report["listed"] else ""
     lines = [
-        f"{report['written']:,} of {counted(report['queries'], 'query')} written, {counted(report['negatives'], 'negative')} "
-        f"({report['listed']:,} of them listed by the data)",
+        f"{report['written']:,} of {counted(report['queries'], 'query')} written with {counted(report['negatives'], 'negative')}{listed}",
         f"{counted(candidates['candidate'], 'candidate')}, {candidates['passed']:,} passed the filters",
     ]
     lines += [
-        f"  {entry['candidates']:,} dropped of {counted(entry['queries'], 'query')}: {entry['why']}"
+        f"  dropped {counted(entry['candidates'], 'candidate')} of {counted(entry['queries'], 'query')}: {entry['why']}"
         for entry in report["dropped"].values()
         if entry["candidates"]
     ]
@@ -168,7 +168,11 @@ def summary_lines(report: Mapping[str, Any], *, wanted: int) -> Sequence[str]:
         lines.append(f"{shortage}, {report['without']:,} with none{bare}")
     labels = {"positive": "positives", "candidate": "candidates", "chosen": "mined negatives"}
     means = [f"{label} {report['scores'][name]['mean']:.4g}" for name, label in labels.items() if name in report["scores"]]
-    return [*lines, f"mean scores: {', '.join(means)}"]
+    return [*lines, f"mean {SCORES[report['settings']['mine']['source']]}: {', '.join(means)}"]
+
+
+SCORES: Mapping[str, str] = {"bm25": "BM25 scores", "dense": "similarities", "fused": "scores of both rankings together"}
+"""Source of candidates to the name of their scores."""
 
 
 ROWS_FILE, BARE_FILE, STATE_FILE = "rows.jsonl", "without-negatives.jsonl", "progress.json"

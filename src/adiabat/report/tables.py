@@ -213,7 +213,7 @@ class _InTerminal:
             pad_edge=False,
             collapse_padding=True,
         )
-        heads, *rows = texts
+        heads, *rows = [[_folded(text, width) for text, width in zip(line, widths, strict=True)] for line in texts] if widths else texts
         for number, (head, column) in enumerate(zip(heads, self.table.columns, strict=True)):
             is_name = column.kind == "name"
             table.add_column(
@@ -244,6 +244,20 @@ class _InTerminal:
             yield ""
         if self.table.caption:
             yield Text("\n".join(self.table.caption), style="table.caption")
+
+
+def _folded(text: Text, width: int) -> Text:
+    """The text with its lines broken at blanks; rich would also break at those that hold a number and its interval together."""
+    lines: list[str] = []
+    for line in text.plain.split("\n"):
+        lines.append(" " * (len(line) - len(line.lstrip(" "))))
+        for word in line.strip(" ").split(" "):
+            longer = f"{lines[-1]} {word}" if lines[-1].strip() else f"{lines[-1]}{word}"
+            if cell_len(longer) <= width:
+                lines[-1] = longer
+            else:
+                lines.append(word)
+    return Text("\n".join(filter(None, lines)), style=text.style)
 
 
 def _words(text: Text) -> list[str]:

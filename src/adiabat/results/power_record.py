@@ -75,8 +75,8 @@ class Power:
         name, here = f"{self.name}: " if self.name else "", f"{counted(self.units, self.unit)} ({self.measure} {self.before:.3f})"
         if not self.varies:
             return f"{name}the power of {here} is unknown, because all {'differences' if self.spread is None else 'scores'} are equal."
-        needed = f" To exclude a loss of {self.margin_text} takes about {counted(self.about_needed, self.unit)}." if self.needed else ""
-        return f"{name}{here} {self._shown()}, and {self._excluded()}.{needed}"
+        needed = f"; excluding a loss of {self.margin_text} takes about {counted(self.about_needed, self.unit)}" if self.needed else ""
+        return f"{name}{here} {self._shown()} and {self._excluded()}{needed}."
 
     @property
     def said(self) -> str:
@@ -109,15 +109,15 @@ class Power:
 
     def _shown(self) -> str:
         if self.improvement[0]:
-            return f"would show an improvement of {self._about(*self.improvement)} with 80{NO_BREAK}% probability"
+            return f"show gains of {self._about(*self.improvement)} or more with 80{NO_BREAK}% probability"
         if self.detectable is None or self.room is None:
-            return "cannot show an improvement"
-        return f"cannot show an improvement, because even a perfect score gains only {self.size(self.room)}"
+            return "cannot show any gain"
+        return f"cannot show any gain, because even a perfect score gains only {self.size(self.room)},"
 
     def _excluded(self) -> str:
         if self.losable == 0:
-            return "would have no loss to exclude"
-        return f"would, if nothing changed, exclude a loss of {self._about(*self.loss)}" if self.loss[0] else "cannot exclude any loss"
+            return "have no loss to exclude"
+        return f"exclude losses of {self._about(*self.loss)} or more" if self.loss[0] else "cannot exclude any loss"
 
     def _about(self, value: str, ends: str) -> str:
         return f"{'' if self.spread is None else 'about '}{value}{f' ({ends})' if ends else ''}"
