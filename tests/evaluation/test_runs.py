@@ -52,6 +52,27 @@ def test_folders_of_runs_are_seeds_of_one_model(tmp_path: Path) -> None:
     assert result.pairings[0].change.test == "bootstrap"
 
 
+@pytest.mark.parametrize("content", [None, b"damaged"], ids=["lost", "damaged"])
+def test_the_rest_is_compared_where_a_file_of_a_run_is_lost_or_damaged_and_that_is_said(tmp_path: Path, content: bytes | None) -> None:
+    before = kept(tmp_path / "before", ranked([0.1, 0.2, 0.3]), ranked([0.5, 0.6, 0.7], task="other"))
+    for number, gain in ((1, 0.1), (2, 0.3)):
+        after = [
+            ranked([value + gain for value in values], task=task) for values, task in (([0.1, 0.2, 0.3], "asked"), ([0.5] * 3, "other"))
+        ]
+        kept(tmp_path / "after" / f"run {number}", *after, model="after", run=number)
+    file = tmp_path / "after" / "run 2" / "asked.parquet"
+    file.unlink()
+    if content is not None:
+        file.write_bytes(content)
+    result = compared(before, tmp_path / "after")
+    assert [task.name for task in result.tasks] == ["asked", "other"]
+    value = next(score.value for score in result.scores if (score.model, score.task) == ("after", "asked"))
+    assert value == pytest.approx(0.3)
+    assert "asked: after has scores of 1 of its 2 runs, on which its values rest" in result.notes
+    assert any(f"left out: {file} must be undamaged" in note for note in result.notes) == (content is not None)
+    assert "1 of its 2 runs" in result.summary()
+
+
 def one_run_beside_several(folder: Path) -> None:
     kept(folder, ranked(VALUES[0]))
     kept(folder / "run-1", ranked(VALUES[1]), model="a", run=1)

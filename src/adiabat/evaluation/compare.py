@@ -30,8 +30,9 @@ def compare_runs(first: Path, second: Path, *, qrels: Path | None, settings: Com
     """Compare two models on every task that both were scored on."""
     stored = require_comparable(first, second, qrels=qrels, settings=settings)
     judged = None if qrels is None else read_qrels(qrels)
+    left_out: list[str] = []
     sides = [
-        _stored_scores(path) if is_stored else _judged(path, judged, qrels, settings)
+        _stored_scores(path, left_out) if is_stored else _judged(path, judged, qrels, settings)
         for path, is_stored in zip((first, second), stored, strict=True)
     ]
     measured = [sample.measure for side in sides for run in side.runs for scores in run.values() for sample in scores.samples]
@@ -44,17 +45,17 @@ def compare_runs(first: Path, second: Path, *, qrels: Path | None, settings: Com
         command=command,
         baseline=baseline.name,
         versions=versions("none"),
-        notes=notes,
+        notes=[*left_out, *notes],
         inputs={name: {"source": str(path)} for name, path in zip(("baseline", "model"), (first, second), strict=True)},
     )
 
 
-def _stored_scores(path: Path) -> ModelScores:
-    """Stored scores of one model, of one run or several."""
+def _stored_scores(path: Path, left_out: list[str]) -> ModelScores:
+    """Stored scores of one model, of one run or several; files that cannot be read are added to `left_out`, unless all are."""
     files = list(score_files(path)) if path.is_dir() else [path]
     if not files:
         raise DataError(f"{path} must hold scores, got no score files in it; name the folder of an evaluation")
-    records = {file: read_record(file) for file in files}
+    records, scores_in = _readable(files, left_out)
     about_of = {file: record["about"] for file, record in records.items()}
     # Of several runs each has a folder of its own below that of the model.
     model_of = {file: file.parent.parent if "run" in about else file.parent for file, about in about_of.items()}
@@ -65,14 +66,32 @@ def _stored_scores(path: Path) -> ModelScores:
         raise DataError(f"{path} must hold scores of one run or of several, got both; remove the unwanted ones")
     _require_one_state(path, about_of)
     runs: defaultdict[Path, dict[str, TaskScores]] = defaultdict(dict)
-    for file in files:
-        scores = read_scores(file, records[file])
+    for file, scores in scores_in.items():
         if scores.task in runs[file.parent]:
             raise DataError(f"{file} must hold the scores of a task once, got {scores.task} twice; remove one of them")
         runs[file.parent][scores.task] = scores
-    about = about_of[files[0]]
+    about = next(iter(about_of.values()))
     folders = [str(folder) for folder in runs] if len(runs) > 1 else []
     return ModelScores(SuiteModel(str(about.get("model", path.name)), str(about.get("source", path)), runs=folders), list(runs.values()))
+
+
+def _readable(files: Sequence[Path], left_out: list[str]) -> tuple[dict[Path, dict[str, Any]], dict[Path, TaskScores]]:
+    """Records and scores of the files that can be read."""
+    records: dict[Path, dict[str, Any]] = {}
+    scores: dict[Path, TaskScores] = {}
+    faults = []
+    for file in files:
+        try:
+            record = read_record(file)
+            scores[file] = read_scores(file, record)
+        except DataError as fault:
+            faults.append(fault)
+        else:
+            records[file] = record
+    if not scores:
+        raise faults[0]
+    left_out += [f"left out: {fault}" for fault in faults]
+    return records, scores
 
 
 def _require_one_state(path: Path, records: Mapping[Path, Mapping[str, Any]]) -> None:

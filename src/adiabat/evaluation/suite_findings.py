@@ -126,7 +126,7 @@ def compare_models(
         watch.progress(f"comparing on {task}", number, len(tasks))
         _add_task(result, margin, task, [_Measured(model.name, scores) for model in models if (scores := model.scores_of(task))])
     watch.progress("comparing", len(tasks), len(tasks))
-    result.notes.extend(_apart(models))
+    result.notes.extend([*_apart(models), *_fewer_runs(models, tasks)])
     corrected = replace(result, pairings=_corrected(result.pairings, baseline), seconds=seconds + time.monotonic() - started)
     return analysed(corrected)
 
@@ -140,6 +140,15 @@ def _apart(models: Sequence[ModelScores]) -> Iterator[str]:
         apart = [task for task, found in overlaps.items() if found and all(overlap.is_apart for overlap in found)]
         if apart:
             yield f"{model.name} was trained or validated on none of the queries and relevant documents of {', '.join(apart)}"
+
+
+def _fewer_runs(models: Sequence[ModelScores], tasks: Sequence[str]) -> Iterator[str]:
+    """A sentence on each task on which a model lacks the scores of some of its runs."""
+    for model in models:
+        for task in tasks:
+            count = len(model.scores_of(task))
+            if 0 < count < len(model.runs):
+                yield f"{task}: {model.name} has scores of {count} of its {len(model.runs)} runs, on which its values rest"
 
 
 def _add_task(result: SuiteResult, margin: Margin, task: str, models: Sequence[_Measured]) -> None:

@@ -199,7 +199,8 @@ def _about(row: Reported) -> Cell:
         return Cell("")
     counts = [counted(dataset.queries, "query"), counted(dataset.documents, "document")]
     counts += [counted(dataset.clusters, "cluster")] if dataset.clusters else []
-    counts += [counted(dataset.pairs, "pair")] if dataset.pairs else []
+    # Only PND counts pairs.
+    counts += [counted(dataset.pairs, "pair")] if dataset.pairs and dataset.main.startswith("PND") else []
     name = cut(dataset.name, limit=120)
     return Cell(name, [_KINDS[dataset.kind], ", ".join(counts)], bold=True, tag=_ROLES[dataset.role])
 
