@@ -258,7 +258,7 @@ def place(world: Path, folder: Path, made: Mapping[str, Path]) -> Path:
     return folder
 
 
-VARYING = ("seconds", "created", "command", "checksum", "log", "step_seconds", "memory", "versions")
+VARYING = ("seconds", "created", "command", "checksum", "log", "step_seconds", "memory", "versions", "tuning")
 """Keys of records that differ between equal runs."""
 
 
@@ -273,11 +273,11 @@ def contents(folder: Path, names: Sequence[str]) -> dict[str, Any]:
         Path to content.
     """
     files = [path for name in names for path in ([folder / name] if (folder / name).is_file() else sorted((folder / name).rglob("*")))]
-    return {str(path.relative_to(folder)): _content(path) for path in files if path.is_file() and path.name not in PASSED_OVER}
+    return {str(path.relative_to(folder)): _content(path) for path in files if path.is_file() and not PASSED_OVER.search(path.name)}
 
 
-PASSED_OVER = (".checked.json", "report.html")
-"""What is remembered of checks, and pages, which show times."""
+PASSED_OVER = re.compile(r"\.checked\.json|\.call\.json|^report\.html$")
+"""What is remembered of checks and calls, with temporary files, which the next one replaces; and pages, which show times."""
 
 
 def _content(path: Path) -> Any:

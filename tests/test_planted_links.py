@@ -148,6 +148,9 @@ def test_directories_that_a_user_names_may_be_links(run: Run, here: Path) -> Non
     (here / "store").rename(here / "disk" / "store")
     for name, place in (("store", "disk/store"), ("job", "disk/job"), ("new", "disk/measured")):
         (here / name).symlink_to(place)
+    (here / "fresh").symlink_to("disk/fresh")
+    assert run(*embed(out="fresh")).code == 0
+    assert run(*search(store="fresh")).code == 0
     assert run(*search()).code == 0
     assert run(*APPEND).code == 0
     assert run(*SHORT).code == 0

@@ -205,3 +205,13 @@ def test_files_of_others_are_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "scores" / "exam.csv").write_text("mine")
     with pytest.raises(JobError, match=r"must hold no scores except those of an earlier evaluation, got .*exam\.csv"):
         refuse_foreign_scores(tmp_path)
+
+
+def test_scores_of_an_evaluation_that_was_killed_before_its_result_are_replaced_and_those_of_a_suite_are_not(tmp_path: Path) -> None:
+    for side in ("model", "model/run 1", "baseline"):
+        write_scores(ranked([0.1]), tmp_path / "scores" / side / "asked.parquet", key="", about={})
+    refuse_foreign_scores(tmp_path)
+    # A suite may have a model of that name.
+    write_scores(ranked([0.1]), tmp_path / "scores" / "model" / "listed.parquet", key="0123", about={})
+    with pytest.raises(JobError, match=r"must hold no scores except those of an earlier evaluation, got .*listed\.parquet"):
+        refuse_foreign_scores(tmp_path)

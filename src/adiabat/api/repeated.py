@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from adiabat.config.section import Section
+from adiabat.core.disk import real
 from adiabat.core.errors import ConfigError, DataError, JobError, several
 from adiabat.core.files import is_store, read_json, write_json
 from adiabat.core.provenance import CHECKSUMS, digest_of
@@ -120,7 +121,7 @@ class Asked:
     @property
     def _record(self) -> Path:
         assert self.out is not None
-        return self.out / RECORD if self.out.is_dir() else self.out.with_name(f".{self.out.name}{RECORD}")
+        return real(self.out) / RECORD if self.out.is_dir() else self.out.with_name(f".{self.out.name}{RECORD}")
 
     @cached_property
     def _described(self) -> dict[str, Any]:

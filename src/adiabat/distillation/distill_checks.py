@@ -26,7 +26,9 @@ ABLATE = "ablate"
 
 
 def is_distilled(folder: Path) -> bool:
-    """Whether a directory holds a complete static model in model2vec's layout."""
+    """Whether a directory holds a complete static model in model2vec's layout; one that was killed before it was tidied is made again."""
+    if (folder / PASSED).exists():
+        return False
     return is_there(folder / "modules.json", error=ModelError) and read_json(folder / "config.json").get("model_type") == "model2vec"
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -16,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 
 from adiabat.config.distillation import USUAL_DIMS, DistillStaticSettings, StaticSection
 from adiabat.config.shared import EncoderSection
-from adiabat.core.disk import clear, make_folder, move, remove_empty
+from adiabat.core.disk import clear, make_folder, move, remove, remove_empty
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, JobError, ModelError, disk_error_of
 from adiabat.core.files import sole_writer, write_text, write_together, writing_to
 from adiabat.core.progress import SILENT, Watch
@@ -319,16 +318,26 @@ def distill_pair(query: Model, document: Model, out: str | Path, *, settings: En
     for tower in (pair.query, pair.document):
         require_saveable(tower)
     try:
-        make_folder(folder.parent, parents=True)
-        with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as temporary:
-            saved = Path(temporary) / "model"
-            save_model(pair, saved)
-            move(saved, folder)
+        _save_whole(pair, folder)
     except Exception as fault:
         if isinstance(fault, AdiabatError) or disk_error_of(fault) is None:
             raise
         raise JobError(f"{option('out', folder)} could not be written: {fault}; free some space, or choose another directory") from fault
     return pair
+
+
+def _save_whole(model: DualEncoder, folder: Path) -> None:
+    """Write a model into a hidden directory beside its own, and rename that."""
+    making = folder.with_name(f".{folder.name}.making")
+    make_folder(making, parents=True)
+    with sole_writer(making):
+        try:
+            # Of a call that was killed.
+            remove(*making.iterdir())
+            save_model(model, making)
+            move(making, folder)
+        finally:
+            clear(making)
 
 
 def inputs_of(teacher: str, settings: DistillStaticSettings) -> dict[str, dict[str, str]]:

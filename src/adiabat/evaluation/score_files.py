@@ -213,19 +213,22 @@ def _in_place_of(folder: Path, staging: Path, backup: Path) -> Iterator[None]:
 def refuse_foreign_scores(folder: Path) -> None:
     """Refuse a folder with scores of another kind of run, which an evaluation would replace."""
     ended = (folder / "result.json").exists()
-    foreign = next(
-        (path for path in sorted((folder / SCORES).rglob("*")) if path.is_file() and not (ended and _is_side(path, folder))), None
-    )
+    files = (path for path in sorted((folder / SCORES).rglob("*")) if path.is_file())
+    foreign = next((path for path in files if not _is_of_evaluation(path, folder, ended=ended)), None)
     if foreign:
         raise JobError(
             f"{option('out')} must hold no scores except those of an earlier evaluation, got {foreign}; choose another directory"
         )
 
 
-def _is_side(path: Path, folder: Path) -> bool:
-    """Whether a file lies where an evaluation writes scores: of a side, or of a run of the model."""
+def _is_of_evaluation(path: Path, folder: Path, *, ended: bool) -> bool:
+    """Whether a file lies where an evaluation writes scores: of a side, or of a run of the model.
+
+    An evaluation that was killed before it had a result leaves scores without a key; those of a suite have one.
+    """
     parts = path.relative_to(folder / SCORES).parts
-    return (len(parts) == 2 and parts[0] in SIDES) or (len(parts) == 3 and parts[0] == "model" and parts[1].startswith("run "))
+    is_side = (len(parts) == 2 and parts[0] in SIDES) or (len(parts) == 3 and parts[0] == "model" and parts[1].startswith("run "))
+    return is_side and (ended or not read_record(path)["key"])
 
 
 def score_files(folder: Path) -> Iterator[Path]:

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from adiabat.core.disk import clear, fresh_folder, make_folder, move, remove_empty
+from adiabat.core.disk import clear, fresh_folder, is_part, make_folder, move, remove_empty
 from adiabat.core.errors import DataError, JobError, disk_error_of, several
 from adiabat.core.files import advice_on, is_store, is_there, sole_writer, write_json
 from adiabat.core.provenance import CHECKSUMS, digest_of
@@ -33,7 +33,7 @@ def require_free(folder: Path, *, resume: bool) -> None:
     require_outside(folder)
     if is_job(folder):
         _require_resume(folder, "job", resume=resume)
-    elif folder.exists() and (not folder.is_dir() or any(entry.name != PREPARED for entry in folder.iterdir())):
+    elif folder.exists() and (not folder.is_dir() or not all(entry.name == PREPARED or is_part(entry) for entry in folder.iterdir())):
         raise JobError(f"{option('out')} must be a new or empty directory, {folder} holds other files; choose another")
 
 
@@ -174,10 +174,13 @@ def require_own(folder: Path, kind: str = "evaluation") -> None:
 
 
 def _is_ours(entry: Path) -> bool:
-    """Whether a job, a store or a folder of stores may lie beside a result, as in the directory of the demo; hidden files may."""
+    """Whether a job, a store or a folder of stores may lie beside a result, as in the directory of the demo; hidden files may.
+
+    So may a folder of temporary files, such as the figures of a report that was killed while it was written.
+    """
     if entry.name[0] == "." or is_job(entry) or is_store(entry):
         return True
-    return entry.is_dir() and all(map(is_store, entry.iterdir()))
+    return entry.is_dir() and all(is_store(child) or is_part(child) for child in entry.iterdir())
 
 
 def finish_job(job: Job, result: Result, *, save: Callable[[Path], None], beside: Mapping[str, bytes], tidy: Callable[[], None]) -> None:

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int64
 
-from adiabat.core.disk import clear, make_folder, move, real, remove, sync
+from adiabat.core.disk import clear, is_part, make_folder, move, real, remove, sync
 from adiabat.core.errors import AdiabatError, StoreError, several
 from adiabat.core.files import is_store, is_there, read_json, sole_writer, write_json
 from adiabat.core.provenance import Digest, now, require
@@ -120,8 +120,7 @@ class Staging:
             if changes := differences(state, fingerprint, dtype):
                 raise StoreError(f"{folder} holds an interrupted build with other settings: {'; '.join(changes)}; {remedy}")
             return cls(folder, state, remedy)
-        # A killed write of the state may have left its temporary file, which begins with a dot.
-        strangers = sorted(child.name for child in folder.iterdir() if not child.name.startswith(f".{STATE_FILE}"))
+        strangers = sorted(child.name for child in folder.iterdir() if not is_part(child))
         if strangers:
             raise StoreError(f"{folder} must be empty or an interrupted build, it holds {', '.join(strangers[:5])}; {remedy}")
         state = BuildState(fingerprint, dtype, chunk_size)
@@ -355,11 +354,11 @@ def finish(building: Path, target: Path, manifest: Manifest) -> Store:
             f"the work is kept in {building}: clear {target} and {again()}, or move the store from there yourself"
         ) from error
     sync(place.parent)
-    _clear_traces(target, manifest)
+    clear_traces(target, manifest)
     return Store.open(target)
 
 
-def _clear_traces(target: Path, manifest: Manifest) -> None:
+def clear_traces(target: Path, manifest: Manifest) -> None:
     """Remove the files that only building needed, once the store is in place; until then, a call may resume from them."""
     for name in {TEXT_FILE, HASH_FILE, STATE_FILE} - set(manifest.files):
         remove(real(target) / name)
@@ -387,6 +386,6 @@ def _finished(
     if store.manifest.corpus != digest_documents(documents()):
         advice = f"append to it, remove it, or choose another {option('out')}"
         raise StoreError(f"{target} is a store of another corpus than {source}; {advice}")
-    _clear_traces(target, store.manifest)
+    clear_traces(target, store.manifest)
     note = f"{target} was finished before: the same encoder and corpus, {store.count} documents"
     return BuildResult(store, encoded=0, resumed=0, note=note)

@@ -80,7 +80,7 @@ class Change:
 def finish_change(path: str | os.PathLike[str]) -> bool:
     """Complete a change that was interrupted during its commit; True if there was one."""
     folder = Path(path)
-    if not is_there(folder / APPENDING / COMMIT_FILE, error=StoreError):
+    if not _is_committed(folder):
         return False
     with plain_disk_errors(folder), sole_writer(folder):
         return complete(folder)
@@ -88,10 +88,20 @@ def finish_change(path: str | os.PathLike[str]) -> bool:
 
 def complete(folder: Path) -> bool:
     """`finish_change` under the lock, which is the store's: every change removes its staging folder at its end."""
-    if not is_there(folder / APPENDING / COMMIT_FILE, error=StoreError):
+    if not _is_committed(folder):
         return False
-    _redo(folder)
+    if is_there(folder / APPENDING / COMMIT_FILE, error=StoreError):
+        _redo(folder)
+    remove(folder / APPENDING)
     return True
+
+
+def _is_committed(folder: Path) -> bool:
+    """Whether the staging folder of a change has the marker of the commit, or what a finished commit had no time to remove."""
+    staging = folder / APPENDING
+    if is_there(staging / COMMIT_FILE, error=StoreError):
+        return True
+    return staging.is_dir() and not any(is_there(staging / name, error=StoreError) for name in (STATE_FILE, COMPACTION_FILE))
 
 
 def cleared(folder: Path) -> Path:
@@ -110,7 +120,10 @@ def commit(folder: Path, added: "Added | None" = None) -> Store:
     write_json({} if added is None else {"sha256": added.sha256}, folder / APPENDING / COMMIT_FILE)
     sync(folder / APPENDING)
     _redo(folder)
-    return Store.open(folder)
+    store = Store.open(folder)
+    # Last of all: what remains of it tells the same command that its change is done.
+    remove(folder / APPENDING)
+    return store
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +267,6 @@ def _redo(folder: Path) -> None:
     # Remove the state first, then the marker: a folder without both holds leftovers, which the next call clears.
     remove(staging / STATE_FILE, staging / COMPACTION_FILE, staging / COMMIT_FILE)
     sync(staging)
-    remove(staging)
 
 
 def _undamaged(folder: Path, old: Manifest) -> Manifest:

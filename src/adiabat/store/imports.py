@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from adiabat.config.shared import NEEDED_COSINE, IdForms
-from adiabat.core.disk import clear, make_folder, move, remove, require_sole
+from adiabat.core.disk import clear, is_part, make_folder, move, remove, require_sole
 from adiabat.core.errors import Faults, StoreError
 from adiabat.core.files import MANIFEST_FILE, is_store, is_there, read_json, sole_writer, write_json
 from adiabat.core.provenance import now
@@ -18,7 +18,7 @@ from adiabat.data.text_hashes import HASH_BYTES
 from adiabat.store.addressing import forms_advice, other_forms
 from adiabat.store.agreement import agreed_fingerprint
 from adiabat.store.append import Selection
-from adiabat.store.build import DocumentEncoder, begin, finish, to_dtype, unusable_rows
+from adiabat.store.build import DocumentEncoder, begin, clear_traces, finish, to_dtype, unusable_rows
 from adiabat.store.commit import Added, Change, cleared, complete, finish_change
 from adiabat.store.corpus_files import ID_BATCH, CorpusFiles, IdIndex, StringColumn, StringColumnWriter, invalid_unicode, write_corpus
 from adiabat.store.deletion import Deletion, require_idle
@@ -100,6 +100,9 @@ def import_vectors(
             # An import is fast compared with encoding, so it restarts instead of resuming.
             clear(building)
             raise
+        # No call resumes an import, so its traces go before it has its place.
+        manifest.write(building)
+        clear_traces(building, manifest)
         return finish(building, target, manifest)
 
 
@@ -189,16 +192,22 @@ def _changed_vectors(staging: Path, selection: Selection) -> Added | None:
 
 def _start_over(building: Path) -> None:
     """Remove the files of a killed import; refuse a folder with other content."""
-    state = building / STATE_FILE
-    if is_there(state, error=StoreError) and "import" in read_json(state, remedy=f"remove the folder {building}", error=StoreError):
+    if _is_import(building):
         clear(building / TEXT_FOLDER)
         # Remove the state last: until then, it identifies the folder.
         for name in (VECTOR_FILE, ID_FILE, INCOMING_FILE, TEXT_FILE, HASH_FILE, INDEX_FILE, MANIFEST_FILE, STATE_FILE):
             remove(building / name)
-    strangers = [child.name for child in building.iterdir() if not child.name.startswith(f".{STATE_FILE}")]
+    strangers = [child.name for child in building.iterdir() if not is_part(child)]
     if strangers:
         listed = ", ".join(sorted(strangers)[:5])
         raise StoreError(f"{building} must be empty, it holds {listed}; remove it, or choose another {option('out')}")
+
+
+def _is_import(building: Path) -> bool:
+    """Whether a killed import left a folder: with its state, or with a manifest in place of one."""
+    if not is_there(building / STATE_FILE, error=StoreError):
+        return is_there(building / MANIFEST_FILE, error=StoreError)
+    return "import" in read_json(building / STATE_FILE, remedy=f"remove the folder {building}", error=StoreError)
 
 
 def _copy(
