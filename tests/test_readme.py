@@ -71,7 +71,8 @@ def test_the_quickstart_prints_the_lines_that_the_readme_shows(quickstart: list[
             ["retain:", "arxiv-math", "nDCG@10"],
             ["retain:", "arxiv-physics", "nDCG@10"],
         ]
-        (note,) = (line for line in lines if line.startswith("note: "))
+        # Two epochs of a tiny model may leave its weights as they were, which a note of its own says.
+        (note,) = (line for line in lines if line.startswith("note: ") and "same query tower" not in line)
         assert note.endswith("on none of the queries and relevant documents of arxiv-cs-test, arxiv-math and arxiv-physics.")
     exec(quickstart[1], names)
     vectors, model = names["vectors"], adiabat.load("job")
