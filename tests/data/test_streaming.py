@@ -204,7 +204,7 @@ def test_a_data_set_of_the_hub_is_streamed_from_its_place(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(datasets, "load_dataset", load)
     rows = list(read_rows("hf:some/set", split=split, cursor=Cursor(20)))
-    assert asked == [{"name": "some/set", "config": None, "streaming": True}]
+    assert asked == [{"name": "some/set", "config": None, "cache_dir": None, "streaming": True}]
     assert rows == [Row(f"hf:some/set:{n + 1}", ROWS[n], number=n) for n in range(20, COUNT)]
 
 

@@ -190,7 +190,7 @@ def test_the_record_says_what_it_came_from(teacher: Path, tmp_path: Path) -> Non
     assert 0 < found.kept < 1
     assert found.settings["static"]["reduction"]["dims"] == 8
     assert found.inputs["teacher"]["weights_sha256"] == load(teacher).document.weights_digest()
-    written = ["1_Normalize", "config.json", "config_sentence_transformers.json", "model.safetensors", "modules.json"]
+    written = [".call.json", "1_Normalize", "config.json", "config_sentence_transformers.json", "model.safetensors", "modules.json"]
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [*written, "result.json", "tokenizer.json"]
 
 

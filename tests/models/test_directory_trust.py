@@ -138,7 +138,7 @@ def test_only_trusted_kinds_of_file_are_fetched(
 ) -> None:
     asked: list[str] = []
 
-    def download(name: str, *, allow_patterns: list[str]) -> str:
+    def download(name: str, *, allow_patterns: list[str], cache_dir: str | None) -> str:
         asked.extend(allow_patterns)
         return str(tmp_path)
 

@@ -148,7 +148,7 @@ def test_a_store_is_closed_though_the_interpreter_has_cleared_the_modules_names(
     os.fstat(handle)
     monkeypatch.setattr(embeddings, "os", None)
     opened.__del__()
-    opened._handle = -1
+    opened._handle = opened._hash_handle = -1
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(handle)
 
