@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reliability import PASSED_OVER, VERBS, Ended, Verb, contents, differences, made_whole, place, prepare, run, with_needs
+from reliability import PASSED_OVER, VERBS, Ended, Verb, contents, differences, made_whole, needed_of, place, prepare, run, with_needs
 from small_world import write_world
 from trials import Trials, write_section
 from writes import chosen, moments, run_until
@@ -184,7 +184,7 @@ def main() -> None:
     for verb, whole, made in made_whole(world, given.folder / "whole", needed):
         if verb.name not in given.only:
             continue
-        inputs = {path: made[path] for need in verb.needs for path in VERBS[need].left}
+        inputs = needed_of(verb, made)
         wanted = contents(given.folder / "whole" / verb.name, verb.left)
         subject = Subject(verb, world, inputs, given.folder / "work", wanted, whole.seconds)
         rows = at_every_write(subject, trials.names) if given.every_write else at_random(subject, given.runs, given.kills, trials.names)
@@ -196,8 +196,8 @@ def main() -> None:
     complete = Counter(row["verb"] for row in trials.rows if row["code"] == 2 and not row["differing"])
     wrong = [row for row in trials.rows if row["code"] not in (0, 2) or row["differing"]]
     print(f"{sum(kills_of.values())} kills in {len(trials.rows)} runs, {len(wrong)} of them differ")
-    for row in wrong:
-        print(row)
+    for differing in wrong:
+        print(differing)
     if given.write:
         options = "--every-write" if given.every_write else f"--runs {given.runs} --kills {given.kills}"
         how = (

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from reliability import VERBS, Verb, place, run
+from reliability import VERBS, Verb, needed_of, place, run
 from trials import Trials
 from writes import Moment, moments, run_until
 
@@ -160,7 +160,7 @@ def links(world: Path, folder: Path, made: Mapping[str, Path], trials: Trials, *
     """
     for verb in VERBS.values():
         if only in (verb.name, ""):
-            needed = {name: made[name] for need in verb.needs for name in VERBS[need].left}
+            needed = needed_of(verb, made)
             for row in _of_verb(verb, world, folder, needed, trials.names, kinds):
                 trials.add(row)
 

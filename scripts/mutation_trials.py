@@ -1,11 +1,15 @@
 """Damage files that adiabat wrote, let a command read them, and see that nothing wrong is accepted in silence.
 
-    python scripts/mutation_trials.py [--trials 60] [--folder DIR] [--only CASE] [--write]
+    python scripts/mutation_trials.py [--trials 60] [--folder DIR] [--only CASE] [--versions] [--write]
 
 In each case a file is drawn and a byte of it flipped, its end cut off, all of it taken, 64 bytes of it set to zero, or it is exchanged
 with another file of its kind. The command that reads it must refuse it by name in one line (exit 2), say that it falls back, or give what
-it gives without damage. Rows of trials stand in DIR, so that the script goes on where it was cut short. `--write` puts the totals into
-benchmarks/RELIABILITY.md.
+it gives without damage.
+
+With `--versions`, a key of a record is instead dropped, added or given another type, with all checksums right, as another version of
+adiabat might have written it. The command must refuse the file by name, or end well.
+
+Rows of trials stand in DIR, so that the script goes on where it was cut short. `--write` puts the totals into benchmarks/RELIABILITY.md.
 """
 
 import argparse
@@ -19,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import other_versions
 from reliability import VERBS, Ended, Verb, contents, differences, made_whole, place, plain, prepare, run
 from small_world import write_world
 from trials import Trials, write_section
@@ -206,13 +211,15 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=60)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "adiabat-mutations")
     parser.add_argument("--only", default="")
+    parser.add_argument("--versions", action="store_true")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     prepare()
+    kinds = other_versions.KINDS if given.versions else KINDS
     world, trial = given.folder / "world", given.folder / "work"
     write_world(world)
     cases = [case for case in CASES if given.only in case.name]
-    trials = Trials(given.folder / "rows.jsonl", len(cases) * given.trials)
+    trials = Trials(given.folder / ("versions.jsonl" if given.versions else "rows.jsonl"), len(cases) * given.trials)
     made: Mapping[str, Path] = {}
     seconds = {}
     for verb, ended, every in made_whole(world, given.folder / "whole", list(VERBS.values())):
@@ -239,8 +246,11 @@ def main() -> None:
                 continue
             here, chance = place(world, trial, {**needed, **whole}), random.Random(name)
             files = files_of(case, here)
-            kind, file = KINDS[number % len(KINDS)], chance.choice(files)
-            if not damage(file, kind, files, chance):
+            if given.versions:
+                files = [path for path in files if path.suffix in other_versions.SUFFIXES]
+            kind, file = kinds[number % len(kinds)], chance.choice(files)
+            place_of = other_versions.mutate(file, kind, chance) if given.versions else str(damage(file, kind, files, chance) or "")
+            if not place_of:
                 continue
             after = file.read_bytes()
             ended = run(case.words, here)
@@ -248,20 +258,24 @@ def main() -> None:
             if file.exists() and file.read_bytes() == after:
                 # Not read, and not written again.
                 differing = [path for path in differing if path != str(file.relative_to(here))]
-            judged = outcome_of(ended, file.relative_to(here), differing)
-            said = "" if judged in GOOD else f"{differing} {ended.err[-600:]}"
+            # Another version may leave out what matters little, so that the result is allowed to differ.
+            judged = outcome_of(ended, file.relative_to(here), [] if given.versions else differing)
+            said = "" if judged in GOOD else f"{place_of} {differing} {ended.err[-600:]}"
             trials.add(Row(name, case.name, str(file.relative_to(here)), kind, judged, said))
         shutil.rmtree(given.folder / "half", ignore_errors=True)
-    report(trials, write=given.write, command=f"python scripts/mutation_trials.py --trials {given.trials} --write")
+    options = " --versions" if given.versions else ""
+    command = f"python scripts/mutation_trials.py --trials {given.trials}{options} --write"
+    report(trials, write=given.write, command=command, section="Files of other versions" if given.versions else "Damaged files")
 
 
-def report(trials: Trials, *, write: bool, command: str) -> None:
+def report(trials: Trials, *, write: bool, command: str, section: str) -> None:
     """Print what is wrong, and put the totals into the report.
 
     Args:
         trials: That were made.
         write: Whether to write.
         command: That made them.
+        section: Of the report.
     """
     counts = Counter((row["case"], row["outcome"]) for row in trials.rows)
     kinds = Counter((row["kind"], row["outcome"]) for row in trials.rows)
@@ -271,7 +285,7 @@ def report(trials: Trials, *, write: bool, command: str) -> None:
         print(row)
     if write:
         lines = [
-            f"`{command}`: each trial damages a file that a command wrote;",
+            f"`{command}`: each trial changes a file that a command wrote;",
             "another command, or the same one again, then reads it. *Refused*: exit code 2 and one line that names the file, or its",
             "checkpoint or shard. *Fallback*: a note names the file, and the command rebuilds it or continues without it. *Equal*: the",
             "results are those without damage, because the file is not read, is written again, or its damaged part has no effect.",
@@ -279,7 +293,7 @@ def report(trials: Trials, *, write: bool, command: str) -> None:
             "",
         ]
         lines += [*_table("read", counts), "", *_table("damage", kinds)]
-        write_section("Damaged files", lines)
+        write_section(section, lines)
 
 
 def _table(head: str, counts: Mapping[tuple[str, str], int]) -> list[str]:

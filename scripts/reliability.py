@@ -60,7 +60,19 @@ VERBS = {
     for verb in (
         Verb("embed", ("embed", "model", "corpus.jsonl", "--out", "store"), ("store",)),
         Verb("append", ("embed", "model", "more.jsonl", "--out", "store", "--append"), ("store",), (), ("embed",)),
+        Verb(
+            "update", ("embed", "model", "changed.jsonl", "--out", "store", "--update", "--delete", "gone.txt"), ("store",), (), ("embed",)
+        ),
+        Verb("delete", ("embed", "--delete", "gone.txt", "--out", "store"), ("store",), (), ("embed",)),
+        Verb("compact", ("embed", "--compact", "--out", "store"), ("store",), (), ("update",)),
         Verb("import", ("embed", "model", "corpus.jsonl", *IMPORTED, "--out", "imported"), ("imported",), (), ("embed",)),
+        Verb(
+            "import update",
+            ("embed", "model", "turned.jsonl", *IMPORTED[:3], "turned.txt", "--out", "imported", "--update"),
+            ("imported",),
+            (),
+            ("embed", "import"),
+        ),
         Verb("search", ("search", "store", "which report is about river 8", "--model", "model"), (), (), ("embed",)),
         Verb("tune", ("tune", "model", "store", "pairs.jsonl", "--out", "tuned", "--config", "tune.toml"), ("tuned",), RESUME, ("embed",)),
         Verb(
@@ -258,7 +270,7 @@ def place(world: Path, folder: Path, made: Mapping[str, Path]) -> Path:
     return folder
 
 
-VARYING = ("seconds", "created", "command", "checksum", "log", "step_seconds", "memory", "versions", "tuning")
+VARYING = ("seconds", "created", "command", "checksum", "proof", "log", "step_seconds", "memory", "versions", "tuning")
 """Keys of records that differ between equal runs."""
 
 
@@ -346,6 +358,19 @@ def with_needs(names: Sequence[str]) -> list[Verb]:
     return [verb for verb in VERBS.values() if verb.name in wanted]
 
 
+def needed_of(verb: Verb, made: Mapping[str, Path]) -> dict[str, Path]:
+    """Results that a verb reads, as the last of its needs left each.
+
+    Args:
+        verb: To run.
+        made: From `made_whole`.
+
+    Returns:
+        Their paths by name.
+    """
+    return {name: made[f"{need}/{name}"] for need in verb.needs for name in VERBS[need].left}
+
+
 def made_whole(world: Path, folder: Path, verbs: Sequence[Verb]) -> Iterator[tuple[Verb, Ended, Mapping[str, Path]]]:
     """Run verbs without interruption, those first that others need.
 
@@ -359,14 +384,14 @@ def made_whole(world: Path, folder: Path, verbs: Sequence[Verb]) -> Iterator[tup
     """
     made: dict[str, Path] = {}
     for verb in verbs:
-        needed = {name: path for need in verb.needs for name, path in made.items() if name in VERBS[need].left}
         # Where trials work too: what is cached goes by the paths of files.
-        here = place(world, folder.parent / "work", needed)
+        here = place(world, folder.parent / "work", needed_of(verb, made))
         ended = run(verb.words, here)
         if ended.code:
             raise SystemExit(f"{verb.name} failed: {ended.err}")
         shutil.rmtree(folder / verb.name, ignore_errors=True)
         shutil.copytree(here, folder / verb.name, symlinks=True)
-        # What a verb changes stays that of the verb before for all others.
+        # What a verb changes stays that of the verb before, except for verbs that need its own.
         made = {**{name: folder / verb.name / name for name in verb.left}, **made}
+        made |= {f"{verb.name}/{name}": folder / verb.name / name for name in verb.left}
         yield verb, ended, made

@@ -108,6 +108,11 @@ def write_world(folder: Path) -> None:
     _lines(folder / "listed.jsonl", [{"query": f"which {text}", "pos": [text], "neg": texts[20:40]} for text in texts[:15]])
     _lines(folder / "alike.jsonl", [{"a": texts[n], "b": texts[n * 7 % 60], "score": n * n % 11} for n in range(40)])
     _lines(folder / "more.jsonl", [{"_id": f"m{n}", "text": f"the {text} of {n}"} for n, text in enumerate(texts[:40])])
+    _lines(folder / "changed.jsonl", [{"_id": f"d{n}", "text": f"another {text}"} for n, text in enumerate(texts[:30])])
+    turned = [f"d{(n + 7) % DOCUMENTS}" for n in range(DOCUMENTS)]
+    _lines(folder / "turned.jsonl", [{"_id": name, "text": text} for name, text in zip(turned, texts, strict=True)])
+    (folder / "turned.txt").write_text("".join(f"{name}\n" for name in turned), encoding="utf-8")
+    (folder / "gone.txt").write_text("".join(f"d{n}\n" for n in range(100, 130)), encoding="utf-8")
     (folder / "ids.txt").write_text("".join(f"d{n}\n" for n in range(DOCUMENTS)), encoding="utf-8")
     (folder / "probes.txt").write_text("".join(f"which {text}\n" for text in texts[:20]), encoding="utf-8")
     (folder / "squad-train-v1.1.json").write_text(json.dumps(_squad()), encoding="utf-8")

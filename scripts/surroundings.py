@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from reliability import VERBS, Ended, Verb, contents, differences, made_whole, place, prepare, run
+from reliability import VERBS, Ended, Verb, contents, differences, made_whole, needed_of, place, prepare, run
 from small_world import write_world
 
 SECONDS = 240
@@ -123,7 +123,7 @@ def _streams(closed: Sequence[int] = (), full: Sequence[int] = (), encoding: str
             stream = io.TextIOWrapper(io.FileIO(descriptor, "w", closefd=False), encoding=encoding, errors=errors, write_through=True)
         setattr(sys, name, stream)
     if 0 in closed:
-        sys.stdin = None  # type: ignore[assignment]
+        sys.stdin = None
 
 
 def no_stdout() -> None:
@@ -306,7 +306,7 @@ def main() -> None:
         for name, surrounding in SURROUNDINGS.items():
             if not re.search(given.only, f"{verb.name}:{name}"):
                 continue
-            here = place(world, given.folder / "work", {path: made[path] for need in verb.needs for path in VERBS[need].left})
+            here = place(world, given.folder / "work", needed_of(verb, made))
             open_to_all(here)
             ended = run_in(verb.words, here, surrounding)
             found = faults(verb, ended, surrounding)

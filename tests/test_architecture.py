@@ -41,6 +41,7 @@ ROOMS: dict[str, set[str]] = {
     "dual_encoder": BELOW_JOBS,
     "distillation": {*BELOW_JOBS, "datasets", "dual_encoder", "evaluation", "stats"},
     "experiments": {*BELOW_JOBS, "adiabatic", "dual_encoder", "evaluation", "stats"},
+    "upgrading": {"config", "core", "data", "results", "runs", "store"},
 }
 ROOMS["api"] = ROOMS.keys() - {"report"}
 ROOMS["cli"] = {"api", "config", "core", "profiling", "report", "results"}

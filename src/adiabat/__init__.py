@@ -10,10 +10,9 @@ raise TypeError for an argument of a wrong type, and for a keyword that names no
 import ast
 import pkgutil
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from adiabat.core.former_names import install
+from adiabat.core.version import __version__
 
 # The public names, once: type checkers and editors read these imports, and `_modules` reads them for loading on first use.
 if TYPE_CHECKING:
@@ -44,6 +43,8 @@ if TYPE_CHECKING:
     from adiabat.api.train_verb import train as train
     from adiabat.api.tune_verb import demo_files as demo_files
     from adiabat.api.tune_verb import tune as tune
+    from adiabat.api.upgrade_verb import Upgraded as Upgraded
+    from adiabat.api.upgrade_verb import upgrade as upgrade
     from adiabat.config.budgets import PlanSettings as PlanSettings
     from adiabat.config.budgets import ScalingSettings as ScalingSettings
     from adiabat.config.dataset_settings import ArxivSettings as ArxivSettings
@@ -95,13 +96,6 @@ def _modules() -> dict[str, str]:
 _MODULES = _modules()
 
 __all__ = ["__version__", *_MODULES]
-
-try:
-    __version__ = version("adiabat")
-except PackageNotFoundError:  # a checkout that was never installed
-    __version__ = "0+unknown"
-
-install()
 
 
 def __getattr__(name: str) -> object:

@@ -8,7 +8,7 @@ import pytest
 
 from adiabat.cli.panel_results import KINDS, kind_of
 from adiabat.config.dual_training import TrainSettings
-from adiabat.config.faults import FORMER_KEYS
+from adiabat.config.former import FORMER_KEYS
 from adiabat.config.reader import checked, inline, keys_of, read_settings
 from adiabat.config.section import Section
 from adiabat.config.shared import EmbedSettings, EvaluateSettings

@@ -65,7 +65,7 @@ def _loaded(path: Path) -> object:
         return None
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{", "[" * 200_000, '{"a": 1}', "\udcff"])
+@pytest.mark.parametrize("content", ["", "[]", "{", "[" * 200_000, '{"a": 1, "written_by": "adiabat 9"}', "\udcff"])
 def test_what_is_no_sealed_object_is_refused_in_one_line(tmp_path: Path, content: str) -> None:
     path = tmp_path / "record.json"
     path.write_bytes(content.encode("utf-8", "surrogateescape"))
@@ -92,7 +92,7 @@ def test_an_error_of_our_own_and_an_interruption_pass_the_door(tmp_path: Path) -
 
 def test_the_checksum_stands_in_the_file_and_not_in_the_record(tmp_path: Path) -> None:
     write_json(RECORD, tmp_path / "record.json")
-    assert set(json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))) - set(RECORD) == {"checksum"}
+    assert set(json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))) - set(RECORD) == {"checksum", "written_by"}
 
 
 def test_new_files_follow_the_umask(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files that are read, as they are."""
     names: list[str] = []
     monkeypatch.setattr(seals, "TICK_NS", 0)
-    monkeypatch.setattr(seals, "digest_of", lambda path, *, start: (names.append(path.name), digest_of(path, start=start))[1])
+    monkeypatch.setattr(seals, "digest_of", lambda path, *, start, **_: (names.append(path.name), digest_of(path, start=start))[1])
     return names
 
 

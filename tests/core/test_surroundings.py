@@ -152,7 +152,7 @@ def test_a_width_that_is_of_no_use_counts_as_not_stated(width: str, monkeypatch:
     monkeypatch.setenv("COLUMNS", width)
     monkeypatch.setenv("LINES", "0")
     said = io.StringIO()
-    Console(file=said, **console_size()).print("a note")  # type: ignore[arg-type]
+    Console(file=said, **console_size()).print("a note")
     assert said.getvalue() == "a note\n"
     settle_terminal()
     assert 40 <= int(os.environ["COLUMNS"]) <= 1000

@@ -10,6 +10,7 @@ import pytest
 
 from adiabat.config.section import Exhausted
 from adiabat.core.errors import DataError
+from adiabat.core.formats import rebuilt
 from adiabat.data.batch_sampler import shard_quotas
 from adiabat.data.examples import ExampleReader, SourcePosition
 from adiabat.data.records import Example
@@ -157,7 +158,7 @@ def test_a_shard_is_read_again_from_where_its_parts_began(tmp_path: Path, exhaus
 def test_a_row_comes_back_from_the_disk_as_it_was(tmp_path: Path) -> None:
     parts = shards(sources_of(tmp_path, [5, 8], size=6, exhausted="cycle"), 3)[-1][1]
     row = Row(2, 10, 5, 6, 1, 0, (3, 2), "ab" * 32, False, parts, TrainedFile(3, 4, 0, "cd" * 32))
-    assert Row.from_json(json.loads(json.dumps(asdict(row)))) == row
+    assert rebuilt(Row, json.loads(json.dumps(asdict(row))), tmp_path / "shards.jsonl", remedy="start again") == row
 
 
 def test_a_source_without_rows_is_refused(tmp_path: Path) -> None:

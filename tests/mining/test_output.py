@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from adiabat.core.errors import DataError
+from adiabat.core.formats import rebuilt
 from adiabat.data.examples import read_examples
 from adiabat.data.records import Example, ExampleSet
 from adiabat.mining.candidates import PASSED, REASONS, code_of
@@ -168,7 +169,7 @@ def test_examples_are_drawn_whatever_the_order(tmp_path: Path) -> None:
 def test_counting_goes_on_from_what_was_written_down(tmp_path: Path) -> None:
     every = queries(tmp_path)
     first = tally_of(every[:11])
-    later = MiningCounts.from_json(json.loads(json.dumps(asdict(first))))
+    later = rebuilt(MiningCounts, json.loads(json.dumps(asdict(first))), tmp_path / "progress.json", remedy="mine again")
     for one in every[11:]:
         later.add(one, wanted=3, written=True)
     assert asdict(later) == asdict(tally_of(every))

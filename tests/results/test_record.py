@@ -58,7 +58,7 @@ def test_a_record_of_every_kind_comes_back_equal_and_equal_records_are_equal_fil
     files = [{path.relative_to(tmp_path / name): path.read_bytes() for path in (tmp_path / name).rglob("*.*")} for name in ("a", "b")]
     assert files[0] == files[1]
     assert {Path("report.html"), Path("result.json")} <= files[0].keys()
-    assert list(json.loads((tmp_path / "a" / "result.json").read_text())) == sorted([*record.to_json(), "checksum"])
+    assert list(json.loads((tmp_path / "a" / "result.json").read_text())) == sorted([*record.to_json(), "checksum", "written_by"])
 
 
 def test_texts_of_any_script_come_back_equal_and_half_a_character_as_a_replacement(tmp_path: Path) -> None:
@@ -125,11 +125,11 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one_and_nothing_beside_it(
         (b"", "must be undamaged"),
         (b"\xff\xfe", "must be undamaged"),
         (b"[]", "must be undamaged, got TypeError: it holds a JSON list"),
-        (b"{}", "its content does not match its checksum"),
+        (b"{}", "must state its format"),
         (b"[" * 100_000, "must be undamaged"),
-        (sealed_json({"format": 3}).encode(), "format must be 4, got 3"),
-        (sealed_json({"format": 4}).encode(), "kind must be one of training, evaluation, suite,"),
-        (sealed_json({"format": 4, "kind": "evaluation"}).encode(), "title must be given, got none; command must be given, got none"),
+        (sealed_json({"format": 3}).encode(), "(format 3), this is adiabat"),
+        (sealed_json({"format": 5}).encode(), "kind must be one of training, evaluation, suite,"),
+        (sealed_json({"format": 5, "kind": "evaluation"}).encode(), "title must be given, got none; command must be given, got none"),
         (None, "must be a readable result.json, got No such file or directory"),
     ],
 )

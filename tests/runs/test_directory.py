@@ -239,7 +239,7 @@ def test_a_description_that_an_editor_gave_a_byte_order_mark_is_read(tmp_path: P
     ("text", "told"),
     [
         *((text, "be undamaged, got .*; restore it") for text in (b"[job", b"\xff\xfe", b"job = [1,")),
-        (b"# SHA-256 of the lines below: 00\n[job]\nmodel = 'demo'\n", "have format 2, got format 1"),
+        (b"# SHA-256 of the lines below: 00\n[job]\nmodel = 'demo'\n", "be undamaged, got .*checksum in its first line"),
     ],
 )
 def test_a_damaged_or_former_description_is_one_line(tmp_path: Path, text: bytes, told: str) -> None:

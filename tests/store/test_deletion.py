@@ -114,15 +114,18 @@ def test_vectors_imported_without_an_encoder_can_be_deleted(tmp_path: Path) -> N
     assert files_of_store(compact_store(path).path) == files_of_store(kept.path)
 
 
-def test_an_open_store_reads_on_while_it_is_changed_and_compacted(tmp_path: Path) -> None:
+def test_an_open_store_reads_on_while_it_is_changed_until_it_is_compacted(tmp_path: Path) -> None:
     store = build(tmp_path / "s")
     before = content(store)
-    for change in (update, compact_store, partial(update, documents=[], deletion=Deletion(("d0",))), compact_store):
+    for change in (update, partial(update, documents=[], deletion=Deletion(("d0",)))):
         change(tmp_path / "s")
         # The map of all vectors may have been made before or after.
         del store.vectors
         assert content(store) == before
         assert store.rows(["d2", "d6", "n0"]).tolist() == [2, 6, -1]
+    compact_store(tmp_path / "s")
+    with pytest.raises(StoreError, match=r"another process changed its vectors\.npy"):
+        content(store)
 
 
 def test_an_update_without_changes_writes_nothing(tmp_path: Path) -> None:

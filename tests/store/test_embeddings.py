@@ -101,10 +101,11 @@ def test_a_missing_store_is_an_error_that_says_how_to_build_it(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 3}, "format version must be 2, got 3"),
+        ({"version": 4}, r"was written by adiabat .* \(format 4\), this is adiabat .*; update adiabat"),
+        ({"version": 1}, r"was written by adiabat .* \(format 1\), this is adiabat .*; run adiabat.upgrade\("),
         ({"format": "other"}, 'format must be "adiabat-store"'),
-        ({"surprise": 1}, "unexpected keyword argument 'surprise'"),
-        ({"files": {"ids.arrow": {"bytes": 3}}}, r"manifest\.json must be undamaged"),
+        ({"surprise": 1}, "unknown key surprise"),
+        ({"files": {"ids.arrow": {"bytes": 3}}}, r"manifest\.json must be as adiabat .* writes it, .* checksum: files"),
     ],
 )
 def test_an_unknown_manifest_is_refused(store: Store, change: dict[str, object], message: str) -> None:

@@ -226,7 +226,8 @@ def test_another_version_is_refused_and_what_was_kept_of_it_is_not_at_hand(tmp_p
     build_bm25(TEXTS, tmp_path)
     record = read_json(tmp_path / LEXICAL_FILE, remedy="")
     write_json({**record, "version": version}, tmp_path / LEXICAL_FILE)
-    with pytest.raises(StoreError, match=f"format version must be 3, got {version}; remove the folder"):
+    advice = "update" if version > 3 else "remove the folder"
+    with pytest.raises(StoreError, match=rf"\(format {version}\), this is adiabat .* \(format 3\); {advice}"):
         BM25Index.open(tmp_path)
     assert BM25Index.at_hand(tmp_path) is None
 

@@ -225,6 +225,8 @@ class StoredDocuments:
         The loss is that of training, with each query's first positive and first negatives, or without negatives if training has none
         (`loss_negatives`); errors are counted over all pairs.
         """
+        # Before the numbers, and before an epoch on other vectors would be kept.
+        self.store.require_unchanged()
         training = [module for module in self.encoder.modules() if module.training]
         self.encoder.eval()
         try:

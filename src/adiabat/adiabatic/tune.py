@@ -154,6 +154,7 @@ class TuningRun:
         # Unit vectors rank alike by every similarity; others must be ranked by the similarity that tuned them.
         root = start.root if start.unit else {**start.root, "similarity_fn_name": tuned_by}
         model = replace(start, query=tower, name=str(self.job.folder), root=root)
+        self.context.store.require_unchanged()
         power = measure_power and measure_power(start, model, self.context.store, self.objective.validation)
         result = replace(result, power=[power] if power else [])
         # Texts used for training, and for choosing the resulting weights.

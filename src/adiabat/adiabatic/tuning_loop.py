@@ -84,6 +84,8 @@ def make_loop(
         seed=run.seed,
         watch=watch,
         note=note,
+        # A checkpoint must not hold weights that were trained on two stores.
+        saving=objective.store.require_unchanged,
         cost=objective.cost,
     )
 

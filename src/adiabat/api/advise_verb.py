@@ -138,6 +138,8 @@ def advise(
             trained=trained_by(name_of(model)),
             watch=call.watch,
         )
+        for opened in stores.values():
+            opened.require_unchanged()
         if folder:
             if (folder / "result.json").exists():
                 call.watch.note(f"replaced the earlier advice in {folder}")

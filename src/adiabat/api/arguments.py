@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol, TypeVar
 
-from adiabat.config.faults import former_keyword
+from adiabat.config.former import former_keyword
 from adiabat.config.reader import checked, keys_of, read_table, shallow, with_values
 from adiabat.config.section import Section
 from adiabat.config.shared import RetainSection

@@ -147,6 +147,8 @@ def evaluate(
             save_scores=scores.append,
             power=power,
         )
+        for opened in dict.fromkeys([*(dataset.store for dataset in datasets), *others]):
+            opened.require_unchanged()
         differences = [run_difference(name_of(model), name_of(run)) for run in runs]
         result = replace(result, training=tuning, folder=folder, run_differences=[*filter(None, differences)])
         if folder:

@@ -128,6 +128,7 @@ def search(
     distinct = {str(entry) if isinstance(entry, str | Path) else id(entry): entry for entry in models}
     for entry in distinct.values():
         hits[_free_name(name_of(entry), hits)] = _hits(opened, query, entry, k, chosen)
+    opened.require_unchanged()
     return SearchResult(query, hits)
 
 

@@ -106,6 +106,8 @@ def space(
             inputs=_inputs(source, chosen, opened, before),
             watch=call.watch,
         )
+        for read in (opened, *others):
+            read.require_unchanged()
         if folder:
             if (folder / "result.json").exists():
                 call.watch.note(f"replaced the earlier analysis in {folder}")

@@ -51,7 +51,7 @@ PANELS: Mapping[str, Mapping[str, str]] = {
     "Train": dict.fromkeys(("train", "mine", "inspect", "distill"), "panel_train"),
     "Experiments": dict.fromkeys(("sweep", "scaling", "plan", "safe-rate"), "panel_experiments"),
     "Results": dict.fromkeys(("compare", "space"), "panel_results"),
-    "Data and help": dict.fromkeys(("data", "settings", "demo"), "panel_results"),
+    "Data and help": dict.fromkeys(("data", "settings", "upgrade", "demo"), "panel_results"),
 }
 """Panels of ``adiabat --help``: each verb with the module of its function."""
 
@@ -73,7 +73,7 @@ SURROUNDINGS = {
 
 _CONTINUES = "finished parts are kept; run the same command again to continue"
 _STARTS_AGAIN = "nothing was saved; run the same command again to start over"
-AFTER_CTRL_C = dict.fromkeys(("embed", "demo", "mine", "evaluate --suite", "distill"), _CONTINUES)
+AFTER_CTRL_C = dict.fromkeys(("embed", "demo", "mine", "evaluate --suite", "distill", "upgrade"), _CONTINUES)
 AFTER_CTRL_C |= dict.fromkeys(("tune", "train", "sweep", "scaling", "safe-rate"), "run the same command with --resume to continue")
 """Advice after an interruption, unless the verb gives its own; other verbs save nothing."""
 

@@ -54,6 +54,19 @@ def compare(
     show(result, as_json=as_json, location=None if out is None else result.page)
 
 
+def upgrade(
+    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Stores, jobs, results, folders of them, or settings files.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be converted, and write nothing.")] = False,
+    backup: Annotated[bool, typer.Option("--backup/--no-backup", help="Keep the former files, as NAME.before-upgrade.")] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Convert files of earlier versions of adiabat in place; vectors stay as they are."""
+    import adiabat
+
+    done = adiabat.upgrade(paths, dry_run=dry_run, backup=backup)
+    answer(done.to_json() if as_json else done.summary())
+
+
 def space(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Model under test; its query tower encodes the queries.")],
     store: Annotated[Path, typer.Argument(metavar="STORE", help="Document vectors of its document tower.")],

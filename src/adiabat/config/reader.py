@@ -18,17 +18,16 @@ from adiabat.config.faults import (
     ADVISED,
     PlacedError,
     SettingPath,
-    former_phrase,
-    former_settings,
     misfit_phrase,
-    present_path,
     single_table_phrase,
     unknown_kind_phrase,
     unknown_phrases,
 )
+from adiabat.config.former import former_phrase, former_settings, present_path
 from adiabat.config.section import APART, Choice, MisfitError, Section, by_kind, nest, overlaid, sections_in
 from adiabat.core.errors import ConfigError, reraise_unrelated, several
 from adiabat.core.files import LARGEST_CONFIGURATION, read_plain
+from adiabat.core.formats import to_upgrade
 from adiabat.core.wording import option
 
 S = TypeVar("S", bound=Section)
@@ -53,7 +52,8 @@ def read_settings(kind: type[S], path: Path | None = None, assignments: Sequence
     except ConfigError as fault:
         # Where --set gives a key of the file too, either of the two may be at fault.
         place = f"{path} and {option('set')}" if assignments else path
-        raise ConfigError(f"{place}: {fault}") from None
+        advice = f"; {to_upgrade(path)}" if former_settings(table) else ""
+        raise ConfigError(f"{place}: {fault}{advice}") from None
 
 
 @shallow()

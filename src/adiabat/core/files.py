@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -14,6 +15,7 @@ from adiabat.core.disk import move, part_of, take_lock
 from adiabat.core.errors import AdiabatError, DataError, InUseError, disk_error_of, reraise_unrelated, several
 from adiabat.core.misfits import is_misfit, misfits
 from adiabat.core.text import cut
+from adiabat.core.version import WRITER, __version__, is_newer, version_in, written_by
 
 MANIFEST_FILE = "manifest.json"
 
@@ -39,6 +41,8 @@ def sole_writer(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
+MISMATCH = "its content does not match its checksum"
+
 CHECKSUM = "checksum"
 """Key of a JSON file with the SHA-256 of the rest of its object."""
 
@@ -61,7 +65,7 @@ def write_parquet(table: "pa.Table", path: Path) -> None:
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, table.schema, compression="zstd") as writer:
         writer.write_table(table)
-        writer.add_key_value_metadata({CHECKSUM: _BLANK})
+        writer.add_key_value_metadata({CHECKSUM: _BLANK, WRITER: written_by()})
     content = sink.getvalue().to_pybytes()
     write_bytes(_with_checksum(content, _BLANK, hashlib.sha256(content).hexdigest()), path)
 
@@ -76,7 +80,7 @@ def open_parquet(path: Path, *, remedy: str, error: type[AdiabatError] = DataErr
         file = pq.ParquetFile(pa.BufferReader(content))
         checksum = (file.metadata.metadata or {}).get(CHECKSUM.encode())
         if checksum is not None and hashlib.sha256(_with_checksum(content, checksum.decode(), _BLANK)).hexdigest() != checksum.decode():
-            raise ValueError("its content does not match its checksum")
+            raise ValueError(MISMATCH)
         return file
 
 
@@ -96,9 +100,9 @@ def write_json(record: Mapping[str, Any], path: Path) -> None:
 
 
 def sealed_json(record: Mapping[str, Any]) -> str:
-    """The text of a JSON object with its checksum; keys are sorted, so that equal records give equal files."""
+    """The text of a JSON object with its writer and checksum; keys are sorted, so that equal records give equal files."""
     # Numeric keys become texts, which sort differently.
-    record = json.loads(json.dumps(record))
+    record = {**json.loads(json.dumps(record)), WRITER: written_by()}
     return json.dumps({**record, CHECKSUM: _json_digest(record)}, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
@@ -109,8 +113,11 @@ def read_json(path: Path, *, remedy: str, error: type[AdiabatError] = DataError,
         if not isinstance(record, dict):
             raise TypeError(f"it holds a JSON {type(record).__name__}, not an object")
         checksum = record.pop(CHECKSUM, None)
+        if checksum is None and required and WRITER not in record:
+            raise error(f"{path} must have a checksum, got none: adiabat 0.1 wrote it, or it was edited; {remedy}")
         if (required or checksum is not None) and checksum != _json_digest(record):
-            raise ValueError("its content does not match its checksum")
+            raise ValueError(MISMATCH)
+        record.pop(WRITER, None)
         return record
 
 
@@ -155,7 +162,12 @@ def reading(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -
             raise error(message) from fault
         if path.is_file():
             require_content(path, error=error)
-        raise error(f"{path} must be undamaged, got {cut(_said(fault), limit=200)}; {remedy}") from fault
+        detail = cut(_said(fault), limit=200)
+        # A file whose checksum is wrong may name any version.
+        writer = None if str(fault) == MISMATCH else version_in(path)
+        if writer is not None and is_newer(writer):
+            raise error(f"{path} was written by adiabat {writer}, this is adiabat {__version__} ({detail}); update adiabat") from fault
+        raise error(f"{path} must be undamaged, got {detail}; {remedy}") from fault
 
 
 def _said(fault: BaseException) -> str:
@@ -213,7 +225,7 @@ def require_small(path: Path, size: int, limit: int, *, error: type[AdiabatError
         raise error(f"{path} must have at most {limit:,} bytes, got more; check that it is the right file")
 
 
-def open_plain(path: Path, *, error: type[AdiabatError] = DataError) -> BinaryIO:
+def open_plain(path: Path, *, error: type[AdiabatError] = DataError) -> BufferedReader:
     """Open a file for reading in binary mode, after `require_plain`."""
     require_plain(path, error=error)
     return path.open("rb")

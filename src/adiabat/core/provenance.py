@@ -6,7 +6,7 @@ import os
 import platform
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -29,6 +29,8 @@ from adiabat.core.files import (
     write_json,
     write_text,
 )
+from adiabat.core.formats import rebuilt
+from adiabat.core.version import __version__
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,11 +57,22 @@ class Digest(NamedTuple):
     start: int = 0
 
 
-def digest_of(path: Path, *, start: int = 0) -> Digest:
+BLOCK_BYTES = 1 << 24
+"""Bytes between two reports of progress while a file is hashed: 16 MiB take about a hundredth of a second."""
+
+OnBytes = Callable[[int], None]
+"""Called with the number of bytes hashed since the last call."""
+
+
+def digest_of(path: Path, *, start: int = 0, on_bytes: OnBytes = lambda count: None) -> Digest:
     """Size and SHA-256 of a file."""
+    digest = hashlib.sha256()
     with open_plain(path) as stream:
         stream.seek(start)
-        return Digest(os.fstat(stream.fileno()).st_size, hashlib.file_digest(stream, "sha256").hexdigest(), start)
+        while block := stream.read(BLOCK_BYTES):
+            digest.update(block)
+            on_bytes(len(block))
+        return Digest(os.fstat(stream.fileno()).st_size, digest.hexdigest(), start)
 
 
 class DigestedFile(BufferedWriter):
@@ -120,9 +133,8 @@ def require_seal(
     folder: Path, *, remedy: str, error: type[AdiabatError] = DataError, always: bool = False, source: str = CHECKSUMS
 ) -> frozenset[str]:
     """Check that sealed files are unchanged since `seal`."""
-    with reading(folder / source, remedy=remedy, error=error):
-        record = read_json(folder / source, remedy=remedy, error=error)
-        expected = {name: Digest(**digest) for name, digest in record.items()}
+    record = read_json(folder / source, remedy=remedy, error=error)
+    expected = rebuilt(dict[str, Digest], record, folder / source, remedy=remedy, error=error)
     require(expected, folder, remedy=remedy, error=error, always=always)
     return frozenset(expected)
 
@@ -140,31 +152,37 @@ def is_whole(folder: Path, source: str) -> bool:
 
 
 def require(
-    expected: Mapping[str, Digest], folder: Path, *, remedy: str, error: type[AdiabatError] = DataError, always: bool = False
+    expected: Mapping[str, Digest],
+    folder: Path,
+    *,
+    remedy: str,
+    error: type[AdiabatError] = DataError,
+    always: bool = False,
+    on_bytes: OnBytes = lambda count: None,
 ) -> None:
     """Check the sizes of files, and the checksums of those whose size, dates or inode changed since their last check."""
     checked = _checked(folder)
-    states = {name: _compared_state(folder / name, digest, checked.get(name), remedy, error, always) for name, digest in expected.items()}
+    states: dict[str, list[int | str] | None] = {}
+    for name, digest in expected.items():
+        with reading(folder / name, remedy=remedy, error=error):
+            states[name] = _compared_state(folder / name, digest, checked.get(name), always, on_bytes)
     if any(state is not None and checked.get(name) != state for name, state in states.items()):
         _remember({**checked, **{name: state for name, state in states.items() if state is not None}}, folder)
 
 
-def _compared_state(
-    path: Path, expected: Digest, checked: object, remedy: str, error: type[AdiabatError], always: bool
-) -> list[int | str] | None:
+def _compared_state(path: Path, expected: Digest, checked: object, always: bool, on_bytes: OnBytes) -> list[int | str] | None:
     """State that identifies an unchanged file; None if the file could still change without a trace."""
-    with reading(path, remedy=remedy, error=error):
-        status, now = path.stat(), time.time_ns()
-        if status.st_size != expected.size:
-            raise ValueError(f"{status.st_size} bytes instead of {expected.size}")
-        state: list[int | str] = [expected.sha256, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
-        identity = (path.absolute(), *state)
-        compare = always or (bool(os.environ.get(VERIFY)) and identity not in _compared)
-        if compare or checked != state:
-            if digest_of(path, start=expected.start) != expected:
-                raise ValueError("its SHA-256 does not match its checksum")
-            _compared.add(identity)
-        return state if status.st_ctime_ns + TICK_NS < now else None
+    status, now = path.stat(), time.time_ns()
+    if status.st_size != expected.size:
+        raise ValueError(f"{status.st_size} bytes instead of {expected.size}")
+    state: list[int | str] = [expected.sha256, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
+    identity = (path.absolute(), *state)
+    compare = always or (bool(os.environ.get(VERIFY)) and identity not in _compared)
+    if compare or checked != state:
+        if digest_of(path, start=expected.start, on_bytes=on_bytes) != expected:
+            raise ValueError("its SHA-256 does not match its checksum")
+        _compared.add(identity)
+    return state if status.st_ctime_ns + TICK_NS < now else None
 
 
 def _checked(folder: Path) -> dict[str, object]:
@@ -241,12 +259,12 @@ def _line(text: bytes, before: str | None) -> Line:
     return Line(row, checksum)
 
 
-PACKAGES = ("adiabat", "torch", "transformers", "tokenizers", "numpy", "pyarrow", "ir-measures")
+PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pyarrow", "ir-measures")
 
 
 def versions(device: str) -> dict[str, str]:
     """Versions of the packages that results depend on."""
-    packages = {name: _version(name) for name in PACKAGES}
+    packages = {"adiabat": __version__, **{name: _version(name) for name in PACKAGES}}
     return {**packages, "python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}", "device": device}
 
 

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, TypedDict
 
 from adiabat.core.disk import make_folder, real
 from adiabat.core.errors import DataError
@@ -137,7 +137,7 @@ def settle_streams() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=ESCAPING)
     if not isinstance(sys.stderr, Heedless):
-        sys.stderr = Heedless(sys.stderr)  # type: ignore[assignment]
+        sys.stderr = Heedless(sys.stderr)
 
 
 class Heedless:
@@ -194,7 +194,14 @@ NARROWEST, WIDEST = 40, 1_000
 """Columns between which tables are of use."""
 
 
-def console_size() -> dict[str, int]:
+class ConsoleSize(TypedDict, total=False):
+    """Arguments of a console."""
+
+    width: int
+    height: int
+
+
+def console_size() -> ConsoleSize:
     """Width and height for a console where the environment states none that are of use; empty otherwise."""
     width, height = os.environ.get("COLUMNS"), os.environ.get("LINES")
     if _is_size(width, NARROWEST, WIDEST) and _is_size(height, 1, WIDEST):

@@ -18,6 +18,7 @@ from adiabat.config.section import Section
 from adiabat.core.disk import require_no_link
 from adiabat.core.errors import DataError, JobError, several
 from adiabat.core.files import is_there, read_json
+from adiabat.core.formats import layout_of
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import read_array, require_seal, write_array
 from adiabat.core.text import shown
@@ -139,10 +140,12 @@ def _written(folder: Path, inputs: Mapping[str, Any]) -> Lessons:
     remedy = "remove the folder to make it again"
     require_seal(folder, remedy=remedy, error=JobError)
     record = read_json(folder / RECORD, remedy=remedy, error=JobError)
-    if record["settings"] != inputs:
-        others = ", ".join(_others(record["settings"], inputs))
+    with layout_of(folder / RECORD, remedy=remedy, error=JobError):
+        differing = [*_others(record["settings"], inputs)] if record["settings"] != inputs else []
+        counts = {name.removesuffix(".jsonl.gz"): int(rows) for name, rows in record["examples"].items()}
+    if differing:
+        others = ", ".join(differing)
         raise JobError(f"{folder} was made from other texts or settings ({others}); choose another {option('out')}, or remove it")
-    counts = {name.removesuffix(".jsonl.gz"): rows for name, rows in record["examples"].items()}
     return Lessons(folder, {name: rows for name, rows in counts.items() if name != VALIDATION})
 
 

@@ -158,6 +158,9 @@ class PairContrast:
 
     def save(self) -> None:
         """Record on disk which embeddings exist; call it with every checkpoint. Shards before the previous checkpoint are deleted."""
+        if self.store is not None:
+            # A checkpoint must not hold weights that were trained on two stores.
+            self.store.require_unchanged()
         self._texts.save()
         if self.stream is None:
             return
@@ -235,6 +238,8 @@ class PairContrast:
     @torch.no_grad()
     def validate(self) -> Validation:
         """Loss over batches that follow from the texts alone, and the rank of each query's answer among all validation documents."""
+        if self.store is not None:
+            self.store.require_unchanged()
         queries, candidates = self.validation.query_rows, self.validation.candidates
         texts = zip(SIDES, (queries, candidates), strict=True)
         query, document = (_Rows(rows, self._texts.sides[side].embed(rows)) for side, rows in texts)

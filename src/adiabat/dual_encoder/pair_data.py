@@ -23,6 +23,7 @@ from adiabat.config.dual_training_data import TrainDataSection
 from adiabat.core.disk import clear, make_folder, move, new_file, real
 from adiabat.core.errors import DataError, StoreError, disk_error_of, several
 from adiabat.core.files import is_there, read_json, reading, write_json
+from adiabat.core.formats import layout_of
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import digest_of, require_seal, seal
 from adiabat.core.ragged import Ragged
@@ -315,6 +316,11 @@ def _opened(folder: Path) -> tuple[PairSet, ...]:
     about = read_json(folder / "about.json", remedy=remedy)
     with reading(folder / "numbers.npz", remedy=remedy), np.load(folder / "numbers.npz") as numbers:
         arrays = {name: numbers[name] for name in numbers.files}
+    with layout_of(folder / "about.json", remedy=remedy):
+        return _sets(folder, about, arrays)
+
+
+def _sets(folder: Path, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> tuple[PairSet, ...]:
     texts = _texts(folder, about["sha256"])
     answers, negatives = (Ragged(arrays[f"{name}.values"], arrays[f"{name}.offsets"]) for name in ("answers", "negatives"))
     sets = []

@@ -12,11 +12,11 @@ from jaxtyping import Float
 from adiabat.config.section import Exhausted
 from adiabat.core.disk import appending_to, new_file, shorten
 from adiabat.core.errors import DataError, JobError
-from adiabat.core.files import LARGEST_LOG, is_there, read_plain, reading
+from adiabat.core.files import LARGEST_LOG, is_there, read_plain
+from adiabat.core.formats import rebuilt
 from adiabat.core.provenance import last_checksum, line_of, read_lines
 from adiabat.data.batch_sampler import shard_quotas
 from adiabat.data.examples import ExampleReader, SourcePosition
-from adiabat.data.lines import Cursor
 from adiabat.data.records import Example
 from adiabat.data.text_hashes import TrainedTexts
 from adiabat.models.model_names import unpacked
@@ -65,16 +65,6 @@ class Row:
     last: bool
     parts: tuple[Part, ...]
     texts: TrainedFile
-
-    @classmethod
-    def from_json(cls, row: dict[str, Any]) -> "Row":
-        """Inverse of `asdict`."""
-
-        def position(plain: dict[str, Any]) -> SourcePosition:
-            return SourcePosition(Cursor(**plain["mark"]), plain["ended"], plain["ends"])
-
-        parts = tuple(Part(part["asked"], part["given"], position(part["start"]), position(part["end"])) for part in row["parts"])
-        return cls(**{**row, "drawn": tuple(row["drawn"]), "parts": parts, "texts": TrainedFile(**row["texts"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +124,13 @@ def read_rows(path: Path) -> list[Row]:
     """Rows of the shards read so far."""
     if not is_there(path, error=JobError):
         return []
-    with reading(path, remedy=REMEDY, error=JobError):
-        return [Row.from_json(line.row) for line in read_lines(path, remedy=REMEDY, error=JobError)]
+    lines = enumerate(read_lines(path, remedy=REMEDY, error=JobError), start=1)
+    return [_row(line.row, Path(f"{path}:{number}")) for number, line in lines]
+
+
+def _row(plain: dict[str, Any], path: Path) -> Row:
+    # Rows of adiabat 0.1 have no signatures of near duplicates.
+    return rebuilt(Row, plain, path, remedy=REMEDY, error=JobError, optional=("signatures",))
 
 
 def whole_rows(path: Path) -> list[Row]:

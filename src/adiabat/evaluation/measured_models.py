@@ -219,6 +219,14 @@ class CorpusStores:
     folder: Path
     watch: Watch
     matching: dict[tuple[str, Path], bool] = field(default_factory=dict)
+    used: dict[Path, Store] = field(default_factory=dict)
+    """Stores of others that the last task read."""
+
+    def require_unchanged(self) -> None:
+        """Refuse scores if a store that was read for them changed; the stores of the suite itself never do."""
+        for store in self.used.values():
+            store.require_unchanged()
+        self.used.clear()
 
     def system(self, model: MeasuredModel, corpus: TaskCorpus) -> System | BM25System:
         """A model, or BM25, with a corpus."""
@@ -234,6 +242,7 @@ class CorpusStores:
             if store.differences(fingerprint):
                 continue
             if self._holds(model, store, corpus):
+                self.used[path] = store
                 return store
             self.watch.note(f"{path} does not hold {corpus.name} and is not used: its documents differ")
         path = self._place(corpus) / _named(fingerprint)

@@ -23,13 +23,14 @@ from pydantic import BaseModel
 from adiabat.core.disk import clear, make_folder, move
 from adiabat.core.errors import DataError, JobError, disk_error_of
 from adiabat.core.files import open_parquet, reading, write_parquet, writing_to
+from adiabat.core.formats import Format
 from adiabat.core.text import cut
 from adiabat.core.wording import call_of, option
 from adiabat.results.suite_result import Kind
 from adiabat.stats.clusters import Clusters
 from adiabat.stats.samples import GridSample, Sample, Statistic, TaskScores, TrainingOverlap
 
-FORMAT = 1
+SCORE_FILE = Format(1, oldest=1)
 METADATA = b"adiabat"
 SUFFIX = ".parquet"
 REMEDY = "evaluate again"
@@ -102,7 +103,7 @@ def write_scores(scores: TaskScores, path: Path, *, key: str, about: Mapping[str
     if scores.trained is not None:
         counts = (scores.trained.queries, scores.trained.relevant, scores.trained.documents, scores.trained.near)
         columns |= {name: pa.array(values) for name, values in zip(TRAINED, counts, strict=True) if values is not None}
-    record = {"format": FORMAT, "key": key, "about": dict(about), **_described(scores)}
+    record = {**SCORE_FILE.stamp(), "key": key, "about": dict(about), **_described(scores)}
     table = pa.table(columns).replace_schema_metadata({METADATA: json.dumps(record, ensure_ascii=False).encode("utf-8", "replace")})
     with writing_to(path):
         make_folder(path.parent, parents=True)
@@ -142,9 +143,9 @@ def read_record(path: Path) -> dict[str, Any]:
     with reading(path, remedy=REMEDY):
         metadata = open_parquet(path, remedy=REMEDY).schema_arrow.metadata or {}
         record = json.loads(metadata.get(METADATA, b"null"))
-    if not isinstance(record, dict) or record.get("format") != FORMAT:
-        version = record.get("format") if isinstance(record, dict) else None
-        raise DataError(f"{path}: format of scores must be {FORMAT}, got {version}; {REMEDY}")
+    if not isinstance(record, dict):
+        raise DataError(f"{path}: format of scores must be {SCORE_FILE.number}, got {record}; {REMEDY}")
+    SCORE_FILE.require(record.get("format"), path, older=REMEDY)
     with reading(path, remedy=REMEDY):
         _Record.model_validate(record)
     return record

@@ -108,6 +108,7 @@ class Scoring:
             return replace(stored, task=task.name)
         started = time.monotonic()
         scores = task.score(model, self.corpora, self.watch)
+        self.corpora.require_unchanged()
         seconds = time.monotonic() - started
         self.counts.computed += 1
         self.counts.seconds += seconds

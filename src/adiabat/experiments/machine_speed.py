@@ -4,6 +4,7 @@ import time
 from itertools import count, islice
 
 import torch
+from torch import nn
 
 from adiabat.models.device import device_of
 from adiabat.models.encoder import Encoder
@@ -23,7 +24,9 @@ def measured_speed(encoder: Encoder, *, device: str, tokens: int) -> float:
     Loss and optimizer are left out: they take little beside a batch of the paper's size.
     """
     encoder = encoder.to(device_of(device)).train(True)
-    rows = encoder.backbone.get_input_embeddings().num_embeddings
+    table = encoder.backbone.get_input_embeddings()
+    assert isinstance(table, nn.Embedding), "a backbone of tokens has a table of them"
+    rows = table.num_embeddings
     ids = list(islice((number % rows for number in count(1)), tokens))
     batch = encoder.collate([ids] * TEXTS, side="query")
     seconds = [_pass_seconds(encoder, batch) for _ in range(1 + PASSES)][1:]

@@ -115,8 +115,9 @@ def by_prior(load: "Loader", settings: PlanSettings, watch: Watch) -> Advice:
         assert settings.plan.budget_seconds is not None
         budget = settings.plan.budget_seconds * speed
         settings = settings.model_copy(update={"plan": settings.plan.model_copy(update={"budget": budget})})
-    section, budget = settings.plan, settings.plan.budget
-    assert budget is not None, "a plan has a budget or a time"
+    section = settings.plan
+    assert section.budget is not None, "a plan has a budget or a time"
+    budget = section.budget
     method, scarce, usages, choices = _decided(load, settings, "full" if budget < SWITCH else "lora", watch)
     _require_a_step(choices, budget, speed)
     known = bool(section.models) and (scarce or len(choices) == 1)

@@ -24,6 +24,7 @@ from adiabat.config.tuning import RateSearchSection, TuneSettings
 from adiabat.core.disk import clear, copy_folder, make_folder, move
 from adiabat.core.errors import ConfigError, DivergedError, JobError
 from adiabat.core.files import LARGEST_LOG, read_plain, sole_writer, write_bytes
+from adiabat.core.formats import layout_of
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
 from adiabat.models.device import device_name, device_of
@@ -31,7 +32,7 @@ from adiabat.results.rate_search_result import RateTrial, SafeRate
 from adiabat.runs.output_dir import claimed_for_jobs, write_report
 from adiabat.runs.row_files import Rows
 from adiabat.runs.run_config import FREE_RUNS, Job, Rules, is_described, require_same
-from adiabat.runs.run_log import read_log
+from adiabat.runs.run_log import REMEDY, read_log
 from adiabat.training.checkpoint import Limits, Position
 from adiabat.training.loop import Loop
 from adiabat.training.passes import side_passes
@@ -255,11 +256,13 @@ class RateSearch:
             reason = fault.what
         rows = [row for row in read_log(loop.log.path) if row["step"]]
         checks = [row for row in rows if f"validation_{MEASURES[0]}" in row]
+        with layout_of(loop.log.path, remedy=REMEDY, error=JobError):
+            drift = {name: [float(row[f"validation_{name}"]) for row in checks] for name in MEASURES}
         return RateTrial(
             rate=rate,
             seed=seed,
             steps=[int(row["step"]) for row in checks],
-            drift={name: [float(row[f"validation_{name}"]) for row in checks] for name in MEASURES},
+            drift=drift,
             losses=[float(row["validation_loss"]) for row in checks] if by_loss else [],
             left_at=loop.position.step if reason else None,
             reason=reason or "",

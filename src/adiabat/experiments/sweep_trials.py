@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from adiabat.config.sweeps import SweepSettings
 from adiabat.core.errors import DataError, JobError
 from adiabat.core.files import read_json, write_json
+from adiabat.core.formats import layout_of
 from adiabat.core.provenance import versions
 from adiabat.core.wording import option
 from adiabat.evaluation.measured_models import CorpusStores
@@ -31,7 +32,7 @@ from adiabat.results.sweep_result import SweepRun, TaskOutcome
 from adiabat.results.training_record import TrainingRecord
 from adiabat.runs.row_files import Rows
 from adiabat.runs.run_config import Job
-from adiabat.runs.run_log import read_log
+from adiabat.runs.run_log import REMEDY, read_log
 from adiabat.training.run_record import finished
 
 STARTS = "starts.json"
@@ -220,6 +221,8 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
         model = replace(model, root={**model.root, "similarity_fn_name": NAMES[start.similarity]})
         tasks = self.evaluator.outcomes(model, trial.name, start, trained_by(job.folder))
         self.evaluator.forget(model, [other.document for other in self._starts.values()])
+        with layout_of(job.log, remedy=REMEDY, error=JobError):
+            seconds_of_step = step_seconds(read_log(job.log))
         return replace(
             self._row(trial, "done", record.stop_reason),
             seconds=record.seconds,
@@ -232,7 +235,7 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
             parameters=record.parameters,
             trainable=record.trainable,
             passes=record.passes or 0.0,
-            step_seconds=step_seconds(read_log(job.log)),
+            step_seconds=seconds_of_step,
             tasks=tasks,
             layers=record.layers,
             drift=self.drift(trial, model),

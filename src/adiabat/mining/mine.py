@@ -111,7 +111,9 @@ def mine(
             miner = _miner(examples, documents, ranker, judge, corpus_folder, corpus, settings, watch)
             plan = _plan(settings, miner.queries, documents, [vectors for vectors in (ranker, judge) if vectors])
             rows = MinedRows.open(folder, plan)
-            _mine_blocks(miner, rows, watch)
+            vectors_of = [vectors.store for vectors in (ranker, judge) if vectors is not None]
+            stores = [store for store in (*vectors_of, documents) if isinstance(store, Store)]
+            _mine_blocks(miner, rows, stores, watch)
             origin = {"command": command, "data": data, "corpus": corpus, "model": model, "store": None if store is None else str(store)}
             if ranker is not None:
                 origin["similarity"] = ranker.similarity
@@ -218,7 +220,7 @@ def _plan(settings: MineSettings, queries: MiningQueries, documents: Documents, 
     }
 
 
-def _mine_blocks(miner: Miner, rows: MinedRows, watch: Watch) -> None:
+def _mine_blocks(miner: Miner, rows: MinedRows, stores: Sequence[Store], watch: Watch) -> None:
     """Mine the queries that are not finished yet."""
     examples, settings = miner.queries.examples, miner.settings
     ids = miner.queries.holds_ids and settings.write == "as_given"
@@ -232,6 +234,8 @@ def _mine_blocks(miner: Miner, rows: MinedRows, watch: Watch) -> None:
             rows.counts.add(mined, wanted=settings.negatives_per_query, written=is_kept and mined.negatives > 0)
             if is_kept:
                 block_rows.append(row_of(mined, miner.corpus, ids=ids))
+        for store in stores:
+            store.require_unchanged()
         rows.extend(block_rows, len(block))
         watch.progress("mining", rows.done, len(examples))
 

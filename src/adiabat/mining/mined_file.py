@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float32
 
 from adiabat.core.disk import appending_to, move, new_file, remove, shorten, sync
 from adiabat.core.files import is_there, read_json, reading, write_json, writing_to
+from adiabat.core.formats import FORMAT, Format, rebuilt
 from adiabat.core.text import counted, cut
 from adiabat.core.wording import again
 from adiabat.mining.candidates import MEANING, PASSED, REASONS, code_of
@@ -124,13 +125,6 @@ class MiningCounts:
         }
         self.examples[name] = heapq.nsmallest(EXAMPLES, [*examples, (key, example)], key=lambda entry: entry[0])
 
-    @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> "MiningCounts":
-        """Continue from the state file."""
-        scores = {name: ScoreCounts(**fields) for name, fields in record["scores"].items()}
-        examples = {name: [(key, example) for key, example in entries] for name, entries in record["examples"].items()}
-        return cls(dict(record["counts"]), scores, examples)
-
     def report(self) -> dict[str, Any]:
         """The statistics file."""
         dropped = {
@@ -180,6 +174,36 @@ ROW_FILES = (ROWS_FILE, BARE_FILE)
 """Rows with negatives, and rows without, which a triplet loss would refuse."""
 
 
+STATE = Format(1, oldest=1)
+"""Format of `MiningState`."""
+
+
+@dataclass(frozen=True, slots=True)
+class MiningState:
+    """State of an interrupted run, on disk.
+
+    Attributes:
+        plan: Everything that decides the rows.
+        done: Queries whose rows are on disk.
+        sizes: Bytes of these rows in each of `ROW_FILES`.
+        sha256: SHA-256 of these bytes.
+        counts: Sums over these queries.
+    """
+
+    plan: dict[str, Any]
+    done: int
+    sizes: tuple[int, int]
+    sha256: tuple[str, str]
+    counts: MiningCounts
+
+    @classmethod
+    def read(cls, path: Path, remedy: str) -> "MiningState":
+        """Read the file."""
+        record = read_json(path, remedy=remedy)
+        STATE.require(record.pop(FORMAT, STATE.oldest), path, older=remedy)
+        return rebuilt(cls, record, path, remedy=remedy)
+
+
 @dataclass(slots=True)
 class MinedRows:
     """The rows mined so far, in a working folder.
@@ -201,11 +225,11 @@ class MinedRows:
         """Continue the rows of an interrupted run with the same plan, or begin."""
         if is_there(folder / STATE_FILE):
             remedy = f"remove the folder {folder}, and {again()}"
-            state = read_json(folder / STATE_FILE, remedy=remedy)
-            if state["plan"] == plan:
-                sums = zip(ROW_FILES, state["sizes"], state["sha256"], strict=True)
+            state = MiningState.read(folder / STATE_FILE, remedy)
+            if state.plan == plan:
+                sums = zip(ROW_FILES, state.sizes, state.sha256, strict=True)
                 hashes = [_truncate(folder / name, size, digest, remedy) for name, size, digest in sums]
-                return cls(folder, plan, state["done"], state["sizes"], hashes, MiningCounts.from_json(state["counts"]))
+                return cls(folder, plan, state.done, list(state.sizes), hashes, state.counts)
         with writing_to(folder):
             remove(folder / STATE_FILE)
             for name in ROW_FILES:
@@ -217,9 +241,10 @@ class MinedRows:
         self._append(0, [row for row in rows if row["neg"]])
         self._append(1, [row for row in rows if not row["neg"]])
         self.done += queries
-        sums = {"sizes": self.sizes, "sha256": [digest.hexdigest() for digest in self.hashes]}
-        state = {"plan": self.plan, "done": self.done, **sums, "counts": asdict(self.counts)}
-        write_json(state, self.folder / STATE_FILE)
+        made, without = (digest.hexdigest() for digest in self.hashes)
+        sizes = (self.sizes[0], self.sizes[1])
+        state = MiningState(dict(self.plan), self.done, sizes, (made, without), self.counts)
+        write_json({**STATE.stamp(), **asdict(state)}, self.folder / STATE_FILE)
 
     def _append(self, index: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Append rows to a file of `ROW_FILES`, through to the disk."""

@@ -13,7 +13,8 @@ from jaxtyping import Int64, Integer
 from adiabat.config.shared import DataSection
 from adiabat.core.disk import remove
 from adiabat.core.errors import DataError, Faults, several
-from adiabat.core.files import is_there, read_json, reading, write_json
+from adiabat.core.files import is_there, read_json, write_json
+from adiabat.core.formats import layout_of, rebuilt
 from adiabat.core.provenance import Digest, require
 from adiabat.core.text import counted
 from adiabat.core.wording import again, call_of
@@ -51,10 +52,12 @@ class WrittenCorpus:
 
     def __init__(self, folder: Path) -> None:
         remedy = f"remove the folder {folder}, and {again()}"
-        with reading(folder / CORPUS_FILE, remedy=remedy):
-            record = read_json(folder / CORPUS_FILE, remedy=remedy)
+        path = folder / CORPUS_FILE
+        record = read_json(path, remedy=remedy)
+        with layout_of(path, remedy=remedy):
             self.digest = str(record["digest"])
-            require({name: Digest(**digest) for name, digest in record["files"].items()}, folder, remedy=remedy)
+            files = rebuilt(dict[str, Digest], record["files"], path, remedy=remedy)
+        require(files, folder, remedy=remedy)
         self._ids, self._texts = StringColumn(folder / ID_FILE), StringColumn(folder / TEXT_FILE)
         self._index = IdIndex(folder / INDEX_FILE, self._ids)
 

@@ -148,5 +148,6 @@ def cutting(width: int, out: int) -> Projection:
 def is_cutting(projection: Projection) -> bool:
     """Whether a projection does nothing but keep the first dimensions."""
     linear = projection.linear
-    plain = linear.bias is None and isinstance(projection.activation, nn.Identity) and projection.residual is None
+    has_bias: bool = linear.bias is not None
+    plain = not has_bias and isinstance(projection.activation, nn.Identity) and projection.residual is None
     return plain and torch.equal(linear.weight.detach().cpu(), torch.eye(*linear.weight.shape))

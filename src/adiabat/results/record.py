@@ -4,26 +4,32 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from adiabat.core.disk import make_folder
 from adiabat.core.errors import DataError, JobError, MissingDependencyError, reraise_unrelated, several
 from adiabat.core.files import read_json, sealed_json, write_together, writing_to
+from adiabat.core.formats import UPDATE, Format, reader_of, to_upgrade
 from adiabat.core.misfits import misfits
 from adiabat.core.text import printable
+from adiabat.core.version import is_newer, version_in
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-FORMAT = 4
-"""Version of the layout of all records; version 0.1 wrote 1 to 3."""
+FORMAT = 5
+"""Version of the layout of all records; adiabat 0.1 wrote 1 to 4, and each kind of record had its own number up to 3."""
+
+RECORDS = Format(FORMAT, oldest=4, writers=dict.fromkeys(range(1, FORMAT), "0.1"))
+"""Records of format 4 whose fields are those of today are read as they are."""
 
 RECORD_FILE = "result.json"
+
+AGAIN = "repeat the command that wrote it"
 
 _CLASSES = {
     **dict.fromkeys(("training", "evaluation"), "evaluation_result.Result"),
@@ -159,32 +165,36 @@ def read_result(path: Path, expected: type[Record] = Record) -> Record:
     """
     if not path.exists():
         raise DataError(f"{path} must be a readable result.json, got No such file or directory; run the job that writes it first")
-    plain = read_json(path, remedy="repeat the command that wrote it")
-    if plain.get("format") != FORMAT:
-        raise DataError(f"{path}: format must be {FORMAT}, got {plain.get('format')}; read it with the version of adiabat that wrote it")
+    older = to_upgrade(path.parent)
+    # Without its checksum at first, which the first records had not.
+    number = read_json(path, remedy=AGAIN, required=False).get("format")
+    RECORDS.require(number, path, older=older)
+    plain = read_json(path, remedy=AGAIN)
     kind = plain.get("kind")
     if kind not in _CLASSES:
-        raise DataError(f"{path}: kind must be one of {', '.join(_CLASSES)}, got {kind}; repeat the command that wrote it")
-    module, _, name = _CLASSES[kind].partition(".")
-    record_class = getattr(import_module(f"adiabat.results.{module}"), name)
+        raise DataError(f"{path}: kind must be one of {', '.join(_CLASSES)}, got {kind}; {AGAIN}")
+    record_class = class_of(kind)
     if not issubclass(record_class, expected):
         wanted = ", ".join(kind for kind, known in _CLASSES.items() if known.endswith(f".{expected.__name__}"))
         raise DataError(f"{path} must be the result of a job of kind {wanted}, got {kind}; name another file")
     faults = _not_finite(plain)
+    remedy = AGAIN if number == FORMAT else older
     try:
         read: Record = reader_of(record_class).validate_json(json.dumps(plain), strict=True)
     except ValidationError as error:
         faults += misfits(error)
-        raise DataError(f"{path}: {several(faults)}; repeat the command that wrote it") from error
+        remedy = UPDATE if is_newer(version_in(path) or "") else remedy
+        raise DataError(f"{path}: {several(faults)}; {remedy}") from error
     if faults:
-        raise DataError(f"{path}: {several(faults)}; repeat the command that wrote it")
+        raise DataError(f"{path}: {several(faults)}; {AGAIN}")
     return replace(read, folder=path.parent)
 
 
-@cache
-def reader_of(kind: type[Any]) -> TypeAdapter[Any]:
-    """The reader of a kind of record, built once: that takes longer than reading most records."""
-    return TypeAdapter(kind)
+def class_of(kind: str) -> type[Record]:
+    """The class of a kind of record."""
+    module, _, name = _CLASSES[kind].partition(".")
+    record_class: type[Record] = getattr(import_module(f"adiabat.results.{module}"), name)
+    return record_class
 
 
 def _not_finite(plain: Any) -> list[str]:

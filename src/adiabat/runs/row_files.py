@@ -11,11 +11,15 @@ from pydantic import ValidationError
 
 from adiabat.core.errors import JobError
 from adiabat.core.files import is_there, open_parquet, reading, write_parquet
+from adiabat.core.formats import FORMAT, UPDATE, Format, reader_of
 from adiabat.core.misfits import misfits
-from adiabat.results.record import reader_of
+from adiabat.core.version import __version__, is_newer, version_in
 
 RECORD = "record"
 """Column that holds the whole row as JSON."""
+
+ROWS = Format(1, oldest=1)
+"""Format of the file; a row is a dataclass, whose fields are checked."""
 
 
 class _NamedRow(Protocol):
@@ -66,20 +70,29 @@ class Rows(Generic[Row]):
         rows: dict[str, Any] = {**self._rows, row.name: row}
         texts = {name: json.dumps(asdict(row), ensure_ascii=False, allow_nan=False) for name, row in rows.items()}
         plain = _filled([{**self._columns(row), RECORD: texts[name]} for name, row in rows.items()])
-        write_parquet(pa.Table.from_pylist(plain), self.path)
+        write_parquet(pa.Table.from_pylist(plain).replace_schema_metadata({FORMAT: str(ROWS.number)}), self.path)
         self._rows = rows
 
 
-def _read(path: Path, kind: type[Row], fault: Callable[[Row], str], *, of: str, advice: str) -> list[Row]:
+def _read(path: Path, kind: type[Row], fault_of: Callable[[Row], str], *, of: str, advice: str) -> list[Row]:
     adapter, rows = reader_of(kind), list[Row]()
     with reading(path, remedy=advice, error=JobError):
-        records = open_parquet(path, remedy=advice, error=JobError).read(columns=[RECORD])[RECORD].to_pylist()
+        file = open_parquet(path, remedy=advice, error=JobError)
+        # Rows of adiabat 0.1 state no format.
+        number = int((file.schema_arrow.metadata or {}).get(FORMAT.encode(), ROWS.oldest))
+        ROWS.require(number, path, older=advice, error=JobError)
+        records = file.read(columns=[RECORD])[RECORD].to_pylist()
+    writer = version_in(path)
+    if writer is not None and is_newer(writer):
+        advice = UPDATE
     for number, record in enumerate(records, start=1):
         try:
-            rows.append(adapter.validate_json(record))
+            rows.append(adapter.validate_json(record, strict=True))
         except ValidationError as wrong:
-            raise JobError(f"{path} must be the rows of {of}, got: row {number}: {misfits(wrong)[0]}; {advice}") from wrong
-    if wrong_row := next(filter(None, map(fault, rows)), ""):
+            wrote = f", written by adiabat {writer}" if writer not in (None, __version__) else ""
+            fault = f"row {number}: {misfits(wrong)[0]}{wrote}"
+            raise JobError(f"{path} must be the rows of {of}, got: {fault}; {advice}") from wrong
+    if wrong_row := next(filter(None, map(fault_of, rows)), ""):
         raise JobError(f"{path} must be the rows of {of}, got: {wrong_row}; {advice}")
     return rows
 

@@ -1,6 +1,7 @@
 """The files of a run directory, the settings that the run was started with, and those that may change when it is resumed."""
 
 import hashlib
+import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
@@ -10,10 +11,13 @@ from typing import Any
 
 import tomli_w
 
+from adiabat.config.former import former_settings
 from adiabat.core.disk import clear, real
 from adiabat.core.errors import JobError, ModelError, several
 from adiabat.core.files import LARGEST_CONFIGURATION, is_there, read_plain, reading, write_text
+from adiabat.core.formats import Format, to_upgrade
 from adiabat.core.provenance import CHECKSUMS, require_seal
+from adiabat.core.version import __version__
 from adiabat.core.wording import option
 
 CONFIG = "config.toml"
@@ -129,26 +133,47 @@ class Rules:
 
 STRICT = Rules()
 
-FORMAT = 2
+SETTINGS = Format(2, oldest=2, writers={1: "0.1"})
 """Format of the settings in ``config.toml``; format 1 had losses, methods and schedules as words with their keys beside them."""
 
-HEAD = f"# format {FORMAT}; SHA-256 of the lines below: "
+HEAD = re.compile(r"# format (\d+)(?: of adiabat (\S+))?; SHA-256 of the lines below: ([0-9a-f]{64})")
 FORMER_HEAD = "# SHA-256 of the lines below: "
 REMEDY = "restore it, remove its first line if you changed it on purpose, or start again in another directory"
 
 
+@dataclass(frozen=True, slots=True)
+class Description:
+    """The tables of a ``config.toml``, their format, and the version of adiabat that wrote them; None if it is not stated."""
+
+    tables: dict[str, Any]
+    format: int
+    writer: str | None = None
+
+
 def read_description(job: Job) -> dict[str, Any]:
     """The configuration of a job."""
+    description = any_description(job)
+    SETTINGS.require(description.format, job.config, older=to_upgrade(job.folder), error=JobError, writer=description.writer)
+    return description.tables
+
+
+def any_description(job: Job) -> Description:
+    """The configuration of a job, in any format."""
     with reading(job.config, remedy=REMEDY, error=JobError):
         text = read_plain(job.config, limit=LARGEST_CONFIGURATION, error=JobError).decode("utf-8-sig")
-        if text.startswith(FORMER_HEAD):
-            raise JobError(f"{job.config} must have format {FORMAT}, got format 1 of adiabat 0.1; start again in another directory")
         head, _, body = text.partition("\n")
-        if head.startswith(HEAD) and head != _head(body):
+        stated = HEAD.fullmatch(head)
+        if stated is None and FORMER_HEAD.lstrip("# ") in head and not head.startswith(FORMER_HEAD):
+            raise ValueError("its first line is not as adiabat writes it")
+        checksum = stated[3] if stated else head.removeprefix(FORMER_HEAD) if head.startswith(FORMER_HEAD) else None
+        if checksum is not None and checksum != _checksum(body):
             raise ValueError("its settings do not match the checksum in its first line")
         if not (tables := tomllib.loads(text)):
             raise ValueError("it is empty")
-        return tables
+    number = int(stated[1]) if stated else SETTINGS.number
+    # Names changed after the number did, and the first versions wrote no number.
+    is_former = number == SETTINGS.number and (head.startswith(FORMER_HEAD) or bool(former_settings(tables)))
+    return Description(tables, 1 if is_former else number, stated[2] if stated else None)
 
 
 def description_of(job: Job, tables: Mapping[str, Any], *, of: str) -> dict[str, Any]:
@@ -168,12 +193,13 @@ def _has_tables(before: Any, tables: Mapping[str, Any]) -> bool:
 def write_description(job: Job, description: Mapping[str, Any]) -> None:
     """Write the configuration of a job."""
     text = tomli_w.dumps(without_none(description))
-    write_text(f"{_head(text)}\n{text}", job.config)
+    # The first line is a TOML comment.
+    head = f"# format {SETTINGS.number} of adiabat {__version__}; SHA-256 of the lines below: {_checksum(text)}"
+    write_text(f"{head}\n{text}", job.config)
 
 
-def _head(text: str) -> str:
-    """The first line of a configuration file, a TOML comment with a checksum of the rest."""
-    return HEAD + hashlib.sha256(text.encode()).hexdigest()
+def _checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def is_job(folder: Path) -> bool:
@@ -184,7 +210,8 @@ def is_job(folder: Path) -> bool:
 def is_described(folder: Path, table: str) -> bool:
     """Whether the configuration in a directory has a table that identifies its kind."""
     job = Job(folder)
-    return is_there(job.config, error=JobError) and table in read_description(job)
+    # In any format: a finished job of an earlier version is a model.
+    return is_there(job.config, error=JobError) and table in any_description(job).tables
 
 
 def require_same(job: Job, description: Mapping[str, Any], *, rules: Rules = STRICT, unknown: Collection[str] = ()) -> None:

@@ -7,7 +7,7 @@ import importlib.util
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -15,6 +15,7 @@ from typing import IO, Any, Literal
 from adiabat.core.disk import appending_to, make_folder, move, part_of
 from adiabat.core.errors import JobError, MissingDependencyError, disk_error_of
 from adiabat.core.files import advice_on, is_there
+from adiabat.core.formats import rebuilt
 from adiabat.core.provenance import Line, line_of, read_lines
 from adiabat.core.wording import again
 
@@ -101,7 +102,7 @@ class JobLog:
             move(part, self.path)
 
     def _lines(self, step: int) -> Iterator[Line]:
-        for line in read_lines(self.path, remedy=REMEDY, error=JobError) if is_there(self.path, error=JobError) else ():
+        for line in _lines(self.path) if is_there(self.path, error=JobError) else ():
             if line.row["step"] > step:
                 return
             yield line
@@ -126,7 +127,35 @@ def plain_faults(path: Path) -> Iterator[None]:
 
 def read_log(path: Path) -> Iterator[dict[str, Any]]:
     """Rows of a log."""
-    return (line.row for line in read_lines(path, remedy=REMEDY, error=JobError))
+    return (line.row for line in _lines(path))
+
+
+def _lines(path: Path) -> Iterator[Line]:
+    """Lines of a log whose rows have the columns of this version."""
+    for number, line in enumerate(read_lines(path, remedy=REMEDY, error=JobError), start=1):
+        kind = _ValidationRow if "validation_loss" in line.row else _Row
+        place = Path(f"{path}:{number}")
+        numbers = rebuilt(dict[str, float], line.row, place, remedy=REMEDY, error=JobError)
+        required = {field.name: line.row[field.name] for field in fields(kind) if field.name in numbers}
+        rebuilt(kind, required, place, remedy=REMEDY, error=JobError)
+        yield line
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """Columns that every row of a log has."""
+
+    step: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class _ValidationRow(_Row):
+    """Columns of a row with a validation."""
+
+    validation_loss: float
+    validation_errors: int
+    validation_pairs: int
 
 
 Keep = Literal["both", "loss", "last"]

@@ -23,6 +23,7 @@ from jaxtyping import Float, Float32, Float64, Int64, Integer
 from adiabat.core.disk import fresh_folder, make_folder, move, new_file, open_in_place, remove
 from adiabat.core.errors import ConfigError, StoreError, several
 from adiabat.core.files import is_there, read_json, reading, write_json
+from adiabat.core.formats import Format, layout_of, rebuilt
 from adiabat.core.provenance import Digest, digest_of, require
 from adiabat.core.ragged import Ragged
 from adiabat.store.analysers import Analyser, analyser_of
@@ -33,6 +34,7 @@ from adiabat.store.search import Hits
 LEXICAL_FILE = "lexical.json"
 FORMAT = "adiabat-lexical"
 VERSION = 3
+INDEX = Format(VERSION, oldest=VERSION, writers={1: "0.1", 2: "0.1"})
 """Version of the files and of the definition of a word. Version 2 lacked single characters of scripts without spaces."""
 
 DATA_FILE, ROW_FILE, START_FILE = "data.csc.index.npy", "indices.csc.index.npy", "indptr.csc.index.npy"
@@ -206,7 +208,7 @@ def _fill(spool: _Spool, weights: _Weights, folder: Path) -> None:
     rows.flush()
 
 
-def _new_mapped(path: Path, dtype: type[np.generic], count: int) -> np.ndarray:
+def _new_mapped(path: Path, dtype: type[np.generic], count: int) -> np.memmap[Any, Any]:
     """A new npy file, mapped for writing."""
     array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=(count,))
     with os.fdopen(open_in_place(path), "r+b") as file:
@@ -229,8 +231,11 @@ class BM25Index:
     def __init__(self, folder: Path, record: dict[str, Any]) -> None:
         """Use the files; open an index with `BM25Index.open`."""
         self.path = folder
-        with reading(folder, remedy=REMEDY, error=StoreError):
-            require({name: Digest(**digest) for name, digest in record["files"].items()}, folder, remedy=REMEDY, error=StoreError)
+        path = folder / LEXICAL_FILE
+        with layout_of(path, remedy=REMEDY, error=StoreError):
+            files = rebuilt(dict[str, Digest], record["files"], path, remedy=REMEDY, error=StoreError)
+        require(files, folder, remedy=REMEDY, error=StoreError)
+        with reading(path, remedy=REMEDY, error=StoreError):
             self._index = bm25s.BM25.load(folder, mmap=True)
             self.corpus, self.count = str(record["corpus"]), int(record["count"])
             self.stemmer: str | None = record["stemmer"]
@@ -243,8 +248,7 @@ class BM25Index:
         """Open a finished index."""
         if not is_there(folder / LEXICAL_FILE, error=StoreError):
             raise StoreError(f"{folder} must be a finished BM25 index, it holds no {LEXICAL_FILE}; build it again")
-        if (version := _version(folder)) != VERSION:
-            raise StoreError(f"{folder / LEXICAL_FILE}: format version must be {VERSION}, got {version}; {REMEDY}")
+        INDEX.require(_version(folder), folder / LEXICAL_FILE, older=REMEDY, error=StoreError)
         return cls(folder, read_json(folder / LEXICAL_FILE, remedy=REMEDY, error=StoreError))
 
     @classmethod

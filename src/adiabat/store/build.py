@@ -12,6 +12,7 @@ from jaxtyping import Float, Int64
 from adiabat.core.disk import clear, is_part, make_folder, move, real, remove, sync
 from adiabat.core.errors import AdiabatError, StoreError, several
 from adiabat.core.files import is_store, is_there, read_json, sole_writer, write_json
+from adiabat.core.formats import FORMAT, Format, rebuilt
 from adiabat.core.provenance import Digest, now, require
 from adiabat.core.wording import again, option
 from adiabat.data.records import Document, Fingerprint, Side
@@ -55,6 +56,10 @@ class DocumentEncoder(Protocol):
         """Vectors of texts, in their order, float32."""
 
 
+STATE = Format(1, oldest=1)
+"""Format of the state of a build."""
+
+
 @dataclass(frozen=True, slots=True)
 class BuildState:
     """State of a build, as in ``state.json``.
@@ -80,17 +85,17 @@ class BuildState:
     @classmethod
     def read(cls, folder: Path, remedy: str) -> "BuildState":
         """The inverse of `write`."""
-        record = read_json(folder / STATE_FILE, remedy=remedy, error=StoreError)
+        path = folder / STATE_FILE
+        record = read_json(path, remedy=remedy, error=StoreError)
+        STATE.require(record.pop(FORMAT, STATE.oldest), path, older=remedy, error=StoreError)
         if lacking := [name for name in cls.__dataclass_fields__ if name not in record]:
             raise StoreError(f"{folder} must be empty or an interrupted build, its {STATE_FILE} lacks {', '.join(lacking)}; {remedy}")
-        state = cls(**{name: record[name] for name in cls.__dataclass_fields__})
-        files = {name: Digest(**digest) for name, digest in record["files"].items()}
-        return replace(state, fingerprint=Fingerprint.from_json(record["fingerprint"]), files=files)
+        return rebuilt(cls, record, path, remedy=remedy, error=StoreError)
 
     def write(self, folder: Path) -> None:
         """Write the state into `folder` atomically."""
         files = {name: digest._asdict() for name, digest in self.files.items()}
-        write_json({**asdict(self), "files": files}, folder / STATE_FILE)
+        write_json({**STATE.stamp(), **asdict(self), "files": files}, folder / STATE_FILE)
 
 
 def differences(former: BuildState | Manifest, fingerprint: Fingerprint, dtype: StoreDtype) -> list[str]:
@@ -149,7 +154,8 @@ class Staging:
         report(state.encoded, state.count)
         file = self.folder / VECTOR_FILE
         with VectorFile(file, dtype=state.dtype, width=encoder.width, rows=state.encoded, sha256=state.sha256) as vectors:
-            before, offset = (None, 0) if store is None else (store.path / HASH_FILE, store.count)
+            before = store.path / HASH_FILE if store is not None and HASH_FILE in store.manifest.files else None
+            offset = 0 if store is None else store.count
             duplicates = duplicate_texts(self.folder / HASH_FILE, after=before, offset=offset)
             for texts in _chunks(StringColumn(self.folder / TEXT_FILE), state.encoded, state.chunk_size):
                 vectors.append(self._next_rows(texts, encoder, vectors, store, duplicates))

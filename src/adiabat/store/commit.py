@@ -13,6 +13,7 @@ from jaxtyping import Bool
 from adiabat.core.disk import make_folder, move, remove, sync
 from adiabat.core.errors import StoreError
 from adiabat.core.files import MANIFEST_FILE, is_there, open_plain, read_json, sole_writer, write_json
+from adiabat.core.formats import layout_of
 from adiabat.core.provenance import Digest, DigestedFile, require
 from adiabat.core.text import counted
 from adiabat.core.wording import again
@@ -282,7 +283,8 @@ def _undamaged(folder: Path, old: Manifest) -> Manifest:
         if is_extended:
             # An import has no state of its own.
             state = staging / (STATE_FILE if (staging / STATE_FILE).exists() else COMMIT_FILE)
-            added = read_json(state, remedy=remedy, error=StoreError)["sha256"]
+            with layout_of(state, remedy=remedy, error=StoreError):
+                added = str(read_json(state, remedy=remedy, error=StoreError)["sha256"])
             size = HEADER_BYTES + (manifest.file_rows - old.file_rows) * old.row_bytes
             require({VECTOR_FILE: Digest(size, added, HEADER_BYTES)}, staging, remedy=remedy, error=StoreError)
     except StoreError:

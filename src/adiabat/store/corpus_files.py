@@ -259,6 +259,10 @@ class IdIndex:
             file.sync()
         return file.digest
 
+    def holds(self, hashes: UInt64[np.ndarray, " n"], rows: Int64[np.ndarray, " n"]) -> bool:
+        """Whether the file holds these hashes, sorted, and the row of each."""
+        return bool(np.array_equal(self._hashes, hashes) and np.array_equal(self._rows, rows.astype(np.uint64)))
+
     def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
         """One row per id, -1 for an unknown one."""
         hashes = hash_ids(doc_ids)

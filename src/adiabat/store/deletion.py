@@ -14,6 +14,7 @@ from jaxtyping import Bool
 from adiabat.core.disk import make_folder, remove
 from adiabat.core.errors import Faults, StoreError
 from adiabat.core.files import is_there, read_json, sole_writer, write_json
+from adiabat.core.formats import rebuilt
 from adiabat.core.text import amount
 from adiabat.core.wording import again, option
 from adiabat.store.build import Progress
@@ -34,6 +35,14 @@ Missing = Literal["error", "drop"]
 
 COMPACTION_BYTES = 1 << 26
 """Bytes between two commits of a compaction: 64 MiB take less than a second to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionState:
+    """Vectors of an interrupted compaction that are on disk, and their SHA-256."""
+
+    rows: int
+    sha256: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +129,9 @@ def _write_documents(store: Store, merged: Path, on_progress: Progress) -> None:
     """Copy the vectors of all documents into one file."""
     state_file = merged.parent / COMPACTION_FILE
     remedy = f"remove the folder {merged.parent} and {again()}"
-    state = read_json(state_file, remedy=remedy, error=StoreError)
-    _require_room(store, written=state["rows"])
-    with VectorFile(merged / VECTOR_FILE, dtype=store.dtype, width=store.width, **state) as vectors:
+    state = rebuilt(CompactionState, read_json(state_file, remedy=remedy, error=StoreError), state_file, remedy=remedy, error=StoreError)
+    _require_room(store, written=state.rows)
+    with VectorFile(merged / VECTOR_FILE, dtype=store.dtype, width=store.width, rows=state.rows, sha256=state.sha256) as vectors:
         while vectors.rows < store.count:
             on_progress(vectors.rows, store.count)
             rows = min(max(1, COMPACTION_BYTES // store.manifest.row_bytes), store.count - vectors.rows)

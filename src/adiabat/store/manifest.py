@@ -14,7 +14,8 @@ from jaxtyping import Float, Int
 
 from adiabat.core.disk import open_in_place, sync
 from adiabat.core.errors import StoreError, disk_error_of
-from adiabat.core.files import MANIFEST_FILE, open_plain, read_json, reading, write_json
+from adiabat.core.files import MANIFEST_FILE, open_plain, read_json, write_json
+from adiabat.core.formats import Format, rebuilt, to_upgrade
 from adiabat.core.provenance import Digest
 from adiabat.core.wording import again
 from adiabat.data.records import Fingerprint
@@ -24,6 +25,8 @@ VERSION = 2
 """Version 1 had no checksums of ids and texts."""
 VERSION_WITH_TOMBSTONES = 3
 """Of a store whose vector file has rows of deleted documents, which a reader of version 2 would find."""
+STORE = Format(VERSION_WITH_TOMBSTONES, oldest=VERSION, writers={1: "0.1"})
+"""Numbers of the manifest's format."""
 VECTOR_FILE = "vectors.npy"
 ID_FILE = "ids.arrow"
 TEXT_FILE = "texts.arrow"
@@ -121,22 +124,20 @@ class Manifest:
     def read(cls, folder: Path) -> "Manifest":
         """Read the manifest of a finished store."""
         path = folder / MANIFEST_FILE
-        with reading(path, remedy=REBUILD, error=StoreError):
-            # The version is read first: manifests before version 2 have no checksum.
-            record = read_json(path, remedy=REBUILD, error=StoreError, required=False)
-            if record.get("format") != FORMAT:
-                raise StoreError(f'{path}: format must be "{FORMAT}"; choose the directory of a store')
-            if record.get("version") not in (VERSION, VERSION_WITH_TOMBSTONES):
-                raise StoreError(
-                    f"{path}: format version must be {VERSION} or {VERSION_WITH_TOMBSTONES}, got {record.get('version')}; "
-                    "install the adiabat that wrote it, or rebuild the store"
-                )
-            record = read_json(path, remedy=REBUILD, error=StoreError)
-            del record["format"], record["version"]
-            if record["fingerprint"] is not None:
-                record["fingerprint"] = Fingerprint.from_json(record["fingerprint"])
-            record["files"] = {name: Digest(**digest) for name, digest in record["files"].items()}
-            return cls(**record)
+        # The version is read first: manifests before version 2 have no checksum.
+        require_store_format(folder, read_json(path, remedy=REBUILD, error=StoreError, required=False))
+        record = read_json(path, remedy=REBUILD, error=StoreError)
+        del record["format"]
+        optional = () if record.pop("version") == VERSION_WITH_TOMBSTONES else ("tombstones", "file_sha256")
+        return rebuilt(cls, record, path, remedy=REBUILD, error=StoreError, optional=optional)
+
+
+def require_store_format(folder: Path, record: Mapping[str, Any]) -> None:
+    """Refuse the manifest of something else than a store, or of another version of adiabat."""
+    path = folder / MANIFEST_FILE
+    if record.get("format") != FORMAT:
+        raise StoreError(f'{path}: format must be "{FORMAT}"; choose the directory of a store')
+    STORE.require(record.get("version"), path, older=to_upgrade(folder), error=StoreError)
 
 
 def building_of(target: Path) -> Path:

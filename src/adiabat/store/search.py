@@ -199,6 +199,7 @@ def _blocks(store: Store, block_rows: int, on_progress: SearchProgress | None) -
         yield Block(start, vectors, lengths)
         if on_progress:
             on_progress(start + rows, store.count)
+    store.require_unchanged()
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from adiabat.store.manifest import (
     read_rows,
 )
 from adiabat.store.tombstones import Tombstones
+from adiabat.store.watched_files import WatchedFiles
 
 IDS_PER_BLOCK = 65_536
 """Number of ids of two stores compared at a time."""
@@ -54,6 +55,8 @@ class Store:
         self.path = path
         self.manifest = manifest
         self._handle = self._hash_handle = -1
+        # Taken first, so that a change while the files are opened is noticed.
+        self._watched = WatchedFiles(path, manifest)
         self._compare(always=False)
         self._ids = StringColumn(path / ID_FILE)
         self._texts = StringColumn(path / TEXT_FILE) if manifest.has_texts else None
@@ -75,16 +78,28 @@ class Store:
         Raises:
             StoreError: If there is none, it is unfinished or damaged, or of another format version.
         """
-        return cls(Path(path), require_readable(path))
+        store = cls(Path(path), require_readable(path))
+        store._watched.require_manifest()
+        return store
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
         # `os.close` is bound as a default: at the interpreter's end this module's names may be gone before the last store.
-        for handle in (getattr(self, "_handle", -1), getattr(self, "_hash_handle", -1)):
+        for name in ("_handle", "_hash_handle"):
+            handle = getattr(self, name, -1)
             if handle >= 0:
                 close(handle)
+                setattr(self, name, -1)
 
     def __fspath__(self) -> str:
         return str(self.path)
+
+    def require_unchanged(self) -> None:
+        """Refuse a store that another process wrote anew since it was opened; documents that it added or deleted change no row of it.
+
+        Raises:
+            StoreError: If a file is another one, so that rows and vectors would be of two stores.
+        """
+        self._watched.require_unchanged(self._handle)
 
     def __len__(self) -> int:
         return self.manifest.count
@@ -164,7 +179,12 @@ class Store:
         return {text: row for text, row in zip(distinct, rows.tolist(), strict=True) if row >= 0}
 
     def text_hashes(self, rows: Int64[np.ndarray, " n"]) -> Hashes:
-        """128-bit hashes of the texts of documents, as they were embedded; a store of vectors imported without texts has none."""
+        """128-bit hashes of the texts of documents, as they were embedded; zeros, which no text has, where a store does not know them.
+
+        Stores of vectors that were imported without texts do not, and those without texts of adiabat 0.1.
+        """
+        if HASH_FILE not in self.manifest.files:
+            return np.zeros(len(self._checked(rows)), dtype=f"S{HASH_BYTES}")
         # Mapped for each call: touched pages of one map would count as this process's memory.
         with open(os.dup(self._hash_handle), "rb") as file:
             mapped = np.memmap(file, dtype=f"S{HASH_BYTES}", mode="r", shape=(self.count,))
@@ -226,6 +246,7 @@ class Store:
             block = np.empty((min(block_rows, self.count - start), self.width), dtype=self.dtype)
             self.read_into(start, block)
             yield start, block
+        self.require_unchanged()
 
     def differences(self, fingerprint: Fingerprint) -> list[str]:
         """A phrase for each difference between the encoder of the stored vectors and the document side of another.

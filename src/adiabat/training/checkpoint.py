@@ -14,6 +14,7 @@ from torch import Tensor, nn, optim
 from adiabat.core.disk import clear, fresh_folder, give_usual_mode, make_folder, move, sync
 from adiabat.core.errors import JobError, disk_error_of
 from adiabat.core.files import advice_on, read_json, reading, write_json
+from adiabat.core.formats import FORMAT, Format, rebuilt
 from adiabat.core.provenance import digest_of
 from adiabat.runs.run_log import Keep, Validation, go_on
 
@@ -22,6 +23,11 @@ KEPT = 2
 """Default number of checkpoints kept: one to resume from, and one to fall back to."""
 
 REMEDY = "resume from an earlier checkpoint"
+
+NEWER_STATE = "resume with the adiabat that began the run, or start again in another directory"
+
+CHECKPOINT = Format(1, oldest=1)
+"""Format of the state beside the tensors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +92,9 @@ class Position:
     outside: str | None = None
 
     @classmethod
-    def from_record(cls, record: dict[str, Any]) -> "Position":
-        """Inverse of `asdict`."""
-        best = Validation(**record["best"]) if record["best"] else None
-        return cls(**{**record, "best": best})
+    def from_record(cls, record: Mapping[str, Any], path: Path = Path(RECORD)) -> "Position":
+        """Inverse of `asdict`; `path` is the file of the record."""
+        return rebuilt(cls, record, path, remedy=NEWER_STATE, error=JobError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +107,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The state of a run at one step: tensors by name, and all other state as plain data."""
+    """The state of a run at one step: tensors by name, all other state as plain data, and the file of that data once it is read."""
 
     tensors: Mapping[str, Tensor]
     record: Mapping[str, Any]
+    path: Path = Path(RECORD)
 
 
 def write_checkpoint(folder: Path, step: int, snapshot: Snapshot, *, keep: int) -> Path:
@@ -122,7 +128,7 @@ def write_checkpoint(folder: Path, step: int, snapshot: Snapshot, *, keep: int) 
         fresh_folder(partial)
         save_file({name: tensor.detach().cpu().contiguous() for name, tensor in snapshot.tensors.items()}, partial / TENSORS)
         give_usual_mode(partial / TENSORS)
-        write_json({**snapshot.record, "sha256": digest_of(partial / TENSORS).sha256}, partial / RECORD)
+        write_json({**CHECKPOINT.stamp(), **snapshot.record, "sha256": digest_of(partial / TENSORS).sha256}, partial / RECORD)
         # Contents first, then the names in the directory, then the new name of the directory: after a power cut none precedes the other.
         for path in (partial / TENSORS, partial / RECORD, partial):
             sync(path)
@@ -158,7 +164,7 @@ def read_latest(folder: Path) -> tuple[Snapshot | None, list[str]]:
         try:
             return _read(path), [f"{fault}; falling back to the one before" for fault in damaged]
         except JobError as fault:
-            damaged.append(f"checkpoint {path.name} is damaged ({fault})")
+            damaged.append(f"checkpoint {path.name} is damaged or of another version ({fault})")
     if damaged:
         raise JobError(f"{folder} holds no whole checkpoint: {'; '.join(damaged)}; start again in another directory")
     return None, []
@@ -171,11 +177,12 @@ def _checkpoints(folder: Path) -> list[Path]:
 
 def _read(path: Path) -> Snapshot:
     record = read_json(path / RECORD, remedy=REMEDY, error=JobError, required=False)
+    CHECKPOINT.require(record.pop(FORMAT, CHECKPOINT.oldest), path / RECORD, older=NEWER_STATE, error=JobError)
     with reading(path / TENSORS, remedy=REMEDY, error=JobError):
         # safetensors checks only its header: a flipped bit of a weight would pass.
         if digest_of(path / TENSORS).sha256 != record["sha256"]:
             raise ValueError("its SHA-256 does not match its checksum")
-        return Snapshot(load_file(path / TENSORS), record)
+        return Snapshot(load_file(path / TENSORS), record, path / RECORD)
 
 
 def optimizer_snapshot(optimizer: optim.Optimizer) -> Snapshot:
@@ -191,6 +198,9 @@ def optimizer_snapshot(optimizer: optim.Optimizer) -> Snapshot:
 
 def restore_optimizer(optimizer: optim.Optimizer, snapshot: Snapshot) -> None:
     """Restore an optimizer's state from `optimizer_snapshot`."""
+    groups = optimizer.state_dict()["param_groups"]
+    if not _is_alike(snapshot.record["groups"], groups):
+        raise ValueError("the groups of the optimizer are others")
     state: dict[int, dict[str, Any]] = {}
     for key, value in {**snapshot.tensors, **snapshot.record["scalars"]}.items():
         kind, _, path = key.partition("/")
@@ -198,6 +208,18 @@ def restore_optimizer(optimizer: optim.Optimizer, snapshot: Snapshot) -> None:
             index, _, name = path.partition("/")
             state.setdefault(int(index), {})[name] = value
     optimizer.load_state_dict({"state": state, "param_groups": snapshot.record["groups"]})
+
+
+def _is_alike(saved: Any, present: Any) -> bool:
+    """Whether plain data has the keys, lengths and types of another; numbers may be whole or not."""
+    if isinstance(present, dict):
+        return isinstance(saved, dict) and saved.keys() == present.keys() and all(_is_alike(saved[key], present[key]) for key in present)
+    if isinstance(present, list | tuple):
+        same_length = isinstance(saved, list | tuple) and len(saved) == len(present)
+        return same_length and all(map(_is_alike, saved, present))
+    if isinstance(present, bool) or isinstance(saved, bool) or not isinstance(present, int | float):
+        return type(saved) is type(present)
+    return isinstance(saved, int | float)
 
 
 def restore_weights(module: nn.Module, tensors: Mapping[str, Tensor], *, prefix: str) -> None:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn, optim
 
 from adiabat.core.errors import DivergedError, InterruptionError, JobError, several
+from adiabat.core.formats import layout_of
 from adiabat.core.text import duration, numbered
 from adiabat.core.wording import again
 from adiabat.data.batch_sampler import step_seed
@@ -23,6 +24,7 @@ from adiabat.runs.run_log import JobLog, Validation
 from adiabat.scaling_laws.flops import Cost
 from adiabat.training.checkpoint import (
     KEPT,
+    NEWER_STATE,
     Interruption,
     Limits,
     Outcome,
@@ -338,12 +340,16 @@ class Loop:
             self.note(sentence)
         if snapshot is None:
             return False
-        self.position = Position.from_record(dict(snapshot.record["position"]))
-        before, now = snapshot.record.get("runs_on"), self._surroundings()
+        record, file = snapshot.record, snapshot.path
+        with layout_of(file, remedy=NEWER_STATE, error=JobError):
+            self.position = Position.from_record(record["position"], file)
+            if lacking := sorted(name for name in self._trained if WEIGHTS + name not in snapshot.tensors):
+                raise LookupError(f"no weights of {lacking[0]}")
+            restore_weights(self.objective.module, snapshot.tensors, prefix=WEIGHTS)
+            restore_optimizer(self.optimizer, snapshot)
+        before, now = record.get("runs_on"), self._surroundings()
         if before not in (None, now):
             self.note(f"the run so far used {before} and continues on {now}: the last digits will differ from an uninterrupted run")
-        restore_weights(self.objective.module, snapshot.tensors, prefix=WEIGHTS)
-        restore_optimizer(self.optimizer, snapshot)
         self._best = {name: tensor.to(self.device) for name, tensor in snapshot.tensors.items() if name.startswith(BEST)}
         self._loss_sum.fill_(self.position.loss_sum)
         # Rows after the checkpoint belong to steps that will be repeated.

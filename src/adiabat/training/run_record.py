@@ -11,6 +11,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from adiabat.core.errors import DataError, JobError, ModelError, several
+from adiabat.core.formats import layout_of
 from adiabat.core.provenance import now, versions
 from adiabat.data.text_hashes import TrainedTexts
 from adiabat.models.device import device_name
@@ -22,7 +23,7 @@ from adiabat.results.record import read_result
 from adiabat.results.training_record import LayerChange, TrainingRecord
 from adiabat.runs.output_dir import finish_job
 from adiabat.runs.run_config import Job
-from adiabat.runs.run_log import read_log
+from adiabat.runs.run_log import REMEDY, read_log
 from adiabat.training.checkpoint import Outcome, drop_older
 
 
@@ -52,6 +53,8 @@ def record_of(
     """
     position, rows = outcome.position, list(read_log(job.log))
     validations = [row for row in rows if "validation_loss" in row]
+    with layout_of(job.log, remedy=REMEDY, error=JobError):
+        measured = {name: [(row["epoch"], row[f"validation_{name}"]) for row in validations] for name in measures}
     return TrainingRecord(
         settings=dict(settings),
         trained_on=trained_on,
@@ -74,7 +77,7 @@ def record_of(
         flops=position.flops,
         operations=position.operations,
         planned=planned or position.flops * total / max(1, position.step),
-        measures={name: [(row["epoch"], row[f"validation_{name}"]) for row in validations] for name in measures},
+        measures=measured,
     )
 
 

@@ -1,0 +1,1 @@
+"""Converting stores, jobs, results and settings that earlier versions of adiabat wrote."""

@@ -1,0 +1,97 @@
+"""Results of adiabat 0.1 as records of today."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from adiabat.core.errors import ConfigError, DataError
+from adiabat.core.formats import reader_of
+from adiabat.core.misfits import misfits
+from adiabat.results.record import FORMAT, Record, class_of
+from adiabat.upgrading.settings import present_settings
+
+MARKS = {
+    "tuning": "training",
+    "training": "training",
+    "pairings": "suite",
+    "varied": "sweep",
+    "rungs": "rate-search",
+    "crossings": "scaling",
+    "distributions": "space",
+    "teacher": "distillation",
+}
+"""Fields of records that had no kind, each with its kind; a record with data sets is an evaluation."""
+
+
+def present_record(plain: Mapping[str, Any], path: Path) -> Record:
+    """Convert a record of any former format.
+
+    Raises:
+        DataError: If it is of a kind that adiabat has no longer, or lacks what a record of today must have.
+    """
+    kind = plain.get("kind") or _kind_of(plain)
+    if kind is None:
+        raise DataError(f"{path} is of a kind that adiabat has no longer; its page stays readable")
+    former = {**plain, "kind": kind, "format": FORMAT}
+    if "tuning" in former:
+        former["training"] = former.pop("tuning")
+    if "rungs" in former:
+        former["trials"] = former.pop("rungs")
+    if kind == "suite":
+        former["analysis"] = _with_even(former.get("analysis", {}))
+    for table in (former, former.get("training") or {}):
+        table["settings"] = _settings(table.get("settings", {}))
+    try:
+        record: Record = reader_of(class_of(kind)).validate_json(json.dumps(_with_verdicts(former)), strict=True)
+    except ValidationError as fault:
+        raise DataError(f"{path} cannot be converted ({misfits(fault)[0]}); its page stays readable") from fault
+    return replace(record, folder=path.parent)
+
+
+def _kind_of(plain: Mapping[str, Any]) -> str | None:
+    """The kind of a record of formats 1 to 3, by its fields."""
+    if plain.get("datasets"):
+        return "evaluation"
+    kind = next((kind for mark, kind in MARKS.items() if mark in plain), None)
+    is_plan = kind == "scaling" and str(plain.get("command", "")).startswith("adiabat plan")
+    return "plan" if is_plan else kind
+
+
+def _settings(former: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a record, which are shown alone; those without a counterpart stay."""
+    try:
+        return present_settings(former).tables
+    except ConfigError:
+        return dict(former)
+
+
+def _with_verdicts(plain: Any, key: str = "") -> Any:
+    """The verdict "no evidence" of 0.1 is "undecided" today."""
+    if isinstance(plain, Mapping):
+        is_count = key == "verdicts"
+        return {_verdict(name) if is_count else name: _with_verdicts(value, name) for name, value in plain.items()}
+    if isinstance(plain, list):
+        return [_with_verdicts(value, key) for value in plain]
+    return _verdict(plain) if key in ("verdict", "verdicts") else plain
+
+
+def _verdict(value: Any) -> Any:
+    return "undecided" if value == "no evidence" else value
+
+
+def _with_even(analysis: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables of a suite named models that are neither better nor worse "not worse", which is another verdict today."""
+    renamed = {}
+    for name, rows in analysis.items():
+        renamed[name] = [_renamed(row) for row in rows] if isinstance(rows, list) else rows
+    return renamed
+
+
+def _renamed(row: Any) -> Any:
+    if not isinstance(row, Mapping) or "even" in row or "not_worse" not in row:
+        return row
+    return {("even" if key == "not_worse" else key): value for key, value in row.items()}

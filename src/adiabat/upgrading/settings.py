@@ -1,0 +1,358 @@
+"""Settings of adiabat 0.1 under the names and in the tables of today.
+
+In 0.1 a choice was a word with the keys of all its kinds beside it, such as ``loss = "triplet"`` and ``margin = 0.1``; today it is a table.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from adiabat.config.distillation import StaticSection
+from adiabat.config.dual_training import TrainSection
+from adiabat.config.dual_training_data import BatchesSection, MixtureSection
+from adiabat.config.reader import inline
+from adiabat.config.section import Section, by_kind
+from adiabat.config.tuning import TuneSection
+from adiabat.core.errors import ConfigError
+
+Keys = tuple[str, ...]
+"""Keys of tables that lead to a setting."""
+
+TABLES = {"ladder": "rate_search", "lessons": "data", "distil": "distill", "study": "sweep"}
+"""Former and present names of tables."""
+
+SCALING_KEYS = frozenset(("budgets", "least_steps", "last_steps", "resamples"))
+"""Keys of the table ``[sweep]`` of 0.1, which is ``[scaling]`` today; the present ``[sweep]`` was ``[study]``."""
+
+KEYS = {
+    "distill.side": "distill.tower",
+    "rate_search.looks": "rate_search.checks",
+    "guard.most": "guard.limit",
+    "guard.then": "guard.action",
+    "space.map_queries": "space.map.queries",
+    "space.perplexity": "space.map.perplexity",
+    "measure.measures": "measure.report",
+    "tasks.measures": "tasks.report",
+    "data.window": "data.stream.shard_size",
+    "tune.pull": "tune.l2_to_start",
+    "train.temperature_schedule": "train.loss.temperature.kind",
+    "train.first_temperature": "train.loss.temperature.first",
+    "train.temperature_steps": "train.loss.temperature.steps",
+    "train.guide": "train.loss.guide.model",
+    "train.guide_margin": "train.loss.guide.margin",
+    "train.guide_relative": "train.loss.guide.relative",
+}
+"""Former and present keys."""
+
+_SOFTMAX = ("similarity", "symmetric", "mask_duplicates", "same_tower", "negatives_per_query", "margin", "distance")
+_OF_LOSS = {name: name for name in _SOFTMAX}
+_OF_LOSS |= {"negatives_seen_by": "negatives_shared", "pair_weight": "weight", "pair_printed": "printed", "temperature": "temperature"}
+_OF_METHOD = {"rank": "rank", "alpha": "alpha"}
+_OF_SCHEDULE = {"gamma": "gamma", "final_fraction": "final_fraction"}
+
+CHOICES: Mapping[str, tuple[type[Section], Mapping[str, str]]] = {
+    "tune.loss": (TuneSection, {name: name for name in ("margin", "distance", "temperature")}),
+    "tune.negatives": (TuneSection, {"negatives_per_query": "per_query", "difficulty": "difficulty"}),
+    "tune.method": (TuneSection, _OF_METHOD),
+    "tune.schedule": (TuneSection, _OF_SCHEDULE),
+    "tune.batch_scaling": (TuneSection, {"reference_batch_size": "reference_batch_size"}),
+    "train.loss": (TrainSection, _OF_LOSS),
+    "train.method": (TrainSection, _OF_METHOD),
+    "train.schedule": (TrainSection, _OF_SCHEDULE),
+    "batches.group": (BatchesSection, {"random_share": "random_share", "curriculum_steps": "curriculum_steps"}),
+    "mixture.rule": (MixtureSection, {"temperature": "temperature"}),
+    "static.reduction": (StaticSection, {"dims": "dims"}),
+    "static.weighting": (StaticSection, {"sif": "a", "corpus": "corpus"}),
+}
+"""Choices that were words: the section that has each, and the keys beside it with their names in its table of today."""
+
+BESIDE = {
+    f"{choice.partition('.')[0]}.{former}": (choice, present) for choice, (_, names) in CHOICES.items() for former, present in names.items()
+}
+"""Each key that stood beside a choice: the choice, and the key of today in its table."""
+
+SWITCHES = ("data.stream", "space.map")
+"""Keys that were true or false, and are tables today that are there or not."""
+
+SWITCHED_BY = {"data.window": "stream", "space.map_queries": "map", "space.perplexity": "map"}
+"""Keys that had an effect only with a key beside them."""
+
+SWITCHED = ("guard", "rehearsal", "probes")
+"""Tables that ``use`` switched on or off."""
+
+NO_LONGER = ("compare", "candidates", "study.lanes")
+"""Tables and keys without a counterpart."""
+
+WITHOUT_RECIPE = frozenset(("recipe", "learning_rate", "loss", "negatives"))
+"""Keys of ``[tune]`` without which a job takes the recipe ``quick`` today; in 0.1 it took what is ``paper`` today."""
+
+
+@dataclass(slots=True)
+class Conversion:
+    """Present settings.
+
+    Attributes:
+        moved: Former keys of each setting that moved, and its present ones; None for one that had no effect and is left out.
+    """
+
+    tables: dict[str, Any] = field(default_factory=dict)
+    moved: dict[Keys, Keys | None] = field(default_factory=dict)
+
+    def changes(self) -> list[str]:
+        """A phrase for each change."""
+        phrases = []
+        for former, present in self.moved.items():
+            phrases.append(f"{_dotted(former)} {'is left out' if present is None else f'is now {_dotted(present)}'}")
+        return phrases
+
+    def value(self, keys: Keys) -> Any:
+        """The value of a present setting."""
+        table: Any = self.tables
+        for key in keys:
+            table = table.get(key) if isinstance(table, Mapping) else None
+        return table
+
+    def _put(self, former: Keys, present: Keys | None, value: Any) -> None:
+        if former != present:
+            self.moved[former] = present
+        if present is None:
+            return
+        table = self.tables
+        for key in present[:-1]:
+            table = table.setdefault(key, {})
+        table[present[-1]] = value
+
+
+def present_settings(former: Mapping[str, Any], *, is_job: bool = False) -> Conversion:
+    """Convert the tables of a settings file, or of a job, to those of today; settings of today stay.
+
+    Args:
+        is_job: Whether every setting is stated, as in the directory of a job.
+
+    Raises:
+        ConfigError: If a table has no counterpart today.
+    """
+    if lost := [name for name in NO_LONGER if _has(former, name.split("."))]:
+        raise ConfigError(f"{lost[0]} must be left out, got a setting of adiabat 0.1 without a counterpart; see adiabat settings sweep")
+    present = Conversion()
+    for name, value in former.items():
+        if isinstance(value, list) and any(isinstance(entry, Mapping) for entry in value):
+            present.tables[name] = [_entry(present, name, entry) for entry in value]
+        elif isinstance(value, Mapping) and name == "grid":
+            present.tables[name] = _inner(present, value, (name,))
+        elif isinstance(value, Mapping):
+            _convert_table(present, former, name)
+        else:
+            present.tables[name] = value
+    tune = present.tables.get("tune")
+    if isinstance(tune, dict):
+        needs_recipe = bool(present.moved) and not WITHOUT_RECIPE & tune.keys()
+        if is_job or needs_recipe:
+            tune.setdefault("recipe", "paper")
+    return present
+
+
+def _convert_table(present: Conversion, former: Mapping[str, Any], name: str) -> None:
+    """Convert one table, whose name may have changed too."""
+    table = former[name]
+    new = "scaling" if name == "sweep" and SCALING_KEYS & table.keys() else TABLES.get(name, name)
+    if new != name:
+        present.moved[(name,)] = (new,)
+    if name in SWITCHED and "use" in table:
+        present.moved[(name, "use")] = None
+        if not table["use"]:
+            _switch_off(present, name, table)
+            return
+        present.tables.setdefault(name, {})
+    # A table without keys stands for its defaults.
+    present.tables.setdefault(new, {})
+    for keys, value in _leaves(table):
+        if (name, *keys) not in present.moved:
+            _move(present, former, (name, *keys), (new, *keys), value)
+
+
+def _switch_off(present: Conversion, name: str, table: Mapping[str, Any]) -> None:
+    """A table that was off has no settings; `probes` are on unless they are switched off."""
+    present.moved |= {(name, *keys): None for keys, _ in _leaves(table)}
+    if name == "probes":
+        present.tables[name] = False
+
+
+def _move(present: Conversion, former: Mapping[str, Any], keys: Keys, renamed: Keys, value: Any) -> None:
+    """Put one setting in its present place."""
+    place = _dotted(renamed)
+    if place in SWITCHES and isinstance(value, bool):
+        present.moved[keys] = None
+        if value:
+            present.tables[renamed[0]].setdefault(renamed[1], {})
+    elif place in SWITCHED_BY and not former[keys[0]].get(SWITCHED_BY[place]):
+        # A table of today would switch on what was off.
+        present._put(keys, None, value)
+    elif place == "train.temperature":
+        present._put(keys, _temperature(former["train"]), value)
+    elif place in KEYS:
+        target = tuple(KEYS[place].split("."))
+        kept = not place.startswith("train.") or _has_loss_key(former["train"], target)
+        present._put(keys, target if kept else None, value)
+    elif place in CHOICES and isinstance(value, str):
+        # The word alone is the short form of today.
+        has_keys = any(_has(former, [keys[0], name]) for name in _keys_beside(place))
+        present._put(keys, (*renamed, "kind") if has_keys else renamed, value)
+    elif place in BESIDE:
+        choice, name = BESIDE[place]
+        shared = value == "all" if name == "negatives_shared" and isinstance(value, str) else value
+        present._put(keys, (*choice.split("."), name) if _knows(former, choice, name) else None, shared)
+    else:
+        present._put(keys, renamed, value)
+
+
+def _keys_beside(choice: str) -> set[str]:
+    """Keys that belonged to a choice and stood beside it."""
+    beside = set(CHOICES[choice][1])
+    if choice == "train.loss":
+        beside |= {key.partition(".")[2] for key, present in KEYS.items() if present.startswith("train.loss.")}
+    return beside
+
+
+def _temperature(train: Mapping[str, Any]) -> Keys | None:
+    """The place of ``train.temperature``: that of all steps, of the last one, or of the first."""
+    key = {"fixed": "value", "scheduled": "last", "learned": "first"}[train.get("temperature_schedule", "fixed")]
+    target = ("train", "loss", "temperature", key)
+    return target if _has_loss_key(train, target) else None
+
+
+def _has_loss_key(train: Mapping[str, Any], target: Keys) -> bool:
+    """Whether the loss has a key of today, such as ``temperature.steps``, with the former settings beside it."""
+    if target[1] != "loss" or not isinstance(train.get("loss", ""), str):
+        return True
+    loss = _kinds(TrainSection, "loss").get(train.get("loss", "in_batch_softmax"))
+    if loss is None or target[2] not in loss.model_fields:
+        return False
+    schedule = train.get("temperature_schedule", "fixed")
+    if target[2] == "temperature":
+        return target[3] in ("kind", *by_kind(loss.tables_at("temperature"))[schedule].model_fields)
+    # The keys of a guide need a guide.
+    return target[2] != "guide" or "guide" in train
+
+
+def _knows(former: Mapping[str, Any], choice: str, name: str) -> bool:
+    """Whether the chosen kind has a key; keys of other kinds stood beside it without effect."""
+    section, (table, key) = CHOICES[choice][0], choice.split(".")
+    chosen = former[table].get(key)
+    default = section.model_fields[key].default
+    kind = chosen if isinstance(chosen, str) else getattr(default, "kind", None)
+    of_kind = _kinds(section, key).get(str(kind))
+    # A kind that is unknown is told by the reader.
+    return of_kind is None or name in of_kind.model_fields
+
+
+def _kinds(section: type[Section], key: str) -> dict[str, type[Section]]:
+    return by_kind(section.tables_at(key))
+
+
+def _inner(present: Conversion, tables: Mapping[str, Any], prefix: Keys) -> dict[str, Any]:
+    """Tables of runs in a grid or a variant; a grid has lists of values, so nothing is left out of it."""
+    inner = Conversion()
+    for keys, value in _leaves(tables):
+        place = _dotted(keys)
+        target = KEYS.get(place)
+        if target is None and place in BESIDE:
+            target = ".".join(BESIDE[place])
+        inner._put(keys, keys if target is None else tuple(target.split(".")), value)
+    for former, moved in inner.moved.items():
+        present.moved[(*prefix, *former)] = None if moved is None else (*prefix, *moved)
+    return inner.tables
+
+
+def _entry(present: Conversion, name: str, entry: Any) -> Any:
+    """One table of a list."""
+    if not isinstance(entry, Mapping):
+        return entry
+    if name == "variants":
+        grid = entry.get("grid")
+        converted = _inner(present, {key: value for key, value in entry.items() if key != "grid"}, (name,))
+        return converted if grid is None else {**converted, "grid": _inner(present, grid, (name, "grid"))}
+    renamed = {}
+    for key, value in entry.items():
+        target = KEYS.get(f"{name}.{key}", f"{name}.{key}").removeprefix(f"{name}.")
+        if target != key:
+            present.moved[(name, key)] = (name, target)
+        renamed[target] = value
+    return renamed
+
+
+def _leaves(table: Mapping[str, Any], prefix: Keys = ()) -> Iterator[tuple[Keys, Any]]:
+    for key, value in table.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, (*prefix, key))
+        else:
+            yield (*prefix, key), value
+
+
+def _has(tables: Any, keys: list[str]) -> bool:
+    for key in keys:
+        if not isinstance(tables, Mapping) or key not in tables:
+            return False
+        tables = tables[key]
+    return True
+
+
+def _dotted(keys: Keys) -> str:
+    return ".".join(keys)
+
+
+_HEADER = re.compile(r"\s*\[\[?\s*([A-Za-z0-9_.\-]+)\s*\]\]?\s*(#.*)?")
+_SETTING = re.compile(r"(\s*)([A-Za-z0-9_.\-]+)(\s*=.*)", re.DOTALL)
+
+
+def with_comments(text: str, conversion: Conversion) -> str | None:
+    """A settings file with its comments, under the present names; None if a conversion line by line does not give these settings."""
+    lines, at_end = list[str](), list[str]()
+    header: tuple[str, ...] = ()
+    for line in text.splitlines(keepends=True):
+        if found := _HEADER.fullmatch(line.rstrip("\r\n")):
+            header = tuple(found[1].split("."))
+            present = conversion.moved.get(header[:1])
+            lines.append(line if present is None else line.replace(header[0], present[0], 1))
+        elif (found := _SETTING.fullmatch(line)) is None:
+            lines.append(line)
+        else:
+            keys = (*header, *found[2].split("."))
+            lines += _moved_line(line, found, keys, header, conversion)
+    tune = conversion.tables.get("tune")
+    if isinstance(tune, dict) and "recipe" in tune and "recipe" not in text:
+        at_end.append('\n[tune]\nrecipe = "paper"\n' if not re.search(r"^\s*\[tune\]", text, re.M) else "")
+        lines = [f'{line}recipe = "paper"\n' if re.fullmatch(r"\s*\[tune\]\s*(#.*)?", line.rstrip()) else line for line in lines]
+    written = "".join([*lines, *at_end])
+    try:
+        return written if _plain(tomllib.loads(written)) == _plain(conversion.tables) else None
+    except tomllib.TOMLDecodeError:
+        return None
+
+
+def _moved_line(line: str, found: "re.Match[str]", keys: Keys, header: Keys, conversion: Conversion) -> list[str]:
+    """A line of a setting under its present key; one that is left out becomes a comment."""
+    if keys not in conversion.moved:
+        return [line]
+    present = conversion.moved[keys]
+    if present is None:
+        return [f"# left out by adiabat upgrade: {line.lstrip()}"]
+    top = conversion.moved.get(header[:1]) or header[:1]
+    above = (*top, *header[1:])
+    if present[: len(above)] != above:
+        return [line]
+    key, value = ".".join(present[len(above) :]), conversion.value(present)
+    if isinstance(value, bool) and '"' in found[3]:
+        # A word that is true or false today.
+        return [f"{found[1]}{key} = {inline(value)}  # was {line.strip()}\n"]
+    return [f"{found[1]}{key}{found[3]}"]
+
+
+def _plain(tables: Any) -> Any:
+    """Tables without empty ones."""
+    if isinstance(tables, Mapping):
+        inner = {key: _plain(value) for key, value in tables.items()}
+        return {key: value for key, value in inner.items() if value != {}}
+    return [_plain(entry) for entry in tables] if isinstance(tables, list) else tables
