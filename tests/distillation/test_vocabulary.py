@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +160,51 @@ def test_phrases_are_no_part_of_words_but_where_a_script_has_no_blanks(kind: str
     assert "the cat" not in inside
     assert "the cat" in apart
     assert "cat 日本" in [token.strip() for token in tokens_of(found, "cat 日本cat")]
+
+
+TWICE = ["independent", "chihuahua", "banana", "mississippi", "aaaa", "abababab", "été été", "naïveté"]
+
+
+def frequent_words(count: int) -> list[str]:
+    """The most frequent words of the guide."""
+    text = (Path(__file__).parents[2] / "docs" / "guide.md").read_text(encoding="utf-8").lower()
+    return [word for word, _ in Counter(re.findall(r"[a-z]{4,}", text)).most_common(count)]
+
+
+@pytest.mark.parametrize("teacher", [bpe, tiny_tokenizer])
+def test_words_in_which_a_pair_of_letters_occurs_twice_become_tokens_of_a_bpe_teacher(teacher: Callable[[], Any]) -> None:
+    texts = list(dict.fromkeys([*TWICE, *frequent_words(120)]))
+    found = vocabulary_of(teacher(), words=[Word(text, f"words:{row}") for row, text in enumerate(texts)])
+    before = len(teacher().get_vocab())
+    for text in texts:
+        inside = found.tokenizer.encode(f"a {text} z").ids
+        assert len(found.tokenizer.encode(text).ids) == 1, text
+        assert found.tokenizer.encode(text).ids[0] in inside, text
+    assert found.added >= len(texts)
+    assert len(found.tokens) <= before + found.added
+
+
+def test_merges_lead_to_tokens_alone() -> None:
+    # Pairs of letters: Ġi nd ep en de nt. "nd" takes each d before "de" does, and "en" the last n before "nt".
+    found = vocabulary_of(tiny_tokenizer(), words=[Word("independent", "words:1")])
+    model = json.loads(found.tokenizer.to_str())["model"]
+    products = ["".join(pair) for pair in model["merges"]]
+    assert "Ġindependent" in products
+    assert set(products) <= model["vocab"].keys()
+    assert {"Ġi", "nd", "ep", "en"} <= set(products)
+    assert not {"de", "nt"} & set(products)
+
+
+def test_words_of_a_bpe_teacher_that_marks_the_ends_of_words_are_matched_whole() -> None:
+    letters = [*"abcdehinptu", *(f"{letter}</w>" for letter in "abcdehinptu")]
+    backend = Tokenizer(
+        BPE({piece: row for row, piece in enumerate([*SPECIAL, *letters])}, [], unk_token="[UNK]", end_of_word_suffix="</w>")
+    )
+    backend.pre_tokenizer = Whitespace()
+    found = vocabulary_of(wrapped(backend), words=[Word("independent", "words:1"), Word("chihuahua", "words:2")])
+    tokens = [token.strip() for token in found.tokenizer.encode("a independent chihuahua").tokens]
+    assert tokens == ["a</w>", "independent", "chihuahua"]
+    assert found.tokenizer.encode("independenta").tokens[0] == "i"
 
 
 def test_patterns_that_are_none_or_match_all_are_told() -> None:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Float, Int
 from skeletoken import TokenizerModel
+from skeletoken.models import BPE
 from skeletoken.padding import Padding
 from sklearn.decomposition import PCA, FastICA
 from sklearn.exceptions import ConvergenceWarning
@@ -230,12 +231,15 @@ def _with_words(model: TokenizerModel, words: Sequence[Word]) -> tuple[Tokenizer
     """The tokenizer with added words; the word of each new token; and words that are tokens already."""
     tokens, pieces, phrases = set(model.sorted_vocabulary), dict[str, Word](), dict[str, Word]()
     known, faults = dict[str, Word](), list[str]()
+    # Merges of pieces whose letters carry a mark, such as `</w>` at the end of a word, are not those of its letters.
+    marks_pieces = isinstance(model.model, BPE) and bool(model.model.end_of_word_suffix or model.model.continuing_subword_prefix)
     for word in words:
         split = model.preprocessor.preprocess(word.text, had_initial_subword_prefix=True)
         if not split:
             faults.append(f"{word.place}: {word.text!r} is empty once the tokenizer has normalised it")
             continue
-        group, token = (pieces, split[0]) if len(split) == 1 else (phrases, _normalized(model, word.text))
+        is_piece = len(split) == 1 and not marks_pieces
+        group, token = (pieces, split[0]) if is_piece else (phrases, _normalized(model, word.text))
         group = known if token in tokens else group
         if token in group:
             faults.append(f"{word.place}: {word.text!r} is the same word as that of {group[token].place}")
@@ -245,11 +249,23 @@ def _with_words(model: TokenizerModel, words: Sequence[Word]) -> tuple[Tokenizer
     # Drop other added tokens, which never occur in texts.
     # Short words first: BPE builds longer ones from pieces, and a word must not exist before its own turn.
     ordered = sorted(pieces, key=len)
-    grown = model.prune_added_tokens().add_tokens_to_vocabulary(ordered, preprocess_tokens=False)
+    grown = _without_idle_merges(model.prune_added_tokens().add_tokens_to_vocabulary(ordered, preprocess_tokens=False))
     for bordered in (True, False):
         chosen = [phrase for phrase in phrases if _has_borders(phrase) == bordered]
         grown = grown.add_addedtokens(chosen, is_special=False, single_word=bordered, normalized=True)
     return grown, {**pieces, **phrases}, list(known.values())
+
+
+def _without_idle_merges(model: TokenizerModel) -> TokenizerModel:
+    """The tokenizer without merges whose product is no token, which `tokenizers` refuses.
+
+    skeletoken merges a word's letters two by two. Where a pair occurs twice, as ``nd`` in ``independent``, its merge takes letters of
+    other pairs, such as ``de``, which are then part of no word.
+    """
+    if isinstance(model.model, BPE):
+        tokens, merges = set(model.sorted_vocabulary), model.model.merges
+        merges._remove_merges_for_tokens({left + right for left, right in merges.root} - tokens)
+    return model
 
 
 def _has_borders(phrase: str) -> bool:
