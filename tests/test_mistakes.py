@@ -196,6 +196,7 @@ MISTAKES: list[Mistake] = [
     (search("hello", "there"), "unexpected extra argument", "there"),
     (search("hello", "-k", "0"), "-k", "must be a whole number >= 1, got 0"),
     (embed(out=""), "--out must have a value, got an empty text"),
+    (embed(out="new\udcff"), "new", "must have a name in UTF-8", "rename it"),
     (embed("corpus.jsonl", "--config", ""), "--config must have a value"),
     (embed("corpus.jsonl", "--import="), "--import must have a value"),
     (embed(""), "CORPUS must not be empty"),

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from adiabat.core.errors import DataError
+from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.surroundings import (
     ESCAPING,
     Heedless,
     console_size,
     hub_cache,
     release_stdout,
+    require_words,
     settle_streams,
     settle_terminal,
     shows_any_text,
@@ -158,6 +159,15 @@ def test_a_width_that_is_of_no_use_counts_as_not_stated(width: str, monkeypatch:
     assert 40 <= int(os.environ["COLUMNS"]) <= 1000
     assert int(os.environ["LINES"]) > 0
     assert console_size() == {}
+
+
+def test_words_that_the_locale_cannot_read_are_shown_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    word = "m\udcc3\udca9tal"
+    require_words(["search", word])
+    monkeypatch.setattr(sys, "getfilesystemencoding", lambda: "ascii")
+    require_words(["search", "metal"])
+    with pytest.raises(ConfigError, match="the locale must have the letters of métal; choose a locale of UTF-8, or set PYTHONUTF8=1"):
+        require_words(["search", word])
 
 
 def test_a_width_of_use_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

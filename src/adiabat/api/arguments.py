@@ -19,7 +19,7 @@ from adiabat.config.section import Section
 from adiabat.config.shared import RetainSection
 from adiabat.core.disk import make_folder, move, new_file, real
 from adiabat.core.errors import ConfigError, DataError
-from adiabat.core.files import require_no_zero
+from adiabat.core.files import require_name, require_no_zero
 from adiabat.core.surroundings import user_cache
 from adiabat.core.text import shown
 from adiabat.core.wording import remember_rows
@@ -61,7 +61,7 @@ def path_of(value: object, argument: str, *, allowed: str = "a path, or a result
         raise wrong_type(argument, allowed, value)
     if not path:
         raise ConfigError(f"{argument} must be a path, got an empty text; name a file or folder")
-    require_no_zero(Path(path), error=ConfigError)
+    require_name(Path(path), error=ConfigError)
     return path
 
 

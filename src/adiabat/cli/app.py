@@ -16,7 +16,7 @@ from adiabat import __version__
 from adiabat.cli.options import complain, fold_retain, local_rank, plain_warnings, rank
 from adiabat.core.errors import MEMORY, THREADS, AdiabatError, ConfigError, InterruptionError, Shortage, disk_error_of, shortage_of
 from adiabat.core.provenance import VERIFY
-from adiabat.core.surroundings import has_working_directory, release_stdout, settle_streams, settle_terminal
+from adiabat.core.surroundings import has_working_directory, release_stdout, require_words, settle_streams, settle_terminal
 from adiabat.core.wording import typed
 
 
@@ -150,6 +150,7 @@ def main() -> None:
     words = sys.argv[1:]
     verb = next((word for word in words if word not in ("--debug", "--verify")), "")
     try:
+        require_words(words)
         with plain_warnings(), typed(shlex.join(["adiabat", *words])):
             code = app_of(verb)(args=fold_retain(words) or ["--help"], prog_name="adiabat", standalone_mode=False)
         # typer turns Ctrl-C into this code.

@@ -201,6 +201,13 @@ def require_plain(path: Path, *, error: type[AdiabatError] = DataError) -> None:
 
 def require_regular(path: Path, *, error: type[AdiabatError] = DataError) -> None:
     """Refuse devices, pipes and sockets: they may be endless, or cannot be read twice."""
+    require_name(path, error=error)
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise error(f"{path} must be a file or a folder, got a device, pipe or socket; copy its output into a file")
+
+
+def require_name(path: Path, *, error: type[AdiabatError] = DataError) -> None:
+    """Refuse a path that no file can have, or that records cannot hold."""
     require_no_zero(path, error=error)
     try:
         str(path).encode()
@@ -209,8 +216,6 @@ def require_regular(path: Path, *, error: type[AdiabatError] = DataError) -> Non
         is_locale = sys.getfilesystemencoding() != "utf-8"
         advice = "choose a locale of UTF-8, or set PYTHONUTF8=1" if is_locale else "rename it"
         raise error(f"{os.fsencode(path)!r} must have a name in UTF-8, got other bytes; {advice}") from fault
-    if path.exists() and not (path.is_file() or path.is_dir()):
-        raise error(f"{path} must be a file or a folder, got a device, pipe or socket; copy its output into a file")
 
 
 def require_no_zero(path: Path, *, error: type[AdiabatError] = DataError) -> None:

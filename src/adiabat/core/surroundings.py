@@ -8,13 +8,13 @@ import stat
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TextIO, TypedDict
 
 from adiabat.core.disk import make_folder, real
-from adiabat.core.errors import DataError
+from adiabat.core.errors import ConfigError, DataError
 
 CACHE = "XDG_CACHE_HOME"
 
@@ -174,6 +174,25 @@ def release_stdout() -> None:
         sys.stdout.flush()
     except OSError:
         sys.stdout = open(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+
+
+def require_words(words: Sequence[str]) -> None:
+    """Refuse words of a command line that the locale cannot read; in a locale of UTF-8, each argument is judged by its verb."""
+    if sys.getfilesystemencoding() == "utf-8":
+        return
+    for word in words:
+        if not _is_whole(word):
+            shown = os.fsencode(word).decode("utf-8", "replace")
+            raise ConfigError(f"the locale must have the letters of {shown}; choose a locale of UTF-8, or set PYTHONUTF8=1")
+
+
+def _is_whole(word: str) -> bool:
+    """Whether a text has no byte that could not be decoded."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def has_working_directory() -> bool:
