@@ -40,16 +40,20 @@ def one_run(drift: list[float], steps: list[int] = STEPS) -> SafeRate:
 @pytest.mark.parametrize(
     ("search", "sentence"),
     [
-        ("full", "Up to 4.64e-8 the answers stay within noise for 1,000 steps; at 1e-7, drift exceeds it after 900."),
+        (
+            "full",
+            "Up to a learning rate of 4.64e-8 the answers stay within noise for 1,000 steps; at 1e-7, drift exceeds it after 900 steps.",
+        ),
         (
             "seeds",
-            "Up to 4.64e-8 the answers stay within noise for 1,000 steps with each of 2 seeds; "
-            "at 1e-7, drift exceeds it after 800 with 1 of 2 seeds.",
+            "Up to a learning rate of 4.64e-8 the answers stay within noise for 1,000 steps with each of 2 seeds; "
+            "at 1e-7, drift exceeds it after 800 steps with 1 of 2 seeds.",
         ),
         ("top", "Even the highest rate in the search, 1e-8, stays within noise for 1,000 steps."),
         (
             "unsafe",
-            "No rate in the search stays within the limit of 0.001 for 1,000 steps: even at the lowest, 1e-8, drift exceeds it after 150.",
+            "No rate in the search stays within the limit of 0.001 for 1,000 steps: even at the lowest, 1e-8, "
+            "drift exceeds it after 150 steps.",
         ),
     ],
 )
@@ -113,7 +117,7 @@ def test_the_terminal_shows_the_highest_rate_first_and_the_head_line_below() -> 
     assert rows[0][2:7] == ["–", "–", "diverged", "after", "0"]
     assert rows[3][2:7] == ["900", "0.0462", "exceeded", "after", "900"]
     assert rows[4][2:6] == ["1,000", "0", "stays", "within"]
-    assert "Up to 1e-8 the answers stay within noise" in said
+    assert "Up to a learning rate of 1e-8 the answers stay within noise" in " ".join(said.split())
     assert max(map(len, said.splitlines())) <= 80
 
 

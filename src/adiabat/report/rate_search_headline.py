@@ -69,7 +69,7 @@ def headline(result: SafeRate) -> str:
     if result.rate == max(result.rates):
         return f"Even the highest rate in the search, {setting(result.rate)}, stays {stays}."
     above = min((trial.rate for trial in result.trials if trial.rate > result.rate), default=math.inf)
-    return f"Up to {setting(result.rate)} the answers stay {stays}{_fate(result, above, before='; at ')}."
+    return f"Up to a learning rate of {setting(result.rate)} the answers stay {stays}{_fate(result, above, before='; at ')}."
 
 
 def _within(result: SafeRate) -> str:
@@ -84,7 +84,7 @@ def _fate(result: SafeRate, of: float, *, before: str) -> str:
         return ""
     step, how = min(ends)
     of_all = f" with {len(ends)} of {len(runs)} seeds" * (len(ends) < len(runs))
-    return f"{before}{setting(of)}, {'drift exceeds it' if how == 'left' else 'a run diverged'} after {integer(step)}{of_all}"
+    return f"{before}{setting(of)}, {'drift exceeds it' if how == 'left' else 'a run diverged'} after {counted(step, 'step')}{of_all}"
 
 
 def tone(result: SafeRate) -> Tone:
