@@ -1,11 +1,11 @@
 """Kill commands, let them go on, and compare all that they leave with runs that nobody killed, bit for bit.
 
-    python scripts/kill_trials.py [--runs 8] [--kills 4] [--every-write] [--only VERB ...] [--folder DIR] [--write]
+    python scripts/kill_trials.py [--runs 8] [--kills 4] [--every-write [--most N]] [--only VERB ...] [--folder DIR] [--write]
 
 For each verb `--runs` runs are killed up to `--kills` times, by SIGKILL, at moments drawn from the seconds that the whole run takes, and
-then let go on to the end. With `--every-write`, a run is killed before each change of a file instead (of changes that repeat, such as those
-of checkpoints, before the first two and the last), once a run. The rows of runs stand in DIR, so that the script goes on where it was cut
-short. `--write` puts the totals into benchmarks/RELIABILITY.md.
+then let go on to the end. With `--every-write`, a run is killed before each change of a file instead, once a run: of changes that repeat,
+such as those of checkpoints, before the first two and the last, and at the most `--most` times for each verb. The rows of runs stand in
+DIR, so that the script goes on where it was cut short. `--write` puts the totals into benchmarks/RELIABILITY.md.
 """
 
 import argparse
@@ -144,11 +144,12 @@ def at_random(subject: Subject, runs: int, kills: int, done: set[str]) -> Iterat
             yield subject.row(name, here, count, ended)
 
 
-def at_every_write(subject: Subject, done: set[str]) -> Iterator[Row]:
+def at_every_write(subject: Subject, most: int, done: set[str]) -> Iterator[Row]:
     """Kill runs before each change of a file.
 
     Args:
         subject: The verb.
+        most: Number of changes, drawn where there are more.
         done: Names of rows that are there already.
 
     Yields:
@@ -156,7 +157,10 @@ def at_every_write(subject: Subject, done: set[str]) -> Iterator[Row]:
     """
     verb = subject.verb
     every, _ = moments(verb.words, subject.place())
-    for number in chosen(every):
+    numbers = chosen(every)
+    if len(numbers) > most:
+        numbers = sorted(random.Random(verb.name).sample(numbers, most))
+    for number in numbers:
         name = f"{verb.name} before {number}: {every[number].event} {every[number].path}"
         if name not in done:
             here = subject.place()
@@ -172,6 +176,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=8)
     parser.add_argument("--kills", type=int, default=4)
     parser.add_argument("--every-write", action="store_true")
+    parser.add_argument("--most", type=int, default=10_000)
     parser.add_argument("--only", nargs="*", default=list(VERBS))
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "adiabat-kills")
     parser.add_argument("--write", action="store_true")
@@ -187,7 +192,8 @@ def main() -> None:
         inputs = needed_of(verb, made)
         wanted = contents(given.folder / "whole" / verb.name, verb.left)
         subject = Subject(verb, world, inputs, given.folder / "work", wanted, whole.seconds)
-        rows = at_every_write(subject, trials.names) if given.every_write else at_random(subject, given.runs, given.kills, trials.names)
+        done = trials.names
+        rows = at_every_write(subject, given.most, done) if given.every_write else at_random(subject, given.runs, given.kills, done)
         for row in rows:
             trials.add(row)
     counts = Counter(row["verb"] for row in trials.rows)
@@ -199,7 +205,7 @@ def main() -> None:
     for differing in wrong:
         print(differing)
     if given.write:
-        options = "--every-write" if given.every_write else f"--runs {given.runs} --kills {given.kills}"
+        options = f"--every-write --most {given.most}" if given.every_write else f"--runs {given.runs} --kills {given.kills}"
         how = (
             ["before each change of a file (of changes that repeat, before the first two and the last) and repeated or resumed."]
             if given.every_write

@@ -285,11 +285,13 @@ def contents(folder: Path, names: Sequence[str]) -> dict[str, Any]:
         Path to content.
     """
     files = [path for name in names for path in ([folder / name] if (folder / name).is_file() else sorted((folder / name).rglob("*")))]
-    return {str(path.relative_to(folder)): _content(path) for path in files if path.is_file() and not PASSED_OVER.search(path.name)}
+    kept = (path for path in files if path.is_file() and not PASSED_OVER.search(str(path.relative_to(folder))))
+    return {str(path.relative_to(folder)): _content(path) for path in kept}
 
 
-PASSED_OVER = re.compile(r"\.checked\.json|\.call\.json|^report\.html$")
-"""What is remembered of checks and calls, with temporary files, which the next one replaces; and pages, which show times."""
+PASSED_OVER = re.compile(r"\.checked\.json|\.call\.json|\breport\.html$|^cache/\.making-")
+"""What is remembered of checks and calls, with temporary files, which the next one replaces; pages, which show times; and what a killed run
+leaves in a cache that others share, which is removed once it is old."""
 
 
 def _content(path: Path) -> Any:
@@ -305,7 +307,10 @@ def _read(path: Path) -> Any:
         rows = pq.ParquetFile(path).read().to_pylist()
         return [plain({**row, **({"record": json.loads(row["record"])} if "record" in row else {})}) for row in rows]
     if path.suffix == ".json" and path.name != "tokenizer.json":
-        return plain(json.loads(path.read_text(encoding="utf-8")))
+        record = plain(json.loads(path.read_text(encoding="utf-8")))
+        # Records have times of day; the files themselves are compared.
+        dated = path.name == "checksums.json" and path.parent.name == "lessons"
+        return sorted(record) if dated else record
     if path.name == "log.jsonl":
         return [plain(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
     if path.suffix == ".csv":

@@ -3,16 +3,23 @@
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import tomli_w
 import torch
+from pyarrow import parquet
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+from adiabat.models.model_names import load
+from adiabat.models.saving import save
+from adiabat.models.towers import DualEncoder
 
 DOCUMENTS, QUERIES = 240, 60
 KINDS = ("river", "stone", "cloud", "bread", "light", "glass", "horse", "music")
@@ -113,6 +120,8 @@ def write_world(folder: Path) -> None:
     _lines(folder / "turned.jsonl", [{"_id": name, "text": text} for name, text in zip(turned, texts, strict=True)])
     (folder / "turned.txt").write_text("".join(f"{name}\n" for name in turned), encoding="utf-8")
     (folder / "gone.txt").write_text("".join(f"d{n}\n" for n in range(100, 130)), encoding="utf-8")
+    _write_tables(folder, texts, asked[:20])
+    _write_saved(folder / "saved")
     (folder / "ids.txt").write_text("".join(f"d{n}\n" for n in range(DOCUMENTS)), encoding="utf-8")
     (folder / "probes.txt").write_text("".join(f"which {text}\n" for text in texts[:20]), encoding="utf-8")
     (folder / "squad-train-v1.1.json").write_text(json.dumps(_squad()), encoding="utf-8")
@@ -132,6 +141,32 @@ def _write_model(folder: Path, seed: int) -> None:
     PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=backend, model_max_length=64, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]"
     ).save_pretrained(folder)
+
+
+def _write_saved(folder: Path) -> None:
+    """A model whose every file counts: of the layout of sentence-transformers, with prompts, a limit, and no mean pooling."""
+    tower = load(folder.parent / "model").document
+    changed = {"pooling": "cls", "query_prompt": "which report", "document_prompt": "the report", "normalize": True, "max_tokens": 12}
+    tower = tower.with_settings(replace(tower.settings, **changed))
+    save(DualEncoder(tower, tower, "saved"), folder)
+
+
+def _write_tables(folder: Path, texts: Sequence[str], asked: Sequence[Mapping[str, Any]]) -> None:
+    """The corpus and the queries in other formats, and words."""
+    documents = [("_id", "text"), *((f"d{n}", text) for n, text in enumerate(texts))]
+    queries = [("query", "positive"), *((row["query"], row["pos"][0]) for row in asked)]
+    for name, rows in (("corpus", documents), ("asked", queries)):
+        for ending, separator in (("csv", ","), ("tsv", "\t")):
+            (folder / f"{name}.{ending}").write_text("".join(f"{separator.join(row)}\n" for row in rows), encoding="utf-8")
+        columns = {column: [row[place] for row in rows[1:]] for place, column in enumerate(rows[0])}
+        parquet.write_table(pa.table(columns), folder / f"{name}.parquet")
+    beir = folder / "beir"
+    (beir / "qrels").mkdir(parents=True)
+    _lines(beir / "corpus.jsonl", [{"_id": name, "text": text} for name, text in documents[1:]])
+    _lines(beir / "queries.jsonl", [{"_id": f"q{n}", "text": row["query"]} for n, row in enumerate(asked)])
+    judged = "".join(f"q{n}\t{row['pos'][0]}\t1\n" for n, row in enumerate(asked))
+    (beir / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}", encoding="utf-8")
+    (folder / "words.txt").write_text("".join(f"{word} report\n" for word in KINDS), encoding="utf-8")
 
 
 def _lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from adiabat.config.dataset_settings import MineSettings
 from adiabat.config.shared import RankingEncoderSection, require_device_name
+from adiabat.core.disk import clear
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.files import is_store
 from adiabat.core.wording import call_of, option
@@ -46,6 +47,9 @@ def require_minable(
 def require_free(out: Path, index: Path | None) -> None:
     """Refuse a place in which no file can be mined."""
     ending_of(out)
+    if out.exists():
+        # A run that was killed after its last file left its working folder.
+        clear(working_folder(out))
     refuse_existing(out)
     if not working_folder(out).exists():
         # An interrupted run may have left this file of its own.
