@@ -168,6 +168,16 @@ def test_retention_sets_share_an_opened_store_and_nothing_is_written_without_out
     assert opened == [str(here / "store")]
 
 
+def test_without_a_comparison_a_set_that_repeats_another_is_measured_and_noted(here: Path, tmp_path: Path) -> None:
+    again = shutil.copy(here / "pairs.jsonl", tmp_path / "again.jsonl")
+    result = adiabat.evaluate(here / "model", here / "store", here / "pairs.jsonl", retain=[(here / "store", again)], resamples=200)
+    target, repeated = result.datasets
+    assert target.main_change().after == repeated.main_change().after
+    told = f"pairs.jsonl has {target.queries} of the {target.queries}\N{NO-BREAK SPACE}rows of {again}"
+    assert told in repeated.notes[0]
+    assert not any("rows of" in note for note in target.notes)
+
+
 def test_a_split_is_of_the_target_and_wins_over_the_settings(here: Path, tmp_path: Path) -> None:
     folder = tmp_path / "beir"
     (folder / "qrels").mkdir(parents=True)

@@ -170,7 +170,7 @@ MISTAKES: list[Mistake] = [
     (evaluate("pairs.jsonl", "--retain", "store"), "--retain takes two words, STORE and DATA, got store"),
     (evaluate("pairs.jsonl", "--retain", "store", "pairs.jsonl"), "--retain must be another data set than the target", "pairs.jsonl"),
     (
-        evaluate("pairs.jsonl", "--retain", "store", "reordered.jsonl"),
+        evaluate("pairs.jsonl", "--retain", "store", "reordered.jsonl", "--baseline", "model"),
         "--retain must be another data set than pairs.jsonl, which has 11 of the 21 rows of reordered.jsonl; leave it out",
     ),
     (

@@ -1,11 +1,11 @@
 """`adiabat.evaluate` and `.evaluate_suite`: a model against a baseline, and several models on tasks."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adiabat.api.arguments import (
     Data,
@@ -131,7 +131,7 @@ def evaluate(
     device_of(chosen.run.device)
     others = [Store.open(path) for path in dict.fromkeys(named_stores)]
     with called("evaluate", progress) as call, claimed(folder):
-        datasets = _read(sets, splits, chosen, others)
+        datasets = _read(sets, splits, chosen, others, has_verdicts=baseline is not None)
         loaded = [load(entry, settings=chosen.encoder, device=chosen.run.device) for entry in models]
         scores: list[tuple[str, TaskScores]] = []
         result = evaluate_datasets(
@@ -180,9 +180,17 @@ def _require_lists(baseline_stores: object, retain: object, runs: object) -> Non
 
 
 def _read(
-    sets: Sequence[tuple[str, str]], splits: Sequence[str | None], settings: EvaluateSettings, baseline_stores: Sequence[Store]
+    sets: Sequence[tuple[str, str]],
+    splits: Sequence[str | None],
+    settings: EvaluateSettings,
+    baseline_stores: Sequence[Store],
+    *,
+    has_verdicts: bool,
 ) -> "list[Dataset]":
-    """The target and the retention sets, each with its store; sets of one store share it."""
+    """The target and the retention sets, each with its store; sets of one store share it.
+
+    A retention set that repeats another set would be counted as further evidence: it is refused, or noted where nothing is compared.
+    """
     from adiabat.evaluation.evaluate import read_dataset
 
     stores = {path: Store.open(path) for path in dict.fromkeys(path for path, _ in sets)}
@@ -191,19 +199,47 @@ def _read(
         read_dataset(stores[path], rows, role="retain" if number else "target", split=splits[number], **options)
         for number, (path, rows) in enumerate(sets)
     ]
-    require_other_contents([rows for _, rows in sets], [(dataset.store, dataset.examples) for dataset in datasets])
+    names, contents = [rows for _, rows in sets], [(dataset.store, dataset.examples) for dataset in datasets]
+    if has_verdicts:
+        require_other_contents(names, contents)
+        return datasets
+    for repeated in repeated_contents(names, contents):
+        dataset = datasets[repeated.row]
+        note = f"{repeated.other} has {repeated.have}: a comparison with a baseline refuses to count one set twice"
+        datasets[repeated.row] = replace(dataset, notes=(*dataset.notes, note))
     return datasets
 
 
+class Repeated(NamedTuple):
+    """A retention set that shares more than half of its rows, or of theirs, with the target or another retention set.
+
+    Attributes:
+        row: Of the set among all.
+        other: Name of the earlier set.
+        have: What that one has.
+    """
+
+    row: int
+    other: str
+    have: str
+
+
 def require_other_contents(names: Sequence[str], sets: Sequence[tuple[Store, AddressedSet | LanguageGridSet]]) -> None:
-    """Refuse a retention set that shares more than half of its rows, or of theirs, with the target or another retention set."""
+    """Refuse a retention set that repeats the target or another retention set."""
+    for repeated in repeated_contents(names, sets):
+        raise ConfigError(f"{option('retain')} must be another data set than {repeated.other}, which has {repeated.have}; leave it out")
+
+
+def repeated_contents(names: Sequence[str], sets: Sequence[tuple[Store, AddressedSet | LanguageGridSet]]) -> Iterator[Repeated]:
+    """Sets whose rows are mostly those of an earlier one."""
+    if len(sets) == 1:
+        return
     known: list[tuple[str, frozenset[str]]] = []
-    for name, (store, examples) in zip(names, sets, strict=True) if len(sets) > 1 else ():
+    for number, (name, (store, examples)) in enumerate(zip(names, sets, strict=True)):
         content = _content_of(store, examples)
         for other, rows in known:
             if 2 * (shared := len(content & rows)) > min(len(content), len(rows)):
-                have = f"which has {shared:,} of the {counted(len(content), 'row')} of {name}"
-                raise ConfigError(f"{option('retain')} must be another data set than {other}, {have}; leave it out")
+                yield Repeated(number, other, f"{shared:,} of the {counted(len(content), 'row')} of {name}")
         known.append((name, content))
 
 

@@ -61,7 +61,10 @@ SaveScores = Callable[[tuple[str, TaskScores]], None]
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A data set, read and checked, with its store; `baseline_stores` hold the same documents embedded by a baseline's document tower."""
+    """A data set, read and checked, with its store and notes on what was read.
+
+    `baseline_stores` hold the same documents embedded by a baseline's document tower.
+    """
 
     store: Store
     examples: AddressedSet | LanguageGridSet
@@ -69,6 +72,7 @@ class Dataset:
     source: str = ""
     split: str | None = None
     baseline_stores: Sequence[Store] = ()
+    notes: Sequence[str] = ()
 
 
 def read_dataset(
@@ -245,7 +249,7 @@ def _measure(
         near = [seen.near_queries for each in deciding.scores for seen in each.trained_on("") if seen.near_queries is not None]
         result = replace(result, parts=parts, left_out=decision.left_out, near_queries=max(near, default=None))
         overlaps = [replace(overlap, is_proof=decision.is_proof or not overlap.trained_queries) for overlap in overlaps]
-    result = replace(result, notes=[*result.notes, *_other_similarity(after, before)])
+    result = replace(result, notes=[*dataset.notes, *result.notes, *_other_similarity(after, before)])
     return _with_overlap(result, overlaps), deciding
 
 
