@@ -20,8 +20,9 @@ from adiabat.mining import mine as mine_module
 from adiabat.mining.mine import Mining, mine
 from adiabat.mining.miner import MinedQuery, Miner
 from adiabat.models.towers import DualEncoder
-from adiabat.store.bm25 import LEXICAL_FILE, BM25Index, build_bm25
+from adiabat.store.bm25 import BM25Index, build_bm25
 from adiabat.store.build import build_store
+from adiabat.store.manifest import LEXICAL_FILE
 from adiabat.store.vector_store import Store
 from tests.commands import listing
 from tests.mining.world import lines
@@ -242,13 +243,22 @@ def test_queries_without_any_negative_are_written_apart_or_dropped(here: Here) -
         ({"corpus": "store", "blank": "drop"}, "corpus must be left out of the settings where corpus is a store"),
         ({"out": "corpus.jsonl"}, "out must be a new file, corpus.jsonl exists"),
         ({"out": "gone/mined.jsonl"}, "out must be in a folder that exists, got gone/mined.jsonl"),
+        ({"out": "."}, r"out must end in \.jsonl, .*, got \.; name a file in it, such as mined\.jsonl"),
+        ({"out": "/"}, r"got /; name a file in it, such as /mined\.jsonl"),
+        ({"out": "store/mined.jsonl"}, r"out must be a directory of its own, store/mined\.jsonl lies in the job, model or store"),
+        ({"out": f"{'m' * 195}.jsonl"}, r"out must be a name of at most 200 bytes, got 201"),
         ({"index": Path("store")}, "index must be a folder of its own, store is a store"),
         ({"index": Path("pairs.jsonl")}, "index must be a folder of its own, pairs.jsonl is a file"),
+        ({"index": Path("pairs.jsonl/x")}, r"index must be in a directory, pairs\.jsonl/x lies in the file .*pairs\.jsonl"),
+        ({"index": Path()}, r"index must be a new or empty folder, or hold an earlier index, \. holds .*corpus\.jsonl"),
+        ({"index": Path("own"), "out": "own/mined.jsonl"}, r"index must be a folder of its own, own/mined\.jsonl lies in it"),
+        ({"index": Path("store/index")}, "index must be a directory of its own, store/index lies in the job, model or store"),
         ({"corpus": "faulty.jsonl"}, "2 faults"),
     ],
 )
 def test_what_cannot_be_is_refused_and_nothing_is_left(here: Here, store: Store, arguments: dict[str, Any], message: str) -> None:
     lines(Path("faulty.jsonl"), [*DOCUMENTS, DOCUMENTS[0], {"_id": "x", "text": ""}])
+    Path("own").mkdir()
     before = listing(Path())
     with pytest.raises(AdiabatError, match=message):
         here(**arguments)

@@ -10,8 +10,8 @@ from adiabat.config.shared import DataSection
 from adiabat.core.errors import DataError, StoreError
 from adiabat.core.text import NO_BREAK
 from adiabat.data.records import Document
+from adiabat.mining.mine_checks import CORPUS_FILE
 from adiabat.mining.mining_queries import (
-    CORPUS_FILE,
     Documents,
     MiningQueries,
     WrittenCorpus,

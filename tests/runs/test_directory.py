@@ -68,9 +68,9 @@ def test_a_result_may_lie_beside_jobs_and_stores_and_not_among_data(tmp_path: Pa
 
 def test_a_file_in_the_place_of_the_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "job").write_text("")
-    with pytest.raises(JobError, match="holds other files"):
+    with pytest.raises(JobError, match="out must be a new or empty directory, .*job is a file; choose another"):
         open_job(tmp_path / "job", description(), resume=False)
-    with pytest.raises(JobError, match="out must be a directory that can be created, got .*; choose another"):
+    with pytest.raises(JobError, match="out must be in a directory, .*inner lies in the file .*job; choose another"):
         open_job(tmp_path / "job" / "inner", description(), resume=False)
 
 

@@ -15,7 +15,8 @@ from adiabat.core.files import read_json, write_json
 from adiabat.core.ragged import Ragged
 from adiabat.store import bm25 as bm25_module
 from adiabat.store.analysers import words
-from adiabat.store.bm25 import FILES, LEXICAL_FILE, SPOOL_FILE, BM25Index, build_bm25
+from adiabat.store.bm25 import FILES, BM25Index, build_bm25
+from adiabat.store.manifest import LEXICAL_FILE, SPOOL_FILE
 
 TEXTS = [
     "The cat sat on the mat.",

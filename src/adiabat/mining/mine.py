@@ -15,7 +15,7 @@ from adiabat.config.dataset_settings import MineSettings
 from adiabat.config.shared import EmbedDataSection, EncoderSection
 from adiabat.core.disk import make_folder, remove
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, StoreError
-from adiabat.core.files import is_store, is_there, reading, sole_writer, write_text
+from adiabat.core.files import is_store, is_there, reading, sole_writer, write_text, writing_to
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
 from adiabat.core.text import IN_WORDS
@@ -37,6 +37,7 @@ from adiabat.mining.mining_queries import (
     written_corpus,
 )
 from adiabat.models.towers import DualEncoder
+from adiabat.runs.output_dir import make_directory
 from adiabat.store.bm25 import BM25Index, build_bm25
 from adiabat.store.vector_store import Store
 
@@ -94,13 +95,16 @@ def mine(
     `index` keeps the corpus and its BM25 index for other runs.
     """
     settings, start = settings or MineSettings(), time.monotonic()
-    folder = working_folder(out)
     require_free(out, index)
     store = require_source(settings, corpus, model, store)
     examples = read_queries(data, settings.data)
-    make_folder(folder)
+    if index is not None:
+        make_directory(index, setting="index")
+    folder = working_folder(out)
     corpus_folder = index or folder / "corpus"
-    make_folder(corpus_folder, parents=True)
+    with writing_to(folder):
+        make_folder(folder)
+        make_folder(corpus_folder)
     with sole_writer(folder), sole_writer(corpus_folder) if index else nullcontext():
         try:
             ranker = _vectors(model, store, settings.encoder, load)

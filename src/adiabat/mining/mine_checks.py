@@ -1,5 +1,6 @@
 """Checks of mining by its settings and paths, before torch is loaded."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -7,12 +8,14 @@ from typing import Literal
 from adiabat.config.dataset_settings import MineSettings
 from adiabat.config.shared import RankingEncoderSection, require_device_name
 from adiabat.core.disk import clear
-from adiabat.core.errors import ConfigError, DataError
+from adiabat.core.errors import ConfigError, DataError, several
 from adiabat.core.files import is_store
 from adiabat.core.wording import call_of, option
 from adiabat.data.sources import with_split
 from adiabat.models.model_paths import require_names, require_reachable
+from adiabat.runs.output_dir import require_outside
 from adiabat.store.addressing import require_inputs
+from adiabat.store.manifest import HASH_FILE, ID_FILE, INDEX_FILE, LEXICAL_FILES, TEXT_FILE
 from adiabat.store.vector_store import require_readable
 
 CODECS: Mapping[str, Literal["gzip", "zstd"] | None] = {".jsonl": None, ".jsonl.gz": "gzip", ".jsonl.zst": "zstd"}
@@ -45,8 +48,12 @@ def require_minable(
 
 
 def require_free(out: Path, index: Path | None) -> None:
-    """Refuse a place in which no file can be mined."""
+    """Refuse a place in which no file can be mined, or only until it is written, hours later."""
     ending_of(out)
+    if not out.parent.is_dir():
+        raise DataError(f"{option('out')} must be in a folder that exists, got {out}; make {out.parent}")
+    require_outside(out)
+    _require_short(out)
     if out.exists():
         # A run that was killed after its last file left its working folder.
         clear(working_folder(out))
@@ -54,11 +61,32 @@ def require_free(out: Path, index: Path | None) -> None:
     if not working_folder(out).exists():
         # An interrupted run may have left this file of its own.
         refuse_existing(bare_path(out))
-    if not out.parent.is_dir():
-        raise DataError(f"{option('out')} must be in a folder that exists, got {out}; make {out.parent}")
-    if index is not None and index.exists() and (not index.is_dir() or is_store(index)):
+    if index is not None:
+        _require_own(index, out)
+
+
+CORPUS_FILE = "corpus.json"
+"""Record of the corpus in a folder for the index."""
+
+_INDEX_FILES = frozenset((CORPUS_FILE, HASH_FILE, ID_FILE, INDEX_FILE, TEXT_FILE, *LEXICAL_FILES))
+
+
+def _require_own(index: Path, out: Path) -> None:
+    """Refuse a folder for the index that holds anything else, which could be overwritten."""
+    require_outside(index, setting="index")
+    if not index.exists():
+        return
+    if not index.is_dir() or is_store(index):
         what = "a store" if index.is_dir() else "a file"
         raise DataError(f"{option('index')} must be a folder of its own, {index} is {what}; choose another")
+    names = sorted(entry.name for entry in index.iterdir())
+    foreign = [name for name in names if name not in _INDEX_FILES and name[0] != "."]
+    if foreign:
+        held = several(foreign, of="other files", shown=3)
+        raise DataError(f"{option('index')} must be a new or empty folder, or hold an earlier index, {index} holds {held}; choose another")
+    # A second run would find the mined file among the foreign ones.
+    if out.parent.resolve() == index.resolve():
+        raise DataError(f"{option('index')} must be a folder of its own, {out} lies in it; choose another")
 
 
 def require_source(settings: MineSettings, corpus: str, model: str | None, store: str | Path | None) -> str | Path | None:
@@ -85,13 +113,25 @@ def ending_of(out: Path) -> str:
     for ending in CODECS:
         if out.name.lower().endswith(ending) and len(out.name) > len(ending):
             return ending
-    raise DataError(f"{option('out')} must end in .jsonl, .jsonl.gz or .jsonl.zst, got {out}; rename it")
+    advice = f"name a file in it, such as {out / 'mined.jsonl'}" if out.is_dir() else "rename it"
+    raise DataError(f"{option('out')} must end in .jsonl, .jsonl.gz or .jsonl.zst, got {out}; {advice}")
 
 
 def bare_path(out: Path) -> Path:
     """The file of the queries without negatives."""
     ending = len(ending_of(out))
     return out.with_name(f"{out.name[:-ending]}.without-negatives{out.name[-ending:]}")
+
+
+LONGEST_NAME = 200
+"""Bytes of a mined file's name: file systems allow 255, and names made from it are up to 40 bytes longer."""
+
+
+def _require_short(out: Path) -> None:
+    """Refuse a name that leaves no room for those of the files beside it."""
+    length = len(os.fsencode(out.name))
+    if length > LONGEST_NAME:
+        raise DataError(f"{option('out')} must be a name of at most {LONGEST_NAME} bytes, got {length} in {out}; shorten it")
 
 
 def refuse_existing(out: Path) -> None:

@@ -20,12 +20,12 @@ from adiabat.core.text import counted
 from adiabat.core.wording import again, call_of
 from adiabat.data.examples import read_examples
 from adiabat.data.records import Document, Example, ExampleSet, LanguageGridSet, text_id
+from adiabat.mining.mine_checks import CORPUS_FILE
 from adiabat.store.addressing import forms_advice, other_forms, with_known_ids
 from adiabat.store.corpus_files import LOOKUP_SLICE, IdIndex, StringColumn, digest_documents, write_corpus
 from adiabat.store.manifest import ID_FILE, INDEX_FILE, TEXT_FILE, plain_disk_errors
 from adiabat.store.vector_store import Store
 
-CORPUS_FILE = "corpus.json"
 Rows = Sequence[int] | Integer[np.ndarray, " n"]
 
 

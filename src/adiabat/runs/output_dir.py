@@ -33,7 +33,9 @@ def require_free(folder: Path, *, resume: bool) -> None:
     require_outside(folder)
     if is_job(folder):
         _require_resume(folder, "job", resume=resume)
-    elif folder.exists() and (not folder.is_dir() or not all(entry.name == PREPARED or is_part(entry) for entry in folder.iterdir())):
+    elif folder.exists() and not folder.is_dir():
+        raise JobError(f"{option('out')} must be a new or empty directory, {folder} is a file; choose another")
+    elif folder.exists() and not all(entry.name == PREPARED or is_part(entry) for entry in folder.iterdir()):
         raise JobError(f"{option('out')} must be a new or empty directory, {folder} holds other files; choose another")
 
 
@@ -43,12 +45,14 @@ def _require_resume(folder: Path, what: str, *, resume: bool) -> None:
         raise JobError(f"{option('out', folder)} holds a {what} already; {advice}")
 
 
-def require_outside(folder: Path) -> None:
-    """Refuse a directory inside one that is rewritten as a whole."""
-    for directory in folder.resolve().parents:
+def require_outside(path: Path, *, setting: str = "out") -> None:
+    """Refuse a path inside a directory that is rewritten as a whole, or inside a file."""
+    for directory in path.resolve().parents:
+        if directory.is_file():
+            raise JobError(f"{option(setting)} must be in a directory, {path} lies in the file {directory}; choose another")
         if _is_of_adiabat(directory):
-            place = f"{folder} lies in the job, model or store {directory}"
-            raise JobError(f"{option('out')} must be a directory of its own, {place}; choose another")
+            place = f"{path} lies in the job, model or store {directory}"
+            raise JobError(f"{option(setting)} must be a directory of its own, {place}; choose another")
 
 
 def require_begun(folder: Path, what: str, *, begun: bool, resume: bool) -> str | None:
@@ -96,7 +100,7 @@ def open_job(folder: Path, description: Mapping[str, Any], *, resume: bool, rule
                 write_description(job, description)
         return job
     is_new = not folder.exists()
-    _make(folder)
+    make_directory(folder)
     try:
         write_description(job, description)
     except DataError:
@@ -106,12 +110,13 @@ def open_job(folder: Path, description: Mapping[str, Any], *, resume: bool, rule
     return job
 
 
-def _make(folder: Path) -> None:
+def make_directory(folder: Path, *, setting: str = "out") -> None:
+    """Make the directory that a setting names, and those above it."""
     try:
         make_folder(folder, parents=True)
     except OSError as fault:
         raise JobError(
-            f"{option('out')} must be a directory that can be created, got {folder}: {fault.strerror}; choose another"
+            f"{option(setting)} must be a directory that can be created, got {folder}: {fault.strerror}; choose another"
         ) from fault
 
 
@@ -134,7 +139,7 @@ def claimed(folder: Path | None, *, kind: str = "evaluation") -> Iterator[Path |
         return
     require_own(folder, kind)
     missing = [directory for directory in (folder, *folder.parents) if not directory.exists()]
-    _make(folder)
+    make_directory(folder)
     try:
         with sole_writer(folder):
             yield folder

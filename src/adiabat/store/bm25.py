@@ -28,21 +28,27 @@ from adiabat.core.provenance import Digest, digest_of, require
 from adiabat.core.ragged import Ragged
 from adiabat.store.analysers import Analyser, analyser_of
 from adiabat.store.bm25s_without_jax import bm25s
-from adiabat.store.manifest import plain_disk_errors
+from adiabat.store.manifest import (
+    DATA_FILE,
+    LEXICAL_FILE,
+    PARAMETER_FILE,
+    ROW_FILE,
+    SPOOL_FILE,
+    START_FILE,
+    VOCABULARY_FILE,
+    plain_disk_errors,
+)
 from adiabat.store.search import Hits
 
-LEXICAL_FILE = "lexical.json"
 FORMAT = "adiabat-lexical"
 VERSION = 3
 INDEX = Format(VERSION, oldest=VERSION, writers={1: "0.1", 2: "0.1"})
 """Version of the files and of the definition of a word. Version 2 lacked single characters of scripts without spaces."""
 
-DATA_FILE, ROW_FILE, START_FILE = "data.csc.index.npy", "indices.csc.index.npy", "indptr.csc.index.npy"
-VOCABULARY_FILE, PARAMETER_FILE = "vocab.index.json", "params.index.json"
 FILES = (DATA_FILE, ROW_FILE, START_FILE, VOCABULARY_FILE, PARAMETER_FILE)
 REMEDY = "remove the folder, and build the index again"
-BUILDING, SPOOL_FILE = ".building", "postings.tmp"
-"""Folder in which an index is built, and a file of it that does not outlive it."""
+BUILDING = ".building"
+"""Folder in which an index is built."""
 SPOOL = np.dtype([("word", "<i4"), ("row", "<i4"), ("count", "<i4")])
 DOCUMENTS_PER_BLOCK = 1024
 POSTINGS_PER_BLOCK = 1 << 21

@@ -38,6 +38,11 @@ COMPACTION_FILE = "compaction.json"
 COMMIT_FILE = "commit.json"
 APPENDING = "appending"
 BUILDING_SUFFIX = ".building"
+LEXICAL_FILE, SPOOL_FILE = "lexical.json", "postings.tmp"
+DATA_FILE, ROW_FILE, START_FILE = "data.csc.index.npy", "indices.csc.index.npy", "indptr.csc.index.npy"
+VOCABULARY_FILE, PARAMETER_FILE = "vocab.index.json", "params.index.json"
+LEXICAL_FILES = (LEXICAL_FILE, SPOOL_FILE, DATA_FILE, ROW_FILE, START_FILE, VOCABULARY_FILE, PARAMETER_FILE)
+"""Of a BM25 index; a killed build of version 0.1 left the spool beside it."""
 REBUILD = "rebuild the store, or copy it again from where it is whole"
 
 HEADER_BYTES = 128
