@@ -230,12 +230,17 @@ _MEASURES: Mapping[type, Sequence[str]] = {
 
 
 def require_task_margin(measure: RankingMeasureSection, tasks: Sequence[AnyTask]) -> None:
-    """Refuse a margin of a measure that no task has; other tasks, such as those of mteb, have measures of their own."""
-    measured = [
-        [*(task.report or measure.report), *OF_PAIRS] if isinstance(task, RetrievalTask) else _MEASURES.get(type(task)) for task in tasks
-    ]
+    """Refuse a margin of a measure that no task has."""
+    measured = measures_of_tasks(measure, tasks)
     if None not in measured:
         require_margin(measure.margin, chain.from_iterable(filter(None, measured)))
+
+
+def measures_of_tasks(measure: RankingMeasureSection, tasks: Sequence[AnyTask]) -> list[Sequence[str] | None]:
+    """What each task may be measured by; None for a task with measures of its own, such as those of mteb."""
+    return [
+        [*(task.report or measure.report), *OF_PAIRS] if isinstance(task, RetrievalTask) else _MEASURES.get(type(task)) for task in tasks
+    ]
 
 
 def _nli_grid(section: NliGridTask, _: int) -> LoadedTask:

@@ -22,7 +22,7 @@ from adiabat.experiments.scaling_analysis import PROCESSOR, STEP, Evidence, evid
 from adiabat.results.scaling_result import Addition, Advice, Choice, ScalingResult, ScalingRun
 from adiabat.runs.run_config import Job, description_of, is_described, without_none
 from adiabat.scaling_laws.laws import Option, Way
-from adiabat.scaling_laws.recommendation import Candidate, KindFit, Recommendation, narrowing, recommend
+from adiabat.scaling_laws.recommendation import Candidate, KindFit, Recommendation, lacking, narrowing, recommend
 
 if TYPE_CHECKING:
     from adiabat.dual_encoder.tower_setup import Loader
@@ -48,6 +48,9 @@ def plan(load: "Loader", settings: PlanSettings, *, command: str = "", watch: Wa
     rows = rows_in(Path(section.runs))
     evidence = evidence_of(rows, section.loss, least_steps=section.least_steps)
     _require_comparable(evidence, len(rows))
+    # Laws take minutes to fit; what has none is known before.
+    for kind, lack in lacking(evidence.runs).items():
+        watch.note(f"{kind} is no candidate: it has no law, which needs {lack}")
     budgets, dropped = _affordable(section, evidence.rows)
     fits = fitted(
         evidence,

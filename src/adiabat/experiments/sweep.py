@@ -14,7 +14,7 @@ from adiabat.evaluation.task_kinds import require_task_margin
 from adiabat.experiments.evaluator import NOISE, READINGS
 from adiabat.experiments.experiment_checks import require_complete
 from adiabat.experiments.sweep_analysis import analysed
-from adiabat.experiments.sweep_ranking import ranking_of
+from adiabat.experiments.sweep_ranking import ranking_of, why_unranked
 from adiabat.experiments.sweep_trials import SweepRunner, rows_at
 from adiabat.experiments.train_sweep import TrainSweepRunner
 from adiabat.experiments.trials import ExperimentKind, is_begun, run_trials
@@ -40,6 +40,8 @@ def sweep(load: Loader, settings: SweepSettings, *, resume: bool = False, comman
     runner = _runner(settings, folder, load, command, watch)
     device_of(settings.run.device)
     runner.check_settings()
+    if why := why_unranked(settings, len({trial.case for trial in runner.trials})):
+        watch.note(f"this sweep will have no ranking: {why}")
     kind = _kind(runner)
     begun = kind.begin(folder, resume=resume, watch=watch)
     targets = _targets(settings, [task.name for task in runner.tasks])

@@ -9,7 +9,9 @@ import numpy as np
 from jaxtyping import Float
 
 from adiabat.config.section import value_at
+from adiabat.config.sweeps import SweepSettings
 from adiabat.core.errors import several
+from adiabat.evaluation.task_kinds import measures_of_tasks
 from adiabat.experiments.grid import SweepTrial
 from adiabat.experiments.sweep_trials import SweepRunner
 from adiabat.results.evaluation_result import Verdict
@@ -59,6 +61,16 @@ class _Evidence:
     def of_case(self, number: int) -> list[tuple[SweepRun, Mapping[str, TaskScores]]]:
         """The runs of a case with their scores."""
         return [(run, self.stored[run.name]) for run in list(self.cases.values())[number]]
+
+
+def why_unranked(settings: SweepSettings, cases: int) -> str:
+    """Why a sweep of so many cases has no ranking, whatever comes of its runs; "" if it may have one."""
+    if not 2 <= cases <= MOST_RANKED:
+        return f"a ranking is of 2 to {MOST_RANKED} settings, got {cases}"
+    measure = settings.measure.report[0]
+    if any(measured is None or measure in measured for measured in measures_of_tasks(settings.measure, settings.tasks)):
+        return ""
+    return f"no task is measured by {measure}, the first of measure.report; name one that the tasks have, or add a retrieval task"
 
 
 def ranking_of(runner: SweepRunner, rows: Sequence[SweepRun]) -> Ranking | None:

@@ -81,11 +81,34 @@ def _fit_kind(kind: Kind, runs: list[Run], asked: Points | None, resamples: int,
     points, budgets = points_of(runs), np.array([run.budget for run in runs])
     choice = choose_law(points, budgets, asked)
     if choice is None:
-        why_not = " and ".join(missing(SIZE_AND_TOKENS, points))
-        return KindFit(kind, runs, None, None, *_lines(budgets, points, None, resamples, seed), why_not)
+        return KindFit(kind, runs, None, None, *_lines(budgets, points, None, resamples, seed), _lack(points))
     held_out = predictions(runs, resamples=resamples, seed=seed, note=lambda: note(kind, 0))
     ensemble = Ensemble.of(fit(choice.law, points), points, resamples=resamples, seed=seed, note=lambda done: note(kind, done))
     return KindFit(kind, runs, ensemble, choice, *_lines(budgets, points, ensemble.residuals, resamples, seed), "", held_out)
+
+
+def _lack(points: Points) -> str:
+    """What runs lack for the law with the fewest coefficients; "" if nothing."""
+    return " and ".join(missing(SIZE_AND_TOKENS, points))
+
+
+def lacking(runs: Sequence[Run]) -> dict[Kind, str]:
+    """What each family and method lacks for a law, for those that lack something; told without fitting any.
+
+    A DataError says so where none has a law.
+    """
+    by_kind: dict[Kind, list[Run]] = {}
+    for run in usable(runs):
+        by_kind.setdefault(run.option.way.kind, []).append(run)
+    lacks = {kind: _lack(points_of(kind_runs)) for kind, kind_runs in by_kind.items()}
+    if lacks and all(lacks.values()):
+        raise _no_law(lacks)
+    return {kind: lack for kind, lack in lacks.items() if lack}
+
+
+def _no_law(lacks: Mapping[Kind, str]) -> DataError:
+    told = "; ".join(f"{kind} lacks {lack}" for kind, lack in lacks.items())
+    return DataError(f"runs must suffice for the law of a method, got none: {told}; add runs to the scaling experiment")
 
 
 def _lines(
@@ -146,8 +169,7 @@ def laws_of(fits: Sequence[KindFit]) -> dict[Kind, Ensemble]:
     """The laws of the kinds that have one; raises a DataError that says what each kind lacks if none has."""
     laws = {kind_fit.kind: kind_fit.law for kind_fit in fits if kind_fit.law is not None}
     if not laws:
-        lacks = "; ".join(f"{kind_fit.kind} lacks {kind_fit.why_not}" for kind_fit in fits)
-        raise DataError(f"runs must suffice for the law of a method, got none: {lacks}; add runs to the scaling experiment")
+        raise _no_law({kind_fit.kind: kind_fit.why_not for kind_fit in fits})
     return laws
 
 

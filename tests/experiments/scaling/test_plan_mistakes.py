@@ -12,6 +12,8 @@ import adiabat
 from adiabat.config.budgets import PlanSettings
 from adiabat.config.reader import checked
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, JobError
+from adiabat.core.progress import Watch
+from adiabat.experiments import plan as plan_module
 from adiabat.experiments.plan import plan
 from adiabat.scaling_laws.flops import PassedParameters
 from tests.experiments.scaling.world import asked, load, rows_of, written
@@ -37,10 +39,24 @@ from tests.tiny import save_tiny
         ),
     ],
 )
-def test_tables_that_do_not_suffice_say_what_is_missing(tmp_path: Path, rows: Any, told: str) -> None:
+def test_tables_that_do_not_suffice_say_what_is_missing_before_any_law_is_fitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: Any, told: str
+) -> None:
+    monkeypatch.setattr(plan_module, "fitted", lambda *_, **__: pytest.fail("a law was fitted"))
     with pytest.raises(DataError) as caught:
         plan(load, asked(written(tmp_path, rows())))
     assert told in str(caught.value)
+
+
+def test_a_method_of_too_few_runs_is_told_before_the_laws_of_others_are_fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = [one for one in rows_of() if one.way.method == "full"]
+    few = [one for one in rows_of() if one.way.method == "lora"][:5]
+    monkeypatch.setattr(plan_module, "fitted", lambda *_, **__: pytest.fail("a law was fitted"))
+    told: list[str] = []
+    with pytest.raises(pytest.fail.Exception):
+        plan(load, asked(written(tmp_path, [*full, *few])), watch=Watch(note=told.append))
+    assert told[0].startswith("lora is no candidate: it has no law, which needs at least 6 runs, got 5")
+    assert len(told) == 1
 
 
 def test_runs_that_are_none_are_told(tmp_path: Path) -> None:

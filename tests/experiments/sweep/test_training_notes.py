@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from adiabat.experiments.train_sweep import TrainSweepRunner
 from adiabat.report import pages
 from adiabat.report.sweep_headline import reservations
 from tests.experiments.sweep.training_world import brief, ranking_of, run, write_world
@@ -48,3 +49,30 @@ def test_notes_of_runs_name_their_case_and_are_told_once_for_all_its_seeds(here:
         assert [note for note in notes if note.startswith(f"{case}: validating on ")] == [f"{case}: validating on {queries} queries"]
         assert len([note for note in notes if note.startswith(f"{case}: training ")]) == 1
     assert not [note for note in notes if note.startswith(("training ", "validating "))]
+
+
+GRID = {"kind": "question_grid", "data": "asked.jsonl", "corpus": "corpus.jsonl"}
+
+
+@pytest.mark.parametrize(
+    ("tables", "why"),
+    [
+        ({"variants": [], "job": {"model": "tiny", "data": "near.jsonl"}}, "a ranking is of 2 to 40 settings, got 1"),
+        ({"grid": {"train.weight_decay": [number / 100 for number in range(21)]}}, "a ranking is of 2 to 40 settings, got 42"),
+        ({"tasks": [{"kind": "sts", "data": "asked.jsonl"}]}, "no task is measured by nDCG@10, the first of measure.report"),
+        ({"tasks": [GRID]}, "no task is measured by nDCG@10"),
+        ({"tasks": [GRID], "measure": {"report": ["RR"]}}, None),
+        ({}, None),
+    ],
+)
+def test_a_sweep_that_cannot_be_ranked_says_so_before_data_are_read(
+    here: Path, monkeypatch: pytest.MonkeyPatch, tables: dict[str, Any], why: str | None
+) -> None:
+    monkeypatch.chdir(here)
+    monkeypatch.setattr(TrainSweepRunner, "tasks", property(lambda _: pytest.fail("data were read")))
+    notes: list[str] = []
+    with pytest.raises(pytest.fail.Exception):
+        run(brief(here, **tables), notes=notes)
+    told = [note for note in notes if "ranking" in note]
+    assert len(told) == (why is not None)
+    assert all(note.startswith(f"this sweep will have no ranking: {why}") for note in told)
