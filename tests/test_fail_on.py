@@ -10,7 +10,10 @@ import tomli_w
 import adiabat
 from adiabat.config.reader import checked
 from adiabat.config.tasks import SuiteSettings
+from adiabat.core.text import NO_BREAK
 from adiabat.evaluation.task_kinds import require_task_margin
+from adiabat.evaluation.verdicts import SetSize, notes_on_sizes, require_answerable
+from adiabat.models import model_names
 from adiabat.models.loading import load
 from adiabat.models.saving import save
 from adiabat.models.towers import DualEncoder
@@ -66,6 +69,43 @@ def test_a_failing_evaluation_is_written_and_ends_with_code_3(
         )
         assert (above.code, f"measure.margin must be below all that {told}" in above.err, margin in above.err) == (2, True, True), above.err
         assert not (tmp_path / "above").exists()
+
+
+@pytest.mark.parametrize(
+    ("queries", "fail_on", "facts"),
+    [
+        (5, "worse", "--fail-on worse must be asked of a set of at least 6 queries, few has 5 queries, which is never worse"),
+        (9, "undecided", "--fail-on undecided must be asked of sets of at least 10 queries, few has 9 queries, which is undecided"),
+        (9, "worse", "few has 9 queries, and fewer than 10 exclude no loss"),
+        (10, "undecided", ""),
+    ],
+)
+def test_sets_too_small_for_an_answer_are_told_before_models_are_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], queries: int, fail_on: str, facts: str
+) -> None:
+    write_world(tmp_path)
+    lines(tmp_path / "few.jsonl", other_pairs("other", queries))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(model_names, "load", lambda *_, **__: pytest.fail("a model was loaded"))
+    arguments = [*evaluate("few.jsonl", "--baseline", "model"), "--fail-on", fail_on]
+    said = run_in_process(capsys, monkeypatch, arguments).err.replace(NO_BREAK, " ")
+    assert facts in said
+    assert ("a model was loaded" in said) == ("must" not in facts)
+    assert facts or "fewer" not in said
+    assert not (tmp_path / "new").exists()
+
+
+def test_one_set_of_several_that_may_be_worse_is_enough() -> None:
+    small, large, grid = SetSize("few", 5, False), SetSize("law", 6, False), SetSize("XNLI", 4, True)
+    for others in ([large], [grid]):
+        require_answerable([small, *others], "worse")
+    assert [note.replace(NO_BREAK, " ") for note in notes_on_sizes([small, large, grid])] == [
+        "few has 5 queries, and fewer than 6 show no change",
+        "law has 6 queries, and fewer than 10 exclude no loss",
+        "XNLI has 4 sentence pairs, and fewer than 10 exclude no loss",
+    ]
+    with pytest.raises(adiabat.AdiabatError, match="undecided.* must be asked of sets of at least 10 queries, few has"):
+        require_answerable([large._replace(units=10), small], "undecided")
 
 
 def test_a_margin_of_what_is_not_measured_is_refused_before_anything_is_measured(

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from adiabat.api.arguments import (
     Data,
@@ -28,13 +28,13 @@ from adiabat.config.shared import EvaluateSettings, require_device_name
 from adiabat.config.tasks import SuiteSettings, suite_file
 from adiabat.core.errors import ConfigError, JobError
 from adiabat.core.files import is_there
-from adiabat.core.text import counted
+from adiabat.core.text import counted, shown
 from adiabat.core.wording import option
 from adiabat.data.records import LanguageGridSet
 from adiabat.evaluation.evaluate_checks import require_baseline_stores, require_sets, require_suite
 from adiabat.evaluation.score_files import refuse_foreign_scores, replacing_scores
 from adiabat.models.model_paths import Model, name_of, require_names, require_reachable
-from adiabat.results.evaluation_result import Result
+from adiabat.results.evaluation_result import FailOn, Result
 from adiabat.results.record import read_result
 from adiabat.results.suite_result import SuiteResult
 from adiabat.results.training_record import TrainingRecord
@@ -60,6 +60,7 @@ def evaluate(
     retain: Sequence[Retained] = (),
     split: str | None = None,
     power: bool = False,
+    fail_on: FailOn | None = None,
     out: PathLike | None = None,
     exist_ok: bool | None = None,
     settings: SettingsLike = None,
@@ -79,6 +80,8 @@ def evaluate(
         split: Split of the target; None takes ``data.split`` of the settings, or ``test``.
         power: Whether to compute which improvement each set could show and which loss it could exclude, with 80 % probability: from the
             differences to the baseline, or without one from the scores of the model, which is the one to be tuned.
+        fail_on: ``worse`` or ``undecided``, if the caller will ask `Result.failing` for it: sets that are too small for an answer are
+            refused before models are loaded. None measures sets of any size.
         out: Directory for ``result.json``, ``report.html`` and, in ``scores``, the scores of each query; None writes nothing.
         exist_ok: True returns the result of the same call at once, as in `tune`. None replaces an earlier evaluation.
         settings: `EvaluateSettings`, a TOML file or nested dicts; ``adiabat settings evaluate`` lists them.
@@ -102,6 +105,8 @@ def evaluate(
     models = _checked_models(model, runs, baseline)
     if power and runs:
         raise ConfigError(f"{option('power')} is that of a single run, got further runs with {option('runs')}; leave one of them out")
+    if fail_on is not None:
+        _require_comparison(fail_on, baseline)
     folder = optional_place(out)
     named_stores = [path_of(entry, "baseline_stores") for entry in baseline_stores]
     require_report(chosen.measure.report)
@@ -125,6 +130,7 @@ def evaluate(
     tuning = _training_record(model)
     # Imported after the checks: torch takes seconds to load.
     from adiabat.evaluation.evaluate import evaluate_datasets
+    from adiabat.evaluation.verdicts import SetSize, notes_on_sizes, require_answerable
     from adiabat.models.device import device_of
     from adiabat.models.model_names import load, run_difference, trained_by
 
@@ -132,6 +138,12 @@ def evaluate(
     others = [Store.open(path) for path in dict.fromkeys(named_stores)]
     with called("evaluate", progress) as call, claimed(folder):
         datasets = _read(sets, splits, chosen, others, has_verdicts=baseline is not None)
+        if baseline is not None:
+            sizes = [SetSize(each.examples.name, len(each.examples), isinstance(each.examples, LanguageGridSet)) for each in datasets]
+            if fail_on is not None:
+                require_answerable(sizes, fail_on)
+            for note in notes_on_sizes(sizes):
+                call.watch.note(note)
         loaded = [load(entry, settings=chosen.encoder, device=chosen.run.device) for entry in models]
         scores: list[tuple[str, TaskScores]] = []
         result = evaluate_datasets(
@@ -158,6 +170,14 @@ def evaluate(
                 write_report(result, folder)
             asked.remember()
     return result
+
+
+def _require_comparison(fail_on: FailOn, baseline: Model | None) -> None:
+    if fail_on not in get_args(FailOn):
+        raise ConfigError(f"{option('fail_on')} must be worse or undecided, got {shown(fail_on)}")
+    if baseline is None:
+        advice = f"add {option('baseline', 'MODEL')}, or leave it out"
+        raise ConfigError(f"{option('fail_on', fail_on)} needs a baseline to be worse than; {advice}")
 
 
 def _checked_models(model: Model, runs: Sequence[Model], baseline: Model | None) -> list[Model]:

@@ -296,8 +296,6 @@ def evaluate(
     if len(words or []) != 3:
         words_given = " ".join(words or []) or "neither"
         raise ConfigError(f"evaluate takes MODEL STORE DATA, or --suite SUITE with models, got {words_given}; see adiabat evaluate --help")
-    if fail_on is not None and baseline is None:
-        raise ConfigError(f"--fail-on {fail_on} needs a baseline to be worse than; add --baseline MODEL, or leave it out")
     model, store, data = words or []
     settings = settings_of(EvaluateSettings, config, assignments, seed=seed, device=device)
     import adiabat
@@ -312,6 +310,7 @@ def evaluate(
         retain=_pairs(retain),
         split=split,
         power=power,
+        fail_on=fail_on,
         out=out,
         settings=settings,
         exist_ok=exist_ok or None,

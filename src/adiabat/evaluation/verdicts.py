@@ -1,13 +1,59 @@
-"""Comparisons that prove nothing and so have no verdict, and those of a model that is its own baseline."""
+"""Comparisons that prove nothing and so have no verdict, sets too small for one, and a model that is its own baseline."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from adiabat.core.margin import Margin
-from adiabat.results.evaluation_result import Change, DatasetResult, GridComparison, Verdict
+from adiabat.core.errors import DataError
+from adiabat.core.margin import FEWEST_UNITS, Margin
+from adiabat.core.text import counted
+from adiabat.core.wording import option
+from adiabat.results.evaluation_result import Change, DatasetResult, FailOn, GridComparison, Verdict
 from adiabat.stats.grid_comparison import compare_grids
 from adiabat.stats.samples import GridSample, mean_grid
+from adiabat.stats.significance import FEWEST_CHANGED
+
+
+class SetSize(NamedTuple):
+    """A data set by its number of units; the fewest changed units are those of queries, not of a language grid."""
+
+    name: str
+    units: int
+    is_grid: bool
+
+    @property
+    def said(self) -> str:
+        """The size in a phrase."""
+        return f"{self.name} has {counted(self.units, 'sentence pair' if self.is_grid else 'query')}"
+
+    @property
+    def shows_nothing(self) -> bool:
+        """Whether the set can be neither better nor worse."""
+        return self.units < FEWEST_CHANGED and not self.is_grid
+
+
+def notes_on_sizes(sizes: Sequence[SetSize]) -> Iterator[str]:
+    """Sets that are too small for some verdict, whatever is measured."""
+    for size in sizes:
+        if size.shows_nothing:
+            yield f"{size.said}, and fewer than {FEWEST_CHANGED} show no change"
+        elif size.units < FEWEST_UNITS:
+            yield f"{size.said}, and fewer than {FEWEST_UNITS} exclude no loss"
+
+
+def require_answerable(sizes: Sequence[SetSize], fail_on: FailOn) -> None:
+    """Refuse sets whose size alone decides whether `Result.failing` names them."""
+    small = [size.said for size in sizes if size.units < FEWEST_UNITS]
+    if fail_on == "undecided" and small:
+        raise DataError(
+            f"{option('fail_on', fail_on)} must be asked of sets of at least {FEWEST_UNITS} queries, {small[0]}, "
+            f"which is undecided whatever the model; add queries, or take {option('fail_on', 'worse')}"
+        )
+    if fail_on == "worse" and all(size.shows_nothing for size in sizes):
+        raise DataError(
+            f"{option('fail_on', fail_on)} must be asked of a set of at least {FEWEST_CHANGED} queries, {small[0]}, "
+            f"which is never worse; add queries, or leave it out"
+        )
 
 
 def without_verdicts(changes: Sequence[Change]) -> list[Change]:

@@ -15,6 +15,9 @@ from adiabat.results.training_record import TrainingRecord
 Verdict = Literal["better", "not worse", "undecided", "worse"]
 """Better or worse by the paired 95 % interval and the p-value; else not worse if a loss of the margin is excluded, or undecided."""
 
+FailOn = Literal["worse", "undecided"]
+"""The least that makes a data set fail: a worse measure, or also too little knowledge."""
+
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 Test = Literal["sign flips", "bootstrap"]
@@ -346,7 +349,7 @@ class Result(Record):
     power: list[Power] = field(default_factory=list)
     kind: Literal["evaluation", "training"] = "evaluation"
 
-    def failing(self, least: Literal["worse", "undecided"]) -> list[str]:
+    def failing(self, least: FailOn) -> list[str]:
         """Data sets that are worse, or have worse cells or worse parts; for ``undecided`` also those of which too little is known."""
         bad = {"worse"} if least == "worse" else {"worse", "undecided", None}
         names = []

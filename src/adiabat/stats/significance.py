@@ -19,6 +19,9 @@ from adiabat.stats.statistics import members_of, ranks_of
 ERROR_RATE = 0.05
 """Rate of false positives of a verdict."""
 
+FEWEST_CHANGED = 6
+"""Fewest changed units of a verdict: n units all change alike by chance with probability 2 ** (1 - n), 0.0625 for five."""
+
 Z_CRITICAL = 1.96
 """Critical value of the two-sided two-proportion test at 5 %."""
 
