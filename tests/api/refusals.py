@@ -44,16 +44,19 @@ VERBS = {
     "compare": "compare first.parquet second.parquet --out {out}",
     "space": "space {model} {store} {data} --out {out}",
     "squad": "data squad {data} --out {out}",
+    "demo": "demo --out {out}",
 }
 WRONG = {
     "model": ("gone/model", "notes", "no-such-model", "pairs.jsonl"),
     "store": ("gone", "notes", "pairs.jsonl"),
     "data": ("gone.jsonl", "notes/todo"),
     "corpus": ("gone.jsonl",),
-    "out": ("job", "notes", "a_file", "job/inside", "store/inside"),
+    "out": ("job", "notes", "a_file", "model", "store", "job/inside", "model/inside", "store/inside", "a_file/inside"),
 }
 SETTING = " --set run.nonsense=1"
-NO_SETTINGS = ("pair", "import")
+NO_SETTINGS = ("pair", "import", "demo")
+RIGHT = (("embed", "store"), ("import", "store"))
+"""An `--out` that a verb takes: it may go on there."""
 FURTHER = (
     f"{EVALUATED} --baseline gone/model",
     f"{EVALUATED} --baseline notes",
@@ -123,7 +126,7 @@ def commands() -> Iterator[str]:
         for argument, wrong in WRONG.items():
             if f"{{{argument}}}" in template:
                 for value in wrong:
-                    if (verb, argument) != ("mine", "out"):
+                    if (verb, argument) != ("mine", "out") and (verb, value) not in RIGHT:
                         yield template.format(**{**INPUTS, argument: value})
         if verb not in NO_SETTINGS:
             yield template.format(**INPUTS) + SETTING

@@ -82,6 +82,9 @@ def test_cheap_settings_are_checked_before_data_and_models(here: Path, monkeypat
         adiabat.search(store, "a", model="model", k=0)
 
 
+RESUMING = ("tune", "train", "sweep", "scaling", "safe-rate", "distill fit", "distill multilingual", "distill ablate")
+
+
 def test_cheap_mistakes_of_every_verb_are_refused_without_torch_and_leave_nothing(tmp_path: Path) -> None:
     write_mistakes(tmp_path)
     before = listing(tmp_path)
@@ -96,6 +99,8 @@ def test_cheap_mistakes_of_every_verb_are_refused_without_torch_and_leave_nothin
     refused = [json.loads(line) for line in said.stdout.splitlines()]
     assert len(refused) > 300
     assert [(command, told) for command, code, told, *_ in refused if code != 2 or told.count("\n") != 1] == []
+    # Other verbs cannot resume.
+    assert [command for command, _, told, _ in refused if "--resume" in told and not command.startswith(RESUMING)] == []
     # What was asked for and could not be imported; a check without it is a second, or ten.
     assert [(command, asked) for command, _, _, asked in refused if asked] == []
     assert listing(tmp_path) == before

@@ -251,7 +251,7 @@ def make(
     asked = Asked.of("make", folder, exist_ok, settings=chosen, proof=RECORD, kind=kind, source=source)
     if asked.is_finished():
         return read_summary(folder)
-    require_free(folder, resume=False)
+    require_free(folder)
     asked.take_digests()
     maker = getattr(import_module(f"adiabat.datasets.{module}"), f"make_{module}")
     with called("make", progress) as call:

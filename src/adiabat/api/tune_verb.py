@@ -14,6 +14,7 @@ from adiabat.config.tuning import TuneSettings
 from adiabat.core.disk import make_folder, real, require_no_link
 from adiabat.models.model_paths import name_of, require_names, require_reachable
 from adiabat.results.evaluation_result import Result
+from adiabat.runs.output_dir import require_own
 from adiabat.runs.run_config import is_job
 
 if TYPE_CHECKING:
@@ -178,6 +179,7 @@ def run_demo(out: Path, *, progress: Progress = None) -> Result:
     from adiabat.datasets.bundled import DEMO_CORPUS, DEMO_RETAIN, DEMO_TEST, DEMO_TRAIN, DEMO_VALIDATION
 
     out = real(out)
+    require_own(out, parts=("stores", "job"))
     make_folder(out / "stores", parents=True)
     corpora = dict.fromkeys([DEMO_CORPUS, *(corpus for corpus, _ in DEMO_RETAIN.values())])
     stores = {corpus: out / "stores" / corpus.name.split(".")[0] for corpus in corpora}

@@ -58,12 +58,12 @@ def require_new(folder: Path) -> None:
     if is_distilled(folder):
         raise JobError(f"{option('out', folder)} holds a model already; choose another directory")
     if not (folder / PASSED).is_dir():
-        require_free(folder, resume=False)
+        require_free(folder)
 
 
 def require_pair(query: Model, document: Model, folder: Path) -> None:
     """Check that a pair can be made."""
-    require_free(folder, resume=False)
+    require_free(folder)
     require_names(query, document)
     require_reachable(query, document)
 

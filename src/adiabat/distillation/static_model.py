@@ -307,7 +307,7 @@ def _directory(folder: Path) -> Iterator[None]:
 def distill_pair(query: Model, document: Model, out: str | Path, *, settings: EncoderSection | None = None) -> DualEncoder:
     """Save the query tower of one model and the document tower of another as one model."""
     folder = Path(out)
-    require_free(folder, resume=False)
+    require_free(folder)
     query_model, document_model = load(query, settings=settings), load(document, settings=settings)
     if query_model.query.width != document_model.document.width:
         raise ModelError(

@@ -28,8 +28,8 @@ from adiabat.runs.run_config import (
 from adiabat.runs.run_log import go_on
 
 
-def require_free(folder: Path, *, resume: bool) -> None:
-    """Refuse an unsuitable job directory before long preparations; writes nothing."""
+def require_free(folder: Path, *, resume: bool | None = None) -> None:
+    """Refuse an unsuitable directory before long preparations; writes nothing. `resume` is None for a verb that cannot resume."""
     require_outside(folder)
     if is_job(folder):
         _require_resume(folder, "job", resume=resume)
@@ -39,9 +39,11 @@ def require_free(folder: Path, *, resume: bool) -> None:
         raise JobError(f"{option('out')} must be a new or empty directory, {folder} holds other files; choose another")
 
 
-def _require_resume(folder: Path, what: str, *, resume: bool) -> None:
+def _require_resume(folder: Path, what: str, *, resume: bool | None) -> None:
     if not resume:
-        advice = f"continue it with {option('resume', True)}, or choose another directory"
+        advice = "choose another directory"
+        if resume is not None:
+            advice = f"continue it with {option('resume', True)}, or {advice}"
         raise JobError(f"{option('out', folder)} holds a {what} already; {advice}")
 
 
@@ -152,8 +154,11 @@ _BEGUN = {"suite": ("scores", "stores"), "evaluation": ("scores",)}
 """What an interrupted run of a kind leaves without a result; `evaluate` refuses foreign scores itself."""
 
 
-def require_own(folder: Path, kind: str = "evaluation") -> None:
-    """Refuse a directory of another kind or inside one, with a result or report of another kind, or with files that are not of adiabat."""
+def require_own(folder: Path, kind: str = "evaluation", *, parts: Collection[str] = ()) -> None:
+    """Refuse a directory of another kind or inside one, with a result or report of another kind, or with files that are not of adiabat.
+
+    `parts` may be there beside or before the result.
+    """
     kinds = {
         "a file": folder.exists() and not folder.is_dir(),
         "a job": is_job(folder),
@@ -164,7 +169,7 @@ def require_own(folder: Path, kind: str = "evaluation") -> None:
     if other := next((name for name, applies in kinds.items() if applies), None):
         raise JobError(f"{option('out')} must be a directory of its own, {folder} is {other}; choose another")
     require_outside(folder)
-    begun = _BEGUN.get(kind, ())
+    begun = (*_BEGUN.get(kind, ()), *parts)
     if is_there(folder / "result.json") or is_there(folder / "report.html"):
         try:
             if (existing := read_result(folder / "result.json").kind) != kind:
