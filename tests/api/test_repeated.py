@@ -11,10 +11,13 @@ import pytest
 import adiabat
 from adiabat.api.repeated import Asked, content_of
 from adiabat.core.errors import ConfigError, JobError
+from adiabat.datasets.writer import DatasetSummary
 from adiabat.training.loop import Loop
 from tests.api.mistaken_world import write_mistakes
 from tests.commands import Run, lines
 from tests.commands import run as run
+from tests.datasets.test_squad import paragraph, qa, squad
+from tests.tiny import save_tiny
 
 FAST: Mapping[str, Any] = {"recipe": "paper", "max_epochs": 1, "batches_per_epoch": 2, "validation_fraction": 0.4}
 TASK = {"kind": "retrieval", "data": "pairs.jsonl", "corpus": "corpus.jsonl", "stores": ["store"]}
@@ -48,6 +51,16 @@ VERBS: Mapping[str, tuple[Verb, str]] = {
     "advise": (lambda out, **more: adiabat.advise("model", "store", "pairs.jsonl", out=out, **more), ""),
     "distill_static": (lambda out, **more: adiabat.distill_static("model", out, dims=16, **more), ""),
     "distill_fit": (lambda out, **more: adiabat.distill_fit("model", "model", out, texts="corpus.jsonl", **STUDENT, **more), ""),
+    "distill_multilingual": (
+        lambda out, **more: adiabat.distill_multilingual("model", "model", out, parallel="parallel.jsonl", **STUDENT, **more),
+        "",
+    ),
+    "distill_ablate": (lambda out, **more: adiabat.distill_ablate("model", out, suite="suite.toml", dims=16, **more), ""),
+    "compare": (lambda out, **more: adiabat.compare("measured/scores/model", "measured/scores/bm25", out=out, resamples=100, **more), ""),
+    "make": (
+        lambda out, **more: adiabat.make("squad", "train-v1.1.json", out, repeats=more.pop("seed", "drop"), **more),
+        "",
+    ),
     "mine": (lambda out, **more: adiabat.mine([{"query": "document 3", "pos": ["d3"]}], "corpus.jsonl", out, **more), ".jsonl"),
     "plan": (lambda out, **more: adiabat.plan(budget=10 ** (17 + more.pop("seed", 0)), out=out, **more), ""),
     "scaling": (lambda out, **more: adiabat.scaling(SCALING, out=out, budgets=[1e7], least_steps=1, resamples=10, **more), ""),
@@ -66,6 +79,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = tmp_path_factory.mktemp("world")
     write_mistakes(here)
     np.save(here / "vectors.npy", np.random.default_rng(0).normal(size=(20, 32)).astype(np.float32))
+    lines(here / "parallel.jsonl", [{"en": f"answer {number}", "de": f"Antwort {number}"} for number in range(20)])
+    save_tiny(here / "other", width=16)
+    squad(here / "train-v1.1.json", paragraph(qa("q1", "When did it burn?", "1850")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(here)
+        adiabat.evaluate_suite(["model", "bm25"], "suite.toml", "measured", resamples=100)
     lines(here / "texts.jsonl", [{"query": f"question {number}", "positive": f"answer {number}"} for number in range(20)])
     return here
 
@@ -77,6 +96,8 @@ def _here(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def plain(result: Any) -> Any:
     """What a result says, whether it was just made or read again."""
+    if isinstance(result, DatasetSummary):
+        return result
     return result.to_json() if hasattr(result, "to_json") else getattr(result, "report", None) or result.manifest
 
 
@@ -91,10 +112,26 @@ def test_the_same_call_is_returned_without_work_and_another_is_refused_with_what
         patched.setattr("adiabat.models.encoder.Encoder.forward", lambda *_, **__: pytest.fail("there was work"))
         patched.setattr("adiabat.models.model_names.load_directory", lambda *_, **__: pytest.fail("a model was loaded"))
         assert plain(call(out, exist_ok=True)) == plain(made)
-    with pytest.raises(JobError, match="holds the result of another call: .*(seed was 0, is 5|budget was 1e.17, is 1e.22)"):
-        call(out, exist_ok=True, seed=5)
+    differs = "seed was 0, is 5|budget was 1e.17, is 1e.22|repeats was 'drop', is 'negative'"
+    with pytest.raises(JobError, match=f"holds the result of another call: .*({differs})"):
+        call(out, exist_ok=True, seed="negative" if name == "make" else 5)
     with pytest.raises(JobError, match="out must be new or empty with exist_ok=False"):
         call(out, exist_ok=False)
+
+
+def test_a_pair_is_loaded_again_and_not_saved(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def paired(**more: Any) -> Any:
+        return adiabat.distill_pair("model", more.pop("document", "model"), "of_pair", **more)
+
+    made = paired(exist_ok=True)
+    with monkeypatch.context() as patched:
+        patched.setattr("adiabat.distillation.static_model.save_model", lambda *_, **__: pytest.fail("it was saved"))
+        assert paired(exist_ok=True).fingerprint("query") == made.fingerprint("query")
+    with pytest.raises(JobError, match="another call: document was model, is other"):
+        paired(exist_ok=True, document="other")
+    for exist_ok in (False, None):
+        with pytest.raises(JobError, match="out must be (new or empty with exist_ok=False|a new or empty directory)"):
+            paired(exist_ok=exist_ok)
 
 
 def test_an_input_with_other_content_is_another_call_and_the_same_elsewhere_is_not(world: Path, tmp_path: Path) -> None:
