@@ -111,6 +111,11 @@ def dense(out: int, activation: nn.Module | None = None, *, width: int = 32, bia
         return peers.Dense(width, out, bias=bias, activation_function=activation or nn.Tanh(), use_residual=residual)
 
 
+def cut(out: int) -> peers.Dense:
+    """A linear layer that keeps the first dimensions."""
+    return peers.Dense(32, out, bias=False, activation_function=nn.Identity(), init_weight=torch.eye(out, 32))
+
+
 def routes(parameters: dict[str, object] | None = None, *, names: tuple[str, str] = ("query", "document"), old: bool = False) -> Build:
     """Two towers, as Router lays them out, or the older Asym."""
 
@@ -224,6 +229,7 @@ DIRECTORIES: dict[str, Build] = {
     "root: truncate_dim of vectors of any length": changed(ROOT, of=model(normalize=False), truncate_dim=5),
     "root: truncate_dim past the width": changed(ROOT, truncate_dim=99),
     "root: truncate_dim after a dense": with_modules(dense(8), peers.Normalize(), root={"truncate_dim": 3}),
+    "root: truncate_dim beyond a dense that cuts": with_modules(cut(8), root={"truncate_dim": 16}),
     "root: default_prompt_name": changed(ROOT, prompts={"x": "x: "}, default_prompt_name="x", similarity_fn_name="dot"),
     "root: prompts": model(prompts=True),
     "root: of version 2": replaced(ROOT, {"__version__": {"sentence_transformers": "2.0.0"}}),
@@ -231,6 +237,7 @@ DIRECTORIES: dict[str, Build] = {
     "transformer: truncation_side": changed(LIMITS, processor_kwargs=LEFT),
     "transformer: truncation_side by its old name": changed(LIMITS, tokenizer_args=LEFT),
     "transformer: model_max_length": changed(LIMITS, tokenizer_args={"model_max_length": 9}),
+    "tokenizer_config: no limit": changed("tokenizer_config.json", model_max_length=float("inf")),
     "transformer: config_args": changed(LIMITS, config_args={"layer_norm_eps": 0.5}),
     "transformer: config_kwargs with fewer blocks": changed(LIMITS, of=model(layers=2), config_kwargs={"num_hidden_layers": 1}),
     "transformer: model_args": changed(LIMITS, model_args={"torch_dtype": "float32", "attn_implementation": "eager"}),

@@ -9,6 +9,7 @@ import huggingface_hub.constants
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers.utils import logging as transformers_logging
 
 from adiabat.core.errors import ModelError
@@ -41,6 +42,17 @@ def test_pickled_weights_are_refused_unless_allowed(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"no file named model.safetensors .*; weights in a pickle need encoder.allow_pickles = true"):
         load(pickled(tmp_path))
     assert load(tmp_path, trust=Trust(pickles=True)).fingerprint() == tiny_dual().fingerprint()
+
+
+def test_a_projection_in_a_pickle_is_refused_unless_allowed(tmp_path: Path) -> None:
+    save_tiny(tmp_path, projection=8)
+    whole = load(tmp_path).fingerprint()
+    weights = tmp_path / "2_Dense" / "model.safetensors"
+    torch.save(load_file(weights), weights.with_name("pytorch_model.bin"))
+    weights.unlink()
+    with pytest.raises(ModelError, match=r"2_Dense must hold model.safetensors; weights in a pickle need encoder.allow_pickles = true"):
+        load(tmp_path)
+    assert load(tmp_path, trust=Trust(pickles=True)).fingerprint() == whole
 
 
 CODE = """

@@ -138,6 +138,21 @@ def unstamped(folder: Path) -> None:
     write(folder, ROOT, root)
 
 
+def beside(name: str, content: str) -> Change:
+    """A folder that no reader opens, with a file of this content."""
+
+    def change(folder: Path) -> None:
+        (folder / name).mkdir()
+        (folder / name / "tokenizer.json").write_text(content, encoding="utf-8")
+
+    return change
+
+
+def exported(folder: Path) -> None:
+    (folder / "onnx").mkdir()
+    (folder / "onnx" / "config.json").symlink_to("../../../blobs/0123abcd")
+
+
 NEVER_THERE: dict[str, tuple[Change, Change]] = {
     "a plain model": (save_plain, lambda _: None),
     "a plain model with prompts": (save_plain, lambda folder: write(folder, ROOT, {"prompts": {"query": "query: "}})),
@@ -145,6 +160,9 @@ NEVER_THERE: dict[str, tuple[Change, Change]] = {
     "by hand, without limits": (unstamped, without(LIMITS)),
     "by hand, without settings of the tokenizer": (unstamped, without("tokenizer_config.json")),
     "a limit by an old name": (save_tiny, lambda folder: (folder / LIMITS).rename(folder / "sentence_roberta_config.json")),
+    "a folder that looks like a module": (save_plain, beside("epoch_3_Best", "{}")),
+    "an export left as a pointer": (save_tiny, beside("onnx", "version https://git-lfs.github.com/spec/v1\n")),
+    "an export that is not in the cache": (save_tiny, exported),
     "an adapter": (adapted("bert", ["query"]), lambda _: None),
     "a static model has no limits": (write_static, lambda folder: edit(folder, ROOT, __version__={"sentence_transformers": "5.0.0"})),
     "weights in one file beside an old index": (

@@ -32,7 +32,7 @@ from adiabat.core.errors import ConfigError, ModelError, reraise_unrelated
 from adiabat.core.files import is_there
 from adiabat.models.json_files import read_json, require_switches
 from adiabat.models.lost_files import require_shards
-from adiabat.models.st_files import first_line, required
+from adiabat.models.st_files import PICKLES, first_line, required
 from adiabat.models.st_modules import CONFIG_SWITCHES, TOKENIZER_SWITCHES, TransformerSettings
 
 ENCODERS: Mapping[str, type[PreTrainedModel]] = {
@@ -248,7 +248,7 @@ def _as_model_error(folder: Path, trust: Trust) -> Iterator[None]:
         if not trust.remote_code and read_json(folder / "config.json").get("auto_map"):
             hint = "; its own Python code runs only where encoder.trust_remote_code names this model"
         elif not trust.pickles and list(folder.glob("*.bin")) and not list(folder.glob("*.safetensors")):
-            hint = "; weights in a pickle need encoder.allow_pickles = true"
+            hint = f"; {PICKLES}"
         raise ModelError(f"{folder} must hold a transformers model: {reason(fault)}{hint}") from fault
 
 
@@ -334,8 +334,8 @@ def _require_tokenizer_settings(path: Path) -> None:
     stated = read_json(path)
     require_switches(stated, TOKENIZER_SWITCHES, path=path)
     limit = stated.get("model_max_length")
-    # A float such as 1e30 stands for no limit.
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int | float) or limit % 1):
+    # Infinity, or a float such as 1e30, stands for no limit.
+    if limit not in (None, float("inf")) and (isinstance(limit, bool) or not isinstance(limit, int | float) or limit % 1):
         raise ModelError(f"{path}: model_max_length must be a whole number, got {limit!r:.60}; correct it")
 
 

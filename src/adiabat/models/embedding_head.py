@@ -145,9 +145,9 @@ def cutting(width: int, out: int) -> Projection:
     return projection_of(torch.eye(width, out))
 
 
-def is_cutting(projection: Projection) -> bool:
-    """Whether a projection does nothing but keep the first dimensions."""
+def is_cutting(projection: Projection, out: int) -> bool:
+    """Whether a projection does nothing but keep so many first dimensions."""
     linear = projection.linear
     has_bias: bool = linear.bias is not None
     plain = not has_bias and isinstance(projection.activation, nn.Identity) and projection.residual is None
-    return plain and torch.equal(linear.weight.detach().cpu(), torch.eye(*linear.weight.shape))
+    return plain and torch.equal(linear.weight.detach().cpu(), torch.eye(out, linear.in_features))

@@ -13,14 +13,14 @@ from transformers import (
 )
 
 from adiabat.core.errors import ConfigError, ModelError, reraise_unrelated, several
-from adiabat.core.files import LARGEST_VOCABULARY, is_there, reading, require_content, require_regular, require_small
+from adiabat.core.files import is_there, reading
 from adiabat.core.surroundings import hub_cache
 from adiabat.data.records import SIDES
 from adiabat.models.backbone import Trust, base_of_adapter, load_backbone, load_tokenizer, reason, set_pad_token
 from adiabat.models.embedding_head import EncoderSettings, Projection, is_cutting
 from adiabat.models.encoder import Encoder, table_rows
 from adiabat.models.json_files import ROOT_FILE, read_json
-from adiabat.models.lost_files import is_stamped, require_nothing_lost, require_settings_of_tokens
+from adiabat.models.lost_files import HUB_FILES, is_stamped, require_files, require_nothing_lost, require_settings_of_tokens
 from adiabat.models.model_paths import require_model, unknown_model
 from adiabat.models.st_files import (
     IN_AND_OUT,
@@ -45,11 +45,6 @@ from adiabat.models.st_modules import (
 )
 from adiabat.models.static import StaticBackbone, is_model2vec, load_model2vec, load_static_embedding
 from adiabat.models.towers import DualEncoder
-
-HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
-
-LARGEST_POINTER = 1024
-"""Bytes that the specification of Git LFS allows a pointer, one fewer than these."""
 
 MODEL2VEC = "model2vec"
 """Class of the single module of a model2vec directory, which lists no modules."""
@@ -121,7 +116,7 @@ class _Reader:
 
     def projection(self, folder: Path) -> Projection:
         if folder not in self.projections:
-            self.projections[folder] = load_projection(folder)
+            self.projections[folder] = load_projection(folder, pickles=self.trust.pickles)
         return self.projections[folder]
 
 
@@ -160,17 +155,9 @@ def load(
 
 
 def _require_files(folder: Path) -> None:
-    """Refuse a model with pipes, devices, endless or lost files, or files that stand in place of their content, which are small."""
+    """Refuse a model without all of its files, before any is read; `read_modules` checks those of its modules."""
     require_nothing_lost(folder)
-    for path in sorted(folder.rglob("*")):
-        require_regular(path, error=ModelError)
-        if not (any(map(path.match, HUB_FILES)) and is_there(path, error=ModelError) and path.is_file()):
-            continue
-        size = path.stat().st_size
-        if size <= LARGEST_POINTER:
-            require_content(path, error=ModelError)
-        if path.suffix in (".json", ".txt"):
-            require_small(path, size, LARGEST_VOCABULARY, error=ModelError)
+    require_files(folder)
 
 
 def _towers(folder: Path, overrides: Overrides, reader: _Reader) -> tuple[Encoder, Encoder]:
@@ -231,7 +218,7 @@ def _tower(folder: Path, modules: Sequence[Module], overrides: Overrides, reader
     if first.kind not in ("Transformer", "StaticEmbedding", MODEL2VEC):
         raise ModelError(f"{folder}: the first module must be a Transformer or a StaticEmbedding, got {first.kind}; choose another")
     truncate_dim = truncate_dim_of(folder)
-    if truncate_dim is not None and later and later[-1].kind == "Dense" and is_cutting(reader.projection(later[-1].folder)):
+    if truncate_dim is not None and later and later[-1].kind == "Dense" and is_cutting(reader.projection(later[-1].folder), truncate_dim):
         # `save` writes it for versions that do not read truncate_dim.
         later = later[:-1]
     if not plain:

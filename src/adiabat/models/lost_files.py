@@ -1,7 +1,7 @@
 """Model directories that lost a file: without it they would be read as another model, with other vectors and no error.
 
 A directory is refused only if no version of the libraries can have written it so. A plain model of transformers has none of the files of
-sentence-transformers, and versions before 2.0 wrote no root configuration.
+sentence-transformers, and versions before 2.0 wrote no root configuration. Folders that nothing reads, such as ``onnx``, are not checked.
 """
 
 import re
@@ -9,10 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from adiabat.core.errors import ModelError
-from adiabat.core.files import is_there
+from adiabat.core.files import LARGEST_VOCABULARY, is_there, require_content, require_regular, require_small
 from adiabat.models.json_files import ROOT_FILE, read_json, read_typed
 
-MODULE_FOLDER = re.compile(r"(\w+_)?\d+_[A-Z]\w*")
+HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
+"""Configuration, tokenizer and weights; pickles and code only where they are trusted."""
+
+LARGEST_POINTER = 1024
+"""Bytes that the specification of Git LFS allows a pointer, one fewer than these."""
+
+MODULE_FOLDER = re.compile(r"(\w+_)?\d+_(Transformer|Pooling|Dense|Normalize|StaticEmbedding|Router|Asym)")
 """Folders that sentence-transformers writes for modules, such as ``1_Pooling`` and ``query_0_Transformer``."""
 
 NEW_TYPES = re.compile(r"sentence_transformers\.(?!models\.)\w+\.modules\.")
@@ -31,6 +37,19 @@ def require_nothing_lost(folder: Path) -> None:
         return
     if sign := next(signs, None):
         raise ModelError(f"{folder} must hold {lost}: it has {sign}; {REMEDY}")
+
+
+def require_files(folder: Path) -> None:
+    """Refuse a folder with pipes, devices, endless files, links that lead nowhere, or files that stand in place of their content."""
+    for path in sorted(folder.iterdir()):
+        require_regular(path, error=ModelError)
+        if not (any(map(path.match, HUB_FILES)) and is_there(path, error=ModelError) and path.is_file()):
+            continue
+        size = path.stat().st_size
+        if size <= LARGEST_POINTER:
+            require_content(path, error=ModelError)
+        if path.suffix in (".json", ".txt"):
+            require_small(path, size, LARGEST_VOCABULARY, error=ModelError)
 
 
 def is_stamped(folder: Path) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import PreTrainedModel
@@ -51,6 +52,8 @@ ACTIVATIONS: Mapping[str, type[nn.Module]] = {
 """Activations of a projection that can be built by name; other names in a file are never imported."""
 
 DENSE_KEYS = frozenset({"in_features", "out_features", "bias", "activation_function", "use_residual"})
+
+PICKLES = "weights in a pickle need encoder.allow_pickles = true"
 
 UNLIMITED = 1_000_000
 """Numbers from here on mean no limit: transformers writes about 1e30 for a tokenizer without one."""
@@ -101,8 +104,8 @@ def pooling_of(folder: Path) -> tuple[Pooling, bool]:
     return poolings[0], flag_of(config, "include_prompt", path=path, default=True)
 
 
-def load_projection(folder: Path) -> Projection:
-    """Read the folder of a Dense module."""
+def load_projection(folder: Path, *, pickles: bool = False) -> Projection:
+    """Read the folder of a Dense module; `pickles` allows weights in one."""
     path, weights = folder / "config.json", folder / "model.safetensors"
     config = read_json(path)
     checked_keys(path, config, known=DENSE_KEYS, fixed=IN_AND_OUT)
@@ -117,15 +120,25 @@ def load_projection(folder: Path) -> Projection:
     linear = nn.Linear(inner, outer, bias=flag_of(config, "bias", path=path, default=True))
     projection = Projection(linear, ACTIVATIONS[activation](), residual)
     if not weights.is_file():
-        raise ModelError(f"{folder} must hold model.safetensors; save the model again with sentence-transformers")
+        weights = _pickle_in(folder, allowed=pickles)
     with reading(weights, remedy="get the model again", error=ModelError):
-        tensors = load_file(weights)
+        is_pickle = weights.suffix == ".bin"
+        tensors = torch.load(weights, map_location="cpu", weights_only=True) if is_pickle else load_file(weights)
     try:
         projection.load_state_dict(tensors)
     except RuntimeError as fault:
         reraise_unrelated(fault)
         raise ModelError(f"{weights} must hold a linear layer of {inner} to {outer}: {first_line(fault)}") from fault
     return projection
+
+
+def _pickle_in(folder: Path, *, allowed: bool) -> Path:
+    """The weights of a module without safetensors."""
+    pickle = folder / "pytorch_model.bin"
+    if pickle.is_file() and allowed:
+        return pickle
+    remedy = PICKLES if pickle.is_file() else "get the model again"
+    raise ModelError(f"{folder} must hold model.safetensors; {remedy}")
 
 
 def save_projection(projection: Projection, folder: Path) -> None:

@@ -11,6 +11,7 @@ from adiabat.core.errors import ModelError
 from adiabat.core.files import is_there
 from adiabat.data.records import SIDES, Side
 from adiabat.models.json_files import flag_of, read_json, read_typed, require_switches, table_in
+from adiabat.models.lost_files import require_files
 from adiabat.models.st_files import UNLIMITED, checked_keys, required
 
 PATH_OF_CLASS = re.compile(r"sentence_transformers\.(?:models|(?:base|sentence_transformer|sparse_encoder)\.modules)\.(?:\w+\.)?(\w+)")
@@ -107,7 +108,8 @@ def _module(folder: Path, dotted: object, name: str, *, path: Path) -> Module:
     if not inside:
         raise ModelError(f"{path} must name folders inside the model's own, got {name!r}; copy that folder into the model's")
     # Hubs keep no empty folders, such as that of a Normalize.
-    is_there(module, error=ModelError)
+    if is_there(module, error=ModelError) and module.is_dir():
+        require_files(module)
     return Module(known[1], module)
 
 
