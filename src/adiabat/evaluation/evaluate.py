@@ -61,10 +61,7 @@ SaveScores = Callable[[tuple[str, TaskScores]], None]
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A data set, read and checked, with its store and notes on what was read.
-
-    `baseline_stores` hold the same documents embedded by a baseline's document tower.
-    """
+    """A data set, read and checked, with its store, and with its documents embedded by a baseline's document tower (`baseline_stores`)."""
 
     store: Store
     examples: AddressedSet | LanguageGridSet
@@ -86,10 +83,9 @@ def read_dataset(
     examples = read_examples(path, split=split, columns=columns, setting=setting)
     if isinstance(examples, LanguageGridSet):
         require_every_label(examples, source=path)
-    elif by_column:
-        require_clusters(examples, source=path)
-    if isinstance(examples, LanguageGridSet):
         return Dataset(store, examples, role, path, split, baseline_stores)
+    if by_column:
+        require_clusters(examples, source=path)
     addressed = address(examples, store, missing=settings.data.missing, ids=settings.data.ids, merge_equal=True)
     return Dataset(store, addressed, role, path, split, baseline_stores)
 
