@@ -255,6 +255,21 @@ def test_every_public_name_can_be_imported() -> None:
     assert [name for name in package.__all__ if not hasattr(package, name)] == []
 
 
+NAME_AND_FILE = re.compile(r"`([A-Za-z_.]+)`(?: there)?\s+(?:\(|in |\(in )`([a-z_/0-9]+\.py)`")
+
+
+def test_documents_name_what_stands_in_the_file_that_they_give() -> None:
+    documents = [ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs" / "decisions").glob("*.md")]
+    named = [(path.name, *pair) for path in documents for pair in NAME_AND_FILE.findall(path.read_text(encoding="utf-8"))]
+    assert len(named) > 50
+
+    def stands(name: str, file: str) -> bool:
+        path = next((folder / file for folder in (ROOT / "src" / "adiabat", ROOT) if (folder / file).is_file()), None)
+        return path is not None and name.rpartition(".")[2] in path.read_text(encoding="utf-8")
+
+    assert [(document, name, file) for document, name, file in named if not stands(name, file)] == []
+
+
 def test_every_module_says_what_it_is_for() -> None:
     assert [name for name, tree in trees().items() if not ast.get_docstring(tree)] == []
 
