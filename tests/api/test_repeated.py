@@ -148,6 +148,20 @@ def test_an_input_with_other_content_is_another_call_and_the_same_elsewhere_is_n
         evaluated(tmp_path / "queries.jsonl")
 
 
+def test_files_that_lists_of_tables_name_count_by_their_content(tmp_path: Path) -> None:
+    lines(tmp_path / "queries.jsonl", [{"query": "a", "pos": ["d1"]}])
+    suite = {"tasks": [{**TASK, "data": str(tmp_path / "queries.jsonl"), "stores": []}]}
+
+    def measured() -> Any:
+        return adiabat.evaluate_suite(["bm25"], suite, tmp_path / "out", resamples=100, exist_ok=True)
+
+    first = measured()
+    assert plain(measured()) == plain(first)
+    lines(tmp_path / "queries.jsonl", [{"query": "a", "pos": ["d2"]}])
+    with pytest.raises(JobError, match=r"another call: the content of tasks\.1\.data .*queries\.jsonl.* has changed"):
+        measured()
+
+
 def test_an_unfinished_job_is_taken_up(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def tuned(**more: Any) -> Any:
         return adiabat.tune("model", "store", "pairs.jsonl", tmp_path / "job", exist_ok=True, **{**FAST, **more})

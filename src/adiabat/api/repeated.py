@@ -21,7 +21,6 @@ from adiabat.core.provenance import CHECKSUMS, digest_of
 from adiabat.core.wording import option
 from adiabat.data.sources import Source
 from adiabat.results.record import Record, read_result
-from adiabat.runs.run_config import flat_settings
 
 RECORD = ".call.json"
 FORMAT = 1
@@ -163,12 +162,21 @@ def _holds_something(out: Path) -> bool:
 
 def _with_contents(settings: Section | None) -> dict[str, Any]:
     """Settings by dotted key, those that name files with their content; without the directory of the run."""
-    if settings is None:
-        return {}
-    flat = flat_settings(settings.model_dump(mode="json"))
-    return {
-        key: _named(value) if key.rpartition(".")[2] in PATHS else value for key, value in flat.items() if key.rpartition(".")[2] != "out"
-    }
+    flat = {} if settings is None else dict(_leaves(settings.model_dump(mode="json")))
+    names = {key: key.rpartition(".")[2] for key in flat}
+    return {key: _named(value) if names[key] in PATHS else value for key, value in flat.items() if names[key] != "out"}
+
+
+def _leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Each setting by its dotted key, also those in lists of tables, which are numbered from 1; without None."""
+    for name, value in table.items():
+        key, entries = f"{prefix}{name}", value
+        if isinstance(value, list) and any(isinstance(entry, Mapping) for entry in value):
+            entries = {str(number): entry for number, entry in enumerate(value, start=1)}
+        if isinstance(entries, Mapping):
+            yield from _leaves(entries, f"{key}.")
+        elif value is not None:
+            yield key, value
 
 
 def _named(value: Any) -> Any:
