@@ -167,6 +167,13 @@ def test_a_store_is_not_made_inside_of_a_model_or_store_but_updated_where_it_is(
     shutil.rmtree("model/old")
 
 
+def test_a_treatment_of_missing_ids_needs_ids(run: Run) -> None:
+    with pytest.raises(adiabat.ConfigError, match="missing is about the ids in delete, got none"):
+        adiabat.embed("model", "changed.jsonl", "living", update=True, missing="drop")
+    with pytest.raises(adiabat.ConfigError, match="missing is about the ids in delete, got none"):
+        adiabat.import_vectors(np.ones((1, 32)), "living", ids=["d1"], update=True, missing="drop")
+
+
 @pytest.mark.parametrize(
     ("command", "facts"),
     [

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -96,11 +96,7 @@ def embed(
         raise ConfigError(f"{option('append')} adds a corpus of new ids, and {option('update')} also replaces documents; choose one")
     deletion = _deletion_of(delete, missing, update=update)
     into: Into = "append" if append else "update" if update else "new"
-    # A new store takes the place that a link leads to, also where nothing is there yet.
-    folder = Path(path_of(out, "out")) if into == "new" else place_of(out)
-    source = data_of(corpus, "corpus")
-    if exist_ok is not None and into != "new":
-        raise ConfigError(f"{option('exist_ok')} is about new stores, and {option(into)} changes one; leave one of them out")
+    folder, source = _folder_of(out, into, exist_ok), data_of(corpus, "corpus")
     asked = Asked.of("embed", folder, exist_ok, settings=chosen, proof=MANIFEST_FILE, model=model, corpus=source)
     if asked.is_finished():
         return Store.open(folder)
@@ -182,11 +178,23 @@ def compact(store: PathLike, *, progress: Progress = None) -> Store:
     return compacted
 
 
+def _folder_of(out: PathLike, into: Into, exist_ok: bool | None) -> Path:
+    """The directory of a new store, or of the one that is changed."""
+    if into != "new" and exist_ok is not None:
+        raise ConfigError(f"{option('exist_ok')} is about new stores, and {option(into)} changes one; leave one of them out")
+    # A new store takes the place that a link leads to, also where nothing is there yet.
+    return Path(path_of(out, "out")) if into == "new" else place_of(out)
+
+
 def _deletion_of(ids: PathLike | Sequence[str] | None, missing: Missing | None, *, update: bool) -> Deletion | None:
     """The documents that an update deletes."""
-    if ids is not None and not update:
+    if ids is None:
+        if missing is not None:
+            raise ConfigError(f"{option('missing')} is about the ids in {option('delete')}, got none; give both, or neither")
+        return None
+    if not update:
         raise ConfigError(f"documents are deleted with {option('update', True)}, or by adiabat.delete without a corpus; choose one")
-    return None if ids is None else _deletion(ids, missing)
+    return _deletion(ids, missing)
 
 
 def _deletion(ids: PathLike | Sequence[str], missing: Missing | None) -> Deletion:
@@ -254,57 +262,34 @@ def import_vectors(
     named = dict(columns or {})
     if unknown := [name for name in named if name not in ("doc_id", "vector", "text", "title")]:
         raise ConfigError(f"columns must be named by doc_id, vector, text and title, got {', '.join(unknown)}; leave it out")
-    ids_column, of_texts = _some(named, "doc_id"), _some(named, "text", "title")
-    if ids is None and is_pandas(vectors) and not _has_vectors(vectors, named):
-        ids = vectors.index
-    names: Any = ids if ids is None or isinstance(ids, str | os.PathLike) else [str(name) for name in ids]
-    listed: Any = texts if isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts) else None
-    if listed is not None and isinstance(names, str | os.PathLike):
-        raise wrong_type("ids", "a list where texts is a list", ids)
-    files = [os.fspath(argument) for argument in (texts, vectors) if isinstance(argument, str | os.PathLike)]
     into: Into = "update" if update else "new"
     deletion = _deletion_of(delete, missing, update=update)
-    target, corpus = Path(path_of(out, "out")) if into == "new" else place_of(out), None
-    if isinstance(texts, str | os.PathLike):
-        corpus = with_columns(path_of(texts, "texts"), of_texts)
-    if exist_ok is not None and into != "new":
-        raise ConfigError(f"{option('exist_ok')} is about new stores, and {option(into)} changes one; leave one of them out")
+    target, ids_column = _folder_of(out, into, exist_ok), _some(named, "doc_id")
     if (texts is None and "text" not in named) or model is None:
         refuse_idle(chosen.store, {"min_cosine": NEEDED_COSINE}, "import without both model and texts, which checks no vector")
     with called("import_vectors", progress) as call, TemporaryDirectory() as folder:
-        vector_file = _vector_file(vectors, real(Path(folder)), named)
-        # An array has no ids of its own: their column is then that of the texts.
-        is_table = Source.of(vector_file).path.endswith(TABLE_SUFFIXES)
-        vector_file = with_columns(vector_file, {**(ids_column if is_table else {}), **_some(named, "vector")})
-        if listed is not None:
-            rows = texts_with_ids(listed, _ids_in(vector_file) if names is None else names)
-            names = [row["_id"] for row in rows]
-            corpus = data_of(rows, "texts")
-        elif texts is not None:
-            corpus = with_columns(data_of(texts, "texts"), of_texts)
-        elif "text" in named:
-            corpus = str(replace(Source.of(vector_file), columns={**ids_column, **of_texts}))
-        inputs: dict[str, Any] = {"vectors": vector_file, "ids": _digested(names), "texts": corpus, "columns": named, "model": model}
-        asked = Asked.of("import_vectors", target, exist_ok, settings=chosen, proof=MANIFEST_FILE, **inputs)
+        files = _written(vectors, ids, texts, named, real(Path(folder)))
+        inputs: dict[str, Any] = {"vectors": files.vectors, "ids": _digested(files.ids), "texts": files.corpus, "columns": named}
+        asked = Asked.of("import_vectors", target, exist_ok, settings=chosen, proof=MANIFEST_FILE, model=model, **inputs)
         if asked.is_finished():
             return Store.open(target)
         if into == "new":
             require_outside(target)
-        require_importable(vector_file, target, chosen, corpus=corpus, model=model, into=into, usual=ids_column)
+        require_importable(files.vectors, target, chosen, corpus=files.corpus, model=model, into=into, usual=ids_column)
         if into == "new":
             asked.take_digests()
         # Imported after the checks: torch takes seconds to load.
         from adiabat.store.ingestion import store_vectors
 
         store = store_vectors(
-            vector_file,
+            files.vectors,
             target,
             chosen,
             call.watch,
-            ids=names,
-            corpus=corpus,
+            ids=files.ids,
+            corpus=files.corpus,
             model=model,
-            source=files[0] if files else "an array",
+            source=_source_of(texts, vectors),
             usual=ids_column,
             into=into,
             deletion=deletion,
@@ -312,6 +297,44 @@ def import_vectors(
     if into == "new":
         asked.remember()
     return store
+
+
+class _Written(NamedTuple):
+    """The file of vectors, the file or list of ids, and the corpus, of an import; None for those that are not given."""
+
+    vectors: str
+    ids: Any
+    corpus: str | None
+
+
+def _written(vectors: Any, ids: Any, texts: Data | None, columns: Mapping[str, str], folder: Path) -> _Written:
+    """What is imported, as files; rows in memory are written to new ones."""
+    if ids is None and is_pandas(vectors) and not _has_vectors(vectors, columns):
+        ids = vectors.index
+    is_file = isinstance(ids, str | os.PathLike)
+    names = ids if ids is None or is_file else [str(name) for name in ids]
+    listed = list(texts) if isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts) else None
+    if listed is not None and is_file:
+        raise wrong_type("ids", "a list where texts is a list", ids)
+    ids_column, of_texts = _some(columns, "doc_id"), _some(columns, "text", "title")
+    file = _vector_file(vectors, folder, columns)
+    # An array has no ids of its own: their column is then that of the texts.
+    is_table = Source.of(file).path.endswith(TABLE_SUFFIXES)
+    file = with_columns(file, {**(ids_column if is_table else {}), **_some(columns, "vector")})
+    if listed is not None:
+        rows = texts_with_ids(listed, _ids_in(file) if names is None else names)
+        return _Written(file, [row["_id"] for row in rows], data_of(rows, "texts"))
+    if texts is not None:
+        return _Written(file, names, with_columns(data_of(texts, "texts"), of_texts))
+    if "text" in columns:
+        return _Written(file, names, str(replace(Source.of(file), columns={**ids_column, **of_texts})))
+    return _Written(file, names, None)
+
+
+def _source_of(texts: object, vectors: object) -> str:
+    """The name of the corpus for the manifest."""
+    files = [os.fspath(argument) for argument in (texts, vectors) if isinstance(argument, str | os.PathLike)]
+    return files[0] if files else "an array"
 
 
 def _digested(ids: Any) -> Any:

@@ -27,7 +27,7 @@ from adiabat.cli.options import (
     settings_of,
     show,
 )
-from adiabat.core.errors import ConfigError, DataError
+from adiabat.core.errors import ConfigError
 from adiabat.core.text import counted
 
 if TYPE_CHECKING:
@@ -150,11 +150,9 @@ def _require_together(words: Sequence[str], *, deletes_only: bool) -> None:
     if absent := [word for word in ("MODEL", "CORPUS") if word not in words]:
         raise ConfigError(f"{' and '.join(absent)} must be given, as in: adiabat embed MODEL CORPUS --out STORE")
     if {"--append", "--import"} <= {*words}:
-        raise DataError("--append encodes a corpus, and --import takes vectors; import them into a store of their own, or with --update")
+        raise ConfigError("--append encodes a corpus, and --import takes vectors; import them into a store of their own, or with --update")
     if "--ids" in words and "--import" not in words:
-        raise DataError("--ids names the rows of --import, which is missing; give both, or neither")
-    if "--missing" in words and "--delete" not in words:
-        raise DataError("--missing is for the ids of --delete, which are missing; give both, or neither")
+        raise ConfigError("--ids names the rows of --import, which is missing; give both, or neither")
 
 
 def advise(

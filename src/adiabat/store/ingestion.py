@@ -16,18 +16,15 @@ from adiabat.data.records import Fingerprint, Side
 from adiabat.models.bulk import Progress
 from adiabat.models.device import Precision, emulation_note
 from adiabat.models.model_names import load
-from adiabat.models.model_paths import Model, require_names
+from adiabat.models.model_paths import Model
 from adiabat.models.towers import DualEncoder
 from adiabat.store.append import append_documents, update_documents
 from adiabat.store.build import build_store
 from adiabat.store.deletion import Deletion
 from adiabat.store.imports import import_vectors, update_from_vectors
-from adiabat.store.ingestion_checks import Into, blank_of, documents_of, refuse_idle, refuse_model, require_importable
-from adiabat.store.manifest import (
-    Manifest,
-)
+from adiabat.store.ingestion_checks import Into, blank_of, documents_of
 from adiabat.store.text_vectors import known_documents
-from adiabat.store.vector_store import Store, require_store
+from adiabat.store.vector_store import Store
 
 
 @dataclass(slots=True)
@@ -64,15 +61,8 @@ def embed_corpus(
     model: Model, corpus: str, out: Path, settings: EmbedSettings, watch: Watch, *, into: Into = "new", deletion: Deletion | None = None
 ) -> Store:
     """Encode a corpus into a new store, or into the store at `out`."""
-    refuse_model(corpus)
-    require_names(model)
-    # Check the first row, so that errors in the corpus come before the model is loaded.
     blank = blank_of(settings, into)
     documents = documents_of(corpus, settings.data, blank=blank)
-    if into != "new":
-        require_store(out)
-        former = Manifest.read(out)
-        refuse_idle(settings.store, {"dtype": former.dtype, "keep_texts": former.has_texts}, f"{into}, which follows the store")
     encoder = _document_tower(model, settings, watch)
     documents = known_documents(encoder.model.document, documents, blank=blank, source=corpus, note=watch.note)
     progress = partial(watch.progress, "encoding documents")
@@ -119,7 +109,6 @@ def store_vectors(
 
     `usual` has names of columns that come first where the corpus has them.
     """
-    require_importable(vectors, out, settings, corpus=corpus, model=model, into=into, usual=usual)
     documents = None if corpus is None else documents_of(corpus, settings.data, blank=settings.data.blank, usual=usual)
     encoder = None if model is None else _document_tower(model, settings, watch)
     checks = {"seed": settings.run.seed, "min_cosine": settings.store.min_cosine, "id_forms": settings.data.ids}
