@@ -82,6 +82,16 @@ def test_cheap_settings_are_checked_before_data_and_models(here: Path, monkeypat
         adiabat.search(store, "a", model="model", k=0)
 
 
+@pytest.mark.parametrize("verb", [adiabat.tune, adiabat.safe_rate])
+def test_a_model_may_be_a_path_object_and_is_checked_as_its_text_is(
+    here: Path, monkeypatch: pytest.MonkeyPatch, verb: Callable[..., object]
+) -> None:
+    monkeypatch.setattr(model_names, "load", lambda *_, **__: pytest.fail("a model was loaded"))
+    for model in ("model", Path("model")):
+        with pytest.raises(StoreError, match="absent must be a store, there is no such directory"):
+            verb(model, "absent", "pairs.jsonl", "new")
+
+
 RESUMING = ("tune", "train", "sweep", "scaling", "safe-rate", "distill fit", "distill multilingual", "distill ablate")
 
 

@@ -28,7 +28,7 @@ from adiabat.config.budgets import PlanSettings, ScalingSettings
 from adiabat.config.sweeps import SWEEPS, SweepSettings, sweep_kind
 from adiabat.config.tuning import TuneSettings
 from adiabat.experiments.experiment_checks import SCALING, SWEEP, require_plan, require_scaling, require_sweep
-from adiabat.models.model_paths import require_names, require_reachable
+from adiabat.models.model_paths import name_of, require_names, require_reachable
 from adiabat.results.rate_search_result import SafeRate
 from adiabat.results.scaling_result import ScalingResult
 from adiabat.results.sweep_result import SweepResult
@@ -284,8 +284,7 @@ def safe_rate(
     if asked.is_finished(resume=resume):
         return asked.result(SafeRate)
     resume = resume or (asked.takes_up and is_described(folder, SEARCH))
-    if isinstance(model, str):
-        require_named(inputs_of(model, path_of(store, "store"), source), chosen)
+    require_named(inputs_of(name_of(model), path_of(store, "store"), source), chosen)
     require_search(folder, resume=resume)
     require_names(model)
     require_reachable(model)

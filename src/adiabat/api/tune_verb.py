@@ -78,8 +78,7 @@ def tune(
     if asked.is_finished(resume=resume):
         return asked.result(Result)
     resume = resume or (asked.takes_up and is_job(folder))
-    if isinstance(model, str):
-        require_ready(inputs_of(model, path_of(store, "store"), source), folder, settings=chosen, resume=resume)
+    require_ready(inputs_of(name_of(model), path_of(store, "store"), source), folder, settings=chosen, resume=resume)
     require_names(model)
     require_reachable(model)
     asked.take_digests()
@@ -114,12 +113,11 @@ def estimate_tuning(
     """The resolved settings of a tuning job and its expected time, from a few steps on this machine; nothing is written."""
     require_model(model, "model")
     source, settings = data_of(data, "data"), settings.with_usual_recipe()
-    if isinstance(model, str):
-        inputs = inputs_of(model, path_of(store, "store"), source)
-        if out is None:
-            require_named(inputs, settings)
-        else:
-            require_ready(inputs, place_of(out), settings=settings, resume=False)
+    inputs = inputs_of(name_of(model), path_of(store, "store"), source)
+    if out is None:
+        require_named(inputs, settings)
+    else:
+        require_ready(inputs, place_of(out), settings=settings, resume=False)
     require_names(model)
     require_reachable(model)
     from adiabat.adiabatic.expected_time import estimate
@@ -142,7 +140,6 @@ def context_of(model: "Model", store: PathLike, data: Data, settings: TuneSettin
     from adiabat.adiabatic.tuning_context import TuningContext
     from adiabat.models.model_names import load
 
-    require_names(model)
     return TuningContext(
         lambda: load(model, settings=settings.encoder), Path(path_of(store, "store")), data_of(data, "data"), name_of(model)
     )
