@@ -30,6 +30,10 @@ def test_a_digest_is_the_published_one_of_sha_256_and_may_leave_a_header_out(fol
     assert digest_of(folder / "three", start=4) == digest_of(folder / "one")._replace(size=7, start=4)
 
 
+def test_every_key_of_a_list_of_checksums_is_a_file_as_earlier_versions_expect(folder: Path) -> None:
+    assert json.loads((folder / CHECKSUMS).read_text()).keys() == {"one", "two", "checksum"}
+
+
 def test_what_has_not_changed_passes_and_its_names_come_back(folder: Path) -> None:
     assert check(folder) == check(folder) == check(folder, always=True) == {"one", "two"}
 

@@ -27,6 +27,13 @@ OLD = [Document(f"d{number}", f"text {number}") for number in range(7)]
 # One document as it was, two with other texts, of which one is that of a deleted document, and two new ones.
 CORPUS = [OLD[3], Document("d1", "another text"), Document("n0", "new 0"), Document("d5", "text 2"), Document("n1", "new 1")]
 GONE = Deletion(("d2", "d6"))
+# The first readers of version 2 take these keys alone, and call a store with any other damaged.
+KEYS_OF_VERSION_2 = {
+    *("format", "version", "checksum", "fingerprint", "files", "dtype", "width", "count", "sha256"),
+    *("corpus", "encoder", "source", "created"),
+}
+FINGERPRINT_OF_VERSION_2 = {"backbone", "weights", "tokenizer", "prompt", "pooling", "max_tokens", "normalize", "width"}
+FILES_OF_VERSION_2 = {name: {"size", "sha256", "start"} for name in ("ids.arrow", "id_index.npy", "texts.arrow", "text_hashes.bin")}
 FINAL = [OLD[0], OLD[3], OLD[4], *CORPUS[1:]]
 
 
@@ -272,10 +279,14 @@ def test_a_store_with_tombstones_is_of_a_later_format(tmp_path: Path) -> None:
     path = build(tmp_path / "s").path
     plain = json.loads((path / "manifest.json").read_text())
     assert plain["version"] == 2
+    assert set(plain) == KEYS_OF_VERSION_2
+    assert set(plain["fingerprint"]) == FINGERPRINT_OF_VERSION_2
+    assert {name: set(digest) for name, digest in plain["files"].items()} == FILES_OF_VERSION_2
     update(path)
     changed = json.loads((path / "manifest.json").read_text())
     # A reader of version 2 would find deleted documents; it refuses version 3.
     assert changed["version"] == 3
+    assert changed.keys() - plain.keys() == {"tombstones", "file_sha256", "written_by"}
     assert (changed["count"], changed["tombstones"]) == (7, 4)
     compact_store(path)
     compacted = json.loads((path / "manifest.json").read_text())

@@ -94,15 +94,19 @@ def _with_checksum(content: bytes, old: str, new: str) -> bytes:
     return before + new.encode() + after
 
 
-def write_json(record: Mapping[str, Any], path: Path) -> None:
-    """Write a JSON object atomically, with a checksum of its content."""
-    write_text(sealed_json(record), path)
+def write_json(record: Mapping[str, Any], path: Path, *, writer: bool = True) -> None:
+    """Write a JSON object atomically, with a checksum of its content.
+
+    Args:
+        writer: State the version of adiabat that writes it; False for records in which earlier versions expect no further key.
+    """
+    write_text(sealed_json(record, writer=writer), path)
 
 
-def sealed_json(record: Mapping[str, Any]) -> str:
+def sealed_json(record: Mapping[str, Any], *, writer: bool = True) -> str:
     """The text of a JSON object with its writer and checksum; keys are sorted, so that equal records give equal files."""
     # Numeric keys become texts, which sort differently.
-    record = {**json.loads(json.dumps(record)), WRITER: written_by()}
+    record = {**json.loads(json.dumps(record)), **({WRITER: written_by()} if writer else {})}
     return json.dumps({**record, CHECKSUM: _json_digest(record)}, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 

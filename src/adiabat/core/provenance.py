@@ -126,7 +126,12 @@ def read_array(path: Path, *, remedy: str) -> "np.ndarray":
 
 def seal(folder: Path, names: Iterable[str], *, into: str = CHECKSUMS) -> None:
     """Write the checksums of files in a folder to a file beside them."""
-    write_json({name: digest_of(folder / name)._asdict() for name in names}, folder / into)
+    write_digests({name: digest_of(folder / name) for name in names}, folder / into)
+
+
+def write_digests(digests: Mapping[str, Digest], path: Path) -> None:
+    """Write digests for `require_seal`; every key of the file is the name of a file."""
+    write_json({name: digest._asdict() for name, digest in digests.items()}, path, writer=False)
 
 
 def require_seal(

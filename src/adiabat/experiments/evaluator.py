@@ -154,7 +154,7 @@ class DriftEvaluator:
         path = self.folder / READINGS / NOISE
         if (noise := _noise_at(path)) is None:
             noise = noise_of(self.start, self._read(self.model, self.probes.otherwise(), OTHERWISE, self.start))
-            write_json(noise, path)
+            write_json(noise, path, writer=False)
         return noise
 
     def drift(self, model: DualEncoder, name: str) -> Drift:

@@ -67,7 +67,7 @@ def read_starts(folder: Path) -> dict[str, StartRecord]:
 
 def write_starts(records: Mapping[str, StartRecord], folder: Path) -> None:
     """Write the records."""
-    write_json({name: asdict(record) for name, record in records.items()}, folder / STARTS)
+    write_json({name: asdict(record) for name, record in records.items()}, folder / STARTS, writer=False)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import Any
 
 from adiabat.core.disk import clear, fresh_folder, is_part, make_folder, move, remove_empty
 from adiabat.core.errors import DataError, JobError, disk_error_of, several
-from adiabat.core.files import advice_on, is_store, is_there, sole_writer, write_json
-from adiabat.core.provenance import CHECKSUMS, digest_of
+from adiabat.core.files import advice_on, is_store, is_there, sole_writer
+from adiabat.core.provenance import CHECKSUMS, digest_of, write_digests
 from adiabat.core.wording import option
 from adiabat.results.evaluation_result import Result
 from adiabat.results.record import Record, read_result, write_result
@@ -205,7 +205,7 @@ def finish_job(job: Job, result: Result, *, save: Callable[[Path], None], beside
         write_report(result, job.folder, beside=beside)
         # In the job's directory, so that a copy of the model does not include them.
         files = sorted(path for path in new.rglob("*") if path.is_file())
-        write_json({f"{job.model.name}/{path.relative_to(new)}": digest_of(path)._asdict() for path in files}, job.folder / CHECKSUMS)
+        write_digests({f"{job.model.name}/{path.relative_to(new)}": digest_of(path) for path in files}, job.folder / CHECKSUMS)
         move(new, job.model)
         tidy()
     except Exception as fault:

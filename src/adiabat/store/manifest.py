@@ -118,11 +118,11 @@ class Manifest:
         record: dict[str, Any] = {name: getattr(self, name) for name in self.__dataclass_fields__}
         record |= {"format": FORMAT, "version": VERSION_WITH_TOMBSTONES if self.tombstones else VERSION}
         if not self.tombstones:
-            # Earlier versions of adiabat read stores without tombstones.
+            # Earlier versions of adiabat read stores without tombstones, and refuse keys that they do not know.
             del record["tombstones"], record["file_sha256"]
         record["fingerprint"] = self.fingerprint.to_json() if self.fingerprint else None
         record["files"] = {name: digest._asdict() for name, digest in self.files.items()}
-        write_json(record, folder / MANIFEST_FILE)
+        write_json(record, folder / MANIFEST_FILE, writer=self.tombstones > 0)
         sync(folder)
 
     @classmethod
