@@ -9,8 +9,9 @@ from tests.pages import no_page as no_page
 
 @pytest.fixture(autouse=True)
 def known_pace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To measure it takes a fifth of a tiny job; tests of the expected time do."""
+    """To measure it takes a fifth of a tiny job; tests of the expected time do. Nor does the time of setting up decide what a job does."""
     monkeypatch.setattr("adiabat.adiabatic.tune.measured_pace", lambda *_, **__: Pace(0.01, 0.01, 0.01, "CPU"))
+    monkeypatch.setattr("adiabat.adiabatic.tune.seconds_since", lambda _: 0.0)
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from adiabat.adiabatic import tune as tune_module
 from adiabat.adiabatic.expected_time import Pace, fitted, time_at
 from adiabat.api.arguments import settings_of
 from adiabat.config import tuning
@@ -15,6 +16,7 @@ from adiabat.config.tuning import RECIPES, TuneSettings
 from adiabat.core.errors import ConfigError, JobError
 from adiabat.experiments.grid import trials_of_sweep
 from adiabat.runs.run_config import Job, read_description
+from adiabat.training.checkpoint import Limits
 from tests.adiabatic.problem import Problem, quick, recipe, run, write_problem
 
 
@@ -137,6 +139,40 @@ def test_a_time_limit_is_split_between_search_and_run() -> None:
     with pytest.raises(ConfigError, match=r"tune.budget_seconds must be at least \d+ \(.*\) at the speed of this machine, got 600"):
         fitted(settings, Pace(50.0, 4.0, 3.0, "CPU"))
     assert fitted(recipe("paper"), Pace(0.5, 4.0, 3.0, "CPU")) == recipe("paper")
+
+
+def test_a_time_limit_counts_what_was_read_and_measured_before() -> None:
+    pace, settings = Pace(0.5, 4.0, 3.0, "CPU"), recipe("quick", tune={"budget_seconds": 660, "batches_per_epoch": 100})
+    whole = fitted(recipe("quick", tune={"budget_seconds": 600, "batches_per_epoch": 100}), pace)
+    within = fitted(settings, pace, spent=60.0)
+    assert (within.rate_search.steps, within.tune.max_epochs) == (whole.rate_search.steps, whole.tune.max_epochs)
+    assert 60 + time_at(pace, within).most_seconds <= 660
+    for spent in (650.0, 700.0):
+        with pytest.raises(ConfigError, match="got 660") as caught:
+            fitted(settings, pace, spent=spent)
+        least = int(re.findall(r"at least (\d+)", str(caught.value))[0])
+        assert least > spent
+        enough = recipe("quick", tune={"budget_seconds": least, "batches_per_epoch": 100})
+        assert fitted(enough, pace, spent=spent).tune.max_epochs >= 1
+
+
+def test_the_clock_of_a_job_runs_from_its_start(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adiabat.adiabatic.tune.seconds_since", lambda _: 50.0)
+    left: list[float | None] = []
+    limits_of = tune_module.limits_of
+
+    def seen(settings: TuneSettings) -> Limits:
+        left.append(settings.tune.budget_seconds)
+        return limits_of(settings)
+
+    monkeypatch.setattr(tune_module, "limits_of", seen)
+    settings = {"budget_seconds": 600, "batch_size": 5, "batches_per_epoch": 4, "max_epochs": 1, "learning_rate": 1e-3}
+    result = run(problem, tmp_path / "job", checked(TuneSettings, {"tune": settings}))
+    assert left == [550.0]
+    # The record has the limit as it was stated.
+    assert result.training is not None
+    assert result.training.settings["tune"]["budget_seconds"] == 600.0
+    assert read_description(Job(tmp_path / "job"))["tune"]["budget_seconds"] == 600.0
 
 
 def test_lengths_within_a_time_limit_are_checked_like_stated_ones(

@@ -122,8 +122,9 @@ def expected_time(context: TuningContext, settings: TuneSettings, *, watch: Watc
     Raises:
         AdiabatError: If model, store, data and settings do not fit together.
     """
+    started = time.monotonic()
     pace = measured_pace(context, settings, watch=watch)
-    return time_at(pace, fitted(settings, pace))
+    return time_at(pace, fitted(settings, pace, spent=seconds_since(started)))
 
 
 def time_at(pace: Pace, settings: TuneSettings) -> ExpectedTime:
@@ -159,31 +160,41 @@ def measured_pace(context: TuningContext, settings: TuneSettings, *, watch: Watc
 SEARCH_SHARE = 0.5
 """Maximum share of a time limit for the search of a learning rate."""
 
+LEAST_LEFT = 1e-3
+"""Seconds of a time limit that is used up: a limit is above 0."""
+
 FEWEST_STEPS = 10
 """Steps below which neither a trial of a rate nor a run is worth its time."""
 
 
-def fitted(settings: TuneSettings, pace: Pace) -> TuneSettings:
-    """The settings with as many steps of the rate search, and as many epochs, as the time limit allows at this speed."""
-    budget = settings.tune.budget_seconds
-    if budget is None:
+def seconds_since(started: float) -> float:
+    """Seconds that a job has taken until now: its data and model were read, and its speed was measured."""
+    return time.monotonic() - started
+
+
+def fitted(settings: TuneSettings, pace: Pace, *, spent: float = 0.0) -> TuneSettings:
+    """The settings with as many steps of the rate search, and as many epochs, as the rest of the time limit allows at this speed."""
+    stated = settings.tune.budget_seconds
+    if stated is None:
         return settings
-    least = least_budget(settings, pace)
+    budget, least = stated - spent, spent + least_budget(settings, pace)
     if settings.searches:
         search = settings.rate_search
         steps = _trial_steps_within(settings, pace, SEARCH_SHARE * budget)
+        if steps is None:
+            raise _too_short(stated, least)
         settings = settings.model_copy(update={"rate_search": search.model_copy(update={"steps": steps})})
     section = settings.tune
     left = budget - _search_seconds(settings, pace) - pace.validation_seconds
     epoch = section.batches_per_epoch * pace.step_seconds + pace.validation_seconds
     epochs = min(section.max_epochs, int(left / epoch))
-    if not epochs:
-        raise _too_short(budget, least)
+    if epochs < 1:
+        raise _too_short(stated, least)
     section = section.model_copy(update={"max_epochs": epochs})
     settings = settings.model_copy(update={"tune": section})
     # Copies are not validated, and what fitted the stated lengths may not fit shorter ones.
     if faults := [*PlacedError([*section.faults()]).phrases("tune"), *PlacedError([*settings.faults()]).phrases()]:
-        shorter = f"within tune.budget_seconds = {budget:g} this machine takes {epochs * section.batches_per_epoch:,} steps"
+        shorter = f"within tune.budget_seconds = {stated:g} this machine takes {epochs * section.batches_per_epoch:,} steps"
         told = several([f"{shorter}, where {fault.partition('; ')[0]}" for fault in faults])
         raise ConfigError(f"{told}; lower it, or raise tune.budget_seconds")
     return settings
@@ -231,10 +242,11 @@ class TuningEstimate:
 
 def estimate(context: TuningContext, settings: TuneSettings, *, watch: Watch = SILENT) -> TuningEstimate:
     """The resolved settings of a job, and its expected time; nothing is written."""
+    started = time.monotonic()
     check_settings(settings)
     train, validation = context.examples(settings.data)
     pace = measured_pace(context, settings, watch=watch)
-    settings = fitted(settings, pace)
+    settings = fitted(settings, pace, spent=seconds_since(started))
     expected = time_at(pace, settings)
     compared = settings.model_copy(update={"tune": context.compared(settings.tune)})
     return TuningEstimate(compared.model_dump(mode="json"), len(train), len(validation), expected)
@@ -299,13 +311,11 @@ def _trial_seconds(settings: TuneSettings, pace: Pace, steps: int) -> float:
     return steps * pace.step_seconds + (1 + min(settings.rate_search.checks, steps)) * pace.drift_seconds
 
 
-def _trial_steps_within(settings: TuneSettings, pace: Pace, seconds: float) -> int:
-    """Steps of each trial that fit into the time of a search; those of a range test fill whole epochs where they can."""
+def _trial_steps_within(settings: TuneSettings, pace: Pace, seconds: float) -> int | None:
+    """Steps of each trial that fit into the time of a search, None if too few; those of a range test fill whole epochs where they can."""
     most, trials = settings.trial_steps, _trials(settings)
     steps = bisect_right(range(most + 1), seconds / trials, key=lambda steps: _trial_seconds(settings, pace, steps)) - 1
-    fewest = min(FEWEST_STEPS, most)
-    if steps < fewest:
-        assert settings.tune.budget_seconds is not None
-        raise _too_short(settings.tune.budget_seconds, least_budget(settings, pace))
+    if steps < min(FEWEST_STEPS, most):
+        return None
     epoch = settings.tune.batches_per_epoch
     return steps - steps % epoch if settings.tune.learning_rate == "range" and epoch <= steps < most else steps

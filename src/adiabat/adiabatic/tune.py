@@ -1,5 +1,6 @@
 """Adiabatic tuning: a query tower is trained slowly against document vectors that never change (Vasilyev et al. 2024)."""
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -10,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from adiabat.adiabatic.expected_time import Pace, fitted, measured_pace, time_at
+from adiabat.adiabatic.expected_time import LEAST_LEFT, Pace, fitted, measured_pace, seconds_since, time_at
 from adiabat.adiabatic.negatives import mined_negatives_note, short_lists_note
 from adiabat.adiabatic.stored_loss import StoredDocuments, pairs_of
 from adiabat.adiabatic.tune_checks import EPOCHS, RULES, SEARCH_STEPS, require_ready
@@ -69,18 +70,21 @@ def tune(
 
     A resumed job gives the weights of an uninterrupted one, bit for bit. The steps that a time limit allows are fitted to the speed that
     is measured at the start, and stand in ``config.toml``. Only where the machine turns out slower does the clock end the run, at a step
-    that depends on its speed; it counts the seconds of the rate search and of all resumed parts.
+    that depends on its speed; it counts the seconds of the rate search and of all resumed parts. What is read, measured and set up before
+    counts too; the model and the page are written after.
 
     Args:
         find_rate: The rate search; None if the rate is a number.
         measure_power: Measures the power of the validation queries; None for none.
     """
+    started = time.monotonic()
     check_settings(settings)
     if note := require_ready(context.inputs, out, settings=settings, resume=resume):
         watch.note(note)
     # Report its errors before the model is loaded, which takes long.
     context.examples(settings.data)
-    run = TuningRun.begin(context, out, settings=settings, resume=resume, watch=watch, find_rate=find_rate, timed=not is_job(out))
+    options: dict[str, Any] = {"settings": settings, "resume": resume, "watch": watch, "find_rate": find_rate}
+    run = TuningRun.begin(context, out, **options, timed=not is_job(out), started=started)
     return run.carry_out(command=command, measure_power=measure_power)
 
 
@@ -113,18 +117,23 @@ class TuningRun:
         watch: Watch,
         find_rate: RateSearch | None = None,
         timed: bool = False,
+        started: float | None = None,
     ) -> "TuningRun":
-        """Claim the directory and print what will be tuned; `timed` also measures and prints the expected time."""
+        """Claim the directory and print what will be tuned; `timed` also measures and prints the expected time.
+
+        A time limit counts from `started`, a value of the monotonic clock.
+        """
         tower, frozen = prepared_tower(context.model.query, settings)
         objective = context.objective(tower, settings)
         # A time limit is fitted once: a resumed run has the steps of the interrupted one.
         pace = measured_pace(context, settings, watch=watch) if timed else None
-        lengths = _lengths_within(settings, pace, out)
+        spent = 0.0 if started is None else seconds_since(started)
+        lengths = _lengths_within(settings, pace, out, spent)
         # Everything that decides the run; a resumed run must agree with all of it.
         digests = context.digests(settings, objective.train, objective.validation)
         description = {"job": {**context.inputs, **digests, **lengths}, **settings.model_dump()}
         job = open_job(out, description, resume=resume, rules=RULES)
-        settings = _with_lengths(settings, lengths)
+        settings = _with_lengths(settings, lengths, spent)
         if pace is not None:
             expected = time_at(pace, settings)
             watch.note(expected.summary())
@@ -181,22 +190,26 @@ class TuningRun:
         )
 
 
-def _lengths_within(settings: TuneSettings, pace: Pace | None, out: Path) -> dict[str, int]:
+def _lengths_within(settings: TuneSettings, pace: Pace | None, out: Path, spent: float) -> dict[str, int]:
     """The steps of the rate search and the epochs that a time limit allows: of an earlier start, or at the measured speed."""
     if settings.tune.budget_seconds is None:
         return {}
     if pace is None:
         before = read_description(Job(out))["job"]
         return {name: before[name] for name in (SEARCH_STEPS, EPOCHS)}
-    within = fitted(settings, pace)
+    within = fitted(settings, pace, spent=spent)
     return {SEARCH_STEPS: within.rate_search.steps, EPOCHS: within.tune.max_epochs}
 
 
-def _with_lengths(settings: TuneSettings, lengths: Mapping[str, int]) -> TuneSettings:
-    if not lengths:
+def _with_lengths(settings: TuneSettings, lengths: Mapping[str, int], spent: float) -> TuneSettings:
+    """The settings with the lengths that a time limit allows, and with what is left of it."""
+    budget = settings.tune.budget_seconds
+    if budget is None:
         return settings
     search = settings.rate_search.model_copy(update={"steps": lengths[SEARCH_STEPS]})
-    tune = settings.tune.model_copy(update={"max_epochs": lengths[EPOCHS]})
+    # On a slow machine nothing may be left; the loop then ends after its first validation.
+    left = max(LEAST_LEFT, budget - spent)
+    tune = settings.tune.model_copy(update={"max_epochs": lengths[EPOCHS], "budget_seconds": left})
     return settings.model_copy(update={"tune": tune, "rate_search": search})
 
 

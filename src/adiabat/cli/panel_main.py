@@ -200,7 +200,7 @@ def tune(
             "Vasilyev et al. 2024 (paper). Default: quick, or paper if the settings have a learning rate, loss or negatives.",
         ),
     ] = None,
-    seconds: Annotated[str | None, option("--budget-time", "TIME", "Time limit, such as 10min (tune.budget_seconds).")] = None,
+    seconds: Annotated[str | None, option("--budget-time", "TIME", "Time limit up to the last step: 10min (tune.budget_seconds).")] = None,
     split: Split = None,
     resume: Resume = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the settings and the expected time, and tune nothing.")] = False,

@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from adiabat.adiabatic.drift import MEASURES
-from adiabat.adiabatic.expected_time import SEARCH_SHARE
+from adiabat.adiabatic.expected_time import LEAST_LEFT, SEARCH_SHARE
 from adiabat.adiabatic.negatives import mined_negatives_note
 from adiabat.adiabatic.stored_loss import StoredDocuments
 from adiabat.adiabatic.tune_checks import LATER, SEARCH, WORDS, require_named, require_search
@@ -191,7 +191,7 @@ class RateSearch:
         assert settings.watched is not None
         budget = settings.tune.budget_seconds
         # A slow search may have used the whole time; the loop then ends after its first validation.
-        left = None if budget is None else max(1e-3, budget - spent)
+        left = None if budget is None else max(LEAST_LEFT, budget - spent)
         tune = settings.tune.model_copy(update={"learning_rate": rate, "budget_seconds": left})
         guard = settings.watched.model_copy(update={"limit": limit})
         return settings.model_copy(update={"tune": tune, "guard": guard, "rate_search": RateSearchSection()})
