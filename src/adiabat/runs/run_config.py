@@ -85,7 +85,7 @@ class Job:
     def finished_model(self) -> Path:
         """The directory of the model, checked against its checksums; JobError if the job is unfinished."""
         if not self.model.is_dir():
-            raise JobError(f"{self.folder} is a job that is not finished; complete it with {option('resume', True)}")
+            raise JobError(f"{self.folder} is a job that is not finished; repeat what began it, with {option('resume', True)}")
         if is_there(self.folder / CHECKSUMS, error=JobError):
             require_seal(real(self.folder), remedy=f"if it was changed on purpose, name a copy of {self.model} elsewhere", error=ModelError)
         return self.model
@@ -136,8 +136,10 @@ STRICT = Rules()
 SETTINGS = Format(2, oldest=2, writers={1: "0.1"})
 """Format of the settings in ``config.toml``; format 1 had losses, methods and schedules as words with their keys beside them."""
 
-HEAD = re.compile(r"# format (\d+)(?: of adiabat (\S+))?; SHA-256 of the lines below: ([0-9a-f]{64})")
-FORMER_HEAD = "# SHA-256 of the lines below: "
+SEAL = "SHA-256 of the lines below: "
+HEAD = re.compile(rf"# (?:format (\d+)(?: of adiabat (\S+))?; )?{SEAL}([0-9a-f]{{64}})")
+"""The first line of ``config.toml``; the first versions stated no format, which was 1."""
+
 REMEDY = "restore it, remove its first line if you changed it on purpose, or start again in another directory"
 
 
@@ -163,17 +165,17 @@ def any_description(job: Job) -> Description:
         text = read_plain(job.config, limit=LARGEST_CONFIGURATION, error=JobError).decode("utf-8-sig")
         head, _, body = text.partition("\n")
         stated = HEAD.fullmatch(head)
-        if stated is None and FORMER_HEAD.lstrip("# ") in head and not head.startswith(FORMER_HEAD):
+        if stated is None and SEAL in head:
             raise ValueError("its first line is not as adiabat writes it")
-        checksum = stated[3] if stated else head.removeprefix(FORMER_HEAD) if head.startswith(FORMER_HEAD) else None
-        if checksum is not None and checksum != _checksum(body):
+        if stated is not None and stated[3] != _checksum(body):
             raise ValueError("its settings do not match the checksum in its first line")
         if not (tables := tomllib.loads(text)):
             raise ValueError("it is empty")
-    number = int(stated[1]) if stated else SETTINGS.number
-    # Names changed after the number did, and the first versions wrote no number.
-    is_former = number == SETTINGS.number and (head.startswith(FORMER_HEAD) or bool(former_settings(tables)))
-    return Description(tables, 1 if is_former else number, stated[2] if stated else None)
+    number = SETTINGS.number if stated is None else int(stated[1] or 1)
+    # Names changed after the number did.
+    if number == SETTINGS.number and former_settings(tables):
+        number = 1
+    return Description(tables, number, None if stated is None else stated[2])
 
 
 def description_of(job: Job, tables: Mapping[str, Any], *, of: str) -> dict[str, Any]:
@@ -194,7 +196,7 @@ def write_description(job: Job, description: Mapping[str, Any]) -> None:
     """Write the configuration of a job."""
     text = tomli_w.dumps(without_none(description))
     # The first line is a TOML comment.
-    head = f"# format {SETTINGS.number} of adiabat {__version__}; SHA-256 of the lines below: {_checksum(text)}"
+    head = f"# format {SETTINGS.number} of adiabat {__version__}; {SEAL}{_checksum(text)}"
     write_text(f"{head}\n{text}", job.config)
 
 
