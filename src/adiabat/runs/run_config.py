@@ -137,7 +137,7 @@ SETTINGS = Format(2, oldest=2, writers={1: "0.1"})
 """Format of the settings in ``config.toml``; format 1 had losses, methods and schedules as words with their keys beside them."""
 
 SEAL = "SHA-256 of the lines below: "
-HEAD = re.compile(rf"# (?:format (\d+)(?: of adiabat (\S+))?; )?{SEAL}([0-9a-f]{{64}})")
+HEAD = re.compile(rf"# (?:format (\d+)(?: of adiabat (\S+))?; )?{SEAL}([0-9a-f]*)")
 """The first line of ``config.toml``; the first versions stated no format, which was 1."""
 
 REMEDY = "restore it, remove its first line if you changed it on purpose, or start again in another directory"
