@@ -1,13 +1,11 @@
 """The speed of this machine, for plans without runs: operations per second of a few training passes."""
 
 import time
-from itertools import count, islice
 
 import torch
-from torch import nn
 
 from adiabat.models.device import device_of
-from adiabat.models.encoder import Encoder
+from adiabat.models.encoder import Encoder, table_rows
 from adiabat.scaling_laws.flops import training_flops
 from adiabat.training.flop_count import passed_parameters
 
@@ -24,10 +22,8 @@ def measured_speed(encoder: Encoder, *, device: str, tokens: int) -> float:
     Loss and optimizer are left out: they take little beside a batch of the paper's size.
     """
     encoder = encoder.to(device_of(device)).train(True)
-    table = encoder.backbone.get_input_embeddings()
-    assert isinstance(table, nn.Embedding), "a backbone of tokens has a table of them"
-    rows = table.num_embeddings
-    ids = list(islice((number % rows for number in count(1)), tokens))
+    rows = table_rows(encoder.backbone)
+    ids = [number if rows is None else number % rows for number in range(1, tokens + 1)]
     batch = encoder.collate([ids] * TEXTS, side="query")
     seconds = [_pass_seconds(encoder, batch) for _ in range(1 + PASSES)][1:]
     return training_flops(passed_parameters(encoder), float(TEXTS * tokens)) * PASSES / sum(seconds)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -110,6 +111,7 @@ NOTES = (
 
 def by_prior(load: "Loader", settings: PlanSettings, watch: Watch) -> Advice:
     """Advice from published results for a budget."""
+    load = partial(_transformer, load)
     speed = None if settings.plan.budget_seconds is None else _speed(load, settings, watch)
     if speed is not None:
         assert settings.plan.budget_seconds is not None
@@ -214,6 +216,16 @@ def _chosen(usages: dict[Option, int | None], options: Sequence[Option], section
         tokens = float(points_at([(option, section.budget or 0.0)], section.data_tokens).tokens[0])
         choices.append(Choice(option.way, option.parameters, tokens, tokens * option.flops_per_token, None, None, None, usages[option]))
     return choices
+
+
+def _transformer(load: "Loader", name: str, section: EncoderSection) -> "DualEncoder":
+    """A model of a plan; the passes of a static one count no FLOPs, so a budget would pay for any number of its tokens."""
+    from adiabat.models.static import StaticBackbone
+
+    towers = load(name, section)
+    if isinstance(towers.query.backbone, StaticBackbone):
+        raise ConfigError(f"plan.models must be transformers, whose FLOPs are counted, got {name}, a static model; leave it out")
+    return towers
 
 
 def _built(way: Way, settings: PlanSettings, load: "Loader") -> "DualEncoder":

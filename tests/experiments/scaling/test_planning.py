@@ -18,6 +18,7 @@ from adiabat.experiments.plan import plan
 from adiabat.experiments.plan_constraints import TOO_LARGE
 from adiabat.experiments.plan_prior import FULL, published_rate
 from adiabat.experiments.scaling_analysis import rows_in
+from adiabat.models.loading import load as load_directory
 from adiabat.report.scaling_headline import headline, reservations
 from adiabat.report.scaling_page import run_toml
 from adiabat.results.scaling_result import ScalingResult, ScalingRun
@@ -26,6 +27,7 @@ from adiabat.scaling_laws.flops import training_flops
 from adiabat.scaling_laws.laws import Kind
 from adiabat.training.flop_count import passed_parameters
 from tests.experiments.scaling.world import BUDGET, BUDGETS, SIZES, TRUTHS, advice_of, asked, load, row, rows_of, written
+from tests.models.static_models import write_static
 from tests.tiny import save_tiny, tiny_dual
 
 
@@ -385,3 +387,10 @@ def test_the_speed_is_the_operations_of_a_pass_by_its_seconds(monkeypatch: pytes
     # Each pass takes one tick.
     assert machine_speed.measured_speed(encoder, device="cpu", tokens=5) == training_flops(passed_parameters(encoder), 32 * 5.0)
     assert all(weights.grad is None for weights in encoder.parameters())
+
+
+@pytest.mark.parametrize("asked_for", [{"budget": 1e17}, {"budget_seconds": "10h"}], ids=repr)
+def test_a_static_model_has_no_flops_to_plan_with(asked_for: dict[str, object], tmp_path: Path) -> None:
+    static = load_directory(write_static(tmp_path))
+    with pytest.raises(ConfigError, match=r"plan.models must be transformers, .* got given, a static model"):
+        plan(lambda *_: static, checked(PlanSettings, {"plan": {"models": ["given"], **asked_for}}))
