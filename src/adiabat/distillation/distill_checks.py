@@ -79,8 +79,11 @@ def require_student(settings: FitSettings | MultilingualSettings, *, resume: boo
         require_inputs(settings.data.queries, corpora=settings.data.texts)
     else:
         for parallel in translations_of(settings):
-            for path in filter(None, (parallel.path, parallel.translation)):
-                require_inputs([path]) if parallel.translation is None else require_path(Path(path))
+            if parallel.translation is None:
+                require_inputs([parallel.path])
+            else:
+                require_path(Path(parallel.path))
+                require_path(Path(parallel.translation))
     require_reachable(*section.teachers, section.student)
 
 

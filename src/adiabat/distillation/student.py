@@ -180,7 +180,8 @@ def _trained(settings: TeachSettings, material: _Material, *, resume: bool, comm
     student = load_with(str(section.student), settings.encoder).to(device)
     require_numbers(student)
     how = _how(teachers, student, section.width)
-    side, *_ = [side_of(teacher, section.tower, usual="query", setting="distill.tower") for teacher in teachers]
+    for teacher in teachers:
+        side = side_of(teacher, section.tower, usual="query", setting="distill.tower")
     if settings.train.loss.kind == "mse" and len(teachers) == 1 and how != "pca":
         _require_reachable(teachers[0], student, side)
     width = student.width if how == "pca" else None

@@ -5,7 +5,9 @@ import io
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from functools import partial
+from itertools import chain, groupby
+from textwrap import wrap
 from typing import Any, ClassVar, Literal
 
 from rich.box import SIMPLE_HEAD
@@ -213,7 +215,9 @@ class _InTerminal:
             pad_edge=False,
             collapse_padding=True,
         )
-        heads, *rows = [[_folded(text, width) for text, width in zip(line, widths, strict=True)] for line in texts] if widths else texts
+        if widths:
+            texts = [list(map(_folded, line, widths)) for line in texts]
+        heads, *rows = texts
         for number, (head, column) in enumerate(zip(heads, self.table.columns, strict=True)):
             is_name = column.kind == "name"
             table.add_column(
@@ -248,16 +252,9 @@ class _InTerminal:
 
 def _folded(text: Text, width: int) -> Text:
     """The text with its lines broken at blanks; rich would also break at those that hold a number and its interval together."""
-    lines: list[str] = []
-    for line in text.plain.split("\n"):
-        lines.append(" " * (len(line) - len(line.lstrip(" "))))
-        for word in line.strip(" ").split(" "):
-            longer = f"{lines[-1]} {word}" if lines[-1].strip() else f"{lines[-1]}{word}"
-            if cell_len(longer) <= width:
-                lines[-1] = longer
-            else:
-                lines.append(word)
-    return Text("\n".join(filter(None, lines)), style=text.style)
+    # Words of wide letters may come out too long, which rich then breaks.
+    fold = partial(wrap, width=max(1, width), break_long_words=False, break_on_hyphens=False)
+    return Text("\n".join(chain.from_iterable(map(fold, text.plain.split("\n")))), style=text.style)
 
 
 def _words(text: Text) -> list[str]:
