@@ -14,7 +14,7 @@ import signal
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from reliability import PASSED_OVER, VERBS, Ended, Verb, contents, differences, 
 from small_world import write_world
 from trials import Trials, write_section
 from writes import chosen, moments, run_until
+
+SEARCH = (*VERBS["search"].words, "--json", "-k", "240")
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,13 @@ class Subject:
     wanted: Mapping[str, Any]
     seconds: float
 
+    def found(self, here: Path) -> str:
+        """What a search prints, for verbs that change a store; "" where it is refused."""
+        if self.verb.left != ("store",) or "store" not in self.needed:
+            return ""
+        said = run(SEARCH, here)
+        return said.out if not said.code else f"defect: {said.err[-300:]}" if said.code != 2 else ""
+
     def place(self) -> Path:
         """The folder to work in, as before the first run."""
         return place(self.world, self.work, self.needed)
@@ -122,7 +131,7 @@ def hidden(here: Path, names: Sequence[str]) -> list[Path]:
         Their paths.
     """
     found = [path for name in names if (here / name).is_dir() for path in (here / name).iterdir()]
-    return sorted(path for path in found if path.name.startswith(".") and not PASSED_OVER.search(path.name))
+    return sorted(path for path in found if path.name.startswith(".") and not PASSED_OVER.search(str(path.relative_to(here))))
 
 
 def at_random(subject: Subject, runs: int, kills: int, done: set[str]) -> Iterator[Row]:
@@ -157,6 +166,7 @@ def at_every_write(subject: Subject, most: int, done: set[str]) -> Iterator[Row]
     """
     verb = subject.verb
     every, _ = moments(verb.words, subject.place())
+    before = subject.found(subject.place())
     numbers = chosen(every)
     if len(numbers) > most:
         numbers = sorted(random.Random(verb.name).sample(numbers, most))
@@ -167,7 +177,11 @@ def at_every_write(subject: Subject, most: int, done: set[str]) -> Iterator[Row]
             first = run_until(verb.words, here, number)
             # The moments of two runs differ a little: the last one may not come.
             was_killed = first.code == -signal.SIGKILL
-            yield subject.row(name, here, int(was_killed), run([*verb.words, *verb.again], here) if was_killed else first)
+            found = subject.found(here)
+            row = subject.row(name, here, int(was_killed), run([*verb.words, *verb.again], here) if was_killed else first)
+            # A store that is half changed is refused, or read as it was or will be.
+            is_known = found in ("", before, subject.found(here))
+            yield row if is_known else replace(row, differing=[*row.differing, f"a search in between: {found}"])
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ must end, or refuse the link in one line, and what the links lead to must be as 
 """
 
 import os
+import random
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,6 +42,10 @@ class Row:
     kind: str
     outcome: str
     said: str
+
+
+FOLDERS = ("os.mkdir", "os.rmdir", "shutil.rmtree")
+"""Audit events of folders."""
 
 
 def places_of(every: Sequence[Moment]) -> dict[str, int]:
@@ -147,7 +152,7 @@ def trial(verb: Verb, here: Path, path: str, number: int, kind: str) -> Row | No
     return Row(f"{verb.name} {path} {kind}", verb.name, path, kind, outcome, said)
 
 
-def links(world: Path, folder: Path, made: Mapping[str, Path], trials: Trials, *, only: str = "", kinds: Sequence[str] = KINDS) -> None:
+def links(world: Path, folder: Path, made: Mapping[str, Path], trials: Trials, *, only: Sequence[str], most: int) -> None:
     """Make the trials that are not there yet.
 
     Args:
@@ -155,22 +160,40 @@ def links(world: Path, folder: Path, made: Mapping[str, Path], trials: Trials, *
         folder: To work in.
         made: What verbs left, by name.
         trials: Their rows.
-        only: Name of one verb; "" takes all.
-        kinds: Of links.
+        only: Names of verbs.
+        most: Number of places of each verb, drawn where there are more.
     """
-    for verb in VERBS.values():
-        if only in (verb.name, ""):
-            needed = needed_of(verb, made)
-            for row in _of_verb(verb, world, folder, needed, trials.names, kinds):
-                trials.add(row)
+    for name in only:
+        verb = VERBS[name]
+        for row in _of_verb(verb, world, folder, needed_of(verb, made), trials.names, most):
+            trials.add(row)
 
 
-def _of_verb(verb: Verb, world: Path, folder: Path, needed: Mapping[str, Path], done: set[str], kinds: Sequence[str]) -> Iterator[Row]:
+def _of_verb(verb: Verb, world: Path, folder: Path, needed: Mapping[str, Path], done: set[str], most: int) -> Iterator[Row]:
     every, _ = moments(verb.words, place(world, folder, needed))
-    for path, number in places_of(every).items():
-        # A link that the user names may lead to a new place, or to the results so far.
-        for kind in kinds if path not in verb.left else kinds[:2]:
+    places = places_of(every)
+    for path in sorted(random.Random(verb.name).sample(sorted(places), min(most, len(places)))):
+        number = places[path]
+        for kind in kinds_of(path, every[number], verb):
             if f"{verb.name} {path} {kind}" not in done:
                 row = trial(verb, place(world, folder, needed), path, number, kind)
                 if row is not None:
                     yield row
+
+
+def kinds_of(path: str, moment: Moment, verb: Verb) -> Sequence[str]:
+    """Links that may do harm in a place.
+
+    Args:
+        path: Of the link.
+        moment: When it is written first.
+        verb: That writes it.
+
+    Returns:
+        Of `KINDS`.
+    """
+    kinds = ("folder", "moved") if moment.event in FOLDERS else ("file", "nothing")
+    if moment.event == "os.rename":
+        kinds = KINDS
+    # A link that the user names may lead to a new place, or to the results so far.
+    return [kind for kind in kinds if path not in verb.left or kind in ("file", "folder")]

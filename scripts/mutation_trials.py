@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import other_versions
-from reliability import VERBS, Ended, Verb, contents, differences, made_whole, place, plain, prepare, run
+from reliability import FORMER, VERBS, Ended, Verb, contents, differences, made_whole, place, plain, prepare, run
 from small_world import write_world
 from trials import Trials, write_section
 
@@ -61,14 +61,21 @@ def _again(name: str, *, half: bool = False, damaged: Sequence[str] = (), left: 
     return Case(f"{kind} {name}, once more", [*verb.words, *verb.again], name, damaged or verb.left[:1], left or verb.left[:1], needs, half)
 
 
+SEARCH = ("search", "store", "which report is about river 8", "--model", "model", "--json", "-k", "20")
+EVALUATE = ("evaluate", "model", "store", "asked.jsonl", "--json", "--out", "measured")
+STORE = ("store",)
+SEALED = tuple(f"former/{name}" for name in ("result-3/store", "store-2/store", "store-2/job/config.toml", "store-2/job/result.json"))
+"""Former files with a checksum, or with one in a file beside them."""
 CASES = (
-    Case(
-        "store, searched",
-        ("search", "store", "which report is about river 8", "--model", "model", "--json", "-k", "20"),
-        "embed",
-        ("store",),
-    ),
-    Case("store, evaluated on", ("evaluate", "model", "store", "asked.jsonl", "--json", "--out", "measured"), "embed", ("store",)),
+    Case("store, searched", SEARCH, "embed", STORE),
+    Case("store, evaluated on", EVALUATE, "embed", STORE),
+    *(Case(f"store, {name}", VERBS[name].words, "embed", STORE, STORE) for name in ("append", "update", "delete")),
+    Case("store with tombstones, searched", SEARCH, "update", STORE),
+    Case("store with tombstones, evaluated on", EVALUATE, "update", STORE),
+    *(Case(f"store with tombstones, {name}", VERBS[name].words, "update", STORE, STORE) for name in ("append", "update", "compact")),
+    *(_again(name, half=True, needs=STORE) for name in ("append", "update", "delete")),
+    Case("former files, upgraded", VERBS["upgrade"].words, "upgrade", SEALED, ("former",), tuple(f"world/{name}" for name in FORMER)),
+    _again("upgrade", half=True, damaged=SEALED, needs=tuple(f"world/{name}" for name in FORMER)),
     _again("embed", half=True, damaged=(".store.building", "store.building", "store"), left=("store",)),
     Case("cached pairs, trained on", VERBS["train"].words, "train", ("cache",), ("trained",)),
     Case("BM25 index, mined from", VERBS["mine"].words, "mine", ("index",), ("mined.jsonl",)),
@@ -84,6 +91,10 @@ CASES = (
     Case("scores, compared", ("compare", "suite/scores/model", "suite/scores/other", "--json"), "suite", ("suite/scores",)),
     _again("sweep", needs=("store",)),
     _again("sweep", half=True, needs=("store",)),
+    _again("safe-rate", half=True, needs=STORE),
+    _again("scaling", half=True),
+    _again("distill fit", half=True),
+    _again("distill ablate", half=True),
 )
 
 
@@ -136,7 +147,7 @@ def damage(path: Path, kind: str, others: Sequence[Path], chance: random.Random)
     return changed != content
 
 
-def half_made(verb: Verb, world: Path, folder: Path, seconds: float, needs: Mapping[str, Path]) -> Path:
+def half_made(verb: Verb, world: Path, folder: Path, seconds: float, needs: Mapping[str, Path], chance: random.Random) -> Path:
     """What a verb leaves that was killed on its way.
 
     Args:
@@ -145,19 +156,20 @@ def half_made(verb: Verb, world: Path, folder: Path, seconds: float, needs: Mapp
         folder: To work in.
         seconds: That it takes.
         needs: Results that it reads.
+        chance: Draws moments.
 
     Returns:
         The folder.
     """
-    moments = random.Random(verb.name)
-    for _ in range(40):
-        share = moments.uniform(0.3, 1.0)
+    for _ in range(60):
         here = place(world, folder, needs)
-        ended = run(verb.words, here, kill_after=share * seconds)
-        new = [path for path in here.rglob("*") if path.is_file() and not path.is_symlink() and path.name != "config.toml"]
-        new = [path for path in new if path.relative_to(here).parts[0] not in needs]
+        before = contents(here, list(needs))
+        ended = run(verb.words, here, kill_after=chance.uniform(0.3, 1.0) * seconds)
+        after = contents(here, [path.name for path in here.iterdir() if not path.is_symlink()])
+        new = [Path(path) for path in differences(after, before) if Path(path).name != "config.toml"]
         taken_up = not verb.again or any(part.startswith("step-") for path in new for part in path.parts)
-        if ended.code == -9 and len(new) > 2 and taken_up and not (here / verb.left[0]).is_file():
+        is_done = verb.left[0] not in needs and (here / verb.left[0]).is_file()
+        if ended.code == -9 and len(new) > 2 and taken_up and not is_done:
             return here
     raise SystemExit(f"{verb.name} was not to be killed half way")
 
@@ -205,6 +217,69 @@ def files_of(case: Case, here: Path) -> list[Path]:
     return sorted(path for path in every if path.is_file() and path.stat().st_size and path.suffix not in (".html", ".svg", ".png"))
 
 
+def placed_of(case: Case, world: Path, folder: Path, made: Mapping[str, Path], seconds: float, chance: random.Random) -> dict[str, Path]:
+    """What each trial of a case finds beside the world's files.
+
+    Args:
+        case: At hand.
+        world: Commands read it.
+        folder: Of all trials.
+        made: What verbs left, by name.
+        seconds: That the verb takes whose results are damaged.
+        chance: Draws the moment when it is killed.
+
+    Returns:
+        Paths by name.
+    """
+    verb = VERBS[case.of]
+    needed = {name.removeprefix("world/"): made[name] for name in case.needs}
+    if case.half:
+        half = half_made(verb, world, folder / "work", seconds, needed, chance)
+        kept = folder / "half"
+        shutil.rmtree(kept, ignore_errors=True)
+        shutil.copytree(half, kept, symlinks=True)
+        return {path.name: path for path in kept.iterdir() if not path.is_symlink()}
+    asked = {one.split("/")[0] for one in (*case.damaged, *case.left)}
+    is_replaced = not set(case.left) & set(case.damaged)
+    # Of this verb: several leave a folder of one name.
+    whole = [name for name in verb.left if name in asked and not (is_replaced and name in case.left)]
+    return {name: folder / "whole" / verb.name / name for name in whole} | needed
+
+
+def trial_of(case: Case, here: Path, wanted: Mapping[str, Any], number: int, *, versions: bool) -> Row | None:
+    """Damage one file and run the command.
+
+    Args:
+        case: At hand.
+        here: Where it works.
+        wanted: What it leaves without damage.
+        number: Of the trial.
+        versions: Whether the damage is that of another version.
+
+    Returns:
+        The row; None where nothing was damaged.
+    """
+    name = f"{case.name} {number}"
+    chance, files = random.Random(name), files_of(case, here)
+    if versions:
+        files = [path for path in files if path.suffix in other_versions.SUFFIXES]
+    kinds = other_versions.KINDS if versions else KINDS
+    kind, file = kinds[number % len(kinds)], chance.choice(files)
+    changed = other_versions.mutate(file, kind, chance) if versions else damage(file, kind, files, chance)
+    if not changed:
+        return None
+    after = file.read_bytes()
+    ended = run(case.words, here)
+    differing = [] if ended.code else differences(_left(case, here, ended), wanted)
+    if file.exists() and file.read_bytes() == after:
+        # Not read, and not written again.
+        differing = [path for path in differing if path != str(file.relative_to(here))]
+    # Another version may leave out what matters little, so that the result is allowed to differ.
+    judged = outcome_of(ended, file.relative_to(here), [] if versions else differing)
+    said = "" if judged in GOOD else f"{changed} {differing} {ended.err[-600:]}"
+    return Row(name, case.name, str(file.relative_to(here)), kind, judged, said)
+
+
 def main() -> None:
     """Make the trials that are not there yet."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
@@ -215,7 +290,6 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     prepare()
-    kinds = other_versions.KINDS if given.versions else KINDS
     world, trial = given.folder / "world", given.folder / "work"
     write_world(world)
     cases = [case for case in CASES if given.only in case.name]
@@ -225,44 +299,22 @@ def main() -> None:
     for verb, ended, every in made_whole(world, given.folder / "whole", list(VERBS.values())):
         made, seconds[verb.name] = every, ended.seconds
     for case in cases:
-        verb = VERBS[case.of]
-        needed = {name: made[name] for name in case.needs}
-        asked = {one.split("/")[0] for one in (*case.damaged, *case.left)}
-        # Of this verb: several leave a folder of one name.
-        whole = {name: given.folder / "whole" / verb.name / name for name in verb.left if name in asked}
-        if case.half:
-            half = half_made(verb, world, given.folder / "work", seconds[verb.name], needed)
-            kept = given.folder / "half"
-            shutil.rmtree(kept, ignore_errors=True)
-            shutil.copytree(half, kept, symlinks=True)
-            whole = {path.name: path for path in kept.iterdir() if not path.is_symlink() and path.name not in needed}
-        elif case.left and not set(case.left) & set(case.damaged):
-            whole = {name: path for name, path in whole.items() if name not in case.left}
-        here = place(world, trial, {**needed, **whole})
-        wanted = _left(case, here, run(case.words, here))
-        for number in range(given.trials):
-            name = f"{case.name} {number}"
-            if name in trials.names:
+        # A half-made state is made anew for every ten trials, since each is that of one moment.
+        step = 10 if case.half else given.trials
+        for first in range(0, given.trials, step):
+            numbers = [number for number in range(first, min(first + step, given.trials)) if f"{case.name} {number}" not in trials.names]
+            if not numbers:
                 continue
-            here, chance = place(world, trial, {**needed, **whole}), random.Random(name)
-            files = files_of(case, here)
-            if given.versions:
-                files = [path for path in files if path.suffix in other_versions.SUFFIXES]
-            kind, file = kinds[number % len(kinds)], chance.choice(files)
-            place_of = other_versions.mutate(file, kind, chance) if given.versions else str(damage(file, kind, files, chance) or "")
-            if not place_of:
-                continue
-            after = file.read_bytes()
+            placed = placed_of(case, world, given.folder, made, seconds[case.of], random.Random(f"{case.name} from {first}"))
+            here = place(world, trial, placed)
             ended = run(case.words, here)
-            differing = [] if ended.code else differences(_left(case, here, ended), wanted)
-            if file.exists() and file.read_bytes() == after:
-                # Not read, and not written again.
-                differing = [path for path in differing if path != str(file.relative_to(here))]
-            # Another version may leave out what matters little, so that the result is allowed to differ.
-            judged = outcome_of(ended, file.relative_to(here), [] if given.versions else differing)
-            said = "" if judged in GOOD else f"{place_of} {differing} {ended.err[-600:]}"
-            trials.add(Row(name, case.name, str(file.relative_to(here)), kind, judged, said))
-        shutil.rmtree(given.folder / "half", ignore_errors=True)
+            if ended.code:
+                raise SystemExit(f"{case.name} failed: {ended.err}")
+            wanted = _left(case, here, ended)
+            for number in numbers:
+                row = trial_of(case, place(world, trial, placed), wanted, number, versions=given.versions)
+                if row is not None:
+                    trials.add(row)
     options = " --versions" if given.versions else ""
     command = f"python scripts/mutation_trials.py --trials {given.trials}{options} --write"
     report(trials, write=given.write, command=command, section="Files of other versions" if given.versions else "Damaged files")

@@ -1,9 +1,9 @@
 """Damage files of users, plant links, and see that nothing wrong is accepted in silence and nothing is written outside.
 
-    python scripts/outside_trials.py [--section users links] [--folder DIR] [--only CASE] [--write]
+    python scripts/outside_trials.py [--section users links] [--folder DIR] [--only CASE ...] [--most N] [--write]
 
 `user_file_trials.py` has the trials of users' files, `link_trials.py` those of links under every name that a command writes; `--only` takes
-a case of the first, or a verb of the second. Rows of trials stand in DIR, so that the script goes on where it was cut short. `--write` puts
+cases of the first, or verbs of the second, and `--most` bounds the names of each verb. Rows of trials stand in DIR, so that the script goes on where it was cut short. `--write` puts
 the totals into benchmarks/RELIABILITY.md.
 """
 
@@ -44,7 +44,9 @@ SECTIONS = {
         (
             "each trial loses a file of a model, or puts zeros, a pointer of",
             "Git LFS or a server's page in the place of data, settings or weights. *Refused*: exit code 2 and one line that names the",
-            "file or its folder. *Equal*: the results are those without damage. *Wrong*: anything else.",
+            "file. *Equal*: the results are those without damage. *As published*: models of this layout are published without the file",
+            "(`config_sentence_transformers.json` with prompts, `tokenizer_config.json` with a token limit), so that nothing tells that it",
+            "was lost, and another model is read. *Wrong*: anything else.",
         ),
         user_file_trials.GOOD,
         "case",
@@ -67,14 +69,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--section", nargs="*", choices=tuple(SECTIONS), default=list(SECTIONS))
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "adiabat-outside")
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--most", type=int, default=10_000)
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     prepare()
     world, work = given.folder / "world", given.folder / "work"
     write_world(world)
     made: Mapping[str, Path] = {}
-    verbs = list(VERBS.values()) if "links" in given.section and not given.only else with_needs([given.only, "tune", "distill static"])
+    tried = [verb for verb in VERBS if verb in given.only or not given.only] if "links" in given.section else []
+    verbs = with_needs([*tried, *(["embed", "tune", "distill static"] if "users" in given.section else [])])
     for _, _, every in made_whole(world, given.folder / "whole", verbs):
         made = every
     for name in given.section:
@@ -82,7 +86,7 @@ def main() -> None:
         if name == "users":
             user_file_trials.users_files(world, work, made, trials, only=given.only)
         else:
-            link_trials.links(world, work, made, trials, only=given.only)
+            link_trials.links(world, work, made, trials, only=tried, most=given.most)
         report(SECTIONS[name], trials, write=given.write, command=f"python scripts/outside_trials.py --section {name} --write")
 
 

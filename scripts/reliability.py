@@ -42,6 +42,7 @@ class Verb:
         left: Files and folders that it leaves.
         again: Words that are added where it goes on.
         needs: Verbs whose results it reads.
+        own: Files of the world that it changes.
     """
 
     name: str
@@ -49,12 +50,14 @@ class Verb:
     left: Sequence[str]
     again: Sequence[str] = ()
     needs: Sequence[str] = ()
+    own: Sequence[str] = ()
 
 
 RESUME = ("--resume",)
 FEW = ("--set", "measure.resamples=100")
 IMPORTED = ("--import", "store/vectors.npy", "--ids", "ids.txt")
 STUDENT = ("--teacher", "other", "--student", "model", "--texts", "corpus.jsonl", "--set", "train.steps=4", "--set", "train.batch_size=8")
+FORMER = ("former", "former.toml")
 VERBS = {
     verb.name: verb
     for verb in (
@@ -140,6 +143,7 @@ VERBS = {
         Verb("scaling", ("scaling", "scaling.toml", "--out", "scaled"), ("scaled", "cache"), RESUME),
         Verb("plan", ("plan", "--budget", "1e17", "--out", "planned"), ("planned",)),
         Verb("sweep", ("sweep", "sweep.toml", "--out", "sweep"), ("sweep",), RESUME, ("embed",)),
+        Verb("upgrade", ("upgrade", *FORMER), FORMER, own=FORMER),
     )
 }
 
@@ -261,7 +265,8 @@ def place(world: Path, folder: Path, made: Mapping[str, Path]) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for path in world.iterdir():
-        (folder / path.name).symlink_to(path)
+        if path.name not in made:
+            (folder / path.name).symlink_to(path)
     for name, path in made.items():
         if path.is_dir():
             shutil.copytree(path, folder / name, symlinks=True)
@@ -364,7 +369,7 @@ def with_needs(names: Sequence[str]) -> list[Verb]:
 
 
 def needed_of(verb: Verb, made: Mapping[str, Path]) -> dict[str, Path]:
-    """Results that a verb reads, as the last of its needs left each.
+    """Results that a verb reads, as the last of its needs left each, and files of the world that it changes.
 
     Args:
         verb: To run.
@@ -373,7 +378,8 @@ def needed_of(verb: Verb, made: Mapping[str, Path]) -> dict[str, Path]:
     Returns:
         Their paths by name.
     """
-    return {name: made[f"{need}/{name}"] for need in verb.needs for name in VERBS[need].left}
+    results = {name: made[f"{need}/{name}"] for need in verb.needs for name in VERBS[need].left}
+    return results | {name: made[f"world/{name}"] for name in verb.own}
 
 
 def made_whole(world: Path, folder: Path, verbs: Sequence[Verb]) -> Iterator[tuple[Verb, Ended, Mapping[str, Path]]]:
@@ -387,7 +393,7 @@ def made_whole(world: Path, folder: Path, verbs: Sequence[Verb]) -> Iterator[tup
     Yields:
         The verb, how it ended, and everything made so far by name.
     """
-    made: dict[str, Path] = {}
+    made = {f"world/{path.name}": path for path in world.iterdir()}
     for verb in verbs:
         # Where trials work too: what is cached goes by the paths of files.
         here = place(world, folder.parent / "work", needed_of(verb, made))

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,8 @@ from adiabat.models.saving import save
 from adiabat.models.towers import DualEncoder
 
 DOCUMENTS, QUERIES = 240, 60
+FORMER = Path(__file__).resolve().parents[1] / "tests" / "upgrading" / "former.tar.xz"
+"""Stores, jobs and results of former formats."""
 KINDS = ("river", "stone", "cloud", "bread", "light", "glass", "horse", "music")
 WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "which", "is", "the", "of", "and", "about", "report", *KINDS, *map(str, range(DOCUMENTS)))
 
@@ -122,6 +125,7 @@ def write_world(folder: Path) -> None:
     (folder / "gone.txt").write_text("".join(f"d{n}\n" for n in range(100, 130)), encoding="utf-8")
     _write_tables(folder, texts, asked[:20])
     _write_saved(folder / "saved")
+    _write_former(folder)
     (folder / "ids.txt").write_text("".join(f"d{n}\n" for n in range(DOCUMENTS)), encoding="utf-8")
     (folder / "probes.txt").write_text("".join(f"which {text}\n" for text in texts[:20]), encoding="utf-8")
     (folder / "squad-train-v1.1.json").write_text(json.dumps(_squad()), encoding="utf-8")
@@ -149,6 +153,14 @@ def _write_saved(folder: Path) -> None:
     changed = {"pooling": "cls", "query_prompt": "which report", "document_prompt": "the report", "normalize": True, "max_tokens": 12}
     tower = tower.with_settings(replace(tower.settings, **changed))
     save(DualEncoder(tower, tower, "saved"), folder)
+
+
+def _write_former(folder: Path) -> None:
+    """What adiabat 0.1 wrote without checksums, what a later version wrote with them, and settings of 0.1 with a comment."""
+    with tarfile.open(FORMER) as archive:
+        members = [member for member in archive if member.name.startswith(("result-3/", "store-2/"))]
+        archive.extractall(folder / "former", members, filter="data")
+    (folder / "former.toml").write_text('[tune]\nloss = "triplet"  # as in the paper\nmargin = 0.3\npull = 0.1\n', encoding="utf-8")
 
 
 def _write_tables(folder: Path, texts: Sequence[str], asked: Sequence[Mapping[str, Any]]) -> None:
