@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from reliability import PASSED_OVER, VERBS, Ended, Verb, contents, differences, made_whole, needed_of, place, prepare, run, with_needs
+from left_files import PASSED_OVER, contents, differences
+from reliability import VERBS, Ended, Verb, made_whole, needed_of, place, prepare, run, with_needs
 from small_world import write_world
 from trials import Trials, write_section
 from writes import chosen, moments, run_until

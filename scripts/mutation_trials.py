@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import other_versions
-from reliability import FORMER, VERBS, Ended, Verb, contents, differences, made_whole, place, plain, prepare, run
+from left_files import contents, differences, plain
+from reliability import FORMER, VERBS, Ended, Verb, made_whole, place, prepare, run
 from small_world import write_world
 from trials import Trials, write_section
 

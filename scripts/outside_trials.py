@@ -3,8 +3,8 @@
     python scripts/outside_trials.py [--section users links] [--folder DIR] [--only CASE ...] [--most N] [--write]
 
 `user_file_trials.py` has the trials of users' files, `link_trials.py` those of links under every name that a command writes; `--only` takes
-cases of the first, or verbs of the second, and `--most` bounds the names of each verb. Rows of trials stand in DIR, so that the script goes on where it was cut short. `--write` puts
-the totals into benchmarks/RELIABILITY.md.
+cases of the first, or verbs of the second, and `--most` bounds the names of each verb. Rows of trials stand in DIR, so that the script goes
+on where it was cut short. `--write` puts the totals into benchmarks/RELIABILITY.md.
 """
 
 import argparse

@@ -125,6 +125,7 @@ def write_world(folder: Path) -> None:
     (folder / "gone.txt").write_text("".join(f"d{n}\n" for n in range(100, 130)), encoding="utf-8")
     _write_tables(folder, texts, asked[:20])
     _write_saved(folder / "saved")
+    _write_spelt(folder / "spelt")
     _write_former(folder)
     (folder / "ids.txt").write_text("".join(f"d{n}\n" for n in range(DOCUMENTS)), encoding="utf-8")
     (folder / "probes.txt").write_text("".join(f"which {text}\n" for text in texts[:20]), encoding="utf-8")
@@ -153,6 +154,18 @@ def _write_saved(folder: Path) -> None:
     changed = {"pooling": "cls", "query_prompt": "which report", "document_prompt": "the report", "normalize": True, "max_tokens": 12}
     tower = tower.with_settings(replace(tower.settings, **changed))
     save(DualEncoder(tower, tower, "saved"), folder)
+
+
+def _write_spelt(folder: Path) -> None:
+    """A model whose words are a list in a text file."""
+    shutil.copytree(folder.parent / "model", folder)
+    (folder / "tokenizer.json").unlink()
+    # A mask takes the place of a word: transformers would add one to the list.
+    words = [*WORDS[:4], "[MASK]", *WORDS[5:]]
+    (folder / "vocab.txt").write_text("".join(f"{word}\n" for word in words), encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "BertTokenizer", "model_max_length": 64}), encoding="utf-8"
+    )
 
 
 def _write_former(folder: Path) -> None:

@@ -24,7 +24,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from reliability import VERBS, Ended, Verb, contents, differences, made_whole, needed_of, place, prepare, run
+from left_files import contents, differences
+from reliability import VERBS, Ended, Verb, made_whole, needed_of, place, prepare, run
 from small_world import write_world
 
 SECONDS = 240

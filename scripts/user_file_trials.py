@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from reliability import Ended, contents, differences, place, plain, run
+from left_files import contents, differences, plain
+from reliability import Ended, place, run
 from trials import Trials
 
 GOOD = ("refused", "equal", "as published")
@@ -56,6 +57,9 @@ CASES = (
     UserCase("a plain model, lost", ("embed", "model", "corpus.jsonl", "--out", "new"), ("model",), (), NEW, LOST),
     UserCase("a tuned model, lost", TUNED, ("tuned/model",), ("store", "tuned"), (), LOST),
     UserCase("a static model, lost", ("embed", "static", "corpus.jsonl", "--out", "new"), ("static",), ("static",), NEW, LOST),
+    UserCase("a model of a list of words, lost", ("embed", "spelt", "corpus.jsonl", "--out", "new"), ("spelt",), (), NEW, LOST),
+    UserCase("a model of a list of words, replaced", ("embed", "spelt", "corpus.jsonl", "--out", "new"), ("spelt",), (), NEW),
+    UserCase("a static model, replaced", ("embed", "static", "corpus.jsonl", "--out", "new"), ("static",), ("static",), NEW),
     UserCase("a saved model, replaced", ("embed", "saved", "corpus.jsonl", "--out", "new"), ("saved",), (), NEW),
     *(
         UserCase(f"a corpus in {ending}", ("embed", "model", f"corpus.{ending}", "--out", "new"), (f"corpus.{ending}",), (), NEW)

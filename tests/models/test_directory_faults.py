@@ -1,5 +1,6 @@
 """Damage, and what adiabat does not have, is told in one clear line."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,7 @@ FAULTS: dict[str, tuple[Spoil, str]] = {
     "too few weights": (edited("config.json", num_hidden_layers=2), r"config.json .*BertModel.*; 16 are missing .*encoder.layer.1"),
     "weights of another shape": (edited("config.json", vocab_size=99), r"1 are missing or of another shape, such as embeddings.word_emb"),
     "missing tokenizer": (removed("tokenizer.json", "tokenizer_config.json"), r"must hold a tokenizer, got none of tokenizer.json"),
-    "damaged tokenizer": (replaced("tokenizer.json", "{"), r"must hold a tokenizer: "),
+    "damaged tokenizer": (replaced("tokenizer.json", "{"), r"tokenizer.json must be undamaged, got JSONDecodeError"),
     "empty tokenizer": (replaced("tokenizer.json", {}), r"must hold a tokenizer: "),
     "damaged modules": (replaced("modules.json", "nope"), r"modules.json must be undamaged, got JSONDecodeError"),
     "modules that are no list": (replaced("modules.json", {}), r"modules.json must hold a JSON list, got dict"),
@@ -167,3 +168,32 @@ def test_a_pointer_of_git_lfs_under_any_name_is_named(tmp_path: Path) -> None:
             load(folder)
         assert f"{path} must hold its content, got a Git LFS pointer; fetch the file with git lfs pull" in str(caught.value)
         path.write_bytes(content)
+
+
+def zeroed(content: bytes, place: int) -> bytes:
+    return content[:place] + bytes(64) + content[place + 64 :]
+
+
+@pytest.mark.parametrize("name", ["vocab.txt", "merges.txt"])
+def test_a_lost_block_of_a_list_of_words_is_named_with_its_line(name: str, tmp_path: Path) -> None:
+    folder = save_tiny(tmp_path / "model")
+    words = "".join(f"word{number:04}\n" for number in range(100)).encode()
+    (folder / name).write_bytes(words)
+    load(folder)
+    # Nine bytes a line: the block begins within line 31.
+    (folder / name).write_bytes(zeroed(words, 30 * 9 + 4))
+    with pytest.raises(ModelError, match=rf"{name}:31 must be text, got a zero byte"):
+        load(folder)
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"])
+@pytest.mark.parametrize("damage", [lambda content: zeroed(content, len(content) // 2), lambda content: content[: len(content) // 2]])
+def test_a_damaged_file_of_a_tokenizer_is_named(name: str, damage: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    folder = save_tiny(tmp_path / "model")
+    path = folder / name
+    if not path.exists():
+        write(folder, name, {})
+    # Blanks, so that the block lies within the object.
+    path.write_bytes(damage(path.read_bytes().rstrip(b"\n}") + b" " * 200 + b"}"))
+    with pytest.raises(ModelError, match=re.escape(f"{path} must be undamaged, got ")):
+        load(folder)

@@ -149,6 +149,15 @@ def require_content(path: Path, *, error: type[AdiabatError] = DataError) -> Non
             raise error(f"{path} must hold its content, got {description}; {remedy}")
 
 
+def require_no_zero_bytes(path: Path, *, error: type[AdiabatError] = DataError) -> None:
+    """Refuse a text file with zero bytes, which a lost block leaves, and which readers of words take for letters."""
+    content = read_plain(path, error=error)
+    place = content.find(0)
+    if place >= 0:
+        number = content.count(b"\n", 0, place) + 1
+        raise error(f"{path}:{number} must be text, got a zero byte; part of the file is lost, get it again")
+
+
 @contextmanager
 def reading(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> Iterator[None]:
     """Convert any error inside the block to one line that names the file; a damaged file can raise anything in a reader.

@@ -293,6 +293,9 @@ def _loader(config: PretrainedConfig, folder: Path) -> Any:
 TOKENIZER_FILES = ("tokenizer.json", "vocab.*", "*.model")
 """Files that may hold the vocabulary; without one, transformers would build a tokenizer with an empty vocabulary."""
 
+TOKENIZER_JSON = ("tokenizer.json", "vocab.json", "added_tokens.json", "special_tokens_map.json")
+"""Files of a tokenizer that hold a JSON object; ``tokenizer_config.json`` is read before."""
+
 
 LISTED_TOKENS = 8
 """Maximum number of special tokens named in a message; some tokenizers have hundreds."""
@@ -313,6 +316,9 @@ def load_tokenizer(
             )
     except BaseException as fault:
         reraise_unrelated(fault)
+        # A damaged file is named; transformers does not say which it was.
+        for name in TOKENIZER_JSON:
+            read_json(folder / name)
         raise ModelError(f"{folder} must hold a tokenizer: {reason(fault)}") from fault
     if not tokenizer.is_fast:
         raise ModelError(f"{folder} must hold a fast tokenizer (tokenizer.json); convert it with transformers first")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from adiabat.core.errors import ModelError
-from adiabat.core.files import LARGEST_VOCABULARY, is_there, require_content, require_regular, require_small
+from adiabat.core.files import LARGEST_VOCABULARY, is_there, require_content, require_no_zero_bytes, require_regular, require_small
 from adiabat.models.json_files import ROOT_FILE, read_json, read_typed
 
 HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
@@ -17,6 +17,9 @@ HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
 
 LARGEST_POINTER = 1024
 """Bytes that the specification of Git LFS allows a pointer, one fewer than these."""
+
+VOCABULARIES = ("vocab.txt", "merges.txt")
+"""Lists of words: without a line, or with two in one, every later word has another number."""
 
 MODULE_FOLDER = re.compile(r"(\w+_)?\d+_(Transformer|Pooling|Dense|Normalize|StaticEmbedding|Router|Asym)")
 """Folders that sentence-transformers writes for modules, such as ``1_Pooling`` and ``query_0_Transformer``."""
@@ -40,7 +43,7 @@ def require_nothing_lost(folder: Path) -> None:
 
 
 def require_files(folder: Path) -> None:
-    """Refuse a folder with pipes, devices, endless files, links that lead nowhere, or files that stand in place of their content."""
+    """Refuse a folder with pipes, devices, endless files, lost links and blocks, or files that stand in place of their content."""
     for path in sorted(folder.iterdir()):
         require_regular(path, error=ModelError)
         if not (any(map(path.match, HUB_FILES)) and is_there(path, error=ModelError) and path.is_file()):
@@ -50,6 +53,8 @@ def require_files(folder: Path) -> None:
             require_content(path, error=ModelError)
         if path.suffix in (".json", ".txt"):
             require_small(path, size, LARGEST_VOCABULARY, error=ModelError)
+        if path.name in VOCABULARIES:
+            require_no_zero_bytes(path, error=ModelError)
 
 
 def is_stamped(folder: Path) -> bool:
