@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 import adiabat
 from adiabat.core.errors import AdiabatError, DataError, StoreError
@@ -15,14 +16,15 @@ from adiabat.results.record import RECORD_FILE, read_result
 from adiabat.runs.run_config import Job, read_description
 from adiabat.store.manifest import HEADER_BYTES, Manifest
 from adiabat.store.vector_store import Store
-from tests.commands import Run, assert_refused, listing
+from tests.commands import Run, assert_refused, listing, setting
 from tests.commands import run as run
 from tests.pages import no_page as no_page
 
 ARCHIVE = Path(__file__).with_name("former.tar.xz")
 STORE_1 = ("result-1", "result-2", "result-3")
-FORMER = STORE_1
-WITH_SUITE = FORMER[2:]
+FORMER = (*STORE_1, "store-2", "result-4", "settings-2")
+READ_AS_IT_IS = "before-tombstones"
+WITH_SUITE = (*FORMER[2:], READ_AS_IT_IS)
 
 pytestmark = pytest.mark.usefixtures("no_page")
 
@@ -101,20 +103,54 @@ def test_a_store_of_0_1_is_refused_with_the_command_and_its_job_is_a_model(here:
     )
 
 
-@pytest.mark.parametrize("version", FORMER)
+SETTINGS = ("data.validation_fraction=0.2", *(f"tune.{key}" for key in ("batches_per_epoch=2", "batch_size=4", "learning_rate=1e-3")))
+TUNE = ("tune", "model", "store", "pairs.jsonl", "--recipe", "paper", *setting(*SETTINGS, "tune.max_epochs=2"))
+
+
+def weights_of(job: str) -> dict[str, np.ndarray]:
+    return load_file(Path(job) / "model" / "query_0_Transformer" / "model.safetensors")
+
+
+@pytest.mark.parametrize("version", [*FORMER, READ_AS_IT_IS])
 def test_a_former_job_is_resumed_or_its_differences_are_named(here: Path, version: str, run: Run) -> None:
     adiabat.upgrade(here)
-    settings = ("batches_per_epoch=2", "batch_size=4", "learning_rate=1e-3", "max_epochs=2")
-    words = [word for setting in settings for word in ("--set", f"tune.{setting}")]
-    command = ("tune", "model", "store", "pairs.jsonl", "--out", "job", "--recipe", "paper", "--resume", *words)
-    said = run(*command, "--set", "data.validation_fraction=0.2")
-    if version in STORE_1 or version == "store-2":
+    said = run(*TUNE, "--out", "job", "--resume")
+    if version in STORE_1:
         # In 0.1 the distance was a setting with a default of its own.
         assert said.code == 2
         assert "got a difference: tune.loss.distance was 'cosine', is 'not set'" in said.err
-    else:
-        assert said.code == 0, said.err
-        assert read_result(Path("job/result.json")).training.epochs == 2
+        return
+    assert said.code == 0, said.err
+    assert read_result(Path("job/result.json")).training.epochs == 2
+    run(*TUNE, "--out", "whole")
+    for name, weights in weights_of("whole").items():
+        # A step changes a weight by up to 1e-3; another machine computes it a little differently.
+        np.testing.assert_allclose(weights_of("job")[name], weights, atol=1e-5)
+
+
+@pytest.mark.parametrize("version", [READ_AS_IT_IS])
+def test_files_without_another_format_need_no_upgrade(here: Path, run: Run) -> None:
+    before = listing(here)
+    assert run("upgrade", ".").out.startswith("nothing to upgrade")
+    assert listing(here) == before
+    assert run("search", "store", "hello", "--model", "job").code == 0
+    assert run("evaluate", "job", "store", "pairs.jsonl", "--out", "measured", "--set", "measure.resamples=100").code == 0
+    assert run("evaluate", "model", "job", "--suite", "suite.toml", "--out", "suite").code == 0
+    assert {read_result(path).kind for path in results_in(here)} == {
+        *("training", "evaluation", "suite", "sweep", "rate-search", "space", "distillation"),
+    }
+
+
+@pytest.mark.parametrize("version", [READ_AS_IT_IS])
+def test_what_was_interrupted_goes_on_in_this_version(here: Path, run: Run) -> None:
+    tuned = run(*TUNE, "--out", "begun", "--resume")
+    assert tuned.code == 0, tuned.err
+    assert read_result(Path("begun/result.json")).training.epochs == 2
+    assert "resumed after 24 documents" in run("embed", "model", "corpus.jsonl", "--out", "half").err
+    assert vectors_of(here / "half") == vectors_of(here / "store")
+    mined = run("mine", "pairs.jsonl", "corpus.jsonl", "--out", "mined.jsonl")
+    assert mined.code == 0, mined.err
+    assert len(Path("mined.jsonl").read_text().splitlines()) == 20
 
 
 @pytest.mark.parametrize("version", WITH_SUITE)
