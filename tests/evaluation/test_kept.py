@@ -215,3 +215,10 @@ def test_scores_of_an_evaluation_that_was_killed_before_its_result_are_replaced_
     write_scores(ranked([0.1]), tmp_path / "scores" / "model" / "listed.parquet", key="0123", about={})
     with pytest.raises(JobError, match=r"must hold no scores except those of an earlier evaluation, got .*listed\.parquet"):
         refuse_foreign_scores(tmp_path)
+
+
+def test_a_file_of_another_program_is_not_taken_for_scores_of_a_killed_evaluation(tmp_path: Path) -> None:
+    (tmp_path / "scores" / "model").mkdir(parents=True)
+    (tmp_path / "scores" / "model" / "exam.parquet").write_text("not a table", encoding="utf-8")
+    with pytest.raises(JobError, match=r"must hold no scores except those of an earlier evaluation, got .*exam\.parquet"):
+        refuse_foreign_scores(tmp_path)

@@ -68,7 +68,7 @@ def test_the_rest_is_compared_where_a_file_of_a_run_is_lost_or_damaged_and_that_
     assert [task.name for task in result.tasks] == ["asked", "other"]
     value = next(score.value for score in result.scores if (score.model, score.task) == ("after", "asked"))
     assert value == pytest.approx(0.3)
-    assert "asked: after has scores of 1 of its 2 runs, on which its values rest" in result.notes
+    assert "asked: after has scores of only 1 of its 2 runs" in result.notes
     assert any(f"left out: {file} must be undamaged" in note for note in result.notes) == (content is not None)
     assert "1 of its 2 runs" in result.summary()
 

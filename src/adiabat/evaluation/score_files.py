@@ -229,7 +229,12 @@ def _is_of_evaluation(path: Path, folder: Path, *, ended: bool) -> bool:
     """
     parts = path.relative_to(folder / SCORES).parts
     is_side = (len(parts) == 2 and parts[0] in SIDES) or (len(parts) == 3 and parts[0] == "model" and parts[1].startswith("run "))
-    return is_side and (ended or not read_record(path)["key"])
+    if ended or not is_side:
+        return is_side
+    try:
+        return not read_record(path)["key"]
+    except DataError:
+        return False
 
 
 def score_files(folder: Path) -> Iterator[Path]:

@@ -148,7 +148,7 @@ def _fewer_runs(models: Sequence[ModelScores], tasks: Sequence[str]) -> Iterator
         for task in tasks:
             count = len(model.scores_of(task))
             if 0 < count < len(model.runs):
-                yield f"{task}: {model.name} has scores of {count} of its {len(model.runs)} runs, on which its values rest"
+                yield f"{task}: {model.name} has scores of only {count} of its {len(model.runs)} runs"
 
 
 def _add_task(result: SuiteResult, margin: Margin, task: str, models: Sequence[_Measured]) -> None:
