@@ -39,9 +39,18 @@ def pickled(folder: Path) -> Path:
 
 
 def test_pickled_weights_are_refused_unless_allowed(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"no file named model.safetensors .*; weights in a pickle need encoder.allow_pickles = true"):
+    with pytest.raises(ModelError, match=r"no file named model.safetensors .* in a pickle .* set encoder.allow_pickles = true"):
         load(pickled(tmp_path))
     assert load(tmp_path, trust=Trust(pickles=True)).fingerprint() == tiny_dual().fingerprint()
+
+
+def test_the_hub_does_not_send_pickles_that_are_not_allowed_and_the_advice_is_the_same(tmp_path: Path) -> None:
+    (pickled(tmp_path) / "pytorch_model.bin").unlink()
+    with pytest.raises(ModelError, match="in a pickle .* set encoder.allow_pickles = true"):
+        load(tmp_path)
+    with pytest.raises(ModelError) as caught:
+        load(tmp_path, trust=Trust(pickles=True))
+    assert "allow_pickles" not in str(caught.value)
 
 
 def test_a_projection_in_a_pickle_is_refused_unless_allowed(tmp_path: Path) -> None:
@@ -50,7 +59,7 @@ def test_a_projection_in_a_pickle_is_refused_unless_allowed(tmp_path: Path) -> N
     weights = tmp_path / "2_Dense" / "model.safetensors"
     torch.save(load_file(weights), weights.with_name("pytorch_model.bin"))
     weights.unlink()
-    with pytest.raises(ModelError, match=r"2_Dense must hold model.safetensors; weights in a pickle need encoder.allow_pickles = true"):
+    with pytest.raises(ModelError, match=r"2_Dense must hold model.safetensors; .* in a pickle .* set encoder.allow_pickles = true"):
         load(tmp_path)
     assert load(tmp_path, trust=Trust(pickles=True)).fingerprint() == whole
 

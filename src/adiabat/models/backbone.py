@@ -247,7 +247,7 @@ def _as_model_error(folder: Path, trust: Trust) -> Iterator[None]:
         hint = ""
         if not trust.remote_code and read_json(folder / "config.json").get("auto_map"):
             hint = "; its own Python code runs only where encoder.trust_remote_code names this model"
-        elif not trust.pickles and list(folder.glob("*.bin")) and not list(folder.glob("*.safetensors")):
+        elif not trust.pickles and not list(folder.glob("*.safetensors")):
             hint = f"; {PICKLES}"
         raise ModelError(f"{folder} must hold a transformers model: {reason(fault)}{hint}") from fault
 

@@ -53,7 +53,8 @@ ACTIVATIONS: Mapping[str, type[nn.Module]] = {
 
 DENSE_KEYS = frozenset({"in_features", "out_features", "bias", "activation_function", "use_residual"})
 
-PICKLES = "weights in a pickle need encoder.allow_pickles = true"
+PICKLES = "if its weights are in a pickle (pytorch_model.bin), set encoder.allow_pickles = true"
+"""Advice where there are no safetensors; from the hub, pickles are not even fetched unless they are allowed."""
 
 UNLIMITED = 1_000_000
 """Numbers from here on mean no limit: transformers writes about 1e30 for a tokenizer without one."""
@@ -135,10 +136,11 @@ def load_projection(folder: Path, *, pickles: bool = False) -> Projection:
 def _pickle_in(folder: Path, *, allowed: bool) -> Path:
     """The weights of a module without safetensors."""
     pickle = folder / "pytorch_model.bin"
-    if pickle.is_file() and allowed:
-        return pickle
-    remedy = PICKLES if pickle.is_file() else "get the model again"
-    raise ModelError(f"{folder} must hold model.safetensors; {remedy}")
+    if not allowed:
+        raise ModelError(f"{folder} must hold model.safetensors; {PICKLES}")
+    if not pickle.is_file():
+        raise ModelError(f"{folder} must hold model.safetensors or pytorch_model.bin; get the model again")
+    return pickle
 
 
 def save_projection(projection: Projection, folder: Path) -> None:
