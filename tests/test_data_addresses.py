@@ -259,3 +259,15 @@ def test_ids_in_another_unicode_form_are_found_by_every_verb_that_is_told(run: R
         vectors, tmp_path / "imported", ids=ids, texts=tmp_path / "corpus.jsonl", model="model", settings=settings
     )
     assert (imported.doc_ids([0]), imported.texts([0])) == ([f"{composed}d0"], [DOCUMENTS[0]["text"]])
+
+
+def test_a_folder_of_text_files_is_embedded_and_mined_as_a_corpus(run: Run, here: Path, tmp_path: Path) -> None:
+    for row in DOCUMENTS:
+        (tmp_path / "texts" / row["_id"][1:2]).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "texts" / row["_id"][1:2] / f"{row['_id']}.txt").write_text(row["text"])
+    assert run("embed", "model", str(tmp_path / "texts"), "--out", str(tmp_path / "store")).code == 0
+    store = adiabat.Store.open(tmp_path / "store")
+    assert (store.count, store.doc_ids([0]), store.texts([0])) == (20, ["0/d0.txt"], [DOCUMENTS[0]["text"]])
+    lines(tmp_path / "pairs.jsonl", [{"query": "document 3", "pos": ["3/d3.txt"]}])
+    assert run("mine", str(tmp_path / "pairs.jsonl"), str(tmp_path / "texts"), "--out", str(tmp_path / "mined.jsonl")).code == 0
+    assert_refused(run(*evaluate(str(tmp_path / "texts"))), "expected")

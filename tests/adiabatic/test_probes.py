@@ -9,7 +9,7 @@ import pytest
 from adiabat.adiabatic import probes
 from adiabat.adiabatic.drift import written_otherwise
 from adiabat.adiabatic.probes import ProbeSet, read_probes
-from adiabat.core.errors import DataError
+from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.provenance import packaged_folder
 from tests.packaged import copy_read_by, require_damage_told, script
 
@@ -129,6 +129,14 @@ def test_the_text_may_go_by_the_names_that_corpora_have_for_it(tmp_path, column)
     path = lines(tmp_path, *({"_id": str(number), column: text} for number, text in enumerate(TEXTS)))
     found = read_probes(path)
     assert (found.texts, found.groups) == (TEXTS, ["mine"] * len(TEXTS))
+
+
+def test_the_address_names_the_column_of_the_text(tmp_path):
+    path = lines(tmp_path, *({"satz": text, "text": "another"} for text in TEXTS))
+    assert (read_probes(f"{path}?text=satz").texts, read_probes(f"{path}?text=satz").name) == (TEXTS, "mine")
+    assert 'must have a column "sat", got "satz", "text"; name a column that is there' in fault(f"{path}?text=sat")
+    with pytest.raises(ConfigError, match="must name no column but text in its address, got query"):
+        read_probes(f"{path}?query=satz")
 
 
 def test_our_own_name_wins_and_two_others_are_asked_about(tmp_path):

@@ -230,3 +230,57 @@ def test_columns_that_nothing_maps_are_refused_in_an_address(tmp_path: Path) -> 
     path = write(tmp_path / "rows.jsonl", json.dumps({"a": 1}).encode() + b"\n")
     with pytest.raises(ConfigError, match="must not name columns in its address, got query"):
         read_rows(f"{path}?query=a")
+
+
+def test_a_folder_of_text_files_is_a_corpus_of_a_document_each(tmp_path: Path) -> None:
+    texts = {"b.txt": "One.\nTwo.\n", "law/train.txt": "Three", "law/a.TXT": "Four", "law/z.txt.gz": "Five"}
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
+    for name in ("README.txt", "LICENSE", ".hidden.txt"):
+        (tmp_path / name).write_text("about it")
+    expected = [("b.txt", "One.\nTwo."), ("law/a.TXT", "Four"), ("law/train.txt", "Three"), ("law/z.txt.gz", "Five")]
+    for read in (read_corpus, training_texts):
+        assert [(document.doc_id, document.text) for document in read(tmp_path)] == expected
+    assert count_rows(tmp_path) == 4
+    assert "expected" in fault(tmp_path)
+    with pytest.raises(ConfigError, match='split must be left out for .*, each of whose text files is a document, got "train"'):
+        read_corpus(f"{tmp_path}?split=train")
+    (tmp_path / "law/broken.txt").write_bytes(b"line\nbad \xff\n")
+    (tmp_path / "law/empty.txt").write_bytes(b" \n")
+    told = refusal(lambda source: [*read_corpus(source)], tmp_path)
+    assert "law/broken.txt:2 must be UTF-8, got byte 0xff" in told
+    assert 'law/empty.txt: "text" must not be empty' in told
+
+
+@pytest.mark.parametrize("beside", ["model.safetensors", "config.json", "notes.pdf"])
+def test_text_files_beside_others_are_no_corpus(tmp_path: Path, beside: str) -> None:
+    for name in ("vocab.txt", beside):
+        (tmp_path / name).write_text("x")
+    told = refusal(read_corpus, tmp_path)
+    assert "text files alone (.txt, each a document)" in told
+    assert "vocab.txt" in told
+    assert 'must end in .jsonl, .csv, .tsv (each also .gz or .zst) or .parquet, got ".txt"; write a row for each text' in refusal(
+        read_corpus, tmp_path / "vocab.txt"
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "are_parts"),
+    [
+        (("part-1.jsonl", "part-2.jsonl"), True),
+        (("rows000.csv", "rows001.csv"), True),
+        (("sts12.jsonl", "sts13.jsonl"), False),
+        (("part-1.jsonl", "part-3.jsonl"), False),
+        (("a/part-1.jsonl", "b/part-2.jsonl"), False),
+        (("part-1.jsonl", "other-2.jsonl"), False),
+        (("part-1.jsonl",), False),
+    ],
+)
+def test_parts_that_are_counted_from_the_first_are_one_table(tmp_path: Path, names: Sequence[str], are_parts: bool) -> None:
+    for number, name in enumerate(names):
+        table(tmp_path / name, [TRAIN[number]])
+    if are_parts:
+        assert queries(tmp_path) == ["question 0", "question 1"]
+    else:
+        assert Path(names[0]).parts[0] in fault(tmp_path)

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from adiabat.core.errors import DataError
+from adiabat.core.errors import ConfigError, DataError
 from adiabat.data.columns import plain_value
 from adiabat.data.labelled import (
     LabelledTexts,
@@ -198,3 +198,16 @@ def test_a_table_of_faulty_lines_alone_is_told_by_its_lines(tmp_path):
     assert "must hold at least one row" in refusal(texts, write(tmp_path / "rows.jsonl"), lang="en")
     # One line is at filter_fault, and no other passes the filter: the filter_fault may be why.
     assert "rows.jsonl:1 must be one JSON object" in refusal(texts, write(tmp_path / "rows.jsonl", 7, {"lang": "de", "a": "x"}), lang="en")
+
+
+def test_the_address_names_the_columns_of_its_own_table(tmp_path):
+    path = write(tmp_path / "rows.jsonl", *({"body": f"x{i}", "class": i % 2} for i in range(3)))
+    texts = read_labelled_texts(f"{path}?text=body&label=class")
+    assert (list(texts.texts), list(texts.labels), texts.name) == (["x0", "x1", "x2"], ["0", "1", "0"], "rows")
+    # Settings name those of tables whose address names none.
+    assert list(read_labelled_texts(f"{path}?label=class", text="body", label="label").labels) == ["0", "1", "0"]
+    with pytest.raises(ConfigError, match="must not name query in its address: the task reads text, label, which its settings name"):
+        read_labelled_texts(f"{path}?query=body")
+    with pytest.raises(ConfigError, match="must not name text in its address: the task reads a, b, score"):
+        read_scored_pairs(f"{path}?text=body")
+    assert 'must have the column "kind", got "body", "class"' in refusal(read_labelled_texts, f"{path}?text=body&label=kind")

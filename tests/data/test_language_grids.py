@@ -172,3 +172,9 @@ def test_lines_that_are_no_rows_are_told_with_the_rest(tmp_path):
     path.write_text(path.read_text(encoding="utf-8") + "nonsense\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"2 faults: .*q.jsonl:4 must be one JSON object.*; .*p.jsonl:1: a text must be there"):
         read_question_grid(path, write(tmp_path / "p.jsonl", *changed(PARAGRAPHS, 0, de=None)))
+
+
+def test_columns_in_an_address_of_questions_are_refused_since_settings_name_them(tmp_path: Path) -> None:
+    questions, paragraphs = write(tmp_path / "q.jsonl", *QUESTIONS), write(tmp_path / "p.jsonl", *PARAGRAPHS)
+    with pytest.raises(ConfigError, match="got query; its columns are languages, which tasks.languages names, and the one that tasks.key"):
+        read_question_grid(f"{questions}?query=en", paragraphs)

@@ -146,3 +146,9 @@ def test_faults_name_the_line(tmp_path: Path, rows: list[dict[str, Any]], told: 
     with pytest.raises(DataError) as caught:
         found(path)
     assert told in str(caught.value)
+
+
+def test_columns_in_an_address_are_refused_since_languages_are_settings(tmp_path: Path) -> None:
+    path = table(tmp_path / "a.jsonl", {"en": "one", "de": "eins"})
+    with pytest.raises(ConfigError, match="got text; its columns are languages, which data.source and data.languages name"):
+        found(f"{path}?text=de")

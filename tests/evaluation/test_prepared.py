@@ -96,6 +96,13 @@ def test_a_classifier_learns_from_rows_and_is_tried_on_others_of_the_same_table(
     assert german.sha256 != english.sha256
 
 
+def test_one_table_under_two_addresses_is_no_test_of_itself(tmp_path: Path) -> None:
+    lines(tmp_path / "all.jsonl", [{"text": f"text {number}", "label": number % 2, "topic": 3} for number in range(4)])
+    data = str(tmp_path / "all.jsonl")
+    with pytest.raises(DataError, match="test must hold other rows than the training data .*, got .*label=topic; name another table"):
+        read({"kind": "classification", "data": data, "test": f"{data}?label=topic"})
+
+
 def test_a_grid_without_a_label_is_refused_before_any_model_is_loaded(tmp_path: Path) -> None:
     path = tmp_path / "grid.jsonl"
     lines(path, [{"label": label, "premise": {"en": "p"}, "hypothesis": {"en": "h"}} for label in ("entailment", "neutral")])

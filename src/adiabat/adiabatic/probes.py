@@ -11,11 +11,12 @@ from functools import partial
 from pathlib import Path
 
 from adiabat.adiabatic.drift import written_otherwise
-from adiabat.core.errors import DataError
+from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.provenance import packaged_folder, require_published
 from adiabat.data.columns import id_value, parsed_rows, quoted, text_value
 from adiabat.data.folders import require_path, table_name
 from adiabat.data.lines import CODECS, COLUMN_ALIASES, Cursor, text_lines
+from adiabat.data.sources import Source
 from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows
 
 DEFAULT, SAMPLE, REHEARSAL = "default", "sample", "rehearsal"
@@ -86,9 +87,11 @@ def read_probes(source: str | Path | None = None) -> ProbeSet:
 
 
 def _probe_set(source: str | Path, name: str) -> ProbeSet:
-    faults = FileFaults()
-    rows = _line_rows(Path(source), faults) if _is_plain_text(source) else read_rows(source, faults=faults)
-    probes = list(parsed_rows(rows, faults, partial(_parse_probe, group=name)))
+    faults, addressed = FileFaults(), Source.of(source).columns
+    if others := [name for name in addressed if name != "text"]:
+        raise ConfigError(f"{source} must name no column but text in its address, got {', '.join(others)}; probes have no others")
+    rows = _line_rows(Path(source), faults) if _is_plain_text(source) else read_rows(source, faults=faults, mapped=True)
+    probes = list(parsed_rows(rows, faults, partial(_parse_probe, group=name, text=addressed.get("text"))))
     faults.raise_if_any()
     groups: dict[str, str] = {}
     for text, group in probes:
@@ -103,21 +106,21 @@ def _probe_set(source: str | Path, name: str) -> ProbeSet:
     return ProbeSet(name, list(groups), list(groups.values()), notes)
 
 
-def _parse_probe(row: Row, *, group: str) -> tuple[str, str]:
-    """Text and group of a row; `group` is the default of rows without a group column."""
-    text_column = _text_column(row)
+def _parse_probe(row: Row, *, group: str, text: str | None) -> tuple[str, str]:
+    """Text and group of a row; `group` is the default of rows without a group column, and `text` the column that the address names."""
+    text_column = _text_column(row, text)
     group_column = next((name for name in GROUP_COLUMNS if name in row.values), None)
-    text = text_value(row.values[text_column], text_column, row.location)
-    return text, group if group_column is None else id_value(row.values[group_column], group_column, row.location)
+    probe = text_value(row.values[text_column], text_column, row.location)
+    return probe, group if group_column is None else id_value(row.values[group_column], group_column, row.location)
 
 
-def _text_column(row: Row) -> str:
-    """Find a column: our own name wins, otherwise there must be exactly one match."""
-    names = [name for name in COLUMN_ALIASES["text"] if name in row.values]
+def _text_column(row: Row, addressed: str | None) -> str:
+    """Find a column: that of the address, or our own name, otherwise there must be exactly one match."""
+    names = [name for name in (COLUMN_ALIASES["text"] if addressed is None else [addressed]) if name in row.values]
     if "text" in names or len(names) == 1:
         return names[0]
-    fault = f'{row.location} must have a column "text", got {quoted(row.values) or "none"}'
-    advice = 'name the column of the probes "text"'
+    fault = f'{row.location} must have a column "{addressed or "text"}", got {quoted(row.values) or "none"}'
+    advice = 'name the column of the probes "text"' if addressed is None else "name a column that is there"
     if row.number == 0:  # No row has it, most likely: there is no need to name them all.
         raise DataError(f"{fault}; {advice}")
     raise RowError(fault, advice=advice)

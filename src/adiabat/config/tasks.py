@@ -183,10 +183,14 @@ class ClassificationTask(TextsTask):
     regularization: PositiveFloat = 1.0
     """Inverse strength C of the L2 regularization in the logistic regression."""
 
+    @property
+    def tells_apart(self) -> bool:
+        """Whether training and test rows differ in a column, also where they are of one table."""
+        return any(self.test_where.get(column, value) != value for column, value in self.where.items())
+
     def faults(self) -> Iterator[tuple[str, str]]:
         """Training and test rows are different."""
-        told_apart = any(self.test_where.get(column, value) != value for column, value in self.where.items())
-        if (self.data, self.split) == (self.test, self.test_split) and not told_apart:
+        if (self.data, self.split) == (self.test, self.test_split) and not self.tells_apart:
             fault = "must select other rows than where does, since test and data are the same table"
             advice = "give a column of where another value here, or set test_split"
             yield "test_where", f"{fault}, got {shown(self.test_where)} beside where = {shown(self.where)}; {advice}"

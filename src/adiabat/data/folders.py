@@ -18,8 +18,8 @@ from adiabat.core.files import LARGEST_CONFIGURATION, is_there, read_plain, read
 from adiabat.data.lines import CODECS, HUB_PREFIX
 from adiabat.data.sources import Source
 
-Form = Literal["json", "csv", "tsv", "parquet", "saved", "hub"]
-"""Format of a source: text lines, Parquet, ``Dataset.save_to_disk``, or a name on the hub."""
+Form = Literal["json", "csv", "tsv", "parquet", "documents", "saved", "hub"]
+"""Format of a source: text lines, Parquet, a text file for each document, ``Dataset.save_to_disk``, or a name on the hub."""
 
 FORMS: Mapping[str, Form] = {
     ".jsonl": "json",
@@ -38,6 +38,8 @@ SPLIT_WORDS: Mapping[str, str] = {
 
 _SPLIT_WORD = re.compile(rf"(?:^|[-._ 0-9])({'|'.join(SPLIT_WORDS)})(?=[-._ 0-9]|$)")
 _SHARD = re.compile(r"(.+?)[-.]\d{5}-of-(\d{5})")
+_ABOUT = ("readme", "license", "licence")
+"""Beginnings of names of files about a folder."""
 _PARTS = frozenset(("corpus", "queries", "qrels"))
 """Files and folders of a judged data set that are no examples."""
 
@@ -95,13 +97,43 @@ def _place_in(folder: Path, split: str | None, config: str | None, *, whole: boo
     if is_saved(folder):
         return Place("saved", str(folder), split=split)
     files = _configured(described, config, folder) if described else files_by_split(folder)
+    if documents := _documents_in(folder):
+        if split is not None:
+            raise ConfigError(f'split must be left out for {folder}, each of whose text files is a document, got "{split}"; leave it out')
+        return Place("documents", str(folder), documents)
+    unnamed = files.get("", []) if len(files) == 1 else []
     # Text files of which none names a split may be anything.
-    if not files or (files.keys() == {""} and any(form_of(path.name) != "parquet" for path in files[""])):
+    if not files or not (all(form_of(path.name) == "parquet" for path in unnamed) or _are_parts(unnamed)):
         raise DataError(_no_rows(folder))
     chosen, note = _chosen(files, split, folder, whole=whole)
     _require_one_table(chosen, folder)
     notes = "; ".join(filter(None, [note, _missing_shards(chosen, folder)]))
     return Place(_file_form(chosen[0]), str(folder), chosen, note=notes)
+
+
+def _are_parts(files: Sequence[Path]) -> bool:
+    """Whether names count the parts of one table, from 0 or 1 on; sets of several years do not."""
+    names = [re.fullmatch(r"(.*?)(\d+)", stem_of(path.name)) for path in files]
+    numbers = sorted(int(name[2]) for name in names if name)
+    tables = {(path.parent, name and name[1]) for path, name in zip(files, names, strict=True)}
+    return len(tables) == 1 < len(files) and numbers in ([*range(len(files))], [*range(1, 1 + len(files))])
+
+
+def _documents_in(folder: Path) -> list[Path]:
+    """The text files of a folder that holds nothing else but files about it; none if it does, such as the vocabulary of a model."""
+    files = [path for path in sorted(folder.rglob("*")) if not _is_hidden(path.relative_to(folder)) and not path.is_dir()]
+    files = [path for path in files if not path.name.lower().startswith(_ABOUT)]
+    return files if all(map(_is_document, files)) else []
+
+
+def _is_document(path: Path) -> bool:
+    """Whether a file of a folder is a text."""
+    return is_there(path) and _unpacked(path.name).lower().endswith(".txt")
+
+
+def _is_hidden(inside: Path) -> bool:
+    """Whether file managers and notebooks made a file, by its path in the folder."""
+    return any(part.startswith((".", "__")) for part in inside.parts)
 
 
 def _configured(described: Mapping[str, Files], config: str | None, folder: Path) -> Files:
@@ -189,10 +221,9 @@ def files_by_split(folder: Path) -> Files:
 def rows_in(folder: Path) -> Iterator[Path]:
     """Files of a known format below a folder, in order; hidden ones are none, such as those of file managers and notebooks."""
     for path in sorted(folder.rglob("*")):
-        inside = path.relative_to(folder).parts
-        hidden = any(part.startswith((".", "__")) for part in inside)
         described = path.name.startswith(("dataset_info", "dataset_dict", "state.json")) or path.name.endswith(".stats.json")
-        if not hidden and not described and is_there(path) and form_of(path.name) is not None and path.is_file():
+        is_table = form_of(path.name) is not None and not described
+        if is_table and not _is_hidden(path.relative_to(folder)) and is_there(path) and path.is_file():
             yield path
 
 
@@ -259,8 +290,9 @@ def _no_rows(folder: Path) -> str:
         return f"{folder} must hold judgements of its queries, got none; put them into {folder / 'qrels'} as SPLIT.tsv"
     listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     return (
-        f"{folder} must hold Parquet files, files named by split (train.jsonl, test.csv), a saved data set (dataset_info.json or "
-        f"dataset_dict.json) or a BEIR layout (corpus.jsonl, queries.jsonl, qrels/), got {listed or 'an empty folder'}; "
+        f"{folder} must hold Parquet files, numbered parts of a table, files named by split (train.jsonl, test.csv), text files alone "
+        "(.txt, each a document), a saved data set (dataset_info.json or dataset_dict.json) or a BEIR layout (corpus.jsonl, "
+        f"queries.jsonl, qrels/), got {listed or 'an empty folder'}; "
         "name the file itself or another folder"
     )
 
@@ -288,9 +320,10 @@ def _file_form(path: Path) -> Form:
     form = form_of(path.name)
     if form is None:
         ending = f'"{"".join(path.suffixes[-2:]).lower()}"' if path.suffixes else "no ending"
-        raise DataError(
-            f"{path} must end in .jsonl, .csv, .tsv (each also .gz or .zst) or .parquet, got {ending}; rename it to match its content"
-        )
+        advice = "rename it to match its content"
+        if _is_document(path):
+            advice = "write a row for each text, or name the folder of a corpus whose documents are .txt files"
+        raise DataError(f"{path} must end in .jsonl, .csv, .tsv (each also .gz or .zst) or .parquet, got {ending}; {advice}")
     return form
 
 

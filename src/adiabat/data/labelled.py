@@ -14,9 +14,10 @@ from typing import Any, TypeVar
 import numpy as np
 from jaxtyping import Bool, Float
 
-from adiabat.core.errors import DataError, several
+from adiabat.core.errors import ConfigError, DataError, several
 from adiabat.core.text import cut, number_of, shown
 from adiabat.data.columns import Remarks, first_row, parsed_rows, plain_value, quoted, split_name, text_value
+from adiabat.data.sources import Source
 from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, value_kind
 
 Parsed = TypeVar("Parsed")
@@ -205,11 +206,21 @@ def _number(row: Row, column: str) -> float:
 def _columns(
     source: str | Path, cells: Mapping[str, tuple[str, Callable[[Row, str], Any]]], split: str | None, where: Mapping[str, str] | None
 ) -> tuple[str, list[list[Any]]]:
-    """Name of the rows that pass a filter, and their values by column; `cells` maps each key to its column and parser."""
-    columns = {key: column for key, (column, _) in cells.items()}
-    rows = selected_rows(
-        source, columns, lambda row: [read(row, column) for column, read in cells.values()], split=split, where=where or {}
-    )
+    """Name of the rows that pass a filter, and their values by column; `cells` maps each key to its column and parser.
+
+    Columns that the address names go before those of the settings.
+    """
+    addressed = Source.of(source).columns
+    if others := [name for name in addressed if name not in cells]:
+        raise ConfigError(
+            f"{source} must not name {', '.join(others)} in its address: the task reads {', '.join(cells)}, which its settings name"
+        )
+    columns = {key: addressed.get(key, column) for key, (column, _) in cells.items()}
+
+    def parse(row: Row) -> list[Any]:
+        return [read(row, columns[key]) for key, (_, read) in cells.items()]
+
+    rows = selected_rows(source, columns, parse, split=split, where=where or {})
     return "/".join([split_name(source, split), *(where or {}).values()]), [list(values) for values in zip(*rows, strict=True)]
 
 
@@ -218,7 +229,7 @@ def selected_rows(
 ) -> list[Parsed]:
     """Parse the rows that pass the filter `where` and have all `columns`."""
     faults, remarks, used = FileFaults(), Remarks(), {*columns.values(), *where}
-    _, rows = first_row(read_rows(source, split=split, faults=faults), faults, source)
+    _, rows = first_row(read_rows(source, split=split, faults=faults, mapped=True), faults, source)
     selected = (row for row in rows if all(plain_value(row.values.get(name)) == value for name, value in where.items()))
     first = next(selected, None)
     if first is None:
@@ -265,7 +276,7 @@ def _nothing_selected(source: str | Path, split: str | None, where: Mapping[str,
     """The phrase for a filter that matches no row, with the values of its columns."""
     counts: dict[str, Counter[str]] = {name: Counter() for name in where}
     total, columns = 0, dict[str, None]()
-    for row in read_rows(source, split=split, faults=FileFaults()):
+    for row in read_rows(source, split=split, faults=FileFaults(), mapped=True):
         total += 1
         columns |= dict.fromkeys(row.values)
         for name in where.keys() & row.values.keys():

@@ -181,6 +181,9 @@ class _TextRow:
     texts: Mapping[str, str]
 
 
+_NAMING = "its columns are languages, which tasks.languages names, and the one that tasks.key names"
+
+
 def read_question_grid(
     data: str | Path, corpus: str | Path, *, key: str = "para", languages: Sequence[str] = (), name: str | None = None
 ) -> QuestionGridSet:
@@ -190,7 +193,7 @@ def read_question_grid(
         languages: Columns to read; empty takes those of both tables that are named by the code of a language, sorted.
     """
     faults = FileFaults()
-    question_rows, paragraph_rows = (list(read_rows(source, faults=faults)) for source in (data, corpus))
+    question_rows, paragraph_rows = (list(read_rows(source, faults=faults, naming=_NAMING)) for source in (data, corpus))
     for source, rows in ((data, question_rows), (corpus, paragraph_rows)):
         if not rows:
             faults.raise_if_any()

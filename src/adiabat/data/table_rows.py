@@ -1,8 +1,8 @@
 """Rows of a data file, one at a time, each with its location.
 
-Reads JSON lines, CSV and TSV (plain, ``.gz`` or ``.zst``), Parquet, folders of them, data sets saved by ``datasets`` and data sets of
-the Hugging Face hub. Memory does not grow with the file. A fault in one line does not stop the reading: all faults are counted,
-and one error at the end lists the first ten.
+Reads JSON lines, CSV and TSV (plain, ``.gz`` or ``.zst``), Parquet, folders of them or of text files, data sets saved by ``datasets``
+and those of the Hugging Face hub. Memory does not grow with the file. A fault in one line does not stop the reading: all faults are
+counted, and one error at the end lists the first ten.
 """
 
 import csv
@@ -89,6 +89,7 @@ def read_rows(
     header: Sequence[str] | None = None,
     whole: bool = False,
     mapped: bool = False,
+    naming: str = "settings name those of this data",
 ) -> Iterator[Row]:
     """Iterate over the rows of a table in order, in constant memory.
 
@@ -102,11 +103,12 @@ def read_rows(
         header: Required first line of CSV or TSV; None accepts any names of columns.
         whole: Whether all splits are read where none is named, as those of a corpus are.
         mapped: Whether the caller maps the columns that the address names; they are refused otherwise.
+        naming: What names the columns instead, for that refusal.
     """
     place = place_of(source, split, whole=whole)
     columns = Source.of(source).columns
     if columns and not mapped:
-        raise ConfigError(f"{source} must not name columns in its address, got {', '.join(columns)}; settings name those of this data")
+        raise ConfigError(f"{source} must not name columns in its address, got {', '.join(columns)}; {naming}")
     if place.note:
         warnings.warn(place.note, stacklevel=2)
     collected = FileFaults() if faults is None else faults
@@ -139,6 +141,8 @@ def count_rows(source: str | Path, *, split: str | None = None, whole: bool = Fa
             if place.form == "parquet"
             else dataset_size(place.path, split=place.split, config=place.config, whole=whole)
         )
+    if place.form == "documents":
+        return len(place.files)
     if place.form == "csv":
         return None
     lines = [sum(1 for _, line in byte_lines(file, Cursor()) if line.strip()) for file in place.files]
@@ -159,7 +163,16 @@ def _rows_at(
         from adiabat.data.table_formats import parquet_rows
 
         return _counted(parquet_rows(place.files, after=cursor.rows), cursor)
+    if place.form == "documents":
+        return _counted(_documents(place, faults, after=cursor.rows), cursor)
     return _text_rows(place, faults, cursor, header)
+
+
+def _documents(place: Place, faults: FileFaults, *, after: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """A document for each file, whose id is its path in the folder."""
+    for file in place.files[after:]:
+        text = "".join(line for _, line, _ in text_lines(file, faults, Cursor()))
+        yield str(file), {"_id": file.relative_to(place.path).as_posix(), "text": text}
 
 
 def _text_rows(place: Place, faults: FileFaults, cursor: Cursor, header: Sequence[str] | None) -> Iterator[Row]:

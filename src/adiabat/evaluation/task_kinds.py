@@ -34,7 +34,7 @@ from adiabat.core.margin import require_margin
 from adiabat.core.progress import Watch
 from adiabat.core.text import cut
 from adiabat.core.wording import call_of
-from adiabat.data.examples import read_examples
+from adiabat.data.examples import read_examples, source_identity
 from adiabat.data.folders import table_name
 from adiabat.data.labelled import (
     read_labelled_pairs,
@@ -46,6 +46,7 @@ from adiabat.data.labelled import (
 from adiabat.data.language_grids import read_question_grid, require_every_label, select_languages
 from adiabat.data.lines import OF_DOCUMENTS
 from adiabat.data.records import Document, ExampleSet, LanguageGridSet, grid_id, text_id
+from adiabat.data.sources import Source
 from adiabat.evaluation.evaluate_checks import gathering, label_of
 from adiabat.evaluation.labels import score_classification, score_clustering
 from adiabat.evaluation.language_grid_tasks import OF_NLI_GRIDS, OF_QUESTION_GRIDS, score_nli_grid, score_question_grid
@@ -304,6 +305,10 @@ def _bitext(section: BitextTask, _: int) -> LoadedTask:
 
 
 def _classification(section: ClassificationTask, seed: int) -> LoadedTask:
+    # Addresses may name one table twice, with other columns.
+    is_same = Source.of(section.data).path == Source.of(section.test).path and not section.tells_apart
+    if is_same and source_identity(section.data, section.split) == source_identity(section.test, section.test_split):
+        raise ConfigError(f"test must hold other rows than the training data {section.data}, got {section.test}; name another table")
     training = read_labelled_texts(section.data, text=section.text, label=section.label, split=section.split, where=section.where)
     test = read_labelled_texts(section.test, text=section.text, label=section.label, split=section.test_split, where=section.test_where)
     require_separable(training, test)
