@@ -280,3 +280,11 @@ def test_what_is_nothing_of_adiabat_is_refused_or_stays(here: Path, path: str) -
             adiabat.upgrade(path)
     else:
         assert adiabat.upgrade(path).converted == {}
+
+
+def test_files_of_other_programs_with_our_names_stay(tmp_path: Path) -> None:
+    for name, content in (("result.json", '{"score": 1}'), ("manifest.json", '{"name": "page"}'), ("config.toml", "[tool]\nx = 1\n")):
+        (tmp_path / name).write_text(content)
+    before = listing(tmp_path)
+    assert adiabat.upgrade(tmp_path).converted == {}
+    assert listing(tmp_path) == before

@@ -165,9 +165,9 @@ def read_result(path: Path, expected: type[Record] = Record) -> Record:
     """
     if not path.exists():
         raise DataError(f"{path} must be a readable result.json, got No such file or directory; run the job that writes it first")
-    older = to_upgrade(path.parent)
     # Without its checksum at first, which the first records had not.
     number = read_json(path, remedy=AGAIN, required=False).get("format")
+    older = AGAIN if number is None else to_upgrade(path.parent)
     RECORDS.require(number, path, older=older)
     plain = read_json(path, remedy=AGAIN)
     kind = plain.get("kind")

@@ -4,21 +4,21 @@ A step replaces one file by a rename, and is not found again once it is done. So
 """
 
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import tomli_w
 
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, JobError
-from adiabat.core.files import LARGEST_CONFIGURATION, is_store, read_json, read_plain, reading, sole_writer, write_text
+from adiabat.core.files import LARGEST_CONFIGURATION, read_json, read_plain, reading, sole_writer, write_text
 from adiabat.core.progress import Watch
 from adiabat.core.text import amount
 from adiabat.results.record import AGAIN, FORMAT, RECORD_FILE, RECORDS, read_result, write_result
 from adiabat.runs.run_config import SETTINGS, Job, any_description, read_description, write_description
 from adiabat.upgrading.backup import set_aside
 from adiabat.upgrading.former_results import present_record
-from adiabat.upgrading.settings import Conversion, present_settings, with_comments
+from adiabat.upgrading.settings import present_settings, with_comments
 from adiabat.upgrading.stores import bytes_to_read, bytes_to_write, is_former, upgrade_store
 
 NOT_ENTERED = ("checkpoints", "model", "tensorboard", "stream")
@@ -80,7 +80,7 @@ def _look_into(folder: Path, found: Found, *, only: str = "") -> None:
 
 
 def _of_store(folder: Path) -> Iterator[Step]:
-    if not (is_store(folder) and _is_ours(folder) and is_former(folder)):
+    if not (_is_ours(folder) and is_former(folder)):
         return
     what = f"store of format 1: reads {amount(bytes_to_read(folder))} once, adds {amount(bytes_to_write(folder)) or 'nothing'}"
     yield Step(folder, f"{what}; vectors stay as they are", lambda watch: [upgrade_store(folder, watch)])
@@ -113,7 +113,9 @@ def _of_job(folder: Path) -> Iterator[Step]:
 def _of_result(folder: Path) -> Iterator[Step]:
     path = folder / RECORD_FILE
     plain = read_json(path, remedy=AGAIN, required=False)
-    number = plain.get("format")
+    # Other programs have files of that name.
+    if (number := plain.get("format")) is None:
+        return
     if number not in RECORDS.writers:
         read_result(path)
         return
@@ -155,8 +157,5 @@ def _of_settings(path: Path) -> Iterator[Step]:
         write_text(written or tomli_w.dumps(conversion.tables), path)
         return [backup]
 
-    yield Step(path, f"settings: {'; '.join(_phrases(conversion))}{loss}", run)
-
-
-def _phrases(conversion: Conversion) -> Sequence[str]:
-    return conversion.changes() or ["written anew"]
+    changes = conversion.changes() or ["written anew"]
+    yield Step(path, f"settings: {'; '.join(changes)}{loss}", run)
