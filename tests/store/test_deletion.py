@@ -13,6 +13,7 @@ import pytest
 from adiabat.core.errors import InUseError, StoreError
 from adiabat.core.files import sole_writer
 from adiabat.data.records import Document
+from adiabat.store import commit as commit_module
 from adiabat.store import deletion as deletion_module
 from adiabat.store.append import append_documents, update_documents
 from adiabat.store.commit import Change
@@ -80,7 +81,7 @@ def test_an_updated_store_reads_as_the_one_built_of_its_documents(tmp_path: Path
     assert change.store.rows(["d1", "d2", "d6", "n1"]).tolist() == [3, -1, -1, 6]
     change.store.verify()
     assert np.load(tmp_path / "s" / "vectors.npy").shape == (11, 8)
-    compacted = compact_store(tmp_path / "s")
+    compacted = compact_store(tmp_path / "s").store
     assert content(compacted) == content(built)
     assert files_of_store(compacted.path) == files_of_store(built.path)
     compacted.verify()
@@ -118,7 +119,7 @@ def test_vectors_imported_without_an_encoder_can_be_deleted(tmp_path: Path) -> N
     change = delete_documents(path, Deletion(("d1", "d3")))
     assert numbers(change) == (0, 0, 0, 2)
     assert content(change.store) == content(kept)
-    assert files_of_store(compact_store(path).path) == files_of_store(kept.path)
+    assert files_of_store(compact_store(path).store.path) == files_of_store(kept.path)
 
 
 def test_an_open_store_reads_on_while_it_is_changed_until_it_is_compacted(tmp_path: Path) -> None:
@@ -140,7 +141,7 @@ def test_an_update_without_changes_writes_nothing(tmp_path: Path) -> None:
     before = listing(path)
     assert numbers(update(path, OLD[2:4], None)) == (0, 0, 2, 0)
     assert listing(path) == before
-    assert compact_store(path).manifest == Store.open(path).manifest
+    assert compact_store(path).store.manifest == Store.open(path).manifest
     assert listing(path) == before
 
 
@@ -248,6 +249,18 @@ def test_a_compaction_goes_on_where_it_was_cut(tmp_path: Path, monkeypatch: pyte
     assert files_of_store(path) == files_of_store(build(tmp_path / "built", FINAL).path)
 
 
+def test_a_compaction_counts_what_it_removed_also_where_it_completes_another_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = build(tmp_path / "s").path
+    with monkeypatch.context() as patch:
+        patch.setattr(commit_module, "_redo", raising)
+        with pytest.raises(CutError):
+            delete_documents(path, Deletion(("d0",)))
+    assert compact_store(path).told == f"{path}: 1\N{NO-BREAK SPACE}vector of former documents removed"
+    assert compact_store(path).told == f"{path} is as it was: nothing to change"
+
+
 def test_a_change_gives_up_an_interrupted_compaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deletion_module, "COMPACTION_BYTES", 2 * 16)
     path = build(tmp_path / "s").path
@@ -259,7 +272,7 @@ def test_a_change_gives_up_an_interrupted_compaction(tmp_path: Path, monkeypatch
     delete_documents(path, Deletion(("d0",)))
     built = build(tmp_path / "built", FINAL[1:])
     assert content(Store.open(path)) == content(built)
-    assert files_of_store(compact_store(path).path) == files_of_store(built.path)
+    assert files_of_store(compact_store(path).store.path) == files_of_store(built.path)
 
 
 def test_a_compaction_asks_for_room_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

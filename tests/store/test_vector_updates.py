@@ -51,7 +51,7 @@ def test_an_update_with_vectors_is_one_by_the_encoder(tmp_path: Path, block_rows
     assert change.store.manifest.corpus == built.manifest.corpus
     change.store.verify()
     assert numbers(update(path, deletion=None)) == (0, 0, 5, 0)
-    assert files_of_store(compact_store(path).path) == files_of_store(built.path)
+    assert files_of_store(compact_store(path).store.path) == files_of_store(built.path)
 
 
 def test_vectors_without_texts_update_a_store_without_texts(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from adiabat.config.shared import NEEDED_COSINE, EmbedSettings
 from adiabat.core.disk import new_file, real
 from adiabat.core.errors import ConfigError
 from adiabat.core.files import MANIFEST_FILE, is_store
-from adiabat.core.text import counted, shown
+from adiabat.core.text import shown
 from adiabat.core.wording import option, remember_rows
 from adiabat.data.sources import Source, with_columns
 from adiabat.models.model_paths import Model
@@ -41,7 +41,6 @@ from adiabat.runs.output_dir import require_outside
 from adiabat.store.arrow_tables import TABLE_SUFFIXES
 from adiabat.store.deletion import Deletion, Missing, compact_store, delete_documents
 from adiabat.store.ingestion_checks import Into, refuse_idle, require_embeddable, require_importable
-from adiabat.store.manifest import Manifest
 from adiabat.store.vector_sources import CODES, VECTOR_NAMES, holds_codes, open_vectors, read_ids
 from adiabat.store.vector_store import Store, require_store
 
@@ -170,12 +169,9 @@ def compact(store: PathLike, *, progress: Progress = None) -> Store:
     folder = place_of(store, "store")
     require_store(folder)
     with called("compact", progress) as call:
-        former = Manifest.read(folder).tombstones
-        compacted = compact_store(folder, on_progress=partial(call.watch.progress, "copying vectors"))
-        call.watch.note(
-            f"{folder}: {counted(former, 'vector')} of former documents removed" if former else f"{folder} has nothing to remove"
-        )
-    return compacted
+        change = compact_store(folder, on_progress=partial(call.watch.progress, "copying vectors"))
+        call.watch.note(change.told)
+    return change.store
 
 
 def _folder_of(out: PathLike, into: Into, exist_ok: bool | None) -> Path:

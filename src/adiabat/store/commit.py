@@ -58,17 +58,20 @@ MERGED = "merged"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A changed store, and numbers of documents."""
+    """A changed store, numbers of documents, and that of vectors which a compaction removed."""
 
     store: Store
     new: int = 0
     replaced: int = 0
     unchanged: int = 0
     deleted: int = 0
+    removed: int = 0
 
     @property
     def told(self) -> str:
         """A note for the user."""
+        if self.removed:
+            return f"{self.store.path}: {counted(self.removed, 'vector')} of former documents removed"
         counts = {"new": self.new, "replaced": self.replaced, "deleted": self.deleted, "unchanged": self.unchanged}
         listed = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
         if not self.new + self.replaced + self.deleted:

@@ -18,7 +18,7 @@ from adiabat.core.formats import rebuilt
 from adiabat.core.text import amount
 from adiabat.core.wording import again, option
 from adiabat.store.build import Progress
-from adiabat.store.commit import MERGED, Change, cleared, commit, complete, finish_change, merge
+from adiabat.store.commit import MERGED, Change, cleared, commit, complete, merge
 from adiabat.store.manifest import (
     APPENDING,
     COMPACTION_FILE,
@@ -26,6 +26,7 @@ from adiabat.store.manifest import (
     STATE_FILE,
     TOMBSTONE_FILE,
     VECTOR_FILE,
+    Manifest,
     VectorFile,
     plain_disk_errors,
 )
@@ -74,7 +75,6 @@ class Deletion:
 def delete_documents(path: str | os.PathLike[str], deletion: Deletion) -> Change:
     """Delete documents: their ids, texts and hashes go, and their vectors stay in the file as tombstones, which no reader sees."""
     folder = Path(path)
-    finish_change(folder)
     with plain_disk_errors(folder), sole_writer(folder):
         complete(folder)
         store = Store.open(folder)
@@ -88,25 +88,27 @@ def delete_documents(path: str | os.PathLike[str], deletion: Deletion) -> Change
         return Change(commit(folder), deleted=int(np.count_nonzero(deleted)))
 
 
-def compact_store(path: str | os.PathLike[str], *, on_progress: Progress | None = None) -> Store:
+def compact_store(path: str | os.PathLike[str], *, on_progress: Progress | None = None) -> Change:
     """Write the vectors of a store without tombstones; the files are then those of a store built of its documents in their order.
 
     An interrupted call leaves the store as it was, and the same call resumes.
     """
     folder = Path(path)
-    finish_change(folder)
     with plain_disk_errors(folder), sole_writer(folder):
+        # An interrupted deletion adds tombstones when it is completed, and an interrupted compaction removes them.
+        before = Manifest.read(folder).tombstones
         complete(folder)
         store = Store.open(folder)
         require_idle(folder)
+        removed = max(before, store.manifest.tombstones)
         if not store.manifest.tombstones:
             remove(cleared(folder))
-            return store
+            return Change(store, removed=removed)
         merged = _begin_compaction(folder)
         _write_documents(store, merged, on_progress or (lambda done, total: None))
         files = {name: digest for name, digest in store.manifest.files.items() if name != TOMBSTONE_FILE}
         replace(store.manifest, files=files, tombstones=0, file_sha256="").write(merged)
-        return commit(folder)
+        return Change(commit(folder), removed=removed)
 
 
 def require_idle(folder: Path) -> None:

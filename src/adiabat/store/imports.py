@@ -19,7 +19,7 @@ from adiabat.store.addressing import forms_advice, other_forms
 from adiabat.store.agreement import agreed_fingerprint
 from adiabat.store.append import Selection
 from adiabat.store.build import DocumentEncoder, begin, clear_traces, finish, to_dtype, unusable_rows
-from adiabat.store.commit import Added, Change, cleared, complete, finish_change
+from adiabat.store.commit import Added, Change, cleared, complete
 from adiabat.store.corpus_files import ID_BATCH, CorpusFiles, IdIndex, StringColumn, StringColumnWriter, invalid_unicode, write_corpus
 from adiabat.store.deletion import Deletion, require_idle
 from adiabat.store.manifest import (
@@ -125,7 +125,6 @@ def update_from_vectors(
     An interrupted call leaves the store as it was, and starts over when it is repeated. Arguments are those of `import_vectors`.
     """
     folder, name = Path(out), str(vectors)
-    finish_change(folder)
     opened = open_vectors(os.fspath(vectors), block_rows=BLOCK_ROWS)
     with plain_disk_errors(folder), sole_writer(folder):
         complete(folder)
