@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from adiabat.core.disk import move, part_of, take_lock
-from adiabat.core.errors import AdiabatError, DataError, InUseError, disk_error_of, reraise_unrelated, several
-from adiabat.core.misfits import is_misfit, misfits
-from adiabat.core.text import cut
+from adiabat.core.errors import AdiabatError, DataError, InUseError, disk_error_of, reraise_unrelated
+from adiabat.core.misfits import said_by
 from adiabat.core.version import WRITER, __version__, is_newer, version_in, written_by
 
 MANIFEST_FILE = "manifest.json"
@@ -175,20 +174,12 @@ def reading(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -
             raise error(message) from fault
         if path.is_file():
             require_content(path, error=error)
-        detail = cut(_said(fault), limit=200)
+        detail = said_by(fault)
         # A file whose checksum is wrong may name any version.
         writer = None if str(fault) == MISMATCH else version_in(path)
         if writer is not None and is_newer(writer):
             raise error(f"{path} was written by adiabat {writer}, this is adiabat {__version__} ({detail}); update adiabat") from fault
         raise error(f"{path} must be undamaged, got {detail}; {remedy}") from fault
-
-
-def _said(fault: BaseException) -> str:
-    """What an error says, after its class unless it is pydantic's, whose phrases say more."""
-    if is_misfit(fault):
-        return several(misfits(fault))
-    kind = type(fault).__name__
-    return f"{kind}: {fault}" if str(fault) else kind
 
 
 LARGEST_CONFIGURATION = 64 << 20

@@ -13,11 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from adiabat.core.errors import AdiabatError, DataError
-from adiabat.core.misfits import misfits
-from adiabat.core.text import cut
+from adiabat.core.misfits import said_by
 from adiabat.core.version import __version__, is_newer, version_in
 from adiabat.core.wording import call_of, written
 
@@ -84,7 +83,7 @@ def layout_of(path: Path, *, remedy: str, error: type[AdiabatError] = DataError)
     except AdiabatError:
         raise
     except (AttributeError, LookupError, TypeError, ValueError) as fault:
-        raise error(_other_layout(path, _phrase(fault), remedy)) from fault
+        raise error(_other_layout(path, said_by(fault), remedy)) from fault
 
 
 def rebuilt(
@@ -137,6 +136,7 @@ def reader_of(kind: Any) -> TypeAdapter[Any]:
 
 @cache
 def _adapter(kind: Any) -> TypeAdapter[Any]:
+    # To mypy a class is not hashable, so `reader_of` takes it first.
     return TypeAdapter(kind)
 
 
@@ -153,10 +153,3 @@ def _other_layout(path: Path, detail: str, remedy: str) -> str:
         return f"{path} must be as adiabat {__version__} writes it, got other content under a right checksum: {detail}; {remedy}"
     wrote = _named(writer or UNKNOWN)
     return f"{path} was written by {wrote}, this is adiabat {__version__}, which expects other content ({detail}); {advice}"
-
-
-def _phrase(fault: Exception) -> str:
-    if isinstance(fault, ValidationError):
-        return cut(misfits(fault)[0], limit=200)
-    kind = type(fault).__name__
-    return cut(f"{kind}: {fault}" if str(fault) else kind, limit=200)

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from adiabat.core.text import shown
+from adiabat.core.errors import several
+from adiabat.core.text import cut, shown
 
 WANTED = {
     "int_type": "a whole number",
@@ -47,9 +48,13 @@ def without_prefix(message: str) -> str:
     return message
 
 
-def is_misfit(fault: BaseException) -> bool:
-    """Whether an error is pydantic's, which a reader that needs no pydantic must not import."""
-    return type(fault).__name__ == "ValidationError" and hasattr(fault, "errors")
+def said_by(fault: BaseException) -> str:
+    """What an error says, after its class unless it is pydantic's, whose phrases say more."""
+    # By its name, since a reader that needs no pydantic must not import it.
+    if type(fault).__name__ == "ValidationError" and hasattr(fault, "errors"):
+        return cut(several(misfits(fault)), limit=200)
+    kind = type(fault).__name__
+    return cut(f"{kind}: {fault}" if str(fault) else kind, limit=200)
 
 
 def misfits(error: Any) -> list[str]:

@@ -20,6 +20,7 @@ from adiabat.core.files import (
     CHECKSUM,
     LARGEST_LOG,
     LARGEST_RECORD,
+    MISMATCH,
     is_there,
     open_plain,
     read_json,
@@ -119,7 +120,7 @@ def read_array(path: Path, *, remedy: str) -> "np.ndarray":
     with reading(path, remedy=remedy, error=DataError):
         content = read_plain(path)
         if hashlib.sha256(content[:-SHA256_BYTES]).digest() != content[-SHA256_BYTES:]:
-            raise ValueError("its content does not match its checksum")
+            raise ValueError(MISMATCH)
         array: np.ndarray = np.load(BytesIO(content), allow_pickle=False)
         return array
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from jaxtyping import Bool, Float32
 
 from adiabat.core.disk import appending_to, move, new_file, remove, shorten, sync
-from adiabat.core.files import is_there, read_json, reading, write_json, writing_to
+from adiabat.core.files import MISMATCH, is_there, read_json, reading, write_json, writing_to
 from adiabat.core.formats import FORMAT, Format, rebuilt
 from adiabat.core.text import counted, cut
 from adiabat.core.wording import again
@@ -284,7 +284,7 @@ def _truncate(path: Path, size: int, sha256: str, remedy: str) -> "hashlib._Hash
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256")
         if digest.hexdigest() != sha256:
-            raise ValueError("its content does not match its checksum")
+            raise ValueError(MISMATCH)
         return digest
 
 
