@@ -12,6 +12,7 @@ import adiabat
 from adiabat.core.errors import StoreError
 from adiabat.data.records import Document
 from adiabat.store import imports
+from adiabat.store.append import update_documents
 from adiabat.store.commit import Change
 from adiabat.store.deletion import Deletion, compact_store
 from adiabat.store.imports import import_vectors, update_from_vectors
@@ -60,6 +61,12 @@ def test_vectors_without_texts_update_a_store_without_texts(tmp_path: Path) -> N
     assert numbers(change) == (2, 2, 1, 2)
     assert content(change.store) == content(without_texts(tmp_path / "built", FINAL))
     assert change.store.fingerprint is None
+
+
+def test_a_store_of_an_unknown_encoder_takes_no_texts_and_says_what_it_takes(tmp_path: Path) -> None:
+    path = without_texts(tmp_path / "s").path
+    with pytest.raises(StoreError, match="encoder is unknown; import further vectors with update=True, or all again with their model"):
+        update_documents(FakeEncoder(), lambda: iter(CORPUS), path, source="new")
 
 
 def test_a_new_text_replaces_a_document_of_equal_vector(tmp_path: Path) -> None:

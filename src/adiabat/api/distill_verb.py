@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adiabat.api.arguments import (
@@ -26,7 +25,6 @@ from adiabat.models.model_paths import Model, require_names
 from adiabat.results.distillation_result import DistillResult
 from adiabat.results.evaluation_result import Result
 from adiabat.results.suite_result import SuiteResult
-from adiabat.runs.run_config import is_described, is_job
 
 if TYPE_CHECKING:
     from adiabat.models.towers import DualEncoder
@@ -124,11 +122,10 @@ def distill_fit(
     options |= _tables(teachers, student, out, {"texts": texts, "queries": queries}, options)
     chosen = settings_of(FitSettings, settings, options, section="train", function="distill_fit")
     chosen = with_real_out(chosen, "distill")
-    folder = Path(str(chosen.distill.out))
     asked = Asked.of("distill_fit", chosen.distill.out, exist_ok, settings=chosen)
     if asked.is_finished(resume=resume):
         return asked.result(Result)
-    resume = resume or (asked.takes_up and is_job(folder))
+    resume = resume or asked.resumes("job")
     require_student(chosen, resume=resume)
     asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
@@ -137,7 +134,7 @@ def distill_fit(
     with called("distill_fit", progress) as call:
         result = fit(chosen, resume=resume, command=call.command, watch=call.watch)
     asked.remember()
-    return replace(result, folder=folder)
+    return replace(result, folder=asked.out)
 
 
 def distill_multilingual(
@@ -180,11 +177,10 @@ def distill_multilingual(
     options |= _tables(teachers, student, out, {"parallel": parallel}, options)
     chosen = settings_of(MultilingualSettings, settings, options, section="train", function="distill_multilingual")
     chosen = with_real_out(chosen, "distill")
-    folder = Path(str(chosen.distill.out))
     asked = Asked.of("distill_multilingual", chosen.distill.out, exist_ok, settings=chosen)
     if asked.is_finished(resume=resume):
         return asked.result(Result)
-    resume = resume or (asked.takes_up and is_job(folder))
+    resume = resume or asked.resumes("job")
     require_student(chosen, resume=resume)
     asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
@@ -193,7 +189,7 @@ def distill_multilingual(
     with called("distill_multilingual", progress) as call:
         result = multilingual(chosen, resume=resume, command=call.command, watch=call.watch)
     asked.remember()
-    return replace(result, folder=folder)
+    return replace(result, folder=asked.out)
 
 
 def distill_pair(
@@ -273,11 +269,10 @@ def distill_ablate(
     options = options if out is None else {**options, "out": path_of(out, "out")}
     chosen = settings_of(AblateSettings, settings, options, section="ablate", function="distill_ablate")
     chosen = with_real_out(chosen, "ablate")
-    folder = Path(str(chosen.ablate.out))
     asked = Asked.of("distill_ablate", chosen.ablate.out, exist_ok, settings=chosen, proof="suite/result.json", teacher=teacher)
     if asked.is_finished(resume=resume):
         return asked.result(SuiteResult)
-    resume = resume or (asked.takes_up and is_described(folder, ABLATE))
+    resume = resume or asked.resumes(ABLATE)
     require_ablation(path_of(teacher, "teacher"), chosen, resume=resume)
     asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
@@ -294,7 +289,7 @@ def distill_ablate(
             watch=call.watch,
         )
     asked.remember()
-    return replace(result, folder=folder / "suite")
+    return result
 
 
 def _tables(teachers: Any, student: Any, out: Any, sources: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:

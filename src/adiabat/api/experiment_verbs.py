@@ -5,7 +5,6 @@ Each function imports its implementation when it is called: a plan does not need
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adiabat.adiabatic.tune_checks import SEARCH, inputs_of, require_named, require_search
@@ -33,7 +32,6 @@ from adiabat.results.rate_search_result import SafeRate
 from adiabat.results.scaling_result import ScalingResult
 from adiabat.results.sweep_result import SweepResult
 from adiabat.runs.output_dir import claimed, write_report
-from adiabat.runs.run_config import is_described
 
 if TYPE_CHECKING:
     from adiabat.config.shared import EncoderSection
@@ -91,11 +89,10 @@ def sweep(
     folder = None if out is None else path_of(out, "out")
     chosen = settings_of(kind, settings, {**options, "out": folder}, section="sweep", function="sweep")
     chosen = with_real_out(chosen, "sweep")
-    place = Path(str(chosen.sweep.out))
     asked = Asked.of("sweep", chosen.sweep.out, exist_ok, settings=chosen)
     if asked.is_finished(resume=resume):
         return asked.result(SweepResult)
-    resume = resume or (asked.takes_up and is_described(place, SWEEP))
+    resume = resume or asked.resumes(SWEEP)
     require_sweep(chosen, resume=resume)
     asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
@@ -105,7 +102,7 @@ def sweep(
     with called("sweep", progress) as call:
         result = run_sweep(load_with, chosen, resume=resume, command=call.command, watch=call.watch)
     asked.remember()
-    return replace(result, folder=place)
+    return replace(result, folder=asked.out)
 
 
 def _verb(settings: SettingsLike, options: Mapping[str, Any]) -> Any:
@@ -157,11 +154,10 @@ def scaling(
     folder = None if out is None else path_of(out, "out")
     chosen = settings_of(ScalingSettings, settings, {**options, "out": folder}, section="scaling", function="scaling")
     chosen = with_real_out(chosen, "scaling")
-    place = Path(str(chosen.scaling.out))
     asked = Asked.of("scaling", chosen.scaling.out, exist_ok, settings=chosen)
     if asked.is_finished(resume=resume):
         return asked.result(ScalingResult)
-    resume = resume or (asked.takes_up and is_described(place, SCALING))
+    resume = resume or asked.resumes(SCALING)
     require_scaling(chosen, resume=resume)
     asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
@@ -171,7 +167,7 @@ def scaling(
     with called("scaling", progress) as call:
         result = run_scaling(load_with, chosen, resume=resume, command=call.command, watch=call.watch)
     asked.remember()
-    return replace(result, folder=place)
+    return replace(result, folder=asked.out)
 
 
 def plan(
@@ -283,7 +279,7 @@ def safe_rate(
     asked = Asked.of("safe_rate", folder, exist_ok, settings=chosen, model=model, store=store, data=source)
     if asked.is_finished(resume=resume):
         return asked.result(SafeRate)
-    resume = resume or (asked.takes_up and is_described(folder, SEARCH))
+    resume = resume or asked.resumes(SEARCH)
     require_named(inputs_of(name_of(model), path_of(store, "store"), source), chosen)
     require_search(folder, resume=resume)
     require_names(model)

@@ -21,6 +21,7 @@ from adiabat.core.provenance import CHECKSUMS, digest_of
 from adiabat.core.wording import option
 from adiabat.data.sources import Source
 from adiabat.results.record import Record, read_result
+from adiabat.runs.run_config import is_described
 
 RECORD = ".call.json"
 FORMAT = 1
@@ -104,10 +105,9 @@ class Asked:
         assert self.proof is not None
         return replace(read_result(self.proof, kind), folder=self.proof.parent)
 
-    @property
-    def takes_up(self) -> bool:
-        """Whether an unfinished run in the directory is resumed."""
-        return self.exist_ok is True and self.out is not None and _holds_something(self.out)
+    def resumes(self, table: str) -> bool:
+        """Whether an unfinished run in the directory is resumed; its configuration has this table."""
+        return self.exist_ok is True and self.out is not None and is_described(self.out, table)
 
     def remember(self) -> None:
         """Write the record of the finished call."""

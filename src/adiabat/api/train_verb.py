@@ -1,7 +1,6 @@
 """`adiabat.train` and `adiabat.estimate`: train both towers, and estimate the cost of a run."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, path_of, settings_of, table_of, with_real_out
@@ -10,7 +9,6 @@ from adiabat.api.repeated import Asked
 from adiabat.config.dual_training import TrainSettings
 from adiabat.dual_encoder.train_checks import require_estimable, require_models, require_ready
 from adiabat.results.evaluation_result import Result
-from adiabat.runs.run_config import is_job
 
 if TYPE_CHECKING:
     from adiabat.dual_encoder.train_record import Estimate
@@ -58,11 +56,10 @@ def train(
         2
     """
     chosen = with_real_out(_settings(model, data, out, settings, options, "train"), "job")
-    folder = Path(str(chosen.job.out))
     asked = Asked.of("train", chosen.job.out, exist_ok, settings=chosen)
     if asked.is_finished(resume=resume):
         return asked.result(Result)
-    resume = resume or (asked.takes_up and is_job(folder))
+    resume = resume or asked.resumes("job")
     check_train(chosen, resume=resume)
     asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
@@ -74,7 +71,7 @@ def train(
     if result is None:
         return None
     asked.remember()
-    return replace(result, folder=folder)
+    return replace(result, folder=asked.out)
 
 
 def estimate(

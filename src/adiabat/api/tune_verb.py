@@ -77,7 +77,7 @@ def tune(
     asked = Asked.of("tune", folder, exist_ok, settings=chosen, model=model, store=store, data=source)
     if asked.is_finished(resume=resume):
         return asked.result(Result)
-    resume = resume or (asked.takes_up and is_job(folder))
+    resume = resume or asked.resumes("job")
     require_ready(inputs_of(name_of(model), path_of(store, "store"), source), folder, settings=chosen, resume=resume)
     require_names(model)
     require_reachable(model)

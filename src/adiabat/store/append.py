@@ -165,7 +165,8 @@ def _add(
 def _open_appendable(folder: Path, fingerprint: Fingerprint) -> Store:
     store = Store.open(folder)
     if store.fingerprint is None:
-        raise StoreError(f"{folder} holds imported vectors whose encoder is unknown; import them again with encoder and texts, then append")
+        advice = f"import further vectors with {option('update', True)}, or all again with their model and texts"
+        raise StoreError(f"{folder} holds imported vectors whose encoder is unknown; {advice}")
     store.require_encoder(fingerprint)
     # The commit writes into this file; it replaces all others.
     require_sole(folder / VECTOR_FILE)
