@@ -323,3 +323,9 @@ def test_a_directory_inside_a_job_or_a_model_is_refused(tmp_path: Path) -> None:
     # A damaged configuration of another program further up describes no job.
     (tmp_path / "config.toml").write_text("this is = not = TOML")
     require_free(tmp_path / "new", resume=False)
+
+
+def test_a_lost_link_above_a_new_directory_is_no_fault_of_it(tmp_path: Path) -> None:
+    for name in ("modules.json", "manifest.json"):
+        (tmp_path / name).symlink_to("gone")
+    require_free(tmp_path / "job", resume=False)

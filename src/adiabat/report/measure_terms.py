@@ -15,7 +15,7 @@ _SENTENCES: Mapping[str, str] = {
     "Recall": "The share of a query's relevant documents that stand {place}.",
     "RR": "1 divided by the rank of the first relevant document: 1 on rank 1, 0.5 on rank 2, 0 if none stands {place}.",
     "P": "The share of {documents} that are relevant.",
-    "AP": "The share of relevant documents down to each relevant one {place}, averaged: 1 if all relevant documents come first.",
+    "AP": "The share of relevant documents up to the rank of each relevant one {place}, averaged over all of them: 1 if they come first.",
     "Success": "The share of queries with a relevant document {place}.",
     "Judged": "The share of {documents} whose relevance is known.",
     "Rprec": "The share of relevant documents among as many first documents as the query has relevant ones.",
@@ -98,7 +98,7 @@ def _sentence(name: str) -> str:
 def _words(cutoff: str) -> dict[str, str]:
     """The part of a ranking that a cutoff leaves, as the words that sentences need."""
     if not cutoff:
-        return {"documents": "all documents found", "place": "among all documents found", "share": ""}
+        return {"documents": "the documents found", "place": "among the documents found", "share": ""}
     documents = f"the first {cutoff} documents"
     return {"documents": documents, "place": "on rank 1" if cutoff == "1" else f"among {documents}", "share": f"{100 * float(cutoff):g} %"}
 

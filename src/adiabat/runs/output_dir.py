@@ -84,7 +84,7 @@ def require_fitting(
 
 def _is_of_adiabat(directory: Path) -> bool:
     """Whether a directory's content is rewritten as a whole, including foreign files inside."""
-    with suppress(JobError):
+    with suppress(DataError, JobError):
         return is_job(directory) or is_there(directory / "modules.json") or is_store(directory)
     return False
 
