@@ -55,9 +55,9 @@ def test_the_time_left_is_that_of_all_epochs_at_the_mean_speed_since_the_start_o
     clock = iter([0.0, 10.0, 70.0, 130.0])
     lines = Lines(console, clock=lambda: next(clock))
     # A resumed run begins at step 500; the total grows with an improvement.
-    lines("epoch 6 of at least 12 (idle 3/10)", 500, 1200)
-    lines("epoch 7 of at least 12 (idle 3/10)", 600, 1200)
-    lines("epoch 8 of at least 17 (idle 0/10)", 700, 1700)
+    lines("epoch 6 of at least 12 (best: epoch 3, 5 errors)", 500, 1200)
+    lines("epoch 7 of at least 12 (best: epoch 3, 5 errors)", 600, 1200)
+    lines("epoch 8 of at least 17 (best: epoch 7, 5 errors)", 700, 1700)
     assert [line.rpartition(", ")[2] for line in stream.getvalue().splitlines()] == ["6 min 0 s left", "10 min 0 s left"]
 
 

@@ -1,6 +1,7 @@
 """The range test of rates: the rate that it takes, and the run that goes on from the trial of that rate."""
 
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from adiabat.config.reader import checked
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import InterruptionError, JobError
 from adiabat.core.progress import Watch
+from adiabat.core.text import NO_BREAK
 from adiabat.experiments.rate_search import RateSearch, rate_for_run
 from adiabat.results.rate_search_result import RateTrial
 from adiabat.runs.row_files import Rows
@@ -150,6 +152,20 @@ def test_the_progress_of_a_range_test_is_that_of_all_its_rates(problem: Problem,
     assert {total for _, total in of_test} == {3 * 8}
     assert of_test == sorted(of_test)
     assert of_test[-1] == (24, 24)
+
+
+def test_the_progress_of_a_run_names_the_best_epoch_and_how_long_none_was_better(problem: Problem, tmp_path: Path) -> None:
+    shown: list[str] = []
+    watch = Watch(progress=lambda label, *_: shown.append(label))
+    # A rate that changes nothing: no epoch is better than the start.
+    settings = checked(
+        TuneSettings, {"tune": {"learning_rate": 1e-30, "batch_size": 5, "batches_per_epoch": 1, "max_epochs": 5, "idle_epochs": 2}}
+    )
+    context = TuningContext(problem.fresh, problem.store, str(problem.data), "tiny")
+    tune(context, tmp_path / "job", settings=settings, watch=watch)
+    labels = [label.replace(NO_BREAK, " ") for label in dict.fromkeys(shown) if label.startswith("epoch")]
+    assert any(re.fullmatch(r"epoch 1 of at least 2 \(best: epoch 0, \d+ errors?\)", label) for label in labels), labels
+    assert labels[-1].endswith("; 2 of at most 2 epochs without a better one)")
 
 
 @pytest.fixture(scope="module")

@@ -25,20 +25,18 @@ def markdown_table(result: SpaceResult) -> str:
     return pages.files(result)["table.md"]()
 
 
-SCALE = " (0.5: the towers overlap, 1: they are apart)"
+APART = "Queries and their positives lie apart: a linear classifier tells them apart (AUC 0.9000 [0.8900, 0.9100], "
+SCALE = "where 0.5 is chance and 1 is perfect)."
 
 
 @pytest.mark.parametrize(
     ("separation", "sentence"),
     [
-        ((0.9, None), f"A linear classifier separates queries from their positives: AUC 0.9000 [0.8900, 0.9100]{SCALE}."),
-        ((0.505, None), f"A linear classifier cannot separate queries from their positives: AUC 0.5050 [0.4950, 0.5150]{SCALE}."),
-        (
-            (0.9, 0.99),
-            f"separates queries from their positives: AUC 0.9000 [0.8900, 0.9100], before 0.9900{SCALE}; the towers came together.",
-        ),
-        ((0.9, 0.8), f"AUC 0.9000 [0.8900, 0.9100], before 0.8000{SCALE}; the towers moved apart."),
-        ((0.9, 0.905), "1: they are apart); no evidence that the towers came together or moved apart."),
+        ((0.9, None), f"{APART}{SCALE}"),
+        ((0.505, None), f"does not tell them apart for certain (AUC 0.5050 [0.4950, 0.5150], {SCALE}"),
+        ((0.9, 0.99), f"{APART}{SCALE} The AUC of the baseline is 0.9900: the towers came together."),
+        ((0.9, 0.8), f"{SCALE} The AUC of the baseline is 0.8000: the towers moved apart."),
+        ((0.9, 0.905), "The AUC of the baseline is 0.9050: no evidence that the towers came together or moved apart."),
     ],
 )
 def test_the_head_line_says_no_more_than_the_intervals(separation: tuple[float, float | None], sentence: str) -> None:

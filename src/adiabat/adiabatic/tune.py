@@ -246,11 +246,14 @@ def _loop(objective: StoredDocuments, settings: TuneSettings, job: Job, watch: W
     def show(position: Position) -> None:
         last = section.max_epochs if section.keep == "last" else min(section.max_epochs, position.best_epoch + section.idle_epochs)
         bound = "" if last == section.max_epochs else "at least "
-        kept = "last" if section.keep == "last" else "best"
-        best = f"{kept} {position.best_epoch}: {counted(position.best.errors, 'error')}" if position.best else "validating"
-        idle = f"; idle {position.idle}/{section.idle_epochs}" if section.keep != "last" else ""
+        state = "validating"
+        if position.best is not None:
+            kept = "last" if section.keep == "last" else "best"
+            state = f"{kept}: epoch {position.best_epoch}, {counted(position.best.errors, 'error')}"
+        if section.keep != "last" and position.idle:
+            state += f"; {position.idle} of at most {counted(section.idle_epochs, 'epoch')} without a better one"
         epoch = min(position.epoch + 1, section.max_epochs)
-        watch.progress(f"epoch {epoch} of {bound}{last} ({best}{idle})", position.step, last * section.batches_per_epoch)
+        watch.progress(f"epoch {epoch} of {bound}{last} ({state})", position.step, last * section.batches_per_epoch)
 
     return make_loop(objective, settings, job.folder, limits=limits_of(settings), watch=show, note=watch.note)
 

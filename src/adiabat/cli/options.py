@@ -110,8 +110,9 @@ def show(record: "Record", *, as_json: bool, location: Path | str | None) -> Non
 
 
 def in_json(record: "Record") -> dict[str, Any]:
-    """A record as ``--json`` prints it: with the headline of its page and the sentences below, which result.json has the data of."""
-    return {"headline": record.headline, "reasons": record.reasons, **record.to_json()}
+    """A record as ``--json`` prints it: with the headline of its page and the sentences below, if it has a page."""
+    headed = {"headline": record.headline, "reasons": record.reasons} if record.headline else {}
+    return {**headed, **record.to_json()}
 
 
 def rank() -> int:

@@ -16,6 +16,7 @@ from adiabat.cli.options import (
     Seed,
     Split,
     answer,
+    in_json,
     option,
     rank,
     settings_of,
@@ -171,7 +172,7 @@ def static(
     result = adiabat.distill_static(teacher, out, settings=settings, exist_ok=exist_ok or None)
     size = f"{result.tokens:,} tokens of {result.dims} numbers, {result.kept:.1%} of the variance, {amount(result.size)}"
     say(f"{size}, in {result.seconds:.1f} s")
-    answer(result.to_json() if as_json else str(out))
+    answer(in_json(result) if as_json else str(out))
 
 
 @distill.command()

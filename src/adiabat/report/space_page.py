@@ -92,19 +92,21 @@ def terminal(result: SpaceResult) -> list[Table]:
 
 
 def headline(result: SpaceResult) -> str:
-    """A sentence on what the numbers say about the towers."""
+    """What the numbers say about the towers, and whether they moved."""
     separation = result.number(_SEPARATION)
     assert separation.after is not None
     assert separation.after_interval is not None
-    separates = "separates" if separation.after_interval[0] > 0.5 else "cannot separate"
-    before = "" if separation.before is None else f", before {score(separation.before)}"
-    level = f"AUC {score(separation.after)} {bounds(separation.after_interval)}{before} (0.5: the towers overlap, 1: they are apart)"
-    change = ""
-    if separation.difference is not None:
+    found = "lie apart: a linear classifier tells them apart"
+    if separation.after_interval[0] <= 0.5:
+        found = "lie among each other: a linear classifier does not tell them apart for certain"
+    level = f"AUC {score(separation.after)} {bounds(separation.after_interval)}, where 0.5 is chance and 1 is perfect"
+    sentence = f"Queries and their positives {found} ({level})."
+    if separation.difference is None or separation.before is None:
+        return sentence
+    moved = "no evidence that the towers came together or moved apart"
+    if separation.changed and separation.difference:
         moved = "the towers moved apart" if separation.difference > 0 else "the towers came together"
-        is_known = separation.changed and separation.difference
-        change = f"; {moved if is_known else 'no evidence that the towers came together or moved apart'}"
-    return f"A linear classifier {separates} queries from their positives: {level}{change}."
+    return f"{sentence} The AUC of the baseline is {score(separation.before)}: {moved}."
 
 
 def reservations(result: SpaceResult) -> list[str]:
