@@ -218,6 +218,7 @@ DIRECTORIES: dict[str, Build] = {
     "a decoder with its last token": model("llama", pooling="last", prompts=True),
     "a head for words": with_a_head_for_words,
     "links to files": linked,
+    "normalize: twice": with_modules(peers.Normalize(), peers.Normalize()),
     "normalize: none": model(normalize=False),
     "normalize: named": replaced("2_Normalize/config.json", {"module_input_name": "sentence_embedding", "module_output_name": None}),
     "dense: tanh": with_modules(dense(8)),

@@ -272,7 +272,7 @@ def _check_order(folder: Path, modules: Sequence[Module]) -> None:
     fault = f"{folder}: modules after the {first} must be {order}, got {', '.join(kinds) or 'none'}"
     if pooling and "Pooling" not in kinds:
         raise ModelError(f"{fault}: without a Pooling, a text has no vector")
-    if kinds != ordered or kinds.count("Pooling") > 1 or kinds.count("Normalize") > 1:
+    if kinds != ordered or kinds.count("Pooling") > 1:
         raise ModelError(fault)
 
 
