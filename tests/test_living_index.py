@@ -167,6 +167,69 @@ def test_a_store_is_not_made_inside_of_a_model_or_store_but_updated_where_it_is(
     shutil.rmtree("model/old")
 
 
+COMPOSED, DECOMPOSED = "caf\u00e9", "cafe\u0301"
+
+
+@pytest.fixture(params=[(COMPOSED, DECOMPOSED), (DECOMPOSED, COMPOSED)], ids=["composed", "decomposed"])
+def forms(request: pytest.FixtureRequest, run: Run, tmp_path: Path) -> tuple[str, str]:
+    """The id that a document of the store `s` has, and the same in the other Unicode form, in which files here name it."""
+    stored, other = request.param
+    lines(tmp_path / "corpus.jsonl", [{"_id": stored, "text": "a document"}, {"_id": "d0", "text": "another"}])
+    lines(tmp_path / "other.jsonl", [{"_id": other, "text": "its new text"}, {"_id": "d1", "text": "a third"}])
+    lines(tmp_path / "gone.txt", [other])
+    adiabat.embed("model", tmp_path / "corpus.jsonl", tmp_path / "s")
+    return stored, other
+
+
+def test_an_id_in_another_unicode_form_is_never_new_nor_missing_without_a_word(forms: tuple[str, str], run: Run, tmp_path: Path) -> None:
+    store, other, gone = (str(tmp_path / name) for name in ("s", "other.jsonl", "gone.txt"))
+    vectors = adiabat.load("model").encode_document(["its new text", "a third"])
+    np.save(tmp_path / "v.npy", vectors)
+    (tmp_path / "ids.txt").write_text(f"{forms[1]}\nd1\n", encoding="utf-8")
+    before = listing(tmp_path / "s")
+    for command in (
+        ("model", other, "--update"),
+        ("model", other, "--append"),
+        ("model", other, "--update", "--import", str(tmp_path / "v.npy"), "--ids", str(tmp_path / "ids.txt")),
+        ("--delete", gone),
+        ("--delete", gone, "--missing", "drop"),
+    ):
+        assert_refused(run("embed", *command, "--out", store), forms[1], "Unicode form alone", 'data.ids = "nfc"')
+    assert listing(tmp_path / "s") == before
+
+
+def test_ids_in_another_unicode_form_are_those_of_the_store_on_request(forms: tuple[str, str], run: Run, tmp_path: Path) -> None:
+    store, nfc = str(tmp_path / "s"), ("--set", "data.ids=nfc")
+    assert_refused(
+        run("embed", "model", str(tmp_path / "other.jsonl"), "--out", store, "--append", *nfc), forms[0], "must be new", "--update"
+    )
+    assert "1 new, 1 replaced" in run("embed", "model", str(tmp_path / "other.jsonl"), "--out", store, "--update", *nfc).err
+    updated = Store.open(store)
+    assert updated.texts(updated.rows([forms[0]])) == ["its new text"]
+    assert updated.rows([forms[1]]).tolist() == [-1]
+    delete = ("embed", "--delete", str(tmp_path / "gone.txt"), "--out", store)
+    assert "1 deleted" in run(*delete, *nfc).err
+    assert "as it was" in run(*delete, *nfc).err
+    assert Store.open(store).rows([forms[0], "d0", "d1"]).tolist() == [-1, 0, 1]
+
+
+def test_imported_vectors_replace_ids_in_another_unicode_form_on_request(forms: tuple[str, str], tmp_path: Path) -> None:
+    rows = [{"_id": forms[1], "text": "its new text"}]
+    vectors = adiabat.load("model").encode_document(["its new text"])
+    data = {"ids": "nfc"}
+    store = adiabat.import_vectors(vectors, tmp_path / "s", ids=[forms[1]], texts=rows, model="model", update=True, data=data)
+    assert store.texts(store.rows([forms[0], "d0"])) == ["its new text", "another"]
+    assert store.count == 2
+    assert adiabat.delete(store, [forms[1]], settings={"data": data}).doc_ids([0]) == ["d0"]
+
+
+def test_two_documents_for_one_id_are_refused(forms: tuple[str, str], tmp_path: Path) -> None:
+    rows = [{"_id": forms[0], "text": "a document"}, {"_id": forms[1], "text": "its new text"}]
+    with pytest.raises(adiabat.StoreError, match=f'several documents for "{forms[0]}"'):
+        adiabat.embed("model", rows, tmp_path / "s", update=True, data={"ids": "nfc"})
+    assert Store.open(tmp_path / "s").texts([0, 1]) == ["a document", "another"]
+
+
 def test_a_treatment_of_missing_ids_needs_ids(run: Run) -> None:
     with pytest.raises(adiabat.ConfigError, match="missing is about the ids in delete, got none"):
         adiabat.embed("model", "changed.jsonl", "living", update=True, missing="drop")
@@ -191,7 +254,8 @@ def test_a_treatment_of_missing_ids_needs_ids(run: Run) -> None:
         ("embed model changed.jsonl --append --import v.npy --out living", ("--append", "--import", "--update")),
         ("embed model changed.jsonl --out living --update --missing drop", ("--missing", "--delete")),
         ("embed --delete none.txt --out living", ("none.txt", "ids must be a file")),
-        ("embed --delete unknown.txt --out living", ("living", '"d77"', "--missing drop")),
+        ("embed --delete unknown.txt --out living", ("living", '"d77"', "--missing drop", "compaction")),
+        ("embed --delete gone.txt --out living --set run.device=cuda", ("data.ids alone",)),
         ("embed --delete gone.txt --out model", ("model must be a store",)),
         ("embed model changed.jsonl --out living --update --set store.dtype=float32", ("store.dtype", "float32")),
         ("embed model changed.jsonl --out living --update --set encoder.document_prompt=x", ("prompt", "living")),
@@ -200,6 +264,6 @@ def test_a_treatment_of_missing_ids_needs_ids(run: Run) -> None:
 def test_what_does_not_fit_is_told_in_one_line(run: Run, here: Path, command: str, facts: tuple[str, ...]) -> None:
     (here / "gone.txt").write_text("d1\n")
     (here / "unknown.txt").write_text("d1\nd77\n")
-    before = {path.name: path.read_bytes() for path in (here / "living").iterdir()}
+    before = listing(here / "living")
     assert_refused(run(*command.split()), *facts)
-    assert {path.name: path.read_bytes() for path in (here / "living").iterdir()} == before
+    assert listing(here / "living") == before

@@ -29,7 +29,7 @@ from adiabat.api.arguments import (
 )
 from adiabat.api.call import Progress, called
 from adiabat.api.repeated import Asked
-from adiabat.config.shared import NEEDED_COSINE, EmbedSettings
+from adiabat.config.shared import NEEDED_COSINE, EmbedDataSection, EmbedSettings
 from adiabat.core.disk import new_file, real
 from adiabat.core.errors import ConfigError
 from adiabat.core.files import MANIFEST_FILE, is_store
@@ -93,7 +93,7 @@ def embed(
     require_model(model, "model")
     if append and update:
         raise ConfigError(f"{option('append')} adds a corpus of new ids, and {option('update')} also replaces documents; choose one")
-    deletion = _deletion_of(delete, missing, update=update)
+    deletion = _deletion_of(delete, missing, chosen, update=update)
     into: Into = "append" if append else "update" if update else "new"
     folder, source = _folder_of(out, into, exist_ok), data_of(corpus, "corpus")
     asked = Asked.of("embed", folder, exist_ok, settings=chosen, proof=MANIFEST_FILE, model=model, corpus=source)
@@ -114,7 +114,14 @@ def embed(
     return store
 
 
-def delete(store: PathLike, ids: PathLike | Sequence[str], *, missing: Missing | None = None, progress: Progress = None) -> Store:
+def delete(
+    store: PathLike,
+    ids: PathLike | Sequence[str],
+    *,
+    missing: Missing | None = None,
+    settings: SettingsLike = None,
+    progress: Progress = None,
+) -> Store:
     """Delete documents of a store.
 
     Nothing finds them any more. Their vectors stay in the store's file until `compact` removes them.
@@ -122,7 +129,10 @@ def delete(store: PathLike, ids: PathLike | Sequence[str], *, missing: Missing |
     Args:
         store: A store or its directory.
         ids: Ids of the documents; or a file of them (text with one per line, ``.json``, ``.npy``, ``.arrow``, ``.parquet``).
-        missing: Treatment of ids that the store never had: "error" or None refuses them, all at once, and "drop" passes over them.
+        missing: Treatment of ids that the store never had: "error" or None refuses them, all at once, and "drop" passes over them. A
+            compacted store knows nothing of documents that were deleted before.
+        settings: `EmbedSettings`, a TOML file or nested dicts, of which a deletion has ``data.ids`` alone:
+            ``{"data": {"ids": "nfc"}}`` also finds ids that differ in their Unicode form.
         progress: As in `embed`.
 
     Returns:
@@ -137,7 +147,10 @@ def delete(store: PathLike, ids: PathLike | Sequence[str], *, missing: Missing |
         >>> adiabat.delete(store, ["a"]).rows(["a", "b"]).tolist()
         [-1, 0]
     """
-    folder, deletion = place_of(store, "store"), _deletion(ids, missing)
+    chosen = settings_of(EmbedSettings, settings, {}, section="data", function="delete")
+    if chosen.model_dump() != EmbedSettings(data=EmbedDataSection(ids=chosen.data.ids)).model_dump():
+        raise ConfigError("settings of a deletion must be data.ids alone, got others too; leave them out")
+    folder, deletion = place_of(store, "store"), _deletion(ids, missing, chosen)
     require_store(folder)
     with called("delete", progress) as call:
         change = delete_documents(folder, deletion)
@@ -182,7 +195,9 @@ def _folder_of(out: PathLike, into: Into, exist_ok: bool | None) -> Path:
     return Path(path_of(out, "out")) if into == "new" else place_of(out)
 
 
-def _deletion_of(ids: PathLike | Sequence[str] | None, missing: Missing | None, *, update: bool) -> Deletion | None:
+def _deletion_of(
+    ids: PathLike | Sequence[str] | None, missing: Missing | None, settings: EmbedSettings, *, update: bool
+) -> Deletion | None:
     """The documents that an update deletes."""
     if ids is None:
         if missing is not None:
@@ -190,13 +205,13 @@ def _deletion_of(ids: PathLike | Sequence[str] | None, missing: Missing | None, 
         return None
     if not update:
         raise ConfigError(f"documents are deleted with {option('update', True)}, or by adiabat.delete without a corpus; choose one")
-    return _deletion(ids, missing)
+    return _deletion(ids, missing, settings)
 
 
-def _deletion(ids: PathLike | Sequence[str], missing: Missing | None) -> Deletion:
+def _deletion(ids: PathLike | Sequence[str], missing: Missing | None, settings: EmbedSettings) -> Deletion:
     if missing not in (None, "error", "drop"):
         raise ConfigError(f'{option("missing")} must be "error" or "drop", got {shown(missing)}; choose one')
-    return Deletion(list(read_ids(ids)), missing or "error")
+    return Deletion(list(read_ids(ids)), missing or "error", settings.data.ids)
 
 
 def import_vectors(
@@ -259,7 +274,7 @@ def import_vectors(
     if unknown := [name for name in named if name not in ("doc_id", "vector", "text", "title")]:
         raise ConfigError(f"columns must be named by doc_id, vector, text and title, got {', '.join(unknown)}; leave it out")
     into: Into = "update" if update else "new"
-    deletion = _deletion_of(delete, missing, update=update)
+    deletion = _deletion_of(delete, missing, chosen, update=update)
     target, ids_column = _folder_of(out, into, exist_ok), _some(named, "doc_id")
     if (texts is None and "text" not in named) or model is None:
         refuse_idle(chosen.store, {"min_cosine": NEEDED_COSINE}, "import without both model and texts, which checks no vector")

@@ -128,7 +128,7 @@ def embed(
     if compact:
         store = adiabat.compact(out)
     elif delete is not None and not update:
-        store = adiabat.delete(out, delete, missing=missing)
+        store = adiabat.delete(out, delete, missing=missing, settings=settings)
     elif vectors is not None:
         store = adiabat.import_vectors(vectors, out, ids=ids, texts=corpus, model=model, **into)
     else:
@@ -141,7 +141,7 @@ def embed(
 
 def _require_together(words: Sequence[str], *, deletes_only: bool) -> None:
     """Refuse arguments and options of `embed` that do not fit together."""
-    alone = {"--compact"} if "--compact" in words else {"--delete", "--missing"} if deletes_only else None
+    alone = {"--compact"} if "--compact" in words else {"--delete", "--missing", "--config", "--set"} if deletes_only else None
     if alone is not None:
         if others := [word for word in words if word not in alone]:
             purpose = "--compact" if "--compact" in words else "--delete without --update"

@@ -151,7 +151,8 @@ class EmbedDataSection(Section):
     """Split of a folder, a saved or a hub data set; None reads all of them, with a note."""
     columns: ColumnsSection = ColumnsSection()
     ids: IdForms = "exact"
-    """In an import, whether a vector's text is found by its exact id only, or by an id that differs in Unicode form alone (``nfc``)."""
+    """Whether a document is found by its exact id only, or by an id that differs in Unicode form alone (``nfc``): the text of an imported
+    vector, and the document of a store that is updated or deleted. An update refuses such ids if they must be exact."""
     blank: Literal["error", "drop"] = "error"
     """Documents without title and text, or without any token of a static model: stop and list them (error), or leave them out and count
     them (drop)."""

@@ -9,12 +9,14 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Int64
 
+from adiabat.config.shared import IdForms
 from adiabat.core.disk import remove, require_sole
-from adiabat.core.errors import Faults, StoreError
+from adiabat.core.errors import Faults, StoreError, several
 from adiabat.core.files import sole_writer
 from adiabat.core.wording import option
 from adiabat.data.records import Document, Fingerprint
 from adiabat.data.text_hashes import hash_texts
+from adiabat.store.addressing import other_forms
 from adiabat.store.build import CHUNK_SIZE, DocumentEncoder, Progress, Staging, require_chunk_size
 from adiabat.store.commit import Added, Change, cleared, commit, complete, finish_change, merge
 from adiabat.store.corpus_files import ID_BATCH
@@ -31,13 +33,17 @@ def append_documents(
     chunk_size: int = CHUNK_SIZE,
     on_progress: Progress | None = None,
     source: str,
+    id_forms: IdForms = "exact",
 ) -> Change:
     """Encode new documents and add them at the end of a store; rows of old documents stay.
 
     Interrupted while encoding, the store is as it was, and the same call resumes. Interrupted within the commit, `Store.open` refuses the
     store until the next change, or `finish_change`, has completed it.
+
+    Args:
+        id_forms: Whether an id that differs in Unicode form alone from one of the store is refused, or is that one.
     """
-    return _add(encoder, documents, path, Selection.new, Deletion(), chunk_size, on_progress, source)
+    return _add(encoder, documents, path, Selection.new, Deletion(), chunk_size, on_progress, source, id_forms)
 
 
 def update_documents(
@@ -49,6 +55,7 @@ def update_documents(
     chunk_size: int = CHUNK_SIZE,
     on_progress: Progress | None = None,
     source: str,
+    id_forms: IdForms = "exact",
 ) -> Change:
     """Encode documents that are new to a store or whose text changed; they replace those of their ids, and others stay.
 
@@ -56,8 +63,9 @@ def update_documents(
 
     Args:
         deletion: Documents that are deleted by the same commit.
+        id_forms: As in `append_documents`.
     """
-    return _add(encoder, documents, path, Selection.changed, deletion or Deletion(), chunk_size, on_progress, source)
+    return _add(encoder, documents, path, Selection.changed, deletion or Deletion(), chunk_size, on_progress, source, id_forms)
 
 
 @dataclass(slots=True)
@@ -69,8 +77,25 @@ class Selection:
     is_completed: bool
     deleted: Bool[np.ndarray, " n"]
     kept: Bool[np.ndarray, " n"]
+    id_forms: IdForms = "exact"
     unchanged: int = 0
     both: Faults = field(default_factory=Faults)
+
+    def named(self, documents: Iterator[Document]) -> Iterator[Document]:
+        """Documents under the ids that the store has for them, where these differ in Unicode form alone; refused if ids are exact."""
+        near = Faults()
+        while block := list(islice(documents, ID_BATCH)):
+            known = other_forms([document.doc_id for document in block], self.store.rows)
+            if self.id_forms == "exact":
+                near.extend(f'"{doc_id}"' for doc_id in known)
+                yield from block
+            else:
+                yield from (replace(document, doc_id=known.get(document.doc_id, document.doc_id)) for document in block)
+        if near.count:
+            raise StoreError(
+                f"{self.source}: document ids must be new to {self.store.path} or equal its own, got ids that differ in Unicode form alone "
+                f'(NFC, NFD): {near.told("documents")}; set data.ids = "nfc" to take them as the same, or rename them'
+            )
 
     def new(self, documents: Iterator[Document]) -> Iterator[Document]:
         """All documents; ids that the store has are refused, all at once."""
@@ -88,12 +113,17 @@ class Selection:
 
     def changed(self, documents: Iterator[Document]) -> Iterator[Document]:
         """Documents that the store lacks, or has with another text; one that has lost its text is deleted."""
+        times = np.zeros(self.store.count, dtype=np.int64)
         for block, rows, is_same in self._compared(documents):
+            np.add.at(times, rows[rows >= 0], 1)
             self.replace([document.doc_id for document in block], rows, is_same)
             has_text = np.array([bool(document.text) for document in block])
             self.deleted[rows[(rows >= 0) & ~has_text]] = True
             yield from compress(block, (~is_same & has_text).tolist())
         self.refuse_deleted()
+        if len(repeated := np.flatnonzero(times > 1)):
+            listed = several((f'"{doc_id}"' for doc_id in self.store.doc_ids(repeated)), of="ids")
+            raise StoreError(f"{self.source}: document ids must be unique, got several documents for {listed}; keep one of each")
 
     def replace(self, doc_ids: list[str], rows: Int64[np.ndarray, " b"], is_same: Bool[np.ndarray, " b"]) -> None:
         """Drop the documents of the store that others of their ids replace."""
@@ -141,6 +171,7 @@ def _add(
     chunk_size: int,
     on_progress: Progress | None,
     source: str,
+    id_forms: IdForms,
 ) -> Change:
     """Stage the selected documents and commit them."""
     require_chunk_size(chunk_size)
@@ -154,9 +185,9 @@ def _add(
         is_completed = complete(folder) or is_completed
         store = _open_appendable(folder, fingerprint)
         deleted = deletion.mask(store)
-        selection = Selection(store, source, is_completed, deleted, ~deleted)
+        selection = Selection(store, source, is_completed, deleted, ~deleted, id_forms)
         staging = _stage(folder, fingerprint, store.dtype, chunk_size)
-        staging.write_corpus(select(selection, documents()), source=source)
+        staging.write_corpus(select(selection, selection.named(documents())), source=source)
         if staging.state.count:
             staging.encode(encoder, on_progress, store=store)
         return selection.commit(Added.of(staging))

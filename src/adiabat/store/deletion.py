@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, Int64
 
+from adiabat.config.shared import IdForms
 from adiabat.core.disk import make_folder, remove
 from adiabat.core.errors import Faults, StoreError
 from adiabat.core.files import is_there, read_json, sole_writer, write_json
 from adiabat.core.formats import rebuilt
 from adiabat.core.text import amount
 from adiabat.core.wording import again, option
+from adiabat.store.addressing import forms_advice, other_forms
 from adiabat.store.build import Progress
 from adiabat.store.commit import MERGED, Change, cleared, commit, complete, merge
 from adiabat.store.manifest import (
@@ -52,24 +54,40 @@ class Deletion:
 
     Attributes:
         missing: Treatment of ids that the store lacks.
+        id_forms: Whether ids must be exact, or may differ in their Unicode form.
     """
 
     ids: Sequence[str] = ()
     missing: Missing = "error"
+    id_forms: IdForms = "exact"
 
     def mask(self, store: Store) -> Bool[np.ndarray, " n"]:
         """Which documents of the store are deleted; an id that a former change deleted is not refused, since commands are repeated."""
-        rows, unknown = store.rows(self.ids), Faults()
-        absent = [self.ids[index] for index in np.flatnonzero(rows < 0).tolist()]
-        unknown.extend(f'"{doc_id}"' for doc_id in compress(absent, (~store.tombstones.hold(absent)).tolist()))
-        if unknown.count and self.missing == "error":
-            raise StoreError(
-                f"ids to delete must be in {store.path}, it lacks {unknown.told('ids')}; "
-                f"correct them, or pass over them with {option('missing', 'drop')}"
-            )
+        ids = self._named(store)
+        rows, unknown = store.rows(ids), Faults()
+        absent = [ids[index] for index in np.flatnonzero(rows < 0).tolist()]
+        never_there = list(compress(absent, (~store.tombstones.hold(absent)).tolist()))
+        unknown.extend(f'"{doc_id}"' for doc_id in never_there)
+        # An id in another form is no id that the store never had.
+        advice = forms_advice(never_there, store.rows)
+        if unknown.count and (advice or self.missing == "error"):
+            usual = f"correct them, or pass over them with {option('missing', 'drop')}, as those of an earlier deletion after a compaction"
+            raise StoreError(f"ids to delete must be in {store.path}, it lacks {unknown.told('ids')}; {advice or usual}")
         deleted = np.zeros(store.count, dtype=np.bool_)
         deleted[rows[rows >= 0]] = True
         return deleted
+
+    def _named(self, store: Store) -> list[str]:
+        """The ids as the store has or had them."""
+        if self.id_forms == "exact":
+            return list(self.ids)
+
+        def find(ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
+            # Ids of deleted documents are found too: a repeated command deletes nothing else.
+            return np.where(store.tombstones.hold(ids), 0, store.rows(ids))
+
+        known = other_forms(self.ids, find)
+        return [known.get(doc_id, doc_id) for doc_id in self.ids]
 
 
 def delete_documents(path: str | os.PathLike[str], deletion: Deletion) -> Change:

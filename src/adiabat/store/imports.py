@@ -1,7 +1,7 @@
 """Vectors that another program made, imported into a new store or a living one."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -131,11 +131,11 @@ def update_from_vectors(
         store = Store.open(folder)
         _require_fitting(store, opened, name, documents=documents, encoder=encoder)
         deleted = (deletion or Deletion()).mask(store)
-        selection = Selection(store, source or Path(vectors).name, False, deleted, ~deleted)
+        selection = Selection(store, source or Path(vectors).name, False, deleted, ~deleted, id_forms)
         require_idle(folder)
         staging = cleared(folder)
         try:
-            _copy(opened, staging, ids, documents, store.dtype, name, id_forms)
+            _copy(opened, staging, ids, documents, store.dtype, name, id_forms, named=selection.named)
             if store.fingerprint is not None:
                 assert encoder is not None
                 agreed_fingerprint(encoder, staging, sample, seed, min_cosine=min_cosine)
@@ -217,8 +217,13 @@ def _copy(
     dtype: StoreDtype,
     name: str,
     id_forms: IdForms,
+    *,
+    named: Callable[[Iterator[Document]], Iterator[Document]] = iter,
 ) -> tuple[str, CorpusFiles]:
-    """Write vectors, ids and texts (empty ones if unknown); returns the digest of the vectors, and the other files."""
+    """Write vectors, ids and texts (empty ones if unknown); returns the digest of the vectors, and the other files.
+
+    `named` gives the documents the ids under which they are written.
+    """
     id_stream = None if ids is None else read_ids(ids)
     sha256, count = _copy_vectors(opened, building, id_stream, dtype, name)
     if not count:
@@ -229,7 +234,7 @@ def _copy(
     column = StringColumn(incoming)
     without_texts = (Document(doc_id, "") for doc_id in column)
     imported = without_texts if documents is None else _with_texts(column, documents, building / TEXT_FOLDER, id_forms)
-    corpus = write_corpus(imported, building, source=name)
+    corpus = write_corpus(named(imported), building, source=name)
     remove(incoming)
     clear(building / TEXT_FOLDER)
     return sha256, corpus

@@ -66,6 +66,7 @@ def embed_corpus(
     encoder = _document_tower(model, settings, watch)
     documents = known_documents(encoder.model.document, documents, blank=blank, source=corpus, note=watch.note)
     progress = partial(watch.progress, "encoding documents")
+    forms = settings.data.ids
     if into == "new":
         section, name = settings.store, encoder.model.name
         built = build_store(
@@ -81,9 +82,11 @@ def embed_corpus(
         store, note = built.store, built.note
     else:
         if into == "append":
-            change = append_documents(encoder, lambda: documents, out, on_progress=progress, source=corpus)
+            change = append_documents(encoder, lambda: documents, out, on_progress=progress, source=corpus, id_forms=forms)
         else:
-            change = update_documents(encoder, lambda: documents, out, deletion=deletion, on_progress=progress, source=corpus)
+            change = update_documents(
+                encoder, lambda: documents, out, deletion=deletion, on_progress=progress, source=corpus, id_forms=forms
+            )
         store, note = change.store, change.told
     if note:
         watch.note(note)
