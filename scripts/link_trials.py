@@ -192,7 +192,7 @@ def kinds_of(path: str, moment: Moment, verb: Verb) -> Sequence[str]:
     Returns:
         Of `KINDS`.
     """
-    kinds = ("folder", "moved") if moment.event in FOLDERS else ("file", "nothing")
+    kinds: Sequence[str] = ("folder", "moved") if moment.event in FOLDERS else ("file", "nothing")
     if moment.event == "os.rename":
         kinds = KINDS
     # A link that the user names may lead to a new place, or to the results so far.

@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import tomli_w
 import torch
-from pyarrow import parquet
+from pyarrow import feather, parquet
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
@@ -127,7 +128,7 @@ def write_world(folder: Path) -> None:
     _write_saved(folder / "saved")
     _write_spelt(folder / "spelt")
     _write_former(folder)
-    (folder / "ids.txt").write_text("".join(f"d{n}\n" for n in range(DOCUMENTS)), encoding="utf-8")
+    _write_vectors(folder, texts)
     (folder / "probes.txt").write_text("".join(f"which {text}\n" for text in texts[:20]), encoding="utf-8")
     (folder / "squad-train-v1.1.json").write_text(json.dumps(_squad()), encoding="utf-8")
     for name, tables in SETTINGS.items():
@@ -151,7 +152,13 @@ def _write_model(folder: Path, seed: int) -> None:
 def _write_saved(folder: Path) -> None:
     """A model whose every file counts: of the layout of sentence-transformers, with prompts, a limit, and no mean pooling."""
     tower = load(folder.parent / "model").document
-    changed = {"pooling": "cls", "query_prompt": "which report", "document_prompt": "the report", "normalize": True, "max_tokens": 12}
+    changed: dict[str, Any] = {
+        "pooling": "cls",
+        "query_prompt": "which report",
+        "document_prompt": "the report",
+        "normalize": True,
+        "max_tokens": 12,
+    }
     tower = tower.with_settings(replace(tower.settings, **changed))
     save(DualEncoder(tower, tower, "saved"), folder)
 
@@ -185,6 +192,11 @@ def _write_tables(folder: Path, texts: Sequence[str], asked: Sequence[Mapping[st
             (folder / f"{name}.{ending}").write_text("".join(f"{separator.join(row)}\n" for row in rows), encoding="utf-8")
         columns = {column: [row[place] for row in rows[1:]] for place, column in enumerate(rows[0])}
         parquet.write_table(pa.table(columns), folder / f"{name}.parquet")
+    rows = [dict(zip(documents[0], row, strict=True)) for row in documents[1:]]
+    (folder / "corpus.json").write_text(json.dumps(rows), encoding="utf-8")
+    content = (folder / "corpus.jsonl").read_bytes()
+    for ending, codec in (("gz", "gzip"), ("zst", "zstd")):
+        (folder / f"corpus.jsonl.{ending}").write_bytes(pa.Codec(codec).compress(content, asbytes=True))
     beir = folder / "beir"
     (beir / "qrels").mkdir(parents=True)
     _lines(beir / "corpus.jsonl", [{"_id": name, "text": text} for name, text in documents[1:]])
@@ -192,6 +204,18 @@ def _write_tables(folder: Path, texts: Sequence[str], asked: Sequence[Mapping[st
     judged = "".join(f"q{n}\t{row['pos'][0]}\t1\n" for n, row in enumerate(asked))
     (beir / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}", encoding="utf-8")
     (folder / "words.txt").write_text("".join(f"{word} report\n" for word in KINDS), encoding="utf-8")
+
+
+def _write_vectors(folder: Path, texts: Sequence[str]) -> None:
+    """Vectors made elsewhere, and their ids, in each format."""
+    names, vectors = [f"d{n}" for n in range(DOCUMENTS)], load(folder / "model").document.encode(list(texts), side="document")
+    table = pa.table({"id": names, "vector": vectors.tolist()})
+    parquet.write_table(table, folder / "vectors.parquet")
+    feather.write_feather(table, folder / "vectors.arrow")
+    np.save(folder / "vectors.npy", vectors)
+    np.save(folder / "ids.npy", names)
+    (folder / "ids.json").write_text(json.dumps(names), encoding="utf-8")
+    (folder / "ids.txt").write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
 
 
 def _lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

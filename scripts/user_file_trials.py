@@ -46,7 +46,7 @@ class UserCase:
 LOST = ("lost", "dangling")
 NEW = ("new",)
 EVALUATE = ("--json", "--out", "measured", "--set", "measure.resamples=100")
-IMPORT = ("embed", "model", "corpus.jsonl", "--import", "store/vectors.npy", "--ids", "ids.txt", "--out", "new")
+IMPORT = ("embed", "model", "corpus.jsonl", "--out", "new", "--import")
 TUNED = ("search", "store", "river 8", "--model", "tuned/model", "--json")
 TUNE = ("tune", "model", "store", "pairs.jsonl", "--out", "new", "--config", "tune.toml")
 SAFE = ("safe-rate", "model", "store", "pairs.jsonl", "--out", "new", "--config", "safe.toml")
@@ -63,7 +63,7 @@ CASES = (
     UserCase("a saved model, replaced", ("embed", "saved", "corpus.jsonl", "--out", "new"), ("saved",), (), NEW),
     *(
         UserCase(f"a corpus in {ending}", ("embed", "model", f"corpus.{ending}", "--out", "new"), (f"corpus.{ending}",), (), NEW)
-        for ending in FORMATS
+        for ending in (*FORMATS, "json", "jsonl.gz", "jsonl.zst")
     ),
     *(
         UserCase(f"queries in {ending}", ("evaluate", "model", "store", f"asked.{ending}", *EVALUATE), (f"asked.{ending}",))
@@ -71,8 +71,12 @@ CASES = (
     ),
     UserCase("a BEIR folder", ("evaluate", "model", "store", "beir", *EVALUATE), ("beir",)),
     UserCase("a profile", ("inspect", "asked.csv", "--json"), ("asked.csv",), ()),
-    UserCase("ids", IMPORT, ("ids.txt",), left=NEW),
-    UserCase("vectors", IMPORT, ("store/vectors.npy",), left=NEW),
+    *(
+        UserCase(f"ids in {ending}", (*IMPORT, "vectors.npy", "--ids", f"ids.{ending}"), (f"ids.{ending}",), (), NEW)
+        for ending in ("txt", "json", "npy")
+    ),
+    UserCase("vectors in npy", (*IMPORT, "vectors.npy", "--ids", "ids.txt"), ("vectors.npy",), (), NEW),
+    *(UserCase(f"vectors in {ending}", (*IMPORT, f"vectors.{ending}"), (f"vectors.{ending}",), (), NEW) for ending in ("parquet", "arrow")),
     UserCase("a vocabulary", ("distill", "static", "model", "--out", "new", "--vocabulary", "words.txt"), ("words.txt",), (), NEW),
     UserCase("probes", SAFE, ("probes.txt",), left=NEW),
     UserCase("settings", TUNE, ("tune.toml",), left=NEW),

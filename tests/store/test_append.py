@@ -136,6 +136,29 @@ def test_a_crash_before_any_step_loses_and_doubles_nothing(tmp_path: Path, monke
     assert 20 < step < 199
 
 
+@pytest.mark.parametrize("name", ["ids.arrow", "appending/vectors.npy", "appending/state.json"])
+def test_damage_to_a_change_that_is_half_moved_in_is_named(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = build(tmp_path / "s").path
+    move = commit_module._move
+
+    def move_some(source: Path, target: Path) -> None:
+        if target.name == "text_hashes.bin":
+            raise CutError
+        move(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commit_module, "_move", move_some)
+        with pytest.raises(CutError):
+            append(store)
+    content = (store / name).read_bytes()
+    (store / name).write_bytes(content[:-9])
+    # The index was replaced, and is not what is damaged.
+    with pytest.raises(StoreError, match=rf"s/{name} must be undamaged, .*; rebuild the store"):
+        append(store)
+    (store / name).write_bytes(content)
+    assert append(store).count == 17
+
+
 def test_append_completes_what_was_cut_before_it_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build(tmp_path / "s")
     with monkeypatch.context() as patch:

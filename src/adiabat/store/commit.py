@@ -275,29 +275,38 @@ def _redo(folder: Path) -> None:
 
 def _undamaged(folder: Path, old: Manifest) -> Manifest:
     """The manifest of the changed store, after checking the digest of every file; if one differs, the change is undone."""
-    staging, remedy = folder / APPENDING, f"{again()}: the store is unchanged"
+    staging = folder / APPENDING
     is_extended = is_there(staging / VECTOR_FILE, error=StoreError)
     try:
-        manifest = Manifest.read(staging / MERGED)
-        for name, digest in manifest.files.items() if is_extended else manifest.digests.items():
-            # A commit that is repeated finds some of its files moved already, and files that do not change are not merged.
-            is_merged = is_there(staging / MERGED / name, error=StoreError)
-            require({name: digest}, staging / MERGED if is_merged else folder, remedy=remedy, error=StoreError)
-        if is_extended:
-            # An import has no state of its own.
-            state = staging / (STATE_FILE if (staging / STATE_FILE).exists() else COMMIT_FILE)
-            with layout_of(state, remedy=remedy, error=StoreError):
-                added = str(read_json(state, remedy=remedy, error=StoreError)["sha256"])
-            size = HEADER_BYTES + (manifest.file_rows - old.file_rows) * old.row_bytes
-            require({VECTOR_FILE: Digest(size, added, HEADER_BYTES)}, staging, remedy=remedy, error=StoreError)
+        return _checked(folder, old, is_extended, remedy=f"{again()}: the store is unchanged")
     except StoreError:
-        # The store can only be restored while none of its own files has been replaced.
-        require(old.files if is_extended else old.digests, folder, remedy=REBUILD, error=StoreError)
+        try:
+            require(old.files if is_extended else old.digests, folder, remedy=REBUILD, error=StoreError)
+        except StoreError:
+            # The change replaced some of the store's own files already, which is no damage: name the file that is damaged.
+            return _checked(folder, old, is_extended, remedy=REBUILD)
         if is_extended:
             with VectorFile(folder / VECTOR_FILE, dtype=old.dtype, width=old.width, rows=old.file_rows) as vectors:
                 vectors.commit()
         remove(staging)
         raise
+
+
+def _checked(folder: Path, old: Manifest, is_extended: bool, *, remedy: str) -> Manifest:
+    """The manifest of the changed store, whose every file has its digest."""
+    staging = folder / APPENDING
+    manifest = Manifest.read(staging / MERGED)
+    for name, digest in manifest.files.items() if is_extended else manifest.digests.items():
+        # A commit that is repeated finds some of its files moved already, and files that do not change are not merged.
+        is_merged = is_there(staging / MERGED / name, error=StoreError)
+        require({name: digest}, staging / MERGED if is_merged else folder, remedy=remedy, error=StoreError)
+    if is_extended:
+        # An import has no state of its own.
+        state = staging / (STATE_FILE if (staging / STATE_FILE).exists() else COMMIT_FILE)
+        with layout_of(state, remedy=remedy, error=StoreError):
+            added = str(read_json(state, remedy=remedy, error=StoreError)["sha256"])
+        size = HEADER_BYTES + (manifest.file_rows - old.file_rows) * old.row_bytes
+        require({VECTOR_FILE: Digest(size, added, HEADER_BYTES)}, staging, remedy=remedy, error=StoreError)
     return manifest
 
 
