@@ -103,11 +103,27 @@ def require_on_hub(name: str, *, named_by: str | None = None) -> None:
 
 def unknown_model(name: str, fault: Exception, *, named_by: str | None = None) -> ModelError:
     """The error for a name that is no directory, and that the hub did not return."""
-    why = str(fault).strip().partition("\n")[0] or type(fault).__name__
     demand = f"{named_by or positional('model')} must be a directory, a job, `demo` or a hub name"
-    is_unwritable = isinstance(fault, OSError) and fault.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
-    advice = "set HF_HOME to a folder that can be written" if is_unwritable else "check the name"
+    why, advice = _told(fault)
     return ModelError(f"{demand}, got {name}: there is no such directory, and the hub did not return it ({why}); {advice}")
+
+
+def _told(fault: Exception) -> tuple[str, str]:
+    """What an error of the hub's library means, and what to do: its own advice is for callers of that library."""
+    from huggingface_hub import constants
+    from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
+
+    if isinstance(fault, GatedRepoError):
+        return "it is gated", "accept its conditions on the hub, and log in with hf auth login"
+    if isinstance(fault, RepositoryNotFoundError):
+        return "it has none of that name, or not for you", "check the name, or log in with hf auth login"
+    if isinstance(fault, LocalEntryNotFoundError):
+        if constants.HF_HUB_OFFLINE:
+            return "its cache has none of that name", "check the name, or unset HF_HUB_OFFLINE"
+        return "it cannot be reached, and its cache has none of that name", "check the network and the name"
+    why = str(fault).strip().partition("\n")[0] or type(fault).__name__
+    is_unwritable = isinstance(fault, OSError) and fault.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+    return why, "set HF_HOME to a folder that can be written" if is_unwritable else "check the name"
 
 
 def name_of(model: Model) -> str:

@@ -1,0 +1,40 @@
+"""Names of models that neither a directory nor the hub has: why, and what to do."""
+
+import re
+from collections.abc import Callable
+
+import huggingface_hub
+import pytest
+from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
+
+from adiabat.core.errors import ModelError
+from adiabat.models.loading import local_folder
+from adiabat.models.model_paths import require_on_hub, unknown_model
+
+
+@pytest.mark.parametrize("find", [require_on_hub, local_folder])
+def test_a_name_that_an_offline_cache_lacks_is_told_with_the_way_online(
+    find: Callable[[str], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(ModelError, match=r"got nobody/nothing: .*its cache has none of that name.; check the name, or unset HF_HUB_OFFLINE$"):
+        find("nobody/nothing")
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        (GatedRepoError, "it is gated.; accept its conditions on the hub, and log in"),
+        (RepositoryNotFoundError, "none of that name, or not for you.; check the name, or log in"),
+        (LocalEntryNotFoundError, "cannot be reached, .*; check the network"),
+    ],
+)
+def test_an_error_of_the_hub_is_told_without_the_advice_for_callers_of_its_library(
+    kind: type[Exception], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    # Without the response that its constructor needs.
+    fault = kind.__new__(kind, "pass 'local_files_only=False' as input")
+    message = str(unknown_model("a/b", fault))
+    assert re.search(told, message)
+    assert "local_files_only" not in message
