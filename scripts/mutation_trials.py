@@ -1,6 +1,6 @@
 """Damage files that adiabat wrote, let a command read them, and see that nothing wrong is accepted in silence.
 
-    python scripts/mutation_trials.py [--trials 60] [--folder DIR] [--only CASE] [--versions] [--write]
+    python scripts/mutation_trials.py [--trials 60] [--folder DIR] [--only WORDS ...] [--versions] [--write]
 
 In each case a file is drawn and a byte of it flipped, its end cut off, all of it taken, 64 bytes of it set to zero, or it is exchanged
 with another file of its kind. The command that reads it must refuse it by name in one line (exit 2), say that it falls back, or give what
@@ -25,7 +25,7 @@ from typing import Any
 
 import other_versions
 from left_files import contents, differences, plain
-from reliability import FORMER, VERBS, Ended, Verb, made_whole, place, prepare, run
+from reliability import FORMER, VERBS, Ended, Verb, made_whole, place, prepare, run, with_needs
 from small_world import write_world
 from trials import Trials, write_section
 from writes import moments, run_until
@@ -290,17 +290,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--trials", type=int, default=60)
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "adiabat-mutations")
-    parser.add_argument("--only", default="")
+    parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--versions", action="store_true")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     prepare()
     world, trial = given.folder / "world", given.folder / "work"
     write_world(world)
-    cases = [case for case in CASES if given.only in case.name]
+    cases = [case for case in CASES if not given.only or any(words in case.name for words in given.only)]
     trials = Trials(given.folder / ("versions.jsonl" if given.versions else "rows.jsonl"), len(cases) * given.trials)
     made: Mapping[str, Path] = {}
-    for _, _, every in made_whole(world, given.folder / "whole", list(VERBS.values())):
+    # Results that a case reads come from the first verb that leaves them.
+    asked = {name for case in cases for name in case.needs}
+    makers = [verb.name for verb in VERBS.values() if asked & set(verb.left)]
+    for _, _, every in made_whole(world, given.folder / "whole", with_needs([*makers, *(case.of for case in cases)])):
         made = every
     for case in cases:
         # A half-made state is made anew for every ten trials, since each is that of one moment.

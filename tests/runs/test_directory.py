@@ -240,6 +240,8 @@ def test_a_description_that_an_editor_gave_a_byte_order_mark_is_read(tmp_path: P
     [
         *((text, "be undamaged, got .*; restore it") for text in (b"[job", b"\xff\xfe", b"job = [1,")),
         (b"# SHA-256 of the lines below: 00\n[job]\nmodel = 'demo'\n", "be undamaged, got .*checksum in its first line"),
+        # Its halves are exchanged: this is TOML too.
+        (b"[job]\nmodel = 'demo'\n# SHA-256 of the lines below: 00\n[tune]\n", "be undamaged, got .*SHA-256 is not the first"),
     ],
 )
 def test_a_damaged_or_former_description_is_one_line(tmp_path: Path, text: bytes, told: str) -> None:

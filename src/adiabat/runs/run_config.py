@@ -140,7 +140,7 @@ SEAL = "SHA-256 of the lines below: "
 HEAD = re.compile(rf"# (?:format (\d+)(?: of adiabat (\S+))?; )?{SEAL}([0-9a-f]*)")
 """The first line of ``config.toml``; the first versions stated no format, which was 1."""
 
-REMEDY = "restore it, remove its first line if you changed it on purpose, or start again in another directory"
+REMEDY = "restore it, remove the line with its SHA-256 if you changed it on purpose, or start again in another directory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +165,8 @@ def any_description(job: Job) -> Description:
         text = read_plain(job.config, limit=LARGEST_CONFIGURATION, error=JobError).decode("utf-8-sig")
         head, _, body = text.partition("\n")
         stated = HEAD.fullmatch(head)
-        if stated is None and SEAL in head:
-            raise ValueError("its first line is not as adiabat writes it")
+        if stated is None and SEAL in text:
+            raise ValueError("its line with the SHA-256 is not the first, or not as adiabat writes it")
         if stated is not None and stated[3] != _checksum(body):
             raise ValueError("its settings do not match the checksum in its first line")
         if not (tables := tomllib.loads(text)):
