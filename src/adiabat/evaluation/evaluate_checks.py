@@ -64,7 +64,10 @@ def require_suite(settings: SuiteSettings, names: Sequence[str]) -> None:
     """Check that the models, data and stores of a suite are there, and that mteb is installed where a task is its own."""
     if not settings.tasks:
         raise ConfigError("tasks must be given, got none; list them under [[tasks]]")
-    models = [name for name in dict.fromkeys([*_listed(settings), *names]) if not is_bm25(name)]
+    listed = list[str]()
+    for section in settings.models:
+        listed += [section.model, *section.runs]
+    models = [name for name in dict.fromkeys([*listed, *names]) if not is_bm25(name)]
     require_baseline(settings, [*(section.name for section in settings.models), *names])
     require_names(*models)
     if any(task.kind == "mteb" for task in settings.tasks):
@@ -106,10 +109,6 @@ def gathering(faults: list[str], section: Any) -> Iterator[None]:
 def label_of(section: Any) -> str:
     """The name of a task in messages."""
     return f"task {section.name or getattr(section, 'data', '') or section.task}"
-
-
-def _listed(settings: SuiteSettings) -> list[str]:
-    return [run for section in settings.models for run in (section.model, *section.runs)]
 
 
 def require_mteb() -> None:

@@ -135,8 +135,9 @@ def _apart(models: Sequence[ModelScores]) -> Iterator[str]:
     """A sentence on each model that is known to have trained on nothing of some tasks."""
     for model in models:
         overlaps: dict[str, list[TrainedOn]] = {}
-        for scores in (scores for run in model.runs for scores in run.values()):
-            overlaps.setdefault(scores.task, []).extend(scores.trained_on(model.name))
+        for run in model.runs:
+            for scores in run.values():
+                overlaps.setdefault(scores.task, []).extend(scores.trained_on(model.name))
         apart = [task for task, found in overlaps.items() if found and all(overlap.is_apart for overlap in found)]
         if apart:
             yield f"{model.name} was trained or validated on none of the queries and relevant documents of {', '.join(apart)}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from statistics import fmean, median
 from typing import Literal
 
@@ -101,7 +102,8 @@ def _evidence(runner: SweepRunner, rows: Sequence[SweepRun]) -> _Evidence | None
     finished = {case: runs for case, runs in trials.items() if all(trial.name in done for trial in runs)}
     if not 2 <= len(finished) <= MOST_RANKED:
         return None
-    stored = {trial.name: scores for runs in finished.values() for trial in runs if (scores := runner.evaluator.stored(trial.name))}
+    names = [trial.name for trial in chain.from_iterable(finished.values())]
+    stored = {name: scores for name in names if (scores := runner.evaluator.stored(name))}
     complete = {case: runs for case, runs in finished.items() if all(trial.name in stored for trial in runs)}
     if len(complete) < 2:
         return None
@@ -122,8 +124,9 @@ def _evidence(runner: SweepRunner, rows: Sequence[SweepRun]) -> _Evidence | None
     draws = draw(matrices, trained=len(complete), seed=runner.seed, resamples=section.resamples, clusters=clusters)
     cases = {case: [done[trial.name] for trial in runs] for case, runs in complete.items()}
     own_start = [len(complete) + starts.index(start_of[case]) for case in complete]
-    names = frozenset(trial.name for runs in finished.values() for trial in runs)
-    return _Evidence(names, cases, starts, own_start, stored, tasks, measure, matrices, clusters, draws, _levels(matrices, draws))
+    return _Evidence(
+        frozenset(names), cases, starts, own_start, stored, tasks, measure, matrices, clusters, draws, _levels(matrices, draws)
+    )
 
 
 def _values(scores: TaskScores, measure: str) -> Float[np.ndarray, " q"] | None:

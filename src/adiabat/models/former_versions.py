@@ -6,6 +6,7 @@ name.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,7 +38,7 @@ def stamp(versions: Versions) -> dict[str, str]:
 
 def oldest_versions(*towers: Encoder) -> Versions:
     """The oldest versions that give the vectors of towers."""
-    needs = [OLDEST, *(need for tower in towers for need in _needs(tower))]
+    needs = [OLDEST, *chain.from_iterable(map(_needs, towers))]
     return Versions(max(need.sentence_transformers for need in needs), max(need.transformers for need in needs))
 
 

@@ -68,13 +68,16 @@ def require_settings_of_tokens(folder: Path, limits: tuple[str, ...]) -> None:
     Args:
         limits: Names that the file with the token limit may have.
     """
-    has_limit = any([is_there(folder / name, error=ModelError) for name in limits])
-    has_tokenizer, has_settings = (is_there(folder / name, error=ModelError) for name in ("tokenizer.json", "tokenizer_config.json"))
-    lost = limits[0] if not has_limit else "tokenizer_config.json" if has_tokenizer and not has_settings else None
-    if lost is not None:
+    lost = []
+    if not any([is_there(folder / name, error=ModelError) for name in limits]):
+        lost.append(limits[0])
+    settings = "tokenizer_config.json"
+    if is_there(folder / "tokenizer.json", error=ModelError) and not is_there(folder / settings, error=ModelError):
+        lost.append(settings)
+    if lost:
         raise ModelError(
-            f"{folder} must hold {lost}: every version of sentence-transformers that writes __version__ to {ROOT_FILE} writes it too; "
-            f"{REMEDY}, or remove __version__ if the model never had it"
+            f"{folder} must hold {' and '.join(lost)}: every version of sentence-transformers that writes __version__ to {ROOT_FILE} "
+            f"writes that too; {REMEDY}, or remove __version__ if the model never had it"
         )
 
 
