@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from adiabat.core import disk
 from adiabat.core.errors import DataError, InUseError, JobError, StoreError
 from adiabat.core.files import is_there, read_json, read_plain, reading, sole_writer, write_json, write_text, writing_to
 
@@ -162,6 +163,13 @@ def test_a_directory_that_was_removed_is_told_from_a_full_disk(tmp_path: Path) -
         writing_to(tmp_path / "page"),
     ):
         raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_one_error_also_where_the_rest_of_the_buffer_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk, "_locked_part", lambda path: (path.with_name("part"), os.fdopen(os.open("/dev/full", os.O_WRONLY), "wb")))
+    with pytest.raises(DataError, match="record must be writable, got No space left on device; free space there"):
+        write_text("a", tmp_path / "record")
 
 
 def test_a_second_writer_is_refused_until_the_first_ends(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """Changes of a store that crash before a chosen step."""
 
+import resource
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -55,3 +57,14 @@ def crashes_at(number: int, change: Callable[[], object], monkeypatch: pytest.Mo
         except CutError:
             return True
     return False
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """From now on this process may write no file beyond so many bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -2,10 +2,8 @@
 
 import errno
 import os
-import resource
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +20,7 @@ from adiabat.store.imports import import_vectors
 from adiabat.store.vector_store import Store
 from tests.fake_encoder import FakeEncoder, fake_store, files_of_store
 from tests.forks import exit_code
+from tests.store.crashes import files_of_at_most
 
 DOCUMENTS = [Document(f"d{number}", f"text {number}") for number in range(25)]
 FILES = ["id_index.npy", "ids.arrow", "manifest.json", "text_hashes.bin", "texts.arrow", "vectors.npy"]
@@ -299,17 +298,6 @@ def test_a_state_of_something_else_is_refused(tmp_path: Path, state: dict[str, s
         match=rf"s\.building must be empty or an interrupted build, its state\.json lacks {lacking}.*; remove it, or choose another",
     ):
         build(tmp_path / "s")
-
-
-@contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
-    """From now on this process may write no file beyond so many bytes."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize("size", [600, 2500], ids=["the corpus", "the vectors"])

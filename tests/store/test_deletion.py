@@ -1,6 +1,7 @@
 """Documents replaced and deleted: nothing finds them any more, no crash loses one, and compaction gives the store built of the rest."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -22,7 +23,7 @@ from adiabat.store.imports import import_vectors
 from adiabat.store.vector_store import Store
 from tests.commands import listing
 from tests.fake_encoder import FakeEncoder, fake_store, files_of_store
-from tests.store.crashes import CutError, crashes_at, raising
+from tests.store.crashes import CutError, crashes_at, files_of_at_most, raising
 
 OLD = [Document(f"d{number}", f"text {number}") for number in range(7)]
 # One document as it was, two with other texts, of which one is that of a deleted document, and two new ones.
@@ -227,6 +228,35 @@ def test_a_crash_before_any_step_loses_and_revives_nothing(
         shutil.rmtree(folder)
     assert halves >= 4
     assert 10 < step < 199
+
+
+@pytest.mark.parametrize("change", [partial(update, encoder=FakeEncoder(width=128)), _deleting, compact_store])
+def test_where_files_find_no_room_nothing_is_lost_and_the_change_is_repeated(tmp_path: Path, change: Callable[[Path], object]) -> None:
+    original = build(tmp_path / "original", encoder=FakeEncoder(width=128)).path
+    if change is compact_store:
+        update(original, encoder=FakeEncoder(width=128))
+    shutil.copytree(original, tmp_path / "wanted")
+    change(tmp_path / "wanted")
+    wanted, before = content(Store.open(tmp_path / "wanted")), content(Store.open(original))
+    told: list[str] = []
+    for size in range(0, 5000, 400):
+        folder = tmp_path / f"s{size}"
+        shutil.copytree(original, folder)
+        try:
+            with files_of_at_most(size):
+                change(folder)
+        except StoreError as fault:
+            told.append(str(fault))
+            if (folder / "appending" / "commit.json").exists():
+                with pytest.raises(StoreError, match="a change of it is half done"):
+                    Store.open(folder)
+            else:
+                assert content(Store.open(folder)) == before
+        change(folder)
+        assert content(Store.open(folder)) == wanted
+        assert not (folder / "appending").exists()
+    assert 2 < len(told) < 13
+    assert [line for line in told if not re.fullmatch(r".*/s\d+: the system's limit on file size is too small .* to resume", line)] == []
 
 
 def test_a_compaction_goes_on_where_it_was_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

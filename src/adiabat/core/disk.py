@@ -181,13 +181,26 @@ def part_of(path: Path) -> Iterator[tuple[Path, BinaryIO]]:
     require_no_link(path.parent)
     _clear_parts(path)
     part, file = _locked_part(path)
-    with file:
+    with _closed_after(file):
         try:
             yield part, file
         finally:
             # Unless it was renamed into place.
             if _is_at(part, file):
                 part.unlink()
+
+
+@contextmanager
+def _closed_after(file: BinaryIO) -> Iterator[None]:
+    """Close a file; after an error, what its buffer still holds is given up."""
+    try:
+        yield
+    except BaseException:
+        # A full disk refuses the rest of the buffer once more, in place of the error that is told.
+        with suppress(OSError):
+            file.close()
+        raise
+    file.close()
 
 
 def _locked_part(path: Path) -> tuple[Path, BinaryIO]:
