@@ -2,12 +2,16 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import huggingface_hub
 import pytest
 from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
 
+from adiabat.config.dual_training import TrainSettings
+from adiabat.config.reader import read_settings
 from adiabat.core.errors import ModelError
+from adiabat.dual_encoder.train_checks import require_model_names
 from adiabat.models.loading import local_folder
 from adiabat.models.model_paths import require_on_hub, unknown_model
 
@@ -38,3 +42,12 @@ def test_an_error_of_the_hub_is_told_without_the_advice_for_callers_of_its_libra
     message = str(unknown_model("a/b", fault))
     assert re.search(told, message)
     assert "local_files_only" not in message
+
+
+@pytest.mark.parametrize("setting", ["job.model", "towers.document_model", "train.loss.guide"])
+def test_a_path_that_is_no_model_is_told_with_the_setting_that_names_it(setting: str, tmp_path: Path) -> None:
+    wrong = str(tmp_path / "no model")
+    keys = {"train.loss.guide": "train.loss.guide.model"}
+    settings = read_settings(TrainSettings, None, ["towers.kind=asymmetric", f"{keys.get(setting, setting)}={wrong}"])
+    with pytest.raises(ModelError, match=rf"^{setting} must be a directory, a job, `demo` or a hub name, got .*no model: there is no such"):
+        require_model_names(settings)

@@ -71,7 +71,8 @@ def require_pair(query: Model, document: Model, folder: Path) -> None:
 def require_student(settings: FitSettings | MultilingualSettings, *, resume: bool) -> None:
     """Check that a student can be trained, or its training resumed."""
     section, folder = settings.distill, out_of(settings)
-    require_names(*section.teachers, section.student)
+    require_names(*section.teachers, named_by="distill.teachers")
+    require_names(section.student, named_by="distill.student")
     require_device_name(settings.run.device)
     require_free(folder, resume=resume)
     if isinstance(settings, FitSettings):
@@ -84,7 +85,8 @@ def require_student(settings: FitSettings | MultilingualSettings, *, resume: boo
             else:
                 require_path(Path(parallel.path))
                 require_path(Path(parallel.translation))
-    require_reachable(*section.teachers, section.student)
+    require_reachable(*section.teachers, named_by="distill.teachers")
+    require_reachable(section.student, named_by="distill.student")
 
 
 def require_own_texts(settings: FitSettings) -> None:

@@ -30,8 +30,8 @@ from adiabat.dual_encoder.train_checks import (
     WORDS,
     as_begun,
     behind,
-    models_of,
     require_estimable,
+    require_model_names,
     require_ready,
     steps_within,
     with_steps,
@@ -39,7 +39,6 @@ from adiabat.dual_encoder.train_checks import (
 from adiabat.dual_encoder.train_record import TIMED_STEPS, Estimate, counts_of, notes_of, passed, result_of_run, trained_by_run
 from adiabat.models.device import device_name, device_of, emulation_note, peak_memory, reset_peak_memory
 from adiabat.models.freezing import check_patterns
-from adiabat.models.model_paths import require_names
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Result
 from adiabat.runs.output_dir import open_job
@@ -127,7 +126,7 @@ def estimate(load: Loader, settings: TrainSettings, *, watch: Watch) -> Estimate
 
 def check(settings: TrainSettings) -> None:
     """Checks that need neither data nor model."""
-    require_names(*models_of(settings).values())
+    require_model_names(settings)
     device_of(settings.run.device)
     check_patterns(settings.train.freeze)
     if settings.run.tensorboard:

@@ -13,7 +13,7 @@ from adiabat.core.files import is_there
 from adiabat.core.wording import assignment
 from adiabat.data.examples import require_streamable
 from adiabat.data.sources import validation_source, with_split
-from adiabat.models.model_paths import require_names, require_on_hub
+from adiabat.models.model_paths import require_names, require_reachable
 from adiabat.runs.output_dir import require_fitting, require_free
 from adiabat.runs.run_config import FREE_RUN, Job, Rules, is_job, read_description
 from adiabat.runs.run_log import idle_counts, least_idle, read_log
@@ -135,7 +135,13 @@ def _require_named(settings: TrainSettings, *names: str) -> None:
     if missing:
         raise ConfigError(f"{several(missing)}; write it into the file, or add {assignment(missing[0].split()[0], ...)}")
     require_device_name(settings.run.device)
-    require_names(*models_of(settings).values())
+    require_model_names(settings)
+
+
+def require_model_names(settings: TrainSettings) -> None:
+    """Refuse names and paths that no model can have."""
+    for setting, model in models_of(settings).items():
+        require_names(model, named_by=setting)
 
 
 def models_of(settings: TrainSettings) -> dict[str, str]:
@@ -149,7 +155,7 @@ def models_of(settings: TrainSettings) -> dict[str, str]:
 def require_models(settings: TrainSettings) -> None:
     """Refuse names of models that neither the cache nor the hub has."""
     for setting, model in models_of(settings).items():
-        require_on_hub(model, named_by=setting)
+        require_reachable(model, named_by=setting)
 
 
 def _require_inputs(settings: TrainSettings) -> None:

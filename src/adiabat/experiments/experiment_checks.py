@@ -33,7 +33,7 @@ def require_sweep(settings: SweepSettings, *, resume: bool) -> None:
     if isinstance(settings, TrainSweepSettings):
         _require_trained(settings)
     elif isinstance(settings, TuneSweepSettings):
-        require_reachable(settings.job.model)
+        require_reachable(settings.job.model, named_by="job.model")
 
 
 def _require_trained(settings: TrainSweepSettings) -> None:
@@ -63,7 +63,7 @@ def require_complete(settings: SweepSettings) -> None:
     require_device_name(settings.run.device)
     if isinstance(settings, TuneSweepSettings):
         refuse_swapped(str(settings.job.store), str(settings.job.model), str(settings.job.data), order=("model", "store", "data"))
-        require_names(settings.job.model)
+        require_names(settings.job.model, named_by="job.model")
         # Cases may name the split.
         require_inputs([str(settings.job.data)], whole=True, stores=[str(settings.job.store)])
 
@@ -77,7 +77,7 @@ def require_scaling(settings: ScalingSettings, *, resume: bool) -> None:
     corpora = filter(None, [data.corpus, *(source.corpus for source in sources)])
     require_inputs([*(source.path for source in sources), *filter(None, [data.validation])], corpora=corpora)
     require_tasks(settings.tasks)
-    require_reachable(*(family.model for family in settings.models))
+    require_reachable(*(family.model for family in settings.models), named_by="models.model")
 
 
 MANY_BLOCKS = 2**31
@@ -109,7 +109,7 @@ def require_stated(settings: ScalingSettings) -> None:
     required = {"scaling.out": section.out, "scaling.budgets": section.budgets, "models": settings.models, "job.data": data}
     if missing := [f"{name} must be given, got none" for name, value in required.items() if not value]:
         raise ConfigError(f"{several(missing)}; write it into the file, or add {option('out')} for the directory")
-    require_names(*(family.model for family in settings.models))
+    require_names(*(family.model for family in settings.models), named_by="models.model")
     require_report(settings.measure.report)
     require_device_name(settings.run.device)
 
@@ -128,5 +128,5 @@ def require_plan(settings: PlanSettings) -> None:
     # Without runs, the speed of this machine is measured with a model.
     is_timed = section.budget_seconds is not None and section.runs is None
     models = section.models or (["demo"] if is_timed else [])
-    require_names(*models)
-    require_reachable(*models)
+    require_names(*models, named_by="plan.models")
+    require_reachable(*models, named_by="plan.models")

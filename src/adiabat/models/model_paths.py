@@ -46,14 +46,19 @@ HUB_SECONDS = 10.0
 """Timeout of the question whether the hub has a model."""
 
 
-def require_names(*models: Model | None) -> None:
+def require_names(*models: Model | None, named_by: str | None = None) -> None:
     """`require_name` for each model that is named, and not loaded or None."""
     for model in models:
         if isinstance(model, str | PathLike):
-            require_name(fspath(model))
+            require_name(fspath(model), named_by=named_by)
 
 
-def require_name(model: str) -> None:
+def _demand(named_by: str | None) -> str:
+    """What a model's name must be; `named_by` is the setting that names it, in place of the argument of most verbs."""
+    return f"{named_by or positional('model')} must be a directory, a job, `demo` or a hub name"
+
+
+def require_name(model: str, *, named_by: str | None = None) -> None:
     """Refuse a local path that is not a model; any other name may be on the hub.
 
     Raises:
@@ -62,24 +67,23 @@ def require_name(model: str) -> None:
     """
     path = Path(directory_of(model))
     if is_there(path, error=ModelError) and path.is_file():
-        raise ModelError(f"{positional('model')} must be a directory, a job, `demo` or a hub name, got {model}, a file; name a model")
+        raise ModelError(f"{_demand(named_by)}, got {model}, a file; name a model")
     if path.is_dir():
         require_model(path)
         require_nothing_lost(path)
     elif not HUB_NAME.fullmatch(model):
-        phrase = f"{positional('model')} must be a directory, a job, `demo` or a hub name, got {model}: there is no such directory"
-        raise ModelError(f"{phrase}, and it is no name of the hub; check the name")
+        raise ModelError(f"{_demand(named_by)}, got {model}: there is no such directory, and it is no name of the hub; check the name")
 
 
-def require_reachable(*models: Model | None) -> None:
+def require_reachable(*models: Model | None, named_by: str | None = None) -> None:
     """Refuse names that neither the hub's cache has nor, where the hub answers, the hub; torch, which loads models, takes seconds."""
     for model in models:
         if isinstance(model, str | PathLike):
-            require_on_hub(fspath(model))
+            require_on_hub(fspath(model), named_by=named_by)
 
 
 def require_on_hub(name: str, *, named_by: str | None = None) -> None:
-    """`require_reachable` for one model; `named_by` is the setting that names it, in place of the argument of most verbs."""
+    """`require_reachable` for one model."""
     if is_there(Path(directory_of(name)), error=ModelError):
         return
     from huggingface_hub import HfApi, constants, snapshot_download
@@ -103,9 +107,8 @@ def require_on_hub(name: str, *, named_by: str | None = None) -> None:
 
 def unknown_model(name: str, fault: Exception, *, named_by: str | None = None) -> ModelError:
     """The error for a name that is no directory, and that the hub did not return."""
-    demand = f"{named_by or positional('model')} must be a directory, a job, `demo` or a hub name"
     why, advice = _told(fault)
-    return ModelError(f"{demand}, got {name}: there is no such directory, and the hub did not return it ({why}); {advice}")
+    return ModelError(f"{_demand(named_by)}, got {name}: there is no such directory, and the hub did not return it ({why}); {advice}")
 
 
 def _told(fault: Exception) -> tuple[str, str]:
@@ -134,7 +137,7 @@ def name_of(model: Model) -> str:
 def directory_of(model: str) -> str | Path:
     """The embedded model's folder, a job's model, or the unchanged name."""
     if not model:
-        raise ModelError(f"{positional('model')} must be a directory, a job, `demo` or a hub name, got an empty text; name one")
+        raise ModelError(f"{_demand(None)}, got an empty text; name one")
     if model == "demo":
         return demo_model_folder()
     job = job_of(model)
