@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 import adiabat
+from adiabat.core.files import read_json
 from adiabat.store.vector_store import Store
 from tests.commands import DOCUMENTS, FAST, PAIRS, assert_refused, here, lines, listing, run, write_world
 from tests.commands import Run as Run
 from tests.jobs import everything, interrupt_at
+from tests.pages import no_page as no_page
 
 __all__ = ["here", "run"]
 
@@ -27,14 +29,19 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_world(folder)
     lines(folder / "changed.jsonl", CHANGED)
     lines(folder / "asked.jsonl", ASKED)
-    adiabat.embed(folder / "model", folder / "corpus.jsonl", folder / "living")
-    store = adiabat.embed(folder / "model", folder / "changed.jsonl", folder / "living", update=True, delete=GONE)
+    write_stores(folder / "model", DOCUMENTS, folder)
+    return folder
+
+
+def write_stores(model: Path, documents: list[dict[str, str]], folder: Path) -> None:
+    """A store of documents that is updated, and two of its vectors that never were, in its order and in the reverse."""
+    adiabat.embed(model, documents, folder / "living")
+    store = adiabat.embed(model, CHANGED, folder / "living", update=True, delete=GONE)
     ids = store.doc_ids(range(store.count))
     texts = [{"_id": doc_id, "text": text} for doc_id, text in zip(ids, store.texts(range(store.count)), strict=True)]
-    model = adiabat.load(folder / "model")
-    adiabat.import_vectors(np.asarray(store.vectors), folder / "fresh", ids=ids, texts=texts, model=model)
-    adiabat.import_vectors(np.asarray(store.vectors)[::-1], folder / "reversed", ids=ids[::-1], texts=texts, model=model)
-    return folder
+    vectors = np.asarray(store.vectors)
+    adiabat.import_vectors(vectors, folder / "fresh", ids=ids, texts=texts, model=model)
+    adiabat.import_vectors(vectors[::-1], folder / "reversed", ids=ids[::-1], texts=texts, model=model)
 
 
 def found(run: Run, store: str) -> object:
@@ -55,6 +62,38 @@ def test_search_and_evaluation_find_what_they_find_in_a_store_built_anew(run: Ru
         result = json.loads((Path(f"of-{store}") / "result.json").read_text())["datasets"]
         results.append({key: value for key, value in result[0].items() if key != "store"})
     assert results[0] == results[1] == results[2]
+
+
+@pytest.mark.usefixtures("no_page")
+@pytest.mark.parametrize("verb", ["advise", "space"])
+def test_advice_and_the_space_are_those_of_a_store_built_anew(run: Run, verb: str, tmp_path: Path) -> None:
+    documents = [{"_id": f"d{number}", "text": f"document {number} about {'abcdefgh'[number % 8] * 5}"} for number in range(30)]
+    write_stores(Path("model"), documents, tmp_path)
+    ids = [f"d{number}" for number in range(30) if f"d{number}" not in GONE]
+    lines(tmp_path / "asked.jsonl", [{"query": f"question {doc_id}", "pos": [doc_id]} for doc_id in ids])
+    results = []
+    for store in ("living", "fresh", "reversed"):
+        words = ("--set", "space.resamples=100") if verb == "space" else ()
+        said = run(verb, "model", str(tmp_path / store), str(tmp_path / "asked.jsonl"), "--out", str(tmp_path / f"of-{store}"), *words)
+        assert said.code == 0, said.err
+        results.append(without(read_json(tmp_path / f"of-{store}" / "result.json", remedy=""), *OF_A_CALL))
+    assert results[0] == results[1]
+    if verb == "advise":
+        # Random documents of the space are drawn by their rows.
+        assert results[0] == results[2]
+
+
+OF_A_CALL = ("created", "seconds", "command", "title", "inputs", "store", "versions", "tuning")
+"""Keys of a record that name a call, or the time that tuning would take, not what it measured."""
+
+
+def without(plain: object, *keys: str) -> object:
+    """Nested data without some keys."""
+    if isinstance(plain, dict):
+        return {key: without(value, *keys) for key, value in plain.items() if key not in keys}
+    if isinstance(plain, list):
+        return [without(value, *keys) for value in plain]
+    return plain
 
 
 @pytest.mark.parametrize("loss", ["tune.loss=store_softmax", "tune.negatives=hardest"])
