@@ -65,7 +65,7 @@ def test_parts_of_the_queries_are_means_over_runs_too(here: Path) -> None:
 
 
 def test_a_run_that_is_named_twice_or_of_other_documents_is_refused(here: Path, command: Run) -> None:
-    assert_refused(command(*evaluate("test.jsonl", "--run", "job0", model="job0")), "--run must name each run once")
+    assert_refused(command(*evaluate("test.jsonl", "--run", "job0", model="job0")), "--run must name each run once, got job0 twice")
     shutil.copytree("job0", "copy")
     said = command(*evaluate("test.jsonl", "--run", "copy", model="job0"))
     assert "copy has the query tower of job0" in said.err

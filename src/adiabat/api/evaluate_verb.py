@@ -185,8 +185,9 @@ def _checked_models(model: Model, runs: Sequence[Model], baseline: Model | None)
     models = [model, *runs, *([] if baseline is None else [baseline])]
     for entry, argument in zip(models, ("model", *["an entry of runs"] * len(runs), "baseline"), strict=False):
         require_model(entry, argument)
-    paths = [os.path.realpath(name_of(entry)) for entry in (model, *runs) if isinstance(entry, str | os.PathLike)]
-    if repeated := [path for number, path in enumerate(paths) if path in paths[:number]]:
+    names = [name_of(entry) for entry in (model, *runs) if isinstance(entry, str | os.PathLike)]
+    places = list(map(os.path.realpath, names))
+    if repeated := [name for number, name in enumerate(names) if places[number] in places[:number]]:
         raise ConfigError(f"{option('runs')} must name each run once, got {repeated[0]} twice; leave one out")
     return models
 
