@@ -14,6 +14,7 @@ SCALED = "[scaling]\nbudgets = [1e9, 4e9]\n[[models]]\nmodel = '{model}'\npretra
 def write_mistakes(here: Path) -> None:
     write_world(here)
     np.save(here / "vectors.npy", np.ones((20, 32), dtype=np.float32))
+    np.save(here / "codes.npy", np.ones((20, 32), dtype=np.int8))
     for name in ("first.parquet", "second.parquet"):
         (here / name).write_bytes(b"none")
     (here / "job").mkdir()

@@ -20,7 +20,7 @@ EVALUATED = "evaluate {model} {store} {data} --out {out}"
 STUDENT = "--teacher {model} --student {model} --out {out}"
 VERBS = {
     "embed": "embed {model} {corpus} --out {out}",
-    "import": "embed {model} {corpus} --import vectors.npy --out {out}",
+    "import": "embed {model} {corpus} --import vectors.npy --ids notes/todo --out {out}",
     "advise": ADVISED,
     "tune": "tune {model} {store} {data} --out {out}",
     "dry run": "tune {model} {store} {data} --dry-run",
@@ -98,6 +98,10 @@ FURTHER = (
     "plan --budget-time 8h --runs gone",
     "embed model corpus.jsonl --out gone --append",
     "embed model corpus.jsonl --import gone.npy --out new",
+    "embed model corpus.jsonl --import pairs.jsonl --out new",
+    "embed model corpus.jsonl --import vectors.npy --ids gone.txt --out new",
+    "embed model corpus.jsonl --import vectors.npy --out new",
+    "embed model corpus.jsonl --import codes.npy --ids pairs.jsonl --out new",
     "embed model model --out new",
     "search store ' ' --model model",
     "sweep lost_sweep.toml --out new",

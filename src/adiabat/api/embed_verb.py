@@ -41,7 +41,7 @@ from adiabat.runs.output_dir import require_outside
 from adiabat.store.arrow_tables import TABLE_SUFFIXES
 from adiabat.store.deletion import Deletion, Missing, compact_store, delete_documents
 from adiabat.store.ingestion_checks import Into, refuse_idle, require_embeddable, require_importable
-from adiabat.store.vector_sources import CODES, VECTOR_NAMES, holds_codes, open_vectors, read_ids
+from adiabat.store.vector_sources import CODES, TABLE_COLUMNS, VECTOR_NAMES, holds_codes, open_vectors, read_ids
 from adiabat.store.vector_store import Store, require_store
 
 
@@ -271,8 +271,8 @@ def import_vectors(
     if model is not None:
         require_model(model, "model")
     named = dict(columns or {})
-    if unknown := [name for name in named if name not in ("doc_id", "vector", "text", "title")]:
-        raise ConfigError(f"columns must be named by doc_id, vector, text and title, got {', '.join(unknown)}; leave it out")
+    if unknown := [name for name in named if name not in TABLE_COLUMNS]:
+        raise ConfigError(f"columns must be named by {', '.join(TABLE_COLUMNS)}, got {', '.join(unknown)}; leave it out")
     into: Into = "update" if update else "new"
     deletion = _deletion_of(delete, missing, chosen, update=update)
     target, ids_column = _folder_of(out, into, exist_ok), _some(named, "doc_id")
@@ -286,7 +286,7 @@ def import_vectors(
             return Store.open(target)
         if into == "new":
             require_outside(target)
-        require_importable(files.vectors, target, chosen, corpus=files.corpus, model=model, into=into, usual=ids_column)
+        require_importable(files.vectors, target, chosen, ids=files.ids, corpus=files.corpus, model=model, into=into, usual=ids_column)
         if into == "new":
             asked.take_digests()
         # Imported after the checks: torch takes seconds to load.

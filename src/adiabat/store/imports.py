@@ -34,7 +34,7 @@ from adiabat.store.manifest import (
     VectorFile,
     plain_disk_errors,
 )
-from adiabat.store.vector_sources import VectorSource, open_vectors, read_ids
+from adiabat.store.vector_sources import VectorSource, open_vectors, read_ids, require_ids
 from adiabat.store.vector_store import Store
 
 BLOCK_ROWS = 4096
@@ -224,6 +224,7 @@ def _copy(
 
     `named` gives the documents the ids under which they are written.
     """
+    require_ids(opened, name, ids)
     id_stream = None if ids is None else read_ids(ids)
     sha256, count = _copy_vectors(opened, building, id_stream, dtype, name)
     if not count:
@@ -267,10 +268,11 @@ def _copy_vectors(opened: VectorSource, building: Path, id_stream: Iterator[str]
     ):
         for block_ids, block in opened.blocks:
             ids = block_ids if id_stream is None else list(islice(id_stream, len(block)))
-            if ids is None:
-                raise StoreError(f"{name}: vectors must come with ids, the file holds none; name a file of them ({option('ids')})")
+            assert ids is not None, "require_ids was called"
             if len(ids) < len(block):
-                raise StoreError(f"{name}: ids and vectors must be equally many, got only {file.rows + len(ids)} ids")
+                raise StoreError(
+                    f"{name}: ids and vectors must be equally many, got only {file.rows + len(ids)} ids; give one for each vector"
+                )
             faults.extend(f"id {ids[index]!r} is not valid Unicode" for index in invalid_unicode(ids))
             stored = to_dtype(block, dtype)
             rows, kinds = unusable_rows(stored)
@@ -280,7 +282,8 @@ def _copy_vectors(opened: VectorSource, building: Path, id_stream: Iterator[str]
             file.append(stored)
         surplus = sum(1 for _ in id_stream) if id_stream is not None else 0
         if surplus:
-            raise StoreError(f"{name}: ids and vectors must be equally many, got {file.rows + surplus} ids for {file.rows} vectors")
+            counts = f"{file.rows + surplus} ids for {file.rows} vectors"
+            raise StoreError(f"{name}: ids and vectors must be equally many, got {counts}; give one for each vector")
         if faults.count:
             raise StoreError(
                 f"{name}: vectors must be finite and of a length other than zero, got {faults.told('vectors')}; correct or drop them"

@@ -1,8 +1,6 @@
 """Checks of a store that is to be made, by its settings and paths, before torch is loaded."""
 
-import os
 from collections.abc import Iterator, Mapping
-from os import PathLike
 from pathlib import Path
 from typing import Literal
 
@@ -12,10 +10,10 @@ from adiabat.core.files import is_store
 from adiabat.core.wording import option, positional
 from adiabat.data.corpora import Blank, read_corpus
 from adiabat.data.records import Document
-from adiabat.data.sources import Source
 from adiabat.models.model_paths import Model, is_model, require_names, require_reachable
 from adiabat.store.build import require_target
 from adiabat.store.manifest import Manifest
+from adiabat.store.vector_sources import require_vectors
 from adiabat.store.vector_store import require_store
 
 Into = Literal["new", "append", "update"]
@@ -39,10 +37,11 @@ def require_embeddable(model: Model, corpus: str, out: Path, settings: EmbedSett
 
 
 def require_importable(
-    vectors: str | PathLike[str],
+    vectors: str,
     out: Path,
     settings: EmbedSettings,
     *,
+    ids: object,
     corpus: str | None,
     model: Model | None,
     into: Into,
@@ -52,7 +51,6 @@ def require_importable(
 
     `usual` has names of columns that come first where the corpus has them.
     """
-    path = Path(Source.of(os.fspath(vectors)).path)
     if corpus is not None:
         refuse_model(corpus)
     require_device_name(settings.run.device)
@@ -60,8 +58,7 @@ def require_importable(
     refuse_idle(settings.store, {"keep_texts": True}, "import, which keeps the texts it checks vectors with")
     if corpus is not None:
         documents_of(corpus, settings.data, blank=settings.data.blank, usual=usual)
-    if not path.exists():
-        raise StoreError(f"{path}: vectors must be a file, there is none")
+    require_vectors(vectors, ids)
     if into == "update":
         require_store(out)
         refuse_idle(settings.store, {"dtype": Manifest.read(out).dtype}, "update, which follows the store")

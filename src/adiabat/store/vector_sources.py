@@ -17,12 +17,16 @@ from jaxtyping import Float, Int
 from adiabat.core.errors import ConfigError, DataError, Faults, MissingDependencyError, StoreError, reraise_unrelated, several
 from adiabat.core.files import reading, require_plain
 from adiabat.core.text import cut
+from adiabat.core.wording import option
 from adiabat.data.lines import Cursor, text_lines
 from adiabat.data.sources import Source
 from adiabat.store.arrow_tables import TABLE_SUFFIXES, open_table
 
 ID_NAMES = ("doc_id", "_id", "id")
 VECTOR_NAMES = ("vector", "embedding", "embeddings", "vec")
+TABLE_COLUMNS = ("doc_id", "vector", "text", "title")
+"""Names that the address of a table of vectors may map."""
+FAISS_SUFFIXES = (".faiss", ".index")
 SUFFIXES = ".npy, .parquet, .arrow, .feather, .faiss or .index"
 IDS_PER_BLOCK = 65_536
 
@@ -38,35 +42,50 @@ class VectorSource:
     """Vectors of a file; `blocks` gives (ids of the file or None, vectors) of consecutive rows, once."""
 
     width: int
+    has_ids: bool
     blocks: Iterator[tuple[list[str] | None, Float[np.ndarray, "b e"]]]
 
 
 def open_vectors(address: str | Path, *, block_rows: int) -> VectorSource:
     """Open a file of vectors by its suffix; columns of a table may be named in its address."""
-    path, columns = _file_and_columns(address, ("doc_id", "vector", "text", "title"))
+    path, columns = _file_and_columns(address, "vectors", TABLE_COLUMNS)
     read_table = partial(_open_table, named=columns)
     readers: dict[str, Callable[[Path, int], VectorSource]] = {
         ".npy": _open_numpy,
         **dict.fromkeys(TABLE_SUFFIXES, read_table),
-        ".faiss": _open_faiss,
-        ".index": _open_faiss,
+        **dict.fromkeys(FAISS_SUFFIXES, _open_faiss),
     }
-    if not path.exists():
-        raise StoreError(f"{path}: vectors must be a file, there is none")
-    require_plain(path, error=StoreError)
     if path.suffix not in readers:
-        raise StoreError(f"{path}: vectors must end in {SUFFIXES}, got {path.suffix or 'no suffix'}")
+        raise StoreError(f"{path}: vectors must end in {SUFFIXES}, got {path.suffix or 'no suffix'}; write them in one of these formats")
     return readers[path.suffix](path, block_rows)
 
 
-def _file_and_columns(address: str | Path, names: Sequence[str]) -> tuple[Path, Mapping[str, str]]:
-    """A file and the columns that its address names, which must be among `names` and of a table."""
+def require_vectors(address: str | Path, ids: object) -> None:
+    """Refuse a file of vectors by its header, and one of ids by its name; a faiss index, which is read whole, is opened later."""
+    path, _ = _file_and_columns(address, "vectors", TABLE_COLUMNS)
+    if isinstance(ids, str | os.PathLike):
+        _file_and_columns(os.fspath(ids), "ids", ("doc_id",))
+    if path.suffix not in FAISS_SUFFIXES:
+        require_ids(open_vectors(address, block_rows=1), path, ids)
+
+
+def require_ids(vectors: VectorSource, name: object, ids: object) -> None:
+    """Refuse vectors that come without ids."""
+    if ids is None and not vectors.has_ids:
+        raise StoreError(f"{name}: vectors must come with ids, the file holds none; name a file of them ({option('ids')})")
+
+
+def _file_and_columns(address: str | Path, content: str, names: Sequence[str]) -> tuple[Path, Mapping[str, str]]:
+    """A file of vectors or ids, and the columns that its address names, which must be among `names` and of a table."""
     source = Source.of(address)
     path = Path(source.path)
     is_table = path.suffix in TABLE_SUFFIXES
     if strange := [name for name in source.columns if name not in names or not is_table]:
         where = f"of {' and '.join(names)} alone" if is_table else "in tables alone"
         raise ConfigError(f"{path}: columns can be named {where}, got {', '.join(strange)}; leave it out")
+    if not path.exists():
+        raise StoreError(f"{path}: {content} must be a file, there is none; check the path")
+    require_plain(path, error=StoreError)
     return path, source.columns
 
 
@@ -101,7 +120,7 @@ def _open_numpy(path: Path, block_rows: int) -> VectorSource:
             # Map again for each block: touched pages of one map would count as this process's memory.
             yield None, np.array(_mapped(path)[start : start + block_rows])
 
-    return VectorSource(array.shape[1], blocks())
+    return VectorSource(array.shape[1], False, blocks())
 
 
 def holds_codes(array: np.ndarray) -> bool:
@@ -138,7 +157,7 @@ def _open_table(path: Path, block_rows: int, named: Mapping[str, str]) -> Vector
                 yield ids, _list_array(path, _lists(path, batch.column(vector_name)), start, width)
                 start += len(batch)
 
-    return VectorSource(width, blocks())
+    return VectorSource(width, id_name is not None, blocks())
 
 
 def _lists(path: Path, column: Any) -> Any:
@@ -207,7 +226,7 @@ def _open_faiss(path: Path, block_rows: int) -> VectorSource:
                 reraise_unrelated(error)
                 raise StoreError(f"{path}: {type(inner).__name__} cannot return its vectors; import the original vectors") from error
 
-    return VectorSource(index.d, blocks())
+    return VectorSource(index.d, labels is not None, blocks())
 
 
 def _faiss_labels(faiss: Any, index: Any) -> tuple[np.ndarray | None, Any]:
@@ -233,10 +252,7 @@ def read_ids(ids: str | os.PathLike[str] | Sequence[str] | Sequence[int] | np.nd
     """Document ids of a list, an array or a file: ``.json``, ``.npy``, Parquet, Arrow (a column of `ID_NAMES`), or text lines."""
     if not isinstance(ids, str | os.PathLike):
         return iter(_plain_ids("ids given", ids))
-    path, columns = _file_and_columns(os.fspath(ids), ("doc_id",))
-    if not path.exists():
-        raise StoreError(f"{path}: ids must be a file, there is none")
-    require_plain(path, error=StoreError)
+    path, columns = _file_and_columns(os.fspath(ids), "ids", ("doc_id",))
     if path.suffix in TABLE_SUFFIXES:
         return _column_ids(path, columns)
     if path.suffix in (".json", ".npy"):
