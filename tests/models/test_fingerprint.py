@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from torch import nn
 
 from adiabat.core.errors import StoreError
+from adiabat.core.formats import rebuilt
 from adiabat.data.records import Fingerprint
 from adiabat.models.embedding_head import EncoderSettings, Projection
 from adiabat.models.encoder import Encoder
@@ -112,10 +114,10 @@ def test_differences_show_both_values_and_cut_hashes() -> None:
 
 
 @pytest.mark.parametrize("spoil", [{"prompt": None}, {"colour": "red"}], ids=["missing", "unknown"])
-def test_a_record_with_other_parts_is_refused(spoil: dict[str, str | None]) -> None:
+def test_a_record_with_other_parts_is_refused(spoil: dict[str, str | None], tmp_path: Path) -> None:
     record = {name: value for name, value in {**PRINT.to_json(), **spoil}.items() if value is not None}
-    with pytest.raises(StoreError, match=r"fingerprint must hold backbone, .*, got .*; rebuild the store"):
-        Fingerprint.from_json(record)
+    with pytest.raises(StoreError, match=r"expects other content \(.*(prompt|colour).*\); rebuild the store"):
+        rebuilt(Fingerprint, record, tmp_path / "manifest.json", remedy="rebuild the store", error=StoreError)
 
 
 def test_a_model_in_half_precision_has_the_digest_of_its_rounded_weights() -> None:

@@ -1,7 +1,7 @@
 """`adiabat.advise`: whether tuning is worth it, before anything is tuned."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from adiabat.api.arguments import (
@@ -31,6 +31,7 @@ from adiabat.evaluation.evaluate_checks import require_sets
 from adiabat.models.model_paths import Model, name_of, require_names, require_reachable
 from adiabat.results.advice_result import Advice
 from adiabat.runs.output_dir import claimed, require_own, write_report
+from adiabat.store.addressing import AddressedSet
 from adiabat.store.vector_store import Store, refuse_swapped
 
 if TYPE_CHECKING:
@@ -94,14 +95,8 @@ def advise(
         return asked.result(Advice)
     if folder:
         require_own(folder, "advice")
-    retained = len(sets) - 1
-    # Columns and split are those of the target; retention sets are read as in an evaluation.
-    sections = [chosen.data, *[DataSection(missing=chosen.data.missing, ids=chosen.data.ids)] * retained]
-    naming = ["data.columns", *[""] * retained]
-    usual = [USUAL_SPLIT, *["test"] * retained]
-    splits = [
-        resolved_split(rows, section.split, usual_split=split) for (_, rows), section, split in zip(sets, sections, usual, strict=True)
-    ]
+    queries = _queries(sets, chosen.data)
+    splits = [each.split for each in queries]
     require_sets(sets, splits)
     require_reachable(model)
     asked.take_digests()
@@ -114,19 +109,15 @@ def advise(
     device_of(chosen.run.device)
     with called("advise", progress) as call, claimed(folder, kind="advice"):
         stores = {path: Store.open(path) for path in dict.fromkeys(path for path, _ in sets)}
-        datasets = [
-            (stores[path], addressed_queries(rows, stores[path], section, role="data", usual_split=split, setting=setting))
-            for (path, rows), section, split, setting in zip(sets, sections, usual, naming, strict=True)
-        ]
+        datasets = [(stores[each.store], each.addressed(stores[each.store])) for each in queries]
         require_other_contents([rows for _, rows in sets], datasets)
         towers = load(model, settings=chosen.encoder, device=chosen.run.device)
         for opened in stores.values():
             opened.require_encoder(towers.fingerprint("document"), who=towers.name)
-        roles = ["target", *(f"retain {number}" for number in range(1, len(sets)))]
-        inputs = {
-            role: {"data": rows, **({} if split is None else {"split": split}), **store_inputs(opened, None)}
-            for role, (_, rows), split, (opened, _) in zip(roles, sets, splits, datasets, strict=True)
-        }
+        inputs = {}
+        for number, (each, split) in enumerate(zip(queries, splits, strict=True)):
+            role = f"retain {number}" if number else "target"
+            inputs[role] = {"data": each.rows, **({} if split is None else {"split": split}), **store_inputs(stores[each.store], None)}
         tuning = _tuning_time(towers, stores[sets[0][0]], sets[0][1], chosen, call.watch)
         result = advise_on(
             towers,
@@ -146,6 +137,31 @@ def advise(
             write_report(result, folder)
             asked.remember()
     return replace(result, folder=folder)
+
+
+@dataclass(frozen=True, slots=True)
+class _Queries:
+    """The target or a retention set, with how its queries are read."""
+
+    store: str
+    rows: str
+    section: DataSection
+    usual_split: str
+    setting: str
+
+    @property
+    def split(self) -> str | None:
+        return resolved_split(self.rows, self.section.split, usual_split=self.usual_split)
+
+    def addressed(self, store: Store) -> AddressedSet:
+        return addressed_queries(self.rows, store, self.section, role="data", usual_split=self.usual_split, setting=self.setting)
+
+
+def _queries(sets: Sequence[tuple[str, str]], target: DataSection) -> list[_Queries]:
+    """The target with its columns and split; retention sets are read as in an evaluation."""
+    retained = DataSection(missing=target.missing, ids=target.ids)
+    first, *others = sets
+    return [_Queries(*first, target, USUAL_SPLIT, "data.columns"), *(_Queries(*each, retained, "test", "") for each in others)]
 
 
 def _tuning_time(model: "DualEncoder", store: Store, data: str, settings: AdviseSettings, watch: Watch) -> str:

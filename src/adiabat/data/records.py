@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Literal
 
-from adiabat.core.errors import StoreError
-
 Side = Literal["query", "document"]
 """Tower of a text."""
 
@@ -159,14 +157,6 @@ class Fingerprint:
     def to_json(self) -> dict[str, str | bool | int]:
         """Plain data for a manifest."""
         return asdict(self)
-
-    @classmethod
-    def from_json(cls, record: dict[str, str | bool | int]) -> "Fingerprint":
-        """The inverse of `to_json`."""
-        names = {field.name for field in fields(cls)}
-        if set(record) != names:
-            raise StoreError(f"fingerprint must hold {', '.join(sorted(names))}, got {', '.join(sorted(record))}; rebuild the store")
-        return cls(**record)  # type: ignore[arg-type]
 
 
 def _phrase(value: str | bool | int) -> str:
