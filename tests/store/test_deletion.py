@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -305,17 +306,14 @@ def test_a_change_gives_up_an_interrupted_compaction(tmp_path: Path, monkeypatch
     assert files_of_store(compact_store(path).store.path) == files_of_store(built.path)
 
 
-def test_a_compaction_asks_for_room_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("free", "told"), [(10, "10 bytes"), (0, "nothing")])
+def test_a_compaction_asks_for_room_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, told: str) -> None:
     path = build(tmp_path / "s").path
     update(path)
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: _Usage())
-    with pytest.raises(StoreError, match="compaction writes the vectors anew, which needs .* and the disk has .* left; free some space"):
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=free))
+    with pytest.raises(StoreError, match=f"compaction writes the vectors anew, which needs 112 bytes, and the disk has {told} left; free"):
         compact_store(path)
     assert Store.open(path).count == 7
-
-
-class _Usage:
-    free = 10
 
 
 def test_a_store_with_tombstones_is_of_a_later_format(tmp_path: Path) -> None:

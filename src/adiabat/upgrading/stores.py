@@ -94,7 +94,9 @@ def upgrade_store(folder: Path, watch: Watch) -> Path:
         raise StoreError(f"{folder} holds an append that is half done; complete it with the adiabat that began it, then upgrade")
     needed, free = bytes_to_write(folder), shutil.disk_usage(folder).free
     if needed > free:
-        raise StoreError(f"{folder} must have {amount(needed)} of free space for the hashes of its texts, got {amount(free)}; free some")
+        raise StoreError(
+            f"{folder} must have {amount(needed)} of free space for the hashes of its texts, got {amount(free) or 'none'}; free some"
+        )
     with plain_disk_errors(folder), sole_writer(folder):
         record = _record(folder)
         del record["format"], record["version"]
