@@ -85,9 +85,18 @@ def test_a_model_that_cannot_do_a_task_is_left_out_of_it() -> None:
     assert {(one.task, one.model) for one in findings.scores} == {("asked", "a"), ("asked", "bm25"), ("more", "a")}
 
 
-def test_models_of_other_units_are_refused_with_their_number() -> None:
-    with pytest.raises(DataError, match="b lacks 1 and has 2 others, of 3"):
-        found(model("a", ranked([0.1, 0.2, 0.3])), model("b", ranked([0.1, 0.2, 0.3, 0.4], units=["q0", "q1", "x", "y"])))
+@pytest.mark.parametrize(
+    ("units", "told"),
+    [
+        (["q0", "q1", "x", "y"], "b lacks 1 and has 2 others, of 3"),
+        (["q0", "q1"], "b lacks 1, of 3"),
+        (["q0", "q1", "q2", "x"], "b has 1 other, of 3"),
+        (["q2", "q1", "q0"], "b has them in another order"),
+    ],
+)
+def test_models_of_other_units_are_refused_with_their_number(units: list[str], told: str) -> None:
+    with pytest.raises(DataError, match=f"{told};"):
+        found(model("a", ranked([0.1, 0.2, 0.3])), model("b", ranked([0.1, 0.2, 0.3, 0.4][: len(units)], units=units)))
 
 
 def test_runs_of_several_seeds_count_by_their_mean() -> None:

@@ -122,7 +122,7 @@ def test_tasks_of_one_alone_are_named(tmp_path: Path) -> None:
 def test_missing_queries_are_counted_or_left_out_when_that_is_asked_for(tmp_path: Path) -> None:
     a = kept(tmp_path / "a", ranked([0.1, 0.2, 0.3, 0.9], units=["1", "2", "3", "4"]))
     b = kept(tmp_path / "b", ranked([0.6, 0.5, 0.4, 0.1], units=["3", "2", "5", "1"]))
-    with pytest.raises(DataError, match="b lacks 1 and has 1 others, of 4"):
+    with pytest.raises(DataError, match="b lacks 1 and has 1 other, of 4"):
         compared(a, b)
     result = compared(a, b, units="common")
     change = result.pairings[0].change

@@ -18,6 +18,7 @@ from adiabat.core.errors import DataError, several
 from adiabat.core.margin import Margin
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now
+from adiabat.core.text import numbered
 from adiabat.evaluation.verdicts import grid_over_runs
 from adiabat.results.evaluation_result import VERDICTS, TrainedOn
 from adiabat.results.suite_result import (
@@ -194,7 +195,9 @@ def _unlike(scores: TaskScores, first: TaskScores, first_run: TaskScores) -> str
 
     if stored(scores.units) != stored(first.units):
         lacking, more = set(first.units) - set(scores.units), set(scores.units) - set(first.units)
-        return f"lacks {len(lacking):,} and has {len(more):,} others, of {len(first.units):,}"
+        counts = [f"lacks {len(lacking):,}"] if lacking else []
+        counts += [f"has {len(more):,} {numbered('other', len(more))}"] if more else []
+        return f"{' and '.join(counts)}, of {len(first.units):,}" if counts else "has them in another order"
     if scores.texts and first.texts and stored(scores.texts) != stored(first.texts):
         return "has other texts under the same ids"
     main, other = scores.samples[0], first.samples[0]
