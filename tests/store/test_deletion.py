@@ -306,12 +306,12 @@ def test_a_change_gives_up_an_interrupted_compaction(tmp_path: Path, monkeypatch
     assert files_of_store(compact_store(path).store.path) == files_of_store(built.path)
 
 
-@pytest.mark.parametrize(("free", "told"), [(10, "10 bytes"), (0, "nothing")])
+@pytest.mark.parametrize(("free", "told"), [(10, "10.bytes"), (0, "nothing")])
 def test_a_compaction_asks_for_room_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, told: str) -> None:
     path = build(tmp_path / "s").path
     update(path)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=free))
-    with pytest.raises(StoreError, match=f"compaction writes the vectors anew, which needs 112 bytes, and the disk has {told} left; free"):
+    with pytest.raises(StoreError, match=f"compaction writes the vectors anew, which needs 112.bytes, and the disk has {told} left; free"):
         compact_store(path)
     assert Store.open(path).count == 7
 

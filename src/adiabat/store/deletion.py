@@ -170,6 +170,6 @@ def _require_room(store: Store, *, written: int) -> None:
     needed, free = (store.count - written) * store.manifest.row_bytes, shutil.disk_usage(store.path).free
     if needed > free:
         raise StoreError(
-            f"{store.path}: compaction writes the vectors anew, which needs {amount(needed)}, and the disk has {amount(free) or 'nothing'} left; "
-            f"free some space and {again()}"
+            f"{store.path}: compaction writes the vectors anew, which needs {amount(needed)}, "
+            f"and the disk has {amount(free) or 'nothing'} left; free some space and {again()}"
         )
