@@ -22,12 +22,13 @@ from adiabat.api.arguments import (
     settings_of,
     wrong_type,
 )
-from adiabat.api.call import Progress, called
+from adiabat.api.call import Call, Progress, called
 from adiabat.api.repeated import Asked
 from adiabat.config.shared import EvaluateSettings, require_device_name
 from adiabat.config.tasks import SuiteSettings, suite_file
 from adiabat.core.errors import ConfigError, JobError
 from adiabat.core.files import is_there
+from adiabat.core.progress import Watch
 from adiabat.core.text import counted, shown
 from adiabat.core.wording import option
 from adiabat.data.records import LanguageGridSet
@@ -129,40 +130,18 @@ def evaluate(
     asked.take_digests()
     tuning = _training_record(model)
     # Imported after the checks: torch takes seconds to load.
-    from adiabat.evaluation.evaluate import evaluate_datasets
-    from adiabat.evaluation.verdicts import SetSize, notes_on_sizes, require_answerable
     from adiabat.models.device import device_of
-    from adiabat.models.model_names import load, run_difference, trained_by
 
     device_of(chosen.run.device)
     others = [Store.open(path) for path in dict.fromkeys(named_stores)]
     with called("evaluate", progress) as call, claimed(folder):
         datasets = _read(sets, splits, chosen, others, has_verdicts=baseline is not None)
         if baseline is not None:
-            sizes = [SetSize(each.examples.name, len(each.examples), isinstance(each.examples, LanguageGridSet)) for each in datasets]
-            if fail_on is not None:
-                require_answerable(sizes, fail_on)
-            for note in notes_on_sizes(sizes):
-                call.watch.note(note)
-        loaded = [load(entry, settings=chosen.encoder, device=chosen.run.device) for entry in models]
-        scores: list[tuple[str, TaskScores]] = []
-        result = evaluate_datasets(
-            loaded[0],
-            None if baseline is None else loaded[-1],
-            datasets,
-            further=loaded[1 : 1 + len(runs)],
-            trained=[trained_by(name_of(entry)) for entry in models],
-            settings=chosen,
-            title=f"{loaded[0].name} on {datasets[0].examples.name}",
-            command=call.command,
-            watch=call.watch,
-            save_scores=scores.append,
-            power=power,
-        )
+            _judge_sizes(datasets, fail_on, call.watch)
+        result, scores = _measured(models, datasets, chosen, call, has_baseline=baseline is not None, power=power)
         for opened in dict.fromkeys([*(dataset.store for dataset in datasets), *others]):
             opened.require_unchanged()
-        differences = [run_difference(name_of(model), name_of(run)) for run in runs]
-        result = replace(result, training=tuning, folder=folder, run_differences=[*filter(None, differences)])
+        result = replace(result, training=tuning, folder=folder)
         if folder:
             if (folder / "result.json").exists():
                 call.watch.note(f"replaced the earlier evaluation in {folder}")
@@ -170,6 +149,44 @@ def evaluate(
                 write_report(result, folder)
             asked.remember()
     return result
+
+
+def _judge_sizes(datasets: "Sequence[Dataset]", fail_on: FailOn | None, watch: Watch) -> None:
+    """Refuse sets that are too small for an answer to `fail_on`, and note those with an uncertain one."""
+    from adiabat.evaluation.verdicts import SetSize, notes_on_sizes, require_answerable
+
+    sizes = [SetSize(each.examples.name, len(each.examples), isinstance(each.examples, LanguageGridSet)) for each in datasets]
+    if fail_on is not None:
+        require_answerable(sizes, fail_on)
+    for note in notes_on_sizes(sizes):
+        watch.note(note)
+
+
+def _measured(
+    models: Sequence[Model], datasets: "Sequence[Dataset]", settings: EvaluateSettings, call: Call, *, has_baseline: bool, power: bool
+) -> tuple[Result, list[tuple[str, TaskScores]]]:
+    """The result, and the scores of each query by name; of the models, the first is under test and the last may be the baseline."""
+    from adiabat.evaluation.evaluate import evaluate_datasets
+    from adiabat.models.model_names import load, run_difference, trained_by
+
+    loaded = [load(entry, settings=settings.encoder, device=settings.run.device) for entry in models]
+    end = len(models) - 1 if has_baseline else len(models)
+    scores: list[tuple[str, TaskScores]] = []
+    result = evaluate_datasets(
+        loaded[0],
+        loaded[-1] if has_baseline else None,
+        datasets,
+        further=loaded[1:end],
+        trained=[trained_by(name_of(entry)) for entry in models],
+        settings=settings,
+        title=f"{loaded[0].name} on {datasets[0].examples.name}",
+        command=call.command,
+        watch=call.watch,
+        save_scores=scores.append,
+        power=power,
+    )
+    differences = [run_difference(name_of(models[0]), name_of(run)) for run in models[1:end]]
+    return replace(result, run_differences=[*filter(None, differences)]), scores
 
 
 def _require_comparison(fail_on: FailOn, baseline: Model | None) -> None:
@@ -232,12 +249,12 @@ def _read(
 
 
 class Repeated(NamedTuple):
-    """A retention set that shares more than half of its rows, or of theirs, with the target or another retention set.
+    """A retention set that has more than half of the rows of an earlier set, or that has more than half of its own rows there.
 
     Attributes:
-        row: Of the set among all.
+        row: Position of the set.
         other: Name of the earlier set.
-        have: What that one has.
+        have: What the earlier set has of it.
     """
 
     row: int
