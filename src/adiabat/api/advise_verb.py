@@ -112,8 +112,9 @@ def advise(
         datasets = [(stores[each.store], each.addressed(stores[each.store])) for each in queries]
         require_other_contents([rows for _, rows in sets], datasets)
         towers = load(model, settings=chosen.encoder, device=chosen.run.device)
+        fingerprint = towers.fingerprint("document")
         for opened in stores.values():
-            opened.require_encoder(towers.fingerprint("document"), who=towers.name)
+            opened.require_encoder(fingerprint, who=towers.name)
         inputs = {}
         for number, (each, split) in enumerate(zip(queries, splits, strict=True)):
             role = f"retain {number}" if number else "target"

@@ -184,8 +184,7 @@ def _named(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_named(entry) for entry in value]
     if hasattr(value, "fingerprint") and hasattr(value, "document"):
-        sides = [value.fingerprint(side).to_json() for side in ("query", "document")]
-        return {"name": value.name, "content": hashlib.sha256(json.dumps(sides, sort_keys=True).encode()).hexdigest()}
+        return {"name": value.name, "content": _content_of_loaded(value)}
     if not isinstance(value, str | os.PathLike):
         return value
     name = os.fspath(value)
@@ -195,6 +194,17 @@ def _named(value: Any) -> Any:
         return {"name": name, "content": None}
     # The split and the columns behind the path count too.
     return {"name": name, "content": content_of(Path(path)) + name.removeprefix(path)}
+
+
+def _content_of_loaded(model: Any) -> str:
+    """SHA-256 of what decides the vectors of both sides; weights that the towers share are read once."""
+    query, settings = model.fingerprint("query"), model.document.settings
+    if model.shared:
+        document = replace(query, prompt=settings.prompt("document"), max_tokens=settings.limit("document"))
+    else:
+        document = model.fingerprint("document")
+    sides = [query.to_json(), document.to_json()]
+    return hashlib.sha256(json.dumps(sides, sort_keys=True).encode()).hexdigest()
 
 
 def content_of(path: Path) -> str:

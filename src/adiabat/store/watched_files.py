@@ -69,8 +69,8 @@ class WatchedFiles:
 
     def _changed(self, name: str) -> StoreError:
         return StoreError(
-            f"{self._folder} must stay as it is while it is read, another process changed its {name}: rows and vectors would be of two "
-            f"stores; put the former store back and {again()}, for a job with {option('resume', True)}"
+            f"{self._folder} must stay as it is while it is read, another process changed its {name}, so that rows and vectors would be "
+            f"of two stores; put the former store back and {again()} (a job goes on with {option('resume', True)})"
         )
 
 
