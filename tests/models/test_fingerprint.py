@@ -15,6 +15,7 @@ from adiabat.core.formats import rebuilt
 from adiabat.data.records import Fingerprint
 from adiabat.models.embedding_head import EncoderSettings, Projection
 from adiabat.models.encoder import Encoder
+from adiabat.models.towers import DualEncoder
 from tests.tiny import tiny_encoder
 
 SETTINGS = EncoderSettings(max_tokens=64)
@@ -101,6 +102,17 @@ def test_the_query_prompt_counts_for_queries_alone() -> None:
     plain, prompted = (tiny_encoder(settings=replace(SETTINGS, query_prompt=prompt)) for prompt in ("", "query: "))
     assert prompted.fingerprint("document") == plain.fingerprint("document")
     assert plain.fingerprint("query").differences(prompted.fingerprint("query")) == ['prompt "" in the store, "query: " in the encoder']
+
+
+def test_both_sides_have_their_fingerprints_and_weights_that_they_share_are_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = tiny_encoder(settings=replace(SETTINGS, query_prompt="query: ", document_prompt="passage: ", query_max_tokens=8))
+    shared, apart = DualEncoder(encoder, encoder), DualEncoder(encoder, tiny_encoder())
+    for model in (shared, apart):
+        assert model.fingerprints() == (model.fingerprint("query"), model.fingerprint("document"))
+    digest, hashed = Encoder.weights_digest, list[Encoder]()
+    monkeypatch.setattr(Encoder, "weights_digest", lambda self: hashed.append(self) or digest(self))
+    shared.fingerprints()
+    assert hashed == [encoder]
 
 
 def test_differences_show_both_values_and_cut_hashes() -> None:

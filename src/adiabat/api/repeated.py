@@ -183,8 +183,9 @@ def _named(value: Any) -> Any:
     """A value for the record: what a file, folder or model is called, with the digest of its content; lists entry by entry."""
     if isinstance(value, list | tuple):
         return [_named(entry) for entry in value]
-    if hasattr(value, "fingerprint") and hasattr(value, "document"):
-        return {"name": value.name, "content": _content_of_loaded(value)}
+    if hasattr(value, "fingerprints"):
+        sides = [each.to_json() for each in value.fingerprints()]
+        return {"name": value.name, "content": hashlib.sha256(json.dumps(sides, sort_keys=True).encode()).hexdigest()}
     if not isinstance(value, str | os.PathLike):
         return value
     name = os.fspath(value)
@@ -194,17 +195,6 @@ def _named(value: Any) -> Any:
         return {"name": name, "content": None}
     # The split and the columns behind the path count too.
     return {"name": name, "content": content_of(Path(path)) + name.removeprefix(path)}
-
-
-def _content_of_loaded(model: Any) -> str:
-    """SHA-256 of what decides the vectors of both sides; weights that the towers share are read once."""
-    query, settings = model.fingerprint("query"), model.document.settings
-    if model.shared:
-        document = replace(query, prompt=settings.prompt("document"), max_tokens=settings.limit("document"))
-    else:
-        document = model.fingerprint("document")
-    sides = [query.to_json(), document.to_json()]
-    return hashlib.sha256(json.dumps(sides, sort_keys=True).encode()).hexdigest()
 
 
 def content_of(path: Path) -> str:

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -92,7 +93,7 @@ def build(settings: TrainSettings, load: Loader) -> Built:
         now = named_weights(towers)
         before |= {name: torch.zeros_like(now[name], device="cpu") for name in now.keys() - before.keys()}
     guide = _guide(settings, load)
-    prints = tuple(model.fingerprint(side) for model in (start, document_start, guide) if model is not None for side in SIDES)
+    prints = tuple(chain.from_iterable(model.fingerprints() for model in (start, document_start, guide) if model is not None))
     projection = None if matrix is None else hashlib.sha256(matrix.numpy().tobytes()).hexdigest()
     # The saved model states the similarity that was trained.
     trained = replace(towers, root={**towers.root, "similarity_fn_name": settings.train.loss.ranks_by})

@@ -96,7 +96,7 @@ class MeasuredModel:
         """SHA-256 of everything that decides its scores: weights and settings of both towers and the similarity, or BM25's tokenizer."""
         decisive: list[object] = [self.model, VERSION]
         if not self.is_bm25:
-            decisive = [self.towers.fingerprint(side).to_json() for side in ("query", "document")]
+            decisive = [each.to_json() for each in self.towers.fingerprints()]
             # Cosine is left out, so that its keys stay valid.
             decisive += [] if self.towers.similarity == "cosine" else [self.towers.similarity]
         return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()

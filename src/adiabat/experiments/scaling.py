@@ -224,7 +224,7 @@ def _examples(settings: ScalingSettings, watch: Watch) -> str:
 
 def _looked_at(model: DualEncoder) -> tuple[int, str]:
     """Number of blocks, and digest of a model."""
-    prints = json.dumps([model.fingerprint(side).to_json() for side in ("query", "document")], sort_keys=True)
+    prints = json.dumps([each.to_json() for each in model.fingerprints()], sort_keys=True)
     return len(blocks_of(model.query.backbone)), hashlib.sha256(prints.encode()).hexdigest()
 
 

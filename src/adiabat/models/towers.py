@@ -128,6 +128,13 @@ class DualEncoder:
         """Fingerprint of everything that decides the vectors of one side."""
         return self.tower(side).fingerprint(side)
 
+    def fingerprints(self) -> tuple[Fingerprint, Fingerprint]:
+        """Fingerprints of the query and of the document side; weights that both share are hashed once."""
+        query, settings = self.query.fingerprint("query"), self.document.settings
+        if not self.shared:
+            return query, self.document.fingerprint("document")
+        return query, replace(query, prompt=settings.prompt("document"), max_tokens=settings.limit("document"))
+
     def to(self, device: torch.device | str) -> "DualEncoder":
         """Move both towers to a device, in place."""
         self.query.to(device)
