@@ -51,3 +51,15 @@ def test_a_path_that_is_no_model_is_told_with_the_setting_that_names_it(setting:
     settings = read_settings(TrainSettings, None, ["towers.kind=asymmetric", f"{keys.get(setting, setting)}={wrong}"])
     with pytest.raises(ModelError, match=rf"^{setting} must be a directory, a job, `demo` or a hub name, got .*no model: there is no such"):
         require_model_names(settings)
+
+
+def test_a_hub_that_cannot_be_reached_is_left_to_loading_in_whatever_class_its_library_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    class ConnectError(Exception):
+        """Neither an error of the hub nor one of the system."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise ConnectError("Name or service not known")
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", refuse)
+    require_on_hub("nobody/nothing")

@@ -87,7 +87,7 @@ def require_on_hub(name: str, *, named_by: str | None = None) -> None:
     if is_there(Path(directory_of(name)), error=ModelError):
         return
     from huggingface_hub import HfApi, constants, snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, RepositoryNotFoundError
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError, RepositoryNotFoundError
 
     try:
         snapshot_download(name, local_files_only=True, allow_patterns=["*.json"], cache_dir=hub_cache("HF_HUB_CACHE", "hub"))
@@ -100,9 +100,9 @@ def require_on_hub(name: str, *, named_by: str | None = None) -> None:
         HfApi().model_info(name, timeout=HUB_SECONDS)
     except RepositoryNotFoundError as fault:
         raise unknown_model(name, fault, named_by=named_by) from fault
-    except (HfHubHTTPError, OSError):
-        # Without a network, loading tells what is wrong.
-        return
+    except Exception as fault:
+        # Without a network, loading tells what is wrong. Classes of such errors are those of the hub's HTTP library, which changes.
+        reraise_unrelated(fault)
 
 
 def unknown_model(name: str, fault: Exception, *, named_by: str | None = None) -> ModelError:

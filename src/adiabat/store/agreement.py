@@ -18,6 +18,8 @@ from adiabat.store.manifest import ID_FILE, TEXT_FILE, VECTOR_FILE
 QUANTISED_COSINE = 0.9
 """Lowest cosine that an engine of lower precision usually leaves. The weights of all-MiniLM-L6-v2 rounded to 5 bits, in groups of 32, leave
 0.98 to 0.99, those rounded to 4 bits 0.92 to 0.97 (120 paragraphs of the guide)."""
+EVEN = 10
+"""Maximum deviation of an engine's vectors, as a multiple of the median one. Those above deviate by 1 to 2 % and by 3 to 8 %."""
 LENGTH_TOLERANCE = 0.01
 """Maximum relative difference in length between an imported vector and the encoder's: rounding passes, missing normalisation does not."""
 
@@ -37,7 +39,7 @@ def agreed_fingerprint(encoder: DocumentEncoder, folder: Path, sample: int, seed
     # "Not at least" also catches NaN.
     if not cosines[worst] >= min_cosine:
         raise StoreError(
-            f"imported vectors must agree with the encoder's at cosine >= {min_cosine:g}, got {cosines[worst]:.4f} for "
+            f"imported vectors must agree with the encoder's at cosine >= {min_cosine:g}, got {cosines[worst]:.6f} for "
             f'"{names[worst]}" (the worst of {len(names)}); {_likely_cause(cosines, min_cosine)}'
         )
     # Lengths affect distances and dot products, and documents appended later would have the encoder's lengths.
@@ -65,7 +67,10 @@ def _likely_cause(cosines: Float64[np.ndarray, " n"], min_cosine: float) -> str:
         'a document with a title is embedded as title + " " + text: for vectors of texts alone, leave the title column out of the corpus'
     )
     agreeing = int(np.count_nonzero(cosines >= min_cosine))
-    if 2 * agreeing > len(cosines):
+    deviations = 1 - cosines
+    # An engine of lower precision moves all vectors alike; wrong texts or ids move their own.
+    is_uneven = not deviations.max() <= EVEN * np.median(deviations)
+    if 2 * agreeing > len(cosines) and is_uneven:
         return f"{agreeing} of {len(cosines)} agree, so that texts or ids of the others differ: check those; {titled}"
     if not cosines.min() >= QUANTISED_COSINE:
         return f"{other_model}; {titled}"
