@@ -12,6 +12,8 @@ from adiabat.config.reader import checked
 from adiabat.core.errors import ConfigError
 from adiabat.core.progress import Watch
 from adiabat.distillation.ablation import _fit
+from adiabat.models.model_paths import require_side
+from adiabat.models.saving import save
 from adiabat.models.towers import DualEncoder, side_of
 from tests.commands import lines
 from tests.tiny import save_tiny, tiny_dual, tiny_encoder
@@ -55,6 +57,16 @@ def test_towers_that_differ_are_not_chosen_between() -> None:
     lines(Path("parallel.jsonl"), [{"en": row["text"], "de": f"Text {number}"} for number, row in enumerate(TEXTS)])
     with pytest.raises(ConfigError, match=f"^distill{told}"):
         adiabat.distill_multilingual("pair", "only query", "bridged", parallel="parallel.jsonl", **student)
+
+
+@pytest.mark.usefixtures("here")
+def test_saved_towers_are_compared_by_their_files_before_they_are_loaded() -> None:
+    with pytest.raises(ConfigError, match=r"^static.tower must be query or document for pair"):
+        require_side("pair", None, setting="static.tower")
+    save(DualEncoder(tiny_encoder(), tiny_encoder(), "alike"), Path("alike"))
+    assert Path("alike", "query_0_Transformer", "model.safetensors").exists()
+    for model, chosen in (("pair", "query"), ("only query", None), ("alike", None), (adiabat.load("pair"), None)):
+        require_side(model, chosen, setting="static.tower")
 
 
 def test_equal_towers_need_no_choice() -> None:

@@ -37,7 +37,9 @@ def imported(folder: Path, vectors: np.ndarray, **options: Any) -> Store:
 
 @pytest.mark.parametrize(("cosine", "accepted"), [(0.997, "0.99"), (0.985, "0.98"), (0.935, "0.93"), (0.905, "0.9")])
 def test_an_engine_of_lower_precision_is_named_first_with_the_way_to_accept_it(tmp_path: Path, cosine: float, accepted: str) -> None:
-    with pytest.raises(StoreError, match=rf"got {cosine:.4f}\d\d .*; an engine of lower precision .* min_cosine={accepted}; .*document_prompt"):
+    with pytest.raises(
+        StoreError, match=rf"got {cosine:.4f}\d\d .*; an engine of lower precision .* min_cosine={accepted}; .*document_prompt"
+    ):
         imported(tmp_path, at_cosine(cosine))
     with typed("adiabat embed"), pytest.raises(StoreError, match=f"take them with --min-cosine {accepted};"):
         imported(tmp_path, at_cosine(cosine))

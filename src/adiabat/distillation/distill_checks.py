@@ -13,7 +13,7 @@ from adiabat.data.corpora import training_texts
 from adiabat.data.folders import require_path
 from adiabat.data.parallel import ParallelSource, parallel_sources
 from adiabat.models.json_files import read_json
-from adiabat.models.model_paths import Model, require_names, require_reachable
+from adiabat.models.model_paths import Model, require_names, require_reachable, require_side
 from adiabat.runs.output_dir import require_begun, require_free
 from adiabat.runs.run_config import is_described
 from adiabat.store.addressing import require_inputs
@@ -44,6 +44,7 @@ def require_static(teacher: Model, folder: Path, settings: DistillStaticSettings
         # Check the first row, so that its errors come before the model is loaded.
         training_texts(section.weighting.corpus)
     require_reachable(teacher)
+    require_side(teacher, section.tower, setting="static.tower")
 
 
 def require_vocabulary(path: Path) -> None:
@@ -87,6 +88,8 @@ def require_student(settings: FitSettings | MultilingualSettings, *, resume: boo
                 require_path(Path(parallel.translation))
     require_reachable(*section.teachers, named_by="distill.teachers")
     require_reachable(section.student, named_by="distill.student")
+    for teacher in section.teachers:
+        require_side(teacher, section.tower, setting="distill.tower")
 
 
 def require_own_texts(settings: FitSettings) -> None:

@@ -1,6 +1,7 @@
 """Names and paths of models: what a MODEL may be, checked without loading one, which takes seconds."""
 
 import errno
+import filecmp
 import re
 from functools import cache
 from importlib.util import find_spec
@@ -8,11 +9,12 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
-from adiabat.core.errors import MissingDependencyError, ModelError, reraise_unrelated
+from adiabat.core.errors import ConfigError, MissingDependencyError, ModelError, reraise_unrelated
 from adiabat.core.files import is_there
 from adiabat.core.provenance import require_published
 from adiabat.core.surroundings import hub_cache
-from adiabat.core.wording import positional
+from adiabat.core.wording import option, positional
+from adiabat.data.records import SIDES, Side
 from adiabat.models.lost_files import require_nothing_lost
 from adiabat.runs.run_config import Job, is_job
 
@@ -103,6 +105,26 @@ def require_on_hub(name: str, *, named_by: str | None = None) -> None:
     except Exception as fault:
         # Without a network, loading tells what is wrong. Classes of such errors are those of the hub's HTTP library, which changes.
         reraise_unrelated(fault)
+
+
+def require_side(model: Model, chosen: Side | None, *, setting: str) -> None:
+    """Refuse a saved model whose towers have other weights, if no side is chosen; `side_of` compares all that decides vectors."""
+    if chosen is not None or not isinstance(model, str | PathLike):
+        return
+    folder = Path(directory_of(fspath(model)))
+    query, document = (sorted(folder.glob(f"{side}_*/*.safetensors")) for side in SIDES)
+    pairs = zip(query, document, strict=False)
+    if not all(filecmp.cmp(first, second, shallow=False) for first, second in pairs):
+        raise no_side(fspath(model), setting=setting)
+
+
+def no_side(model: str, *, setting: str) -> ConfigError:
+    """The error for a model of which one tower is taken, whose towers differ, and whose user named none."""
+    query, document = (option("tower", side) for side in SIDES)
+    return ConfigError(
+        f"{setting} must be query or document for {model}, whose towers differ, got none; "
+        f"add {query} for the tower that tuning changes, or {document} for that of its documents"
+    )
 
 
 def unknown_model(name: str, fault: Exception, *, named_by: str | None = None) -> ModelError:

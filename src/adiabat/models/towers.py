@@ -12,12 +12,12 @@ from torch import Tensor
 
 from adiabat.core.errors import ConfigError, ModelError
 from adiabat.core.text import cut
-from adiabat.core.wording import option
 from adiabat.data.records import SIDES, Fingerprint, Side
 from adiabat.models.bulk import Progress
 from adiabat.models.device import Precision
 from adiabat.models.embedding_head import Projection, Similarity, new_projection, projection_of, similarity_stated
 from adiabat.models.encoder import Encoder
+from adiabat.models.model_paths import no_side
 from adiabat.models.static import StaticBackbone, require_saveable
 
 
@@ -145,11 +145,7 @@ class DualEncoder:
 def side_of(model: DualEncoder, chosen: Side | None, *, usual: Side, setting: str) -> Side:
     """The chosen side of a model of which one tower is taken, or the usual one if both are alike; towers that differ leave no usual one."""
     if chosen is None and not model.alike:
-        query, document = (option("tower", side) for side in SIDES)
-        raise ConfigError(
-            f"{setting} must be query or document for {model.name or 'a model'}, whose towers differ, got none; "
-            f"add {query} for the tower that tuning changes, or {document} for that of its documents"
-        )
+        raise no_side(model.name or "a model", setting=setting)
     return chosen or usual
 
 
