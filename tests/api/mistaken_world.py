@@ -22,6 +22,7 @@ def write_mistakes(here: Path) -> None:
     (here / "notes").mkdir()
     (here / "notes" / "todo").write_text("x")
     (here / "a_file").write_text("x")
+    (here / "strange.jsonl").write_text('{"frage": "how?", "treffer": "so"}\n')
     (here / "run.toml").write_text("[job]\nmodel = 'model'\ndata = 'pairs.jsonl'\n")
     tasks = {data: TASK.format(data=data) for data in ("pairs.jsonl", "gone.jsonl")}
     (here / "suite.toml").write_text(tasks["pairs.jsonl"])

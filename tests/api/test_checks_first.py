@@ -60,7 +60,7 @@ def test_names_of_models_are_checked_before_data_is_read(here: Path, call: Any) 
 
 
 def test_cheap_settings_are_checked_before_data_and_models(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (here / "broken.jsonl").write_text('{"query": 7}\n')
+    (here / "broken.jsonl").write_text('{"query": 7, "positive": "d0"}\n')
     store = adiabat.embed("model", "corpus.jsonl", "store")
     calls: list[Callable[..., object]] = [
         lambda **options: adiabat.evaluate("model", store, "broken.jsonl", **options),

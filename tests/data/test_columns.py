@@ -112,7 +112,10 @@ def test_a_grid_has_objects_by_language_and_a_mapping_overrides_aliases():
         (
             {},
             ("lang", "en"),
-            ['"doc_id" and "text" (a document), or "query" and "positive" (an example), or "premise"', "data.columns.NAME"],
+            [
+                '"doc_id" and "text" (a document), or "query" and "positive" (an example), or "premise"',
+                "data.columns.NAME, such as settings={",
+            ],
         ),
         ({"positive": "answer"}, ("query", "pos"), ['expected "answer" (data.columns.positive)', 'found "query" and "pos"']),
     ],

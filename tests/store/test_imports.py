@@ -195,7 +195,7 @@ REFUSED: list[tuple[np.ndarray | None, dict[str, Any], str]] = [
         {"documents": DOCUMENTS * 3},
         'documents: .* must be unique, got 7 ids: "a" 3 times; "ב" 3 times;.*; remove or rename the repeats',
     ),
-    (fifth_times(-1), ENCODED, 'got -1.0000 for "e"'),
+    (fifth_times(-1), ENCODED, 'got -1.000000 for "e"'),
     (fifth_times(0.98), ENCODED, r'got 0.9[78]\d* instead of 1 for "e".*encoder\.normalize=false'),
     (fifth_times(1.02), ENCODED, r'got 1.0[12]\d* instead of 1 for "e".*encoder\.normalize=false'),
     (None, {"encoder": FakeEncoder(width=9)}, "must have the encoder's width 9, got 8"),

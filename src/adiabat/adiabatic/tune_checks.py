@@ -9,6 +9,7 @@ from adiabat.config.training_choices import ENDING
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import JobError
 from adiabat.core.files import is_there
+from adiabat.data.examples import require_columns
 from adiabat.data.sources import validation_source, with_split
 from adiabat.runs.output_dir import require_begun, require_fitting
 from adiabat.runs.run_config import FREE_RUN, Job, Rules, is_described
@@ -109,3 +110,4 @@ def require_named(inputs: Mapping[str, str], settings: TuneSettings) -> None:
     validation = validation_source(settings.data, [inputs["data"]])
     examples = [with_split(inputs["data"], settings.data.split), *filter(None, [validation])]
     require_inputs(examples, stores=[inputs["store"]])
+    require_columns(inputs["data"], settings.data.columns.given())

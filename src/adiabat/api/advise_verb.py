@@ -97,7 +97,7 @@ def advise(
         require_own(folder, "advice")
     queries = _queries(sets, chosen.data)
     splits = [each.split for each in queries]
-    require_sets(sets, splits)
+    require_sets(sets, splits, chosen.data.columns.given())
     require_reachable(model)
     asked.take_digests()
     # Imported after the checks: torch takes seconds to load.

@@ -125,7 +125,7 @@ def evaluate(
         require_own(folder)
         refuse_foreign_scores(folder)
     splits = [split or chosen.data.split, *[None] * (len(sets) - 1)]
-    require_sets(sets, splits)
+    require_sets(sets, splits, chosen.data.columns.given())
     require_reachable(*models)
     asked.take_digests()
     tuning = _training_record(model)

@@ -80,7 +80,7 @@ def space(
         return asked.result(SpaceResult)
     if folder:
         require_own(folder, "space")
-    require_sets([(path, source)], [chosen.data.split])
+    require_sets([(path, source)], [chosen.data.split], chosen.data.columns.given())
     require_reachable(model, baseline)
     asked.take_digests()
     # Imported after the checks: torch takes seconds to load.

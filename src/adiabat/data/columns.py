@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.text import cut
-from adiabat.core.wording import in_callers_words, typed_command
+from adiabat.core.wording import assignment, in_callers_words, typed_command
 from adiabat.data.folders import table_name
 from adiabat.data.lines import COLUMN_ALIASES, MEANING, OF_LAYOUT, REQUIRED, Layout, more_columns
 from adiabat.data.sources import Source
@@ -257,7 +257,10 @@ class Columns:
             expected = ", or ".join(f"{_enumerated(REQUIRED[layout])} ({MEANING[layout]})" for layout in reversed(possible))
             header = ", or put a header before the first row if these are values" if row.header else ""
             columns = _enumerated(row.values) or "no columns"
-            naming = f"{self.setting}.NAME" if self.setting else self._naming("NAME", "COLUMN")
+            naming = self._naming("NAME", "COLUMN")
+            if self.setting:
+                first = REQUIRED[possible[-1]][0]
+                naming = f"{self.setting}.NAME, such as {assignment(f'{self.setting}.{first}', 'COLUMN')}"
             return f"{row.header or row.location}: expected {expected}, found {columns}; map them with {naming}{header}"
         closest = max(reversed(possible), key=present.__getitem__)
         missing = next((name for name in REQUIRED[closest] if self.find(name, row) is None), None)

@@ -49,6 +49,12 @@ def source_identity(address: str, split: str | None) -> tuple[str, str | None]:
     return source_and_split(address, split)
 
 
+def require_columns(source: str, columns: Mapping[str, str], *, setting: str = "data.columns") -> None:
+    """Check the columns of a file of examples by its first row; folders and data sets of the hub are checked as they are read."""
+    if Path(Source.of(source).path).is_file():
+        Table.open(source, columns, wanted=_WANTED, setting=setting)
+
+
 def read_examples(
     source: str | Path,
     *,

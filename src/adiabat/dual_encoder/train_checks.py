@@ -11,7 +11,8 @@ from adiabat.config.training_choices import ENDING
 from adiabat.core.errors import BudgetError, ConfigError, JobError, several
 from adiabat.core.files import is_there
 from adiabat.core.wording import assignment
-from adiabat.data.examples import require_streamable
+from adiabat.data.examples import require_columns, require_streamable
+from adiabat.data.lines import OF_DOCUMENTS
 from adiabat.data.sources import validation_source, with_split
 from adiabat.models.model_paths import require_names, require_reachable
 from adiabat.runs.output_dir import require_fitting, require_free
@@ -170,6 +171,9 @@ def _require_inputs(settings: TrainSettings) -> None:
         corpora=filter(None, [data.corpus, *(source.corpus for source in sources)]),
         stores=filter(None, [settings.towers.vectors]),
     )
+    for source in sources:
+        columns = source.columns.given()
+        require_columns(source.path, {name: columns[name] for name in columns if name not in OF_DOCUMENTS})
 
 
 MOST_STEPS = 1_000_000

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 from adiabat.config.tasks import AnyTask, SuiteSettings
 from adiabat.core.errors import AdiabatError, ConfigError, DataError, MissingDependencyError, several
 from adiabat.core.wording import option
-from adiabat.data.examples import source_identity
+from adiabat.data.examples import require_columns, source_identity
 from adiabat.data.folders import require_there
 from adiabat.data.sources import Source, with_split
 from adiabat.models.model_paths import require_names, require_reachable
@@ -22,11 +22,16 @@ STORES = "baseline_stores"
 """Argument of the stores of a baseline in `evaluate`."""
 
 
-def require_sets(sets: Sequence[tuple[str, str]], splits: Sequence[str | None]) -> None:
-    """Check that every store and data set is there, and that each retention set is another one than the target."""
+def require_sets(sets: Sequence[tuple[str, str]], splits: Sequence[str | None], columns: Mapping[str, str]) -> None:
+    """Check that every store and data set is there, and that each retention set is another one than the target.
+
+    `columns` are those that settings name, of the target.
+    """
     examples = [with_split(data, split) for (_, data), split in zip(sets, splits, strict=True)]
     require_inputs(examples, stores=[store for store, _ in sets])
     require_other_data(sets, splits)
+    for number, (_, data) in enumerate(sets):
+        require_columns(data, {} if number else columns, setting="" if number else "data.columns")
 
 
 def require_other_data(sets: Sequence[tuple[str, str]], splits: Sequence[str | None]) -> None:

@@ -11,6 +11,7 @@ from adiabat.core.disk import clear
 from adiabat.core.errors import ConfigError, DataError, several
 from adiabat.core.files import is_store
 from adiabat.core.wording import call_of, option
+from adiabat.data.examples import require_columns
 from adiabat.data.sources import with_split
 from adiabat.models.model_paths import require_names, require_reachable
 from adiabat.runs.output_dir import require_outside
@@ -44,6 +45,7 @@ def require_minable(
     for path in (path for path in stores if path is not None):
         require_readable(path)
     require_inputs([with_split(data, settings.data.split)], corpora=[] if is_store(Path(corpus)) else [corpus])
+    require_columns(data, settings.data.columns.given())
     require_reachable(model, None if judge is None else judge.model)
 
 
