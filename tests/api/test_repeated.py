@@ -10,6 +10,7 @@ import pytest
 
 import adiabat
 from adiabat.api.repeated import Asked, content_of
+from adiabat.config.tasks import SuiteSettings
 from adiabat.core.errors import ConfigError, JobError
 from adiabat.datasets.writer import DatasetSummary
 from adiabat.training.loop import Loop
@@ -160,6 +161,19 @@ def test_files_that_lists_of_tables_name_count_by_their_content(tmp_path: Path) 
     lines(tmp_path / "queries.jsonl", [{"query": "a", "pos": ["d2"]}])
     with pytest.raises(JobError, match=r"another call: the content of tasks\.1\.data .*queries\.jsonl.* has changed"):
         measured()
+
+
+def test_files_that_a_suite_names_count_where_the_suite_is_an_input(tmp_path: Path) -> None:
+    queries = tmp_path / "queries.jsonl"
+
+    def described(document: str) -> dict[str, Any]:
+        lines(queries, [{"query": "a", "pos": [document]}])
+        suite = SuiteSettings.model_validate({"tasks": [{**TASK, "data": str(queries)}]})
+        arguments: dict[str, Any] = Asked.of("distill_ablate", tmp_path / "out", None, settings=None, suite=suite)._described["arguments"]
+        return arguments
+
+    before, now = described("d1"), described("d2")
+    assert [name for name in before if before[name] != now[name]] == ["suite.tasks.1.data"]
 
 
 def test_an_unfinished_job_is_taken_up(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

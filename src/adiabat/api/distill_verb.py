@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adiabat.api.arguments import (
@@ -19,7 +20,9 @@ from adiabat.api.arguments import (
 from adiabat.api.call import Progress, called
 from adiabat.api.repeated import Asked
 from adiabat.config.distillation import AblateSettings, DistillStaticSettings, FitSettings, MultilingualSettings
+from adiabat.config.reader import read_settings
 from adiabat.config.shared import EncoderSection
+from adiabat.config.tasks import SuiteSettings
 from adiabat.distillation.distill_checks import ABLATE, require_ablation, require_pair, require_static, require_student
 from adiabat.models.model_paths import Model, require_names
 from adiabat.results.distillation_result import DistillResult
@@ -269,7 +272,10 @@ def distill_ablate(
     options = options if out is None else {**options, "out": path_of(out, "out")}
     chosen = settings_of(AblateSettings, settings, options, section="ablate", function="distill_ablate")
     chosen = with_real_out(chosen, "ablate")
-    asked = Asked.of("distill_ablate", chosen.ablate.out, exist_ok, settings=chosen, proof="suite/result.json", teacher=teacher)
+    # The files that the suite names count too.
+    suite = Path(str(chosen.ablate.suite))
+    inputs: dict[str, Any] = {"teacher": teacher, "suite": read_settings(SuiteSettings, suite) if suite.is_file() else None}
+    asked = Asked.of("distill_ablate", chosen.ablate.out, exist_ok, settings=chosen, proof="suite/result.json", **inputs)
     if asked.is_finished(resume=resume):
         return asked.result(SuiteResult)
     resume = resume or asked.resumes(ABLATE)

@@ -46,7 +46,7 @@ class Asked:
         exist_ok: True takes up or returns what the same call left, False refuses any output, None leaves it to the verb.
         proof: The file of the output whose content shows that no other call has changed it.
         replaces: Whether the verb replaces earlier results unseen; other verbs compare or refuse what is there themselves.
-        arguments: Arguments of the verb by name: paths, loaded models, or plain values, and lists of them.
+        arguments: Arguments of the verb by name: paths, loaded models, settings, or plain values, and lists of them.
     """
 
     verb: str
@@ -125,7 +125,12 @@ class Asked:
     @cached_property
     def _described(self) -> dict[str, Any]:
         """Arguments and settings with the digests of what they name, taken before the work."""
-        arguments = {name: _named(value) for name, value in self.arguments.items()}
+        arguments: dict[str, Any] = {}
+        for name, value in self.arguments.items():
+            if isinstance(value, Section):
+                arguments |= {f"{name}.{key}": content for key, content in _with_contents(value).items()}
+            else:
+                arguments[name] = _named(value)
         return {"verb": self.verb, "arguments": arguments, "settings": _with_contents(self.settings)}
 
     def take_digests(self) -> None:
