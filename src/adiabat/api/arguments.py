@@ -11,12 +11,11 @@ from decimal import Decimal
 from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from adiabat.config.former import former_keyword
 from adiabat.config.reader import checked, keys_of, read_table, shallow, with_values
 from adiabat.config.section import Section
-from adiabat.config.shared import RetainSection
 from adiabat.core.disk import make_folder, move, new_file, real
 from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.files import require_name, require_no_zero
@@ -25,6 +24,9 @@ from adiabat.core.text import shown
 from adiabat.core.wording import remember_rows
 from adiabat.data.records import text_id
 from adiabat.data.sources import COLUMNS, with_columns, with_split
+
+if TYPE_CHECKING:
+    from adiabat.config.shared import RetainSection
 
 S = TypeVar("S", bound=Section)
 
@@ -69,7 +71,7 @@ Retained = tuple[PathLike, Data] | tuple[PathLike, Data, Mapping[str, str]]
 """A store and its data, and perhaps the names of the columns of these data by adiabat's names."""
 
 
-def retained_sets(retain: Sequence[Retained], listed: Sequence[RetainSection]) -> list[tuple[str, str]]:
+def retained_sets(retain: Sequence[Retained], listed: Sequence["RetainSection"]) -> list[tuple[str, str]]:
     """Store and address of each retention set, those of the settings first."""
     sets = [(each.store, with_columns(with_split(each.data, each.split), each.columns.given())) for each in listed]
     for store, data, *columns in retain:

@@ -10,11 +10,14 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from adiabat.config.shared import HeldOutSection
 from adiabat.core.errors import ConfigError
 from adiabat.data.lines import COLUMN_ALIASES, HUB_PREFIX
+
+if TYPE_CHECKING:
+    from adiabat.config.shared import HeldOutSection
 
 COLUMNS = (*(name for name in COLUMN_ALIASES if "." not in name), "vector")
 """Our names of columns, which an address may map; vectors are those of an import."""
@@ -70,7 +73,7 @@ def with_columns(address: str, columns: Mapping[str, str]) -> str:
     return str(replace(source, columns={**source.columns, **columns}))
 
 
-def validation_source(section: HeldOutSection, trained: Collection[str]) -> str | None:
+def validation_source(section: "HeldOutSection", trained: Collection[str]) -> str | None:
     """The address of the validation data; they are read from the split of the training data, unless both are in one place."""
     if not section.validation:
         return None
