@@ -63,3 +63,15 @@ def test_a_hub_that_cannot_be_reached_is_left_to_loading_in_whatever_class_its_l
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(huggingface_hub.HfApi, "model_info", refuse)
     require_on_hub("nobody/nothing")
+
+
+def test_a_download_that_breaks_off_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    class ReadTimeoutError(Exception):
+        """Of the hub's HTTP library."""
+
+    def break_off(*_: object, **__: object) -> None:
+        raise ReadTimeoutError("the read timed out")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", break_off)
+    with pytest.raises(ModelError, match=r"the hub did not return it .the read timed out."):
+        local_folder("nobody/nothing")
