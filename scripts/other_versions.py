@@ -102,7 +102,8 @@ def _resealed(record: dict[str, Any]) -> str:
     # Files of other libraries in a model's folder have no checksum.
     if CHECKSUM not in record:
         return json.dumps(record)
-    return sealed_json({key: value for key, value in record.items() if key not in (CHECKSUM, WRITER)})
+    content = {key: value for key, value in record.items() if key not in (CHECKSUM, WRITER)}
+    return sealed_json(content, writer=WRITER in record)
 
 
 def _write_parquet(path: Path, records: list[Any]) -> None:
