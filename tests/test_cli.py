@@ -99,8 +99,10 @@ def test_debug_shows_the_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize(
     ("verb", "then"),
     [
-        ("embed", "finished parts are kept; run the same command again to continue"),
-        ("tune", "run the same command with --resume to continue"),
+        ("embed", "run the same command again: parts that were finished are kept, if any were"),
+        ("tune", "run the same command with --resume: it goes on from what was saved, if anything was"),
+        ("distill_fit", "run the same command with --resume: it goes on from what was saved, if anything was"),
+        ("distill_static", "run the same command again: parts that were finished are kept, if any were"),
         ("evaluate", "nothing was saved; run the same command again to start over"),
         ("search", "nothing was saved; run the same command again to start over"),
     ],
@@ -111,6 +113,8 @@ def test_ctrl_c_ends_with_130_and_says_how_to_go_on(run: Run, new: str, monkeypa
 
     monkeypatch.setattr(adiabat, verb, interrupted)
     commands = {"embed": embed(out=new), "tune": tune("pairs.jsonl", out=new), "evaluate": evaluate(out=new), "search": search()}
+    commands["distill_fit"] = ("distill", "fit", "model", "model", "--texts", "corpus.jsonl", "--out", new)
+    commands["distill_static"] = ("distill", "static", "model", "--out", new)
     assert run(*commands[verb]) == Said(130, "", f"adiabat: interrupted; {then}\n")
 
 

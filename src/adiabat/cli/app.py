@@ -71,10 +71,12 @@ SURROUNDINGS = {
 }
 """System errors that the user can fix: a missing permission, an impossible path, a broken disk."""
 
-_CONTINUES = "finished parts are kept; run the same command again to continue"
+_CONTINUES = "run the same command again: parts that were finished are kept, if any were"
+_RESUMES = "run the same command with --resume: it goes on from what was saved, if anything was"
 _STARTS_AGAIN = "nothing was saved; run the same command again to start over"
-AFTER_CTRL_C = dict.fromkeys(("embed", "demo", "mine", "evaluate --suite", "distill", "upgrade"), _CONTINUES)
-AFTER_CTRL_C |= dict.fromkeys(("tune", "train", "sweep", "scaling", "safe-rate"), "run the same command with --resume to continue")
+AFTER_CTRL_C = dict.fromkeys(("embed", "demo", "mine", "evaluate --suite", "distill static", "distill pair", "upgrade"), _CONTINUES)
+AFTER_CTRL_C |= dict.fromkeys(("tune", "train", "sweep", "scaling", "safe-rate"), _RESUMES)
+AFTER_CTRL_C |= dict.fromkeys(("distill fit", "distill multilingual", "distill ablate"), _RESUMES)
 """Advice after an interruption, unless the verb gives its own; other verbs save nothing."""
 
 LOWER_MEMORY = {
@@ -168,8 +170,7 @@ def main() -> None:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
         if os.environ.get("ADIABAT_DEBUG"):
             raise
-        of_suite = verb == "evaluate" and any(word.partition("=")[0] == "--suite" for word in words)
-        code, message = _ending(fault, "evaluate --suite" if of_suite else verb)
+        code, message = _ending(fault, _with_kind(verb, words))
         if code == 2 and not has_working_directory():
             message = f"{message}; the working directory was removed, change to another"
         # All processes find errors in settings; the first one of each machine reports them.
@@ -178,6 +179,13 @@ def main() -> None:
     release_stdout()
     if code:
         sys.exit(code)
+
+
+def _with_kind(verb: str, words: list[str]) -> str:
+    """The verb, with what tells its kinds apart: `--suite` of evaluate, or the second word of distill."""
+    if verb == "evaluate":
+        return "evaluate --suite" if any(word.partition("=")[0] == "--suite" for word in words) else verb
+    return " ".join([verb, *words[words.index(verb) + 1 :][:1]]) if verb == "distill" else verb
 
 
 def _ending(fault: BaseException, verb: str) -> tuple[int, str]:
