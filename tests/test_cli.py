@@ -113,7 +113,7 @@ def test_ctrl_c_ends_with_130_and_says_how_to_go_on(run: Run, new: str, monkeypa
 
     monkeypatch.setattr(adiabat, verb, interrupted)
     commands = {"embed": embed(out=new), "tune": tune("pairs.jsonl", out=new), "evaluate": evaluate(out=new), "search": search()}
-    commands["distill_fit"] = ("distill", "fit", "model", "model", "--texts", "corpus.jsonl", "--out", new)
+    commands["distill_fit"] = ("distill", "fit", "--teacher", "model", "--student", "model", "--texts", "corpus.jsonl", "--out", new)
     commands["distill_static"] = ("distill", "static", "model", "--out", new)
     assert run(*commands[verb]) == Said(130, "", f"adiabat: interrupted; {then}\n")
 

@@ -2,13 +2,17 @@
 
 import io
 import warnings
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 from rich.progress import Progress
 
+import adiabat
 from adiabat.api.call import SECONDS_PER_LINE, Lines, OneBar, say, shown_progress
 from adiabat.cli.options import complain, plain_warnings
+from adiabat.core.progress import Watch
+from tests.commands import write_world
 
 
 def plain(width: int = 80) -> tuple[Console, io.StringIO]:
@@ -115,3 +119,15 @@ def test_a_message_of_any_length_is_cut_in_its_middle_and_keeps_what_to_do(capsy
 def test_a_message_cannot_turn_words_around(capsys: pytest.CaptureFixture[str]) -> None:
     complain("exe.\u202egpj \x1b[2J")
     assert capsys.readouterr().err == "adiabat: exe.\ufffdgpj \ufffd[2J\n"
+
+
+def test_embedding_shows_each_batch_and_not_only_whole_chunks(tmp_path: Path) -> None:
+    write_world(tmp_path)
+    texts = [{"_id": f"d{number}", "text": f"{number} " + "word " * 60} for number in range(200)]
+    shown: list[tuple[int, int]] = []
+    watch = Watch(progress=lambda label, done, total: shown.append((done, total)))
+    adiabat.embed(tmp_path / "model", texts, tmp_path / "new", progress=watch)
+    assert shown == sorted(shown)
+    assert (shown[0], shown[-1]) == ((0, 200), (200, 200))
+    # All lie in one chunk, and a batch has 1,024 tokens.
+    assert len(shown) > 5

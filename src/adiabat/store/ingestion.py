@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -29,12 +28,15 @@ from adiabat.store.vector_store import Store
 
 @dataclass(slots=True)
 class _DocumentTower:
-    """The document tower in the precision of the store; counts encoded texts, and those that reach the token limit."""
+    """The document tower in the precision of the store; shows progress, and counts encoded texts and those that reach the token limit."""
 
     model: DualEncoder
     precision: Precision
+    watch: Watch
     encoded: int = 0
     full: int = 0
+    finished: int = 0
+    total: int = 0
 
     @property
     def width(self) -> int:
@@ -45,16 +47,30 @@ class _DocumentTower:
 
     def encode(self, texts: Sequence[str], *, side: Side) -> Float[np.ndarray, "n e"]:
         counts: list[Progress] = []
-        vectors = self.model.encode(texts, side=side, precision=self.precision, on_progress=counts.append)
+
+        def count(now: Progress) -> None:
+            counts.append(now)
+            if self.total:
+                self._show(self.finished + now.done)
+
+        vectors = self.model.encode(texts, side=side, precision=self.precision, on_progress=count)
         self.encoded += len(texts)
         self.full += counts[-1].full if counts else 0
         return vectors
 
-    def note_truncated(self, watch: Watch) -> None:
+    def report(self, finished: int, total: int) -> None:
+        """Show how many documents are stored; those of the chunk that is being encoded are counted on top."""
+        self.finished, self.total = finished, total
+        self._show(finished)
+
+    def _show(self, done: int) -> None:
+        self.watch.progress("encoding documents", done, self.total)
+
+    def note_truncated(self) -> None:
         """Number of documents that reach the token limit, and may be truncated."""
         if self.full:
             limit = self.model.document.settings.limit("document")
-            watch.note(f"{self.full:,} of {self.encoded:,} distinct documents reach the limit of {limit} tokens: longer ones are cut")
+            self.watch.note(f"{self.full:,} of {self.encoded:,} distinct documents reach the limit of {limit} tokens: longer ones are cut")
 
 
 def embed_corpus(
@@ -65,7 +81,6 @@ def embed_corpus(
     documents = documents_of(corpus, settings.data, blank=blank)
     encoder = _document_tower(model, settings, watch)
     documents = known_documents(encoder.model.document, documents, blank=blank, source=corpus, note=watch.note)
-    progress = partial(watch.progress, "encoding documents")
     forms = settings.data.ids
     if into == "new":
         section, name = settings.store, encoder.model.name
@@ -75,22 +90,22 @@ def embed_corpus(
             out,
             dtype=section.dtype,
             keep_texts=section.keep_texts,
-            on_progress=progress,
+            on_progress=encoder.report,
             source=corpus,
             encoder_name=name,
         )
         store, note = built.store, built.note
     else:
         if into == "append":
-            change = append_documents(encoder, lambda: documents, out, on_progress=progress, source=corpus, id_forms=forms)
+            change = append_documents(encoder, lambda: documents, out, on_progress=encoder.report, source=corpus, id_forms=forms)
         else:
             change = update_documents(
-                encoder, lambda: documents, out, deletion=deletion, on_progress=progress, source=corpus, id_forms=forms
+                encoder, lambda: documents, out, deletion=deletion, on_progress=encoder.report, source=corpus, id_forms=forms
             )
         store, note = change.store, change.told
     if note:
         watch.note(note)
-    encoder.note_truncated(watch)
+    encoder.note_truncated()
     return store
 
 
@@ -125,7 +140,7 @@ def store_vectors(
 
 
 def _document_tower(model: Model, settings: EmbedSettings, watch: Watch) -> _DocumentTower:
-    tower = _DocumentTower(load(model, settings=settings.encoder, device=settings.run.device), settings.store.precision)
+    tower = _DocumentTower(load(model, settings=settings.encoder, device=settings.run.device), settings.store.precision, watch)
     if not tower.model.shared:
         watch.note(f"{tower.model.name} has two towers: its document tower encodes the documents")
     if slow := emulation_note(tower.model.document.device, settings.store.precision, setting="store.precision"):
