@@ -192,8 +192,6 @@ def _write_tables(folder: Path, texts: Sequence[str], asked: Sequence[Mapping[st
             (folder / f"{name}.{ending}").write_text("".join(f"{separator.join(row)}\n" for row in rows), encoding="utf-8")
         columns = {column: [row[place] for row in rows[1:]] for place, column in enumerate(rows[0])}
         parquet.write_table(pa.table(columns), folder / f"{name}.parquet")
-    rows = [dict(zip(documents[0], row, strict=True)) for row in documents[1:]]
-    (folder / "corpus.json").write_text(json.dumps(rows), encoding="utf-8")
     content = (folder / "corpus.jsonl").read_bytes()
     for ending, codec in (("gz", "gzip"), ("zst", "zstd")):
         (folder / f"corpus.jsonl.{ending}").write_bytes(pa.Codec(codec).compress(content, asbytes=True))
