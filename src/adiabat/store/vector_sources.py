@@ -284,9 +284,12 @@ def _text_ids(path: Path) -> Iterator[str]:
     # Only line feeds end a line: an id may hold any other character that Unicode counts as a break.
     faults = Faults()
     try:
-        for _, line, _ in text_lines(path, faults, Cursor()):
+        for number, line, _ in text_lines(path, faults, Cursor()):
+            doc_id = line.removesuffix("\n").removesuffix("\r")
+            if not doc_id:
+                faults.add(f"{path}:{number} must be an id, got an empty line")
             if not faults.count:
-                yield line.removesuffix("\n").removesuffix("\r")
+                yield doc_id
     except DataError as fault:
         raise StoreError(f"ids: {fault}") from fault
     if faults.count:
@@ -312,10 +315,20 @@ def _column_ids(path: Path, columns: Mapping[str, str]) -> Iterator[str]:
 
 
 def _plain_ids(source: Path | str, ids: Iterable[object], start: int = 0) -> list[str]:
-    """Strings and whole numbers as text; any other value is refused."""
+    """Strings and whole numbers as text; any other value is refused, and so is what a lost block leaves in an array of strings."""
     values = list(ids)
-    # In Python a truth value is also a whole number.
-    strange = ((i, value) for i, value in enumerate(values, start) if isinstance(value, bool) or not isinstance(value, str | Integral))
+    strange = ((i, value) for i, value in enumerate(values, start) if not _is_id(value))
     if odd := [f"entry {index} is {cut(repr(value), limit=60)}" for index, value in strange]:
-        raise StoreError(f"{source}: ids must be strings or whole numbers, got {several(odd, of='entries')}; correct them")
+        listed = several(odd, of="entries")
+        raise StoreError(
+            f"{source}: ids must be strings or whole numbers, got {listed}; correct them, none may be empty or hold a zero byte"
+        )
     return [str(value) for value in values]
+
+
+def _is_id(value: object) -> bool:
+    """Whether a value can be the id of a document."""
+    if isinstance(value, str):
+        return value != "" and "\0" not in value
+    # In Python a truth value is also a whole number.
+    return isinstance(value, Integral) and not isinstance(value, bool)
