@@ -146,7 +146,7 @@ def test_a_finished_store_of_the_same_kind_is_returned_as_it_is(tmp_path: Path) 
         ({"encoder": FakeEncoder(width=9)}, "with other settings: width 8 in the store, 9 in the encoder"),
         ({"dtype": "float32"}, "with other settings: dtype float16 in the store, float32 requested"),
         ({"keep_texts": False}, "texts kept: yes in the store, no requested; remove it, or choose another out"),
-        ({"documents": DOCUMENTS[::-1]}, "is a store of another corpus than corpus"),
+        ({"documents": DOCUMENTS[::-1]}, "is a store of another corpus than corpus; encode what changed with update=True"),
     ],
 )
 def test_a_finished_store_of_another_kind_is_refused(tmp_path: Path, change: dict[str, object], message: str) -> None:

@@ -390,7 +390,7 @@ def _finished(
         advice = f"remove it, or choose another {option('out')}"
         raise StoreError(f"{target} is a store with other settings: {'; '.join(changes)}; {advice}")
     if store.manifest.corpus != digest_documents(documents()):
-        advice = f"append to it, remove it, or choose another {option('out')}"
+        advice = f"encode what changed with {option('update', True)}, or choose another {option('out')}"
         raise StoreError(f"{target} is a store of another corpus than {source}; {advice}")
     clear_traces(target, store.manifest)
     note = f"{target} was finished before: the same encoder and corpus, {store.count} documents"
