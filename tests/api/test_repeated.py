@@ -217,6 +217,13 @@ def test_the_command_line_has_the_same_rule(run: Run, world: Path) -> None:
     assert run("tune", "model", "store", "pairs.jsonl", "--dry-run", "--exist-ok").code == 2
 
 
+def test_other_ids_are_told_without_their_digest(tmp_path: Path) -> None:
+    ids = [*map(str, range(20))]
+    adiabat.import_vectors("vectors.npy", tmp_path / "out", ids=ids)
+    with pytest.raises(JobError, match=r"the content of ids \(20 ids\) has changed; repeat that call"):
+        adiabat.import_vectors("vectors.npy", tmp_path / "out", ids=ids[::-1], exist_ok=True)
+
+
 def test_exist_ok_needs_a_directory(world: Path) -> None:
     with pytest.raises(ConfigError, match="exist_ok is about the directory in out, got none"):
         adiabat.evaluate("model", "store", "pairs.jsonl", exist_ok=True)

@@ -1,13 +1,10 @@
 """`adiabat.embed`, `import_vectors`, `delete` and `compact`: a store of document vectors."""
 
-import hashlib
-import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,32 +13,25 @@ from adiabat.api.arguments import (
     PathLike,
     SettingsLike,
     data_of,
-    is_dataset,
-    is_frame,
-    is_pandas,
-    is_polars,
     path_of,
     place_of,
     require_model,
     settings_of,
-    texts_with_ids,
-    wrong_type,
 )
 from adiabat.api.call import Progress, called
+from adiabat.api.import_arguments import digested, imported, some_of, source_of
 from adiabat.api.repeated import Asked
 from adiabat.config.shared import NEEDED_COSINE, EmbedDataSection, EmbedSettings
-from adiabat.core.disk import new_file, real
+from adiabat.core.disk import real
 from adiabat.core.errors import ConfigError
 from adiabat.core.files import MANIFEST_FILE, is_store
 from adiabat.core.text import shown
-from adiabat.core.wording import option, remember_rows
-from adiabat.data.sources import Source, with_columns
+from adiabat.core.wording import option
 from adiabat.models.model_paths import Model
 from adiabat.runs.output_dir import require_outside
-from adiabat.store.arrow_tables import TABLE_SUFFIXES
 from adiabat.store.deletion import Deletion, Missing, compact_store, delete_documents
 from adiabat.store.ingestion_checks import Into, refuse_idle, require_embeddable, require_importable
-from adiabat.store.vector_sources import CODES, TABLE_COLUMNS, VECTOR_NAMES, holds_codes, open_vectors, read_ids
+from adiabat.store.vector_sources import TABLE_COLUMNS, read_ids
 from adiabat.store.vector_store import Store, require_store
 
 
@@ -275,12 +265,12 @@ def import_vectors(
         raise ConfigError(f"columns must be named by {', '.join(TABLE_COLUMNS)}, got {', '.join(unknown)}; leave it out")
     into: Into = "update" if update else "new"
     deletion = _deletion_of(delete, missing, chosen, update=update)
-    target, ids_column = _folder_of(out, into, exist_ok), _some(named, "doc_id")
+    target, ids_column = _folder_of(out, into, exist_ok), some_of(named, "doc_id")
     if (texts is None and "text" not in named) or model is None:
         refuse_idle(chosen.store, {"min_cosine": NEEDED_COSINE}, "import without both model and texts, which checks no vector")
     with called("import_vectors", progress) as call, TemporaryDirectory() as folder:
-        files = _written(vectors, ids, texts, named, real(Path(folder)))
-        inputs: dict[str, Any] = {"vectors": files.vectors, "ids": _digested(files.ids), "texts": files.corpus, "columns": named}
+        files = imported(vectors, ids, texts, named, real(Path(folder)))
+        inputs: dict[str, Any] = {"vectors": files.vectors, "ids": digested(files.ids), "texts": files.corpus, "columns": named}
         asked = Asked.of("import_vectors", target, exist_ok, settings=chosen, proof=MANIFEST_FILE, model=model, **inputs)
         if asked.is_finished():
             return Store.open(target)
@@ -300,7 +290,7 @@ def import_vectors(
             ids=files.ids,
             corpus=files.corpus,
             model=model,
-            source=_source_of(texts, vectors),
+            source=source_of(texts, vectors),
             usual=ids_column,
             into=into,
             deletion=deletion,
@@ -308,93 +298,3 @@ def import_vectors(
     if into == "new":
         asked.remember()
     return store
-
-
-class _Written(NamedTuple):
-    """The file of vectors, the file or list of ids, and the corpus, of an import; None for those that are not given."""
-
-    vectors: str
-    ids: Any
-    corpus: str | None
-
-
-def _written(vectors: Any, ids: Any, texts: Data | None, columns: Mapping[str, str], folder: Path) -> _Written:
-    """What is imported, as files; rows in memory are written to new ones."""
-    if ids is None and is_pandas(vectors) and not _has_vectors(vectors, columns):
-        ids = vectors.index
-    is_file = isinstance(ids, str | os.PathLike)
-    names = ids if ids is None or is_file else [str(name) for name in ids]
-    listed = list(texts) if isinstance(texts, list | tuple) and all(isinstance(text, str) for text in texts) else None
-    if listed is not None and is_file:
-        raise wrong_type("ids", "a list where texts is a list", ids)
-    ids_column, of_texts = _some(columns, "doc_id"), _some(columns, "text", "title")
-    file = _vector_file(vectors, folder, columns)
-    # An array has no ids of its own: their column is then that of the texts.
-    is_table = Source.of(file).path.endswith(TABLE_SUFFIXES)
-    file = with_columns(file, {**(ids_column if is_table else {}), **_some(columns, "vector")})
-    if listed is not None:
-        rows = texts_with_ids(listed, _ids_in(file) if names is None else names)
-        return _Written(file, [row["_id"] for row in rows], data_of(rows, "texts"))
-    if texts is not None:
-        return _Written(file, names, with_columns(data_of(texts, "texts"), of_texts))
-    if "text" in columns:
-        return _Written(file, names, str(replace(Source.of(file), columns={**ids_column, **of_texts})))
-    return _Written(file, names, None)
-
-
-def _source_of(texts: object, vectors: object) -> str:
-    """The name of the corpus for the manifest."""
-    files = [os.fspath(argument) for argument in (texts, vectors) if isinstance(argument, str | os.PathLike)]
-    return files[0] if files else "an array"
-
-
-def _digested(ids: Any) -> Any:
-    """A list of ids as one digest; a file of them as it is."""
-    return hashlib.sha256("\0".join(ids).encode("utf-8", "surrogatepass")).hexdigest() if isinstance(ids, list) else ids
-
-
-def _some(columns: Mapping[str, str], *names: str) -> dict[str, str]:
-    return {name: columns[name] for name in names if name in columns}
-
-
-def _ids_in(vector_file: str) -> list[str] | None:
-    """The ids in a file of vectors; None if it has none."""
-    ids: list[str] = []
-    for block, _ in open_vectors(vector_file, block_rows=4_096).blocks:
-        if block is None:
-            return None
-        ids += block
-    return ids
-
-
-def _has_vectors(frame: Any, columns: Mapping[str, str]) -> bool:
-    """Whether a DataFrame has a column of vectors, and not a column for each number."""
-    return "vector" in columns or not set(VECTOR_NAMES).isdisjoint(frame.columns)
-
-
-def _vector_file(vectors: Any, folder: Path, columns: Mapping[str, str]) -> str:
-    """The file of vectors; vectors in memory are written to one."""
-    if isinstance(vectors, str | os.PathLike):
-        return path_of(vectors, "vectors")
-    vectors = vectors.lazy().collect() if is_polars(vectors) else vectors
-    if is_dataset(vectors) or (is_frame(vectors) and _has_vectors(vectors, columns)):
-        table = str(folder / "vectors.parquet")
-        if is_polars(vectors):
-            vectors.write_parquet(table)
-        else:
-            vectors.to_parquet(table)
-        remember_rows(table, "vectors")
-        return table
-    allowed = "a path, an array [n, width] of floats, a DataFrame or a datasets.Dataset"
-    try:
-        array = np.asarray(vectors)
-    except (ValueError, TypeError):
-        raise wrong_type("vectors", allowed, vectors) from None
-    if array.dtype.kind != "f" or array.ndim != 2:
-        fault = wrong_type("vectors", allowed, vectors)
-        raise TypeError(f"{fault}; {CODES}") if holds_codes(array) else fault
-    path = folder / "vectors.npy"
-    with new_file(path) as file:
-        np.save(file, array)
-    remember_rows(str(path), "vectors")
-    return str(path)

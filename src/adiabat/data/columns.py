@@ -26,8 +26,8 @@ Parsed = TypeVar("Parsed")
 _MAX_NAMES = 1_000
 """Maximum number of column names in memory: objects whose keys are ids must not fill it."""
 _SHOWN_NAMES = 8
-_USUAL = frozenset(("metadata", "pos_scores", "neg_scores"))
-"""Columns that field formats always have, and that are not read: in BEIR corpora, and in FlagEmbedding's mined negatives."""
+_USUAL = frozenset(("metadata", "pos_scores", "neg_scores", "vector", "embedding", "embeddings"))
+"""Columns of field formats that are not read as rows: of BEIR corpora, of FlagEmbedding's mined negatives, and vectors of an import."""
 
 
 class Remarks:
