@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Mapping
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -114,8 +115,9 @@ def test_the_same_call_is_returned_without_work_and_another_is_refused_with_what
         patched.setattr("adiabat.models.model_names.load_directory", lambda *_, **__: pytest.fail("a model was loaded"))
         assert plain(call(out, exist_ok=True)) == plain(made)
     differs = "seed was 0, is 5|budget was 1e.17, is 1e.22|repeats was 'drop', is 'negative'"
-    with pytest.raises(JobError, match=f"holds the result of another call: .*({differs})"):
+    with pytest.raises(JobError, match=f"holds the result of another call: .*({differs})") as refused:
         call(out, exist_ok=True, seed="negative" if name == "make" else 5)
+    assert ("extend it with resume=True" in str(refused.value)) == ("resume" in signature(getattr(adiabat, name)).parameters)
     with pytest.raises(JobError, match="out must be new or empty with exist_ok=False"):
         call(out, exist_ok=False)
 
@@ -213,7 +215,7 @@ def test_the_command_line_has_the_same_rule(run: Run, world: Path) -> None:
     assert (first.code, again.code, again.out) == (0, 0, first.out)
     refused = run(*words, "--seed", "4")
     assert refused.code == 2
-    assert "--out typed holds the result of another call: run.seed was 0, is 4" in refused.err
+    assert "--out typed holds the result of another call: run.seed was 0, is 4; repeat that call, or" in refused.err
     assert run("tune", "model", "store", "pairs.jsonl", "--dry-run", "--exist-ok").code == 2
 
 

@@ -75,10 +75,10 @@ class Asked:
         folder = None if out is None else Path(out)
         return cls(verb, folder, exist_ok, None if folder is None else folder / proof, replaces, settings, arguments)
 
-    def is_finished(self, *, resume: bool = False) -> bool:
+    def is_finished(self, *, resume: bool | None = None) -> bool:
         """Whether the output is that of this very call; another one is refused, where the call asks for that.
 
-        An explicit `resume` decides itself which changes it takes.
+        An explicit `resume` decides itself which changes it takes; None is that of a verb without it.
         """
         if self.exist_ok is None or self.out is None or not _holds_something(self.out):
             return False
@@ -95,9 +95,9 @@ class Asked:
         differing = list(self._differences(before))
         if differing and not resume:
             told = several(differing, of="differences")
-            raise JobError(
-                f"{option('out', self.out)} holds the result of another call: {told}; repeat that call, or choose another directory"
-            )
+            further = "" if resume is None else f", extend it with {option('resume', True)}"
+            advice = f"repeat that call{further}, or choose another directory"
+            raise JobError(f"{option('out', self.out)} holds the result of another call: {told}; {advice}")
         return not differing
 
     def result(self, kind: type[RecordT]) -> RecordT:

@@ -148,7 +148,8 @@ def _require_together(words: Sequence[str], *, deletes_only: bool) -> None:
             raise ConfigError(f"{purpose} takes the store in --out alone, got {', '.join(others)} too; run one after the other")
         return
     if absent := [word for word in ("MODEL", "CORPUS") if word not in words]:
-        raise ConfigError(f"{' and '.join(absent)} must be given, as in: adiabat embed MODEL CORPUS --out STORE")
+        texts = "; CORPUS has the texts of --import, and may be the same file" if "--import" in words else ""
+        raise ConfigError(f"{' and '.join(absent)} must be given, as in: adiabat embed MODEL CORPUS --out STORE{texts}")
     if {"--append", "--import"} <= {*words}:
         raise ConfigError("--append encodes a corpus, and --import takes vectors; import them into a store of their own, or with --update")
     if "--ids" in words and "--import" not in words:

@@ -26,7 +26,7 @@ Parsed = TypeVar("Parsed")
 _MAX_NAMES = 1_000
 """Maximum number of column names in memory: objects whose keys are ids must not fill it."""
 _SHOWN_NAMES = 8
-_USUAL = frozenset(("metadata", "pos_scores", "neg_scores", "vector", "embedding", "embeddings"))
+_USUAL = frozenset(("metadata", "pos_scores", "neg_scores", "vector", "embedding", "embeddings", "vec"))
 """Columns of field formats that are not read as rows: of BEIR corpora, of FlagEmbedding's mined negatives, and vectors of an import."""
 
 
