@@ -114,18 +114,20 @@ def evaluate_datasets(
     """
     started = time.monotonic()
     require_margin(settings.measure.margin, _measures(datasets, settings.measure.report))
-    prints = [tower.fingerprint("document") for tower in filter(None, (model, baseline))]
-    systems = _systems(model, baseline, prints, datasets)
+    runs_of_model = [model, *further]
+    # Each model once, since that hashes its weights.
+    prints = [each.fingerprints() for each in (*runs_of_model, *filter(None, [baseline]))]
+    queries, documents = [query for query, _ in prints], [document for _, document in prints]
+    systems = _systems(model, baseline, [documents[0], *documents[len(runs_of_model) :]], datasets)
     baseline_stores = {id(store): store for dataset in datasets for store in dataset.baseline_stores}
     refuse_unused_stores(list(baseline_stores.values()), [before.store for _, before in systems if before])
-    queries = [tower.fingerprint("query") for tower in filter(None, (model, *further, baseline))]
-    same = baseline is not None and prints[0] == prints[1] and queries.count(queries[0]) == len(queries)
-    equal = [SAME_TOWER] if same else _equal_runs([model, *further])
+    same = baseline is not None and documents[0] == documents[-1] and queries.count(queries[0]) == len(queries)
+    equal = [SAME_TOWER] if same else _equal_runs(runs_of_model, queries)
     seed = settings.run.seed
     watch = replace(watch, note=once(watch.note))
     for dataset in datasets if further else ():
-        for run in further:
-            dataset.store.require_encoder(run.fingerprint("document"), who=run.name)
+        for run, document in zip(runs_of_model, documents, strict=False):
+            dataset.store.require_encoder(document, who=run.name)
     results = []
     for (after, before), dataset in zip(systems, datasets, strict=True):
         runs = [after, *(System(run, after.store) for run in further)]
@@ -158,10 +160,9 @@ def evaluate_datasets(
     )
 
 
-def _equal_runs(runs: Sequence[DualEncoder]) -> list[str]:
-    """Notes on runs with the weights of another, which say nothing about the spread of runs."""
-    prints = [run.fingerprint("query") for run in runs]
-    pairs = [(run.name, runs[prints.index(own)].name) for run, own in zip(runs, prints, strict=True)]
+def _equal_runs(runs: Sequence[DualEncoder], queries: Sequence[Fingerprint]) -> list[str]:
+    """Notes on runs with the weights of another, which say nothing about the spread of runs; `queries` begin with theirs."""
+    pairs = [(run.name, runs[queries.index(own)].name) for run, own in zip(runs, queries, strict=False)]
     return [
         f"{run} has the query tower of {other}: it is a copy, or both kept the starting weights; intervals over runs are too narrow"
         for run, other in pairs
