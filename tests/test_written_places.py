@@ -28,7 +28,7 @@ SAVING = {"save", "savez", "savez_compressed", "to_csv"}
 
 IN_FRESH_FOLDER = "writes into a folder that was created with its name, or is a temporary one"
 EXCEPTIONS = {
-    ("api.embed_verb", "to_parquet"): IN_FRESH_FOLDER,
+    ("api.import_arguments", "to_parquet"): IN_FRESH_FOLDER,
     ("core.files", "os.open"): "opens a folder to lock it",
     ("core.surroundings", "mkdir"): "a folder for this user alone; its kind and owner are checked there",
     ("core.surroundings", "open"): "the null device",
