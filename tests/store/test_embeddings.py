@@ -105,7 +105,10 @@ def test_a_missing_store_is_an_error_that_says_how_to_build_it(tmp_path: Path) -
         ({"version": 1}, r"was written by adiabat .* \(format 1\), this is adiabat .*; run adiabat.upgrade\("),
         ({"format": "other"}, 'format must be "adiabat-store"'),
         ({"surprise": 1}, "unknown key surprise"),
-        ({"files": {"ids.arrow": {"bytes": 3}}}, r"manifest\.json must be as adiabat .* writes it, .* checksum: files"),
+        (
+            {"files": {"ids.arrow": {"bytes": 3}}},
+            r"must be as adiabat .* writes it, .*: 3 faults: files.*; unknown key files\.ids\.arrow\.bytes;",
+        ),
     ],
 )
 def test_an_unknown_manifest_is_refused(store: Store, change: dict[str, object], message: str) -> None:

@@ -66,6 +66,8 @@ def _phrase(fault: Mapping[str, Any]) -> str:
     key = ".".join(map(str, fault["loc"])) or "its content"
     if fault["type"] == "missing":
         return f"{key} must be given, got none"
+    if fault["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        return f"unknown key {key}"
     message = str(fault["msg"])
     if fault["type"] in WANTED or message.startswith("Input should be "):
         return f"{key} must be {constraint_of(fault)}, got {shown(fault['input'])}"
