@@ -145,7 +145,9 @@ def trial(verb: Verb, here: Path, path: str, number: int, kind: str) -> Row | No
     ended = run([*verb.words, *verb.again], here)
     outcome = "ended" if not ended.code else "refused" if ended.code == 2 and len(ended.err.strip().splitlines()) < 9 else "defect"
     after = state_of(outside)
-    changed = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
+    # A cache or an index that the user names may be a link to a folder with other files, which stay as they are.
+    kept = before if path in verb.left else {*before, *after}
+    changed = sorted(name for name in kept if before.get(name) != after.get(name))
     if changed:
         outcome = "written outside"
     said = "" if outcome in GOOD else f"{changed} {ended.err[-600:]}"
@@ -173,10 +175,12 @@ def _of_verb(verb: Verb, world: Path, folder: Path, needed: Mapping[str, Path], 
     every, _ = moments(verb.words, place(world, folder, needed))
     places = places_of(every)
     for path in sorted(random.Random(verb.name).sample(sorted(places), min(most, len(places)))):
-        number = places[path]
-        for kind in kinds_of(path, every[number], verb):
+        first = places[path]
+        # A folder moves once there is something in it.
+        last = max((number for number, moment in enumerate(every) if moment.path.startswith(f"{path}/")), default=first)
+        for kind in kinds_of(path, every[first], verb):
             if f"{verb.name} {path} {kind}" not in done:
-                row = trial(verb, place(world, folder, needed), path, number, kind)
+                row = trial(verb, place(world, folder, needed), path, last if kind == "moved" else first, kind)
                 if row is not None:
                     yield row
 
