@@ -227,7 +227,8 @@ KB, MB = 1 << 10, 1 << 20
 SURROUNDINGS = {
     "no home": Surrounding(no_home),
     "home nowhere": Surrounding(home_nowhere),
-    "cache unwritable": Surrounding(cache_unwritable),
+    # A folder that the user states is not replaced by another one: the verbs that need it refuse it.
+    "cache unwritable": Surrounding(cache_unwritable, (0, 2)),
     "no temporary folder": Surrounding(no_temporary_folder, (0, 2)),
     "private files": Surrounding(private_files),
     "far away": Surrounding(far_away),

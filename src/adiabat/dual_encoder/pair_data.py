@@ -21,7 +21,7 @@ import numpy as np
 
 from adiabat.config.dual_training_data import TrainDataSection
 from adiabat.core.disk import clear, make_folder, move, new_file, real
-from adiabat.core.errors import DataError, StoreError, disk_error_of, several
+from adiabat.core.errors import DataError, StoreError, disk_error_of, several, shortage_of
 from adiabat.core.files import is_there, read_json, reading, write_json
 from adiabat.core.formats import layout_of
 from adiabat.core.progress import SILENT, Watch
@@ -273,7 +273,8 @@ def _plain_faults(folder: Path, advice: str) -> Iterator[None]:
     except OSError as fault:
         if (error := disk_error_of(fault)) is None:
             raise
-        raise DataError(f"{folder} must have room for the pairs, got: {error.strerror or error}; free some space, or {advice}") from fault
+        demand, remedy = ("have room for the pairs", f"free some space, or {advice}") if shortage_of(fault) else ("be writable", advice)
+        raise DataError(f"{folder} must {demand}, got: {error.strerror or error}; {remedy}") from fault
 
 
 def _clear_abandoned(cache: Path) -> None:
