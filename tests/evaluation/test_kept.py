@@ -138,6 +138,10 @@ UNKNOWN = {"measure": "nDCG@10", "similarity": "cosine", "statistic": "zzz"}
             (partial(recorded, change=change), UNDAMAGED)
             for change in ({"about": None}, {"key": 3}, {"samples": []}, {"units": 5}, {"samples": [UNKNOWN]})
         ),
+        (
+            partial(recorded, change={"samples": [{"measure": "nDCG@10", "similarity": "cosine", "proportion": "no"}]}),
+            r"samples\.0\.proportion must be true or false, got 'no'",
+        ),
     ],
 )
 def test_damaged_and_foreign_files_are_refused(tmp_path: Path, damage: Callable[[Path], object], says: str) -> None:

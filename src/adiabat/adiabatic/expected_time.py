@@ -182,14 +182,14 @@ def fitted(settings: TuneSettings, pace: Pace, *, spent: float = 0.0) -> TuneSet
         search = settings.rate_search
         steps = _trial_steps_within(settings, pace, SEARCH_SHARE * budget)
         if steps is None:
-            raise _too_short(stated, least)
+            raise _too_short(settings, least)
         settings = settings.model_copy(update={"rate_search": search.model_copy(update={"steps": steps})})
     section = settings.tune
     left = budget - _search_seconds(settings, pace) - pace.validation_seconds
     epoch = section.batches_per_epoch * pace.step_seconds + pace.validation_seconds
     epochs = min(section.max_epochs, int(left / epoch))
     if epochs < 1:
-        raise _too_short(stated, least)
+        raise _too_short(settings, least)
     section = section.model_copy(update={"max_epochs": epochs})
     settings = settings.model_copy(update={"tune": section})
     # Copies are not validated, and what fitted the stated lengths may not fit shorter ones.
@@ -212,11 +212,16 @@ def least_budget(settings: TuneSettings, pace: Pace) -> float:
     return max(of_trials / SEARCH_SHARE, min(run / (1 - SEARCH_SHARE), run + _search_seconds(settings, pace)))
 
 
-def _too_short(budget: float, needed: float) -> ConfigError:
-    least = math.ceil(needed)
+SPARE = 1.25
+"""The advised time limit as a multiple of the least one: speeds measured in the next call may be lower."""
+
+
+def _too_short(settings: TuneSettings, needed: float) -> ConfigError:
+    least, advised = math.ceil(needed), 30 * math.ceil(SPARE * needed / 30)
+    lengths = "rate_search.count or tune.batches_per_epoch" if settings.searches else "tune.batches_per_epoch"
     return ConfigError(
-        f"tune.budget_seconds must be at least {least} ({duration(least)}) at the speed of this machine, got {budget:g}; "
-        f"give {option('budget_seconds', f'{least}s')} or more, or lower rate_search.count or tune.batches_per_epoch"
+        f"tune.budget_seconds must be at least {least} ({duration(least)}) at the speed of this machine, "
+        f"got {settings.tune.budget_seconds:g}; give {option('budget_seconds', f'{advised}s')}, or lower {lengths}"
     )
 
 

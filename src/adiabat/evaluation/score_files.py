@@ -151,6 +151,25 @@ def read_record(path: Path) -> dict[str, Any]:
     return record
 
 
+class _MeasureRecord(BaseModel, strict=True):
+    """Metadata of a measure by which the scores of two models are compared."""
+
+    measure: str
+    similarity: str = ""
+    statistic: str = "mean"
+    proportion: bool = False
+    lower_is_better: bool = False
+    pseudo_values: bool = False
+
+
+class _CellsRecord(BaseModel, strict=True):
+    """Metadata of the cells of a language grid by which two models are compared."""
+
+    comparison: str
+    similarity: str = ""
+    lower_is_better: bool = False
+
+
 class _Record(BaseModel):
     """Required metadata of a file of scores."""
 
@@ -163,8 +182,8 @@ class _Record(BaseModel):
     documents: int
     facts: dict[str, float]
     notes: list[str]
-    samples: list[dict[str, Any]]
-    cells: list[dict[str, Any]]
+    samples: list[_MeasureRecord]
+    cells: list[_CellsRecord]
 
 
 @contextmanager
