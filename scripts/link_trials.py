@@ -9,11 +9,10 @@ import os
 import random
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from reliability import VERBS, Verb, needed_of, place, run
-from trials import Trials
+from trials import FileTrial, Trials
 from writes import Moment, moments, run_until
 
 KINDS = ("file", "folder", "nothing", "moved")
@@ -21,27 +20,6 @@ KINDS = ("file", "folder", "nothing", "moved")
 OUTSIDE = "home"
 """Folder that no command is told of."""
 GOOD = ("refused", "ended")
-
-
-@dataclass(frozen=True)
-class Row:
-    """A trial.
-
-    Attributes:
-        name: Verb, path and kind of link.
-        verb: Name of the verb.
-        file: Where the link was planted.
-        kind: Of `KINDS`.
-        outcome: ``refused`` and ``ended`` are good.
-        said: On stderr, where something is wrong.
-    """
-
-    name: str
-    verb: str
-    file: str
-    kind: str
-    outcome: str
-    said: str
 
 
 FOLDERS = ("os.mkdir", "os.rmdir", "shutil.rmtree")
@@ -124,7 +102,7 @@ def outside_of(here: Path) -> Path:
     return outside
 
 
-def trial(verb: Verb, here: Path, path: str, number: int, kind: str) -> Row | None:
+def trial(verb: Verb, here: Path, path: str, number: int, kind: str) -> FileTrial | None:
     """Plant one link and run the command again.
 
     Args:
@@ -151,7 +129,7 @@ def trial(verb: Verb, here: Path, path: str, number: int, kind: str) -> Row | No
     if changed:
         outcome = "written outside"
     said = "" if outcome in GOOD else f"{changed} {ended.err[-600:]}"
-    return Row(f"{verb.name} {path} {kind}", verb.name, path, kind, outcome, said)
+    return FileTrial(f"{verb.name} {path} {kind}", verb.name, path, kind, outcome, said)
 
 
 def links(world: Path, folder: Path, made: Mapping[str, Path], trials: Trials, *, only: Sequence[str], most: int) -> None:
@@ -171,7 +149,7 @@ def links(world: Path, folder: Path, made: Mapping[str, Path], trials: Trials, *
             trials.add(row)
 
 
-def _of_verb(verb: Verb, world: Path, folder: Path, needed: Mapping[str, Path], done: set[str], most: int) -> Iterator[Row]:
+def _of_verb(verb: Verb, world: Path, folder: Path, needed: Mapping[str, Path], done: set[str], most: int) -> Iterator[FileTrial]:
     every, _ = moments(verb.words, place(world, folder, needed))
     places = places_of(every)
     for path in sorted(random.Random(verb.name).sample(sorted(places), min(most, len(places)))):

@@ -27,7 +27,7 @@ import other_versions
 from left_files import contents, differences, plain
 from reliability import FORMER, VERBS, Ended, Verb, made_whole, place, prepare, run, with_needs
 from small_world import write_world
-from trials import Trials, write_section
+from trials import FileTrial, Trials, write_section
 from writes import moments, run_until
 
 KINDS = ("flip", "cut", "empty", "zero", "swap")
@@ -98,27 +98,6 @@ CASES = (
     _again("distill fit", half=True),
     _again("distill ablate", half=True),
 )
-
-
-@dataclass(frozen=True)
-class Row:
-    """A trial.
-
-    Attributes:
-        name: Case and number.
-        case: Name of the case.
-        file: That was damaged, with digits for which runs differ left out.
-        kind: Of damage.
-        outcome: ``refused``, ``fallback`` and ``equal`` are good.
-        said: On stderr.
-    """
-
-    name: str
-    case: str
-    file: str
-    kind: str
-    outcome: str
-    said: str
 
 
 def damage(path: Path, kind: str, others: Sequence[Path], chance: random.Random) -> bool:
@@ -251,7 +230,7 @@ def placed_of(case: Case, world: Path, folder: Path, made: Mapping[str, Path], c
     return {name: folder / "whole" / verb.name / name for name in whole} | needed
 
 
-def trial_of(case: Case, here: Path, wanted: Mapping[str, Any], number: int, *, versions: bool) -> Row | None:
+def trial_of(case: Case, here: Path, wanted: Mapping[str, Any], number: int, *, versions: bool) -> FileTrial | None:
     """Damage one file and run the command.
 
     Args:
@@ -282,7 +261,7 @@ def trial_of(case: Case, here: Path, wanted: Mapping[str, Any], number: int, *, 
     # Another version may leave out what matters little, so that the result is allowed to differ.
     judged = outcome_of(ended, file.relative_to(here), [] if versions else differing)
     said = "" if judged in GOOD else f"{changed} {differing} {ended.err[-600:]}"
-    return Row(name, case.name, str(file.relative_to(here)), kind, judged, said)
+    return FileTrial(name, case.name, str(file.relative_to(here)), kind, judged, said)
 
 
 def main() -> None:

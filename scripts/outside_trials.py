@@ -29,13 +29,11 @@ class Section:
         title: Of the section.
         lines: What a trial is.
         good: Outcomes that are right.
-        column: Of a row, whose values are the rows of the first table.
     """
 
     title: str
     lines: Sequence[str]
     good: Sequence[str]
-    column: str
 
 
 SECTIONS = {
@@ -49,7 +47,6 @@ SECTIONS = {
             "was lost, and another model is read. *Wrong*: anything else.",
         ),
         user_file_trials.GOOD,
-        "case",
     ),
     "links": Section(
         "Planted links",
@@ -59,7 +56,6 @@ SECTIONS = {
             "exit code 2. *Ended*: the command made its results. *Wrong*: a defect, or a change outside the places that it was told.",
         ),
         link_trials.GOOD,
-        "verb",
     ),
 }
 
@@ -105,7 +101,7 @@ def report(section: Section, trials: Trials, *, write: bool, command: str) -> No
         print(row)
     if write:
         first, *others = section.lines
-        tables = [*_table(trials, section, section.column), "", *_table(trials, section, "kind")]
+        tables = [*_table(trials, section, "case"), "", *_table(trials, section, "kind")]
         write_section(section.title, [f"`{command}`: {first}", *others, "", *tables])
 
 

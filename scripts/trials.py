@@ -11,6 +11,27 @@ from typing import Any
 REPORT = Path(__file__).resolve().parents[1] / "benchmarks" / "RELIABILITY.md"
 
 
+@dataclass(frozen=True)
+class FileTrial:
+    """A trial with one file.
+
+    Attributes:
+        name: Of the trial, unique.
+        case: Name of the case or verb.
+        file: That was damaged, or where a link was planted, with digits for which runs differ left out.
+        kind: Of damage or link.
+        outcome: One word; each script says which are good.
+        said: On stderr, where something is wrong.
+    """
+
+    name: str
+    case: str
+    file: str
+    kind: str
+    outcome: str
+    said: str
+
+
 @dataclass
 class Trials:
     """Rows of trials in a file, so that a run that was cut short goes on.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from left_files import contents, differences, plain
 from reliability import Ended, place, run
-from trials import Trials
+from trials import FileTrial, Trials
 
 GOOD = ("refused", "equal", "as published")
 AS_PUBLISHED = ("saved/config_sentence_transformers.json", "model/tokenizer_config.json", "spelt/tokenizer_config.json")
@@ -84,27 +84,6 @@ CASES = (
     UserCase("training data", ("train", "train.toml", "--out", "new"), ("pairs.jsonl",), (), NEW),
     UserCase("a publisher's file", MADE, ("squad-train-v1.1.json",), (), NEW),
 )
-
-
-@dataclass(frozen=True)
-class Row:
-    """A trial.
-
-    Attributes:
-        name: Case, file and kind.
-        case: Name of the case.
-        file: That was damaged.
-        kind: Of damage.
-        outcome: ``refused`` and ``equal`` are good.
-        said: On stderr, where something is wrong.
-    """
-
-    name: str
-    case: str
-    file: str
-    kind: str
-    outcome: str
-    said: str
 
 
 def damage(path: Path, kind: str) -> None:
@@ -192,7 +171,7 @@ def users_files(world: Path, folder: Path, made: Mapping[str, Path], trials: Tri
                 trials.add(row)
 
 
-def _of_case(case: UserCase, world: Path, folder: Path, needed: Mapping[str, Path], done: set[str]) -> Iterator[Row]:
+def _of_case(case: UserCase, world: Path, folder: Path, needed: Mapping[str, Path], done: set[str]) -> Iterator[FileTrial]:
     here = place(world, folder, needed)
     ended = run(case.words, here)
     if ended.code:
@@ -213,4 +192,4 @@ def _of_case(case: UserCase, world: Path, folder: Path, needed: Mapping[str, Pat
             differing = [] if ended.code else differences(_left(case, here, ended), wanted)
             judged = outcome_of(ended, file, kind, differing)
             said = "" if judged in GOOD else f"{differing[:5]} {ended.err[-400:]}"
-            yield Row(name, case.name, str(file), kind, judged, said)
+            yield FileTrial(name, case.name, str(file), kind, judged, said)

@@ -46,16 +46,15 @@ class _DocumentTower:
         return self.model.fingerprint(side)
 
     def encode(self, texts: Sequence[str], *, side: Side) -> Float[np.ndarray, "n e"]:
-        counts: list[Progress] = []
+        before = self.full
 
         def count(now: Progress) -> None:
-            counts.append(now)
+            self.full = before + now.full
             if self.total:
                 self._show(self.finished + now.done)
 
         vectors = self.model.encode(texts, side=side, precision=self.precision, on_progress=count)
         self.encoded += len(texts)
-        self.full += counts[-1].full if counts else 0
         return vectors
 
     def report(self, finished: int, total: int) -> None:
