@@ -74,7 +74,7 @@ def our_batches(options: argparse.Namespace) -> tuple[Batches, TextsOf, int]:
         for step in range(sampler.pairs):
             batch = draw_batch(pairs, sampler.rows(step), settings.train, seed=settings.run.seed, step=step)
             rows: dict[Side, np.ndarray] = {"query": np.unique(batch.query), "document": np.unique(batch.documents)}
-            padded = [encoder.collate(tokens[side].lists(rows[side]), side=side) for side in rows]
+            padded = [encoder.collate(tokens[side].take(rows[side]), side=side) for side in rows]
             yield min(len(one.input_ids) for one in padded), sum(int(one.attention_mask.sum()) for one in padded)
 
     def texts_of(count: int) -> Iterator[list[tuple[str, str]]]:

@@ -98,7 +98,7 @@ def on_corpus(encoder: Encoder, peer: SentenceTransformer, corpus: str | Path, o
     """Measure on a sample of one corpus."""
     texts = [document.text for document in read_corpus(corpus)]
     texts = random.Random(0).sample(texts, min(options.documents, len(texts)))
-    lengths = [len(ids) for ids in encoder.tokenize(texts, side="document")]
+    lengths = encoder.tokenize(texts, side="document").lengths
     cut = sum(length == encoder.settings.max_tokens for length in lengths) / len(lengths)
     precision = encoder.settle("auto")
     size = fastest_batch_size(peer, precision, texts)

@@ -27,6 +27,7 @@ from transformers import (
     XLMRobertaModel,
 )
 
+from adiabat.core.ragged import Ragged
 from adiabat.models.embedding_head import EncoderSettings, Projection
 from adiabat.models.encoder import Encoder
 from adiabat.models.saving import save
@@ -50,6 +51,11 @@ TEMPLATES: Mapping[Kind, str] = {
     "gpt-neox": "$A",
     "llama": "[CLS] $A",
 }
+
+
+def lists(tokens: Ragged) -> list[list[int]]:
+    """Token ids as lists."""
+    return [tokens[number].tolist() for number in range(len(tokens))]
 
 
 def tiny_tokenizer(kind: Kind = "bert") -> PreTrainedTokenizerFast:

@@ -60,7 +60,11 @@ def message(kind: type[Section], table: dict[str, Any]) -> str:
             ["train.loss.symmetric belongs", "train.method.rank belongs", IDLE_EPOCHS],
         ),
         (TrainSettings, {"train": {"loss": {"guide": {}}, "idle_epochs": 3}}, ["train.loss.guide.model must be given", IDLE_EPOCHS]),
-        (TrainSettings, {"train": 3, "run": {"compile": True}}, ["train must be a table", "memory.length_buckets must be given"]),
+        (
+            TrainSettings,
+            {"train": 3, "run": {"compile": True}, "memory": {"checkpointing": True}},
+            ["train must be a table", "memory.checkpointing must be false"],
+        ),
         (
             EvaluateSettings,
             {"measure": {"resamples": -1, "depth": 7, "negatives": "listed"}},

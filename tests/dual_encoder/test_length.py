@@ -99,9 +99,7 @@ def test_texts_of_a_frozen_tower_are_counted_once_at_the_step_that_needs_them(pr
             spent = objective.cost(step).operations
         new = set(objective._batch(step).documents.ravel().tolist()) - seen
         seen |= new
-        lengths = np.array(
-            [len(ids) for ids in document.tokenize(texts.take(np.array(sorted(new), dtype=np.int64)), side="document")], dtype=np.int64
-        )
+        lengths = document.tokenize(texts.take(np.array(sorted(new), dtype=np.int64)), side="document").lengths
         alone = operations_of(document).of(lengths, trained=False, cached=False, checkpointed=False)
         assert spent - trained == pytest.approx(alone)
         # Documents of a validation are none of the step after it.

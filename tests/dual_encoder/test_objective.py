@@ -292,7 +292,7 @@ def test_a_step_names_its_queries_and_counts_its_tokens() -> None:
     tower = objective.towers.query
     distinct = {"query": sorted(set(query)), "document": sorted({text for texts in documents for text in texts})}
     assert objective.tokens_of(4) == {
-        side: sum(map(len, tower.tokenize(texts, side=side)))  # type: ignore[arg-type]
+        side: tower.tokenize(texts, side=side).values.size  # type: ignore[arg-type]
         for side, texts in distinct.items()
     }
     assert list(objective_with(towers=ARCHITECTURES["ADE with frozen documents"]).tokens_of(0)) == ["query"]

@@ -69,7 +69,7 @@ def test_texts_that_are_cut_are_counted_on_the_side_they_are_on() -> None:
     objective = objective_of(job={"model": "short"})
     tower, texts = objective.towers.query.with_settings(EncoderSettings(max_tokens=99, query_prompt="ask: ")), objective.train.texts
     queries, documents = tower.tokenize(texts.queries, side="query"), tower.tokenize(texts.documents, side="document")
-    full = [sum(len(ids) >= 12 for ids in listed) for listed in (queries, documents)]
+    full = [int((tokens.lengths >= 12).sum()) for tokens in (queries, documents)]
     assert 0 < full[1] < len(documents)
     assert [note for note in notes_of(objective) if "reach the limit" in note] == [
         f"{full[0]} of {len(queries)} queries reach the limit of 12 tokens: longer ones are cut",

@@ -32,8 +32,7 @@ WHERE = "with data.stream"
             {"train": {"loss": {"guide": {"model": "self", "relative": True}}}},
             "train.loss.guide.relative has no effect with train.loss.guide.margin = 0",
         ),
-        ({"run": {"compile": True}}, "memory.length_buckets must be given where run.compile is true"),
-        ({"run": {"compile": True}, "memory": {"checkpointing": True, "length_buckets": [64]}}, "memory.checkpointing must be false"),
+        ({"run": {"compile": True}, "memory": {"checkpointing": True}}, "memory.checkpointing must be false"),
         ({"memory": {"length_buckets": [64, 64]}}, r"memory.length_buckets must ascend, got \[64, 64\]"),
         # Several sources.
         ({"job": {"data": "a.jsonl"}, "data": {"sources": TWO[:1]}}, "data.sources must be left out with job.data"),

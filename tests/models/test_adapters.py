@@ -21,9 +21,9 @@ from adiabat.models.device import autocast
 from adiabat.models.encoder import Encoder
 from adiabat.models.freezing import freeze, frozen_parameters
 from adiabat.models.loading import load
+from adiabat.models.packing import is_packable
 from adiabat.models.saving import save
 from adiabat.models.towers import DualEncoder
-from adiabat.training.blocks import is_packable
 from adiabat.training.gradient_cache import Chunking
 from adiabat.training.passes import Passes, side_passes
 from tests.tiny import KINDS, Kind, tiny_backbone, tiny_encoder

@@ -22,10 +22,10 @@ from adiabat.models.bulk import TokenTable
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
 from adiabat.models.loading import load
+from adiabat.models.packing import PackedBackbone, is_packable
 from adiabat.models.towers import trainable_copy
 from adiabat.runs.run_log import read_log
 from adiabat.store.build import build_store
-from adiabat.training.blocks import PackedBackbone, is_packable
 from adiabat.training.gradient_cache import Chunking, training_copies
 from adiabat.training.passes import Group, Passes
 from tests.architectures import ARCHITECTURES, SIZES, flop_counter, tiny_architecture
@@ -76,7 +76,7 @@ def test_training_passes_equal_padded_ones_and_cost_what_is_counted(name: str) -
         padded = encoder.eval()(batch)
     almost_no_dropout(encoder)
     chunking = Chunking(cached=True, checkpointed=True)
-    passes = Passes(encoder, precision="fp32", copies=training_copies([encoder], 1, chunking), chunking=chunking)
+    passes = Passes(encoder, precision="fp32", copies=training_copies([encoder], 1, chunking, "fp32"), chunking=chunking)
     table = TokenTable.of(encoder, TEXTS, side="query")
     told = passes.operations([Group(table, np.arange(len(TEXTS)))])
     with sdpa_kernel(SDPBackend.MATH), flop_counter() as counter:

@@ -15,8 +15,8 @@ from transformers.utils import logging as transformers_logging
 from adiabat.core.errors import ModelError
 from adiabat.models.backbone import Trust
 from adiabat.models.loading import load, local_folder
+from adiabat.models.packing import is_packable
 from adiabat.models.saving import save
-from adiabat.training.blocks import is_packable
 from tests.tiny import Kind, edit, save_tiny, tiny_dual, tiny_encoder, write
 
 TEXTS = ["Where does the river rise?", "река"]

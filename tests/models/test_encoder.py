@@ -10,6 +10,7 @@ from sentence_transformers import SentenceTransformer
 from torch import nn
 
 from adiabat.core.errors import ConfigError, ModelError
+from adiabat.core.ragged import Ragged
 from adiabat.data.records import SIDES
 from adiabat.models.backbone import require_pad_token
 from adiabat.models.bulk import Progress
@@ -18,7 +19,7 @@ from adiabat.models.encoder import Encoder
 from adiabat.models.loading import load, override
 from adiabat.models.saving import save
 from adiabat.models.towers import DualEncoder
-from tests.tiny import CLS, KINDS, PAD, SEP, Kind, save_tiny, tiny_backbone, tiny_dual, tiny_encoder, tiny_tokenizer
+from tests.tiny import CLS, KINDS, PAD, SEP, Kind, lists, save_tiny, tiny_backbone, tiny_dual, tiny_encoder, tiny_tokenizer
 
 TEXTS = [
     "Where does the river rise?",
@@ -156,7 +157,7 @@ def test_a_tokenizer_without_padding_token_fills_with_zero() -> None:
 
 
 def test_xlm_roberta_pads_with_the_id_its_positions_know() -> None:
-    assert tiny_encoder("xlm-roberta").collate([[CLS, 9, SEP], [CLS, SEP]], side="query").input_ids[1, 2] == PAD
+    assert tiny_encoder("xlm-roberta").collate(Ragged.of([[CLS, 9, SEP], [CLS, SEP]]), side="query").input_ids[1, 2] == PAD
 
 
 def test_dropout_is_off_while_encoding_and_every_module_gets_its_mode_back_even_after_a_fault() -> None:
@@ -284,6 +285,6 @@ def test_a_model_already_loaded_gets_a_padding_token_in_a_copy(shared: bool) -> 
 def test_an_empty_text_has_one_vector_whatever_token_pads() -> None:
     model = without_padding()
     model.query.tokenizer.backend_tokenizer.post_processor = None
-    assert model.query.tokenize([""], side="query") == [[0]]
+    assert lists(model.query.tokenize([""], side="query")) == [[0]]
     model.query.tokenizer.pad_token = "[SEP]"
-    assert model.query.tokenize([""], side="query") == [[0]]
+    assert lists(model.query.tokenize([""], side="query")) == [[0]]

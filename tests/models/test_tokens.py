@@ -1,5 +1,6 @@
 """Texts tokenised once and embedded by their number; texts cut before they are tokenised, padding, and batches of a budget of tokens."""
 
+import copy
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -12,12 +13,13 @@ from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_to
 from transformers import PreTrainedTokenizerFast
 
 from adiabat.core.errors import DataError
+from adiabat.core.ragged import Ragged
 from adiabat.models import bulk as tokens
 from adiabat.models import tokens as cutting
 from adiabat.models.bulk import TokenTable, embed_all, embed_rows
 from adiabat.models.embedding_head import EncoderSettings
-from adiabat.models.tokens import bucket_batches, cut_texts, filled_up, pad, token_budget_batches
-from tests.tiny import tiny_encoder
+from adiabat.models.tokens import bucket_batches, cut_texts, filled_up, pad, token_budget_batches, token_lists
+from tests.tiny import lists, tiny_encoder, tiny_tokenizer
 
 TEXTS = ["a", "query of some length", "", "längeres Wort äöü", "b", "一二三"]
 
@@ -27,9 +29,9 @@ def test_the_table_holds_what_the_tokenizer_gives_in_four_bytes_a_token(block: i
     monkeypatch.setattr(tokens, "TOKENIZE_BLOCK", block)
     encoder = tiny_encoder(width=16, settings=EncoderSettings(query_prompt="ask: ", max_tokens=12))
     table = TokenTable.of(encoder, TEXTS, side="query")
-    expected = encoder.tokenize(TEXTS, side="query")
-    assert table.lists(np.arange(len(TEXTS))) == expected
-    assert table.lists(np.array([3, 0, 3])) == [expected[3], expected[0], expected[3]]
+    expected = lists(encoder.tokenize(TEXTS, side="query"))
+    assert lists(table.take(np.arange(len(TEXTS)))) == expected
+    assert lists(table.take(np.array([3, 0, 3]))) == [expected[3], expected[0], expected[3]]
     assert table.lengths.tolist() == [len(ids) for ids in expected]
     assert len(table) == len(TEXTS)
     assert max(table.lengths) == 12
@@ -40,24 +42,24 @@ def test_a_table_in_files_is_that_in_memory_and_is_made_once(tmp_path: Path, mon
     encoder = tiny_encoder(width=16, settings=EncoderSettings(query_prompt="ask: ", max_tokens=12))
     memory = TokenTable.of(encoder, TEXTS, side="query")
     rows = np.array([3, 0, 5, 3, 2])
-    assert TokenTable.of(encoder, TEXTS, side="query", folder=tmp_path).lists(rows) == memory.lists(rows)
+    assert lists(TokenTable.of(encoder, TEXTS, side="query", folder=tmp_path).take(rows)) == lists(memory.take(rows))
     monkeypatch.setattr(type(encoder), "tokenize", lambda *_, **__: pytest.fail("texts were tokenised again"))
     again = TokenTable.of(encoder, TEXTS, side="query", folder=tmp_path)
-    assert (again.lists(rows), again.lengths.tolist()) == (memory.lists(rows), memory.lengths.tolist())
+    assert (lists(again.take(rows)), again.lengths.tolist()) == (lists(memory.take(rows)), memory.lengths.tolist())
 
 
 @pytest.mark.parametrize("ending", ["i32", "npy", "json"])
 @pytest.mark.parametrize("cut", [True, False])
 def test_tokens_that_were_damaged_are_made_again_and_it_is_said(tmp_path: Path, ending: str, cut: bool) -> None:
     encoder = tiny_encoder(width=16)
-    expected = TokenTable.of(encoder, TEXTS, side="query", folder=tmp_path).lists(np.arange(len(TEXTS)))
+    expected = lists(TokenTable.of(encoder, TEXTS, side="query", folder=tmp_path).take(np.arange(len(TEXTS))))
     (file,) = tmp_path.glob(f"tokens-query-*.{ending}")
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content[: len(content) // 2] if cut else content)
     with pytest.warns(UserWarning, match=rf"{file} must be undamaged, got .*; it is rebuilt"):
         table = TokenTable.of(encoder, TEXTS, side="query", folder=tmp_path)
-    assert table.lists(np.arange(len(TEXTS))) == expected
+    assert lists(table.take(np.arange(len(TEXTS)))) == expected
 
 
 @pytest.mark.parametrize("other", [{"max_tokens": 13}, {"query_prompt": "tell: "}])
@@ -67,7 +69,7 @@ def test_what_decides_tokens_decides_the_files(tmp_path: Path, other: dict[str, 
     changed = tiny_encoder(width=16, settings=EncoderSettings(**settings))
     TokenTable.of(one, TEXTS, side="query", folder=tmp_path)
     table = TokenTable.of(changed, TEXTS, side="query", folder=tmp_path)
-    assert table.lists(np.arange(len(TEXTS))) == changed.tokenize(TEXTS, side="query")
+    assert lists(table.take(np.arange(len(TEXTS)))) == lists(changed.tokenize(TEXTS, side="query"))
 
 
 def test_a_full_disk_leaves_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +93,7 @@ def test_what_a_killed_run_left_of_a_table_is_taken_by_the_next(tmp_path: Path) 
     for name in names:
         (tmp_path / f".{name}.part0").write_bytes(b"half of it" * 100)
     table = TokenTable.of(encoder, TEXTS, side="query", folder=tmp_path)
-    assert table.lists(np.arange(len(TEXTS))) == encoder.tokenize(TEXTS, side="query")
+    assert lists(table.take(np.arange(len(TEXTS)))) == lists(encoder.tokenize(TEXTS, side="query"))
     assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
@@ -264,7 +266,7 @@ def padded_in_plain_loops(token_ids: list[list[int]], fill: int, skipped: int) -
 @pytest.mark.parametrize("skipped", [0, 1, 3, 100])
 @pytest.mark.parametrize("token_ids", [[[4]], [[4, 5, 6, 7], [8, 9], [3]], [[2, 2], [2, 2]]], ids=["one token", "ragged", "even"])
 def test_padding_equals_plain_loops(token_ids: list[list[int]], skipped: int) -> None:
-    batch = pad(token_ids, pad_token_id=0, skipped=skipped)
+    batch = pad(Ragged.of(token_ids), pad_token_id=0, skipped=skipped)
     rows, attended, pooled = padded_in_plain_loops(token_ids, 0, skipped)
     assert batch.input_ids.tolist() == rows
     assert batch.attention_mask.tolist() == attended
@@ -272,14 +274,14 @@ def test_padding_equals_plain_loops(token_ids: list[list[int]], skipped: int) ->
 
 
 def test_tokens_at_the_end_may_be_left_out_of_pooling_too() -> None:
-    batch = pad([[1, 2, 3, 4], [5, 6, 7], [8]], pad_token_id=0, skipped=1, closing=1)
+    batch = pad(Ragged.of([[1, 2, 3, 4], [5, 6, 7], [8]]), pad_token_id=0, skipped=1, closing=1)
     assert batch.pooling_mask.tolist() == [[0, 1, 1, 0], [0, 1, 0, 0], [1, 0, 0, 0]]
     assert batch.attention_mask.tolist() == [[1, 1, 1, 1], [1, 1, 1, 0], [1, 0, 0, 0]]
 
 
 def test_a_padding_id_inside_a_text_still_counts() -> None:
     # Decoders pad with their end-of-text token, which may stand in a text as well.
-    assert pad([[2, 2], [2]], pad_token_id=2).attention_mask.tolist() == [[1, 1], [1, 0]]
+    assert pad(Ragged.of([[2, 2], [2]]), pad_token_id=2).attention_mask.tolist() == [[1, 1], [1, 0]]
 
 
 def random_lengths(count: int, seed: int) -> list[int]:
@@ -303,7 +305,7 @@ def test_batches_worked_by_hand() -> None:
 
 
 def test_a_batch_filled_up_by_hand() -> None:
-    batch = filled_up(pad([[5, 6, 7], [8]], pad_token_id=9, skipped=1), rows=3, length=4, pad_token_id=9)
+    batch = filled_up(pad(Ragged.of([[5, 6, 7], [8]]), pad_token_id=9, skipped=1), rows=3, length=4, pad_token_id=9)
     assert batch.input_ids.tolist() == [[5, 6, 7, 9], [8, 9, 9, 9], [9, 9, 9, 9]]
     assert batch.attention_mask.tolist() == [[1, 1, 1, 0], [1, 0, 0, 0], [1, 0, 0, 0]]
     assert batch.pooling_mask.tolist() == [[0, 1, 1, 0], [1, 0, 0, 0], [1, 0, 0, 0]]
@@ -312,7 +314,7 @@ def test_a_batch_filled_up_by_hand() -> None:
 @pytest.mark.parametrize(("rows", "length"), [(1, 3), (2, 2)])
 def test_a_batch_is_never_cut_to_a_shape(rows: int, length: int) -> None:
     with pytest.raises(ValueError, match=f"a batch must fit {rows} rows of {length} tokens, got 2 of 3"):
-        filled_up(pad([[1, 2, 3], [4]], pad_token_id=0), rows=rows, length=length, pad_token_id=0)
+        filled_up(pad(Ragged.of([[1, 2, 3], [4]]), pad_token_id=0), rows=rows, length=length, pad_token_id=0)
 
 
 def test_buckets_worked_by_hand() -> None:
@@ -340,3 +342,26 @@ def test_every_row_comes_once_in_the_smallest_bucket_that_holds_it(buckets: tupl
             assert length == (min(inside) if inside else min(bucket for bucket in allowed if bucket % 128 == 0 and bucket >= lengths[row]))
         seen += rows.tolist()
     assert sorted(seen) == list(range(157))
+
+
+class AddsAWord(PreTrainedTokenizerFast):
+    """A class with an encoding of its own."""
+
+    def _encode_plus(self, text: list[str], **options: Any) -> Any:
+        return super()._encode_plus([f"{one} a" for one in text], **options)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("split", [False, True])
+def test_tokens_are_those_of_transformers_whatever_its_tokenizer_is_set_to(side: str, split: bool) -> None:
+    tokenizer = tiny_tokenizer()
+    tokenizer.truncation_side, tokenizer.split_special_tokens = side, split
+    tokenizer.backend_tokenizer.enable_padding(length=30)
+    texts = ["", "a [SEP] b", "one far longer than the limit", "ж"]
+    expected = copy.deepcopy(tokenizer)(texts, truncation=True, max_length=9)["input_ids"]
+    assert token_lists(tokenizer, texts, 9) == expected
+
+
+def test_a_tokenizer_with_an_encoding_of_its_own_keeps_it() -> None:
+    own = AddsAWord(tokenizer_object=tiny_tokenizer().backend_tokenizer)
+    assert token_lists(own, ["b"], 9) == tiny_tokenizer()(["b a"])["input_ids"]

@@ -1,6 +1,7 @@
 """Threads that share out jobs, and the copies of a model that they run."""
 
 import threading
+import warnings
 from collections.abc import Iterator
 
 import numpy as np
@@ -43,8 +44,8 @@ def plainly(encoder: Encoder, precision: Precision) -> np.ndarray:
     vectors = np.empty((len(TEXTS), encoder.width), dtype=np.float32)
     torch.set_num_threads(1)
     with torch.inference_mode(), autocast(encoder.device, precision):
-        for rows in token_budget_batches([len(ids) for ids in token_ids], BUDGET):
-            vectors[rows] = encoder(encoder.collate([token_ids[row] for row in rows], side="query")).numpy()
+        for rows in token_budget_batches(token_ids.lengths, BUDGET):
+            vectors[rows] = encoder(encoder.collate(token_ids.take(rows), side="query")).numpy()
     torch.set_num_threads(THREADS)
     return vectors
 
@@ -204,3 +205,15 @@ def test_threads_keep_their_share_where_other_work_changes_the_number_before_the
     with parallel_map([working] * 2) as run:
         torch.set_num_threads(THREADS)
         assert list(run([3, 3, 3, 3])) == [THREADS // 2] * 4
+
+
+def test_compiled_blocks_encode_the_same_vectors_and_leave_the_encoder_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adiabat.models.compilation.COMPILER", "eager")
+    encoder = tiny_encoder("bert", layers=2)
+    expected = encoder.encode(TEXTS, side="query", precision="fp32", token_budget=BUDGET)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The .grad attribute of a Tensor that is not a leaf")
+        found = encoder.encode(TEXTS, side="query", precision="fp32", token_budget=BUDGET, compiled=True)
+    torch._dynamo.reset()
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    assert not any("forward" in vars(block) for block in encoder.modules())

@@ -91,9 +91,9 @@ def test_a_models_counts_are_those_of_its_own_tokens_before_the_cut(kind: Kind):
     uncut = tiny_dual(kind, settings=EncoderSettings(max_tokens=500, query_prompt="ask: "), shared=False)
     for side in ("query", "document"):
         # An empty text of a tokenizer without special tokens gets a token of padding from the encoder alone.
-        assert [max(1, count) for count in tokens.count(texts, side=side)] == list(map(len, uncut.tower(side).tokenize(texts, side=side)))
-        assert [min(8, max(1, count)) for count in tokens.count(texts, side=side)] == list(
-            map(len, model.tower(side).tokenize(texts, side=side))
+        assert [max(1, count) for count in tokens.count(texts, side=side)] == uncut.tower(side).tokenize(texts, side=side).lengths.tolist()
+        assert [min(8, max(1, count)) for count in tokens.count(texts, side=side)] == (
+            model.tower(side).tokenize(texts, side=side).lengths.tolist()
         )
     assert tokens.limit("query") == tokens.limit("document") == 8
     assert tokens.name == "tiny"

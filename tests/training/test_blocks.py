@@ -13,10 +13,11 @@ from transformers.modeling_outputs import BaseModelOutput
 from adiabat.core.errors import ModelError
 from adiabat.models.adapters import add_lora
 from adiabat.models.bulk import TokenTable
+from adiabat.models.compilation import blocks_of
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
 from adiabat.training import passes as passes_module
-from adiabat.training.blocks import RandomState, blocks_of, draws, frozen_prefix
+from adiabat.training.blocks import RandomState, draws, frozen_prefix
 from adiabat.training.gradient_cache import Chunking, training_copies
 from adiabat.training.passes import Passes, side_passes
 from tests.tiny import KINDS, PAD, POSITIONS, VOCABULARY, Kind, tiny_backbone, tiny_encoder, tiny_tokenizer
@@ -73,7 +74,7 @@ def test_the_blocks_of_every_family_are_found_packed_or_adapted(kind: Kind, adap
     encoder = tiny_encoder(kind, layers=3)
     if adapted:
         add_lora(encoder.backbone, rank=2)
-    ((copy,),) = training_copies([encoder], 1, Chunking())
+    ((copy,),) = training_copies([encoder], 1, Chunking(), "fp32")
     for backbone in (encoder.backbone, copy.backbone):
         blocks = blocks_of(backbone)
         assert len(blocks) == 3

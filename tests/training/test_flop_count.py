@@ -195,7 +195,7 @@ def test_a_whole_step_costs_what_torch_counts(kind: Kind, way: str, cached: bool
 
 def counted(encoder: Encoder, chunking: Chunking) -> tuple[float, np.ndarray]:
     """Operations of a step, which are what torch counts, and the lengths of its texts."""
-    passes = Passes(encoder, precision="fp32", copies=training_copies([encoder], 1, chunking), chunking=chunking)
+    passes = Passes(encoder, precision="fp32", copies=training_copies([encoder], 1, chunking, "fp32"), chunking=chunking)
     table = TokenTable.of(encoder, TEXTS, side="query")
     with sdpa_kernel(SDPBackend.MATH), flop_counter() as counter:
         torch.autograd.backward(passes.embed(table, np.arange(len(TEXTS))).sum())

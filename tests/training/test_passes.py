@@ -16,9 +16,10 @@ from adiabat.losses.in_batch import in_batch_softmax, samtone
 from adiabat.models.bulk import TokenTable
 from adiabat.models.device import Precision
 from adiabat.models.encoder import Encoder
+from adiabat.models.packing import is_packed
 from adiabat.models.saving import save
 from adiabat.models.towers import DualEncoder
-from adiabat.training.gradient_cache import Chunking, is_packed, size_of, training_copies
+from adiabat.training.gradient_cache import Chunking, size_of, training_copies
 from adiabat.training.passes import Group, Passes, side_passes
 from tests.losses.test_losses import LOSSES
 from tests.tiny import KINDS, Kind, tiny_encoder
@@ -318,12 +319,12 @@ def test_groups_may_be_empty():
 @pytest.mark.parametrize("kind", KINDS)
 def test_copies_share_the_memory_of_weights_and_pack_where_they_can(kind: Kind):
     encoder = tiny_encoder(kind)
-    (first,), (second,) = training_copies([encoder], 2, Chunking())
+    (first,), (second,) = training_copies([encoder], 2, Chunking(), "fp32")
     for own, one, other in zip(encoder.parameters(), first.parameters(), second.parameters(), strict=True):
         assert one is own
         assert other is not own
         assert other.data_ptr() == own.data_ptr()
-    ((fixed,),) = training_copies([encoder], 1, Chunking(64, buckets=(8, 16)))
+    ((fixed,),) = training_copies([encoder], 1, Chunking(64, buckets=(8, 16)), "fp32")
     # What has a fixed shape is not packed.
     assert [is_packed(copy) for copy in (first, fixed, encoder)] == [kind != "t5", False, False]
 

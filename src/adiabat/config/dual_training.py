@@ -9,7 +9,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from adiabat.config.dual_training_data import BatchesSection, MixtureSection, TrainDataSection
 from adiabat.config.faults import ABSENT, Need, without_effect
 from adiabat.config.section import Amount, Fraction, OptimizerName, Seconds, Section, Text, Texts, by_kind, until_wrong
-from adiabat.config.shared import EncoderSection, StepsRunSection
+from adiabat.config.shared import CompiledRunSection, EncoderSection, StepsRunSection
 from adiabat.config.training_choices import (
     FallingSchedule,
     FullTraining,
@@ -171,11 +171,8 @@ class MemorySection(Section):
             yield "length_buckets", f"must ascend, got {list(lengths)}; sort them"
 
 
-class TrainRunSection(StepsRunSection):
+class TrainRunSection(StepsRunSection, CompiledRunSection):
     """``[run]``: device, precision, compilation, logs and checkpoints."""
-
-    compile: bool = False
-    """Compile the backbone with `torch.compile`, once per length in `memory.length_buckets`: faster on a GPU, slower on a CPU."""
 
 
 class TrainTables(Section):
@@ -217,8 +214,6 @@ class TrainSettings(TrainTables, _JobTables):  # fields of the last base come fi
             yield f"train.loss = {loss.kind}", f"must have fixed document vectors, or all texts would collapse to one point; {remedy}"
 
     def _compile_faults(self) -> Iterator[tuple[str, str]]:
-        if self.run.compile and not self.memory.length_buckets:
-            yield "memory.length_buckets", "must be given where run.compile is true, got none; [64, 128, 196, 256] is a good start"
         if self.run.compile and self.memory.checkpointing:
             phrase = "must be false where run.compile is true: the compiler decides that, got true"
             yield "memory.checkpointing", f"{phrase}; leave one of them out"

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Self
 
 import numpy as np
@@ -21,6 +22,13 @@ class Ragged:
         arrays = [np.asarray(numbers, dtype=np.int64) for numbers in lists]
         return cls(np.concatenate([np.empty(0, dtype=np.int64), *arrays]), np.cumsum([0, *map(len, arrays)]))
 
+    @classmethod
+    def joined(cls, lists: Sequence[Sequence[int]], *, dtype: type[np.integer] = np.int64) -> Self:
+        """Pack lists of Python integers into one array of a type, without an array for each."""
+        lengths = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
+        values = np.fromiter(chain.from_iterable(lists), dtype=dtype, count=int(lengths.sum()))
+        return cls(values, np.concatenate([[0], np.cumsum(lengths)]))
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
@@ -32,13 +40,28 @@ class Ragged:
         """Length of each list."""
         return np.diff(self.offsets)
 
+    def list_of(self, entry: int) -> int:
+        """Number of the list that holds an entry."""
+        return int(np.searchsorted(self.offsets, entry, side="right")) - 1
+
+    def filled(self, number: int) -> "Ragged":
+        """The lists, each empty one with a number in it."""
+        empty = self.lengths == 0
+        values = np.insert(self.values, self.offsets[:-1][empty], number)
+        return Ragged(values, self.offsets + np.concatenate([[0], np.cumsum(empty)]))
+
     def where(self, keep: Bool[np.ndarray, " entries"]) -> "Ragged":
         """The lists without some entries."""
         return Ragged(self.values[keep], np.concatenate([[0], np.cumsum(keep)])[self.offsets])
 
     def take(self, lists: Int[np.ndarray, " n"]) -> "Ragged":
         """A selection of the lists."""
-        return Ragged.of(self[int(index)] for index in lists)
+        lengths = self.offsets[lists + 1] - self.offsets[lists]
+        ends = np.cumsum(lengths)
+        # Each entry's place in its list, plus where the list starts.
+        places = np.arange(lengths.sum()) - np.repeat(ends - lengths, lengths)
+        entries = places + np.repeat(self.offsets[lists], lengths)
+        return Ragged(self.values[entries], np.concatenate([[0], ends]))
 
 
 def compact(numbers: Int[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:

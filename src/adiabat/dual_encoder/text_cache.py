@@ -69,7 +69,7 @@ class TextCache:
         """
         new = rows[self.vectors.first_steps[rows] >= step]
         self.vectors.first_steps[new] = step
-        lengths = np.array([len(ids) for ids in self.tower.tokenize(self.texts.take(new), side=self.side)], dtype=np.int64)
+        lengths = self.tower.tokenize(self.texts.take(new), side=self.side).lengths
         return operations_of(self.tower).of(lengths, trained=False, cached=False, checkpointed=False) if len(new) else 0.0
 
 

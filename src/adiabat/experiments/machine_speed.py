@@ -4,6 +4,7 @@ import time
 
 import torch
 
+from adiabat.core.ragged import Ragged
 from adiabat.models.device import device_of
 from adiabat.models.encoder import Encoder, table_rows
 from adiabat.scaling_laws.flops import training_flops
@@ -24,7 +25,7 @@ def measured_speed(encoder: Encoder, *, device: str, tokens: int) -> float:
     encoder = encoder.to(device_of(device)).train(True)
     rows = table_rows(encoder.backbone)
     ids = [number if rows is None else number % rows for number in range(1, tokens + 1)]
-    batch = encoder.collate([ids] * TEXTS, side="query")
+    batch = encoder.collate(Ragged.of([ids] * TEXTS), side="query")
     seconds = [_pass_seconds(encoder, batch) for _ in range(1 + PASSES)][1:]
     return training_flops(passed_parameters(encoder), float(TEXTS * tokens)) * PASSES / sum(seconds)
 

@@ -31,6 +31,7 @@ from adiabat.experiments.experiment_checks import MANY_BLOCKS, lawless, require_
 from adiabat.experiments.grid import ScalingTrial, trials_of_scaling, ways_of, without_freezing
 from adiabat.experiments.scaling_analysis import ROWS, evidence_of, fitted, result_of, rows_at
 from adiabat.experiments.trials import ExperimentKind, Runner, run_trials, waiting
+from adiabat.models.compilation import blocks_of
 from adiabat.models.device import device_name, device_of, peak_memory, reset_peak_memory
 from adiabat.models.towers import DualEncoder
 from adiabat.results.scaling_result import ScalingResult, ScalingRun
@@ -40,7 +41,6 @@ from adiabat.scaling_laws.flops import PassedParameters
 from adiabat.scaling_laws.laws import Way
 from adiabat.stats.statistics import value_of
 from adiabat.store.addressing import require_inputs
-from adiabat.training.blocks import blocks_of
 from adiabat.training.flop_count import passed_parameters
 from adiabat.training.run_record import finished
 

@@ -21,8 +21,11 @@ from torch import Tensor
 
 from adiabat.core.files import writing_whole
 from adiabat.core.provenance import is_whole, seal
+from adiabat.core.ragged import Ragged
 from adiabat.data.records import Side
+from adiabat.models.compilation import compile_blocks, enough_graphs
 from adiabat.models.device import MAX_WORKERS, Precision, autocast, parallel_map, thread_replicas
+from adiabat.models.packing import gains_by_packing, pack
 from adiabat.models.static import StaticBackbone
 from adiabat.models.tokens import TokenBatch, token_budget_batches
 
@@ -36,12 +39,30 @@ BAG_BLOCK = 2048
 """The same for a static model, where 1,024 and 4,096 are 4 and 2 % slower."""
 
 PreparedBatch = tuple[Int[np.ndarray, " b"], TokenBatch]
-"""Row numbers of texts, with their tokens."""
+"""Row numbers of texts, with their tokens on the encoder's device."""
 
-EmbeddedBatch = tuple[Int[np.ndarray, " b"], Float[np.ndarray, "b e"], int]
-"""Row numbers of texts, their embeddings, and how many of them reach the token limit."""
 
-TokenLists = Sequence[Sequence[int]]
+@dataclass(frozen=True, slots=True)
+class EmbeddedBatch:
+    """A batch of texts whose embeddings are on their way to the host.
+
+    Attributes:
+        rows: Row numbers of the texts.
+        full: How many of them reach the token limit.
+        sent: The embeddings on the host, complete once `arrived`.
+        arrived: Event after the copy; None if there was nothing to copy.
+    """
+
+    rows: Int[np.ndarray, " b"]
+    full: int
+    sent: Tensor
+    arrived: torch.cuda.Event | None
+
+    def embeddings(self) -> Float[np.ndarray, "b e"]:
+        """The embeddings, as soon as they are there."""
+        if self.arrived is not None:
+            self.arrived.synchronize()
+        return self.sent.numpy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +92,8 @@ class TokenSource:
         limit: Token limit at which texts are truncated.
     """
 
-    block: Callable[[slice], TokenLists]
-    fill: Callable[[TokenLists], TokenBatch]
+    block: Callable[[slice], Ragged]
+    fill: Callable[[Ragged], TokenBatch]
     total: int
     whole: bool
     limit: int
@@ -96,14 +117,18 @@ def embed_blocks(
     *,
     precision: Precision,
     budget: int,
+    compiled: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Float[np.ndarray, "n e"]:
-    """Embed texts in batches within a budget of tokens, including padding."""
+    """Embed texts in batches within a budget of tokens, including padding.
+
+    On a GPU, three batches are under way at a time: their tokens and embeddings are copied while it computes.
+    """
 
     def prepared(start: int) -> list[PreparedBatch]:
-        token_ids = source.block(slice(start, start + TOKENIZE_BLOCK))
-        grouped = token_budget_batches([len(ids) for ids in token_ids], budget)
-        return [(start + rows, source.fill([token_ids[row] for row in rows])) for rows in grouped]
+        tokens = source.block(slice(start, start + TOKENIZE_BLOCK))
+        grouped = token_budget_batches(tokens.lengths, budget)
+        return [(start + rows, source.fill(tokens.take(rows)).to(encoder.device)) for rows in grouped]
 
     total = source.total
     vectors = np.empty((total, encoder.width), dtype=np.float32)
@@ -113,13 +138,13 @@ def embed_blocks(
         prepare = stack.enter_context(parallel_map([prepared]))
         batches = chain.from_iterable(prepare(range(0, total, TOKENIZE_BLOCK)))
         first = list(islice(batches, MAX_WORKERS))
-        # On a CPU, a replica of the encoder per core, but no more than batches; on other devices only the encoder.
-        count = min(torch.get_num_threads(), len(first)) if encoder.device.type == "cpu" else 1
-        encoders = [encoder] if count <= 1 else thread_replicas(encoder, count, precision=precision, shared=[encoder.tokenizer])
+        if compiled:
+            stack.enter_context(enough_graphs())
+        encoders = _replicas(encoder, precision, batches=len(first), compiled=compiled)
         embed = stack.enter_context(parallel_map([partial(_embedded, replica, precision, source.limit) for replica in encoders]))
-        for rows, embeddings, limited in embed(chain(first, batches)):
-            vectors[rows] = embeddings
-            done, full = done + len(rows), full + limited
+        for batch in embed(chain(first, batches)):
+            vectors[batch.rows] = batch.embeddings()
+            done, full = done + len(batch.rows), full + batch.full
             if on_progress:
                 on_progress(Progress(done, total, full))
     return vectors
@@ -135,23 +160,45 @@ def embed_bags(
 
     # Sequentially: tokenisation uses all cores already, and parallel pooling would slow down both.
     for start in range(0, total, BAG_BLOCK):
-        token_ids = source.block(slice(start, start + BAG_BLOCK))
-        end = start + len(token_ids)
+        tokens = source.block(slice(start, start + BAG_BLOCK))
+        end = start + len(tokens)
         with torch.inference_mode():
-            vectors[start:end] = encoder.head(backbone.bag_means(token_ids)).cpu().numpy()
-        full += sum(len(ids) >= source.limit for ids in token_ids)
+            vectors[start:end] = encoder.head(backbone.bag_means(tokens)).cpu().numpy()
+        full += int((tokens.lengths >= source.limit).sum())
         if on_progress:
             on_progress(Progress(end, total, full))
     return vectors
+
+
+def _replicas(encoder: "Encoder", precision: Precision, *, batches: int, compiled: bool) -> list["Encoder"]:
+    """Encoders that pass batches at the same time: on a CPU one per core, but no more than batches; compiled or on a GPU one."""
+    on_cpu = encoder.device.type == "cpu"
+    count = min(torch.get_num_threads(), batches) if on_cpu and not compiled else 1
+    if on_cpu and count <= 1 and not compiled:
+        return [encoder]
+    replicas = thread_replicas(encoder, count, precision=precision, shared=[encoder.tokenizer])
+    for replica in replicas:
+        # On a CPU, padded batches of texts of one length are as quick as packed ones.
+        if not on_cpu and gains_by_packing(replica.backbone, replica.device, precision):
+            pack(replica)
+        if compiled:
+            compile_blocks(replica.backbone)
+    return replicas
 
 
 def _embedded(encoder: "Encoder", precision: Precision, limit: int, batch: PreparedBatch) -> EmbeddedBatch:
     """Embed one batch; each thread enters the contexts itself."""
     rows, tokens = batch
     with torch.inference_mode(), autocast(encoder.device, precision):
-        embeddings: Tensor = encoder(tokens.to(encoder.device))
-    full = tokens.attention_mask.sum(dim=1) >= limit
-    return rows, embeddings.cpu().numpy(), int(full.sum())
+        embeddings: Tensor = encoder(tokens)
+        full = sum(length >= limit for length in tokens.layout.lengths)
+        if embeddings.device.type != "cuda":
+            return EmbeddedBatch(rows, full, embeddings.cpu(), None)
+        # The host reads pinned memory while the GPU goes on with the next batch.
+        host = torch.empty(embeddings.shape, pin_memory=True).copy_(embeddings, non_blocking=True)
+        arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        arrived.record()
+        return EmbeddedBatch(rows, full, host, arrived)
 
 
 class TokenFile:
@@ -208,24 +255,28 @@ class TokenTable:
         lengths: Int[np.ndarray, " texts"] = np.subtract(self.offsets[1:], self.offsets[:-1], dtype=np.int32, casting="unsafe")
         return lengths
 
-    def lists(self, rows: Int[np.ndarray, " b"]) -> list[list[int]]:
+    def take(self, rows: Int[np.ndarray, " b"]) -> Ragged:
         """Token ids of some of the texts."""
-        return [self.ids[self.offsets[row] : self.offsets[row + 1]].tolist() for row in rows]
+        if not isinstance(self.ids, TokenFile):
+            return Ragged(self.ids, self.offsets).take(rows)
+        lists = [self.ids[self.offsets[row] : self.offsets[row + 1]] for row in rows]
+        lengths = [len(ids) for ids in lists]
+        return Ragged(np.concatenate([np.empty(0, dtype=np.int32), *lists]), np.cumsum([0, *lengths]))
 
 
 def _write_tokens(encoder: "Encoder", texts: Iterable[str], side: Side, file: BinaryIO) -> Int[np.ndarray, " texts_and_one"]:
     """Write the tokens of all texts, 4 bytes each; returns the offset of each text."""
     lengths, remaining = array("q", [0]), iter(texts)
     while block := list(islice(remaining, TOKENIZE_BLOCK)):
-        token_ids = encoder.tokenize(block, side=side)
-        lengths.extend(map(len, token_ids))
-        file.write(np.fromiter(chain.from_iterable(token_ids), dtype="<i4").data)
+        tokens = encoder.tokenize(block, side=side)
+        lengths.extend(tokens.lengths.tolist())
+        file.write(tokens.values.astype("<i4", copy=False).data)
     return np.cumsum(lengths)
 
 
 def embed_rows(encoder: "Encoder", table: TokenTable, rows: Int[np.ndarray, " b"]) -> Float[Tensor, "b e"]:
     """Embed some texts of a table as one batch, with gradients."""
-    embeddings: Tensor = encoder(encoder.collate(table.lists(rows), side=table.side))
+    embeddings: Tensor = encoder(encoder.collate(table.take(rows), side=table.side))
     return embeddings
 
 

@@ -13,12 +13,14 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from adiabat.core.errors import ModelError
+from adiabat.core.ragged import Ragged
 from adiabat.data.records import Fingerprint, Side
 from adiabat.models.bulk import Progress, TokenSource, default_budget, distinct_texts, embed_bags, embed_blocks
 from adiabat.models.device import Precision, settled_precision
 from adiabat.models.embedding_head import EncoderSettings, Projection, pool
+from adiabat.models.packing import PackedBackbone, without_plans
 from adiabat.models.static import StaticBackbone, StaticTokenizer
-from adiabat.models.tokens import TokenBatch, cut_texts, pad
+from adiabat.models.tokens import TokenBatch, cut_texts, pad, token_lists
 
 
 def state_width(backbone: Any) -> int:
@@ -82,7 +84,11 @@ class Encoder(nn.Module):
 
     def forward(self, batch: TokenBatch) -> Float[Tensor, "b e"]:
         """Embed one padded batch, in float32."""
-        hidden = self.backbone(input_ids=batch.input_ids, attention_mask=batch.attention_mask).last_hidden_state
+        with without_plans(self.device):
+            if isinstance(self.backbone, PackedBackbone):
+                hidden = self.backbone(batch)
+            else:
+                hidden = self.backbone(input_ids=batch.input_ids, attention_mask=batch.attention_mask).last_hidden_state
         return self.head(pool(hidden, batch.pooling_mask, pooling=self.settings.pooling))
 
     def head(self, pooled: Float[Tensor, "b d"]) -> Float[Tensor, "b e"]:
@@ -93,34 +99,36 @@ class Encoder(nn.Module):
         embeddings = nn.functional.normalize(pooled, dim=-1) if self.settings.normalize else pooled
         return embeddings[:, : self.settings.truncate_dim]
 
-    def tokenize(self, texts: Sequence[str], *, side: Side) -> list[list[int]]:
-        """Token ids of each text with prompt and special tokens, cut at `EncoderSettings.limit`; no list is empty."""
+    def tokenize(self, texts: Sequence[str], *, side: Side) -> Ragged:
+        """Token ids of each text with prompt and special tokens, cut at `EncoderSettings.limit`, in 32 bits; no list is empty."""
         if isinstance(texts, str):
             raise TypeError(f"texts must be a list of texts, got one text; write [{texts[:20]!r}]")
-        if not len(texts):
-            return []
         prompt = self.settings.prompt(side)
-        encoded = self._token_ids([prompt + text for text in texts] if prompt else list(texts), self.settings.limit(side))
+        tokens = self._token_ids([prompt + text for text in texts] if prompt else list(texts), self.settings.limit(side))
+        if tokens.lengths.all():
+            return tokens
         # A tokenizer without special tokens gives nothing for an empty text; one token keeps the row alive. It is not the padding token,
         # because a setting that chooses that must change no vector.
         blank = self.tokenizer.pad_token_id if isinstance(self.tokenizer, StaticTokenizer) else 0
-        return [ids or [blank] for ids in encoded]
+        return tokens.filled(blank)
 
-    def _token_ids(self, texts: list[str], limit: int) -> list[list[int]]:
+    def _token_ids(self, texts: list[str], limit: int) -> Ragged:
+        if not texts:
+            return Ragged.joined([], dtype=np.int32)
         if isinstance(self.tokenizer, StaticTokenizer):
             return self.tokenizer.token_ids(texts, limit=limit)
-        options = {"padding": False, "return_attention_mask": False, "return_token_type_ids": False}
         texts = cut_texts(self.tokenizer, texts, limit)
-        ids: list[list[int]] = self.tokenizer(texts, truncation=True, max_length=limit, **options)["input_ids"]
-        for text, numbers in zip(texts, ids, strict=True) if self._rowless else ():
-            if beyond := self._rowless.keys() & set(numbers):
-                number = min(beyond)
-                raise ModelError(
-                    f"the tokenizer must know no token beyond the {table_rows(self.backbone)} rows of the model's embedding table, got "
-                    f"{self._rowless[number]!r} of id {number} in the text {text[:60]!r}; resize the table (resize_token_embeddings), "
-                    "or remove the token"
-                )
-        return ids
+        tokens = Ragged.joined(token_lists(self.tokenizer, texts, limit), dtype=np.int32)
+        rows = table_rows(self.backbone)
+        if self._rowless and rows is not None and tokens.values.max(initial=0) >= rows:
+            at = int(np.argmax(tokens.values >= rows))
+            number, text = int(tokens.values[at]), texts[tokens.list_of(at)]
+            raise ModelError(
+                f"the tokenizer must know no token beyond the {rows} rows of the model's embedding table, got "
+                f"{self._rowless[number]!r} of id {number} in the text {text[:60]!r}; resize the table (resize_token_embeddings), "
+                "or remove the token"
+            )
+        return tokens
 
     @cached_property
     def _rowless(self) -> dict[int, str]:
@@ -134,9 +142,9 @@ class Encoder(nn.Module):
         token_id = self.tokenizer.pad_token_id
         return 0 if token_id is None or token_id in self._rowless else token_id
 
-    def collate(self, token_ids: Sequence[Sequence[int]], *, side: Side) -> TokenBatch:
+    def collate(self, tokens: Ragged, *, side: Side) -> TokenBatch:
         """Pad token ids to one batch on the encoder's device."""
-        return pad(token_ids, pad_token_id=self.pad_token_id, skipped=self._unpooled_tokens(side)).to(self.device)
+        return pad(tokens, pad_token_id=self.pad_token_id, skipped=self._unpooled_tokens(side)).to(self.device)
 
     def _unpooled_tokens(self, side: Side) -> int:
         prompt = self.settings.prompt(side)
@@ -154,15 +162,17 @@ class Encoder(nn.Module):
         side: Side,
         precision: Precision = "auto",
         token_budget: int | None = None,
+        compiled: bool = False,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> Float[np.ndarray, "n e"]:
         """Embed texts, in order, without gradients or dropout.
 
         Each distinct text is embedded once, because the last bits of a vector depend on its batch. Texts are sorted by length to minimise
-        padding in batches of about `token_budget` tokens, including padding; None chooses a budget for the device.
+        padding in batches of about `token_budget` tokens, including padding; None chooses a budget for the device. `compiled` compiles
+        the blocks of the backbone first.
         """
         distinct, rows = distinct_texts(texts)
-        return self._embedded(self._source(distinct, side), precision, token_budget, on_progress)[rows]
+        return self._embedded(self._source(distinct, side), precision, token_budget, compiled, on_progress)[rows]
 
     @torch.inference_mode()
     def encode_tokens(
@@ -176,7 +186,11 @@ class Encoder(nn.Module):
         """Embed non-empty token lists directly, without prompt, special tokens or limit; see `pad` for `skipped` and `closing`."""
         fill = partial(pad, pad_token_id=self.pad_token_id, skipped=skipped, closing=closing)
         whole = not (skipped or closing)
-        return self._embedded(TokenSource(token_ids.__getitem__, fill, len(token_ids), whole, self.settings.max_tokens), precision)
+
+        def block(rows: slice) -> Ragged:
+            return Ragged.joined(token_ids[rows], dtype=np.int32)
+
+        return self._embedded(TokenSource(block, fill, len(token_ids), whole, self.settings.max_tokens), precision)
 
     def _source(self, texts: Sequence[str], side: Side) -> TokenSource:
         skipped = self._unpooled_tokens(side)
@@ -188,13 +202,14 @@ class Encoder(nn.Module):
         source: TokenSource,
         precision: Precision,
         token_budget: int | None = None,
+        compiled: bool = False,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> Float[np.ndarray, "n e"]:
         settled, budget = self.settle(precision), token_budget or default_budget(self.device)
         with self._evaluating():
             if settled == "fp32" and source.whole and self.settings.pooling == "mean" and isinstance(self.backbone, StaticBackbone):
                 return embed_bags(self, self.backbone, source, on_progress=on_progress)
-            return embed_blocks(self, source, precision=settled, budget=budget, on_progress=on_progress)
+            return embed_blocks(self, source, precision=settled, budget=budget, compiled=compiled, on_progress=on_progress)
 
     @contextmanager
     def _evaluating(self) -> Iterator[None]:

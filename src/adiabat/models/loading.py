@@ -14,6 +14,7 @@ from transformers import (
 
 from adiabat.core.errors import ConfigError, ModelError, reraise_unrelated, several
 from adiabat.core.files import is_there, reading
+from adiabat.core.ragged import Ragged
 from adiabat.core.surroundings import hub_cache
 from adiabat.data.records import SIDES
 from adiabat.models.backbone import Trust, base_of_adapter, load_backbone, load_tokenizer, reason, set_pad_token
@@ -298,8 +299,8 @@ def require_embeddings(encoder: Encoder, folder: Path) -> None:
     usable = (number for number in itertools.count(FIRST_TOKEN) if number != encoder.pad_token_id)
     long = [number if rows is None else number % rows for number in itertools.islice(usable, LONG)]
     try:
-        width, alone = encoder.width, encoder(encoder.collate([long[:1]], side="document"))
-        padded = encoder(encoder.collate([long[:1], long], side="document"))
+        width, alone = encoder.width, encoder(encoder.collate(Ragged.of([long[:1]]), side="document"))
+        padded = encoder(encoder.collate(Ragged.of([long[:1], long]), side="document"))
     except Exception as fault:
         reraise_unrelated(fault)
         # Models of images, sounds and pairs of texts can fail in any way.

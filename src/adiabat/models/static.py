@@ -14,7 +14,6 @@ Reference:
 
 import json
 from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +29,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from adiabat.core.errors import ModelError
 from adiabat.core.files import is_there, reading
+from adiabat.core.ragged import Ragged
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.json_files import flag_of, read_json
 from adiabat.models.st_files import UNLIMITED
@@ -88,12 +88,11 @@ class StaticBackbone(PreTrainedModel):  # type: ignore[no-untyped-call]
         states = self.token_embeddings(input_ids.masked_fill(zero, self.config.vocab_size))
         return BaseModelOutput(last_hidden_state=states)
 
-    def bag_means(self, token_ids: Sequence[Sequence[int]]) -> Float[Tensor, "b d"]:
+    def bag_means(self, tokens: Ragged) -> Float[Tensor, "b d"]:
         """Mean of each text's rows, without computing its token states."""
-        lengths = np.fromiter(map(len, token_ids), dtype=np.int64, count=len(token_ids))
-        flat = np.fromiter(chain.from_iterable(token_ids), dtype=np.int64, count=int(lengths.sum()))
         table = self.token_embeddings.weight
-        rows, starts = (torch.from_numpy(array).to(table.device) for array in (flat, np.cumsum(lengths) - lengths))
+        # Both in the same integers, as the kernel wants them.
+        rows, starts = (torch.from_numpy(array.astype(np.int32)).to(table.device) for array in (tokens.values, tokens.offsets[:-1]))
         return functional.embedding_bag(rows, table, starts, mode="mean")
 
 
@@ -132,16 +131,17 @@ class StaticTokenizer(PreTrainedTokenizerFast):
         """Options, beside the tokenizer's definition, that decide a text's tokens."""
         return f"{self.truncation_side} {self.unknown_id} {self.letters_per_token}"
 
-    def token_ids(self, texts: Sequence[str], *, limit: int) -> list[list[int]]:
-        """One list of token ids per text; empty for a text without tokens."""
+    def token_ids(self, texts: Sequence[str], *, limit: int) -> Ragged:
+        """Token ids of each text; none for a text without tokens."""
         if self.letters_per_token is not None:
             texts = [text[: limit * self.letters_per_token] for text in texts]
         else:
             texts = cut_texts(self, texts, limit)
         # Without offsets, which would take as long as everything else.
         encoded = [encoding.ids for encoding in self.backend_tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
-        cut = [ids[:limit] if self.truncation_side == "right" else ids[-limit:] for ids in encoded]
-        return cut if self.unknown_id is None else [[token for token in ids if token != self.unknown_id] for ids in cut]
+        kept = slice(limit) if self.truncation_side == "right" else slice(-limit, None)
+        tokens = Ragged.joined([ids[kept] for ids in encoded], dtype=np.int32)
+        return tokens if self.unknown_id is None else tokens.where(tokens.values != self.unknown_id)
 
 
 def is_model2vec(folder: Path) -> bool:

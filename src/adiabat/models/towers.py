@@ -95,10 +95,11 @@ class DualEncoder:
         *,
         side: Side,
         precision: Precision = "auto",
+        compiled: bool = False,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> Float[np.ndarray, "n e"]:
         """Embed texts with the tower of their side, float32; see `Encoder.encode`."""
-        return self.tower(side).encode(texts, side=side, precision=precision, on_progress=on_progress)
+        return self.tower(side).encode(texts, side=side, precision=precision, compiled=compiled, on_progress=on_progress)
 
     def encode_query(self, texts: Sequence[str], *, precision: Precision = "auto") -> Float32[np.ndarray, "n e"]:
         """Embed texts as queries, with the prompt of queries.

@@ -32,6 +32,7 @@ class _DocumentTower:
 
     model: DualEncoder
     precision: Precision
+    compiled: bool
     watch: Watch
     encoded: int = 0
     full: int = 0
@@ -53,7 +54,7 @@ class _DocumentTower:
             if self.total:
                 self._show(self.finished + now.done)
 
-        vectors = self.model.encode(texts, side=side, precision=self.precision, on_progress=count)
+        vectors = self.model.encode(texts, side=side, precision=self.precision, compiled=self.compiled, on_progress=count)
         self.encoded += len(texts)
         return vectors
 
@@ -139,7 +140,8 @@ def store_vectors(
 
 
 def _document_tower(model: Model, settings: EmbedSettings, watch: Watch) -> _DocumentTower:
-    tower = _DocumentTower(load(model, settings=settings.encoder, device=settings.run.device), settings.store.precision, watch)
+    loaded = load(model, settings=settings.encoder, device=settings.run.device)
+    tower = _DocumentTower(loaded, settings.store.precision, settings.run.compile, watch)
     if not tower.model.shared:
         watch.note(f"{tower.model.name} has two towers: its document tower encodes the documents")
     if slow := emulation_note(tower.model.document.device, settings.store.precision, setting="store.precision"):

@@ -88,8 +88,8 @@ def wordless(
     heads = [text if len(text) <= HEAD else text[:HEAD].rpartition(" ")[0] for text in texts]
     for beginnings in (texts,) if encoder.tokenizer.truncation_side == "left" else (heads, texts):
         rows = np.flatnonzero(unknown).tolist()
-        token_ids = encoder.tokenize([beginnings[row] for row in rows], side=side)
-        unknown[rows] = [not weighted[ids].any() for ids in token_ids]
+        tokens = encoder.tokenize([beginnings[row] for row in rows], side=side)
+        unknown[rows] = [not weighted[tokens[number]].any() for number in range(len(rows))]
     return unknown
 
 

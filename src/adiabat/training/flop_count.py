@@ -18,9 +18,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from adiabat.core.ragged import Ragged
+from adiabat.models.compilation import blocks_of
 from adiabat.models.encoder import Encoder
 from adiabat.scaling_laws.flops import ByLength, PassedParameters, TowerOperations
-from adiabat.training.blocks import BlockOutput, RandomState, blocks_of, checkpointed, frozen_prefix, recorded, replayed
+from adiabat.training.blocks import BlockOutput, RandomState, checkpointed, frozen_prefix, recorded, replayed
 
 _FOUND: dict[tuple[object, ...], TowerOperations] = {}
 
@@ -85,7 +87,7 @@ def _pass(encoder: Encoder, length: int, manner: AbstractContextManager[None]) -
         # Torch's formulas cover the products of this kernel on every device.
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         stack.enter_context(manner)
-        tokens = encoder.collate([[encoder.pad_token_id] * length], side="document")
+        tokens = encoder.collate(Ragged.of([[encoder.pad_token_id] * length]), side="document")
         counter = stack.enter_context(_Products())  # type: ignore[no-untyped-call]
         embeddings = encoder(tokens)
         forward = counter.operations
@@ -135,5 +137,5 @@ def _seen_of_a_token(encoder: Encoder, blocks: list[nn.Module]) -> tuple[Mapping
         for submodule in encoder.modules():
             if parameters := [id(weights) for weights in submodule.parameters(recurse=False)]:
                 stack.callback(submodule.register_forward_hook(partial(note, parameters)).remove)
-        encoder(encoder.collate([[encoder.pad_token_id]], side="document"))
+        encoder(encoder.collate(Ragged.of([[encoder.pad_token_id]]), side="document"))
     return times, passed

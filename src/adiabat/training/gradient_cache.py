@@ -11,20 +11,17 @@ from torch import Tensor, nn
 
 from adiabat.core.errors import ModelError
 from adiabat.models.bulk import TokenTable
+from adiabat.models.compilation import blocks_of, compile_blocks
 from adiabat.models.device import Precision, autocast, thread_replicas
 from adiabat.models.encoder import Encoder
+from adiabat.models.packing import drawing_from, gains_by_packing, pack, use_thread_dropout
 from adiabat.models.tokens import bucket_batches, filled_up, token_budget_batches
 from adiabat.training.blocks import (
     BlockOutput,
-    PackedBackbone,
     RandomState,
-    blocks_of,
     checkpointed,
-    drawing_from,
-    is_packable,
     recorded,
     replayed,
-    use_thread_dropout,
 )
 
 Positions = Int[np.ndarray, " _"]
@@ -43,8 +40,8 @@ class Chunking:
         buckets: Ascending lengths to which chunks are padded, with `tokens` / length rows each, so that there are few shapes. A longer text
             is padded to the next multiple of 128, at most the tower's limit. Nothing is packed then. None pads to the longest text. Buckets
             require `tokens`.
-        compiled: Whether the backbone is compiled (`torch.compile`), once per bucket, and run in one thread. It requires `buckets`. A
-            frozen prefix is then recomputed under `cached`. It excludes `checkpointed`.
+        compiled: Whether each block is compiled (`torch.compile`), once for all shapes, and run in one thread. It excludes
+            `checkpointed`.
     """
 
     tokens: int | None = None
@@ -210,7 +207,7 @@ class Chunk:
             return self.pass_through(graph=True)
 
     def _embeddings(self) -> Float[Tensor, "p e"]:
-        tokens = self.encoder.collate(self.table.lists(self.rows), side=self.table.side)
+        tokens = self.encoder.collate(self.table.take(self.rows), side=self.table.side)
         if self.piece.shape is not None:
             rows, length = self.piece.shape
             tokens = filled_up(tokens, rows=rows, length=length, pad_token_id=self.encoder.pad_token_id)
@@ -219,33 +216,33 @@ class Chunk:
         return embeddings[: len(self.rows)]
 
 
-COMPILER = "inductor"
-"""Torch's compiler of `Chunking.compiled`."""
-
-
-def training_copies(encoders: Sequence[Encoder], count: int, chunking: Chunking) -> list[list[Encoder]]:
-    """Copies of towers for passes in several threads.
-
-    On a CPU they avoid padding if the backbone can; on a GPU, attention text by text would leave it idle.
-    """
+def training_copies(encoders: Sequence[Encoder], count: int, chunking: Chunking, precision: Precision) -> list[list[Encoder]]:
+    """Copies of towers for passes in several threads, without padding if backbone and device allow that."""
     copies = [thread_replicas(encoder, count, precision="fp32", shared=[encoder.tokenizer]) for encoder in encoders]
     for towers in copies:
         for number, copy in enumerate(towers):
             if number:
                 _give_own_gradients(copy)
-            _prepare(copy, chunking)
+            _prepare(copy, chunking, precision)
     return [list(thread) for thread in zip(*copies, strict=True)]
 
 
-def _prepare(copy: Encoder, chunking: Chunking) -> None:
+def _prepare(copy: Encoder, chunking: Chunking, precision: Precision) -> None:
     """Configure a copy's backbone for packing or compilation."""
     if chunking.checkpointed and not blocks_of(copy.backbone):
         raise ModelError(f"checkpointed must be False for {type(copy.backbone).__name__}, which has no blocks that could be checkpointed")
-    if chunking.compiled:
-        copy.backbone.compile(dynamic=False, backend=COMPILER)
-    elif not chunking.buckets and copy.device.type == "cpu" and is_packable(copy.backbone):
+    if packs(copy, chunking, precision):
         use_thread_dropout(copy)
-        copy.backbone = PackedBackbone(copy.backbone)  # type: ignore[assignment]
+        pack(copy)
+    if chunking.compiled:
+        compile_blocks(copy.backbone)
+
+
+def packs(encoder: Encoder, chunking: Chunking, precision: Precision) -> bool:
+    """Whether copies of an encoder pass texts without padding."""
+    # Compiled, attention text by text would be compiled anew for every list of lengths.
+    by_text = chunking.compiled and encoder.device.type == "cpu"
+    return not chunking.buckets and not by_text and gains_by_packing(encoder.backbone, encoder.device, precision)
 
 
 def _give_own_gradients(module: nn.Module) -> None:
@@ -256,11 +253,6 @@ def _give_own_gradients(module: nn.Module) -> None:
         for name, weights in submodule.named_parameters(recurse=False, remove_duplicate=False):
             twin = twins.setdefault(id(weights), nn.Parameter(weights.detach(), requires_grad=weights.requires_grad))
             setattr(submodule, name, twin)
-
-
-def is_packed(encoder: Encoder) -> bool:
-    """Whether an encoder computes no padding."""
-    return isinstance(encoder.backbone, PackedBackbone)
 
 
 def size_of(encoder: Encoder) -> int:

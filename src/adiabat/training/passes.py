@@ -17,10 +17,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from adiabat.models.bulk import TokenTable
+from adiabat.models.compilation import blocks_of, enough_graphs
 from adiabat.models.device import Precision, parallel_map
 from adiabat.models.encoder import Encoder
+from adiabat.models.packing import is_packed
 from adiabat.scaling_laws.flops import TowerOperations
-from adiabat.training.blocks import blocks_of, draws, frozen_prefix, is_packable
+from adiabat.training.blocks import draws, frozen_prefix
 from adiabat.training.flop_count import operations_of
 from adiabat.training.gradient_cache import (
     Chunk,
@@ -28,7 +30,7 @@ from adiabat.training.gradient_cache import (
     Manner,
     Piece,
     evenly,
-    is_packed,
+    packs,
     padded_lengths,
     pieces_of,
     size_of,
@@ -40,10 +42,6 @@ WORKERS = 2
 
 GRADIENT_COST = 3
 """Cost of training a chunk, in forward passes: the gradient of a product takes two more."""
-
-RECOMPILES = 64
-"""Maximum number of graphs that torch keeps of one function; beyond its default of 8 it would stop compiling. A bucket makes one for each
-tower and each of two passes, and an encoder of 2,048 tokens has at most 20 buckets."""
 
 Job = Callable[[], list[Tensor]]
 Runner = Callable[[Iterable[Job]], Iterator[list[Tensor]]]
@@ -138,7 +136,7 @@ class Passes:
             cached=cached,
             checkpointed=self._chunking.checkpointed,
             draws=draws(self._copies[0][tower]),
-            prefix=self._prefix(tower, flags) if cached and not self._chunking.compiled else 0,
+            prefix=self._prefix(tower, flags) if cached else 0,
         )
 
     def _prefix(self, tower: int, flags: tuple[bool, ...]) -> int:
@@ -279,24 +277,19 @@ def side_passes(*encoders: Encoder, precision: Precision, chunking: Chunking | N
     where two threads would draw random numbers in no fixed order.
     """
     chunking = chunking or Chunking()
-    count = _threads(encoders, chunking)
-    copies = training_copies(encoders, count, chunking)
+    count = _threads(encoders, chunking, precision)
+    copies = training_copies(encoders, count, chunking, precision)
     with ExitStack() as stack:
         if chunking.compiled:
-            # Loading the compiler takes a second, which uncompiled runs should not wait for.
-            import torch._dynamo
-
-            # It would stop compiling after a few graphs, and every bucket is one.
-            stack.enter_context(torch._dynamo.config.patch(recompile_limit=RECOMPILES))
+            stack.enter_context(enough_graphs())
         run = stack.enter_context(parallel_map([_call] * count)) if count > 1 else None
         yield Passes(*encoders, precision=precision, copies=copies, run=run, chunking=chunking)
 
 
-def _threads(encoders: Sequence[Encoder], chunking: Chunking) -> int:
+def _threads(encoders: Sequence[Encoder], chunking: Chunking, precision: Precision) -> int:
     # Packed passes draw dropout from their own generators; others from torch's, in no fixed order if threads run in parallel.
-    packed = not chunking.buckets and not chunking.compiled
-    apart = all(encoder.device.type == "cpu" and (not draws(encoder) or (packed and is_packable(encoder.backbone))) for encoder in encoders)
-    apart = apart and not chunking.compiled
+    ordered = all(not draws(encoder) or packs(encoder, chunking, precision) for encoder in encoders)
+    apart = ordered and not chunking.compiled and all(encoder.device.type == "cpu" for encoder in encoders)
     # Two threads of one core each beat one pass on two cores: an operation on so few tokens is over before the cores are in step.
     return WORKERS if apart and torch.get_num_threads() >= WORKERS else 1
 
