@@ -30,8 +30,6 @@ from adiabat.training.flop_count import passed_parameters
 PEAKS = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
 """Dense bf16 operations per second that the makers state."""
 
-BUCKETS = [64, 128, 196, 256]
-
 
 def main() -> None:
     """Take steps, and print the share of the peak."""
@@ -65,7 +63,7 @@ def objective_of(options: argparse.Namespace, folder: Path) -> PairContrast:
     texts = [document.text for document in read_corpus(DEMO_CORPUS)]
     rows = [{"query": f"{text.partition('. ')[0]} {number}", "positive": f"{text} {number}"} for number in range(4) for text in texts]
     (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    memory = {"cached": not options.no_cache, "chunk_tokens": options.chunk_tokens, "length_buckets": BUCKETS if options.compile else []}
+    memory = {"cached": not options.no_cache, "chunk_tokens": options.chunk_tokens}
     tables = {
         "job": {"model": options.model, "data": str(folder / "pairs.jsonl")},
         "train": {"loss": {"negatives_per_query": 0}, "batch_size": options.batch, "dropout": False},

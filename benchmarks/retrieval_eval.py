@@ -233,7 +233,7 @@ def training(folder: Path) -> None:
     counts: dict[Side, int] = {"query": 0, "document": 0}
     tokenize = Encoder.tokenize
 
-    def counting(self: Encoder, texts: Sequence[str], *, side: Side) -> list[list[int]]:
+    def counting(self: Encoder, texts: Sequence[str], *, side: Side) -> Ragged:
         counts[side] += len(texts)
         return tokenize(self, texts, side=side)
 
