@@ -329,12 +329,13 @@ def test_the_locks_agree_with_one_another() -> None:
 # Handlers of any exception; one of the system's errors alone may be about making a folder.
 BROAD = {"ArrowException", "BaseException", "Exception", "ImportError", "RuntimeError"}
 JUDGES = {"disk_error_of", "is_out_of_memory", "reraise_unrelated", "shortage_of"}
-# The command line judges in `_ending`, trials in `_failure`; a link or a home directory that cannot be found is none.
+# The command line judges in `_ending`, trials in `_failure`; a link or a home directory that cannot be found is none, nor a mixed setting.
 JUDGED_ELSEWHERE = {
     ("cli.app", "main"),
     ("core.surroundings", "_cache_home"),
     ("experiments.trials", "make"),
     ("models.st_modules", "_module"),
+    ("store.scoring", "_full_precision"),
 }
 
 
@@ -362,6 +363,22 @@ def test_a_handler_of_any_exception_asks_whether_a_resource_is_wanting() -> None
         if not cleans_up and not names_in(calls) & JUDGES and (module, function) not in JUDGED_ELSEWHERE:
             unjudged.append(f"{module}.{function}:{handler.lineno}")
     assert unjudged == []
+
+
+def test_every_search_says_on_which_device_it_runs() -> None:
+    """A search without a device runs on a CPU: beside a GPU nobody would notice."""
+    silent = []
+    for module, tree in trees().items():
+        if module == "store.search":
+            continue
+        imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        searching = {alias.name for node in imports for alias in node.names} & {"search", "count_at_least", "DenseRanker"}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in searching:
+                stated = {keyword.arg for keyword in node.keywords}
+                if "device" not in stated and len(node.args) < 4:
+                    silent.append(f"{module}:{node.lineno}")
+    assert silent == []
 
 
 def test_dependencies_are_declared_and_used() -> None:

@@ -14,6 +14,7 @@ from adiabat.store.scoring import (
     Block,
     FixedPoint,
     Queries,
+    _integers,
     checked_queries,
     exact_pairs,
     exact_table,
@@ -111,7 +112,7 @@ def test_the_quick_score_is_within_its_bound(similarity: Similarity, width: int)
     if similarity == "distance":
         exact = -(exact**2)
     # Half the bound, so that the safety factor that the code claims is there.
-    assert (np.abs(quick - exact) <= error[:, None] / 2).all()
+    assert (np.abs(quick.numpy() - exact) <= error[:, None] / 2).all()
 
 
 @pytest.mark.parametrize("pairs", [3, 300, 5000])
@@ -136,6 +137,45 @@ def test_reduced_precision_elsewhere_changes_nothing() -> None:
     with pytest.raises(RuntimeError), plain_arithmetic():
         raise RuntimeError
     assert torch.get_float32_matmul_precision() == before
+
+
+@pytest.mark.parametrize("chosen", [{}, {"cuda": "tf32"}, {"cuda": "tf32", "mkldnn": "bf16"}])
+def test_the_precision_of_products_is_restored_whichever_way_it_was_set(chosen: dict[str, str]) -> None:
+    if not hasattr(torch.backends.cuda.matmul, "fp32_precision"):
+        pytest.skip("this torch knows one way to set the precision")
+    backends = {name: getattr(torch.backends, name).matmul for name in ("cuda", "mkldnn")}
+
+    def state() -> list[str]:
+        return [backend.fp32_precision for backend in backends.values()]
+
+    before = state()
+    try:
+        for name, precision in chosen.items():
+            backends[name].fp32_precision = precision
+        during = state()
+        with plain_arithmetic():
+            assert "tf32" not in state()
+            assert "bf16" not in state()
+            assert torch.get_float32_matmul_precision() == "highest"
+        assert state() == during
+    finally:
+        torch.set_float32_matmul_precision("highest")
+        for backend, precision in zip(backends.values(), before, strict=True):
+            backend.fp32_precision = precision
+
+
+@pytest.mark.parametrize("width", [1, 5, 384, 2048])
+def test_a_device_makes_the_same_integers(width: int) -> None:
+    hard = [np.zeros(width), np.full(width, 1e15 / width), np.full(width, 1.3e-15), np.full(width, 0.99999994), np.full(width, 1e-45)]
+    # Halfway between two integers, where rounding must go to the even one.
+    halves = (np.arange(width) % 64 + 0.5) * 2.0**-22
+    halves[0] = 1.0
+    vectors = np.concatenate([np.array([*hard, halves], dtype=np.float32), draw(20, width) * np.logspace(-14, 14, 20)[:, None]])
+    fixed = FixedPoint.of(vectors.astype(np.float32))
+    units, exponents = _integers(torch.from_numpy(vectors.astype(np.float32)))
+    assert np.array_equal(units.numpy(), fixed.units)
+    assert np.array_equal(exponents.numpy(), fixed.exponents)
+    assert np.array_equal(units.square().sum(dim=1).numpy(), fixed.squares)
 
 
 def test_scores_of_rows_worked_by_hand() -> None:

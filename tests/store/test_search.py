@@ -10,11 +10,14 @@ from adiabat.core.errors import StoreError
 from adiabat.core.ragged import Ragged
 from adiabat.models.embedding_head import Similarity
 from adiabat.store import search as search_module
+from adiabat.store import stored_blocks as blocks_module
 from adiabat.store.imports import import_vectors
 from adiabat.store.manifest import HEADER_BYTES, VECTOR_FILE, StoreDtype
-from adiabat.store.scoring import SIMILARITIES
+from adiabat.store.scoring import CPU, SIMILARITIES
 from adiabat.store.search import count_at_least, score_rows, search
+from adiabat.store.stored_blocks import BlockPlan
 from adiabat.store.vector_store import Store
+from tests.store.on_a_device import score_as_on_a_device
 
 
 def store_of(vectors: np.ndarray, folder: Path, *, dtype: StoreDtype = "float32") -> Store:
@@ -50,8 +53,17 @@ def searched_plainly(scores: np.ndarray, k: int, excluded: list[np.ndarray]) -> 
     return rows, values
 
 
+@pytest.fixture(params=["CPU", "device"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Numpy's products and choice, or those of a device."""
+    if request.param == "device":
+        score_as_on_a_device(monkeypatch)
+    return request.param
+
+
 @pytest.mark.parametrize("similarity", SIMILARITIES)
 @pytest.mark.parametrize("seed", range(12))
+@pytest.mark.usefixtures("way")
 def test_search_and_counts_equal_plain_loops(tmp_path: Path, seed: int, similarity: Similarity) -> None:
     rng = np.random.default_rng(seed)
     count, width = int(rng.integers(1, 200)), int(rng.choice([1, 2, 5, 64]))
@@ -85,6 +97,7 @@ def test_search_and_counts_equal_plain_loops(tmp_path: Path, seed: int, similari
 
 
 @pytest.mark.parametrize("similarity", SIMILARITIES)
+@pytest.mark.usefixtures("way")
 def test_copies_in_different_blocks_tie_and_the_lower_row_comes_first(tmp_path: Path, similarity: Similarity) -> None:
     rng = np.random.default_rng(0)
     vectors = rng.standard_normal((1000, 384)).astype(np.float32)
@@ -104,7 +117,7 @@ def test_results_depend_neither_on_blocks_nor_on_other_queries(tmp_path: Path, m
     store = store_of(duplicated(rng, 700, 48), tmp_path)
     queries = drawn_queries(rng, store, 9)
     whole = search(store, queries, 20)
-    monkeypatch.setattr(search_module, "TILE_SCORES", 64)
+    monkeypatch.setattr(blocks_module, "TILE_SCORES", 64)
     for block_rows in (5, 33, 700, 10_000):
         other = search(store, queries, 20, block_rows=block_rows)
         assert np.array_equal(whole.rows, other.rows)
@@ -116,6 +129,7 @@ def test_results_depend_neither_on_blocks_nor_on_other_queries(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot", "distance"])
+@pytest.mark.usefixtures("way")
 def test_a_query_of_zeros_finds_nothing_and_leaves_the_others_alone(tmp_path: Path, similarity: Similarity) -> None:
     store = store_of(np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32), tmp_path)
     queries = np.array([[0, 0, 0], [1, 0, 0]], dtype=np.float32)
@@ -124,6 +138,7 @@ def test_a_query_of_zeros_finds_nothing_and_leaves_the_others_alone(tmp_path: Pa
     assert hits.scores.tolist() == [[-np.inf] * 3, *alone.scores.tolist()]
 
 
+@pytest.mark.usefixtures("way")
 def test_full_store_discordance_is_a_count_less_the_positives(tmp_path: Path) -> None:
     """PND over the whole store, worked by hand: the positive at 0.8 is beaten by 1.0 and tied by one copy; 0.6 and 0 are farther."""
     vectors = np.array([[4, 3], [5, 0], [4, 3], [3, 4], [0, 5]], dtype=np.float32)
@@ -135,6 +150,7 @@ def test_full_store_discordance_is_a_count_less_the_positives(tmp_path: Path) ->
     assert (at_least[0, 0] - 1) / (5 - 1) == 0.5
 
 
+@pytest.mark.usefixtures("way")
 def test_progress_ends_with_the_whole_store(tmp_path: Path) -> None:
     store = store_of(np.ones((10, 2), dtype=np.float32), tmp_path)
     seen: list[tuple[int, int]] = []
@@ -169,9 +185,9 @@ def test_threads_that_share_out_the_queries_find_what_one_does(
     scores = all_scores(store, queries, similarity)
     thresholds = scores[:, :2].copy()
     thresholds[::3, 1] = np.inf
-    monkeypatch.setattr(search_module, "SMALLEST_TILE", 4)
+    monkeypatch.setattr(blocks_module, "SMALLEST_TILE", 4)
     monkeypatch.setattr(search_module.torch, "get_num_threads", lambda: threads)
-    assert len(search_module._tiles(len(queries), 40, store.count)) == threads
+    assert len(BlockPlan.of(store, len(queries), CPU, 40, threads=threads).tiles) == threads
     before = torch.get_float32_matmul_precision()
     hits = search(store, queries, 7, similarity=similarity, block_rows=40)
     counts, _ = count_at_least(store, queries, thresholds, similarity=similarity, block_rows=40)
@@ -180,6 +196,7 @@ def test_threads_that_share_out_the_queries_find_what_one_does(
     assert torch.get_float32_matmul_precision() == before
 
 
+@pytest.mark.usefixtures("way")
 def test_a_damaged_vector_ends_a_search_in_whatever_thread(tmp_path: Path) -> None:
     store = store_of(np.eye(8, dtype=np.float32), tmp_path)
     with (store.path / VECTOR_FILE).open("r+b") as file:
@@ -191,6 +208,7 @@ def test_a_damaged_vector_ends_a_search_in_whatever_thread(tmp_path: Path) -> No
             asked()
 
 
+@pytest.mark.usefixtures("way")
 def test_no_queries_give_no_hits(tmp_path: Path) -> None:
     store = store_of(np.ones((3, 2), dtype=np.float32), tmp_path)
     assert search(store, np.empty((0, 2), dtype=np.float32), 2).rows.shape == (0, 2)

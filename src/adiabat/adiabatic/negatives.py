@@ -137,5 +137,6 @@ def _hardest(known: Ragged, store: Store, size: int, query: Float[Tensor, "b e"]
             "query embeddings must be finite numbers to look for the hardest negatives, got NaN or infinity", "lower the learning rate"
         )
     embeddings = query.detach().float().cpu().numpy()
-    hits = search(store, embeddings, size, similarity=similarity, excluded=[known[index] for index in range(len(known))])
+    excluded = [known[index] for index in range(len(known))]
+    hits = search(store, embeddings, size, similarity=similarity, device=query.device, excluded=excluded)
     return Ragged.of(row[row >= 0] for row in hits.rows)

@@ -25,6 +25,7 @@ from adiabat.models.embedding_head import Similarity
 from adiabat.models.encoder import Encoder
 from adiabat.models.towers import DualEncoder, interpolated, merged_tower
 from adiabat.results.rate_search_result import limits_of
+from adiabat.store.scoring import CPU
 from adiabat.store.search import score_rows, search
 from adiabat.store.text_vectors import embed_texts
 from adiabat.store.vector_store import Store
@@ -56,14 +57,20 @@ def read_tower(
         start: Reading of the untuned tower, whose documents are scored; None if this is the untuned tower.
     """
     vectors = embed_texts(model, probes.texts, side="query", name=f"probes ({probes.name})", watch=watch)
-    return reading_of(vectors, store, depth=depth, similarity=model.ranks_by, start=start)
+    return reading_of(vectors, store, depth=depth, similarity=model.ranks_by, device=model.query.device, start=start)
 
 
 def reading_of(
-    vectors: Float32[np.ndarray, "n e"], store: Store, *, depth: int, similarity: Similarity, start: Reading | None = None
+    vectors: Float32[np.ndarray, "n e"],
+    store: Store,
+    *,
+    depth: int,
+    similarity: Similarity,
+    device: torch.device = CPU,
+    start: Reading | None = None,
 ) -> Reading:
     """Search the store with embedded probes."""
-    hits = search(store, vectors, min(depth, store.count), similarity=similarity)
+    hits = search(store, vectors, min(depth, store.count), similarity=similarity, device=device)
     rows = hits.rows.astype(np.int64)
     scores = hits.scores if start is None else score_rows(store, vectors, start.rows, similarity=similarity)
     return Reading(vectors=vectors, rows=rows, scores=scores.astype(np.float32))
@@ -159,7 +166,7 @@ def _read(tower: Encoder, tokens: TokenTable, *, store: Store, depth: int, simil
         vectors = embed_all(tower, tokens, token_budget=PROBE_TOKENS).cpu().numpy()
     if not np.isfinite(vectors).all():
         raise DivergedError("the vectors of the probes must be finite numbers, got NaN or infinity", "lower the learning rate")
-    return reading_of(vectors, store, depth=depth, similarity=similarity, start=start)
+    return reading_of(vectors, store, depth=depth, similarity=similarity, device=tower.device, start=start)
 
 
 HALVINGS = 10

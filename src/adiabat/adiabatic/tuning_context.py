@@ -327,7 +327,8 @@ def with_negatives(
     if not len(bare):
         return validation
     vectors = tower.encode([validation.queries[row] for row in bare], side="query", precision="fp32")
-    hits = search(store, vectors, MINED_NEGATIVES, similarity=similarity, excluded=[validation.known[int(row)] for row in bare])
+    excluded = [validation.known[int(row)] for row in bare]
+    hits = search(store, vectors, MINED_NEGATIVES, similarity=similarity, device=tower.device, excluded=excluded)
     mined = {int(row): hit_rows[hit_rows >= 0] for row, hit_rows in zip(bare, hits.rows, strict=True)}
     lonely = sum(not len(hit_rows) for hit_rows in mined.values())
     if lonely:

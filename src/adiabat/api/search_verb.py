@@ -145,7 +145,8 @@ def _hits(store: Store, query: str, model: Model, k: int, settings: SearchSettin
 
     towers = load(model, settings=settings.encoder, device=settings.run.device)
     store.require_encoder(towers.fingerprint("document"), who=towers.name)
-    hits = search(store, towers.encode([query], side="query", precision="fp32"), k, similarity=towers.ranks_by)
+    vectors = towers.encode([query], side="query", precision="fp32")
+    hits = search(store, vectors, k, similarity=towers.ranks_by, device=towers.query.device)
     return hits_of(store, hits, 0, np.empty(0, dtype=np.int64), similarity=towers.ranks_by)
 
 

@@ -385,7 +385,7 @@ def changed_queries(
     similarity = similarities_of(after.model, before.model)[0]
     options: dict[str, Any] = {"similarity": similarity, "excluded": excluded, "removed": removed}
     first, last = (
-        search(system.store, system.model.encode(texts, side="query", precision="fp32"), SHOWN_HITS, **options)
+        search(system.store, system.model.encode(texts, side="query", precision="fp32"), SHOWN_HITS, device=system.device, **options)
         for system in (before, after)
     )
     changed = [number for number in range(len(order)) if list(first.rows[number]) != list(last.rows[number])][:SHOWN_QUERIES]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Float, Float32, Int, Int64
 
 from adiabat.core.progress import Watch
@@ -18,6 +19,7 @@ from adiabat.models.embedding_head import Similarity
 from adiabat.stats.ranking_measures import PairCounts
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.bm25 import BM25Index
+from adiabat.store.scoring import CPU
 from adiabat.store.search import Hits, count_at_least, score_rows
 from adiabat.store.vector_store import Store
 
@@ -68,6 +70,7 @@ class DenseRanker:
     store: Store
     vectors: Float[np.ndarray, "q e"]
     similarity: Similarity
+    device: torch.device = CPU
     min_score: ClassVar[float] = -math.inf
     """Every document is retrieved."""
 
@@ -95,6 +98,7 @@ class DenseRanker:
             self.vectors[queries],
             thresholds,
             similarity=self.similarity,
+            device=self.device,
             excluded=excluded,
             removed=removed,
             on_progress=report,

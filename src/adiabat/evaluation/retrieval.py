@@ -152,7 +152,7 @@ def _rankers(
     vectors = embed_texts(system.model, examples.queries, side="query", name=examples.name, watch=watch)
     chosen = similarities_of(system.model) if similarities is None else similarities
     notes = [*ranking_notes(system.model, chosen), *_wordless(vectors, examples, watch)]
-    return [DenseRanker(system.store, vectors, similarity) for similarity in chosen], notes
+    return [DenseRanker(system.store, vectors, similarity, system.device) for similarity in chosen], notes
 
 
 def _wordless(vectors: Float[np.ndarray, "q e"], examples: AddressedSet, watch: Watch) -> list[str]:

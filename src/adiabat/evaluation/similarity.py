@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from adiabat.models.towers import DualEncoder
 from adiabat.results.suite_result import Kind
 from adiabat.stats.samples import CORRELATION, SHARE, Sample, TaskScores
 from adiabat.stats.statistics import value_of
-from adiabat.store.scoring import Block, FixedPoint, Queries, exact_pairs, row_scores
+from adiabat.store.scoring import CPU, Block, FixedPoint, Queries, exact_pairs, row_scores
 from adiabat.store.text_vectors import embed_texts, require_directions, zero_rows
 
 _BLOCK_PAIRS = 4096
@@ -174,8 +175,9 @@ TILE_ROWS = 256
 def score_bitext(model: DualEncoder, sentences: ParallelTexts, *, side: Side, name: str, watch: Watch) -> TaskScores:
     """Share of sentences whose translation is the nearest of all sentences of the other side, by the model's similarity, both ways."""
     a, b = _embedded(model, sentences, side=side, name=name, watch=watch)
-    forward = finds_translation(a, b, sentences.b, similarity=model.ranks_by, name=name, watch=watch).astype(np.float64)
-    backward = finds_translation(b, a, sentences.a, similarity=model.ranks_by, name=name, watch=watch).astype(np.float64)
+    options: dict[str, Any] = {"similarity": model.ranks_by, "device": model.tower(side).device, "name": name, "watch": watch}
+    forward = finds_translation(a, b, sentences.b, **options).astype(np.float64)
+    backward = finds_translation(b, a, sentences.a, **options).astype(np.float64)
     values = {"accuracy": (forward + backward) / 2, "accuracy a to b": forward, "accuracy b to a": backward}
     samples = [Sample(measure, value, model.ranks_by, bounds=SHARE) for measure, value in values.items()]
     columns = zip(sentences.columns, (sentences.a, sentences.b), strict=True)
@@ -194,6 +196,7 @@ def finds_translation(
     texts: Sequence[str],
     *,
     similarity: Similarity = "cosine",
+    device: torch.device = CPU,
     name: str = "",
     watch: Watch = SILENT,
     block_rows: int = BLOCK_ROWS,
@@ -205,12 +208,12 @@ def finds_translation(
     distinct = answers[np.unique(right, return_index=True)[1]]
     blocks = []
     for start in range(0, len(distinct), block_rows):
-        vectors = torch.from_numpy(distinct[start : start + block_rows])
+        vectors = torch.from_numpy(distinct[start : start + block_rows]).to(device)
         blocks.append(Block(start, vectors, torch.linalg.vector_norm(vectors, dim=1)))
     correct = np.empty(len(queries), dtype=np.bool_)
     for start in range(0, len(queries), tile_rows):
         tile = slice(start, min(start + tile_rows, len(queries)))
-        tile_queries = Queries(queries[tile], similarity)
+        tile_queries = Queries(queries[tile], similarity, device)
         levels = exact_pairs(tile_queries.exact, FixedPoint.of(answers[tile]), similarity)
         for block in blocks:
             beaten = block.at_least(tile_queries, levels)

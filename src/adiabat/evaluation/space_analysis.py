@@ -176,6 +176,7 @@ def _space(
         queries,
         1,
         similarity="cosine",
+        device=system.device,
         excluded=[identical.rows[query] for query in range(len(sample.queries))],
         on_progress=lambda searched, total: watch.progress(label, searched, total),
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import torch
 from jaxtyping import Int64
 
 from adiabat.config.section import DropSameId
@@ -51,6 +52,11 @@ class System:
 
     model: DualEncoder
     store: Store
+
+    @property
+    def device(self) -> torch.device:
+        """Where documents are scored: on the device that embeds the queries."""
+        return self.model.query.device
 
     @property
     def documents(self) -> Store:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import torch
 from jaxtyping import Float32
 
 from adiabat.adiabatic.linear_map import apply_map, cross_validate, fit_maps, folds_of, map_problem
@@ -65,11 +66,12 @@ class _Asked:
     left_out: Ragged
     similarity: Similarity
     clusters: Clusters
+    device: torch.device
     trained_queries: int = 0
 
     def ranks(self, vectors: Float32[np.ndarray, "q e"], watch: Watch) -> PositiveRanks:
         """Ranks of the positives for other vectors of the same queries."""
-        return self.ranked_by(DenseRanker(self.store, vectors, self.similarity), watch)
+        return self.ranked_by(DenseRanker(self.store, vectors, self.similarity, self.device), watch)
 
     def ranked_by(self, ranker: Ranker, watch: Watch) -> PositiveRanks:
         """Ranks of the positives for any ranker of the store's documents."""
@@ -106,7 +108,7 @@ def advise_on(
         for (store, whole), examples in zip(datasets, untrained, strict=True)
     )
     ranks = target.ranks(target.vectors, watch)
-    hits = search(target.store, target.vectors, DEPTH, similarity=target.similarity, excluded=target.left_out)
+    hits = search(target.store, target.vectors, DEPTH, similarity=target.similarity, device=target.device, excluded=target.left_out)
     nearest = tied_positives_last(hits, target.examples)
     samples, notes = _lexical(target, nearest, watch)
     linear = _linear_map(target, retained, nearest, seed, watch)
@@ -176,7 +178,7 @@ def _asked(model: DualEncoder, store: Store, examples: AddressedSet, settings: A
         examples, clusters = examples.take(drawn), clusters.take(drawn)
     vectors = embed_texts(model, examples.queries, side="query", name=examples.name, watch=watch)
     same = identical_documents(store, examples.query_ids, examples.queries, examples.positives, drop="auto")
-    return _Asked(store, examples, total, groups, vectors, same.rows, similarities_of(model)[0], clusters)
+    return _Asked(store, examples, total, groups, vectors, same.rows, similarities_of(model)[0], clusters, model.query.device)
 
 
 def _lexical(target: _Asked, nearest: np.ndarray, watch: Watch) -> tuple[dict[str, Sample], list[str]]:

@@ -10,12 +10,13 @@ from functools import partial
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Float32, Float64, Int64, UInt8, UInt64
 
 from adiabat.data.records import Fingerprint, Side
 from adiabat.models.embedding_head import Similarity
 from adiabat.store.bm25 import BM25Index
-from adiabat.store.scoring import PAIR_CHUNK, FixedPoint, exact_pairs
+from adiabat.store.scoring import CPU, PAIR_CHUNK, FixedPoint, exact_pairs
 from adiabat.store.search import Hits, search
 from adiabat.store.vector_store import Store
 
@@ -57,12 +58,13 @@ PositiveTexts = Callable[[], Sequence[Sequence[str]]]
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """A model, and the stored vectors of the corpus, if any: other documents are encoded."""
+    """A model, and the stored vectors of the corpus, if any: other documents are encoded. `device` searches the vectors."""
 
     model: TextEncoder
     store: Store | None = None
     store_rows: Int64[np.ndarray, " documents"] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     similarity: Similarity = "cosine"
+    device: torch.device = CPU
 
     def encode_queries(self, queries: Sequence[str]) -> Float32[np.ndarray, "q e"]:
         """One vector per query."""
@@ -136,7 +138,7 @@ class DenseSource:
         del positives
         assert self.vectors.store is not None
         vectors = self.vectors.encode_queries(queries)
-        hits = search(self.vectors.store, vectors, depth, similarity=self.vectors.similarity)
+        hits = search(self.vectors.store, vectors, depth, similarity=self.vectors.similarity, device=self.vectors.device)
         hits = Hits(np.where(hits.rows < 0, -1, self.corpus_rows[hits.rows]), hits.scores)
         return Candidates(hits, partial(self.vectors.score, vectors))
 

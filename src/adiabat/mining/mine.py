@@ -138,7 +138,7 @@ def _vectors(model: str | None, store: str | Path | None, section: EncoderSectio
     towers = load(model, section)
     if opened is not None:
         opened.require_encoder(towers.fingerprint("document"))
-    return Vectors(_ScoringModel(towers), opened, similarity=towers.ranks_by)
+    return Vectors(_ScoringModel(towers), opened, similarity=towers.ranks_by, device=towers.query.device)
 
 
 def _with_rows(vectors: Vectors, documents: Documents, corpus: str) -> Vectors:

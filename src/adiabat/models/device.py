@@ -43,6 +43,12 @@ def device_name(device: torch.device) -> str:
     return f"CPU {platform.machine()}, {threads} {'thread' if threads == 1 else 'threads'}"
 
 
+def free_memory(device: torch.device) -> int:
+    """Bytes of a GPU that this process may still take, including what its allocator holds unused."""
+    free, _ = torch.cuda.mem_get_info(device)
+    return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+
+
 _CLEAR_REFS, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 
 

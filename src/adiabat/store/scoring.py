@@ -8,6 +8,10 @@ float64 holds exactly, so any order of addition gives the same result, bit for b
 
 The exact score is computed only where it matters. An ordinary float32 product comes first, with a bound on its distance from the exact
 score; search and counts compute the exact score of the pairs that the bound leaves undecided.
+
+Blocks of documents lie on a CPU or a GPU. The bound holds for every order of additions (Higham 2002, section 3.1), so also for a GPU's
+products, as long as their factors are not rounded to TF32 or bfloat16 (`plain_arithmetic`). The integer sums of undecided pairs are equal
+on every device, and numpy makes the scores of them: a GPU changes no hit, no score and no tie.
 """
 
 from collections.abc import Iterator
@@ -15,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, log2
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,6 +34,10 @@ SIMILARITIES: tuple[Similarity, ...] = ("cosine", "distance", "dot")
 
 PAIR_CHUNK = 2048
 """Number of pairs scored at a time, which bounds the memory of the gathered vectors."""
+DEVICE_NUMBERS = 1 << 24
+"""Numbers of the vectors gathered at a time on a GPU, which needs many: about 0.5 GB with their integers and products."""
+
+CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +58,7 @@ class FixedPoint:
     def of(cls, vectors: Float[np.ndarray, "n e"]) -> "FixedPoint":
         """Round vectors to integers."""
         wide = vectors.astype(np.float64)
-        bits = (53 - ceil(log2(max(1, wide.shape[1])))) // 2
+        bits = _bits(wide.shape[1])
         # No order of evaluation changes a maximum, so equal vectors get equal exponents.
         exponents = np.frexp(np.abs(wide).max(axis=1, initial=0.0))[1].astype(np.int64) - bits
         # Multiplying by a power of two is exact, and quicker than ldexp, which wants int32 exponents.
@@ -60,6 +69,20 @@ class FixedPoint:
     def take(self, rows: Int64[np.ndarray, " p"]) -> "FixedPoint":
         """A selection of the vectors."""
         return FixedPoint(self.units[rows], self.exponents[rows], self.squares[rows])
+
+
+def _bits(width: int) -> int:
+    """``g`` above: size of the integers of vectors of this width."""
+    return (53 - ceil(log2(max(1, width)))) // 2
+
+
+def _integers(vectors: Float[Tensor, "n e"]) -> tuple[Float64[Tensor, "n e"], Int64[Tensor, " n"]]:
+    """Units and exponents of `FixedPoint.of`, computed on the device of the vectors: each step is exact, so they are equal."""
+    wide = vectors.double()
+    exponents = torch.frexp(wide.abs().amax(dim=1)).exponent.long() - _bits(wide.shape[1])
+    # The bits of the float64 2^-exponent: a device's power function may round.
+    powers = ((1023 - exponents) << 52).view(torch.float64)
+    return torch.round(wide * powers.unsqueeze(1)), exponents
 
 
 def exact_pairs(query: FixedPoint, document: FixedPoint, similarity: Similarity) -> Float32[np.ndarray, " p"]:
@@ -123,10 +146,11 @@ def _scores(
 
 @dataclass(frozen=True)
 class Queries:
-    """Queries of one search, in the forms needed for scoring."""
+    """Queries of one search, in the forms needed for scoring documents on a device."""
 
     vectors: Float32[np.ndarray, "q e"]
     similarity: Similarity
+    device: torch.device = CPU
 
     @cached_property
     def exact(self) -> FixedPoint:
@@ -139,22 +163,37 @@ class Queries:
         return self.exact.take(rows) if many else FixedPoint.of(self.vectors[rows])
 
     @cached_property
+    def units(self) -> Float64[Tensor, "q e"]:
+        """The integers, on the device."""
+        return self.on_device(self.exact.units)
+
+    @cached_property
     def lengths(self) -> Float64[np.ndarray, " q"]:
         """Euclidean norms."""
         lengths: Float64[np.ndarray, " q"] = np.sqrt(np.einsum("qe,qe->q", self.vectors, self.vectors, dtype=np.float64))
         return lengths
 
     @cached_property
-    def operand(self) -> Float32[np.ndarray, "q e"]:
-        """The factor of the float32 product: unit vectors for the cosine."""
+    def squares(self) -> Float32[Tensor, " q"]:
+        """Squared norms, on the device."""
+        return self.on_device(np.square(self.lengths.astype(np.float32)))
+
+    @cached_property
+    def operand(self) -> Float32[Tensor, "q e"]:
+        """The factor of the float32 product, on the device: unit vectors for the cosine."""
         if self.similarity != "cosine":
-            return np.ascontiguousarray(self.vectors)
+            # Torch takes no arrays that cannot be written.
+            return self.on_device(np.require(self.vectors, requirements=("C", "W")))
         lengths = np.where(self.lengths == 0, 1.0, self.lengths)
-        return (self.vectors / lengths[:, None]).astype(np.float32)
+        return self.on_device((self.vectors / lengths[:, None]).astype(np.float32))
+
+    def on_device(self, values: np.ndarray) -> Tensor:
+        """Values of queries, or indices, on the device."""
+        return torch.from_numpy(values).to(self.device)
 
     def take(self, rows: slice) -> "Queries":
         """Some of the queries."""
-        return Queries(self.vectors[rows], self.similarity)
+        return Queries(self.vectors[rows], self.similarity, self.device)
 
 
 @dataclass(frozen=True)
@@ -163,7 +202,7 @@ class Block:
 
     Attributes:
         start: Row of the first document.
-        vectors: Stored vectors, in float32.
+        vectors: Stored vectors, in float32, on the device of the queries.
         lengths: Euclidean norms, to float32 accuracy.
     """
 
@@ -173,6 +212,10 @@ class Block:
 
     def __len__(self) -> int:
         return len(self.vectors)
+
+    def part(self, rows: slice) -> "Block":
+        """Some consecutive documents of the block."""
+        return Block(self.start + rows.start, self.vectors[rows], self.lengths[rows])
 
     @cached_property
     def fixed(self) -> FixedPoint:
@@ -185,29 +228,30 @@ class Block:
         return self.fixed.take(rows) if many else FixedPoint.of(self.vectors.numpy()[rows])
 
     @cached_property
-    def divisors(self) -> Float32[np.ndarray, " b"]:
+    def divisors(self) -> Float32[Tensor, " b"]:
         """Lengths, with zero vectors set to 1."""
-        lengths: Float32[np.ndarray, " b"] = self.lengths.numpy()
-        return np.where(lengths == 0, np.float32(1), lengths)
+        return torch.where(self.lengths == 0, 1.0, self.lengths)
 
-    def approximate(self, queries: Queries) -> tuple[Float32[np.ndarray, "q b"], Float64[np.ndarray, " q"]]:
+    @cached_property
+    def longest(self) -> float:
+        """The greatest length."""
+        return float(on_host(self.lengths.max()))
+
+    def approximate(self, queries: Queries) -> tuple[Float32[Tensor, "q b"], Float64[np.ndarray, " q"]]:
         """Quick scores (minus the square for ``distance``), and for each query a bound on their distance from the exact ones."""
         width = self.vectors.shape[1]
         # A float32 product errs by at most E 2^-24 |q| |d|; norms and rounding of the integers add as much again. Doubled for safety.
         relative = (2 * width + 64) * 2.0**-23
-        # numpy's OpenBLAS takes two thirds of the time of torch's MKL on AMD's processors; elsewhere they are alike.
-        scores = queries.operand @ self.vectors.numpy().T
+        scores = _products(queries.operand, self.vectors)
         if queries.similarity == "cosine":
             scores /= self.divisors
             return scores, np.full(len(scores), relative)
-        longest = float(self.lengths.max())
         if queries.similarity == "dot":
-            return scores, relative * queries.lengths * longest
-        lengths = self.lengths.numpy()
+            return scores, relative * queries.lengths * self.longest
         scores *= 2
-        scores -= np.square(lengths)
-        scores -= np.square(queries.lengths.astype(np.float32))[:, None]
-        return scores, relative * (queries.lengths + longest) ** 2
+        scores -= self.lengths.square()
+        scores -= queries.squares.unsqueeze(1)
+        return scores, relative * (queries.lengths + self.longest) ** 2
 
     def at_least(self, queries: Queries, levels: Float32[np.ndarray, " q"]) -> Bool[np.ndarray, "q b"]:
         """Documents that score at least a query's level (NaN for none), by quick scores, and by exact ones where these are undecided."""
@@ -215,15 +259,18 @@ class Block:
         thresholds = levels.astype(np.float64)
         thresholds = -np.square(thresholds) if queries.similarity == "distance" else thresholds
         # Bounds in float32 like the scores, rounded away from the threshold.
-        high = np.nextafter((thresholds + error).astype(np.float32), np.float32(np.inf))[:, None]
-        low = np.nextafter((thresholds - error).astype(np.float32), np.float32(-np.inf))[:, None]
-        above = scores >= high
-        query, column = np.nonzero((scores >= low) & ~above)
+        high = np.nextafter((thresholds + error).astype(np.float32), np.float32(np.inf))
+        low = np.nextafter((thresholds - error).astype(np.float32), np.float32(-np.inf))
+        reached = scores >= queries.on_device(high).unsqueeze(1)
+        query, column = places((scores >= queries.on_device(low).unsqueeze(1)) & ~reached)
+        above = on_host(reached)
         above[query, column] = self.exact(queries, query, column) >= levels[query]
         return np.asarray(above)
 
     def exact(self, queries: Queries, query: Int64[np.ndarray, " p"], document: Int64[np.ndarray, " p"]) -> Float32[np.ndarray, " p"]:
         """Exact scores of chosen pairs of a query and a document of the block, by their numbers."""
+        if not is_cpu(self.vectors.device):
+            return self._exact_on_device(queries, query, document)
         documents, column = np.unique(document, return_inverse=True)
         rows, row = np.unique(query, return_inverse=True)
         fixed_documents, fixed_queries = self.fixed_of(documents), queries.exact_of(rows)
@@ -236,8 +283,52 @@ class Block:
             scores[pairs] = exact_pairs(fixed_queries.take(row[pairs]), fixed_documents.take(column[pairs]), queries.similarity)
         return scores
 
+    def _exact_on_device(
+        self, queries: Queries, query: Int64[np.ndarray, " p"], document: Int64[np.ndarray, " p"]
+    ) -> Float32[np.ndarray, " p"]:
+        """The same by sums of a device; what is rounded after the sums is computed by numpy, as on a CPU."""
+        scores, fixed = np.empty(len(query), dtype=np.float32), queries.exact
+        size = max(1, DEVICE_NUMBERS // self.vectors.shape[1])
+        for start in range(0, len(query), size):
+            pairs = slice(start, start + size)
+            rows, columns = query[pairs], document[pairs]
+            units, exponents = _integers(self.vectors.index_select(0, queries.on_device(columns)))
+            products = (queries.units.index_select(0, queries.on_device(rows)) * units).sum(dim=1)
+            # One tensor, so that the CPU waits for the device once.
+            sums = on_host(torch.stack([products, units.square().sum(dim=1), exponents.double()]))
+            powers = fixed.exponents[rows], sums[2].astype(np.int64)
+            scores[pairs] = _scores(sums[0], fixed.squares[rows], sums[1], *powers, queries.similarity)
+        return scores
 
-def checked_queries(vectors: Float[np.ndarray, "q e"], width: int, similarity: Similarity) -> Queries:
+
+def is_cpu(device: torch.device) -> bool:
+    """Whether numpy computes what has two ways: the products of a block, and what is chosen of it."""
+    return device.type == "cpu"
+
+
+def _products(queries: Float32[Tensor, "q e"], documents: Float32[Tensor, "b e"]) -> Float32[Tensor, "q b"]:
+    """Float32 products of every query with every document."""
+    if is_cpu(documents.device):
+        # numpy's OpenBLAS takes two thirds of the time of torch's MKL on AMD's processors; elsewhere they are alike.
+        return torch.from_numpy(queries.numpy() @ documents.numpy().T)
+    with plain_arithmetic(documents.device.type):
+        return queries @ documents.T
+
+
+def places(mask: Bool[Tensor, "..."]) -> tuple[Int64[np.ndarray, " p"], ...]:
+    """Where a mask is true, as `numpy.nonzero` has it: of a GPU's mask, only these numbers are copied."""
+    if is_cpu(mask.device):
+        # The flat form is several times quicker to search.
+        return np.unravel_index(np.flatnonzero(mask.numpy()), mask.shape)
+    return tuple(on_host(mask.nonzero().T))
+
+
+def on_host(values: Tensor) -> np.ndarray:
+    """Values as an array. Here and in `places`, and nowhere else, scoring waits for a GPU."""
+    return values.cpu().numpy()
+
+
+def checked_queries(vectors: Float[np.ndarray, "q e"], width: int, similarity: Similarity, device: torch.device = CPU) -> Queries:
     """Refuse queries that cannot be scored against a store."""
     if similarity not in SIMILARITIES:
         raise StoreError(f"similarity must be cosine, distance or dot, got {similarity}; name one of them")
@@ -249,7 +340,7 @@ def checked_queries(vectors: Float[np.ndarray, "q e"], width: int, similarity: S
     if len(broken):
         rows = several((f"row {row}" for row in broken), of="queries")
         raise StoreError(f"queries must be finite, got NaN or infinity in {rows}; embed them again, or check whether the model is damaged")
-    queries = Queries(vectors.astype(np.float32, copy=False), similarity)
+    queries = Queries(vectors.astype(np.float32, copy=False), similarity, device)
     extreme = np.flatnonzero((queries.lengths != 0) & ~((queries.lengths >= SHORTEST) & (queries.lengths <= LONGEST)))
     if len(extreme):
         raise StoreError(
@@ -260,12 +351,31 @@ def checked_queries(vectors: Float[np.ndarray, "q e"], width: int, similarity: S
 
 
 @contextmanager
-def plain_arithmetic() -> Iterator[None]:
+def plain_arithmetic(device_type: str = "cpu") -> Iterator[None]:
     """Float32 products in full float32, without autocast and regardless of the process's precision for training."""
-    before = torch.get_float32_matmul_precision()
+    with _full_precision(), torch.autocast(device_type, enabled=False):
+        yield
+
+
+@contextmanager
+def _full_precision() -> Iterator[None]:
+    try:
+        before: str | None = torch.get_float32_matmul_precision()
+    except RuntimeError:
+        # The process set `fp32_precision`, which cannot always be told in the words of the older function.
+        before = None
+    if before == "highest":
+        yield
+        return
+    libraries: list[Any] = [torch.backends.cuda.matmul, getattr(torch.backends.mkldnn, "matmul", None)]
+    # Torch has this attribute since 2.9.
+    parts = [library for library in libraries if hasattr(library, "fp32_precision")]
+    values = [part.fp32_precision for part in parts]
     torch.set_float32_matmul_precision("highest")
     try:
-        with torch.autocast("cpu", enabled=False):
-            yield
+        yield
     finally:
-        torch.set_float32_matmul_precision(before)
+        if before is not None:
+            torch.set_float32_matmul_precision(before)
+        for part, value in zip(parts, values, strict=True):
+            part.fp32_precision = value

@@ -2,34 +2,40 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float32, Float64, Int, Int64, Integer
+from jaxtyping import Bool, Float, Float32, Float64, Int, Int64, Integer, Shaped
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
+from torch import Tensor
 
-from adiabat.core.errors import StoreError, several
+from adiabat.core.errors import StoreError
 from adiabat.core.ragged import Ragged
 from adiabat.models.device import parallel_map
 from adiabat.models.embedding_head import Similarity
 from adiabat.results.evaluation_result import Hit
-from adiabat.store.scoring import PAIR_CHUNK, Block, FixedPoint, Queries, checked_queries, exact_pairs, plain_arithmetic
+from adiabat.store.scoring import (
+    CPU,
+    PAIR_CHUNK,
+    Block,
+    FixedPoint,
+    Queries,
+    checked_queries,
+    exact_pairs,
+    is_cpu,
+    on_host,
+    places,
+    plain_arithmetic,
+)
+from adiabat.store.stored_blocks import BlockPlan, SearchProgress, each_block, require_finite
 from adiabat.store.vector_store import Store, require_count
 
-BLOCK_ROWS = 4096
-TILE_SCORES = 1 << 20
-"""Maximum scores in memory per block and tile of queries."""
 WAITING_PAIRS = 64
 """Minimum number of pairs collected before they are merged."""
-SMALLEST_TILE = 64
 MAX_THREADS = 8
-"""Maximum number of queries per tile."""
-
-SearchProgress = Callable[[int, int], None]
-"""Called with (rows searched, rows in all)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,29 +57,29 @@ def search(
     k: int,
     *,
     similarity: Similarity = "cosine",
-    block_rows: int = BLOCK_ROWS,
+    device: torch.device = CPU,
+    block_rows: int | None = None,
     excluded: Ragged | Sequence[Integer[np.ndarray, " _"]] | None = None,
     removed: Int64[np.ndarray, " r"] | None = None,
     on_progress: SearchProgress | None = None,
 ) -> Hits:
     """Find the nearest documents of each query in the whole store.
 
-    The result is exact (`adiabat.store.scoring` defines this) and does not depend on `block_rows` or on other queries.
+    The result is exact (`adiabat.store.scoring` defines this) and depends neither on device nor `block_rows` nor on other queries.
 
     Args:
         queries: One row per query, of any length; a zero query, which has no direction, has no results.
+        device: Device that scores: usually that of the model. A GPU keeps the vectors with the store, where they fit.
+        block_rows: Documents at a time; None chooses for the device.
         excluded: Rows that are never returned, per query; None for no exclusions.
         removed: Ascending rows that are returned for no query.
     """
-    checked = checked_queries(queries, store.width, similarity)
+    checked = checked_queries(queries, store.width, similarity, device)
     require_count(k)
     exclusions = _Exclusions.of(excluded, len(queries), removed)
-    tiles = [
-        _Nearest(checked.take(tile), min(k, store.count), exclusions.take(tile)) for tile in _tiles(len(queries), block_rows, store.count)
-    ]
-    with _at_once(len(tiles)) as run:
-        for block in _blocks(store, block_rows, on_progress):
-            run(partial(tile.update, block) for tile in tiles)
+    plan = BlockPlan.of(store, len(queries), device, block_rows, threads=_threads())
+    tiles = [_Nearest(checked.take(tile), min(k, store.count), exclusions.take(tile)) for tile in plan.tiles]
+    _score(store, plan, [tile.update for tile in tiles], on_progress)
     tile_hits = [tile.hits() for tile in tiles]
     hits = Hits(np.concatenate([tile.rows for tile in tile_hits]), np.concatenate([tile.scores for tile in tile_hits]))
     zero = ~queries.any(axis=1)
@@ -87,7 +93,8 @@ def count_at_least(
     thresholds: Float[np.ndarray, "q p"],
     *,
     similarity: Similarity = "cosine",
-    block_rows: int = BLOCK_ROWS,
+    device: torch.device = CPU,
+    block_rows: int | None = None,
     excluded: Ragged | Sequence[Integer[np.ndarray, " _"]] | None = None,
     removed: Int64[np.ndarray, " r"] | None = None,
     on_progress: SearchProgress | None = None,
@@ -105,7 +112,7 @@ def count_at_least(
     Returns:
         The counts without the removed documents, and those of the removed ones.
     """
-    checked = checked_queries(queries, store.width, similarity)
+    checked = checked_queries(queries, store.width, similarity, device)
     if thresholds.shape[:1] != queries.shape[:1] or np.isnan(thresholds).any():
         nan = " with NaN" if np.isnan(thresholds).any() else ""
         raise StoreError(
@@ -113,13 +120,9 @@ def count_at_least(
             "pass those of `score_rows`, or plus infinity for none"
         )
     counts, exclusions = np.zeros((2, *thresholds.shape), dtype=np.int64), _Exclusions.of(excluded, len(queries), removed)
-    tiles = [
-        partial(_count_block, checked.take(tile), exclusions.take(tile), thresholds[tile], counts[:, tile])
-        for tile in _tiles(len(queries), block_rows, store.count)
-    ]
-    with _at_once(len(tiles)) as run:
-        for block in _blocks(store, block_rows, on_progress):
-            run(partial(tile, block) for tile in tiles)
+    plan = BlockPlan.of(store, len(queries), device, block_rows, threads=_threads())
+    tiles = [partial(_count_block, checked.take(tile), exclusions.take(tile), thresholds[tile], counts[:, tile]) for tile in plan.tiles]
+    _score(store, plan, tiles, on_progress)
     return counts[0] - counts[1], counts[1]
 
 
@@ -138,26 +141,16 @@ def score_rows(
         pairs = (query[start : start + PAIR_CHUNK], column[start : start + PAIR_CHUNK])
         distinct, index = np.unique(rows[pairs], return_inverse=True)
         documents = store.gather(distinct)
-        _require_finite(store, np.abs(documents).max(axis=1), distinct)
+        require_finite(store, np.abs(documents).max(axis=1), distinct)
         scores[pairs] = exact_pairs(checked.exact.take(pairs[0]), FixedPoint.of(documents).take(index), similarity)
     return scores
 
 
-def _require_finite(store: Store, sizes: Float32[np.ndarray, " n"], rows: Integer[np.ndarray, " n"]) -> None:
-    """Refuse NaN and infinity: no store is built with them, so the file is damaged, and they would rank last."""
-    broken = rows[~np.isfinite(sizes)]
-    if len(broken):
-        ids = several((f'"{doc_id}"' for doc_id in store.doc_ids(broken)), of="documents")
-        raise StoreError(f"{store.path} must hold finite vectors, got NaN or infinity for {ids}; it is damaged: rebuild the store")
-
-
-def _tiles(queries: int, block_rows: int, count: int) -> list[slice]:
-    """Queries that are scored together: a tile per thread or more, but none smaller than `SMALLEST_TILE`."""
-    if block_rows < 1:
-        raise StoreError(f"block_rows must be at least 1, got {block_rows}; leave it out for {BLOCK_ROWS:,}")
-    shared = max(SMALLEST_TILE, -(-queries // _threads()))
-    size = max(1, min(TILE_SCORES // min(block_rows, count), shared))
-    return [slice(start, min(start + size, queries)) for start in range(0, max(queries, 1), size)]
+def _score(store: Store, plan: BlockPlan, tiles: Sequence[Callable[[Block], None]], on_progress: SearchProgress | None) -> None:
+    """Let every tile of queries score every block of the store."""
+    with _at_once(len(tiles) if is_cpu(plan.device) else 1) as run, closing(each_block(store, plan, on_progress)) as blocks:
+        for block in blocks:
+            run(partial(plan.within_memory, tile, block) for tile in tiles)
 
 
 @contextmanager
@@ -185,21 +178,6 @@ def _threads() -> int:
 
 def _finish(results: Iterable[None]) -> None:
     deque(results, maxlen=0)
-
-
-def _blocks(store: Store, block_rows: int, on_progress: SearchProgress | None) -> Iterator[Block]:
-    """The store, block by block, in one pair of buffers."""
-    buffer = np.empty((min(block_rows, store.count), store.width), dtype=store.dtype)
-    stored, wide = torch.from_numpy(buffer), torch.empty(buffer.shape, dtype=torch.float32)
-    for start in range(0, store.count, block_rows):
-        rows = store.read_into(start, buffer)
-        vectors = wide[:rows].copy_(stored[:rows])
-        lengths = torch.linalg.vector_norm(vectors, dim=1)
-        _require_finite(store, lengths.numpy(), np.arange(start, start + rows))
-        yield Block(start, vectors, lengths)
-        if on_progress:
-            on_progress(start + rows, store.count)
-    store.require_unchanged()
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +220,31 @@ class _Exclusions:
         first, last = np.searchsorted(self.removed, [block.start, block.start + len(block)])
         return self.removed[first:last] - block.start
 
+    def on(self, block: Block, queries: Queries) -> "_Barred":
+        """The excluded pairs and removed documents of a block, on the device of the queries."""
+        query, document = self.within(block)
+        return _Barred(queries.on_device(query), queries.on_device(document), queries.on_device(self.removed_within(block)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Barred:
+    """Excluded pairs of a block, and its removed documents."""
+
+    queries: Int64[Tensor, " x"]
+    documents: Int64[Tensor, " x"]
+    removed: Int64[Tensor, " r"]
+
+    def fill_pairs(self, table: Shaped[Tensor, "q b"], value: float) -> None:
+        """Put a value in the place of each excluded pair."""
+        if len(self.queries):
+            table.index_put_((self.queries, self.documents), table.new_full((), value))
+
+    def fill(self, table: Shaped[Tensor, "q b"], value: float) -> None:
+        """The same, and in the columns of removed documents."""
+        self.fill_pairs(table, value)
+        if len(self.removed):
+            table.index_fill_(1, self.removed, value)
+
 
 @dataclass
 class _Nearest:
@@ -259,12 +262,12 @@ class _Nearest:
 
     def update(self, block: Block) -> None:
         """Collect the documents of a block that may be among the best."""
-        approximate, error = block.approximate(self.queries)
-        barred, removed = self.exclusions.within(block), self.exclusions.removed_within(block)
-        approximate[barred], approximate[:, removed] = -np.inf, -np.inf
-        possible = self._possible(approximate, error)
-        possible[barred], possible[:, removed] = False, False
-        query, document = np.nonzero(possible)
+        scores, error = block.approximate(self.queries)
+        barred = self.exclusions.on(block, self.queries)
+        barred.fill(scores, -np.inf)
+        possible = self._possible(scores, error)
+        barred.fill(possible, False)
+        query, document = places(possible)
         if not len(query):
             return
         self.candidates.append((query, document + block.start, block.exact(self.queries, query, document)))
@@ -272,17 +275,20 @@ class _Nearest:
         if self.waiting >= max(WAITING_PAIRS, self.best.rows.size):
             self._sort_in()
 
-    def _possible(self, approximate: Float32[np.ndarray, "q b"], error: Float64[np.ndarray, " q"]) -> Bool[np.ndarray, "q b"]:
+    def _possible(self, scores: Float32[Tensor, "q b"], error: Float64[np.ndarray, " q"]) -> Bool[Tensor, "q b"]:
         """Pairs that may be among the k best: all except those clearly below the k-th so far, or below the k-th of the block itself."""
         # Rounding the floor to float32 is far within the bound on the error; comparing in float64 would widen every score.
         floor = (_domain(self.best.scores[:, -1], self.queries.similarity) - error).astype(np.float32)
-        possible: Bool[np.ndarray, "q b"] = approximate >= floor[:, None]
-        crowded = np.flatnonzero(np.count_nonzero(possible, axis=1) > 2 * self.k)
+        floors = self.queries.on_device(floor).unsqueeze(1)
+        possible = scores >= floors
+        (crowded,) = places(possible.sum(dim=1, dtype=torch.int32) > 2 * self.k)
         if len(crowded):
+            rows = self.queries.on_device(crowded)
+            crowd = scores.index_select(0, rows)
             # Two scores of this block may each be off by the error, in opposite directions.
-            kth = torch.topk(torch.from_numpy(approximate[crowded]), self.k, dim=1).values[:, -1].numpy()
-            floor[crowded] = np.maximum(floor[crowded], (kth - 2 * error[crowded]).astype(np.float32))
-            possible[crowded] = approximate[crowded] >= floor[crowded, None]
+            margin = self.queries.on_device((2 * error[crowded]).astype(np.float32)).unsqueeze(1)
+            kth = torch.topk(crowd, self.k, dim=1).values.narrow(1, self.k - 1, 1) - margin
+            possible.index_copy_(0, rows, crowd >= torch.maximum(kth, floors.index_select(0, rows)))
         return possible
 
     def _sort_in(self) -> None:
@@ -317,33 +323,59 @@ def _count_block(
     queries: Queries, exclusions: _Exclusions, thresholds: Float[np.ndarray, "q p"], counts: Int64[np.ndarray, "2 q p"], block: Block
 ) -> None:
     """Add to the counts of all documents and of removed ones: by the quick score if it decides clearly, otherwise by the exact one."""
-    removed = exclusions.removed_within(block)
-    approximate, error = block.approximate(queries)
+    if not thresholds.size:
+        return
+    on_device = queries.on_device
+    scores, error = block.approximate(queries)
+    barred = exclusions.on(block, queries)
     # NaN never counts as at least as high.
-    approximate[exclusions.within(block)] = np.nan
+    barred.fill_pairs(scores, np.nan)
     levels = _domain(thresholds, queries.similarity)
     with np.errstate(over="ignore"):
         low, high = (levels - error[:, None]).astype(np.float32), (levels + error[:, None]).astype(np.float32)
-    undecided = np.zeros(approximate.shape, dtype=bool)
-    for column in range(thresholds.shape[1]):
-        rows = np.flatnonzero(thresholds[:, column] < np.inf)
-        scores = approximate if len(rows) == len(approximate) else approximate[rows]
-        surely = scores >= high[rows, column, None]
-        counts[0, rows, column] += np.count_nonzero(surely, axis=1)
-        if removed.size:
-            counts[1, rows, column] += np.count_nonzero(surely[:, removed], axis=1)
-        undecided[rows] |= surely ^ (scores >= low[rows, column, None])
-    # The flat form is several times quicker to search.
-    query, document = np.divmod(np.flatnonzero(undecided), len(block))
-    if not len(query):
-        return
-    exact, quick, apart = block.exact(queries, query, document), approximate[query, document], np.isin(document, removed)
+    undecided = torch.zeros_like(scores, dtype=torch.bool)
+    asking = [np.flatnonzero(column < np.inf) for column in thresholds.T]
+    sums = []
+    for column, rows in enumerate(asking):
+        all_ask, index = len(rows) == len(scores), on_device(rows)
+        of_rows = scores if all_ask else scores.index_select(0, index)
+        surely = of_rows >= on_device(high[rows, column]).unsqueeze(1)
+        unclear = surely ^ (of_rows >= on_device(low[rows, column]).unsqueeze(1))
+        if all_ask:
+            undecided |= unclear
+        else:
+            undecided.index_copy_(0, index, undecided.index_select(0, index) | unclear)
+        sums.append(torch.stack([each.sum(dim=1, dtype=torch.int32) for each in (surely, surely.index_select(1, barred.removed))]))
+    query, document = places(undecided)
+    reached, starts = np.zeros_like(counts), np.cumsum([len(rows) for rows in asking])[:-1]
+    for column, surely_reached in enumerate(np.split(on_host(torch.cat(sums, dim=1)), starts, axis=1)):
+        reached[:, asking[column], column] = surely_reached
+    if len(query):
+        quick = on_host(scores.take(on_device(query * len(block) + document)))
+        removed = np.isin(document, exclusions.removed_within(block))
+        reached += _reached_closely(block.exact(queries, query, document), quick, query, low, high, thresholds, removed)
+    # At the end, so that a block whose memory did not suffice is counted once.
+    counts += reached
+
+
+def _reached_closely(
+    exact: Float32[np.ndarray, " p"],
+    quick: Float32[np.ndarray, " p"],
+    query: Int64[np.ndarray, " p"],
+    low: Float32[np.ndarray, "q l"],
+    high: Float32[np.ndarray, "q l"],
+    thresholds: Float[np.ndarray, "q l"],
+    removed: Bool[np.ndarray, " p"],
+) -> Int64[np.ndarray, "2 q l"]:
+    """Counts of undecided pairs, by their exact scores: of all documents and of removed ones."""
+    counts = np.zeros((2, *thresholds.shape), dtype=np.int64)
     for level in range(thresholds.shape[1]):
         # Pairs at or above `high` are already counted.
         close = (quick >= low[query, level]) & (quick < high[query, level])
         reached = close & (exact >= thresholds[query, level])
-        for number, counted in enumerate((reached, reached & apart)):
-            counts[number, :, level] += np.bincount(query[counted], minlength=counts.shape[1])
+        for number, counted in enumerate((reached, reached & removed)):
+            counts[number, :, level] = np.bincount(query[counted], minlength=len(thresholds))
+    return counts
 
 
 def hits_of(

@@ -55,6 +55,8 @@ class Store:
         self.path = path
         self.manifest = manifest
         self._handle = self._hash_handle = -1
+        # What `stored_blocks` keeps on a device, by its name: as long as this object lives, its rows do not change.
+        self.kept: dict[str, object] = {}
         # Taken first, so that a change while the files are opened is noticed.
         self._watched = WatchedFiles(path, manifest)
         self._compare(always=False)

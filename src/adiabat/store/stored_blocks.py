@@ -1,0 +1,175 @@
+"""A store's documents, block by block, on the device that scores them; and how a search is divided to fit into memory.
+
+On a CPU, one pair of buffers serves all blocks, and threads share the queries. A GPU scores many queries and documents at a time, while the
+next block is read and copied. Where half of its free memory holds the vectors, they stay on it for further searches.
+"""
+
+import warnings
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float32, Integer
+
+from adiabat.core.errors import ConfigError, StoreError, several
+from adiabat.models.device import free_memory, parallel_map
+from adiabat.store.scoring import Block, is_cpu, on_host
+from adiabat.store.vector_store import Store
+
+SearchProgress = Callable[[int, int], None]
+"""Called with (rows searched, rows in all)."""
+
+BLOCK_ROWS = 4096
+TILE_SCORES = 1 << 20
+"""Maximum scores in memory per block and tile of queries."""
+SMALLEST_TILE = 64
+"""Minimum number of queries per tile, if there are as many."""
+
+DEVICE_TILE = 4096
+"""Maximum number of queries per tile on a GPU."""
+DEVICE_SCORES = 1 << 27
+"""Maximum scores in a GPU's memory: half a GB, and 4 GB where every pair of a block is undecided."""
+SCORE_BYTES = 32
+"""Memory of a score on a GPU with its copy, its masks and the numbers of an undecided pair."""
+DEVICE_BLOCK_BYTES = 1 << 28
+"""Maximum size of a block that is copied to a GPU; a few are under way."""
+
+
+@dataclass(slots=True)
+class BlockPlan:
+    """Division of a search: consecutive queries that are scored together, against blocks of documents."""
+
+    device: torch.device
+    block_rows: int
+    tiles: list[slice]
+    is_halved: bool = False
+
+    @classmethod
+    def of(cls, store: Store, queries: int, device: torch.device, block_rows: int | None, *, threads: int) -> "BlockPlan":
+        """Choose sizes for the device."""
+        if block_rows is not None and block_rows < 1:
+            raise StoreError(f"block_rows must be at least 1, got {block_rows}; leave it out to let the device decide")
+        if is_cpu(device):
+            rows = block_rows or BLOCK_ROWS
+            # A tile per thread or more, but none smaller than `SMALLEST_TILE`.
+            shared = max(SMALLEST_TILE, -(-queries // threads))
+            size = max(1, min(TILE_SCORES // min(rows, store.count), shared))
+        else:
+            free = free_memory(device)
+            scores = max(1, min(DEVICE_SCORES, free // 4 // SCORE_BYTES))
+            size = max(1, min(queries, DEVICE_TILE, scores))
+            held = min(DEVICE_BLOCK_BYTES, free // 16) // (4 * store.width)
+            rows = block_rows or max(1, min(store.count, held, scores // size))
+        return cls(device, rows, [slice(start, min(start + size, queries)) for start in range(0, max(queries, 1), size)])
+
+    def within_memory(self, score: Callable[[Block], None], block: Block) -> None:
+        """Score a block; once a GPU's memory did not suffice, in halves."""
+        if len(block) > self.block_rows:
+            middle = -(-len(block) // 2)
+            for half in (slice(0, middle), slice(middle, len(block))):
+                self.within_memory(score, block.part(half))
+            return
+        try:
+            score(block)
+            return
+        except torch.OutOfMemoryError as fault:
+            if self.is_halved or len(block) < 2:
+                raise _too_little_memory(self.device) from fault
+        # Here, not in the handler: there the traceback still holds the tensors of the attempt.
+        self.is_halved, self.block_rows = True, -(-len(block) // 2)
+        torch.cuda.empty_cache()
+        warnings.warn(f"{self.device} has too little memory for {len(block):,} documents at a time, so they are halved", stacklevel=2)
+        self.within_memory(score, block)
+
+
+def _too_little_memory(device: torch.device) -> ConfigError:
+    return ConfigError(
+        f"run.device must have free memory to score documents, got {device}, where blocks of half the size did not fit either; "
+        "end other processes on it, or set run.device = cpu"
+    )
+
+
+def each_block(store: Store, plan: BlockPlan, on_progress: SearchProgress | None) -> Generator[Block]:
+    """The store, block by block, on the device of the plan."""
+    for block in _in_buffers(store, plan) if is_cpu(plan.device) else _on_device(store, plan):
+        yield block
+        if on_progress:
+            on_progress(block.start + len(block), store.count)
+    store.require_unchanged()
+
+
+def _in_buffers(store: Store, plan: BlockPlan) -> Iterator[Block]:
+    """Blocks in one pair of buffers."""
+    buffer = np.empty((min(plan.block_rows, store.count), store.width), dtype=store.dtype)
+    stored, wide = torch.from_numpy(buffer), torch.empty(buffer.shape, dtype=torch.float32)
+    for start in range(0, store.count, plan.block_rows):
+        rows = store.read_into(start, buffer)
+        vectors = wide[:rows].copy_(stored[:rows])
+        lengths = torch.linalg.vector_norm(vectors, dim=1)
+        require_finite(store, lengths.numpy(), np.arange(start, start + rows))
+        yield Block(start, vectors, lengths)
+
+
+def _on_device(store: Store, plan: BlockPlan) -> Iterator[Block]:
+    """Blocks of the vectors that stay on the device, or copied to it, each while the one before is scored."""
+    device, size = plan.device, plan.block_rows
+    kept = store.kept.get(str(device))
+    starts = range(0, store.count, size)
+    if isinstance(kept, Block):
+        for start in starts:
+            yield kept.part(slice(start, min(start + size, store.count)))
+        return
+    room = _room_for(store, device)
+    # Pinned, so that copies run beside kernels.
+    buffer = torch.empty((min(size, store.count), store.width), dtype=getattr(torch, store.dtype), pin_memory=device.type == "cuda")
+    stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+
+    def load(start: int) -> Block:
+        rows = store.read_into(start, buffer.numpy())
+        with _running_on(stream):
+            vectors = buffer[:rows].to(device, non_blocking=True, copy=True).float()
+            lengths = torch.linalg.vector_norm(vectors, dim=1)
+            if room is not None:
+                room.vectors[start : start + rows] = vectors
+                room.lengths[start : start + rows] = lengths
+            # This waits for the copy, so that the buffer may be filled again.
+            require_finite(store, on_host(lengths), np.arange(start, start + rows))
+        return Block(start, vectors, lengths)
+
+    # One thread, which is a few blocks ahead.
+    with parallel_map([load]) as loaded:
+        for block in loaded(starts):
+            if stream is not None:
+                for tensor in (block.vectors, block.lengths):
+                    # Its memory belongs to the stream of the copy: it must not be filled again before the score is computed.
+                    tensor.record_stream(torch.cuda.current_stream(device))
+            yield block
+    if room is not None:
+        store.kept[str(device)] = room
+
+
+def _room_for(store: Store, device: torch.device) -> Block | None:
+    """Memory for all vectors, if half of what is free on the device suffices."""
+    if 4 * store.count * (store.width + 1) > free_memory(device) // 2:
+        return None
+    # Written in another thread, where a tensor of the caller's inference mode could not be.
+    with torch.inference_mode(False):
+        try:
+            return Block(0, *(torch.empty(shape, device=device) for shape in ((store.count, store.width), (store.count,))))
+        except torch.OutOfMemoryError:
+            # Free memory may lie in pieces, or another process was quicker.
+            return None
+
+
+def _running_on(stream: torch.cuda.Stream | None) -> AbstractContextManager[object]:
+    return nullcontext() if stream is None else torch.cuda.stream(stream)
+
+
+def require_finite(store: Store, sizes: Float32[np.ndarray, " n"], rows: Integer[np.ndarray, " n"]) -> None:
+    """Refuse NaN and infinity: no store is built with them, so the file is damaged, and they would rank last."""
+    broken = rows[~np.isfinite(sizes)]
+    if len(broken):
+        ids = several((f'"{doc_id}"' for doc_id in store.doc_ids(broken)), of="documents")
+        raise StoreError(f"{store.path} must hold finite vectors, got NaN or infinity for {ids}; it is damaged: rebuild the store")
