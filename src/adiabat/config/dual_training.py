@@ -8,7 +8,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 
 from adiabat.config.dual_training_data import BatchesSection, MixtureSection, TrainDataSection
 from adiabat.config.faults import ABSENT, Need, without_effect
-from adiabat.config.section import Amount, Fraction, OptimizerName, Seconds, Section, Text, Texts, by_kind, until_wrong
+from adiabat.config.section import Amount, Fraction, KeptBytes, OptimizerName, Seconds, Section, Text, Texts, by_kind, until_wrong
 from adiabat.config.shared import CompiledRunSection, EncoderSection, StepsRunSection
 from adiabat.config.training_choices import (
     FallingSchedule,
@@ -157,12 +157,19 @@ class MemorySection(Section):
     """Maximum number of tokens in a forward pass, including padding; None takes 4,096 on a CPU and 65,536 on a GPU."""
     cached: bool = False
     """Gradient caching (Gao et al. 2021): embed the whole batch without gradients first, then backpropagate through it in chunks."""
+    keep: KeptBytes | None = None
+    """Bytes, or text such as ``"20GiB"``, of graphs that `memory.cached` keeps instead of computing chunks twice; 0 keeps none. None
+    takes what is free on a GPU, and nothing on a CPU."""
     checkpointing: bool = False
     """Gradient checkpointing: store only the hidden states between blocks, and recompute each block in the backward pass."""
     length_buckets: Widths = ()
     """Ascending lengths in tokens to which passes are padded, such as 64, 128, 196, 256; empty pads to the longest text or packs texts."""
     loss_tile: PositiveInt | None = None
     """Side of the tiles in which the loss computes the score matrix; None computes all of it at once."""
+
+    def needs(self) -> Iterator[Need]:
+        """Without caching, every chunk keeps its graph."""
+        yield Need("keep", "cached")
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """Lengths ascend."""

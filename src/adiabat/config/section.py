@@ -369,12 +369,13 @@ def in_units(units: Mapping[str, int], kind: type[int] | type[float], wanted: st
     return check
 
 
-Bytes = Annotated[
-    int,
-    Field(gt=0),
-    BeforeValidator(in_units(BYTES, int, 'an amount with a unit, such as "24GiB" or "80GB"')),
-]
+_AMOUNT = BeforeValidator(in_units(BYTES, int, 'an amount with a unit, such as "24GiB" or "80GB"'))
+
+Bytes = Annotated[int, Field(gt=0), _AMOUNT]
 """Bytes, or text such as ``"24GiB"``."""
+
+KeptBytes = Annotated[int, Field(ge=0), _AMOUNT]
+"""The same, or 0."""
 
 Seconds = Annotated[
     PositiveFloat,

@@ -172,8 +172,14 @@ class PairContrast:
     def _chunking(self) -> Chunking:
         memory = self.settings.memory
         tokens = memory.chunk_tokens or CHUNK_TOKENS[self.towers.query.device.type]
-        compiled = self.settings.run.compile
-        return Chunking(tokens, memory.cached, checkpointed=memory.checkpointing, buckets=memory.length_buckets, compiled=compiled)
+        return Chunking(
+            tokens,
+            memory.cached,
+            checkpointed=memory.checkpointing,
+            buckets=memory.length_buckets,
+            kept_bytes=memory.keep,
+            compiled=self.settings.run.compile,
+        )
 
     @contextmanager
     def passing(self) -> Iterator[None]:

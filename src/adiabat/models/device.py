@@ -223,11 +223,11 @@ def thread_replicas(module: ModuleT, count: int, *, precision: Precision, shared
     # Objects in the memo of deepcopy are not copied.
     memo = {id(item): item for item in (*shared, *module.parameters())}
     if precision == "bf16":
-        memo |= {id(weights): nn.Parameter(weights.detach().bfloat16(), requires_grad=False) for weights in _linear_weights(module)}
+        memo |= {id(weights): nn.Parameter(weights.detach().bfloat16(), requires_grad=False) for weights in linear_weights(module)}
     return [copy.deepcopy(module, dict(memo)) for _ in range(count)]
 
 
-def _linear_weights(module: nn.Module) -> list[nn.Parameter]:
+def linear_weights(module: nn.Module) -> list[nn.Parameter]:
     """Float32 weights used only by plain linear layers; weights tied to an embedding table are looked up in float32."""
     linear: dict[int, nn.Parameter] = {}
     elsewhere: set[int] = set()

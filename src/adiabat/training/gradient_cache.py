@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from adiabat.core.errors import ModelError
 from adiabat.models.bulk import TokenTable
 from adiabat.models.compilation import blocks_of, compile_blocks
-from adiabat.models.device import Precision, autocast, thread_replicas
+from adiabat.models.device import Precision, autocast, linear_weights, thread_replicas
 from adiabat.models.encoder import Encoder
 from adiabat.models.packing import drawing_from, gains_by_packing, pack, use_thread_dropout
 from adiabat.models.tokens import bucket_batches, filled_up, token_budget_batches
@@ -40,6 +40,7 @@ class Chunking:
         buckets: Ascending lengths to which chunks are padded, with `tokens` / length rows each, so that there are few shapes. A longer text
             is padded to the next multiple of 128, at most the tower's limit. Nothing is packed then. None pads to the longest text. Buckets
             require `tokens`.
+        kept_bytes: Bytes of graphs that `cached` keeps instead of recomputing their chunks; None takes what a GPU has free.
         compiled: Whether each block is compiled (`torch.compile`), once for all shapes, and run in one thread. It excludes
             `checkpointed`.
     """
@@ -49,6 +50,7 @@ class Chunking:
     _: KW_ONLY
     checkpointed: bool = False
     buckets: tuple[int, ...] = ()
+    kept_bytes: int | None = 0
     compiled: bool = False
 
 
@@ -144,6 +146,7 @@ class Chunk:
         group: Number of the group that the piece belongs to.
         rows: Rows of the texts in the table.
         seed: Dropout seed of the chunk's own generator; None draws from torch's.
+        kept: Whether the graph of the first pass is kept until the gradient is known.
     """
 
     encoder: Encoder
@@ -154,6 +157,7 @@ class Chunk:
     rows: Int[np.ndarray, " p"]
     manner: Manner
     seed: int | None
+    kept: bool
     _graph: Tensor | None = None
     _start: RandomState | None = None
     _record: list[BlockOutput] = field(default_factory=list)
@@ -163,8 +167,8 @@ class Chunk:
         manner = self.manner
         if not manner.trained:
             return self.pass_through(graph=False)
-        # Without caching the graph stays until the gradient is known: as much memory as the whole batch's activations.
-        if not manner.cached:
+        # Without caching, the graphs of a batch take as much memory as all of its activations.
+        if self.kept:
             self._graph = self.pass_through(graph=True)
             return self._graph.detach()
         device = self.encoder.device if manner.draws else None
@@ -243,6 +247,29 @@ def packs(encoder: Encoder, chunking: Chunking, precision: Precision) -> bool:
     # Compiled, attention text by text would be compiled anew for every list of lengths.
     by_text = chunking.compiled and encoder.device.type == "cpu"
     return not chunking.buckets and not by_text and gains_by_packing(encoder.backbone, encoder.device, precision)
+
+
+class RoundedWeights:
+    """The weights of plain linear layers in bfloat16, rounded once a step.
+
+    Autocast would round them in each chunk, twice under gradient caching, to the same bits.
+    """
+
+    def __init__(self, copy: Encoder) -> None:
+        """Find the layers; `copy` passes rounded weights from the first `renew` on."""
+        alone = {id(weights) for weights in linear_weights(copy)}
+        self._places: list[tuple[nn.Module, str, nn.Parameter]] = []
+        for layer in copy.modules():
+            if type(layer) is nn.Linear:
+                own = layer.named_parameters(recurse=False)
+                self._places += [(layer, name, weights) for name, weights in own if id(weights) in alone]
+
+    @torch.enable_grad()
+    def renew(self) -> None:
+        """Round the weights as they are now; gradients of the rounded ones reach them."""
+        for layer, name, weights in self._places:
+            # Found before the parameter of that name, which stays the layer's.
+            vars(layer)[name] = weights.bfloat16()
 
 
 def _give_own_gradients(module: nn.Module) -> None:

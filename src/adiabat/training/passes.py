@@ -22,13 +22,14 @@ from adiabat.models.device import Precision, parallel_map
 from adiabat.models.encoder import Encoder
 from adiabat.models.packing import is_packed
 from adiabat.scaling_laws.flops import TowerOperations
-from adiabat.training.blocks import draws, frozen_prefix
+from adiabat.training.blocks import RandomState, draws, frozen_prefix
 from adiabat.training.flop_count import operations_of
 from adiabat.training.gradient_cache import (
     Chunk,
     Chunking,
     Manner,
     Piece,
+    RoundedWeights,
     evenly,
     packs,
     padded_lengths,
@@ -36,6 +37,7 @@ from adiabat.training.gradient_cache import (
     size_of,
     training_copies,
 )
+from adiabat.training.kept_graphs import first_that_fit, free_bytes, graph_bytes
 
 WORKERS = 2
 """Threads that share a batch on a CPU; each sums its own gradients, so that no sum depends on timing."""
@@ -83,6 +85,11 @@ class Passes:
         self._blocks = [[blocks_of(encoder.backbone) for encoder in towers] for towers in self._copies]
         self._prefixes: dict[tuple[int, tuple[bool, ...]], int] = {}
         self._counted: dict[tuple[int, tuple[bool, ...]], TowerOperations] = {}
+        self._graph_bytes: dict[tuple[int, tuple[bool, ...]], float] = {}
+        self._room = self._chunking.kept_bytes
+        # Only in copies: a tower must not keep rounded weights of an earlier step.
+        rounded = [copy for towers in copies for copy in towers] if precision == "bf16" else []
+        self._rounded = [RoundedWeights(copy) for copy in rounded]
 
     def embed(self, table: TokenTable, rows: Int[np.ndarray, " b"], *, tower: int = 0) -> Float[Tensor, "b e"]:
         """Embed some texts of a table: `embed_all` for one group."""
@@ -97,6 +104,8 @@ class Passes:
         for weights, twin in self._twins():
             # The set of trained weights may have changed since the copies were made.
             twin.requires_grad_(weights.requires_grad)
+        for rounded in self._rounded:
+            rounded.renew()
         manners = [self._manner(tower) for tower in range(len(self._encoders))]
         shares = self._shares(groups, manners)
         trained = [manners[group.tower].trained for group in groups]
@@ -110,24 +119,30 @@ class Passes:
 
     def operations(self, groups: Sequence[Group]) -> float:
         """Cost of passing groups forward and backward, counted operation by operation."""
-        return sum(map(self._operations, groups))
-
-    def _operations(self, group: Group) -> float:
-        manner, encoder = self._manner(group.tower), self._encoders[group.tower]
-        # Methods may freeze or free weights between steps, which changes what a pass costs.
-        flags = tuple(weights.requires_grad for weights in self._weights[group.tower])
-        if (group.tower, flags) not in self._counted:
-            self._counted[group.tower, flags] = operations_of(encoder)
-        lengths, packed = group.table.lengths[group.rows], is_packed(self._copies[0][group.tower])
-        computed = [padded_lengths(lengths[piece.positions], packed=packed, shape=piece.shape) for piece in self._pieces(group)]
+        manners = [self._manner(tower) for tower in range(len(self._encoders))]
+        pieces = self._pieces(groups)
+        kept = self._kept(groups, pieces, manners)
         return sum(
-            self._counted[group.tower, flags].of(shapes, trained=manner.trained, cached=manner.cached, checkpointed=manner.checkpointed)
-            for shapes in computed
+            self._operations(groups[number], piece, manners[groups[number].tower], recomputed=not keeps)
+            for (number, piece), keeps in zip(pieces, kept, strict=True)
         )
+
+    def _operations(self, group: Group, piece: Piece, manner: Manner, *, recomputed: bool) -> float:
+        key = group.tower, self._flags(group.tower)
+        if key not in self._counted:
+            self._counted[key] = operations_of(self._encoders[group.tower])
+        lengths, packed = group.table.lengths[group.rows[piece.positions]], is_packed(self._copies[0][group.tower])
+        computed = padded_lengths(lengths, packed=packed, shape=piece.shape)
+        cached = manner.cached and recomputed
+        return self._counted[key].of(computed, trained=manner.trained, cached=cached, checkpointed=manner.checkpointed)
+
+    def _flags(self, tower: int) -> tuple[bool, ...]:
+        """Which weights are trained; methods may freeze or free some between steps."""
+        return tuple(weights.requires_grad for weights in self._weights[tower])
 
     def _manner(self, tower: int) -> Manner:
         """How a tower is passed, which may change from step to step."""
-        flags = tuple(weights.requires_grad for weights in self._weights[tower])
+        flags = self._flags(tower)
         trained = torch.is_grad_enabled() and any(flags)
         cached = trained and self._chunking.cached
         return Manner(
@@ -149,7 +164,8 @@ class Passes:
 
     def _shares(self, groups: Sequence[Group], manners: Sequence[Manner]) -> list[list[Chunk]]:
         """Chunks of each thread, in a fixed order."""
-        pieces = [(number, piece) for number, group in enumerate(groups) for piece in self._pieces(group)]
+        pieces = self._pieces(groups)
+        kept = self._kept(groups, pieces, manners)
         factors = [size * (GRADIENT_COST if manner.trained else 1) for size, manner in zip(self._sizes, manners, strict=True)]
         # Tokens times parameters, since attention is a small part of short texts.
         costs = [piece.tokens * factors[groups[number].tower] for number, piece in pieces]
@@ -161,16 +177,52 @@ class Passes:
             encoder, manner = self._copies[thread][group.tower], manners[group.tower]
             seed = seeds[at] if manner.draws and is_packed(encoder) else None
             blocks, rows = self._blocks[thread][group.tower], group.rows[piece.positions]
-            return Chunk(encoder, blocks, number, piece, group.table, rows, manner, seed)
+            return Chunk(encoder, blocks, number, piece, group.table, rows, manner, seed, kept[at])
 
         # The assignment to threads depends only on lengths, so that gradients are summed in the same order in every run.
         return [[chunk(thread, at) for at in share.tolist()] for thread, share in enumerate(evenly(costs, len(self._copies)))]
 
-    def _pieces(self, group: Group) -> list[Piece]:
-        lengths = group.table.lengths[group.rows]
-        encoder = self._copies[0][group.tower]
-        limit = encoder.settings.limit(group.table.side)
-        return pieces_of(lengths, self._chunking, threads=len(self._copies), packed=is_packed(encoder), longest=limit)
+    def _pieces(self, groups: Sequence[Group]) -> list[tuple[int, Piece]]:
+        """The pieces of all groups, each with the number of its group."""
+        pieces = []
+        for number, group in enumerate(groups):
+            lengths = group.table.lengths[group.rows]
+            encoder = self._copies[0][group.tower]
+            limit = encoder.settings.limit(group.table.side)
+            cut = pieces_of(lengths, self._chunking, threads=len(self._copies), packed=is_packed(encoder), longest=limit)
+            pieces += [(number, piece) for piece in cut]
+        return pieces
+
+    def _kept(self, groups: Sequence[Group], pieces: Sequence[tuple[int, Piece]], manners: Sequence[Manner]) -> list[bool]:
+        """Whether each piece keeps its graph until the gradient is known."""
+        groups_of = [groups[number] for number, _ in pieces]
+        # Without a gradient or caching, nothing is computed twice.
+        recomputed = [manners[group.tower].cached for group in groups_of]
+        room = self._room_for_graphs() if any(recomputed) else 0
+        if not room:
+            return [not again for again in recomputed]
+        sizes = []
+        for group, (_, piece), again in zip(groups_of, pieces, recomputed, strict=True):
+            sizes.append(piece.tokens * self._bytes_per_token(group, piece, manners[group.tower]) if again else 0.0)
+        return first_that_fit(sizes, room)
+
+    def _room_for_graphs(self) -> int:
+        """Bytes that kept graphs may take, the same in all steps of a run."""
+        if self._room is None:
+            weights = [weights for tower in self._weights for weights in tower]
+            self._room = free_bytes(self._encoders[0].device, weights)
+        return self._room
+
+    def _bytes_per_token(self, group: Group, piece: Piece, manner: Manner) -> float:
+        """Bytes of a graph for each token of a tower, measured on the first piece that asks, which is the longest of its batch."""
+        key = group.tower, self._flags(group.tower)
+        if key not in self._graph_bytes:
+            encoder, blocks = self._copies[0][group.tower], self._blocks[0][group.tower]
+            chunk = Chunk(encoder, blocks, 0, piece, group.table, group.rows[piece.positions], manner, 0, kept=True)
+            with RandomState.now(encoder.device).replayed():
+                total = graph_bytes(lambda: chunk.pass_through(graph=True), encoder.parameters())
+            self._graph_bytes[key] = total / piece.tokens
+        return self._graph_bytes[key]
 
     def _twins(self) -> Iterator[tuple[nn.Parameter, nn.Parameter]]:
         """Each of the towers' parameters with that of every thread but the first."""
