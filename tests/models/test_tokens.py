@@ -365,3 +365,14 @@ def test_tokens_are_those_of_transformers_whatever_its_tokenizer_is_set_to(side:
 def test_a_tokenizer_with_an_encoding_of_its_own_keeps_it() -> None:
     own = AddsAWord(tokenizer_object=tiny_tokenizer().backend_tokenizer)
     assert token_lists(own, ["b"], 9) == tiny_tokenizer()(["b a"])["input_ids"]
+
+
+def test_halves_hold_the_texts_and_know_where_they_lie() -> None:
+    lists_of = [[1, 2, 3], [4], [5, 6], [7, 8], [9]]
+    whole = pad(Ragged.of(lists_of), pad_token_id=0, skipped=1)
+    first, second = whole.halves()
+    for half, own in ((first, lists_of[:2]), (second, lists_of[2:])):
+        assert half.layout.lengths == [len(ids) for ids in own]
+        assert half.input_ids.flatten()[half.layout.places].tolist() == [token for ids in own for token in ids]
+        assert half.layout.starts.tolist() == np.cumsum([0, *half.layout.lengths]).tolist()
+        assert half.input_ids.shape == half.attention_mask.shape == half.pooling_mask.shape == (len(own), 3)

@@ -1,5 +1,6 @@
 """Threads that share out jobs, and the copies of a model that they run."""
 
+import contextlib
 import threading
 import warnings
 from collections.abc import Iterator
@@ -9,9 +10,10 @@ import pytest
 import torch
 from torch import nn
 
+from adiabat.models.bulk import _Pass
 from adiabat.models.device import Precision, autocast, parallel_map, thread_replicas
 from adiabat.models.encoder import Encoder
-from adiabat.models.tokens import token_budget_batches
+from adiabat.models.tokens import TokenBatch, token_budget_batches
 from tests.tiny import KINDS, Kind, tiny_encoder
 
 TEXTS = [f"{'word ' * (number % 7)}number {number}" for number in range(40)]
@@ -217,3 +219,33 @@ def test_compiled_blocks_encode_the_same_vectors_and_leave_the_encoder_as_it_was
     torch._dynamo.reset()
     np.testing.assert_allclose(found, expected, atol=1e-6)
     assert not any("forward" in vars(block) for block in encoder.modules())
+
+
+def test_a_batch_beyond_the_memory_of_a_gpu_passes_in_halves_and_it_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = tiny_encoder("bert")
+    tokens = encoder.collate(encoder.tokenize(TEXTS, side="query"), side="query")
+    one = encoder.collate(encoder.tokenize(TEXTS[:1], side="query"), side="query")
+    expected, passed = encoder(tokens).detach(), []
+
+    def short_of_memory(self: Encoder, batch: TokenBatch) -> torch.Tensor:
+        if len(batch.layout.lengths) > len(TEXTS) // 2 + 1:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        passed.append(len(batch.layout.lengths))
+        return forward(self, batch)
+
+    forward = Encoder.forward
+    monkeypatch.setattr(Encoder, "forward", short_of_memory)
+    on_gpu = _Pass(encoder, "fp32", limit=128)
+    monkeypatch.setattr(Encoder, "device", property(lambda self: torch.device("cuda")))
+    monkeypatch.setattr("adiabat.models.bulk.autocast", lambda device, precision: contextlib.nullcontext())
+    monkeypatch.setattr("adiabat.models.encoder.without_plans", lambda device: contextlib.nullcontext())
+    with pytest.warns(UserWarning, match="does not fit in the free memory of the GPU"):
+        first = on_gpu((np.arange(len(TEXTS)), tokens))
+    second = on_gpu((np.arange(len(TEXTS)), tokens))
+    assert passed == [len(TEXTS) // 2, len(TEXTS) - len(TEXTS) // 2] * 2
+    for found in (first, second):
+        np.testing.assert_allclose(found.embeddings(), expected.numpy(), atol=1e-6)
+    monkeypatch.setattr(Encoder, "forward", lambda self, batch: short_of_memory(self, tokens))
+    # A single text cannot be halved: the error names the setting at the door.
+    with pytest.raises(torch.OutOfMemoryError):
+        _Pass(encoder, "fp32", limit=128)((np.arange(1), one))

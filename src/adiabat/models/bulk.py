@@ -3,12 +3,12 @@
 import hashlib
 import json
 import os
+import warnings
 import weakref
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import partial
 from io import BytesIO
 from itertools import chain, islice
 from pathlib import Path
@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from adiabat.core.errors import is_out_of_memory
 from adiabat.core.files import writing_whole
 from adiabat.core.provenance import is_whole, seal
 from adiabat.core.ragged import Ragged
@@ -141,7 +142,7 @@ def embed_blocks(
         if compiled:
             stack.enter_context(enough_graphs())
         encoders = _replicas(encoder, precision, batches=len(first), compiled=compiled)
-        embed = stack.enter_context(parallel_map([partial(_embedded, replica, precision, source.limit) for replica in encoders]))
+        embed = stack.enter_context(parallel_map([_Pass(replica, precision, source.limit) for replica in encoders]))
         for batch in embed(chain(first, batches)):
             vectors[batch.rows] = batch.embeddings()
             done, full = done + len(batch.rows), full + batch.full
@@ -186,19 +187,48 @@ def _replicas(encoder: "Encoder", precision: Precision, *, batches: int, compile
     return replicas
 
 
-def _embedded(encoder: "Encoder", precision: Precision, limit: int, batch: PreparedBatch) -> EmbeddedBatch:
-    """Embed one batch; each thread enters the contexts itself."""
-    rows, tokens = batch
-    with torch.inference_mode(), autocast(encoder.device, precision):
-        embeddings: Tensor = encoder(tokens)
-        full = sum(length >= limit for length in tokens.layout.lengths)
-        if embeddings.device.type != "cuda":
-            return EmbeddedBatch(rows, full, embeddings.cpu(), None)
-        # The host reads pinned memory while the GPU goes on with the next batch.
-        host = torch.empty(embeddings.shape, pin_memory=True).copy_(embeddings, non_blocking=True)
-        arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        arrived.record()
-        return EmbeddedBatch(rows, full, host, arrived)
+@dataclass(slots=True)
+class _Pass:
+    """Embeds one batch at a time.
+
+    Attributes:
+        limit: Token limit at which texts are truncated.
+        halved: Whether batches pass in halves, because one did not fit in the GPU's memory.
+    """
+
+    encoder: "Encoder"
+    precision: Precision
+    limit: int
+    halved: bool = False
+
+    def __call__(self, batch: PreparedBatch) -> EmbeddedBatch:
+        """Embed a batch; each thread enters the contexts itself."""
+        rows, tokens = batch
+        with torch.inference_mode(), autocast(self.encoder.device, self.precision):
+            embeddings = self._embeddings(tokens)
+            full = sum(length >= self.limit for length in tokens.layout.lengths)
+            if embeddings.device.type != "cuda":
+                return EmbeddedBatch(rows, full, embeddings.cpu(), None)
+            # The host reads pinned memory while the GPU goes on with the next batch.
+            host = torch.empty(embeddings.shape, pin_memory=True).copy_(embeddings, non_blocking=True)
+            arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            arrived.record()
+            return EmbeddedBatch(rows, full, host, arrived)
+
+    def _embeddings(self, tokens: TokenBatch) -> Float[Tensor, "b e"]:
+        divisible = len(tokens.layout.lengths) > 1
+        if not self.halved:
+            try:
+                embeddings: Tensor = self.encoder(tokens)
+                return embeddings
+            except RuntimeError as fault:
+                if self.encoder.device.type == "cpu" or not divisible or not is_out_of_memory(fault):
+                    raise
+            warnings.warn("a batch of texts does not fit in the free memory of the GPU: all batches pass in halves", stacklevel=2)
+            self.halved = True
+            torch.cuda.empty_cache()
+        parts = tokens.halves() if divisible else (tokens,)
+        return torch.cat([self.encoder(part) for part in parts])
 
 
 class TokenFile:

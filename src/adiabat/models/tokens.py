@@ -152,6 +152,16 @@ class TokenBatch:
         places, starts = sent(self.layout.places, device), sent(self.layout.starts, device)
         return TokenBatch(ids, mask, pooled, TextLayout(self.layout.lengths, places, starts))
 
+    def halves(self) -> tuple["TokenBatch", "TokenBatch"]:
+        """The first and the second half of the texts, as padded as before."""
+        layout, half = self.layout, len(self.layout.lengths) // 2
+        width, tokens = self.input_ids.shape[1], sum(layout.lengths[:half])
+        first = TextLayout(layout.lengths[:half], layout.places[:tokens], layout.starts[: half + 1])
+        second = TextLayout(layout.lengths[half:], layout.places[tokens:] - half * width, layout.starts[half:] - tokens)
+        matrices = self.input_ids, self.attention_mask, self.pooling_mask
+        upper, lower = [matrix[:half] for matrix in matrices], [matrix[half:] for matrix in matrices]
+        return TokenBatch(*upper, first), TokenBatch(*lower, second)
+
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:
     """A tensor of the host on another device; only a copy from pinned memory to a GPU does not wait."""
