@@ -14,10 +14,10 @@ from adiabat.store.scoring import (
     Block,
     FixedPoint,
     Queries,
-    _integers,
     checked_queries,
     exact_pairs,
     exact_table,
+    integers,
     plain_arithmetic,
     row_scores,
 )
@@ -165,14 +165,14 @@ def test_the_precision_of_products_is_restored_whichever_way_it_was_set(chosen: 
 
 
 @pytest.mark.parametrize("width", [1, 5, 384, 2048])
-def test_a_device_makes_the_same_integers(width: int) -> None:
+def test_a_device_makes_the_sameintegers(width: int) -> None:
     hard = [np.zeros(width), np.full(width, 1e15 / width), np.full(width, 1.3e-15), np.full(width, 0.99999994), np.full(width, 1e-45)]
     # Halfway between two integers, where rounding must go to the even one.
     halves = (np.arange(width) % 64 + 0.5) * 2.0**-22
     halves[0] = 1.0
     vectors = np.concatenate([np.array([*hard, halves], dtype=np.float32), draw(20, width) * np.logspace(-14, 14, 20)[:, None]])
     fixed = FixedPoint.of(vectors.astype(np.float32))
-    units, exponents = _integers(torch.from_numpy(vectors.astype(np.float32)))
+    units, exponents = integers(torch.from_numpy(vectors.astype(np.float32)))
     assert np.array_equal(units.numpy(), fixed.units)
     assert np.array_equal(exponents.numpy(), fixed.exponents)
     assert np.array_equal(units.square().sum(dim=1).numpy(), fixed.squares)

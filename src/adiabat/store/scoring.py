@@ -76,13 +76,16 @@ def _bits(width: int) -> int:
     return (53 - ceil(log2(max(1, width)))) // 2
 
 
-def _integers(vectors: Float[Tensor, "n e"]) -> tuple[Float64[Tensor, "n e"], Int64[Tensor, " n"]]:
+def integers(vectors: Float[Tensor, "n e"]) -> tuple[Float64[Tensor, "n e"], Int64[Tensor, " n"]]:
     """Units and exponents of `FixedPoint.of`, computed on the device of the vectors: each step is exact, so they are equal."""
     wide = vectors.double()
     exponents = torch.frexp(wide.abs().amax(dim=1)).exponent.long() - _bits(wide.shape[1])
-    # The bits of the float64 2^-exponent: a device's power function may round.
-    powers = ((1023 - exponents) << 52).view(torch.float64)
-    return torch.round(wide * powers.unsqueeze(1)), exponents
+    return torch.round(wide * powers(-exponents).unsqueeze(1)), exponents
+
+
+def powers(exponents: Int64[Tensor, "*any"]) -> Float64[Tensor, "*any"]:
+    """Powers of two, by the bits of float64: a device's power function may round."""
+    return ((1023 + exponents) << 52).view(torch.float64)
 
 
 def exact_pairs(query: FixedPoint, document: FixedPoint, similarity: Similarity) -> Float32[np.ndarray, " p"]:
@@ -292,7 +295,7 @@ class Block:
         for start in range(0, len(query), size):
             pairs = slice(start, start + size)
             rows, columns = query[pairs], document[pairs]
-            units, exponents = _integers(self.vectors.index_select(0, queries.on_device(columns)))
+            units, exponents = integers(self.vectors.index_select(0, queries.on_device(columns)))
             products = (queries.units.index_select(0, queries.on_device(rows)) * units).sum(dim=1)
             # One tensor, so that the CPU waits for the device once.
             sums = on_host(torch.stack([products, units.square().sum(dim=1), exponents.double()]))

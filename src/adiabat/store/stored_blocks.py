@@ -150,9 +150,23 @@ def _on_device(store: Store, plan: BlockPlan) -> Iterator[Block]:
         store.kept[str(device)] = room
 
 
+def all_on(store: Store, device: torch.device) -> Block | None:
+    """All documents on a device, which keeps them with the store; None if half of its free memory does not hold them."""
+    if str(device) not in store.kept and _fits(store, device):
+        for _ in _on_device(store, BlockPlan.of(store, 1, device, None, threads=1)):
+            pass
+        store.require_unchanged()
+    kept = store.kept.get(str(device))
+    return kept if isinstance(kept, Block) else None
+
+
+def _fits(store: Store, device: torch.device) -> bool:
+    return 4 * store.count * (store.width + 1) <= free_memory(device) // 2
+
+
 def _room_for(store: Store, device: torch.device) -> Block | None:
     """Memory for all vectors, if half of what is free on the device suffices."""
-    if 4 * store.count * (store.width + 1) > free_memory(device) // 2:
+    if not _fits(store, device):
         return None
     # Written in another thread, where a tensor of the caller's inference mode could not be.
     with torch.inference_mode(False):
