@@ -4,6 +4,7 @@ import math
 import time
 from bisect import bisect_right
 from collections.abc import Callable
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 
 from adiabat.adiabatic.stored_loss import StoredDocuments
 from adiabat.adiabatic.tuning_context import TuningContext, prepared_tower
-from adiabat.adiabatic.tuning_loop import check_settings, optimizer_of
+from adiabat.adiabatic.tuning_loop import captured_steps, check_settings, optimizer_of
 from adiabat.config.faults import PlacedError
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError, several
@@ -21,6 +22,7 @@ from adiabat.core.text import NO_BREAK, duration
 from adiabat.core.wording import option
 from adiabat.models.device import device_name
 from adiabat.runs.run_config import without_none
+from adiabat.training.captured_step import CapturedSteps, CaptureError
 from adiabat.training.passes import side_passes
 
 TIMED_STEPS, TIMED_SECONDS = 10, 5.0
@@ -267,6 +269,11 @@ def _lengths(settings: TuneSettings) -> tuple[int, int]:
 def _step_seconds(objective: StoredDocuments, settings: TuneSettings, steps: int, watch: Watch) -> float:
     """Mean time of the first steps; the very first one, which sets things up, does not count."""
     optimizer = optimizer_of(objective.module, settings.tune)
+    captured = captured_steps(objective, optimizer)
+    if captured is not None:
+        watch.progress("measuring steps", 0, TIMED_STEPS)
+        with suppress(CaptureError), closing(captured):
+            return _captured_seconds(captured, objective)
 
     def take(step: int) -> None:
         torch.autograd.backward(objective.loss(step))
@@ -281,6 +288,18 @@ def _step_seconds(objective: StoredDocuments, settings: TuneSettings, steps: int
         if step and (sum(seconds) > TIMED_SECONDS or steps * seconds[-1] < SHORT_JOB):
             break
     return sum(seconds[1:]) / (len(seconds) - 1)
+
+
+def _captured_seconds(captured: CapturedSteps, objective: StoredDocuments) -> float:
+    """Mean time of recorded steps, of which the host prepares each while the device takes the one before."""
+
+    def take_all() -> None:
+        for step in range(TIMED_STEPS):
+            captured.take(step, 0.0)
+
+    # Recording a length takes longer than many steps, and a run does it once.
+    take_all()
+    return _seconds_of(take_all, objective) / TIMED_STEPS
 
 
 def _seconds_of(work: Callable[[], object], objective: StoredDocuments) -> float:

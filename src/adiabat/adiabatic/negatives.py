@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from adiabat.config.tuning import TuneSection
@@ -75,10 +75,18 @@ def _require_listed(examples: AddressedSet, settings: TuneSection) -> None:
         )
 
 
+def searched(examples: AddressedSet, settings: TuneSection) -> Bool[np.ndarray, " n"]:
+    """Queries whose negatives are the store's hardest, so that they depend on the tower."""
+    everywhere = settings.negatives.kind == "hardest" and settings.loss.kind != "store_softmax"
+    # Under the softmax the batch provides others.
+    bare = settings.negatives.kind == "examples" and settings.loss.kind == "triplet"
+    found: Bool[np.ndarray, " n"] = ((examples.negatives.lengths == 0) & bare) | everywhere
+    return found
+
+
 def _without_negatives(examples: AddressedSet, settings: TuneSection) -> int:
-    """Number of queries that take the store's hardest in place of listed negatives; under the softmax the batch provides others."""
-    mined = settings.loss.kind == "triplet" and settings.negatives.kind == "examples"
-    return int((examples.negatives.lengths == 0).sum()) if mined else 0
+    """Number of queries that take the store's hardest in place of listed negatives."""
+    return int(searched(examples, settings).sum()) if settings.negatives.kind == "examples" else 0
 
 
 def mined_negatives_note(examples: AddressedSet, settings: TuneSection) -> str | None:

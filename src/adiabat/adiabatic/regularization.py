@@ -205,18 +205,21 @@ class Rehearsal:
 
     def __init__(self, tokens: TokenTable, vectors: Float[Tensor, "n e"], weight: float, texts_per_step: int, *, seed: int) -> None:
         """Start without vectors."""
-        self._tokens, self._vectors, self._weight = tokens, vectors, weight
+        self.tokens, self.vectors, self._weight = tokens, vectors, weight
         self.sampler: BatchSampler = ShuffledBatches(len(tokens), texts_per_step, seed=seed)
 
     def group(self, step: int) -> Group:
         """The texts of a step."""
-        return Group(self._tokens, self.sampler.rows(step))
+        return Group(self.tokens, self.sampler.rows(step))
 
     def loss(self, passes: Passes, step: int) -> Tensor:
         """``weight mean(1 - cos(q, q_0))`` over the texts of a step."""
         group = self.group(step)
         now = passes.embed(group.table, group.rows)
-        before = self._vectors[torch.from_numpy(group.rows)].to(now.device)
+        return self.pull(now, self.vectors[torch.from_numpy(group.rows)].to(now.device))
+
+    def pull(self, now: Float[Tensor, "b e"], before: Float[Tensor, "b e"]) -> Tensor:
+        """The loss of texts by their present vectors and those of the untuned tower."""
         return self._weight * (1 - functional.cosine_similarity(now, before)).mean()
 
 

@@ -1,8 +1,8 @@
 """The objective of adiabatic tuning: a query tower's loss against stored document vectors, which are only read (Vasilyev et al. 2024)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,11 +24,13 @@ from adiabat.models.encoder import Encoder
 from adiabat.runs.run_log import Validation
 from adiabat.scaling_laws.flops import Cost, PassedParameters, training_flops
 from adiabat.store.addressing import AddressedSet
+from adiabat.store.device_store import without_answers
 from adiabat.store.vector_store import Store
 from adiabat.training.flop_count import passed_parameters
 from adiabat.training.passes import Group, Passes
 
 if TYPE_CHECKING:
+    from adiabat.adiabatic.fixed_steps import Capture
     from adiabat.adiabatic.regularization import Guard, Rehearsal
 
 BLOCK_ROWS = 4_096
@@ -38,8 +40,18 @@ Blocks = Callable[[], Iterator[tuple[int, Float[Tensor, "b e"]]]]
 """Yields all documents in blocks, each with the row of its first."""
 
 
+Exclude = Callable[[Float[Tensor, "q b"], int], Float[Tensor, "q b"]]
+"""Sets the scores of each query's known answers in a block, whose first row is given, to minus infinity."""
+
+
 def store_softmax(
-    query: Float[Tensor, "q e"], positive: Float[Tensor, "q e"], known: Ragged, blocks: Blocks, *, temperature: float, unit: bool = True
+    query: Float[Tensor, "q e"],
+    positive: Float[Tensor, "q e"],
+    known: Ragged | Int[Tensor, "q m"],
+    blocks: Blocks,
+    *,
+    temperature: float,
+    unit: bool = True,
 ) -> Float[Tensor, ""]:
     """Cross-entropy of each query's answer among all documents of a store except its other answers.
 
@@ -49,7 +61,7 @@ def store_softmax(
     Args:
         query: Embeddings as the encoder gives them.
         positive: Row ``i`` is an answer of query ``i``; it receives no gradient.
-        known: Rows of the store that answer each query.
+        known: Rows of the store that answer each query; in a tensor, shorter lists repeat a row.
         blocks: The store in blocks, such as from `in_blocks`; documents may have any length, and zero vectors have a cosine of 0.
         temperature: ``T`` above, > 0, dimensionless.
         unit: Whether vectors are scaled to length 1, so that ``s`` is the cosine.
@@ -66,8 +78,16 @@ def store_softmax(
     if not temperature > 0:
         raise ValueError(f"temperature must be > 0, got {temperature}; 0.05 is common for cosines")
     scaled: Callable[[Tensor], Tensor] = unit_rows if unit else lambda vectors: vectors
-    loss: Tensor = _StoreSoftmax.apply(scaled(query.float()), scaled(positive), known, blocks, temperature, scaled)  # type: ignore[no-untyped-call]
+    exclude = partial(_without_listed, known) if isinstance(known, Ragged) else partial(without_answers, known)
+    loss: Tensor = _StoreSoftmax.apply(scaled(query.float()), scaled(positive), exclude, blocks, temperature, scaled)  # type: ignore[no-untyped-call]
     return loss
+
+
+def _without_listed(known: Ragged, scores: Float[Tensor, "q b"], start: int) -> Float[Tensor, "q b"]:
+    rows, query_rows = known.values, np.repeat(np.arange(len(known)), known.lengths)
+    inside = (rows >= start) & (rows < start + scores.shape[1])
+    scores[_on(query_rows[inside], scores), _on(rows[inside] - start, scores)] = -torch.inf
+    return scores
 
 
 def in_blocks(store: Store, device: torch.device, *, block_rows: int = BLOCK_ROWS) -> Blocks:
@@ -88,7 +108,7 @@ class _StoreSoftmax(torch.autograd.Function):
         ctx: Any,
         query: Float[Tensor, "q e"],
         positive: Float[Tensor, "q e"],
-        known: Ragged,
+        exclude: Exclude,
         blocks: Blocks,
         temperature: float,
         scaled: Callable[[Tensor], Tensor],
@@ -96,12 +116,9 @@ class _StoreSoftmax(torch.autograd.Function):
         """Start with the answers, so that the loss is never below 0, then add up all documents."""
         target = (query * positive).sum(dim=1).double() / temperature
         highest, mass, mean = target.clone(), torch.ones_like(target), positive.double()
-        rows, query_rows = known.values, np.repeat(np.arange(len(known)), known.lengths)
         for start, documents in blocks():
             units = scaled(documents)
-            scores = query @ units.T / temperature
-            inside = (rows >= start) & (rows < start + len(units))
-            scores[_on(query_rows[inside], scores), _on(rows[inside] - start, scores)] = -torch.inf
+            scores = exclude(query @ units.T / temperature, start)
             higher = torch.maximum(highest, scores.amax(dim=1).double())
             shrunk, weights = torch.exp(highest - higher), torch.exp(scores - higher.float()[:, None])
             mass = mass * shrunk + weights.sum(dim=1).double()
@@ -182,10 +199,18 @@ class StoredDocuments:
 
     def cost(self, step: int) -> Cost:
         """Cost of a step (Ziarko et al. 2024)."""
-        groups = [Group(self.tokens, self.sampler.rows(step))]
-        groups += [] if self.rehearsal is None else [self.rehearsal.group(step)]
+        groups = self.groups(step)
+        return Cost(self.flops(groups), self.passes.operations(groups))
+
+    def groups(self, step: int) -> list[Group]:
+        """The texts of a step: queries, and rehearsed ones."""
+        queries = Group(self.tokens, self.sampler.rows(step))
+        return [queries] if self.rehearsal is None else [queries, self.rehearsal.group(step)]
+
+    def flops(self, groups: Sequence[Group]) -> float:
+        """Operations by parameters and tokens, without padding."""
         tokens = sum(int(group.table.lengths[group.rows].sum()) for group in groups)
-        return Cost(training_flops(self._passed, float(tokens)), self.passes.operations(groups))
+        return training_flops(self._passed, float(tokens))
 
     @cached_property
     def _passed(self) -> PassedParameters:
@@ -196,7 +221,7 @@ class StoredDocuments:
         return [self.train.query_ids[row] for row in self.sampler.rows(step)]
 
     def _loss(self, query: Float[Tensor, "b e"], examples: AddressedSet, rows: Int[np.ndarray, " b"], negatives: Ragged) -> Tensor:
-        first = examples.positives.values[examples.positives.offsets[rows]]
+        first = first_positives(examples, rows)
         positive = torch.from_numpy(self.store.gather(first)).to(query.device)
         loss = self.settings.loss
         if loss.kind == "store_softmax":
@@ -206,11 +231,32 @@ class StoredDocuments:
             )
         negative = torch.from_numpy(self.store.gather(negatives.values)).to(query.device, non_blocking=True)
         if isinstance(loss, TripletTuning):
-            lists = negative.view(len(rows), -1, negative.shape[-1])
-            return triplet_margin(query, positive, lists, margin=loss.margin, distance=self.distance)
+            return self.contrast(query, positive, negative)
         known = torch.from_numpy(known_positives(examples.known.take(rows), np.concatenate([first, negatives.values])))
-        pairs = Pairs(query, positive, shared=negative, known=known.to(query.device))
+        return self.contrast(query, positive, negative, known=known.to(query.device))
+
+    def contrast(
+        self,
+        query: Float[Tensor, "b e"],
+        positive: Float[Tensor, "b e"],
+        negative: Float[Tensor, "n e"],
+        *,
+        known: Bool[Tensor, "b b_and_n"] | None = None,
+    ) -> Tensor:
+        """The loss over vectors: each query has an equal share of the negatives (triplet), or all but its known answers (softmax)."""
+        loss = self.settings.loss
+        if isinstance(loss, TripletTuning):
+            lists = negative.view(len(query), -1, negative.shape[-1])
+            return triplet_margin(query, positive, lists, margin=loss.margin, distance=self.distance)
+        pairs = Pairs(query, positive, shared=negative, known=known)
         return in_batch_softmax(pairs.unit() if self.distance == "cosine" else pairs, temperature=loss.temperature)
+
+    @cached_property
+    def capture(self) -> "Capture":
+        """Whether its steps are recorded, decided once."""
+        from adiabat.adiabatic.fixed_steps import capture_of
+
+        return capture_of(self)
 
     @property
     def distance(self) -> Distance:
@@ -279,6 +325,12 @@ class StoredDocuments:
             vectors_asked = queries[torch.from_numpy(chosen[query[block]]).to(queries.device)]
             errors += int(triplet_errors(vectors_asked, vectors[0], vectors[1], distance=self.distance))
         return errors
+
+
+def first_positives(examples: AddressedSet, rows: Int[np.ndarray, " b"]) -> Int[np.ndarray, " b"]:
+    """Row of the first positive of some queries."""
+    first: Int[np.ndarray, " b"] = examples.positives.values[examples.positives.offsets[rows]]
+    return first
 
 
 def pairs(positives: Ragged, negatives: Ragged) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:

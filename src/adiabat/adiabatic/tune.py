@@ -229,7 +229,8 @@ def _notes(objective: StoredDocuments, settings: TuneSettings) -> tuple[str, ...
     mined, short = (note(objective.train, settings.tune) for note in (mined_negatives_note, short_lists_note))
     decay = _decay_note(settings.tune)
     compared = None if objective.distance == "cosine" else f"queries and documents are compared by {IN_WORDS[STATED[objective.distance]]}"
-    return tuple(dict.fromkeys([*objective.train.notes, *objective.validation.notes, *filter(None, (mined, short, decay, compared))]))
+    found = filter(None, (mined, short, decay, compared, objective.capture.note))
+    return tuple(dict.fromkeys([*objective.train.notes, *objective.validation.notes, *found]))
 
 
 def _decay_note(section: TuneSection) -> str | None:

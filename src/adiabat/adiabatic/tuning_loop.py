@@ -13,6 +13,7 @@ from adiabat.models.device import device_of
 from adiabat.models.freezing import check_patterns
 from adiabat.runs.run_config import Job
 from adiabat.runs.run_log import JobLog, require_tensorboard
+from adiabat.training.captured_step import RECORDERS, CapturedSteps
 from adiabat.training.checkpoint import Limits, Position
 from adiabat.training.loop import Loop
 from adiabat.training.optimizers import Schedule, make_optimizer, scaled_learning_rate, schedule_from
@@ -73,9 +74,11 @@ def make_loop(
 ) -> Loop:
     """The loop of a run; nothing is written yet."""
     run = settings.run
+    optimizer = optimizer_of(objective.module, settings.tune)
+    steps = objective.capture.steps
     return Loop(
         objective=objective,
-        optimizer=optimizer_of(objective.module, settings.tune),
+        optimizer=optimizer,
         learning_rate=learning_rate_of(settings.tune),
         schedule=schedule_of(settings),
         limits=limits,
@@ -86,8 +89,15 @@ def make_loop(
         note=note,
         # A checkpoint must not hold weights that were trained on two stores.
         saving=objective.store.require_unchanged,
-        cost=objective.cost,
+        cost=objective.cost if steps is None else steps.cost,
+        captured=captured_steps(objective, optimizer),
     )
+
+
+def captured_steps(objective: StoredDocuments, optimizer: optim.Optimizer) -> CapturedSteps | None:
+    """The steps of a run as recorded graphs; None where they are not recorded."""
+    steps, device = objective.capture.steps, objective.encoder.device
+    return None if steps is None else CapturedSteps(steps, optimizer, RECORDERS[device.type](device))
 
 
 def limits_of(settings: TuneSettings) -> Limits:

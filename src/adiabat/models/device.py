@@ -115,9 +115,9 @@ def emulation_note(device: torch.device, precision: Precision, *, setting: str =
     return f"{setting} = bf16 is only emulated on this {device.type} device, which takes many times as long as fp32"
 
 
-def autocast(device: torch.device, precision: Precision) -> AbstractContextManager[object]:
-    """Context in which a forward pass runs in `precision`."""
-    return torch.autocast(device.type, dtype=torch.bfloat16) if precision == "bf16" else nullcontext()
+def autocast(device: torch.device, precision: Precision, *, cached: bool = True) -> AbstractContextManager[object]:
+    """Context in which a forward pass runs in `precision`; `cached` keeps converted weights until its end."""
+    return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=cached) if precision == "bf16" else nullcontext()
 
 
 def settled_precision(encode: Callable[[Sequence[str], Precision], Float[np.ndarray, "n e"]], device: torch.device) -> Precision:

@@ -144,9 +144,10 @@ class Encoder(nn.Module):
 
     def collate(self, tokens: Ragged, *, side: Side) -> TokenBatch:
         """Pad token ids to one batch on the encoder's device."""
-        return pad(tokens, pad_token_id=self.pad_token_id, skipped=self._unpooled_tokens(side)).to(self.device)
+        return pad(tokens, pad_token_id=self.pad_token_id, skipped=self.unpooled_tokens(side)).to(self.device)
 
-    def _unpooled_tokens(self, side: Side) -> int:
+    def unpooled_tokens(self, side: Side) -> int:
+        """Tokens at the start of each text that are not pooled: those of a prompt."""
         prompt = self.settings.prompt(side)
         if self.settings.pool_prompt or not prompt:
             return 0
@@ -193,7 +194,7 @@ class Encoder(nn.Module):
         return self._embedded(TokenSource(block, fill, len(token_ids), whole, self.settings.max_tokens), precision)
 
     def _source(self, texts: Sequence[str], side: Side) -> TokenSource:
-        skipped = self._unpooled_tokens(side)
+        skipped = self.unpooled_tokens(side)
         fill = partial(pad, pad_token_id=self.pad_token_id, skipped=skipped)
         return TokenSource(lambda rows: self.tokenize(texts[rows], side=side), fill, len(texts), not skipped, self.settings.limit(side))
 

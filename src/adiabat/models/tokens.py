@@ -168,16 +168,17 @@ def sent(tensor: Tensor, device: torch.device) -> Tensor:
     return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
 
 
-def pad(tokens: Ragged, *, pad_token_id: int, skipped: int = 0, closing: int = 0) -> TokenBatch:
-    """Pad rows on the right to the longest.
+def pad(tokens: Ragged, *, pad_token_id: int, length: int | None = None, skipped: int = 0, closing: int = 0) -> TokenBatch:
+    """Pad rows on the right.
 
     Args:
         tokens: One non-empty list of token ids per text.
+        length: Length of the rows; None takes that of the longest.
         skipped: Tokens at the start of each text to exclude from pooling; at least one token of each text is pooled.
         closing: Tokens at the end of each text to exclude from pooling.
     """
     lengths = tokens.lengths
-    filled = np.arange(lengths.max()) < lengths[:, None]
+    filled = np.arange(length or lengths.max()) < lengths[:, None]
     ids = np.full(filled.shape, pad_token_id, dtype=np.int64)
     ids[filled] = tokens.values
     mask = torch.from_numpy(filled.astype(np.int64))

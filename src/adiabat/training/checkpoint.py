@@ -148,6 +148,11 @@ def write_checkpoint(folder: Path, step: int, snapshot: Snapshot, *, keep: int) 
     return target
 
 
+def has_checkpoints(folder: Path) -> bool:
+    """Whether a run can be resumed from this folder, as far as names tell."""
+    return bool(_checkpoints(folder))
+
+
 def drop_older(folder: Path) -> None:
     """Remove all checkpoints but the newest, from which a finished run can be extended."""
     clear(*_checkpoints(folder)[1:])
@@ -208,6 +213,15 @@ def restore_optimizer(optimizer: optim.Optimizer, snapshot: Snapshot) -> None:
             index, _, name = path.partition("/")
             state.setdefault(int(index), {})[name] = value
     optimizer.load_state_dict({"state": state, "param_groups": snapshot.record["groups"]})
+
+
+def reset_optimizer(optimizer: optim.Optimizer) -> None:
+    """Forget the state of an optimizer: each of ours begins with zeros."""
+    # In place: a recorded step holds the tensors themselves.
+    for slots in optimizer.state.values():
+        for value in slots.values():
+            if isinstance(value, Tensor):
+                value.zero_()
 
 
 def _is_alike(saved: Any, present: Any) -> bool:

@@ -22,6 +22,7 @@ from adiabat.data.batch_sampler import step_seed
 from adiabat.models.device import device_name
 from adiabat.runs.run_log import JobLog, Validation
 from adiabat.scaling_laws.flops import Cost
+from adiabat.training.captured_step import CapturedSteps, CaptureError
 from adiabat.training.checkpoint import (
     KEPT,
     NEWER_STATE,
@@ -30,8 +31,10 @@ from adiabat.training.checkpoint import (
     Outcome,
     Position,
     Snapshot,
+    has_checkpoints,
     optimizer_snapshot,
     read_latest,
+    reset_optimizer,
     restore_optimizer,
     restore_weights,
     write_checkpoint,
@@ -82,6 +85,8 @@ class Loop:
         ending: Called with the number of steps when no limit is reached; returns why the data end the run there, or None.
         cost: Cost of a step by its number, summed in `Position.flops` and `Position.operations`.
         processes: Processes that train together; each has a part of every batch, and the main one writes.
+        captured: Takes the steps by recorded graphs, with losses that are looked at only where the device is waited for anyway; None takes
+            them operation by operation.
         position: State of the run.
     """
 
@@ -100,9 +105,12 @@ class Loop:
     ending: Callable[[int], str | None] = lambda step: None
     cost: Callable[[int], Cost] = lambda step: Cost(0.0, 0.0)
     processes: Processes = ALONE
+    captured: CapturedSteps | None = None
     position: Position = field(default_factory=Position, init=False)
 
     def __post_init__(self) -> None:
+        if self.captured is not None and (self.limits.max_grad_norm is not None or self.processes.count > 1):
+            raise ValueError("captured steps must have the whole batch and no limit of the gradient; leave out max_grad_norm and processes")
         self._trained = {name: weights for name, weights in self.objective.module.named_parameters() if weights.requires_grad}
         self._best: dict[str, Tensor] = {}
         self._loss_sum = torch.zeros((), dtype=torch.float64, device=next(iter(self._trained.values())).device)
@@ -116,6 +124,8 @@ class Loop:
             reason = self._steps()
         finally:
             self.log.close()
+            if self.captured is not None:
+                self.captured.close()
         # If the last weights are the result, none were kept and none are restored.
         restore_weights(self.objective.module, self._best, prefix=BEST)
         return Outcome(self.position, reason)
@@ -180,22 +190,12 @@ class Loop:
     def step(self) -> None:
         """One optimiser step."""
         position = self.position
-        # Texts of different processes draw different dropout.
-        torch.manual_seed((step_seed(self.seed, position.step) + self.processes.rank) % 2**64)
         # The rate follows from the step's number, so that a resumed run needs no state of the schedule.
         rate = self.learning_rate * position.rate_factor * self.schedule.factor(position.step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        loss = self.objective.loss(position.step)
-        loss.backward()  # type: ignore[no-untyped-call]
-        # Before clipping, whose norm is that of the averaged gradient.
-        self.processes.average_gradients(self._trained.values())
-        loss = self.processes.mean(loss)
-        self._require_sound(loss)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        # In 64 bits, and on the device: a step must not wait for the loss to reach the CPU more often than the check above.
-        self._loss_sum += loss
+        # In 64 bits, and on the device: a step must not wait for the loss to reach the CPU more often than an eager one checks it.
+        self._loss_sum += self._take(rate)
         spent = self.cost(position.step)
         position.flops += spent.flops
         position.operations += spent.operations
@@ -205,12 +205,35 @@ class Loop:
             self._log_step(rate)
         self.watch(position)
 
+    def _take(self, rate: float) -> Tensor:
+        """Take a step by its graph, or else operation by operation; returns its loss."""
+        step = self.position.step
+        if self.captured is not None:
+            try:
+                return self.captured.take(step, rate)
+            except CaptureError as fault:
+                self._require_sound_so_far()
+                self.note(str(fault))
+                self.captured = None
+        # Texts of different processes draw different dropout.
+        torch.manual_seed((step_seed(self.seed, step) + self.processes.rank) % 2**64)
+        loss = self.objective.loss(step)
+        loss.backward()  # type: ignore[no-untyped-call]
+        # Before clipping, whose norm is that of the averaged gradient.
+        self.processes.average_gradients(self._trained.values())
+        loss = self.processes.mean(loss)
+        self._require_sound(loss)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss
+
     def _look_at_the_clock(self) -> None:
         """Check the time limit, in all processes at the same step."""
         if (limit := self.limits.max_seconds) is not None:
             self._late = self.processes.any(self._elapsed() >= limit)
 
     def _log_step(self, rate: float) -> None:
+        self._require_sound_so_far()
         position = self.position
         mean = float(self._loss_sum) / (position.step - position.logged_step)
         self._loss_sum.zero_()
@@ -220,6 +243,7 @@ class Loop:
 
     def _end_epoch(self) -> None:
         """Validate; keep the weights if both signals improved, otherwise count an idle epoch."""
+        self._require_sound_so_far()
         position = self.position
         position.epoch += 1
         validation = self._validation()
@@ -247,7 +271,7 @@ class Loop:
             return
         restore_weights(self.objective.module, self._best, prefix=BEST)
         # The optimizer's state belongs to other weights.
-        self.optimizer.state.clear()
+        reset_optimizer(self.optimizer)
         position.rate_factor /= 2
         self.note(
             f"{why}: restored the weights of epoch {position.best_epoch}; continuing at {position.rate_factor:g} of the learning rate"
@@ -269,13 +293,24 @@ class Loop:
             value, name = float(norm), "norm of the gradient"
         if math.isfinite(value):
             return
-        step = self.position.step
         # Keep one more than usual, because these weights may be the faulty ones.
         self._save(spare=1)
+        raise self._diverged(name, value)
+
+    def _require_sound_so_far(self) -> None:
+        """Raise after captured steps with a non-finite loss, whose weights must not be used; earlier checkpoints stay."""
+        fault = None if self.captured is None else self.captured.fault()
+        if fault is not None:
+            self.position.step, value = fault
+            raise self._diverged("training loss", value)
+
+    def _diverged(self, name: str, value: float) -> DivergedError:
+        step = self.position.step
         ids = several(self.objective.batch_ids(step), of="queries", shown=5)
-        raise DivergedError(
+        saved = f"; earlier weights are in {self.folder}" if has_checkpoints(self.folder) else ""
+        return DivergedError(
             f"the {name} must be a finite number, got {value} at step {step} ({ids})",
-            f"{LOWER_RATE}, or check these texts; earlier weights are in {self.folder}",
+            f"{LOWER_RATE}, or check these texts{saved}",
         )
 
     def _at_an_end(self) -> bool:
@@ -316,6 +351,7 @@ class Loop:
         return device_name(self.device) + (f", {count} processes" if count > 1 else "")
 
     def _save(self, *, spare: int = 0) -> None:
+        self._require_sound_so_far()
         position = self.position
         position.seconds, self._clock = self._elapsed(), time.monotonic()
         self.saving()
