@@ -29,6 +29,7 @@ from adiabat.data.batch_sampler import (
 from adiabat.data.pair_sets import PairSet, text_numbers
 from adiabat.data.records import Side
 from adiabat.losses.embedded_pairs import Guide, Pairs, unit_rows
+from adiabat.models.device import on_device
 from adiabat.training.distributed import Processes
 
 
@@ -330,4 +331,4 @@ def _keys(batch: Batch, examples: PairSet, device: torch.device) -> dict[str, Te
     }
     keys |= {"shared_keys": batch.shared} if len(batch.shared) else {}
     keys |= {"own_keys": batch.own} if batch.own.size else {}
-    return {name: torch.from_numpy(np.ascontiguousarray(rows)).to(device) for name, rows in keys.items()}
+    return {name: on_device(torch.from_numpy(np.ascontiguousarray(rows)), device) for name, rows in keys.items()}

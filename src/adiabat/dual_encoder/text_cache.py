@@ -19,7 +19,7 @@ from adiabat.data.pair_sets import PairSet, TextColumn, TextList, Texts
 from adiabat.data.records import SIDES, Side
 from adiabat.dual_encoder.batches import Batch, Sides
 from adiabat.models.bulk import TokenTable
-from adiabat.models.device import Precision
+from adiabat.models.device import Precision, on_device
 from adiabat.models.encoder import Encoder
 from adiabat.models.towers import DualEncoder
 from adiabat.store.addressing import rows_of_entries
@@ -55,12 +55,12 @@ class TextCache:
         """Embeddings of some texts, without dropout: cached ones of a frozen tower, otherwise computed on all cores."""
         if self.tokens is not None:
             vectors = self.tower.encode(self.texts.take(rows), side=self.side, precision=self.precision)
-            return torch.from_numpy(vectors).to(self.tower.device)
+            return on_device(torch.from_numpy(vectors), self.tower.device)
         new = np.unique(rows[~self.vectors.known[rows]])
         if len(new):
             texts = self.texts.take(new)
             self.vectors.put(new, self.tower.encode(texts, side=self.side, precision=self.precision))
-        return torch.from_numpy(np.asarray(self.vectors.vectors[rows])).to(self.tower.device)
+        return on_device(torch.from_numpy(np.asarray(self.vectors.vectors[rows])), self.tower.device)
 
     def first_operations(self, rows: Int[np.ndarray, " b"], step: int) -> float:
         """Operations of embedding the texts that a step is the first to need.
@@ -90,7 +90,7 @@ class StoreCache(TextCache):
 
     def embed(self, rows: Int[np.ndarray, " b"]) -> Float[Tensor, "b e"]:
         """Vectors of some documents."""
-        return torch.from_numpy(self._store.gather(self._rows[rows])).to(self.tower.device)
+        return on_device(torch.from_numpy(self._store.gather(self._rows[rows])), self.tower.device)
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class PairTexts:
         groups = self.groups({side: rows for side, (rows, _) in distinct.items()})
         vectors = dict(zip(self.tables, passes.embed_all(groups), strict=True))
         vectors |= {side: cache.embed(distinct[side][0]) for side, cache in self.sides.items() if cache.tokens is None}
-        query, document = (vectors[side][torch.from_numpy(distinct[side][1]).to(vectors[side].device)] for side in SIDES)
+        query, document = (vectors[side][on_device(torch.from_numpy(distinct[side][1]), vectors[side].device)] for side in SIDES)
         return Sides(query, document)
 
     def groups(self, distinct: Mapping[Side, Int[np.ndarray, " _"]]) -> list[Group]:

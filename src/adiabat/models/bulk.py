@@ -25,7 +25,7 @@ from adiabat.core.provenance import is_whole, seal
 from adiabat.core.ragged import Ragged
 from adiabat.data.records import Side
 from adiabat.models.compilation import compile_blocks, enough_graphs
-from adiabat.models.device import MAX_WORKERS, Precision, autocast, parallel_map, thread_replicas
+from adiabat.models.device import MAX_WORKERS, Precision, autocast, on_device, parallel_map, thread_replicas
 from adiabat.models.packing import gains_by_packing, pack
 from adiabat.models.static import StaticBackbone
 from adiabat.models.tokens import TokenBatch, token_budget_batches
@@ -315,5 +315,5 @@ def embed_all(encoder: "Encoder", table: TokenTable, *, token_budget: int) -> Fl
     """Embed every text of a table in float32 without gradients, longest first, within a budget of tokens that includes padding."""
     embeddings = torch.empty(len(table), encoder.width, device=encoder.device)
     for rows in token_budget_batches(table.lengths, token_budget):
-        embeddings[torch.from_numpy(rows).to(encoder.device)] = embed_rows(encoder, table, rows)
+        embeddings[on_device(torch.from_numpy(rows), encoder.device)] = embed_rows(encoder, table, rows)
     return embeddings

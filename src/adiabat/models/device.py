@@ -18,7 +18,7 @@ from typing import Literal, TypeVar
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import nn
+from torch import Tensor, nn
 
 from adiabat.config.shared import require_device_name
 from adiabat.core.errors import ConfigError, is_out_of_memory
@@ -47,6 +47,11 @@ def free_memory(device: torch.device) -> int:
     """Bytes of a GPU that this process may still take, including what its allocator holds unused."""
     free, _ = torch.cuda.mem_get_info(device)
     return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+
+
+def on_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor of the host on another device; only a copy from pinned memory to a GPU does not wait."""
+    return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
 
 
 _CLEAR_REFS, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")

@@ -13,6 +13,7 @@ from torch.nn.functional import pad as pad_values
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from adiabat.core.ragged import Ragged
+from adiabat.models.device import on_device
 
 BUCKET_STEP = 128
 """Step between padded lengths above the largest bucket."""
@@ -147,9 +148,9 @@ class TokenBatch:
         """The batch on another device; a copy to a GPU does not wait."""
         if self.input_ids.device == device:
             return self
-        ids, mask = sent(self.input_ids, device), sent(self.attention_mask, device)
-        pooled = mask if self.pooling_mask is self.attention_mask else sent(self.pooling_mask, device)
-        places, starts = sent(self.layout.places, device), sent(self.layout.starts, device)
+        ids, mask = on_device(self.input_ids, device), on_device(self.attention_mask, device)
+        pooled = mask if self.pooling_mask is self.attention_mask else on_device(self.pooling_mask, device)
+        places, starts = on_device(self.layout.places, device), on_device(self.layout.starts, device)
         return TokenBatch(ids, mask, pooled, TextLayout(self.layout.lengths, places, starts))
 
     def halves(self) -> tuple["TokenBatch", "TokenBatch"]:
@@ -161,11 +162,6 @@ class TokenBatch:
         matrices = self.input_ids, self.attention_mask, self.pooling_mask
         upper, lower = [matrix[:half] for matrix in matrices], [matrix[half:] for matrix in matrices]
         return TokenBatch(*upper, first), TokenBatch(*lower, second)
-
-
-def sent(tensor: Tensor, device: torch.device) -> Tensor:
-    """A tensor of the host on another device; only a copy from pinned memory to a GPU does not wait."""
-    return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)
 
 
 def pad(tokens: Ragged, *, pad_token_id: int, length: int | None = None, skipped: int = 0, closing: int = 0) -> TokenBatch:
@@ -228,7 +224,7 @@ def filled_up(batch: TokenBatch, *, rows: int, length: int, pad_token_id: int) -
     filled = np.arange(length) < np.array([*batch.layout.lengths, *[1] * (rows - height)])[:, None]
     layout = _layout(filled, filled.sum(axis=1))
     device = batch.input_ids.device
-    places, starts = sent(layout.places, device), sent(layout.starts, device)
+    places, starts = on_device(layout.places, device), on_device(layout.starts, device)
     ids = pad_values(batch.input_ids, margins, value=pad_token_id)
     return TokenBatch(ids, *masks, TextLayout(layout.lengths, places, starts))
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from adiabat.models.bulk import TokenTable
 from adiabat.models.compilation import blocks_of, enough_graphs
-from adiabat.models.device import Precision, parallel_map
+from adiabat.models.device import Precision, on_device, parallel_map
 from adiabat.models.encoder import Encoder
 from adiabat.models.packing import is_packed
 from adiabat.scaling_laws.flops import TowerOperations
@@ -256,7 +256,8 @@ class _Joined(torch.autograd.Function):
         results = passes._run([partial(_embed, share) for share in shares])
         for share, outputs in zip(shares, results, strict=True):
             for chunk, output in zip(share, outputs, strict=True):
-                joined[chunk.group][torch.from_numpy(chunk.piece.positions)] = output
+                room = joined[chunk.group]
+                room[on_device(torch.from_numpy(chunk.piece.positions), room.device)] = output
         ctx.passes, ctx.shares, ctx.once = passes, shares, _Once()
         # A group without gradient is not passed again; a zero gradient would cause that.
         ctx.set_materialize_grads(False)
@@ -294,7 +295,7 @@ class _Once:
 def _in_place(chunk: Chunk) -> Float[Tensor, "b e"]:
     """Embeddings of a single chunk in the order of the batch, with autograd's own graph."""
     # The inverse of a permutation is its argsort.
-    order = torch.from_numpy(np.argsort(chunk.piece.positions)).to(chunk.encoder.device)
+    order = on_device(torch.from_numpy(np.argsort(chunk.piece.positions)), chunk.encoder.device)
     embeddings = chunk.pass_through(graph=True)[order]
     assert embeddings.grad_fn is not None
     embeddings.grad_fn.register_prehook(_Once())
@@ -317,7 +318,7 @@ def _carry_on(share: Sequence[Chunk], gradients: Sequence[Tensor | None]) -> lis
     for chunk in share:
         gradient = gradients[chunk.group]
         if gradient is not None:
-            chunk.carry_on(gradient[torch.from_numpy(chunk.piece.positions).to(gradient.device)])
+            chunk.carry_on(gradient[on_device(torch.from_numpy(chunk.piece.positions), gradient.device)])
     return []
 
 
