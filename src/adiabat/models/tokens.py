@@ -159,9 +159,10 @@ class TokenBatch:
         width, tokens = self.input_ids.shape[1], sum(layout.lengths[:half])
         first = TextLayout(layout.lengths[:half], layout.places[:tokens], layout.starts[: half + 1])
         second = TextLayout(layout.lengths[half:], layout.places[tokens:] - half * width, layout.starts[half:] - tokens)
-        matrices = self.input_ids, self.attention_mask, self.pooling_mask
-        upper, lower = [matrix[:half] for matrix in matrices], [matrix[half:] for matrix in matrices]
-        return TokenBatch(*upper, first), TokenBatch(*lower, second)
+        return self._part(slice(half), first), self._part(slice(half, None), second)
+
+    def _part(self, rows: slice, layout: TextLayout) -> "TokenBatch":
+        return TokenBatch(self.input_ids[rows], self.attention_mask[rows], self.pooling_mask[rows], layout)
 
 
 def pad(tokens: Ragged, *, pad_token_id: int, length: int | None = None, skipped: int = 0, closing: int = 0) -> TokenBatch:
