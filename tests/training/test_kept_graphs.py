@@ -85,3 +85,24 @@ def test_without_caching_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) ->
     Passes(encoder, precision="fp32", chunking=Chunking(30, kept_bytes=1)).embed(table, PICKED).sum().backward()
     with torch.no_grad():
         Passes(encoder, precision="fp32", chunking=Chunking(30, cached=True, kept_bytes=1)).embed(table, PICKED)
+
+
+def test_a_relieved_pass_is_half_as_long_keeps_nothing_and_gives_the_same_gradients() -> None:
+    expected, _, _ = step("bert", 10**12, dropout=True)
+    encoder = tiny_encoder("bert", layers=2).train()
+    table, lengths = TokenTable.of(encoder, TEXTS, side="query"), []
+    target = torch.randn(len(PICKED), encoder.width, generator=torch.Generator().manual_seed(0))
+    # Without caching at first, as whoever did not expect a shortage.
+    with side_passes(encoder, precision="fp32", chunking=Chunking(60, kept_bytes=10**12)) as passes:
+        assert passes.relieve() == 30
+        assert passes.relieve() is None
+        passes._copies[0][0].register_forward_hook(lambda module, given, result: lengths.append(sum(given[0].layout.lengths)))
+        torch.manual_seed(3)
+        (passes.embed(table, PICKED) * target).sum().square().backward()
+    # Each chunk passes twice.
+    assert lengths == [*lengths[: len(lengths) // 2], *lengths[: len(lengths) // 2]]
+    assert max(lengths) <= max(30, int(table.lengths.max()))
+    for weights, gradient in zip((w for w in encoder.parameters() if w.grad is not None), expected, strict=True):
+        assert weights.grad is not None
+        assert weights.grad.equal(gradient)
+    assert Passes(encoder, precision="fp32").relieve() is None

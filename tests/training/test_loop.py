@@ -345,3 +345,41 @@ def test_processes_at_different_steps_are_refused(tmp_path: Path) -> None:
     loop.processes = Apart()
     with pytest.raises(JobError, match=r"every process must start at the same step, got \[0, 6\]; put the job on a shared disk"):
         loop.run()
+
+
+@pytest.mark.parametrize("shortages", [1, 2])
+def test_a_step_beyond_a_gpus_memory_is_repeated_once_in_smaller_passes(
+    tmp_path: Path, shortages: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = regression_loop(tmp_path / "plain")
+    plain.step()
+    tried: list[int] = []
+
+    def shortage(step: int) -> None:
+        tried.append(step)
+        if len(tried) <= shortages:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    seen = Seen()
+    loop = regression_loop(tmp_path / "short", objective=Regression(before_loss=shortage), seen=seen)
+    remedies = iter(["passes have 30 tokens"])
+    loop.relieve = lambda: next(remedies, None)
+    monkeypatch.setattr(Loop, "device", torch.device("cuda"))
+    if shortages == 2:
+        with pytest.raises(torch.OutOfMemoryError):
+            loop.step()
+    else:
+        loop.step()
+        for found, expected in zip(loop.objective.module.parameters(), plain.objective.module.parameters(), strict=True):
+            assert found.equal(expected)
+    assert (tried, seen.notes) == ([0, 0], ["passes have 30 tokens"])
+
+
+def test_a_shortage_on_a_cpu_is_not_tried_again(tmp_path: Path) -> None:
+    def shortage(step: int) -> None:
+        raise torch.OutOfMemoryError("out of memory")
+
+    loop = regression_loop(tmp_path, objective=Regression(before_loss=shortage))
+    loop.relieve = lambda: pytest.fail("a CPU has no more to give")
+    with pytest.raises(torch.OutOfMemoryError):
+        loop.step()

@@ -191,6 +191,16 @@ class PairContrast:
             finally:
                 self.passes = before
 
+    def relieve(self) -> str | None:
+        """Make passes smaller after a shortage of a GPU's memory; the note says how, None that they were smaller already."""
+        tokens = self.passes.relieve()
+        if tokens is None:
+            return None
+        return (
+            f"the memory of the GPU did not hold a step: from here on, passes have {tokens:,} tokens and keep no graph, which changes the "
+            f"last digits alone; memory.cached = true with memory.chunk_tokens = {tokens} does so from the start"
+        )
+
     def loss(self, step: int) -> Tensor:
         """The loss of a batch of pairs: this process's part of it, against the documents of all processes."""
         now, batch = self.at(step), self._batch(step)

@@ -273,6 +273,7 @@ def _loop(objective: PairContrast, job: Job, watch: Watch) -> Loop:
         watch=show,
         note=watch.note,
         figures=objective.figures,
+        relieve=objective.relieve,
         saving=objective.save,
         ending=objective.ending,
         cost=objective.cost,

@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn, optim
 
-from adiabat.core.errors import DivergedError, InterruptionError, JobError, several
+from adiabat.core.errors import DivergedError, InterruptionError, JobError, is_out_of_memory, several
 from adiabat.core.formats import layout_of
 from adiabat.core.text import duration, numbered
 from adiabat.core.wording import again
@@ -85,6 +85,8 @@ class Loop:
         ending: Called with the number of steps when no limit is reached; returns why the data end the run there, or None.
         cost: Cost of a step by its number, summed in `Position.flops` and `Position.operations`.
         processes: Processes that train together; each has a part of every batch, and the main one writes.
+        relieve: Called when a step ran out of a GPU's memory, before it is repeated: makes passes smaller and returns a note, or None if
+            it cannot.
         captured: Takes the steps by recorded graphs, with losses that are looked at only where the device is waited for anyway; None takes
             them operation by operation.
         position: State of the run.
@@ -105,6 +107,7 @@ class Loop:
     ending: Callable[[int], str | None] = lambda step: None
     cost: Callable[[int], Cost] = lambda step: Cost(0.0, 0.0)
     processes: Processes = ALONE
+    relieve: Callable[[], str | None] = lambda: None
     captured: CapturedSteps | None = None
     position: Position = field(default_factory=Position, init=False)
 
@@ -215,16 +218,36 @@ class Loop:
                 self._require_sound_so_far()
                 self.note(str(fault))
                 self.captured = None
-        # Texts of different processes draw different dropout.
-        torch.manual_seed((step_seed(self.seed, step) + self.processes.rank) % 2**64)
-        loss = self.objective.loss(step)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss = self._differentiated(step)
         # Before clipping, whose norm is that of the averaged gradient.
         self.processes.average_gradients(self._trained.values())
         loss = self.processes.mean(loss)
         self._require_sound(loss)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+        return loss
+
+    def _differentiated(self, step: int) -> Tensor:
+        """The loss of a step, whose gradients are there then; after a shortage of a GPU's memory once more, in smaller passes."""
+        try:
+            return self._passed(step)
+        except RuntimeError as fault:
+            # Other processes would wait for this one in the middle of a step.
+            alone = self.device.type == "cuda" and self.processes.count == 1
+            smaller = self.relieve() if alone and is_out_of_memory(fault) else None
+            if smaller is None:
+                raise
+        # Only here does the failed pass no longer hold its memory.
+        self.note(smaller)
+        self.optimizer.zero_grad(set_to_none=True)
+        torch.cuda.empty_cache()
+        return self._passed(step)
+
+    def _passed(self, step: int) -> Tensor:
+        # Texts of different processes draw different dropout.
+        torch.manual_seed((step_seed(self.seed, step) + self.processes.rank) % 2**64)
+        loss = self.objective.loss(step)
+        loss.backward()  # type: ignore[no-untyped-call]
         return loss
 
     def _look_at_the_clock(self) -> None:

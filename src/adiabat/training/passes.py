@@ -7,7 +7,7 @@ activations are discarded and recomputed once its gradient is known.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -87,6 +87,7 @@ class Passes:
         self._counted: dict[tuple[int, tuple[bool, ...]], TowerOperations] = {}
         self._graph_bytes: dict[tuple[int, tuple[bool, ...]], float] = {}
         self._room = self._chunking.kept_bytes
+        self._relieved = False
         # Only in copies: a tower must not keep rounded weights of an earlier step.
         rounded = [copy for towers in copies for copy in towers] if precision == "bf16" else []
         self._rounded = [RoundedWeights(copy) for copy in rounded]
@@ -116,6 +117,19 @@ class Passes:
         root = torch.empty(0, requires_grad=any(trained))
         joined: tuple[Tensor, ...] = _Joined.apply(root, self, groups, shares, trained)  # type: ignore[no-untyped-call]
         return list(joined)
+
+    def relieve(self) -> int | None:
+        """Halve the tokens of a pass and keep no graph, so that a step takes less memory; None if that was done before.
+
+        Returns:
+            The tokens of a pass.
+        """
+        if self._relieved or self._chunking.tokens is None:
+            return None
+        self._relieved, self._room = True, 0
+        tokens = max(1, self._chunking.tokens // 2)
+        self._chunking = replace(self._chunking, tokens=tokens, cached=True)
+        return tokens
 
     def operations(self, groups: Sequence[Group]) -> float:
         """Cost of passing groups forward and backward, counted operation by operation."""
