@@ -4,6 +4,7 @@ import json
 import re
 import signal
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +51,7 @@ def run_in_process(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
     capsys.readouterr()
     before = signal.getsignal(signal.SIGINT)
     try:
-        cli.main()
+        cli.main(began=time.monotonic())
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1

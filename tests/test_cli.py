@@ -1,7 +1,6 @@
 """The command line: what is told to whom, with which exit code; `test_mistakes` has what users do wrong."""
 
 import errno
-import gc
 import io
 import json
 import os
@@ -17,7 +16,7 @@ import pytest
 
 import adiabat
 from adiabat import SearchResult, __version__
-from adiabat.cli.app import ALLOCATIONS, PANELS, main
+from adiabat.cli.app import PANELS
 from adiabat.cli.options import fold_retain
 from adiabat.core.files import read_json
 from adiabat.results.evaluation_result import Hit
@@ -369,19 +368,6 @@ def test_a_wrong_setting_is_told_without_loading_anything_heavy() -> None:
     done = python(WATCHED, *tune("pairs.jsonl", *setting("tune.margni=1")))
     assert done.returncode == 2
     assert done.stderr.splitlines() == ["adiabat: unknown key tune.margni; did you mean tune.loss.margin?", "loaded: []"]
-
-
-def test_garbage_is_collected_rarely_and_not_at_the_end_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    at_the_end = list[object]()
-    monkeypatch.setattr("adiabat.cli.app.atexit.register", at_the_end.append)
-    monkeypatch.setattr(sys, "argv", ["adiabat", "--version"])
-    before = gc.get_threshold()
-    try:
-        main()
-        assert (gc.get_threshold()[0], gc.get_threshold()[1:]) == (ALLOCATIONS, before[1:])
-    finally:
-        gc.set_threshold(*before)
-    assert gc.freeze in at_the_end
 
 
 def test_python_m_adiabat_is_the_command_line() -> None:

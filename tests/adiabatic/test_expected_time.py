@@ -1,6 +1,10 @@
 """The expected time of a whole tuning job."""
 
 import json
+import os
+import re
+import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +12,19 @@ import pytest
 import torch
 
 from adiabat.adiabatic import expected_time as module
+from adiabat.adiabatic import tune as tune_module
 from adiabat.adiabatic.expected_time import TIMED_QUERIES, ExpectedTime, expected_time
 from adiabat.adiabatic.stored_loss import StoredDocuments
+from adiabat.adiabatic.tune_checks import EPOCHS, RESERVE
 from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.config.reader import checked, read_settings
 from adiabat.config.tuning import TuneSettings
-from tests.adiabatic.problem import Problem, run, settings_of, write_problem
+from adiabat.core.errors import ConfigError, InterruptionError
+from adiabat.experiments.rate_search import rate_for_run
+from adiabat.results.evaluation_result import Result
+from adiabat.results.record import read_result
+from adiabat.runs.run_config import Job, read_description
+from tests.adiabatic.problem import Problem, quick, run, settings_of, write_problem
 from tests.commands import listing, run_in_process, tune, write_world
 from tests.jobs import everything
 
@@ -146,3 +157,101 @@ def test_a_dry_run_prints_the_settings_and_the_time_and_writes_nothing(
     refused = run_in_process(capsys, monkeypatch, command)
     assert (refused.code, "--out" in refused.err) == (2, True)
     assert run_in_process(capsys, monkeypatch, [*command, "--dry-run", "--resume"]).code == 2
+
+
+LOADING, WRITING_THE_PAGE = 4.0, 1.5
+"""Seconds of loading before a job, and of its model and page after the last step, on the clock of these tests."""
+
+
+def seconds_of_a_job(
+    problem: Problem, out: Path, settings: TuneSettings, monkeypatch: pytest.MonkeyPatch, *, slower: float = 1.0, stop: int = 0
+) -> float:
+    """Tune on a clock of its own, where only steps of 0.5 s, validations, loading and the end take time, `slower` once it was measured.
+
+    Ctrl-C is sent during the step `stop`. Returns the seconds from the start of the process to the written page.
+    """
+    now, pace, taken = [0.0], [1.0], [0]
+    loss, validate = StoredDocuments.loss, StoredDocuments.validate
+    open_job, finish_run = tune_module.open_job, tune_module.finish_run
+
+    def timed_loss(self: StoredDocuments, number: int) -> Any:
+        now[0] += 0.5 * pace[0]
+        taken[0] += 1
+        if taken[0] == stop:
+            os.kill(os.getpid(), signal.SIGINT)
+        return loss(self, number)
+
+    def timed_validate(self: StoredDocuments) -> Any:
+        now[0] += 0.02 * len(self.validation) * pace[0]
+        return validate(self)
+
+    def measured(*args: Any, **options: Any) -> Any:
+        pace[0] = slower
+        return open_job(*args, **options)
+
+    def finish(*args: Any, **options: Any) -> Any:
+        now[0] += WRITING_THE_PAGE * pace[0]
+        return finish_run(*args, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StoredDocuments, "loss", timed_loss)
+        patched.setattr(StoredDocuments, "validate", timed_validate)
+        patched.setattr(tune_module, "open_job", measured)
+        patched.setattr(tune_module, "finish_run", finish)
+        patched.setattr(module.time, "monotonic", lambda: now[0])
+        with suppress(InterruptionError):
+            tune_module.tune(
+                context_of(problem), out, settings=settings, find_rate=rate_for_run, resume=out.exists(), started=now[0] - LOADING
+            )
+    return LOADING + now[0]
+
+
+def within_a_limit(folder: Path, seconds: float) -> TuneSettings:
+    """The quick recipe without any other bound than a time limit."""
+    table = quick(folder, budget_seconds=seconds, max_epochs=1000, idle_epochs=1000).model_dump(exclude_unset=True)
+    return checked(TuneSettings, {**table, "rate_search": {**table["rate_search"], "steps": 1000}})
+
+
+@pytest.mark.parametrize("slower", [1.0, 1.6])
+def test_a_time_limit_holds_from_the_start_of_the_process_to_the_written_page(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slower: float
+) -> None:
+    seconds = seconds_of_a_job(problem, tmp_path / "job", within_a_limit(tmp_path, 60.0), monkeypatch, slower=slower)
+    assert 45 < seconds <= 1.05 * 60
+    assert (tmp_path / "job/result.json").is_file()
+
+
+def test_a_resumed_job_counts_the_seconds_of_all_its_sessions(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, settings = tmp_path / "job", within_a_limit(tmp_path, 60.0)
+    sessions = [seconds_of_a_job(problem, job, settings, monkeypatch, stop=stop) for stop in (60, 20, 0)]
+    assert 45 < sum(sessions) <= 1.05 * 60 + 2 * LOADING
+    result = read_result(job / "result.json", Result).training
+    assert result is not None
+    assert result.steps == read_description(Job(job))["job"][EPOCHS] * settings.tune.batches_per_epoch
+    assert read_description(Job(job))["job"][RESERVE] > WRITING_THE_PAGE
+
+
+def test_what_a_time_limit_holds_beside_steps_and_validations() -> None:
+    pace = module.Pace(0.5, 4.0, 3.0, "CPU", setup_seconds=2.0, saving_seconds=1.0, ending_seconds=20.0)
+    run_alone = checked(TuneSettings, {"tune": {"learning_rate": 1e-6, "batches_per_epoch": 100, "budget_seconds": 190}})
+    # 190 - 20 - 4 s hold three epochs of 100 steps, a validation and a checkpoint: 55 s each.
+    assert module.fitted(run_alone, pace).tune.max_epochs == 3
+    assert module.fitted(run_alone, pace, spent=1.1).tune.max_epochs == 2
+    assert module.least_budget(run_alone, pace) == 50 + 2 * 4 + 1 + 20
+    # Half of 640 - 20 s is 103 s for each of three trials: 150 steps in three epochs take 2 + 75 + 4 + 3 (4 + 1) = 96 s.
+    searched = checked(TuneSettings, {"tune": {"recipe": "quick", "budget_seconds": 640}, "rate_search": {"steps": 1000}})
+    assert module.fitted(searched, pace).rate_search.steps == 150
+
+
+def test_a_time_limit_that_holds_no_steps_is_refused_before_anything_is_embedded(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("reading_of", "at_start"):
+        monkeypatch.setattr(f"adiabat.adiabatic.regularization.{name}", lambda *_, **__: pytest.fail("texts were embedded"))
+    with pytest.raises(ConfigError, match=r"^tune.budget_seconds must be at least \d+ .* got 9; give budget_seconds=\"\d+s\"") as caught:
+        seconds_of_a_job(problem, tmp_path / "job", within_a_limit(tmp_path, 9.0), monkeypatch)
+    assert not (tmp_path / "job").exists()
+    monkeypatch.undo()
+    # The limit that it names, from a guess of what validations take, suffices.
+    advised = float(re.findall(r"budget_seconds=\"(\d+)s", str(caught.value))[0])
+    assert seconds_of_a_job(problem, tmp_path / "job", within_a_limit(tmp_path, advised), monkeypatch) <= 1.05 * advised

@@ -1,11 +1,12 @@
 """Messages speak flags on the command line and keywords in Python."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from adiabat.core.wording import again, assignment, call_of, option, positional, typed, typed_command, written
+from adiabat.core.wording import again, assignment, call_began, call_of, option, positional, typed, typed_command, written
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,15 @@ def test_a_word_is_written_as_the_door_does(word, python: str, command_line: str
     with typed("adiabat tune"):
         assert word() == command_line
     assert word() == python
+
+
+def test_a_call_began_with_its_command_or_else_begins_now() -> None:
+    before = time.monotonic()
+    with typed("adiabat tune", began=before - 7):
+        assert call_began() == before - 7
+        with typed("adiabat tune"):
+            assert call_began() >= before
+    assert call_began() >= before
 
 
 def test_threads_of_a_command_speak_its_words() -> None:

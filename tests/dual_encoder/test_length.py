@@ -17,6 +17,7 @@ from adiabat.models.tokens import TokenBatch
 from adiabat.results.training_record import TrainingRecord
 from adiabat.training.distributed import ALONE
 from adiabat.training.flop_count import operations_of, passed_parameters
+from adiabat.training.time_limit import WritingTime
 from tests.dual_encoder.problem import Problem, from_memory, job_settings, run
 
 
@@ -121,9 +122,16 @@ def clock(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     monkeypatch.setattr("time.monotonic", monotonic)
 
 
+def steps_alone_take_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading, measuring and writing take no time."""
+    monkeypatch.setattr("adiabat.dual_encoder.train.seconds_since", lambda _: 0.0)
+    monkeypatch.setattr("adiabat.dual_encoder.train._reserve", lambda *_: 0.0)
+
+
 def test_time_alone_gives_the_steps_that_fit_into_it(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("adiabat.dual_encoder.train.step_seconds", lambda objective, watch: 2.0)
     monkeypatch.setattr("adiabat.dual_encoder.train._validation_seconds", lambda objective: 8.0)
+    steps_alone_take_time(monkeypatch)
     notes: list[str] = []
 
     def lasting(seconds: float) -> TrainSettings:
@@ -145,6 +153,21 @@ def test_time_alone_gives_the_steps_that_fit_into_it(problem: Problem, tmp_path:
     assert run(settings, resume=True).training.steps == 10
 
 
+def test_a_time_limit_holds_loading_and_writing_too(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("adiabat.dual_encoder.train.step_seconds", lambda objective, watch: 2.0)
+    monkeypatch.setattr("adiabat.dual_encoder.train._validation_seconds", lambda objective: 8.0)
+    monkeypatch.setattr("adiabat.dual_encoder.train.seconds_since", lambda _: 30.0)
+    monkeypatch.setattr("adiabat.dual_encoder.train.writing_time", lambda _: WritingTime(checkpoint=1.0, ending=5.0))
+
+    def lasting(seconds: float) -> TrainSettings:
+        return job_settings(problem, tmp_path / "job", train={"steps": None, "budget_seconds": seconds, "validate_every": 4})
+
+    # 30 s before, and 8 + 1 + 5 s after the last step; each step takes 4 s with its share of validations.
+    assert estimate(from_memory, lasting(44 + 41.0), watch=SILENT).steps == 10
+    with pytest.raises(ConfigError, match=r"^train.budget_seconds must pay for a step.* got 47; .* take 44 s of it"):
+        estimate(from_memory, lasting(47.0), watch=SILENT)
+
+
 def test_measuring_steps_changes_no_number_of_the_run(problem: Problem, tmp_path: Path) -> None:
     timed = job_settings(problem, tmp_path / "timed", train={"steps": 5})
     objective, _ = prepared(from_memory, timed, ALONE)
@@ -161,6 +184,7 @@ def test_a_run_ends_with_the_first_step_past_its_time(problem: Problem, tmp_path
         settings = job_settings(problem, tmp_path / "job", train={"steps": 1000, "budget_seconds": seconds, "schedule": "constant"})
         with monkeypatch.context() as patched:
             clock(patched, 1.0)
+            steps_alone_take_time(patched)
             return run(settings, resume=resume).training
 
     record = run_for(50.0)

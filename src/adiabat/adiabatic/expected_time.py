@@ -5,25 +5,23 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
-import tomli_w
 import torch
 
 from adiabat.adiabatic.stored_loss import StoredDocuments
 from adiabat.adiabatic.tuning_context import TuningContext, prepared_tower
-from adiabat.adiabatic.tuning_loop import captured_steps, check_settings, optimizer_of
+from adiabat.adiabatic.tuning_loop import captured_steps, optimizer_of
 from adiabat.config.faults import PlacedError
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError, several
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.text import NO_BREAK, duration
 from adiabat.core.wording import option
-from adiabat.models.device import device_name
-from adiabat.runs.run_config import without_none
+from adiabat.models.device import device_name, device_of
 from adiabat.training.captured_step import CapturedSteps, CaptureError
 from adiabat.training.passes import side_passes
+from adiabat.training.time_limit import seconds_of, seconds_since, writing_time
 
 TIMED_STEPS, TIMED_SECONDS = 10, 5.0
 """Steps that are timed, after one that sets things up; fewer if they take longer than these seconds."""
@@ -34,15 +32,31 @@ TIMED_QUERIES = 128
 SHORT_JOB = 10.0
 """Seconds of a job whose time a single step estimates well enough."""
 
+RANKED_AT_THE_END = 1_000
+"""Validation queries that the end of a job ranks at most, by two towers (`evaluation.set_power`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Measured speed of a tuning job: seconds of an optimizer step, of a validation, and of the drift measurement in it."""
+    """Measured speed of a tuning job.
+
+    Attributes:
+        step_seconds: Time of an optimizer step.
+        validation_seconds: Time of a validation, with its drift measurement.
+        drift_seconds: Time of the drift measurement alone.
+        setup_seconds: Time of preparing a trial of the rate search: a copy of the tower, and what only its first step does.
+        saving_seconds: Time of a checkpoint.
+        ending_seconds: Time from the moment that a time limit ends the steps until the page is written: validation, checkpoint, power,
+            model and page.
+    """
 
     step_seconds: float
     validation_seconds: float
     drift_seconds: float
     device: str
+    setup_seconds: float = 0.0
+    saving_seconds: float = 0.0
+    ending_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +139,7 @@ def expected_time(context: TuningContext, settings: TuneSettings, *, watch: Watc
         AdiabatError: If model, store, data and settings do not fit together.
     """
     started = time.monotonic()
-    pace = measured_pace(context, settings, watch=watch)
+    pace = measured_pace(context, settings, started=started, watch=watch)
     return time_at(pace, fitted(settings, pace, spent=seconds_since(started)))
 
 
@@ -145,33 +159,56 @@ def time_at(pace: Pace, settings: TuneSettings) -> ExpectedTime:
     )
 
 
-def measured_pace(context: TuningContext, settings: TuneSettings, *, watch: Watch = SILENT) -> Pace:
-    """Time a few real steps and a validation, without changing anything that the job uses."""
+def measured_pace(context: TuningContext, settings: TuneSettings, *, started: float | None = None, watch: Watch = SILENT) -> Pace:
+    """Time a few real steps and a validation, without changing anything that the job uses.
+
+    A time limit that counts from `started`, by default from now, and cannot hold even the fewest steps is refused after two of them,
+    before the texts of validations and of rehearsal are embedded.
+    """
+    started = time.monotonic() if started is None else started
+    start = context.model.query
+    device = device_of(settings.run.device)
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        pace = _pace_of_steps(context, settings, started, watch)
+        # Not the tower of the steps: validation negatives are mined once, with the untuned weights.
+        tower, _ = prepared_tower(start, settings)
+        objective = context.objective(tower, settings, most_validated=TIMED_QUERIES)
+        with side_passes(tower, precision=settings.run.precision) as objective.passes:
+            drift_seconds = seconds_of(lambda: objective.guard and objective.guard.look(tower), device)
+            each = seconds_of(replace(objective, guard=None).validate, device) / len(objective.validation)
+    validated = len(context.examples(settings.data)[1])
+    validation_seconds = each * validated + drift_seconds
+    ranking_seconds = 2 * each * min(validated, RANKED_AT_THE_END)
+    ending_seconds = validation_seconds + pace.saving_seconds + ranking_seconds + pace.ending_seconds
+    return replace(pace, validation_seconds=validation_seconds, drift_seconds=drift_seconds, ending_seconds=ending_seconds)
+
+
+def _pace_of_steps(context: TuningContext, settings: TuneSettings, started: float, watch: Watch) -> Pace:
+    """The speed of steps and of writing, without validations."""
+    begun = time.monotonic()
     tower, _ = prepared_tower(context.model.query, settings)
-    objective = context.objective(tower, settings, most_validated=TIMED_QUERIES)
-    devices = [tower.device] if tower.device.type == "cuda" else []
-    with torch.random.fork_rng(devices), side_passes(tower, precision=settings.run.precision) as objective.passes:
-        step_seconds = _step_seconds(objective, settings, _lengths(settings)[1], watch)
-        drift_seconds = _seconds_of(lambda: objective.guard and objective.guard.look(tower), objective)
-        validated = len(context.examples(settings.data)[1])
-        unguarded = replace(objective, guard=None)
-        validation_seconds = _seconds_of(unguarded.validate, objective) * validated / len(objective.validation)
-    return Pace(step_seconds, validation_seconds + drift_seconds, drift_seconds, device_name(tower.device))
+    objective = context.objective(tower, settings, steps_alone=True)
+    setup_seconds = time.monotonic() - begun
+    writing = writing_time([tower])
+    times = {"setup_seconds": setup_seconds, "saving_seconds": writing.checkpoint, "ending_seconds": writing.ending}
+    pace = Pace(0.0, 0.0, 0.0, device_name(tower.device), **times)
+
+    def require_time(step_seconds: float) -> None:
+        _require_time(context, settings, replace(pace, step_seconds=step_seconds), spent=seconds_since(started))
+
+    with side_passes(tower, precision=settings.run.precision) as objective.passes:
+        step_seconds, first = _step_seconds(objective, settings, _lengths(settings)[1], watch, require_time)
+    return replace(pace, step_seconds=step_seconds, setup_seconds=setup_seconds + max(0.0, first - step_seconds))
 
 
 SEARCH_SHARE = 0.5
 """Maximum share of a time limit for the search of a learning rate."""
 
-LEAST_LEFT = 1e-3
-"""Seconds of a time limit that is used up: a limit is above 0."""
+FORWARD_SHARE = 1 / 3
+"""Share of a training step that its forward pass takes; the backward pass multiplies twice as much."""
 
 FEWEST_STEPS = 10
 """Steps below which neither a trial of a rate nor a run is worth its time."""
-
-
-def seconds_since(started: float) -> float:
-    """Seconds that a job has taken until now: its data and model were read, and its speed was measured."""
-    return time.monotonic() - started
 
 
 def fitted(settings: TuneSettings, pace: Pace, *, spent: float = 0.0) -> TuneSettings:
@@ -179,7 +216,7 @@ def fitted(settings: TuneSettings, pace: Pace, *, spent: float = 0.0) -> TuneSet
     stated = settings.tune.budget_seconds
     if stated is None:
         return settings
-    budget, least = stated - spent, spent + least_budget(settings, pace)
+    budget, least = stated - spent - pace.ending_seconds, spent + least_budget(settings, pace)
     if settings.searches:
         search = settings.rate_search
         steps = _trial_steps_within(settings, pace, SEARCH_SHARE * budget)
@@ -188,7 +225,7 @@ def fitted(settings: TuneSettings, pace: Pace, *, spent: float = 0.0) -> TuneSet
         settings = settings.model_copy(update={"rate_search": search.model_copy(update={"steps": steps})})
     section = settings.tune
     left = budget - _search_seconds(settings, pace) - pace.validation_seconds
-    epoch = section.batches_per_epoch * pace.step_seconds + pace.validation_seconds
+    epoch = section.batches_per_epoch * pace.step_seconds + pace.validation_seconds + pace.saving_seconds
     epochs = min(section.max_epochs, int(left / epoch))
     if epochs < 1:
         raise _too_short(settings, least)
@@ -203,60 +240,46 @@ def fitted(settings: TuneSettings, pace: Pace, *, spent: float = 0.0) -> TuneSet
 
 
 def least_budget(settings: TuneSettings, pace: Pace) -> float:
-    """A time limit that suffices: trials of the fewest steps fit into their share, and an epoch with two validations into the rest."""
+    """A time limit that suffices: trials of the fewest steps fit into their share, an epoch with two validations into the rest."""
     section = settings.tune
-    run = section.batches_per_epoch * pace.step_seconds + 2 * pace.validation_seconds
+    run = section.batches_per_epoch * pace.step_seconds + 2 * pace.validation_seconds + pace.saving_seconds
     if not settings.searches:
-        return run
+        return run + pace.ending_seconds
     fewest = min(FEWEST_STEPS, settings.trial_steps)
     of_trials = _trials(settings) * _trial_seconds(settings, pace, fewest)
     # A search takes its whole share, or less where its trials are at their longest.
-    return max(of_trials / SEARCH_SHARE, min(run / (1 - SEARCH_SHARE), run + _search_seconds(settings, pace)))
+    searched = max(of_trials / SEARCH_SHARE, min(run / (1 - SEARCH_SHARE), run + _search_seconds(settings, pace)))
+    return searched + pace.ending_seconds
+
+
+def _require_time(context: TuningContext, settings: TuneSettings, pace: Pace, *, spent: float) -> None:
+    """Refuse a time limit that is too short whatever a validation takes; the advice guesses what it takes."""
+    stated, least = settings.tune.budget_seconds, spent + least_budget(settings, pace)
+    if stated is None or stated >= least:
+        return
+    rehearsal, watched = settings.rehearsal, settings.watched
+    of_a_step = settings.tune.batch_size + (0 if rehearsal is None else rehearsal.texts_per_step)
+    a_text = FORWARD_SHARE * pace.step_seconds / of_a_step
+    drift = 0.0 if watched is None else a_text * len(context.probes(watched.probes).texts)
+    validation = drift + a_text * len(context.examples(settings.data)[1])
+    rehearsed = 0.0 if rehearsal is None else a_text * len(context.probes(rehearsal.texts).texts)
+    # At the start the probes are read twice, and validation queries mine their negatives; at the end two towers rank them.
+    guessed = replace(pace, validation_seconds=validation, drift_seconds=drift, ending_seconds=pace.ending_seconds + 3 * validation)
+    raise _too_short(settings, least, guess=spent + rehearsed + 3 * validation + least_budget(settings, guessed))
 
 
 SPARE = 1.25
 """The advised time limit as a multiple of the least one: speeds measured in the next call may be lower."""
 
 
-def _too_short(settings: TuneSettings, needed: float) -> ConfigError:
-    least, advised = math.ceil(needed), 30 * math.ceil(SPARE * needed / 30)
+def _too_short(settings: TuneSettings, needed: float, *, guess: float | None = None) -> ConfigError:
+    likely = needed if guess is None else guess
+    least, advised = math.ceil(needed), 30 * math.ceil(SPARE * likely / 30)
     lengths = "rate_search.count or tune.batches_per_epoch" if settings.searches else "tune.batches_per_epoch"
     return ConfigError(
         f"tune.budget_seconds must be at least {least} ({duration(least)}) at the speed of this machine, "
         f"got {settings.tune.budget_seconds:g}; give {option('budget_seconds', f'{advised}s')}, or lower {lengths}"
     )
-
-
-@dataclass(frozen=True, slots=True)
-class TuningEstimate:
-    """The resolved settings of a tuning job that was not run, and its expected time."""
-
-    settings: dict[str, Any]
-    queries: int
-    validated: int
-    time: ExpectedTime
-
-    def to_json(self) -> dict[str, Any]:
-        """Nested plain data, ready for `json.dump`."""
-        time = {**asdict(self.time), "least_seconds": self.time.least_seconds, "most_seconds": self.time.most_seconds}
-        return {"settings": self.settings, "queries": self.queries, "validated": self.validated, **time}
-
-    def summary(self) -> str:
-        """The resolved settings as TOML, with the length and the expected time in comments."""
-        lines = [f"data: {self.queries:,} queries, validated on {self.validated:,} others", self.time.summary()]
-        return tomli_w.dumps(without_none(self.settings)) + "".join(f"\n# {line}" for line in lines)
-
-
-def estimate(context: TuningContext, settings: TuneSettings, *, watch: Watch = SILENT) -> TuningEstimate:
-    """The resolved settings of a job, and its expected time; nothing is written."""
-    started = time.monotonic()
-    check_settings(settings)
-    train, validation = context.examples(settings.data)
-    pace = measured_pace(context, settings, watch=watch)
-    settings = fitted(settings, pace, spent=seconds_since(started))
-    expected = time_at(pace, settings)
-    compared = settings.model_copy(update={"tune": context.compared(settings.tune)})
-    return TuningEstimate(compared.model_dump(mode="json"), len(train), len(validation), expected)
 
 
 def _lengths(settings: TuneSettings) -> tuple[int, int]:
@@ -266,14 +289,21 @@ def _lengths(settings: TuneSettings) -> tuple[int, int]:
     return idle * section.batches_per_epoch, section.max_epochs * section.batches_per_epoch
 
 
-def _step_seconds(objective: StoredDocuments, settings: TuneSettings, steps: int, watch: Watch) -> float:
-    """Mean time of the first steps; the very first one, which sets things up, does not count."""
+def _step_seconds(
+    objective: StoredDocuments, settings: TuneSettings, steps: int, watch: Watch, require_time: Callable[[float], None]
+) -> tuple[float, float]:
+    """Mean time of the first steps without the very first one, which sets things up, and the time of that one.
+
+    `require_time` receives the time of the second step, and may refuse to go on.
+    """
     optimizer = optimizer_of(objective.module, settings.tune)
     captured = captured_steps(objective, optimizer)
     if captured is not None:
         watch.progress("measuring steps", 0, TIMED_STEPS)
         with suppress(CaptureError), closing(captured):
-            return _captured_seconds(captured, objective)
+            mean, first = _captured_seconds(captured, objective.encoder.device)
+            require_time(mean)
+            return mean, first
 
     def take(step: int) -> None:
         torch.autograd.backward(objective.loss(step))
@@ -284,30 +314,25 @@ def _step_seconds(objective: StoredDocuments, settings: TuneSettings, steps: int
     seconds: list[float] = []
     for step in range(1 + min(TIMED_STEPS, steps)):
         watch.progress("measuring steps", step, TIMED_STEPS)
-        seconds.append(_seconds_of(lambda: take(step), objective))  # noqa: B023 (called at once)
+        seconds.append(seconds_of(lambda: take(step), objective.encoder.device))  # noqa: B023 (called at once)
+        if step == 1:
+            require_time(seconds[-1])
         if step and (sum(seconds) > TIMED_SECONDS or steps * seconds[-1] < SHORT_JOB):
             break
-    return sum(seconds[1:]) / (len(seconds) - 1)
+    return sum(seconds[1:]) / (len(seconds) - 1), seconds[0]
 
 
-def _captured_seconds(captured: CapturedSteps, objective: StoredDocuments) -> float:
-    """Mean time of recorded steps, of which the host prepares each while the device takes the one before."""
+def _captured_seconds(captured: CapturedSteps, device: torch.device) -> tuple[float, float]:
+    """Mean time of recorded steps, of which the host prepares each while the device takes the one before; and the time of the first."""
 
     def take_all() -> None:
         for step in range(TIMED_STEPS):
             captured.take(step, 0.0)
 
     # Recording a length takes longer than many steps, and a run does it once.
-    take_all()
-    return _seconds_of(take_all, objective) / TIMED_STEPS
-
-
-def _seconds_of(work: Callable[[], object], objective: StoredDocuments) -> float:
-    start = time.monotonic()
-    work()
-    if objective.encoder.device.type == "cuda":
-        torch.cuda.synchronize()
-    return time.monotonic() - start
+    recording = seconds_of(take_all, device)
+    mean = seconds_of(take_all, device) / TIMED_STEPS
+    return mean, recording - (TIMED_STEPS - 1) * mean
 
 
 def _search_seconds(settings: TuneSettings, pace: Pace) -> float:
@@ -331,8 +356,11 @@ def _trials(settings: TuneSettings) -> float:
 
 def _trial_seconds(settings: TuneSettings, pace: Pace, steps: int) -> float:
     if settings.tune.learning_rate == "range":
-        return steps * pace.step_seconds + (1 + -(-steps // settings.tune.batches_per_epoch)) * pace.validation_seconds
-    return steps * pace.step_seconds + (1 + min(settings.rate_search.checks, steps)) * pace.drift_seconds
+        epochs, validation_seconds = -(-steps // settings.tune.batches_per_epoch), pace.validation_seconds
+    else:
+        epochs, validation_seconds = min(settings.rate_search.checks, steps), pace.drift_seconds
+    validated = validation_seconds + epochs * (validation_seconds + pace.saving_seconds)
+    return pace.setup_seconds + steps * pace.step_seconds + validated
 
 
 def _trial_steps_within(settings: TuneSettings, pace: Pace, seconds: float) -> int | None:

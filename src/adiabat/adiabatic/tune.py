@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from adiabat.adiabatic.expected_time import LEAST_LEFT, Pace, fitted, measured_pace, seconds_since, time_at
+from adiabat.adiabatic.expected_time import Pace, fitted, measured_pace, time_at
 from adiabat.adiabatic.negatives import mined_negatives_note, short_lists_note
 from adiabat.adiabatic.stored_loss import StoredDocuments, pairs_of
-from adiabat.adiabatic.tune_checks import EPOCHS, RULES, SEARCH_STEPS, require_ready
+from adiabat.adiabatic.tune_checks import EPOCHS, RESERVE, RULES, SEARCH_STEPS, require_ready
 from adiabat.adiabatic.tuning_context import TuningContext, prepared_tower, trained_too
 from adiabat.adiabatic.tuning_loop import check_settings, learning_rate_of, limits_of, make_loop
 from adiabat.config.tuning import TuneSection, TuneSettings
@@ -41,6 +41,7 @@ from adiabat.training.loop import Loop
 from adiabat.training.optimizers import ROUNDED_AWAY
 from adiabat.training.passes import side_passes
 from adiabat.training.run_record import finish_run, layer_changes, record_of, result_of
+from adiabat.training.time_limit import LEAST_LEFT, seconds_since
 
 RateSearch = Callable[[TuningContext, Path, TuneSettings, Watch], TuneSettings]
 """Finds the rate where `tune.learning_rate` is a word; the search leaves its files in the given folder."""
@@ -65,19 +66,21 @@ def tune(
     resume: bool = False,
     command: str = "",
     watch: Watch = SILENT,
+    started: float | None = None,
 ) -> Result:
     """Tune a query tower against a store and write a job directory: configuration, log, checkpoints, model, result and report.
 
     A resumed job gives the weights of an uninterrupted one, bit for bit. The steps that a time limit allows are fitted to the speed that
     is measured at the start, and stand in ``config.toml``. Only where the machine turns out slower does the clock end the run, at a step
-    that depends on its speed; it counts the seconds of the rate search and of all resumed parts. What is read, measured and set up before
-    counts too; the model and the page are written after.
+    that depends on its speed; it counts the seconds of the rate search and of all resumed parts. What is loaded, measured and set up
+    before counts too, and a reserve holds what follows the last step, up to the written page.
 
     Args:
         find_rate: The rate search; None if the rate is a number.
         measure_power: Measures the power of the validation queries; None for none.
+        started: Value of the monotonic clock from which a time limit counts; None takes now.
     """
-    started = time.monotonic()
+    started = time.monotonic() if started is None else started
     check_settings(settings)
     if note := require_ready(context.inputs, out, settings=settings, resume=resume):
         watch.note(note)
@@ -123,10 +126,10 @@ class TuningRun:
 
         A time limit counts from `started`, a value of the monotonic clock.
         """
+        # A time limit is fitted once: a resumed run has the steps of the interrupted one. Measured first, since it may be too short.
+        pace = measured_pace(context, settings, started=started, watch=watch) if timed else None
         tower, frozen = prepared_tower(context.model.query, settings)
         objective = context.objective(tower, settings)
-        # A time limit is fitted once: a resumed run has the steps of the interrupted one.
-        pace = measured_pace(context, settings, watch=watch) if timed else None
         spent = 0.0 if started is None else seconds_since(started)
         lengths = _lengths_within(settings, pace, out, spent)
         # Everything that decides the run; a resumed run must agree with all of it.
@@ -190,25 +193,26 @@ class TuningRun:
         )
 
 
-def _lengths_within(settings: TuneSettings, pace: Pace | None, out: Path, spent: float) -> dict[str, int]:
+def _lengths_within(settings: TuneSettings, pace: Pace | None, out: Path, spent: float) -> dict[str, float]:
     """The steps of the rate search and the epochs that a time limit allows: of an earlier start, or at the measured speed."""
     if settings.tune.budget_seconds is None:
         return {}
     if pace is None:
         before = read_description(Job(out))["job"]
-        return {name: before[name] for name in (SEARCH_STEPS, EPOCHS)}
+        # Jobs begun by earlier versions have no reserve.
+        return {SEARCH_STEPS: before[SEARCH_STEPS], EPOCHS: before[EPOCHS], RESERVE: before.get(RESERVE, 0.0)}
     within = fitted(settings, pace, spent=spent)
-    return {SEARCH_STEPS: within.rate_search.steps, EPOCHS: within.tune.max_epochs}
+    return {SEARCH_STEPS: within.rate_search.steps, EPOCHS: within.tune.max_epochs, RESERVE: round(pace.ending_seconds, 3)}
 
 
-def _with_lengths(settings: TuneSettings, lengths: Mapping[str, int], spent: float) -> TuneSettings:
-    """The settings with the lengths that a time limit allows, and with what is left of it."""
+def _with_lengths(settings: TuneSettings, lengths: Mapping[str, float], spent: float) -> TuneSettings:
+    """The settings with the lengths that a time limit allows, and with what is left of it for steps."""
     budget = settings.tune.budget_seconds
     if budget is None:
         return settings
     search = settings.rate_search.model_copy(update={"steps": lengths[SEARCH_STEPS]})
     # On a slow machine nothing may be left; the loop then ends after its first validation.
-    left = max(LEAST_LEFT, budget - spent)
+    left = max(LEAST_LEFT, budget - spent - lengths[RESERVE])
     tune = settings.tune.model_copy(update={"max_epochs": lengths[EPOCHS], "budget_seconds": left})
     return settings.model_copy(update={"tune": tune, "rate_search": search})
 

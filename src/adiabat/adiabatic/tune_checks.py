@@ -64,9 +64,14 @@ def _reasons(settings: Mapping[str, Any]) -> dict[str, str]:
 SEARCH_STEPS, EPOCHS = "steps_of_search_within_budget", "epochs_within_budget"
 """Keys of ``[job]``: the lengths that `tune.budget_seconds` allowed at the speed that was measured at the start."""
 
+RESERVE = "reserved_within_budget"
+"""Key of ``[job]``: the seconds of the limit that were held back for what follows the last step."""
+
 RULES = Rules(
     # All settings that a recipe sets are compared themselves.
-    free=frozenset(("job.model", "job.store", "job.data", "tune.recipe", f"job.{SEARCH_STEPS}", f"job.{EPOCHS}", *FREE_RUN)),
+    free=frozenset(
+        ("job.model", "job.store", "job.data", "tune.recipe", f"job.{SEARCH_STEPS}", f"job.{EPOCHS}", f"job.{RESERVE}", *FREE_RUN)
+    ),
     stopping=_stopping,
     behind=_behind,
     reasons=_reasons,

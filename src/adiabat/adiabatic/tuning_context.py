@@ -173,17 +173,25 @@ class TuningContext:
             raise ConfigError(several(list(dict.fromkeys(faults))))
 
     def objective(
-        self, tower: Encoder, settings: TuneSettings, *, validated: bool = True, most_validated: int | None = None
+        self,
+        tower: Encoder,
+        settings: TuneSettings,
+        *,
+        validated: bool = True,
+        most_validated: int | None = None,
+        steps_alone: bool = False,
     ) -> StoredDocuments:
         """The objective of a run; without validation data, only drift is measured.
 
         Args:
             most_validated: Number of validation queries to sample; None takes all of them.
+            steps_alone: Whether it only serves to time steps: without validation data and guard, and with texts of rehearsal that are not
+                embedded.
         """
         (train, listed), section = self._usable(settings.data), self.compared(settings.tune)
         if most_validated is not None and most_validated < len(listed):
             listed = listed.take(np.linspace(0, len(listed) - 1, most_validated).astype(np.int64))
-        if validated:
+        if validated and not steps_alone:
             validation, validation_tokens = self._validation(tower, settings, listed)
         else:
             validation, validation_tokens = train.take(np.empty(0, dtype=np.int64)), TokenTable.of(tower, (), side="query")
@@ -196,11 +204,11 @@ class TuningContext:
             choose=negative_chooser(section, train, self.store, seed=settings.run.seed),
             seed=settings.run.seed,
             precision=settings.run.precision,
-            rehearsal=self._rehearsal(settings),
+            rehearsal=self._rehearsal(settings, embedded=not steps_alone),
             validation=validation,
             validation_tokens=validation_tokens,
             loss_negatives=_own_negatives(listed, settings),
-            guard=self.guard(settings),
+            guard=None if steps_alone else self.guard(settings),
         )
 
     def guard(self, settings: TuneSettings) -> "Guard | None":
@@ -216,7 +224,7 @@ class TuningContext:
 
         return self._once(("guard", section), look_at_start)
 
-    def _rehearsal(self, settings: TuneSettings) -> "Rehearsal | None":
+    def _rehearsal(self, settings: TuneSettings, *, embedded: bool = True) -> "Rehearsal | None":
         section = settings.rehearsal
         if section is None:
             return None
@@ -226,7 +234,12 @@ class TuningContext:
         texts = self.probes(source)
         if settings.watched is not None:
             require_apart(texts, self.probes(settings.watched.probes))
-        tokens, vectors = self._once(("rehearsed", source), lambda: at_start(texts, self.model.query))
+        start = self.model.query
+        if embedded:
+            tokens, vectors = self._once(("rehearsed", source), lambda: at_start(texts, start))
+        else:
+            tokens = TokenTable.of(start, texts.texts, side="query")
+            vectors = torch.zeros(len(tokens), start.width)
         return Rehearsal(tokens, vectors, section.weight, section.texts_per_step, seed=settings.run.seed)
 
     def _validation(self, tower: Encoder, settings: TuneSettings, listed: AddressedSet) -> Validated:

@@ -7,6 +7,7 @@ from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, path_of
 from adiabat.api.call import Progress, called
 from adiabat.api.repeated import Asked
 from adiabat.config.dual_training import TrainSettings
+from adiabat.core.wording import call_began
 from adiabat.dual_encoder.train_checks import require_estimable, require_models, require_ready
 from adiabat.results.evaluation_result import Result
 
@@ -55,6 +56,7 @@ def train(
         >>> job.training.steps
         2
     """
+    began = call_began()
     chosen = with_real_out(_settings(model, data, out, settings, options, "train"), "job")
     asked = Asked.of("train", chosen.job.out, exist_ok, settings=chosen)
     if asked.is_finished(resume=resume):
@@ -67,7 +69,7 @@ def train(
     from adiabat.models.model_names import load_with
 
     with called("train", progress) as call:
-        result = run_training(load_with, chosen, resume=resume, command=call.command, watch=call.watch)
+        result = run_training(load_with, chosen, resume=resume, command=call.command, watch=call.watch, started=began)
     if result is None:
         return None
     asked.remember()
@@ -99,13 +101,14 @@ def estimate(
         >>> adiabat.estimate("demo", pairs, batch_size=4, steps=2).steps
         2
     """
+    began = call_began()
     chosen = _settings(model, data, None, settings, options, "estimate")
     check_train(chosen, dry_run=True)
     from adiabat.dual_encoder.train import estimate as estimate_run
     from adiabat.models.model_names import load_with
 
     with called("estimate", progress) as call:
-        return estimate_run(load_with, chosen, watch=call.watch)
+        return estimate_run(load_with, chosen, watch=call.watch, started=began)
 
 
 def check_train(settings: TrainSettings, *, resume: bool = False, dry_run: bool = False) -> None:

@@ -12,14 +12,15 @@ from adiabat.api.call import Progress, called
 from adiabat.api.repeated import Asked
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.disk import make_folder, real, require_no_link
+from adiabat.core.wording import call_began
 from adiabat.models.model_paths import name_of, require_names, require_reachable
 from adiabat.results.evaluation_result import Result
 from adiabat.runs.output_dir import require_own
 from adiabat.runs.run_config import is_job
 
 if TYPE_CHECKING:
-    from adiabat.adiabatic.expected_time import TuningEstimate
     from adiabat.adiabatic.tuning_context import TuningContext
+    from adiabat.adiabatic.tuning_estimate import TuningEstimate
     from adiabat.core.progress import Watch
     from adiabat.models.model_paths import Model
     from adiabat.models.towers import DualEncoder
@@ -71,6 +72,7 @@ def tune(
         >>> job.training.steps
         2
     """
+    began = call_began()
     chosen = settings_of(TuneSettings, settings, options, section="tune", function="tune").with_usual_recipe()
     require_model(model, "model")
     folder, source = place_of(out), data_of(data, "data")
@@ -102,15 +104,26 @@ def tune(
             resume=resume,
             command=call.command,
             watch=call.watch,
+            started=began,
         )
     asked.remember()
     return replace(result, folder=folder)
 
 
 def estimate_tuning(
-    model: "Model", store: PathLike, data: Data, out: PathLike | None = None, *, settings: TuneSettings, progress: Progress = None
+    model: "Model",
+    store: PathLike,
+    data: Data,
+    out: PathLike | None = None,
+    *,
+    settings: TuneSettings,
+    progress: Progress = None,
+    began: float | None = None,
 ) -> "TuningEstimate":
-    """The resolved settings of a tuning job and its expected time, from a few steps on this machine; nothing is written."""
+    """The resolved settings of a tuning job and its expected time, from a few steps on this machine; nothing is written.
+
+    A time limit counts from `began`, a value of the monotonic clock; None takes the moment when model and data are read.
+    """
     require_model(model, "model")
     source, settings = data_of(data, "data"), settings.with_usual_recipe()
     inputs = inputs_of(name_of(model), path_of(store, "store"), source)
@@ -120,10 +133,10 @@ def estimate_tuning(
         require_ready(inputs, place_of(out), settings=settings, resume=False)
     require_names(model)
     require_reachable(model)
-    from adiabat.adiabatic.expected_time import estimate
+    from adiabat.adiabatic.tuning_estimate import estimate
 
     with called("tune", progress) as call:
-        return estimate(context_of(model, store, source, settings), settings, watch=call.watch)
+        return estimate(context_of(model, store, source, settings), settings, started=began, watch=call.watch)
 
 
 def _validation_power(

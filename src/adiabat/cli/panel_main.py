@@ -29,6 +29,7 @@ from adiabat.cli.options import (
 )
 from adiabat.core.errors import ConfigError
 from adiabat.core.text import counted
+from adiabat.core.wording import call_began
 
 if TYPE_CHECKING:
     from adiabat.results.evaluation_result import Result
@@ -201,7 +202,7 @@ def tune(
             "Vasilyev et al. 2024 (paper). Default: quick, or paper if the settings have a learning rate, loss or negatives.",
         ),
     ] = None,
-    seconds: Annotated[str | None, option("--budget-time", "TIME", "Time limit up to the last step: 10min (tune.budget_seconds).")] = None,
+    seconds: Annotated[str | None, option("--budget-time", "TIME", "Time limit of the whole command: 10min (tune.budget_seconds).")] = None,
     split: Split = None,
     resume: Resume = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the settings and the expected time, and tune nothing.")] = False,
@@ -223,7 +224,7 @@ def tune(
             raise ConfigError(f"{given} is about the job in --out, and --dry-run runs none; leave one out")
         from adiabat.api.tune_verb import estimate_tuning
 
-        estimate = estimate_tuning(model, store, data, out, settings=settings)
+        estimate = estimate_tuning(model, store, data, out, settings=settings, began=call_began())
         answer(estimate.to_json() if as_json else estimate.summary())
         return
     if out is None:

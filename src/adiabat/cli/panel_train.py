@@ -34,7 +34,9 @@ def train(
     out: Annotated[Path | None, option("--out", "JOB", "Directory of the job (job.out); afterwards a MODEL.")] = None,
     resume: Resume = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print parameters, FLOPs, memory and time, and train nothing.")] = False,
-    seconds: Annotated[str | None, option("--budget-time", "TIME", "Training time, such as 90min or 8h (train.budget_seconds).")] = None,
+    seconds: Annotated[
+        str | None, option("--budget-time", "TIME", "Time limit of the whole command, such as 90min or 8h (train.budget_seconds).")
+    ] = None,
     budget: Annotated[str | None, option("--budget-flops", "N", "Training budget in FLOPs (train.budget_flops).")] = None,
     assignments: Assignments = None,
     seed: Seed = None,

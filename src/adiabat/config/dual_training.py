@@ -114,8 +114,8 @@ class TrainSection(Section):
     budget_flops: PositiveFloat | None = None
     """Training budget in FLOPs (`adiabat.scaling_laws.flops`; Ziarko et al. 2024), in place of `steps`."""
     budget_seconds: Seconds | None = None
-    """Time limit: seconds, or text such as ``"8h"``. Without `steps` and `budget_flops`, the number of steps is estimated from the speed of
-    the first ones."""
+    """Time limit from the start of the command, or of the call in Python, to the written page: seconds, or text such as ``"8h"``. Without
+    `steps` and `budget_flops`, the number of steps is estimated from the speed of the first ones."""
     validate_every: PositiveInt = 500
     """Optimizer steps between validations; the run also ends with one."""
     idle_epochs: PositiveInt | None = None

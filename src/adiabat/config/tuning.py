@@ -103,8 +103,8 @@ class TuneSection(Section):
     """Peak learning rate. ``safe`` searches for the largest rate whose drift stays within the guard's limit; ``range`` tests all rates of
     `[rate_search]` and takes the one with the lowest validation loss within that limit."""
     budget_seconds: Seconds | None = None
-    """Time limit from reading the data to the last step, over all resumed parts: seconds, or text such as "10min". At the start it limits
-    `rate_search.steps` and `max_epochs` to what fits by the measured speed. Model and page are written after; None sets no limit."""
+    """Time limit from the start of the command, or of the call in Python, to the written page, over all resumed parts: seconds, or text
+    such as "10min". At the start it limits `rate_search.steps` and `max_epochs` to what fits by the measured speed. None sets no limit."""
     batch_size: PositiveInt = 14
     """Queries per optimizer step."""
     loss: TuneLoss = TripletTuning()

@@ -5,23 +5,25 @@ A message names an argument once, by its name in Python. These functions write i
 
 import os
 import shlex
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from adiabat.core.text import setting
 
-_typed: list[str] = []
-"""The command lines that are running, the innermost last; no context variable, which threads of a verb would not see."""
+_typed: list[tuple[str, float]] = []
+"""The command lines that are running and when each began, the innermost last; no context variable, which threads of a verb would not
+see."""
 
 FLAGS = {"runs": "--run", "baseline_stores": "--baseline-store", "budget_seconds": "--budget-time", "vectors": "--import"}
 """Flags of arguments that have another name at each door."""
 
 
 @contextmanager
-def typed(command: str) -> Iterator[None]:
-    """Messages made within the block speak the command line's words."""
-    _typed.append(command)
+def typed(command: str, *, began: float | None = None) -> Iterator[None]:
+    """Messages made within the block speak the command line's words; `began` is the monotonic clock at its start, by default now."""
+    _typed.append((command, time.monotonic() if began is None else began))
     try:
         yield
     finally:
@@ -30,7 +32,12 @@ def typed(command: str) -> Iterator[None]:
 
 def typed_command() -> str | None:
     """The command line that is running; None in Python."""
-    return _typed[-1] if _typed else None
+    return _typed[-1][0] if _typed else None
+
+
+def call_began() -> float:
+    """The monotonic clock when a call began, from which its time limit counts: the start of a command's process; in Python now."""
+    return _typed[-1][1] if _typed else time.monotonic()
 
 
 def option(name: str, value: object = None) -> str:

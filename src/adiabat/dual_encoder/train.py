@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from adiabat.config.dual_training import TrainSettings
-from adiabat.core.errors import ConfigError, DataError, JobError, StoreError, several
+from adiabat.core.errors import BudgetError, ConfigError, DataError, JobError, StoreError, several
 from adiabat.core.files import is_there, sole_writer
 from adiabat.core.progress import SILENT, Watch
 from adiabat.data.pair_sets import PairSet
@@ -50,20 +50,31 @@ from adiabat.training.distributed import Processes, on_main, processes
 from adiabat.training.loop import Loop
 from adiabat.training.optimizers import Schedule, schedule_from, warmup_steps_of
 from adiabat.training.run_record import finish_run
+from adiabat.training.time_limit import LEAST_LEFT, seconds_since, writing_time
 
 STREAM = "stream"
 """Folder of a job for the shards of its stream."""
 
 
-def train(load: Loader, settings: TrainSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> Result | None:
+def train(
+    load: Loader,
+    settings: TrainSettings,
+    *,
+    resume: bool = False,
+    command: str = "",
+    watch: Watch = SILENT,
+    started: float | None = None,
+) -> Result | None:
     """Train the towers of the settings and write a job directory: configuration, log, checkpoints, model, result and report.
 
-    Under ``accelerate launch`` or ``torchrun`` every process has a part of each batch, and the main one writes.
+    Under ``accelerate launch`` or ``torchrun`` every process has a part of each batch, and the main one writes. A time limit counts from
+    `started`, a value of the monotonic clock, by default from now.
 
     Returns:
         The result, as written to ``result.json``, with the trained pair in ``model`` inside the job's directory; None in processes other
         than the main one.
     """
+    started = time.monotonic() if started is None else started
     check(settings)
     note = require_ready(settings, resume=resume)
     settings = as_begun(settings, resume=resume)
@@ -73,8 +84,8 @@ def train(load: Loader, settings: TrainSettings, *, resume: bool = False, comman
         # Exchange first, so that no process makes the directory before all have checked it.
         on_main(group, lambda: main_watch.note(note) if note else None)
         objective, built = prepared(load, settings, group, main_watch, stream_folder=out / STREAM if resume else None)
-        fit_into_time(objective, main_watch)
-        loop = _loop(objective, Job(out), main_watch)
+        reserve = fit_into_time(objective, main_watch, started=started)
+        loop = _loop(objective, Job(out), main_watch, seconds=_left(objective, started, reserve))
         rules = replace(RULES, behind=partial(behind, objective.steps))
         on_main(group, lambda: open_job(out, _description(objective, built), resume=resume, rules=rules))
         _say_what_is_trained(objective, group.device, main_watch)
@@ -95,14 +106,18 @@ def train(load: Loader, settings: TrainSettings, *, resume: bool = False, comman
             return on_main(group, finish)
 
 
-def estimate(load: Loader, settings: TrainSettings, *, watch: Watch) -> Estimate:
-    """Set up a run, take a few steps without lasting effect, and estimate the cost of the whole."""
+def estimate(load: Loader, settings: TrainSettings, *, watch: Watch, started: float | None = None) -> Estimate:
+    """Set up a run, take a few steps without lasting effect, and estimate the cost of the whole.
+
+    A time limit counts from `started`, by default from now.
+    """
+    started = time.monotonic() if started is None else started
     check(settings)
     require_estimable(settings)
     device = device_of(settings.run.device)
     reset_peak_memory(device)
     objective, _ = prepared(load, settings, Processes(device=device), watch)
-    fit_into_time(objective, watch)
+    fit_into_time(objective, watch, started=started)
     steps = objective.steps
     parameters, trained = counts_of(objective)
     tokens, flops, operations = passed(objective, steps)
@@ -239,7 +254,7 @@ def _description(objective: PairContrast, built: Built) -> dict[str, Any]:
     return {**objective.settings.model_dump(), "digests": digests}
 
 
-def _loop(objective: PairContrast, job: Job, watch: Watch) -> Loop:
+def _loop(objective: PairContrast, job: Job, watch: Watch, *, seconds: float | None) -> Loop:
     settings = objective.settings
     section, run = settings.train, settings.run
     total = objective.steps
@@ -260,7 +275,7 @@ def _loop(objective: PairContrast, job: Job, watch: Watch) -> Loop:
             max_epochs=None,
             idle_epochs=section.idle_epochs,
             max_steps=total,
-            max_seconds=section.budget_seconds,
+            max_seconds=seconds,
             keep="loss" if section.keep == "best" else section.keep,
             max_grad_norm=section.max_grad_norm or None,
             log_every=run.log_every,
@@ -308,16 +323,52 @@ def step_seconds(objective: PairContrast, watch: Watch) -> float:
     return statistics.median(seconds[1:])
 
 
-def fit_into_time(objective: PairContrast, watch: Watch) -> None:
-    """Set the number of steps and the share of validations of a run limited only by time; other runs are unchanged."""
+def fit_into_time(objective: PairContrast, watch: Watch, *, started: float) -> float:
+    """Set the number of steps and the share of validations of a run limited only by time; other runs are unchanged.
+
+    The time limit counts from `started`.
+
+    Returns:
+        Seconds of it that are held back for what follows the last step; 0 without a limit.
+    """
     section = objective.settings.train
-    if section.budget_seconds is None or not section.goes_by_time:
-        return
-    seconds = step_seconds(objective, watch) + _validation_seconds(objective) / section.validate_every
-    each = float(objective.processes.mean(torch.tensor(seconds, device=objective.processes.device)))
-    steps = steps_within(section.budget_seconds, lambda step: each, setting="budget_seconds", unit="s")
+    if section.budget_seconds is None:
+        return 0.0
+    validation = _validation_seconds(objective)
+    reserve = _reserve(objective, validation)
+    if not section.goes_by_time:
+        return reserve
+    each = _mean(objective, step_seconds(objective, watch) + validation / section.validate_every)
+    around = _mean(objective, seconds_since(started) + reserve)
+    if section.budget_seconds < around + each:
+        raise BudgetError(
+            f"train.budget_seconds must pay for a step, which takes {each:.3g} s, got {section.budget_seconds:.3g}; raise it, or lower "
+            f"train.batch_size: loading, measuring and writing take {around:.3g} s of it"
+        )
+    steps = steps_within(section.budget_seconds - around, lambda step: each, setting="budget_seconds", unit="s")
     objective.settings = with_steps(objective.settings, steps)
     watch.note(f"{section.budget_seconds:g} s are enough for about {steps:,} steps of {each:.3g} s, including validations")
+    return reserve
+
+
+def _left(objective: PairContrast, started: float, reserve: float) -> float | None:
+    """Seconds of the time limit that are left for steps; None without one."""
+    budget = objective.settings.train.budget_seconds
+    if budget is None:
+        return None
+    # Where nothing is left, the run ends after its first validation.
+    return max(LEAST_LEFT, budget - seconds_since(started) - reserve)
+
+
+def _reserve(objective: PairContrast, validation_seconds: float) -> float:
+    """Seconds of a time limit that are held back for the validation, the checkpoint, the model and the page after the last step."""
+    writing = writing_time([objective.towers.query, objective.towers.document])
+    return validation_seconds + writing.checkpoint + writing.ending
+
+
+def _mean(objective: PairContrast, seconds: float) -> float:
+    """The mean over all processes, which must agree on the number of steps."""
+    return float(objective.processes.mean(torch.tensor(seconds, device=objective.processes.device)))
 
 
 def _validation_seconds(objective: PairContrast) -> float:

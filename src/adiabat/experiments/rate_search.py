@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from adiabat.adiabatic.drift import MEASURES
-from adiabat.adiabatic.expected_time import LEAST_LEFT, SEARCH_SHARE
+from adiabat.adiabatic.expected_time import SEARCH_SHARE
 from adiabat.adiabatic.negatives import mined_negatives_note
 from adiabat.adiabatic.stored_loss import StoredDocuments
 from adiabat.adiabatic.tune_checks import LATER, SEARCH, WORDS, require_named, require_search
@@ -36,6 +36,7 @@ from adiabat.runs.run_log import REMEDY, read_log
 from adiabat.training.checkpoint import Limits, Position
 from adiabat.training.loop import Loop
 from adiabat.training.passes import side_passes
+from adiabat.training.time_limit import LEAST_LEFT
 
 
 def safe_rate(
