@@ -119,7 +119,7 @@ class Waiting(EmulatedGraphs):
         raise RuntimeError("operation not permitted when stream is capturing\nfurther lines")
 
 
-@pytest.mark.parametrize(("recorder", "said"), [(Full, "lower tune.batch_size or"), (Waiting, "not permitted when stream is capturing)")])
+@pytest.mark.parametrize(("recorder", "said"), [(Full, "lower tune.batch_size"), (Waiting, "not permitted when stream is capturing)")])
 def test_steps_that_cannot_be_recorded_are_taken_operation_by_operation_from_the_same_weights(
     problem: Problem, tmp_path: Path, recorder: type[EmulatedGraphs], said: str
 ) -> None:

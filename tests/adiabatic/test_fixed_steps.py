@@ -24,11 +24,14 @@ from adiabat.models.freezing import freeze
 from adiabat.store.device_store import DeviceStore
 from adiabat.store.scoring import Block
 from adiabat.store.vector_store import Store
-from tests.adiabatic.problem import WIDTH, addressed, objective_over, random_vectors, section, store_of
-from tests.tiny import Kind, tiny_encoder
+from tests.adiabatic.problem import addressed, objective_over, random_vectors, section, store_of
+from tests.architectures import tiny_architecture
+from tests.tiny import tiny_tokenizer
 from tests.training.emulated_graphs import EmulatedGraphs, Repeats, recording
 
-STEPS, RATE = 4, 3e-3
+STEPS, RATE = 4, 1e-2
+
+WIDTH = 32
 
 DOCUMENTS = 40
 
@@ -52,7 +55,7 @@ class Case:
     settings: Mapping[str, Any]
     negatives: list[list[int]] | None = None
     rehearsed: bool = False
-    family: Kind = "bert"
+    family: str = "bert"
     prepare: Callable[[Encoder], object] = lambda encoder: freeze(encoder.backbone, ("embeddings",))
     encoder: EncoderSettings = ENCODER
     precision: Any = "fp32"
@@ -61,18 +64,19 @@ class Case:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
-    return store_of(tmp_path_factory.mktemp("store"), random_vectors(DOCUMENTS))
+    return store_of(tmp_path_factory.mktemp("store"), random_vectors(DOCUMENTS, width=WIDTH))
 
 
 def objective_of(store: Store, case: Case) -> StoredDocuments:
-    tower = tiny_encoder(case.family, width=WIDTH, settings=case.encoder)
+    tower = Encoder(tiny_architecture(case.family), tiny_tokenizer(), case.encoder).eval()
     with torch.random.fork_rng([]):
         torch.manual_seed(0)
         case.prepare(tower)
     # One query is long: batches with it are padded to another length.
     texts = [f"query {'word ' * (8 if number == 3 else number % 3)}{number}" for number in range(QUERIES)]
     train = replace(addressed(POSITIVES, case.negatives, name="train"), queries=texts)
-    settings = section(batch_size=5, learning_rate=RATE, **case.settings)
+    # Other optimizers scale up a gradient that is 0 but for rounding.
+    settings = section(**{"batch_size": 5, "learning_rate": RATE, "optimizer": "sgd", **case.settings})
     # Opened anew, since a device keeps the vectors with the store.
     objective = objective_over(Store.open(store), train, train, settings, encoder=tower, precision=case.precision)
     if case.rehearsed:
@@ -109,7 +113,7 @@ def replayed_steps(objective: StoredDocuments, recorder: type[EmulatedGraphs], f
 
 
 def weights_of(objective: StoredDocuments) -> dict[str, Tensor]:
-    # The gradient of a key's bias is 0 but for rounding, which most optimizers scale up.
+    # The softmax ignores the bias of keys, whose gradient is 0 but for rounding.
     named = objective.module.named_parameters()
     return {name: weights.detach().clone() for name, weights in named if not name.endswith("key.bias")}
 
@@ -141,16 +145,18 @@ CASES = {
     "whole store by dot product": Case({"loss": WHOLE | {"distance": "dot"}}),
     "store on disk": Case({"margin": 0.5}, LISTED, free_memory=0),
     "softmax, store on disk": Case({"loss": SOFTMAX, "negatives": RANDOM}, free_memory=0),
+    "adamw": Case({"optimizer": "adamw", "margin": 0.5}, LISTED),
     "adamax": Case({"optimizer": "adamax", "margin": 0.5, "weight_decay": 0.1}, LISTED),
     "adamax without momentum": Case({"optimizer": "adamax-no-momentum", "margin": 0.5}, LISTED),
     "adadelta": Case({"optimizer": "adadelta", "margin": 0.5}, LISTED),
-    "sgd": Case({"optimizer": "sgd", "margin": 0.5, "weight_decay": 0.1, "l2_to_start": 0.3}, LISTED),
+    "sgd with regularization": Case({"margin": 0.5, "weight_decay": 0.1, "l2_to_start": 0.3}, LISTED),
     "everything trained": Case({"margin": 0.5}, LISTED, prepare=lambda encoder: None),
     "adapters": Case({"margin": 0.5}, LISTED, prepare=lora),
     "biases": Case({"margin": 0.5}, LISTED, prepare=biases),
     "bf16": Case({"margin": 0.5}, LISTED, precision="bf16"),
     "decoder": Case({"margin": 0.5}, LISTED, family="llama", encoder=EncoderSettings(max_tokens=64, pooling="last")),
     "relative positions": Case({"margin": 0.5}, LISTED, family="t5"),
+    "sliding windows": Case({"margin": 0.5}, LISTED, family="gemma3"),
     "prompt that is not pooled": Case(
         {"margin": 0.5}, LISTED, encoder=EncoderSettings(max_tokens=50, query_prompt="ask: ", pool_prompt=False)
     ),
@@ -164,8 +170,10 @@ def test_a_recorded_step_is_an_eager_one_up_to_rounding(store: Store, case: Case
     assert recorded == 2, "texts of up to 32, and of up to 64 tokens"
     rounding = 1e-5 if case.precision == "fp32" else 0.05
     assert losses == pytest.approx(eager, rel=rounding, abs=rounding)
-    apart = {name: float((weights[name] - before).abs().max()) for name, before in eager_weights.items()}
-    assert max(apart.values()) < rounding, apart
+    apart = {name: (weights[name] - before).abs() for name, before in eager_weights.items()}
+    assert max(float(difference.mean()) for difference in apart.values()) < rounding / 10
+    if case.settings.get("optimizer", "sgd") == "sgd":
+        assert max(float(difference.max()) for difference in apart.values()) < rounding
 
 
 ELSEWHERE = torch.device("meta")
@@ -221,7 +229,7 @@ def test_vectors_that_a_thread_reads_ahead_are_those_of_their_step(store: Store)
         made, expected = ahead.inputs(step), at_once._inputs(step)
         assert made.keys() == expected.keys()
         assert all(np.array_equal(made[name], array) for name, array in expected.items())
-    assert np.array_equal(made["positive_vectors"], random_vectors(DOCUMENTS)[made["positives"]])
+    assert np.array_equal(made["positive_vectors"], random_vectors(DOCUMENTS, width=WIDTH)[made["positives"]])
     ahead.close()
     at_once.close()
 

@@ -34,7 +34,7 @@ RATE, NUMBER = "learning_rate", "step"
 """Inputs that every step has."""
 
 
-NO_MEMORY = "the memory of the GPU does not hold a recorded step; lower tune.batch_size or encoder.query_max_tokens"
+NO_MEMORY = "the memory of the GPU does not hold a recorded step; lower tune.batch_size"
 """Why a step is not recorded where memory ran out."""
 
 
@@ -191,6 +191,8 @@ class CapturedSteps:
         before, work = self._state(), partial(self._step, inputs.tensors)
         try:
             self._recorder.warm_up(work)
+            # Those of warming up lie in memory that other work takes over.
+            self._optimizer.zero_grad(set_to_none=True)
             return _Graph(inputs, *self._recorder.record(work))
         # A failed recording says little: memory, or an operation that cannot be recorded.
         except RuntimeError as fault:
