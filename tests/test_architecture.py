@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "adiabat"
-LONGEST_FILE = 400
+LONGEST_FILE = 500
 
 # Which rooms a room may import beside itself. Imports point down: a room stands below every room that has it in its row.
 BELOW_JOBS = {"config", "core", "data", "losses", "models", "results", "runs", "scaling_laws", "store", "training"}
