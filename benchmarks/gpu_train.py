@@ -4,6 +4,7 @@
 the second forward pass of caching: repeated work does not count twice.
 
     python benchmarks/gpu_train.py [--model demo] [--batch 4096] [--chunk-tokens 65536] [--steps 10] [--compile] [--no-cache]
+        [--memory KEY=VALUE ...] [--row KEY]     settings of `memory`; the row of `gpu_rows.py` to append
 """
 
 import argparse
@@ -14,6 +15,7 @@ import time
 from pathlib import Path
 
 import torch
+from gpu_rows import PEAKS, SMALL, append, peak
 
 import adiabat
 from adiabat.config.dual_training import TrainSettings
@@ -27,35 +29,39 @@ from adiabat.scaling_laws.flops import training_flops
 from adiabat.training.distributed import Processes
 from adiabat.training.flop_count import passed_parameters
 
-PEAKS = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
-"""Dense bf16 operations per second that the makers state."""
-
 
 def main() -> None:
     """Take steps, and print the share of the peak."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="demo")
-    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--device", default="auto")
     parser.add_argument("--batch", type=int, default=4096)
     parser.add_argument("--chunk-tokens", type=int, default=65_536)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--no-cache", action="store_true")
+    parser.add_argument("--memory", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--row", metavar="KEY")
     parser.add_argument("--peak", type=float, help="bf16 operations per second, for a device without a built-in figure")
     options = parser.parse_args()
     device = device_of(options.device)
-    peak = options.peak or next((found for name, found in PEAKS.items() if name in device_name(device)), None)
-    if peak is None:
+    if SMALL:
+        options.batch, options.chunk_tokens, options.steps = 8, 2048, 2
+    most = options.peak or peak()
+    if most is None:
         parser.error(f"--peak must be given for {device_name(device)}, which is none of {', '.join(PEAKS)}")
     with tempfile.TemporaryDirectory() as folder:
         objective = objective_of(options, Path(folder))
         seconds = step_seconds(objective, options.steps)
     tokens = {side: sum(objective.tokens_of(step)[side] for step in range(options.steps)) / options.steps for side in objective.tables}
     flops = sum(training_flops(passed_parameters(objective.towers.tower(side)), count) for side, count in tokens.items())
-    shares = [100 * flops / (one * peak) for one in seconds]
+    shares = [100 * flops / (one * most) for one in seconds]
     rate = options.batch / statistics.median(seconds)
     print(f"{device_name(device)}: {rate:,.0f} pairs/s, {sum(tokens.values()) / options.batch:.0f} tokens a pair, batch {options.batch:,}")
-    print(f"gpu_train: {statistics.median(shares):.1f} % of the bf16 peak ({min(shares):.1f} to {max(shares):.1f}) (target 50)")
+    share = statistics.median(shares)
+    print(f"gpu_train: {share:.1f} % of the bf16 peak ({min(shares):.1f} to {max(shares):.1f})")
+    if options.row:
+        append(options.row, share, f"{share:.1f} % ({rate:,.0f} pairs/s)")
 
 
 def objective_of(options: argparse.Namespace, folder: Path) -> PairContrast:
@@ -63,12 +69,15 @@ def objective_of(options: argparse.Namespace, folder: Path) -> PairContrast:
     texts = [document.text for document in read_corpus(DEMO_CORPUS)]
     rows = [{"query": f"{text.partition('. ')[0]} {number}", "positive": f"{text} {number}"} for number in range(4) for text in texts]
     (folder / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    memory = {"cached": not options.no_cache, "chunk_tokens": options.chunk_tokens}
+    memory: dict[str, object] = {"cached": not options.no_cache, "chunk_tokens": options.chunk_tokens}
+    for setting in options.memory:
+        key, value = setting.split("=", 1)
+        memory[key] = int(value) if value.isdigit() else value
     tables = {
         "job": {"model": options.model, "data": str(folder / "pairs.jsonl")},
         "train": {"loss": {"negatives_per_query": 0}, "batch_size": options.batch, "dropout": False},
         "memory": memory,
-        "run": {"precision": "bf16", "compile": options.compile, "device": options.device},
+        "run": {"precision": "fp32" if SMALL else "bf16", "compile": options.compile, "device": options.device},
     }
     settings = checked(TrainSettings, tables)
     group = Processes(device=device_of(options.device))

@@ -4,19 +4,24 @@ Queries are those of the demo, documents random vectors. A step has 14 queries, 
 taken by the loop of `adiabat tune`, without validation and checkpoints.
 
     python benchmarks/gpu_tune.py [--model demo] [--precision fp32|bf16] [--negatives examples|hardest] [--documents 5600] [--steps 300]
+    python benchmarks/gpu_tune.py --rows [--model demo] [--steps 300]      # the rows of `gpu_rows.py`, in small without a GPU
+
+35,000 steps with a validation after each epoch of the default length are extrapolated from recorded steps and validations in float32.
 """
 
 import argparse
 import json
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
 import torch
+from gpu_rows import SMALL, append, append_failure, kernel_share
 from torch import Tensor
-from torch.profiler import ProfilerActivity, profile
+from transformers.utils import logging
 
 import adiabat
 from adiabat.adiabatic.tuning_context import TuningContext, prepared_tower
@@ -37,6 +42,9 @@ BATCH_SIZE, MARGIN, RATE = 14, 0.1, 1e-6
 COMPARED = 30
 """Steps after which weights are compared."""
 
+STEPS_OF_THE_SOURCE = 35_000
+"""Vasilyev et al. 2024, who took an hour on an A100."""
+
 TARGETS = {"examples": 250, "hardest": 150}
 """Recorded steps per second in float32 on one H100 or H200; hardest ones are those of 100,000 documents."""
 
@@ -45,25 +53,88 @@ def main() -> None:
     """Take both kinds of steps, and print their speeds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="demo")
-    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--device", default="auto")
     parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16"])
     parser.add_argument("--negatives", default="examples", choices=[*TARGETS])
     parser.add_argument("--documents", type=int, default=5_600)
     parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--rows", action="store_true")
     options = parser.parse_args()
-    device = device_of(options.device)
+    if SMALL:
+        options.steps = min(options.steps, 5)
+    if options.rows:
+        logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+        append_rows(options)
+        return
+    found = compared(options)
+    print(
+        f"{device_name(device_of(options.device))}, {options.precision}, {options.documents:,} documents, negatives = {options.negatives}"
+    )
+    print(f"operation by operation: {found.eager.rate:.0f} steps/s")
+    print(f"a second run is equal bit for bit: {found.is_repeated}")
+    print(f"after {COMPARED} steps both kinds differ by {found.difference:.2g} of the change's norm")
+    print(f"gpu_tune: {found.recorded.rate:.0f} steps/s (target {TARGETS[options.negatives]})")
+
+
+def append_rows(options: argparse.Namespace) -> None:
+    """The rows of tuning: float32 with all comparisons, then bf16, and the hardest of many documents."""
+    found = compared(options)
+    rate, seconds = found.recorded.rate, found.recorded.validation_seconds
+    append("tune fp32", rate, f"{rate:,.0f} (operation by operation {found.eager.rate:,.0f})")
+    steps_alike = f"a second run {'is equal' if found.is_repeated else 'differs'}; {found.difference:.2g} of the change's norm"
+    append("tune equal", float(found.is_repeated), steps_alike)
+    epochs = -(-STEPS_OF_THE_SOURCE // TuneSettings().tune.batches_per_epoch)
+    whole = STEPS_OF_THE_SOURCE / rate + epochs * seconds
+    append("tune 35,000", whole, f"{whole:,.0f} ({epochs} validations of {seconds:.2f} s)")
+    if SMALL:
+        append_failure("tune profile", "there is no GPU")
+        append_failure("tune bf16", "there is no GPU")
+    else:
+        append("tune profile", found.recorded.kernels, f"{found.recorded.kernels:.0f} %")
+        rate = alone(options, precision="bf16")
+        append("tune bf16", rate, f"{rate:,.0f}")
+    rate = alone(options, negatives="hardest", documents=400 if SMALL else 100_000)
+    append("tune hardest", rate, f"{rate:,.0f}")
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run; `kernels` is the share of wall time in percent in which kernels run."""
+
+    rate: float
+    weights: Tensor
+    validation_seconds: float
+    kernels: float
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Both kinds of steps; `difference` is that of their weights, as a share of the change's norm."""
+
+    recorded: Run
+    eager: Run
+    is_repeated: bool
+    difference: float
+
+
+def compared(options: argparse.Namespace) -> Compared:
+    """Take recorded steps twice, and eager ones."""
     with tempfile.TemporaryDirectory() as folder:
         context, start = context_of(options, Path(folder))
-        recorded, weights = measured(context, options, Path(folder) / "recorded")
-        _, again = measured(context, options, Path(folder) / "again")
+        recorded = measured(context, options, Path(folder) / "recorded")
+        again = measured(context, options, Path(folder) / "again")
         with patch.dict(RECORDERS, clear=True):
-            eager, eager_weights = measured(context, options, Path(folder) / "eager")
-    change = (eager_weights - start).norm()
-    print(f"{device_name(device)}, {options.precision}, {options.documents:,} documents, negatives = {options.negatives}")
-    print(f"operation by operation: {eager:.0f} steps/s")
-    print(f"a second run is equal bit for bit: {torch.equal(weights, again)}")
-    print(f"after {COMPARED} steps both kinds differ by {float((weights - eager_weights).norm() / change):.2g} of the change's norm")
-    print(f"gpu_tune: {recorded:.0f} steps/s (target {TARGETS[options.negatives]})")
+            eager = measured(context, options, Path(folder) / "eager")
+    difference = (recorded.weights - eager.weights).norm() / (eager.weights - start).norm()
+    return Compared(recorded, eager, torch.equal(recorded.weights, again.weights), float(difference))
+
+
+def alone(options: argparse.Namespace, **changes: object) -> float:
+    """Steps per second with other options."""
+    changed = argparse.Namespace(**{**vars(options), **changes})
+    with tempfile.TemporaryDirectory() as folder:
+        context, _ = context_of(changed, Path(folder))
+        return measured(context, changed, Path(folder) / "run").rate
 
 
 def context_of(options: argparse.Namespace, folder: Path) -> tuple[TuningContext, Tensor]:
@@ -92,8 +163,8 @@ def trained_weights(tower: torch.nn.Module) -> Tensor:
     return torch.cat([weights.detach().flatten().cpu() for weights in tower.parameters() if weights.requires_grad])
 
 
-def measured(context: TuningContext, options: argparse.Namespace, folder: Path) -> tuple[float, Tensor]:
-    """Steps per second, and the weights after the first steps."""
+def measured(context: TuningContext, options: argparse.Namespace, folder: Path) -> Run:
+    """A run, its weights after the first steps, and the time of a validation."""
     settings = settings_of(options)
     tower, _ = prepared_tower(context.model.query, settings)
     objective = context.objective(tower, settings)
@@ -107,9 +178,12 @@ def measured(context: TuningContext, options: argparse.Namespace, folder: Path) 
         # Every length is recorded by now.
         take(loop, options.steps)
         seconds = take(loop, options.steps)
-        if tower.device.type == "cuda":
-            print(f"{folder.name}: kernels run in {share_of_kernels(loop):.0%} of the time")
-    return options.steps / seconds, weights
+        kernels = float("nan") if SMALL else kernel_share(lambda: take(loop, 50))
+    if not SMALL:
+        print(f"{folder.name}: kernels run in {kernels:.0f} % of the time")
+    started = time.perf_counter()
+    objective.validate()
+    return Run(options.steps / seconds, weights, time.perf_counter() - started, kernels)
 
 
 def take(loop: Loop, steps: int) -> float:
@@ -120,13 +194,6 @@ def take(loop: Loop, steps: int) -> float:
     if loop.device.type == "cuda":
         torch.cuda.synchronize()
     return time.perf_counter() - started
-
-
-def share_of_kernels(loop: Loop) -> float:
-    """Share of the wall time of fifty steps in which kernels run, one after the other."""
-    with profile(activities=[ProfilerActivity.CUDA]) as profiled:
-        seconds = take(loop, 50)
-    return sum(event.self_device_time_total for event in profiled.key_averages()) / 1e6 / seconds
 
 
 if __name__ == "__main__":
