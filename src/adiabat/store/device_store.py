@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from adiabat.models.embedding_head import Similarity
-from adiabat.store.scoring import Block, integers, powers
+from adiabat.store.scoring import Block, exact_tensors
 
 ROWS_SCORED = 65_536
 """Documents that are scored at a time."""
@@ -69,25 +69,3 @@ def without_answers(known: Int[Tensor, "q m"], scores: Float[Tensor, "q b"], sta
     columns = torch.where(inside, known - start, width)
     answers = torch.zeros(len(known), width + 1, dtype=torch.bool, device=scores.device).scatter_(1, columns, True)
     return scores.masked_fill_(answers[:, :width], -torch.inf)
-
-
-def exact_tensors(query: Float[Tensor, "q e"], documents: Float[Tensor, "q k e"], similarity: Similarity) -> Float[Tensor, "q k"]:
-    """Scores of each query's own documents, bit for bit those of `exact_pairs`, without waiting for their device.
-
-    Sums of integers are exact in any order; divisions and square roots of float64 are rounded in one way everywhere.
-    """
-    units, exponents = integers(query)
-    of_documents, document_exponents = (values.view(*documents.shape[:2], -1) for values in integers(documents.flatten(0, 1)))
-    products = (units.unsqueeze(1) * of_documents).sum(dim=2)
-    squares, document_squares = units.square().sum(dim=1, keepdim=True), of_documents.square().sum(dim=2)
-    exponents, document_exponents = exponents.unsqueeze(1), document_exponents.squeeze(2)
-    if similarity == "cosine":
-        lengths = squares.sqrt() * document_squares.sqrt()
-        scores = products / torch.where(lengths == 0, 1.0, lengths)
-    elif similarity == "dot":
-        scores = products * powers(exponents + document_exponents)
-    else:
-        squared = squares * powers(2 * exponents) + document_squares * powers(2 * document_exponents)
-        squared = squared - products * powers(exponents + document_exponents + 1)
-        scores = -squared.clamp(min=0.0).sqrt()
-    return (scores + 0.0).float()

@@ -10,8 +10,8 @@ The exact score is computed only where it matters. An ordinary float32 product c
 score; search and counts compute the exact score of the pairs that the bound leaves undecided.
 
 Blocks of documents lie on a CPU or a GPU. The bound holds for every order of additions (Higham 2002, section 3.1), so also for a GPU's
-products, as long as their factors are not rounded to TF32 or bfloat16 (`plain_arithmetic`). The integer sums of undecided pairs are equal
-on every device, and numpy makes the scores of them: a GPU changes no hit, no score and no tie.
+products, as long as their factors are not rounded to TF32 or bfloat16 (`plain_arithmetic`). Integer sums are equal on every device, and
+what follows (a square root, a quotient, float32) is rounded in one way by IEEE 754: a GPU changes no hit, no score and no tie.
 """
 
 from collections.abc import Iterator
@@ -94,6 +94,28 @@ def exact_pairs(query: FixedPoint, document: FixedPoint, similarity: Similarity)
     return _scores(products, query.squares, document.squares, query.exponents, document.exponents, similarity)
 
 
+def exact_tensors(query: Float[Tensor, "q e"], documents: Float[Tensor, "q k e"], similarity: Similarity) -> Float[Tensor, "q k"]:
+    """Scores of each query's own documents, bit for bit those of `exact_pairs`, without waiting for their device.
+
+    Sums of integers are exact in any order; divisions and square roots of float64 are rounded in one way everywhere.
+    """
+    units, exponents = integers(query)
+    of_documents, document_exponents = (values.view(*documents.shape[:2], -1) for values in integers(documents.flatten(0, 1)))
+    products = (units.unsqueeze(1) * of_documents).sum(dim=2)
+    squares, document_squares = units.square().sum(dim=1, keepdim=True), of_documents.square().sum(dim=2)
+    exponents, document_exponents = exponents.unsqueeze(1), document_exponents.squeeze(2)
+    if similarity == "cosine":
+        lengths = squares.sqrt() * document_squares.sqrt()
+        scores = products / torch.where(lengths == 0, 1.0, lengths)
+    elif similarity == "dot":
+        scores = products * powers(exponents + document_exponents)
+    else:
+        squared = squares * powers(2 * exponents) + document_squares * powers(2 * document_exponents)
+        squared = squared - products * powers(exponents + document_exponents + 1)
+        scores = -squared.clamp(min=0.0).sqrt()
+    return (scores + 0.0).float()
+
+
 def exact_table(query: FixedPoint, document: FixedPoint, similarity: Similarity) -> Float32[np.ndarray, "q n"]:
     """Scores of every query with every document, equal to those of `exact_pairs`."""
     with plain_arithmetic():
@@ -166,9 +188,10 @@ class Queries:
         return self.exact.take(rows) if many else FixedPoint.of(self.vectors[rows])
 
     @cached_property
-    def units(self) -> Float64[Tensor, "q e"]:
-        """The integers, on the device."""
-        return self.on_device(self.exact.units)
+    def unscaled(self) -> Float32[Tensor, "q e"]:
+        """The vectors, on the device."""
+        # Torch takes no arrays that cannot be written.
+        return self.on_device(np.require(self.vectors, requirements=("C", "W")))
 
     @cached_property
     def lengths(self) -> Float64[np.ndarray, " q"]:
@@ -185,8 +208,7 @@ class Queries:
     def operand(self) -> Float32[Tensor, "q e"]:
         """The factor of the float32 product, on the device: unit vectors for the cosine."""
         if self.similarity != "cosine":
-            # Torch takes no arrays that cannot be written.
-            return self.on_device(np.require(self.vectors, requirements=("C", "W")))
+            return self.unscaled
         lengths = np.where(self.lengths == 0, 1.0, self.lengths)
         return self.on_device((self.vectors / lengths[:, None]).astype(np.float32))
 
@@ -289,18 +311,13 @@ class Block:
     def _exact_on_device(
         self, queries: Queries, query: Int64[np.ndarray, " p"], document: Int64[np.ndarray, " p"]
     ) -> Float32[np.ndarray, " p"]:
-        """The same by sums of a device; what is rounded after the sums is computed by numpy, as on a CPU."""
-        scores, fixed = np.empty(len(query), dtype=np.float32), queries.exact
-        size = max(1, DEVICE_NUMBERS // self.vectors.shape[1])
+        """The same, computed on a device."""
+        scores, size = np.empty(len(query), dtype=np.float32), max(1, DEVICE_NUMBERS // self.vectors.shape[1])
         for start in range(0, len(query), size):
             pairs = slice(start, start + size)
-            rows, columns = query[pairs], document[pairs]
-            units, exponents = integers(self.vectors.index_select(0, queries.on_device(columns)))
-            products = (queries.units.index_select(0, queries.on_device(rows)) * units).sum(dim=1)
-            # One tensor, so that the CPU waits for the device once.
-            sums = on_host(torch.stack([products, units.square().sum(dim=1), exponents.double()]))
-            powers = fixed.exponents[rows], sums[2].astype(np.int64)
-            scores[pairs] = _scores(sums[0], fixed.squares[rows], sums[1], *powers, queries.similarity)
+            asked = queries.unscaled.index_select(0, queries.on_device(query[pairs]))
+            documents = self.vectors.index_select(0, queries.on_device(document[pairs]))
+            scores[pairs] = on_host(exact_tensors(asked, documents.unsqueeze(1), queries.similarity).squeeze(1))
         return scores
 
 
