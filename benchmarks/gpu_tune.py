@@ -39,7 +39,7 @@ from adiabat.training.passes import side_passes
 
 BATCH_SIZE, MARGIN, RATE = 14, 0.1, 1e-6
 
-COMPARED = 30
+COMPARED = 5 if SMALL else 30
 """Steps after which weights are compared."""
 
 STEPS_OF_THE_SOURCE = 35_000

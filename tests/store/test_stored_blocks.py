@@ -152,6 +152,18 @@ def test_a_second_lack_of_memory_names_the_setting(tmp_path: Path, monkeypatch: 
         search(store, np.eye(8, dtype=np.float32), 1, block_rows=1)
 
 
+def test_too_little_memory_for_a_copied_block_names_the_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = store_of(np.eye(8, dtype=np.float32), tmp_path)
+    score_as_on_a_device(monkeypatch)
+
+    def on_host(values: torch.Tensor) -> np.ndarray:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(blocks_module, "on_host", on_host)
+    with pytest.raises(ConfigError, match=r"run\.device .* set run\.device = cpu"):
+        search(store, np.eye(8, dtype=np.float32), 1)
+
+
 @pytest.mark.parametrize("queries", [1, 14, 4096, 100_000])
 @pytest.mark.parametrize("free", [1 << 20, 1 << 28, 1 << 37])
 def test_a_search_is_divided_to_fit_into_the_memory_of_a_device(
@@ -165,6 +177,12 @@ def test_a_search_is_divided_to_fit_into_the_memory_of_a_device(
     assert sum(part.stop - part.start for part in plan.tiles) == queries
     assert tile * plan.block_rows * 32 <= free / 4
     assert plan.block_rows * 384 * 4 <= free / 16
+    # Vectors that stay on the device are scored at once, as far as scores fit.
+    store.kept["cuda"] = "all vectors"
+    kept = BlockPlan.of(store, queries, torch.device("cuda"), None, threads=2)
+    assert kept.block_rows >= plan.block_rows
+    assert tile * kept.block_rows * 32 <= free / 4
+    assert free < 1 << 37 or queries > 14 or kept.block_rows == 1_000_000
     # With enough memory, one tile of many queries, and large blocks for few of them.
     if free == 1 << 37:
         assert tile == min(queries, 4096)

@@ -60,8 +60,10 @@ class BlockPlan:
             free = free_memory(device)
             scores = max(1, min(DEVICE_SCORES, free // 4 // SCORE_BYTES))
             size = max(1, min(queries, DEVICE_TILE, scores))
-            held = min(DEVICE_BLOCK_BYTES, free // 16) // (4 * store.width)
-            rows = block_rows or max(1, min(store.count, held, scores // size))
+            copied = min(DEVICE_BLOCK_BYTES, free // 16) // (4 * store.width)
+            # Vectors that stay on the device need no memory for copies.
+            most = store.count if str(device) in store.kept else copied
+            rows = block_rows or max(1, min(store.count, most, scores // size))
         return cls(device, rows, [slice(start, min(start + size, queries)) for start in range(0, max(queries, 1), size)])
 
     def within_memory(self, score: Callable[[Block], None], block: Block) -> None:
@@ -86,7 +88,7 @@ class BlockPlan:
 
 def _too_little_memory(device: torch.device) -> ConfigError:
     return ConfigError(
-        f"run.device must have free memory to score documents, got {device}, where blocks of half the size did not fit either; "
+        f"run.device must have free memory to score documents, got {device}, where it ran out; "
         "end other processes on it, or set run.device = cpu"
     )
 
@@ -125,8 +127,17 @@ def _on_device(store: Store, plan: BlockPlan) -> Iterator[Block]:
     # Pinned, so that copies run beside kernels.
     buffer = torch.empty((min(size, store.count), store.width), dtype=getattr(torch, store.dtype), pin_memory=device.type == "cuda")
     stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+    if stream is not None:
+        # The room may have been memory of work that still runs.
+        stream.wait_stream(torch.cuda.current_stream(device))
 
     def load(start: int) -> Block:
+        try:
+            return copied(start)
+        except torch.OutOfMemoryError as fault:
+            raise _too_little_memory(device) from fault
+
+    def copied(start: int) -> Block:
         rows = store.read_into(start, buffer.numpy())
         with _running_on(stream):
             vectors = buffer[:rows].to(device, non_blocking=True, copy=True).float()
