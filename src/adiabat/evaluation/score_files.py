@@ -20,6 +20,7 @@ import pyarrow as pa
 from jaxtyping import Float
 from pydantic import BaseModel
 
+from adiabat.core.arrow_columns import numbers_column, strings_column
 from adiabat.core.disk import clear, make_folder, move
 from adiabat.core.errors import DataError, JobError, disk_error_of
 from adiabat.core.files import open_parquet, reading, write_parquet, writing_to
@@ -99,10 +100,10 @@ def write_scores(scores: TaskScores, path: Path, *, key: str, about: Mapping[str
     for cells in scores.grids:
         columns[_name_of_cells(cells)] = _lists(cells)
     if (clusters := scores.samples[0].clusters) is not None:
-        columns[CLUSTER] = pa.array(clusters.numbers)
+        columns[CLUSTER] = numbers_column(clusters.numbers)
     if scores.trained is not None:
         counts = (scores.trained.queries, scores.trained.relevant, scores.trained.documents, scores.trained.near)
-        columns |= {name: pa.array(values) for name, values in zip(TRAINED, counts, strict=True) if values is not None}
+        columns |= {name: numbers_column(values) for name, values in zip(TRAINED, counts, strict=True) if values is not None}
     record = {**SCORE_FILE.stamp(), "key": key, "about": dict(about), **_described(scores)}
     table = pa.table(columns).replace_schema_metadata({METADATA: json.dumps(record, ensure_ascii=False).encode("utf-8", "replace")})
     with writing_to(path):
@@ -263,7 +264,7 @@ def score_files(folder: Path) -> Iterator[Path]:
 
 def _strings(texts: Sequence[str]) -> pa.Array:
     """Texts as UTF-8: half of a surrogate pair, which JSON may hold, becomes "?"."""
-    return pa.array([text.encode("utf-8", "replace").decode() for text in texts], pa.string())
+    return strings_column([text.encode("utf-8", "replace").decode() for text in texts])
 
 
 def _name_of(sample: Sample) -> str:
@@ -276,18 +277,18 @@ def _name_of_cells(cells: GridSample) -> str:
 
 def _columns_of(sample: Sample) -> dict[str, Any]:
     name = _name_of(sample)
-    columns = {name: pa.array(sample.values)}
+    columns = {name: numbers_column(sample.values)}
     if sample.reference is not None:
-        columns[f"{name}: reference"] = pa.array(sample.reference)
+        columns[f"{name}: reference"] = numbers_column(sample.reference)
     if sample.groups is not None:
-        columns[f"{name}: group"] = pa.array(sample.groups)
+        columns[f"{name}: group"] = numbers_column(sample.groups)
     return columns
 
 
 def _lists(cells: GridSample) -> pa.Array:
     """One list for each unit, row by row of the grid."""
     flat = np.ascontiguousarray(cells.values.reshape(-1, cells.values.shape[-1]).T)
-    return pa.FixedSizeListArray.from_arrays(pa.array(flat.ravel()), flat.shape[1])
+    return pa.FixedSizeListArray.from_arrays(numbers_column(flat.ravel()), flat.shape[1])
 
 
 def _described(scores: TaskScores) -> dict[str, Any]:

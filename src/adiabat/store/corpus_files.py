@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Int64, Integer, UInt64
 
+from adiabat.core.arrow_columns import numbers_column, strings_column
 from adiabat.core.errors import Faults, StoreError, several
 from adiabat.core.files import reading
 from adiabat.core.provenance import Digest, DigestedFile
@@ -177,9 +178,7 @@ class StringColumn:
         starts = np.flatnonzero(np.diff(batches[order], prepend=-1))
         for members in np.split(order, starts[1:]):
             column = self._file.get_batch(int(batches[members[0]])).column(0)
-            within = numbers[members] % self._step
-            # pa.array(within) would be the same, but imports pandas to look at what it is given: a second of each process.
-            strings[members] = column.take(pa.Array.from_buffers(pa.int64(), len(within), [None, pa.py_buffer(within)])).to_pylist()
+            strings[members] = column.take(numbers_column(numbers[members] % self._step)).to_pylist()
         return strings.tolist()
 
     def __iter__(self) -> Iterator[str]:
@@ -212,7 +211,7 @@ class StringColumnWriter:
 
     def _flush(self) -> None:
         batch, self._waiting = self._waiting[: self._batch_rows], self._waiting[self._batch_rows :]
-        self._writer.write_batch(pa.record_batch([pa.array(batch, pa.string())], schema=self._schema))
+        self._writer.write_batch(pa.record_batch([strings_column(batch)], schema=self._schema))
 
     def __enter__(self) -> "StringColumnWriter":
         return self
