@@ -12,7 +12,7 @@ many others as it was drawn from (Bengio and Senecal 2008, sampled softmax).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
@@ -62,23 +62,38 @@ class MapProblem:
         index = torch.from_numpy(rows)
         return replace(self, queries=self.queries[index], targets=self.targets[index], constants=self.constants[index])
 
+    def to(self, device: torch.device) -> "MapProblem":
+        """The problem on a device."""
+        return MapProblem(*(getattr(self, field.name).to(device) for field in fields(self)))
+
     def losses(self, change: Float[Tensor, "e e"]) -> Float64[np.ndarray, " q"]:
         """Cross-entropy of each query under the map ``I + change``."""
-        mapped = self.queries + self.queries @ change.T
-        totals = torch.logsumexp(mapped @ self.documents.T + self.offsets, dim=1)
-        return np.asarray((totals - (mapped * self.targets).sum(dim=1) - self.constants).double().numpy())
+        mapped = self._mapped(change)
+        totals = torch.logsumexp(self._scores(mapped), dim=1)
+        return np.asarray(self._losses(mapped, totals).cpu().numpy())
+
+    def _mapped(self, change: Float[Tensor, "e e"]) -> Float[Tensor, "q e"]:
+        return self.queries + self.queries @ change.to(self.queries.device).T
+
+    def _scores(self, mapped: Float[Tensor, "q e"]) -> Float[Tensor, "q d"]:
+        # In place, here and below: the scores of all documents fill tens of megabytes.
+        return (mapped @ self.documents.T).add_(self.offsets)
+
+    def _losses(self, mapped: Float[Tensor, "q e"], totals: Float[Tensor, " q"]) -> Float64[Tensor, " q"]:
+        return (totals - (mapped * self.targets).sum(dim=1) - self.constants).double()
 
     def objective(self, flat: Float64[np.ndarray, " ee"], pull: float) -> tuple[float, Float64[np.ndarray, " ee"]]:
         """The objective and its gradient at the map ``I + change``."""
         width = self.queries.shape[1]
         change = torch.from_numpy(flat.reshape(width, width)).float()
-        mapped = self.queries + self.queries @ change.T
-        scores = mapped @ self.documents.T + self.offsets
+        change = change.to(self.queries.device)
+        mapped = self._mapped(change)
+        scores = self._scores(mapped)
         totals = torch.logsumexp(scores, dim=1)
-        loss = (totals - (mapped * self.targets).sum(dim=1) - self.constants).double().mean()
-        expected = torch.exp(scores - totals[:, None]) @ self.documents
+        loss = self._losses(mapped, totals).mean()
+        expected = scores.sub_(totals[:, None]).exp_() @ self.documents
         gradient = (expected - self.targets).T @ self.queries / len(self.queries) + pull * change
-        return float(loss + pull / 2 * change.double().square().sum()), np.asarray(gradient.double().numpy()).ravel()
+        return float(loss + pull / 2 * change.double().square().sum()), np.asarray(gradient.double().cpu().numpy()).ravel()
 
 
 def map_problem(

@@ -162,7 +162,7 @@ class TuningRun:
         # Lists of runs, as in a sweep, show why each ended.
         outcome = replace(outcome, reason="; ".join(filter(None, [outcome.reason, softened])))
         result = _result(self, outcome, tower, command=command)
-        start, tuned_by = self.context.model, self.context.distance(self.settings.tune)
+        start, tuned_by = self.context.start_on_device(self.settings), self.context.distance(self.settings.tune)
         # Unit vectors rank alike by every similarity; others must be ranked by the similarity that tuned them.
         root = start.root if start.unit else {**start.root, "similarity_fn_name": tuned_by}
         model = replace(start, query=tower, name=str(self.job.folder), root=root)
@@ -184,7 +184,7 @@ class TuningRun:
             return merged_tower(tower), ""
         from adiabat.adiabatic.regularization import soften
 
-        softened = soften(tower, self.context.model.query.to(tower.device), guard)
+        softened = soften(tower, self.context.start_on_device(self.settings).query, guard)
         share = f"{softened.share:.1%}" if softened.share < 1 else "all"
         drift = f"a drift ({guard.section.measure}) of {softened.drift:.3g}"
         return (

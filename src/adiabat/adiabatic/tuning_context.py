@@ -21,7 +21,7 @@ from adiabat.core.errors import ConfigError, DataError, ModelError, StoreError, 
 from adiabat.core.ragged import Ragged
 from adiabat.core.wording import call_of
 from adiabat.data.examples import read_examples
-from adiabat.data.records import LanguageGridSet
+from adiabat.data.records import Fingerprint, LanguageGridSet
 from adiabat.data.sources import validation_source
 from adiabat.data.text_hashes import held_out_documents, held_out_queries
 from adiabat.losses.in_batch import Distance
@@ -69,24 +69,35 @@ class TuningContext:
         return Store.open(self.inputs["store"])
 
     @cached_property
+    def _loaded(self) -> tuple[DualEncoder, Fingerprint, Fingerprint]:
+        """The model with the fingerprints of its sides, for which weights are hashed once: a gigabyte takes more than a second."""
+        model = self._load_model()
+        query, document = model.fingerprints()
+        self.store.require_encoder(document)
+        return model, query, document
+
+    @property
     def model(self) -> DualEncoder:
         """The model that every run starts from; its document tower built the store."""
-        model = self._load_model()
-        self.store.require_encoder(model.fingerprint("document"))
-        return model
+        return self._loaded[0]
+
+    def start_on_device(self, settings: TuneSettings) -> DualEncoder:
+        """The model, its query tower moved to the device of a run."""
+        self.model.query.to(device_of(settings.run.device))
+        return self.model
 
     def store_at(self, path: str | None) -> Store:
         """The store to search with the probes; by default the one that is tuned against."""
         if path is None:
             return self.store
         store = Store.open(path)
-        store.require_encoder(self.model.fingerprint("document"))
+        store.require_encoder(self._loaded[2])
         return store
 
     @cached_property
     def digest(self) -> str:
         """Fingerprint of everything that decides the untuned query vectors: weights, tokenizer, prompt, pooling and limit."""
-        return hashlib.sha256(json.dumps(self.model.fingerprint("query").to_json(), sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(self._loaded[1].to_json(), sort_keys=True).encode()).hexdigest()
 
     def digests(self, settings: TuneSettings, *examples: AddressedSet) -> dict[str, str]:
         """SHA-256 of all inputs of a run, for its configuration."""
@@ -219,8 +230,7 @@ class TuningContext:
         from adiabat.adiabatic.regularization import Guard
 
         def look_at_start() -> "Guard":
-            self.model.query.to(device_of(settings.run.device))
-            return Guard.of(section, self.probes(section.probes), self.model, self.store_at(section.store))
+            return Guard.of(section, self.probes(section.probes), self.start_on_device(settings), self.store_at(section.store))
 
         return self._once(("guard", section), look_at_start)
 
@@ -234,7 +244,7 @@ class TuningContext:
         texts = self.probes(source)
         if settings.watched is not None:
             require_apart(texts, self.probes(settings.watched.probes))
-        start = self.model.query
+        start = self.start_on_device(settings).query
         if embedded:
             tokens, vectors = self._once(("rehearsed", source), lambda: at_start(texts, start))
         else:

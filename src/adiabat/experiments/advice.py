@@ -221,6 +221,7 @@ def _linear_map(target: _Asked, retained: Sequence[_Asked], nearest: np.ndarray,
     if folds is None:
         return None
     problem = map_problem(target.store, target.vectors, target.examples.positives, nearest, similarity=target.similarity, seed=seed)
+    problem = problem.to(target.device)
     moved = cross_validate(
         problem, target.vectors, folds, on_progress=lambda done, total: watch.progress("fitting a linear map", done, total)
     )
