@@ -112,7 +112,7 @@ class Full(EmulatedGraphs):
 
 
 class Waiting(EmulatedGraphs):
-    """Cannot record the model's operations."""
+    """Cannot record the operations of the model."""
 
     def record(self, work: Callable[[], Tensor]) -> tuple[Callable[[], None], Tensor]:
         work()

@@ -194,8 +194,8 @@ class CapturedSteps:
             # Those of warming up lie in memory that other work takes over.
             self._optimizer.zero_grad(set_to_none=True)
             return _Graph(inputs, *self._recorder.record(work))
-        # A failed recording says little: memory, or an operation that cannot be recorded.
-        except RuntimeError as fault:
+        # Libraries take other ways while they are recorded, so whatever fails here may succeed in an eager step.
+        except Exception as fault:
             self.close()
             why = NO_MEMORY if is_out_of_memory(fault) else f"a step could not be recorded ({_first_line(fault)})"
             raise CaptureError(eager_note(why)) from fault
@@ -253,7 +253,7 @@ class CapturedSteps:
                     yield weights, name, value
 
 
-def _first_line(fault: RuntimeError) -> str:
+def _first_line(fault: Exception) -> str:
     return next(iter(str(fault).splitlines()), type(fault).__name__)
 
 
