@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,17 @@ def counted_steps(monkeypatch: pytest.MonkeyPatch, *, cut: int = 0) -> list[int]
 
     monkeypatch.setattr(Loop, "step", counted)
     return taken
+
+
+def take_trials(made: Callable[[RateSearch, float, int], RateTrial], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a function make the trials."""
+
+    def run_them(search: RateSearch, prepared: list[tuple[float, int]]) -> None:
+        for rate, seed in prepared:
+            search.rows.add(made(search, rate, seed))
+
+    monkeypatch.setattr(RateSearch, "_prepared", lambda search, rate, seed, stack, running: (rate, seed))
+    monkeypatch.setattr(RateSearch, "_run", run_them)
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +128,7 @@ def test_a_rate_whose_trial_diverged_is_not_taken(problem: Problem, tmp_path: Pa
         losses, left = trials[rate]
         return RateTrial(rate, seed, [4, 8], {name: [0.5, 0.5] for name in MEASURES}, left, "", 1.0, "CPU", losses)
 
-    monkeypatch.setattr(RateSearch, "_make", made)
+    take_trials(made, monkeypatch)
     context = TuningContext(problem.fresh, problem.store, str(problem.data), "tiny")
     assert RateSearch(context, quick(tmp_path), tmp_path / "search", Watch()).tested().tune.learning_rate == 1e-3
 
@@ -130,7 +142,7 @@ def test_a_range_test_goes_on_to_lower_rates_until_one_stays_within_the_limit(
         left, reason = (None, "") if rate < within else (4, "outside")
         return RateTrial(rate, seed, [4], drift, left, reason, 1.0, "CPU", [1.0])
 
-    monkeypatch.setattr(RateSearch, "_make", made)
+    take_trials(made, monkeypatch)
     context = TuningContext(problem.fresh, problem.store, str(problem.data), "tiny")
     notes: list[str] = []
     search = RateSearch(context, quick(tmp_path), tmp_path / "search", Watch(note=notes.append))
@@ -249,7 +261,7 @@ def test_a_range_test_that_has_used_its_time_ends_after_a_rate_within_the_limit(
         left = 4 if rate > 5e-3 else None
         return RateTrial(rate, seed, [4], {name: [0.5] for name in MEASURES}, left, "", 200.0, "CPU", [0.4])
 
-    monkeypatch.setattr(RateSearch, "_make", made)
+    take_trials(made, monkeypatch)
     context = TuningContext(problem.fresh, problem.store, str(problem.data), "tiny")
     notes: list[str] = []
     search = RateSearch(context, quick(tmp_path), tmp_path / "search", Watch(note=notes.append))

@@ -85,7 +85,7 @@ def test_a_pull_holds_the_tower_back_and_goes_on_from_the_same_start(
     def cut(self: Loop) -> None:
         end_epoch(self)
         if self.position.epoch == 2:
-            self._save()
+            self.save()
             raise InterruptionError("cut")
 
     monkeypatch.setattr(Loop, "_end_epoch", cut)

@@ -7,6 +7,8 @@ steps; the first rate that stays within it to the end is the result. Rates a fac
 
 import math
 import time
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -33,9 +35,11 @@ from adiabat.runs.output_dir import claimed_for_jobs, write_report
 from adiabat.runs.row_files import Rows
 from adiabat.runs.run_config import FREE_RUNS, Job, Rules, is_described, require_same
 from adiabat.runs.run_log import REMEDY, read_log
+from adiabat.training.captured_step import RECORDERS
 from adiabat.training.checkpoint import Limits, Position
 from adiabat.training.loop import Loop
 from adiabat.training.passes import side_passes
+from adiabat.training.side_by_side import run_side_by_side
 from adiabat.training.time_limit import LEAST_LEFT
 
 
@@ -92,6 +96,17 @@ def rate_for_run(context: TuningContext, folder: Path, settings: TuneSettings, w
     return search.at(safe.rate, safe.limit, sum(trial.seconds for trial in safe.trials))
 
 
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A trial before its first step; `by_loss` says whether its validation loss counts."""
+
+    rate: float
+    seed: int
+    loop: Loop
+    by_loss: bool
+    setup_seconds: float
+
+
 @dataclass(frozen=True)
 class RateSearch:
     """Makes the missing runs of a search, on its own or within a job.
@@ -132,6 +147,7 @@ class RateSearch:
         losses: dict[float, float] = {}
         make_folder(self.folder)
         with sole_writer(self.folder):
+            self._make_at_once([(rate, seed) for rate in rates for seed in self._seeds])
             for rate in (*rates, *lower):
                 if any(map(math.isfinite, losses.values())) and (rate < rates[-1] or self._is_late):
                     break
@@ -220,15 +236,23 @@ class RateSearch:
         return range(first, first + self.settings.rate_search.seeds)
 
     def _stays(self, rate: float, seed: int) -> bool:
-        if (name := name_of(rate, seed)) not in self.rows:
-            trial = self._make(rate, seed)
-            self.rows.add(trial)
-            left = "diverges" if trial.diverged else "exceeds the limit"
-            ended = f"stays within the limit for {trial.steps[-1]:,}" if trial.left_at is None else f"{left} after {trial.left_at:,}"
-            self.watch.note(f"{name}: {ended} of {self.settings.trial_steps:,} steps")
-            if not self.settings.continues_trial:
-                self._clear(rate, seed)
-        return self.rows[name].left_at is None
+        if name_of(rate, seed) not in self.rows:
+            with ExitStack() as stack:
+                self._run([self._prepared(rate, seed, stack, [])])
+        return self.rows[name_of(rate, seed)].left_at is None
+
+    def _make_at_once(self, wanted: Sequence[tuple[float, int]]) -> None:
+        """Make the missing ones of several trials at once, on a device that records their steps; elsewhere one follows the other."""
+        missing = [(rate, seed) for rate, seed in wanted if name_of(rate, seed) not in self.rows]
+        if len(missing) < 2 or device_of(self.settings.run.device).type not in RECORDERS:
+            return
+        running: list[Loop] = []
+        with ExitStack() as stack:
+            prepared = [self._prepared(*missing[0], stack, running)]
+            # Steps that wait for the device gain nothing from taking turns.
+            if prepared[0].loop.captured is not None:
+                prepared += [self._prepared(rate, seed, stack, running) for rate, seed in missing[1:]]
+                self._run(prepared)
 
     def _folder(self, rate: float, seed: int) -> Path:
         return self.folder / "trials" / f"{rate:g}-seed-{seed}"
@@ -237,8 +261,21 @@ class RateSearch:
         """Remove files of a run that are not needed after its row is written; its log stays."""
         clear(Job(self._folder(rate, seed)).checkpoints)
 
-    def _make(self, rate: float, seed: int) -> RateTrial:
-        """Make a run, which ends when its drift exceeds the limit or its steps are done."""
+    def _run(self, prepared: Sequence["_Prepared"]) -> None:
+        """Make trials, each of which ends when its drift exceeds the limit or its steps are done."""
+        ended = run_side_by_side([one.loop for one in prepared])
+        for one, how in zip(prepared, ended, strict=True):
+            reason = how.what if isinstance(how, DivergedError) else how.position.outside
+            trial = self._trial(one, reason)
+            self.rows.add(trial)
+            left = "diverges" if trial.diverged else "exceeds the limit"
+            within = f"stays within the limit for {trial.steps[-1]:,}" if trial.left_at is None else f"{left} after {trial.left_at:,}"
+            self.watch.note(f"{trial.name}: {within} of {self.settings.trial_steps:,} steps")
+            if not self.settings.continues_trial:
+                self._clear(trial.rate, trial.seed)
+
+    def _prepared(self, rate: float, seed: int, stack: ExitStack, running: list[Loop]) -> "_Prepared":
+        """A trial before its first step, added to those that run at the same time; its threads end with the stack."""
         started = time.monotonic()
         # The clock is checked between trials, whose steps were fitted to the time limit.
         tune = self.settings.tune.model_copy(update={"learning_rate": rate, "budget_seconds": None})
@@ -249,30 +286,31 @@ class RateSearch:
         assert objective.guard is not None, "a search has a guard"
         # The limit ends a trial also where the run would continue beyond it and soften its weights.
         objective.guard = replace(objective.guard, section=objective.guard.section.model_copy(update={"action": "stop"}))
-        loop = self._loop(rate, seed, objective, settings)
-        try:
-            with side_passes(objective.encoder, precision=settings.run.precision) as objective.passes:
-                reason = loop.run(resume=True).position.outside
-        except DivergedError as fault:
-            reason = fault.what
+        loop = self._loop(rate, seed, objective, settings, running)
+        running.append(loop)
+        objective.passes = stack.enter_context(side_passes(objective.encoder, precision=settings.run.precision))
+        return _Prepared(rate, seed, loop, by_loss, time.monotonic() - started)
+
+    def _trial(self, prepared: "_Prepared", reason: str | None) -> RateTrial:
+        loop, by_loss = prepared.loop, prepared.by_loss
         rows = [row for row in read_log(loop.log.path) if row["step"]]
         checks = [row for row in rows if f"validation_{MEASURES[0]}" in row]
         with layout_of(loop.log.path, remedy=REMEDY, error=JobError):
             drift = {name: [float(row[f"validation_{name}"]) for row in checks] for name in MEASURES}
         return RateTrial(
-            rate=rate,
-            seed=seed,
+            rate=prepared.rate,
+            seed=prepared.seed,
             steps=[int(row["step"]) for row in checks],
             drift=drift,
             losses=[float(row["validation_loss"]) for row in checks] if by_loss else [],
             left_at=loop.position.step if reason else None,
             reason=reason or "",
             # With setting up, which the time limit covers too; a resumed run knows its earlier seconds.
-            seconds=max(loop.position.seconds, time.monotonic() - started),
+            seconds=prepared.setup_seconds + loop.position.seconds,
             device=device_name(loop.device),
         )
 
-    def _loop(self, rate: float, seed: int, objective: StoredDocuments, settings: TuneSettings) -> Loop:
+    def _loop(self, rate: float, seed: int, objective: StoredDocuments, settings: TuneSettings, running: Sequence[Loop]) -> Loop:
         steps, folder = self.settings.trial_steps, self._folder(rate, seed)
         limits = self._limits(settings, steps)
         limit = objective.guard.limit if objective.guard else None
@@ -287,7 +325,8 @@ class RateSearch:
                 self.watch.progress(label, position.step, steps)
                 return
             trials = max(len(self.settings.rate_search.values()) * self.settings.rate_search.seeds, len(self.rows.every) + 1)
-            self.watch.progress(f"range test ({label})", len(self.rows.every) * steps + position.step, trials * steps)
+            done = len(self.rows.every) * steps + sum(loop.position.step for loop in running)
+            self.watch.progress(f"range test ({label})", done, trials * steps)
 
         make_folder(folder, parents=True)
         return make_loop(objective, settings, folder, limits=limits, watch=show, note=self.watch.note)

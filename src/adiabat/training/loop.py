@@ -6,7 +6,8 @@ checkpoints and resuming, and knows nothing about queries or documents.
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -67,6 +68,12 @@ class Objective(Protocol):
 
 WEIGHTS, BEST = "weights/", "best/"
 
+
+def drawing_apart(device: torch.device) -> AbstractContextManager[None]:
+    """A context in which steps may seed torch's generators; afterwards the random state is the caller's."""
+    return torch.random.fork_rng([device] if device.type == "cuda" else [])
+
+
 LOWER_RATE = "lower the learning rate and start again"
 
 
@@ -123,17 +130,26 @@ class Loop:
     def run(self, *, resume: bool = False) -> Outcome:
         """Train, and leave the best epoch's weights in the module."""
         try:
-            self._start(resume=resume)
-            reason = self._steps()
+            self.start(resume=resume)
+            with Interruption() as interruption, drawing_apart(self.device):
+                while (reason := self.advance(interruption)) is None:
+                    pass
         finally:
-            self.log.close()
-            if self.captured is not None:
-                self.captured.close()
-        # If the last weights are the result, none were kept and none are restored.
+            self.close()
+        return self.finish(reason)
+
+    def close(self) -> None:
+        """Close the log and release recorded steps."""
+        self.log.close()
+        if self.captured is not None:
+            self.captured.close()
+
+    def finish(self, reason: str) -> Outcome:
+        """Leave the best epoch's weights in the module; if the last weights are the result, none were kept and none are restored."""
         restore_weights(self.objective.module, self._best, prefix=BEST)
         return Outcome(self.position, reason)
 
-    def _start(self, *, resume: bool) -> None:
+    def start(self, *, resume: bool) -> None:
         """Restore a checkpoint, or validate the initial weights for comparison with the first epoch."""
         self._clock = self._saved_at = time.monotonic()
         if not (resume and self._restore()):
@@ -141,24 +157,31 @@ class Loop:
         self._require_together()
         self._look_at_the_clock()
 
-    def _steps(self) -> str:
-        """Take steps until there is a reason to stop, and return it; torch's random state is restored afterwards."""
-        devices = [self.device] if self.device.type == "cuda" else []
-        # Steps seed torch's generator; restore the caller's random state.
-        with Interruption() as interruption, torch.random.fork_rng(devices):
-            while (reason := self._reason_to_stop()) is None:
-                self.step()
-                self._rest(stopping=self.processes.any(interruption.requested))
+    def advance(self, interruption: Interruption | None = None) -> str | None:
+        """Take a step and what follows it; returns the reason to stop, if there is one."""
+        reason = self._reason_to_stop()
+        if reason is None:
+            self.step()
+            self._rest(stopping=self.processes.any(interruption is not None and interruption.requested))
         return reason
+
+    @contextmanager
+    def on_the_clock(self) -> Iterator[None]:
+        """Within the context, the time of the run goes on; outside it stands still, while other runs take their turn."""
+        self._clock = time.monotonic()
+        try:
+            yield
+        finally:
+            self.position.seconds, self._clock = self._elapsed(), time.monotonic()
 
     def _rest(self, *, stopping: bool) -> None:
         """Work between two steps: the end of an epoch, and a checkpoint at that point or when one is due."""
         # A checkpoint after each validation: the best epoch is never lost to a kill.
         if self._at_an_end():
             self._end_epoch()
-            self._save()
+            self.save()
         elif stopping or self._save_is_due():
-            self._save()
+            self.save()
         if stopping:
             raise InterruptionError(f"stopped at step {self.position.step}; {again(resume=True)} to continue")
 
@@ -317,7 +340,7 @@ class Loop:
         if math.isfinite(value):
             return
         # Keep one more than usual, because these weights may be the faulty ones.
-        self._save(spare=1)
+        self.save(spare=1)
         raise self._diverged(name, value)
 
     def _require_sound_so_far(self) -> None:
@@ -373,7 +396,8 @@ class Loop:
         count = self.processes.count
         return device_name(self.device) + (f", {count} processes" if count > 1 else "")
 
-    def _save(self, *, spare: int = 0) -> None:
+    def save(self, *, spare: int = 0) -> None:
+        """Write a checkpoint."""
         self._require_sound_so_far()
         position = self.position
         position.seconds, self._clock = self._elapsed(), time.monotonic()
