@@ -3,11 +3,13 @@
 import gc
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from adiabat.cli.app import ALLOCATIONS, main
 from adiabat.core.wording import call_began
+from tests.commands import write_world
 
 
 def test_garbage_is_collected_rarely_and_not_at_the_end_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,3 +36,42 @@ def test_a_command_began_with_its_process(monkeypatch: pytest.MonkeyPatch) -> No
     assert began[1] == 3.0
     # Until now the process has computed at most as long as it ran.
     assert began[0] == pytest.approx(now - time.process_time(), abs=1)
+
+
+class ReachedError(Exception):
+    """The work of a verb was reached; its time limit counts from the argument."""
+
+
+@pytest.mark.parametrize(
+    ("work", "arguments"),
+    [
+        ("adiabat.adiabatic.tune.tune", ["tune", "demo", "store", "pairs.jsonl", "--out", "job"]),
+        ("adiabat.adiabatic.tuning_estimate.estimate", ["tune", "demo", "store", "pairs.jsonl", "--dry-run"]),
+        ("adiabat.dual_encoder.train.train", ["train", "run.toml", "--out", "job"]),
+        ("adiabat.dual_encoder.train.estimate", ["train", "run.toml", "--dry-run"]),
+        (
+            "adiabat.distillation.student.fit",
+            ["distill", "fit", "--teacher", "demo", "--student", "demo", "--out", "job", "--texts", "corpus.jsonl"],
+        ),
+        (
+            "adiabat.distillation.student.multilingual",
+            ["distill", "multilingual", "--teacher", "demo", "--student", "demo", "--out", "job", "--parallel", "two.tsv"],
+        ),
+    ],
+)
+def test_every_time_limit_counts_from_the_start_of_the_process(
+    work: str, arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_world(tmp_path)
+    (tmp_path / "run.toml").write_text('job = {model = "demo", data = "pairs.jsonl"}\ntrain = {budget_seconds = 60}\n')
+    (tmp_path / "two.tsv").write_text("source\ttarget\nhello\thola\n")
+    monkeypatch.chdir(tmp_path)
+
+    def reached(*_: object, started: float, **__: object) -> None:
+        raise ReachedError(started)
+
+    monkeypatch.setattr(work, reached)
+    monkeypatch.setattr(sys, "argv", ["adiabat", *arguments])
+    monkeypatch.setenv("ADIABAT_DEBUG", "1")
+    with pytest.raises(ReachedError, match=r"^3\.0$"):
+        main(began=3.0)

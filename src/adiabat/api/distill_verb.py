@@ -23,6 +23,7 @@ from adiabat.config.distillation import AblateSettings, DistillStaticSettings, F
 from adiabat.config.reader import read_settings
 from adiabat.config.shared import EncoderSection
 from adiabat.config.tasks import SuiteSettings
+from adiabat.core.wording import call_began
 from adiabat.distillation.distill_checks import ABLATE, require_ablation, require_pair, require_static, require_student
 from adiabat.models.model_paths import Model, require_names
 from adiabat.results.distillation_result import DistillResult
@@ -122,6 +123,7 @@ def distill_fit(
         >>> student.training.steps
         2
     """
+    began = call_began()
     options |= _tables(teachers, student, out, {"texts": texts, "queries": queries}, options)
     chosen = settings_of(FitSettings, settings, options, section="train", function="distill_fit")
     chosen = with_real_out(chosen, "distill")
@@ -135,7 +137,7 @@ def distill_fit(
     from adiabat.distillation.student import fit
 
     with called("distill_fit", progress) as call:
-        result = fit(chosen, resume=resume, command=call.command, watch=call.watch)
+        result = fit(chosen, resume=resume, command=call.command, watch=call.watch, started=began)
     asked.remember()
     return replace(result, folder=asked.out)
 
@@ -177,6 +179,7 @@ def distill_multilingual(
         >>> student.training.steps
         2
     """
+    began = call_began()
     options |= _tables(teachers, student, out, {"parallel": parallel}, options)
     chosen = settings_of(MultilingualSettings, settings, options, section="train", function="distill_multilingual")
     chosen = with_real_out(chosen, "distill")
@@ -190,7 +193,7 @@ def distill_multilingual(
     from adiabat.distillation.student import multilingual
 
     with called("distill_multilingual", progress) as call:
-        result = multilingual(chosen, resume=resume, command=call.command, watch=call.watch)
+        result = multilingual(chosen, resume=resume, command=call.command, watch=call.watch, started=began)
     asked.remember()
     return replace(result, folder=asked.out)
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -101,8 +102,9 @@ class _Material:
     passages: int = 1
 
 
-def fit(settings: FitSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> Result:
-    """Train a student's vectors of unlabelled texts towards those of its teachers."""
+def fit(settings: FitSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT, started: float | None = None) -> Result:
+    """Train a student's vectors of unlabelled texts towards those of its teachers; a time limit counts from `started`, by default now."""
+    started = time.monotonic() if started is None else started
     data = settings.data
     require_own_texts(settings)
     material = _Material(
@@ -111,17 +113,23 @@ def fit(settings: FitSettings, *, resume: bool = False, command: str = "", watch
         (*data.texts, *data.queries),
         OWN_TEXTS,
     )
-    return _trained(settings, material, resume=resume, command=command, watch=watch)
+    return _trained(settings, material, resume=resume, command=command, watch=watch, started=started)
 
 
-def multilingual(settings: MultilingualSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> Result:
-    """Train a student's vectors of texts and their translations towards its teachers' vectors of the texts."""
+def multilingual(
+    settings: MultilingualSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT, started: float | None = None
+) -> Result:
+    """Train a student's vectors of texts and their translations towards its teachers' vectors of the texts.
+
+    A time limit counts from `started`, by default from now.
+    """
+    started = time.monotonic() if started is None else started
     data = settings.data
     sources = translations_of(settings)
     paths = tuple(path for parallel in sources for path in (parallel.path, parallel.translation) if path is not None)
     read = partial(_translations, sources, data.languages)
     material = _Material(partial(_check, [(read_parallel, sources)]), read, paths, data.source, data.passages)
-    return _trained(settings, material, resume=resume, command=command, watch=watch)
+    return _trained(settings, material, resume=resume, command=command, watch=watch, started=started)
 
 
 def _check(readers: Iterable[tuple[Callable[[Any], object], Iterable[Any]]]) -> None:
@@ -151,7 +159,7 @@ def _translations(sources: Iterable[ParallelSource], languages: tuple[str, ...])
         chosen_languages(languages, available | read, source="the parallel texts")
 
 
-def _trained(settings: TeachSettings, material: _Material, *, resume: bool, command: str, watch: Watch) -> Result:
+def _trained(settings: TeachSettings, material: _Material, *, resume: bool, command: str, watch: Watch, started: float) -> Result:
     section = settings.distill
     require_names(*section.teachers, section.student)
     job = Job(out_of(settings))
@@ -190,7 +198,7 @@ def _trained(settings: TeachSettings, material: _Material, *, resume: bool, comm
     static = isinstance(student.query.backbone, StaticBackbone)
     del teachers, student
     run = settings.training(**_tables(settings, lessons, targets.path, layer, static=static))
-    result = train(load_with, run, resume=resume, command=command, watch=watch)
+    result = train(load_with, run, resume=resume, command=command, watch=watch, started=started)
     assert result is not None
     return result
 
