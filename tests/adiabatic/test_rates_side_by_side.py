@@ -44,9 +44,11 @@ def one_by_one(problem: Problem, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return folder / "job"
 
 
+@pytest.mark.parametrize(("at_once", "first"), [(8, [1e-2, 1e-3, 1e-4]), (2, [1e-2, 1e-3])])
 def test_trials_that_take_turns_are_those_that_run_alone_bit_for_bit(
-    problem: Problem, one_by_one: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    problem: Problem, one_by_one: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int, first: list[float]
 ) -> None:
+    monkeypatch.setattr("adiabat.experiments.rate_search.AT_ONCE", at_once)
     order: list[float] = []
     step = Loop.step
 
@@ -56,7 +58,7 @@ def test_trials_that_take_turns_are_those_that_run_alone_bit_for_bit(
 
     monkeypatch.setattr(Loop, "step", noted)
     run(problem, tmp_path / "job", quick(tmp_path, limit=0.5))
-    assert order[:6] == [1e-2, 1e-3, 1e-4] * 2
+    assert order[: 2 * len(first)] == first * 2
     assert trials_of(tmp_path / "job") == trials_of(one_by_one)
     assert everything(tmp_path / "job") == everything(one_by_one)
 

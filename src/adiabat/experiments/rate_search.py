@@ -96,6 +96,11 @@ def rate_for_run(context: TuningContext, folder: Path, settings: TuneSettings, w
     return search.at(safe.rate, safe.limit, sum(trial.seconds for trial in safe.trials))
 
 
+AT_ONCE = 8
+"""Most trials at once. Torch gives 32 streams of a GPU in turn, of which a trial takes two, and others are taken for copies. Two trials on
+one stream would share the scratch memory of their matrix products."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Prepared:
     """A trial before its first step; `by_loss` says whether its validation loss counts."""
@@ -244,14 +249,20 @@ class RateSearch:
     def _make_at_once(self, wanted: Sequence[tuple[float, int]]) -> None:
         """Make the missing ones of several trials at once, on a device that records their steps; elsewhere one follows the other."""
         missing = [(rate, seed) for rate, seed in wanted if name_of(rate, seed) not in self.rows]
-        if len(missing) < 2 or device_of(self.settings.run.device).type not in RECORDERS:
+        if device_of(self.settings.run.device).type not in RECORDERS:
+            return
+        for start in range(0, len(missing), AT_ONCE):
+            self._make_group(missing[start : start + AT_ONCE])
+
+    def _make_group(self, wanted: Sequence[tuple[float, int]]) -> None:
+        if len(wanted) < 2:
             return
         running: list[Loop] = []
         with ExitStack() as stack:
-            prepared = [self._prepared(*missing[0], stack, running)]
+            prepared = [self._prepared(*wanted[0], stack, running)]
             # Steps that wait for the device gain nothing from taking turns.
             if prepared[0].loop.captured is not None:
-                prepared += [self._prepared(rate, seed, stack, running) for rate, seed in missing[1:]]
+                prepared += [self._prepared(rate, seed, stack, running) for rate, seed in wanted[1:]]
                 self._run(prepared)
 
     def _folder(self, rate: float, seed: int) -> Path:
