@@ -185,10 +185,10 @@ def measured_pace(context: TuningContext, settings: TuneSettings, *, started: fl
 
 def _pace_of_steps(context: TuningContext, settings: TuneSettings, started: float, watch: Watch) -> Pace:
     """The speed of steps and of writing, without validations."""
-    begun = time.monotonic()
-    tower, _ = prepared_tower(context.model.query, settings)
+    start, begun = context.model.query, time.monotonic()
+    tower, _ = prepared_tower(start, settings)
+    setup_seconds = seconds_since(begun)
     objective = context.objective(tower, settings, steps_alone=True)
-    setup_seconds = time.monotonic() - begun
     writing = writing_time([tower])
     times = {"setup_seconds": setup_seconds, "saving_seconds": writing.checkpoint, "ending_seconds": writing.ending}
     pace = Pace(0.0, 0.0, 0.0, device_name(tower.device), **times)
