@@ -286,8 +286,8 @@ class Block:
         # Bounds in float32 like the scores, rounded away from the threshold.
         high = np.nextafter((thresholds + error).astype(np.float32), np.float32(np.inf))
         low = np.nextafter((thresholds - error).astype(np.float32), np.float32(-np.inf))
-        reached = scores >= queries.on_device(high).unsqueeze(1)
-        query, column = places((scores >= queries.on_device(low).unsqueeze(1)) & ~reached)
+        reached = reach(scores, high)
+        query, column = places(reach(scores, low) & ~reached)
         above = on_host(reached)
         above[query, column] = self.exact(queries, query, column) >= levels[query]
         return np.asarray(above)
@@ -322,7 +322,7 @@ class Block:
 
 
 def is_cpu(device: torch.device) -> bool:
-    """Whether numpy computes what has two ways: the products of a block, and what is chosen of it."""
+    """Whether numpy computes what has two ways: the products of a block, their comparison, and what is chosen by it."""
     return device.type == "cpu"
 
 
@@ -333,6 +333,14 @@ def _products(queries: Float32[Tensor, "q e"], documents: Float32[Tensor, "b e"]
         return torch.from_numpy(queries.numpy() @ documents.numpy().T)
     with plain_arithmetic(documents.device.type):
         return queries @ documents.T
+
+
+def reach(scores: Float32[Tensor, "q b"], levels: Float32[np.ndarray, " q"]) -> Bool[Tensor, "q b"]:
+    """Which scores are at least a query's level."""
+    if is_cpu(scores.device):
+        # Twice as quick as torch.
+        return torch.from_numpy(np.greater_equal(scores.numpy(), levels[:, None]))
+    return scores >= torch.from_numpy(levels).to(scores.device).unsqueeze(1)
 
 
 def places(mask: Bool[Tensor, "..."]) -> tuple[Int64[np.ndarray, " p"], ...]:

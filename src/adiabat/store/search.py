@@ -29,6 +29,7 @@ from adiabat.store.scoring import (
     on_host,
     places,
     plain_arithmetic,
+    reach,
 )
 from adiabat.store.stored_blocks import BlockPlan, SearchProgress, each_block, require_finite
 from adiabat.store.vector_store import Store, require_count
@@ -221,29 +222,30 @@ class _Exclusions:
         return self.removed[first:last] - block.start
 
     def on(self, block: Block, queries: Queries) -> "_Barred":
-        """The excluded pairs and removed documents of a block, on the device of the queries."""
-        query, document = self.within(block)
-        return _Barred(queries.on_device(query), queries.on_device(document), queries.on_device(self.removed_within(block)))
+        """The excluded pairs and removed documents of a block."""
+        return _Barred(queries, *self.within(block), self.removed_within(block))
 
 
 @dataclass(frozen=True, slots=True)
 class _Barred:
     """Excluded pairs of a block, and its removed documents."""
 
-    queries: Int64[Tensor, " x"]
-    documents: Int64[Tensor, " x"]
-    removed: Int64[Tensor, " r"]
+    asking: Queries
+    query: Int64[np.ndarray, " x"]
+    document: Int64[np.ndarray, " x"]
+    removed: Int64[np.ndarray, " r"]
 
     def fill_pairs(self, table: Shaped[Tensor, "q b"], value: float) -> None:
         """Put a value in the place of each excluded pair."""
-        if len(self.queries):
-            table.index_put_((self.queries, self.documents), table.new_full((), value))
+        if len(self.query):
+            pairs = self.asking.on_device(self.query), self.asking.on_device(self.document)
+            table.index_put_(pairs, table.new_full((), value))
 
     def fill(self, table: Shaped[Tensor, "q b"], value: float) -> None:
         """The same, and in the columns of removed documents."""
         self.fill_pairs(table, value)
         if len(self.removed):
-            table.index_fill_(1, self.removed, value)
+            table.index_fill_(1, self.asking.on_device(self.removed), value)
 
 
 @dataclass
@@ -279,8 +281,7 @@ class _Nearest:
         """Pairs that may be among the k best: all except those clearly below the k-th so far, or below the k-th of the block itself."""
         # Rounding the floor to float32 is far within the bound on the error; comparing in float64 would widen every score.
         floor = (_domain(self.best.scores[:, -1], self.queries.similarity) - error).astype(np.float32)
-        floors = self.queries.on_device(floor).unsqueeze(1)
-        possible = scores >= floors
+        possible = reach(scores, floor)
         (crowded,) = places(possible.sum(dim=1, dtype=torch.int32) > 2 * self.k)
         if len(crowded):
             rows = self.queries.on_device(crowded)
@@ -288,7 +289,8 @@ class _Nearest:
             # Two scores of this block may each be off by the error, in opposite directions.
             margin = self.queries.on_device((2 * error[crowded]).astype(np.float32)).unsqueeze(1)
             kth = torch.topk(crowd, self.k, dim=1).values.narrow(1, self.k - 1, 1) - margin
-            possible.index_copy_(0, rows, crowd >= torch.maximum(kth, floors.index_select(0, rows)))
+            floors = self.queries.on_device(floor[crowded]).unsqueeze(1)
+            possible.index_copy_(0, rows, crowd >= torch.maximum(kth, floors))
         return possible
 
     def _sort_in(self) -> None:
@@ -334,26 +336,30 @@ def _count_block(
     with np.errstate(over="ignore"):
         low, high = (levels - error[:, None]).astype(np.float32), (levels + error[:, None]).astype(np.float32)
     undecided = torch.zeros_like(scores, dtype=torch.bool)
-    asking = [np.flatnonzero(column < np.inf) for column in thresholds.T]
-    sums = []
+    asking, removed = [np.flatnonzero(column < np.inf) for column in thresholds.T], barred.removed
+    sums, sums_apart = [], []
     for column, rows in enumerate(asking):
-        all_ask, index = len(rows) == len(scores), on_device(rows)
-        of_rows = scores if all_ask else scores.index_select(0, index)
-        surely = of_rows >= on_device(high[rows, column]).unsqueeze(1)
-        unclear = surely ^ (of_rows >= on_device(low[rows, column]).unsqueeze(1))
-        if all_ask:
+        index = None if len(rows) == len(scores) else on_device(rows)
+        of_rows = scores if index is None else scores.index_select(0, index)
+        surely = reach(of_rows, high[rows, column])
+        unclear = surely ^ reach(of_rows, low[rows, column])
+        if index is None:
             undecided |= unclear
         else:
             undecided.index_copy_(0, index, undecided.index_select(0, index) | unclear)
-        sums.append(torch.stack([each.sum(dim=1, dtype=torch.int32) for each in (surely, surely.index_select(1, barred.removed))]))
+        sums.append(surely.sum(dim=1, dtype=torch.int32))
+        if len(removed):
+            sums_apart.append(surely.index_select(1, on_device(removed)).sum(dim=1, dtype=torch.int32))
     query, document = places(undecided)
-    reached, starts = np.zeros_like(counts), np.cumsum([len(rows) for rows in asking])[:-1]
-    for column, surely_reached in enumerate(np.split(on_host(torch.cat(sums, dim=1)), starts, axis=1)):
-        reached[:, asking[column], column] = surely_reached
+    reached, lists = np.zeros_like(counts), asking * (2 if sums_apart else 1)
+    parts = np.split(on_host(torch.cat([*sums, *sums_apart])), np.cumsum([len(rows) for rows in lists])[:-1])
+    for number, (rows, part) in enumerate(zip(lists, parts, strict=True)):
+        apart, column = divmod(number, len(asking))
+        reached[apart, rows, column] = part
     if len(query):
         quick = on_host(scores.take(on_device(query * len(block) + document)))
-        removed = np.isin(document, exclusions.removed_within(block))
-        reached += _reached_closely(block.exact(queries, query, document), quick, query, low, high, thresholds, removed)
+        exact = block.exact(queries, query, document)
+        reached += _reached_closely(exact, quick, query, low, high, thresholds, np.isin(document, removed))
     # At the end, so that a block whose memory did not suffice is counted once.
     counts += reached
 
