@@ -6,9 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-import pyarrow as pa
 from pydantic import ValidationError
 
+from adiabat.core.arrow_columns import table_of
 from adiabat.core.errors import JobError
 from adiabat.core.files import is_there, open_parquet, reading, write_parquet
 from adiabat.core.formats import FORMAT, UPDATE, Format, reader_of
@@ -70,7 +70,7 @@ class Rows(Generic[Row]):
         rows: dict[str, Any] = {**self._rows, row.name: row}
         texts = {name: json.dumps(asdict(row), ensure_ascii=False, allow_nan=False) for name, row in rows.items()}
         plain = _filled([{**self._columns(row), RECORD: texts[name]} for name, row in rows.items()])
-        write_parquet(pa.Table.from_pylist(plain).replace_schema_metadata({FORMAT: str(ROWS.number)}), self.path)
+        write_parquet(table_of(plain).replace_schema_metadata({FORMAT: str(ROWS.number)}), self.path)
         self._rows = rows
 
 
