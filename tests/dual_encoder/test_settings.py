@@ -124,7 +124,7 @@ def test_the_schedule_runs_over_the_whole_run_with_its_warm_up(train: dict[str, 
 def test_matrices_decay_and_biases_norms_and_a_learned_temperature_do_not(problem: Problem, tmp_path: Path) -> None:
     settings = job_settings(problem, tmp_path / "job", train={"loss": {"temperature": "learned"}, "weight_decay": 0.07})
     objective, _ = prepared(from_memory, settings, ALONE)
-    loop = _loop(objective, Job(tmp_path / "job"), SILENT)
+    loop = _loop(objective, Job(tmp_path / "job"), SILENT, seconds=None)
     decay = {id(weights): group["weight_decay"] for group in loop.optimizer.param_groups for weights in group["params"]}
     trained = {name: weights for name, weights in objective.module.named_parameters() if weights.requires_grad}
     assert {name: decay.pop(id(weights)) for name, weights in trained.items()} == {
