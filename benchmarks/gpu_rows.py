@@ -280,7 +280,8 @@ def kernel_share(job: Any) -> float:
         job()
         torch.cuda.synchronize()
         wall = 1e6 * (time.perf_counter() - start)
-    events = [event for event in profiler.events() if event.device_type == DeviceType.CUDA]
+    # Annotations, such as that of an optimizer's step, cover the gaps between kernels too.
+    events = [event for event in profiler.events() if event.device_type == DeviceType.CUDA and not event.is_user_annotation]
     return union_share([(event.time_range.start, event.time_range.end) for event in events], wall)
 
 

@@ -5,7 +5,7 @@
 #
 #   PYTHON   the interpreter (python3); it needs torch, transformers and sentence-transformers, and adiabat from src/
 #   SITE     a folder of further packages, such as unpacked wheels of those that the first lines name as missing
-#   OUT      where rows and logs go (WORK/out); rows are written as they come, so a run that is cut keeps them
+#   OUT      where rows, log and table go (WORK/out), in four files; what is there stays if the run is cut
 #   SECONDS_IN_ALL   time for all parts (480, without a GPU 3,600); a part that no longer fits is left out
 #   ONLY     parts to run, such as "search tune process-embed"; the models are unpacked in any case
 #
@@ -14,15 +14,17 @@ set -u
 if [ $# -lt 1 ]; then sed -n '2,13p' "$0"; exit 2; fi
 MODEL=$(realpath "$1")
 WORK=${2:-$(mktemp -d)}
-mkdir -p "$WORK"
-WORK=$(realpath "$WORK")
+OUT=${OUT:-$WORK/out}
+mkdir -p "$WORK/logs" "$OUT"
+WORK=$(realpath "$WORK") OUT=$(realpath "$OUT")
+LOGS=$WORK/logs
+SITE=${SITE:+$(realpath "$SITE")}
 cd "$(dirname "$0")/.." || exit 2
 PYTHON=${PYTHON:-python3}
-OUT=${OUT:-$WORK/out}
-mkdir -p "$OUT"
 export PYTHONPATH="$PWD/src${SITE:+:$SITE}" HF_HUB_OFFLINE=1 PYTHONDONTWRITEBYTECODE=1 GPU_ROWS="$OUT/rows.jsonl"
 export XDG_CACHE_HOME="$WORK/cache"
 : > "$GPU_ROWS"
+: > "$OUT/log.txt"
 SECONDS=0
 FAILED=()
 
@@ -36,12 +38,13 @@ run() { # run NAME LIMIT COMMAND...: one part, with a log and a limit of seconds
         FAILED+=("$name")
         return 125
     fi
-    timeout -k 5 $((limit < LEFT - SECONDS ? limit : LEFT - SECONDS)) "$@" > "$OUT/$name.log" 2>&1
+    timeout -k 5 $((limit < LEFT - SECONDS ? limit : LEFT - SECONDS)) "$@" > "$LOGS/$name.log" 2>&1
     code=$?
-    echo "== $name: exit code $code after $((SECONDS - start)) s"
+    echo "== $name: exit code $code after $((SECONDS - start)) s" | tee -a "$OUT/log.txt"
+    tail -n 200 "$LOGS/$name.log" >> "$OUT/log.txt"
     if ((code)); then
         FAILED+=("$name")
-        tail -n 3 "$OUT/$name.log" | cut -c1-300
+        tail -n 3 "$LOGS/$name.log" | cut -c1-300
     fi
     return $code
 }
@@ -78,9 +81,9 @@ if ((SMALL)); then GOLDEN=(tune); fi
 run golden 110 "$PYTHON" scripts/golden.py check tests/golden.json --only "${GOLDEN[@]}"
 CODE=$?
 if ((CODE < 2)); then # 1 says that numbers differ, which is a row
-    "$PYTHON" benchmarks/gpu_rows.py golden "$OUT/golden.log" $CODE
+    "$PYTHON" benchmarks/gpu_rows.py golden "$LOGS/golden.log" $CODE
 fi
-run search 70 "$PYTHON" benchmarks/gpu_search.py && cat "$OUT/search.log"
+run search 70 "$PYTHON" benchmarks/gpu_search.py && cat "$LOGS/search.log"
 
 # Speed of the loops.
 run tune 90 "$PYTHON" benchmarks/gpu_tune.py --model "$MINILM" --rows
@@ -107,7 +110,7 @@ fi
 echo
 "$PYTHON" benchmarks/gpu_rows.py table | tee "$OUT/table.txt"
 "$PYTHON" benchmarks/gpu_rows.py table --markdown > "$OUT/table.md"
-echo "$SECONDS s; rows, logs and tables are in $OUT"
+echo "$SECONDS s; rows, log and tables are in $OUT"
 if ((${#FAILED[@]})); then
     echo "failed: ${FAILED[*]}"
     exit 1
