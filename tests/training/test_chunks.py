@@ -173,8 +173,8 @@ def test_more_graphs_than_the_compiler_would_keep_by_itself_are_all_compiled(gra
 
 
 def test_a_frozen_prefix_of_compiled_blocks_is_computed_once(graphs: list[str]):
-    encoder = tiny_encoder(layers=3).eval()
-    freeze(encoder.backbone, ["embeddings.*", "encoder.layer.0.*", "encoder.layer.1.*"])
+    encoder = tiny_encoder(layers=2).eval()
+    freeze(encoder.backbone, ["embeddings.*", "encoder.layer.0.*"])
     with side_passes(encoder, precision="fp32", chunking=Chunking(48, cached=True, compiled=True)) as passes:
         check_alike(encoder, passes, PICKED)
     assert graphs
@@ -182,8 +182,8 @@ def test_a_frozen_prefix_of_compiled_blocks_is_computed_once(graphs: list[str]):
 
 def test_cached_dropout_is_replayed_in_a_compiled_backbone(graphs: list[str]):
     found = []
+    encoder = tiny_encoder().train()
     for cached in (False, True):
-        encoder = tiny_encoder().train()
         torch.manual_seed(7)
         with side_passes(encoder, precision="fp32", chunking=Chunking(32, cached, compiled=True)) as passes:
             found.append(embedded(encoder, passes, np.array([3, 0, 5, 2])))
