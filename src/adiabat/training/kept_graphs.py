@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import Tensor
 
+from adiabat.models.device import free_memory
+
 FREE_SHARE = 0.8
 """Share of a GPU's free memory that graphs may take; allocators leave gaps, and the loss needs its matrices."""
 
@@ -37,10 +39,9 @@ def free_bytes(device: torch.device, weights: Iterable[Tensor]) -> int:
     """Bytes that kept graphs may take where none are stated: of a GPU what is free, of a CPU nothing."""
     if device.type != "cuda":
         return 0
-    unused, _ = torch.cuda.mem_get_info(device)
     cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     unmade = UNMADE * sum(tensor.nbytes for tensor in weights if tensor.requires_grad)
-    return max(0, int(FREE_SHARE * (unused + cached)) - unmade)
+    return max(0, int(FREE_SHARE * (free_memory(device) + cached)) - unmade)
 
 
 def first_that_fit(sizes: Sequence[float], room: float) -> list[bool]:
