@@ -39,9 +39,8 @@ def free_bytes(device: torch.device, weights: Iterable[Tensor]) -> int:
     """Bytes that kept graphs may take where none are stated: of a GPU what is free, of a CPU nothing."""
     if device.type != "cuda":
         return 0
-    cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     unmade = UNMADE * sum(tensor.nbytes for tensor in weights if tensor.requires_grad)
-    return max(0, int(FREE_SHARE * (free_memory(device) + cached)) - unmade)
+    return max(0, int(FREE_SHARE * free_memory(device)) - unmade)
 
 
 def first_that_fit(sizes: Sequence[float], room: float) -> list[bool]:

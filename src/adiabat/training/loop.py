@@ -17,7 +17,7 @@ from torch import Tensor, nn, optim
 
 from adiabat.core.errors import DivergedError, InterruptionError, JobError, is_out_of_memory, several
 from adiabat.core.formats import layout_of
-from adiabat.core.text import duration, numbered
+from adiabat.core.text import numbered
 from adiabat.core.wording import again
 from adiabat.data.batch_sampler import step_seed
 from adiabat.models.device import device_name
@@ -382,9 +382,8 @@ class Loop:
         if limits.max_steps is not None and position.step >= limits.max_steps:
             return f"the limit of {limits.max_steps:,} {numbered('step', limits.max_steps)} was reached"
         if limits.max_seconds is not None and self._late:
-            # A rate search that took the whole time leaves a moment.
-            limit = f"limit of {duration(limits.max_seconds)}" if limits.max_seconds >= 1 else "time limit"
-            return f"the {limit} was reached"
+            # Its length would be what the search for a rate, and the end of the job, left of the one that was stated.
+            return "the time limit was reached"
         if limits.keep == "both" and position.best and not position.best.errors:
             return "validation found no errors, so nothing could improve"
         return self.ending(position.step)
