@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import warnings
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from adiabat.core.ragged import Ragged
-from adiabat.models import packing
+from adiabat.models import compilation, packing
+from adiabat.models.compilation import compile_blocks
 from adiabat.models.packing import (
     PackedBackbone,
     ThreadDropout,
@@ -131,7 +133,7 @@ def test_a_bias_inside_the_attention_is_not_packed():
 @pytest.fixture
 def one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """Takes the path of a GPU on a CPU, with plain loops in place of its kernel."""
-    monkeypatch.setattr(packing, "has_segment_kernel", lambda device: True)
+    monkeypatch.setattr(packing, "_takes_one_kernel", lambda states: True)
     packing._segments.register_kernel("cpu")(attended_in_loops)
     packing._segments_gradient.register_kernel("cpu")(differentiated_in_loops)
 
@@ -253,3 +255,30 @@ def test_a_head_that_the_kernel_does_not_take_is_padded(monkeypatch: pytest.Monk
     backbone.config.hidden_size = 36  # Three heads of 12.
     backbone.config.num_attention_heads = 3
     assert not gains_by_packing(backbone, torch.device("cuda"), "bf16")
+
+
+@pytest.mark.parametrize("kind", ["bert", "llama"])
+@pytest.mark.usefixtures("one_kernel")
+def test_compiled_packed_blocks_have_one_graph_for_batches_of_every_shape(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs: list[object] = []
+
+    def note(graph: torch.fx.GraphModule, given: list[Any]) -> torch.fx.GraphModule:
+        graphs.append(graph)
+        return graph
+
+    monkeypatch.setattr(compilation, "COMPILER", note)
+    torch._dynamo.reset()
+    plain, compiled = tiny_encoder(kind), tiny_encoder(kind)
+    pack(plain)
+    pack(compiled)
+    compile_blocks(compiled.backbone)
+    counts = []
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The .grad attribute of a Tensor that is not a leaf")
+        for texts in (TEXTS, TEXTS[:2], TEXTS[1:], TEXTS * 3):
+            batch = plain.collate(plain.tokenize(texts, side="query"), side="query")
+            torch.testing.assert_close(compiled(batch), plain(batch))
+            counts.append(len(graphs))
+    torch._dynamo.reset()
+    # Attention is one operation inside the graph of its block.
+    assert counts == [1, 1, 1, 1]

@@ -112,7 +112,7 @@ def _attention_by_text(
     """Scaled dot-product attention inside each text, with the signature that transformers calls."""
     scaling = options.get("scaling") or query.shape[-1] ** -0.5
     causal = bool(module.is_causal if options.get("is_causal") is None else options["is_causal"])
-    if has_segment_kernel(query.device):
+    if _takes_one_kernel(query):
         return attention_of_segments(query, key, value, layout, scaling=scaling, causal=causal), None
     texts = zip(*(states.split_with_sizes(layout.lengths, dim=2) for states in (query, key, value)), strict=True)
     if share := options.get("dropout"):
@@ -126,6 +126,11 @@ AttentionInterface.register(ATTENTION, _attention_by_text)
 
 WIDEST_HEAD = 256
 """Widest head that FlashAttention takes; its width must be a multiple of 8 (Dao 2023)."""
+
+
+def _takes_one_kernel(states: Tensor) -> bool:
+    # On a GPU, nothing is packed without that kernel (`gains_by_packing`); asking for it again would end a compiled graph.
+    return states.is_cuda
 
 
 def has_segment_kernel(device: torch.device) -> bool:
@@ -148,7 +153,7 @@ def attention_of_segments(
     key, value = (states.repeat_interleave(groups, dim=1) if groups > 1 else states for states in (key, value))
     # Rotated queries and keys come in float32.
     rows = [states[0].transpose(0, 1).bfloat16() for states in (query, key, value)]
-    attended: Tensor = _segments(*rows, layout.starts, max(layout.lengths), causal, scaling)[0]
+    attended: Tensor = _segments(*rows, layout.starts, layout.longest, causal, scaling)[0]
     return attended.unsqueeze(0).to(value.dtype)
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -123,11 +123,16 @@ class TextLayout:
         lengths: Tokens of each text.
         places: Places of all tokens in the flattened batch, text after text.
         starts: Where each text starts among these tokens, and where the last one ends.
+        longest: The greatest of the lengths. A compiled block reads it alone, since it would be compiled anew for every list.
     """
 
     lengths: list[int]
     places: Int[Tensor, " tokens"]
     starts: Int[Tensor, " texts_and_one"]
+    longest: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "longest", max(self.lengths, default=0))
 
 
 @dataclass(frozen=True, slots=True)
