@@ -121,7 +121,7 @@ def compared(options: argparse.Namespace) -> Compared:
     """Take recorded steps twice, and eager ones."""
     with tempfile.TemporaryDirectory() as folder:
         context, start = context_of(options, Path(folder))
-        recorded = measured(context, options, Path(folder) / "recorded")
+        recorded = measured(context, options, Path(folder) / "recorded", profiled=not SMALL)
         again = measured(context, options, Path(folder) / "again")
         with patch.dict(RECORDERS, clear=True):
             eager = measured(context, options, Path(folder) / "eager")
@@ -163,8 +163,8 @@ def trained_weights(tower: torch.nn.Module) -> Tensor:
     return torch.cat([weights.detach().flatten().cpu() for weights in tower.parameters() if weights.requires_grad])
 
 
-def measured(context: TuningContext, options: argparse.Namespace, folder: Path) -> Run:
-    """A run, its weights after the first steps, and the time of a validation."""
+def measured(context: TuningContext, options: argparse.Namespace, folder: Path, *, profiled: bool = False) -> Run:
+    """A run, its weights after the first steps, and the time of a validation; a profile takes many times as long as its steps."""
     settings = settings_of(options)
     tower, _ = prepared_tower(context.model.query, settings)
     objective = context.objective(tower, settings)
@@ -178,8 +178,8 @@ def measured(context: TuningContext, options: argparse.Namespace, folder: Path) 
         # Every length is recorded by now.
         take(loop, options.steps)
         seconds = take(loop, options.steps)
-        kernels = float("nan") if SMALL else kernel_share(lambda: take(loop, 50))
-    if not SMALL:
+        kernels = kernel_share(lambda: take(loop, 50)) if profiled else float("nan")
+    if profiled:
         print(f"{folder.name}: kernels run in {kernels:.0f} % of the time")
     started = time.perf_counter()
     objective.validate()

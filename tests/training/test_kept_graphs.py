@@ -26,7 +26,12 @@ def test_the_size_of_a_graph_worked_by_hand() -> None:
 
 @pytest.mark.parametrize(
     ("sizes", "room", "kept"),
-    [([4, 3, 2, 1], 7, [True, True, False, False]), ([9, 3, 4], 7, [False, True, True]), ([1], 0, [False]), ([0, 1], 0, [True, False])],
+    [
+        ([4, 3, 2, 1], 7, [True, True, False, False]),
+        ([9, 3, 4], 7, [False, True, True]),
+        ([1], 0, [False]),
+        ([0, 1], 0, [True, False]),
+    ],
 )
 def test_graphs_that_fit_are_kept_in_order(sizes: list[float], room: float, kept: list[bool]) -> None:
     assert first_that_fit(sizes, room) == kept
@@ -106,3 +111,22 @@ def test_a_relieved_pass_is_half_as_long_keeps_nothing_and_gives_the_same_gradie
         assert weights.grad is not None
         assert weights.grad.equal(gradient)
     assert Passes(encoder, precision="fp32").relieve() is None
+
+
+def test_what_is_free_also_holds_a_graph_that_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoder = tiny_encoder("bert").eval()
+    table = TokenTable.of(encoder, TEXTS, side="query")
+    monkeypatch.setattr(Passes, "_bytes_per_token", lambda self, group, piece, manner: 1.0)
+    for free, stated in ((table.lengths.sum(), None), (table.lengths.sum() - 1, None), (None, int(table.lengths.sum()) - 1)):
+        monkeypatch.setattr("adiabat.training.passes.free_bytes", lambda device, weights, free=free: int(free))
+        passes = Passes(encoder, precision="fp32", chunking=Chunking(20, cached=True, kept_bytes=stated))
+        groups = [Group(table, np.arange(len(TEXTS)))]
+        pieces, manners = passes._pieces(groups), [passes._manner(0)]
+        kept = [piece.tokens for (_, piece), keeps in zip(pieces, passes._kept(groups, pieces, manners), strict=True) if keeps]
+        sizes = [piece.tokens for _, piece in pieces]
+        if stated is not None:
+            assert sum(kept) <= stated
+        elif free >= sum(sizes):
+            assert kept == sizes
+        else:
+            assert 0 < sum(kept) + max(sizes) <= free

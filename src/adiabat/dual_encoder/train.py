@@ -317,7 +317,7 @@ def step_seconds(objective: PairContrast, watch: Watch) -> float:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
             if objective.towers.query.device.type == "cuda":
-                torch.cuda.synchronize()
+                torch.cuda.synchronize(objective.towers.query.device)
             seconds.append(time.monotonic() - start)
     watch.progress("measuring steps", TIMED_STEPS, TIMED_STEPS)
     return statistics.median(seconds[1:])

@@ -29,7 +29,7 @@ from adiabat.core.files import LARGEST_LOG, read_plain, sole_writer, write_bytes
 from adiabat.core.formats import layout_of
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
-from adiabat.models.device import device_name, device_of
+from adiabat.models.device import device_name, device_of, free_memory
 from adiabat.results.rate_search_result import RateTrial, SafeRate
 from adiabat.runs.output_dir import claimed_for_jobs, write_report
 from adiabat.runs.row_files import Rows
@@ -99,6 +99,11 @@ def rate_for_run(context: TuningContext, folder: Path, settings: TuneSettings, w
 AT_ONCE = 8
 """Most trials at once. Torch gives 32 streams of a GPU in turn, of which a trial takes two, and others are taken for copies. Two trials on
 one stream would share the scratch memory of their matrix products."""
+
+
+COPIES = 10
+"""Memory of a trial in multiples of its tower: weights, gradients, two moments, the best weights, copies while a step is recorded, and
+activations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +256,19 @@ class RateSearch:
         missing = [(rate, seed) for rate, seed in wanted if name_of(rate, seed) not in self.rows]
         if device_of(self.settings.run.device).type not in RECORDERS:
             return
-        for start in range(0, len(missing), AT_ONCE):
-            self._make_group(missing[start : start + AT_ONCE])
+        size = self._trials_that_fit()
+        for start in range(0, len(missing), size):
+            # Between groups as between trials that follow each other.
+            if start and self._is_late:
+                return
+            self._make_group(missing[start : start + size])
+
+    def _trials_that_fit(self) -> int:
+        """How many trials a GPU holds at the same time, at least one."""
+        device = device_of(self.settings.run.device)
+        tower = sum(weights.nbytes for weights in self.context.model.query.parameters())
+        fitting = free_memory(device) // (COPIES * tower) if device.type == "cuda" else AT_ONCE
+        return max(1, min(AT_ONCE, fitting))
 
     def _make_group(self, wanted: Sequence[tuple[float, int]]) -> None:
         if len(wanted) < 2:

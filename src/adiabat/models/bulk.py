@@ -7,7 +7,7 @@ import warnings
 import weakref
 from array import array
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from io import BytesIO
 from itertools import chain, islice
@@ -25,7 +25,7 @@ from adiabat.core.provenance import is_whole, seal
 from adiabat.core.ragged import Ragged
 from adiabat.data.records import Side
 from adiabat.models.compilation import compile_blocks, enough_graphs
-from adiabat.models.device import MAX_WORKERS, Precision, autocast, on_device, parallel_map, thread_replicas
+from adiabat.models.device import MAX_WORKERS, Precision, autocast, on_device, parallel_map, release_unused, thread_replicas
 from adiabat.models.packing import gains_by_packing, pack
 from adiabat.models.static import StaticBackbone
 from adiabat.models.tokens import TokenBatch, token_budget_batches
@@ -139,10 +139,8 @@ def embed_blocks(
         prepare = stack.enter_context(parallel_map([prepared]))
         batches = chain.from_iterable(prepare(range(0, total, TOKENIZE_BLOCK)))
         first = list(islice(batches, MAX_WORKERS))
-        if compiled:
-            stack.enter_context(enough_graphs())
         encoders = _replicas(encoder, precision, batches=len(first), compiled=compiled)
-        embed = stack.enter_context(parallel_map([_Pass(replica, precision, source.limit) for replica in encoders]))
+        embed = stack.enter_context(parallel_map([_Pass(replica, precision, source.limit, compiled) for replica in encoders]))
         for batch in embed(chain(first, batches)):
             vectors[batch.rows] = batch.embeddings()
             done, full = done + len(batch.rows), full + batch.full
@@ -193,18 +191,21 @@ class _Pass:
 
     Attributes:
         limit: Token limit at which texts are truncated.
+        compiled: Whether blocks are compiled.
         halved: Whether batches pass in halves, because one did not fit in the GPU's memory.
     """
 
     encoder: "Encoder"
     precision: Precision
     limit: int
+    compiled: bool = False
     halved: bool = False
 
     def __call__(self, batch: PreparedBatch) -> EmbeddedBatch:
         """Embed a batch; each thread enters the contexts itself."""
         rows, tokens = batch
-        with torch.inference_mode(), autocast(self.encoder.device, self.precision):
+        graphs = enough_graphs() if self.compiled else nullcontext()
+        with graphs, torch.inference_mode(), autocast(self.encoder.device, self.precision):
             embeddings = self._embeddings(tokens)
             full = sum(length >= self.limit for length in tokens.layout.lengths)
             if embeddings.device.type != "cuda":
@@ -212,7 +213,8 @@ class _Pass:
             # The host reads pinned memory while the GPU goes on with the next batch.
             host = torch.empty(embeddings.shape, pin_memory=True).copy_(embeddings, non_blocking=True)
             arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            arrived.record()
+            # Of the device itself: another thread has another current one.
+            arrived.record(torch.cuda.current_stream(embeddings.device))
             return EmbeddedBatch(rows, full, host, arrived)
 
     def _embeddings(self, tokens: TokenBatch) -> Float[Tensor, "b e"]:
@@ -226,7 +228,7 @@ class _Pass:
                     raise
             warnings.warn("a batch of texts does not fit in the free memory of the GPU: all batches pass in halves", stacklevel=2)
             self.halved = True
-            torch.cuda.empty_cache()
+            release_unused()
         parts = tokens.halves() if divisible else (tokens,)
         return torch.cat([self.encoder(part) for part in parts])
 

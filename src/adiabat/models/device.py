@@ -49,6 +49,13 @@ def free_memory(device: torch.device) -> int:
     return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
 
 
+def release_unused() -> None:
+    """Give back the memory of a GPU that this process holds unused, before something is tried again in less."""
+    # After a recording that failed, torch's allocator may refuse.
+    with suppress(RuntimeError):
+        torch.cuda.empty_cache()
+
+
 def on_device(tensor: Tensor, device: torch.device) -> Tensor:
     """A tensor of the host on another device; only a copy from pinned memory to a GPU does not wait."""
     return (tensor.pin_memory() if device.type == "cuda" else tensor).to(device, non_blocking=True)

@@ -235,11 +235,17 @@ _segments.register_autograd(_differentiate, setup_context=_keep_for_gradient)
 def _in_fixed_order() -> Iterator[None]:
     """Within the context, kernels that can sum in a fixed order do, so that a resumed run repeats every bit."""
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    # Torch makes its attribute by a module of a class of its own.
+    settings: Any = torch.utils.deterministic
+    filling = settings.fill_uninitialized_memory
     torch.use_deterministic_algorithms(True)
+    # The kernel writes all of its results; filling them with NaN first would take a pass over each.
+    settings.fill_uninitialized_memory = False
     try:
         yield
     finally:
         torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+        settings.fill_uninitialized_memory = filling
 
 
 @contextmanager

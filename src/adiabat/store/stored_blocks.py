@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float32, Integer
 
 from adiabat.core.errors import ConfigError, StoreError, several
-from adiabat.models.device import free_memory, parallel_map
+from adiabat.models.device import free_memory, parallel_map, release_unused
 from adiabat.store.scoring import Block, is_cpu, on_host
 from adiabat.store.vector_store import Store
 
@@ -81,7 +81,7 @@ class BlockPlan:
                 raise _too_little_memory(self.device) from fault
         # Here, not in the handler: there the traceback still holds the tensors of the attempt.
         self.is_halved, self.block_rows = True, -(-len(block) // 2)
-        torch.cuda.empty_cache()
+        release_unused()
         warnings.warn(f"{self.device} has too little memory for {len(block):,} documents at a time, so they are halved", stacklevel=2)
         self.within_memory(score, block)
 

@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 from adiabat.core.ragged import Ragged
 from adiabat.models.encoder import Encoder
+from adiabat.models.packing import PackedBackbone as PackedBackbone  # scripts know it from here
 from adiabat.models.packing import drawing_from, thread_generator
 
 

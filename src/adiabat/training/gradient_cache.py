@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from adiabat.core.errors import ModelError
 from adiabat.models.bulk import TokenTable
-from adiabat.models.compilation import blocks_of, compile_blocks
+from adiabat.models.compilation import blocks_of, compile_blocks, enough_graphs
 from adiabat.models.device import Precision, autocast, linear_weights, thread_replicas
 from adiabat.models.encoder import Encoder
 from adiabat.models.packing import drawing_from, gains_by_packing, pack, use_thread_dropout
@@ -127,6 +127,7 @@ class Manner:
     Attributes:
         draws: Whether random numbers may be drawn, so that their state must be kept.
         prefix: Leading blocks whose output the second pass takes from the first.
+        compiled: Whether blocks are compiled.
     """
 
     precision: Precision
@@ -135,6 +136,7 @@ class Manner:
     checkpointed: bool
     draws: bool
     prefix: int
+    compiled: bool
 
 
 @dataclass(slots=True)
@@ -194,6 +196,9 @@ class Chunk:
             if self.seed is not None:
                 stack.enter_context(drawing_from(torch.Generator().manual_seed(self.seed)))
             stack.enter_context(torch.set_grad_enabled(graph))
+            if self.manner.compiled:
+                # Here, since the setting belongs to a thread: a chunk that is computed again passes in another one.
+                stack.enter_context(enough_graphs())
             stack.enter_context(autocast(self.encoder.device, self.manner.precision))
             if graph and self.manner.checkpointed:
                 # Blocks of a prefix have nothing to recompute.

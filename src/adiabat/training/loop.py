@@ -20,7 +20,7 @@ from adiabat.core.formats import layout_of
 from adiabat.core.text import numbered
 from adiabat.core.wording import again
 from adiabat.data.batch_sampler import step_seed
-from adiabat.models.device import device_name
+from adiabat.models.device import device_name, release_unused
 from adiabat.runs.run_log import JobLog, Validation
 from adiabat.scaling_laws.flops import Cost
 from adiabat.training.captured_step import CapturedSteps, CaptureError
@@ -263,7 +263,7 @@ class Loop:
         # Only here does the failed pass no longer hold its memory.
         self.note(smaller)
         self.optimizer.zero_grad(set_to_none=True)
-        torch.cuda.empty_cache()
+        release_unused()
         return self._passed(step)
 
     def _passed(self, step: int) -> Tensor:

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from adiabat.models.bulk import TokenTable
-from adiabat.models.compilation import blocks_of, enough_graphs
+from adiabat.models.compilation import blocks_of
 from adiabat.models.device import Precision, on_device, parallel_map
 from adiabat.models.encoder import Encoder
 from adiabat.models.packing import is_packed
@@ -166,6 +166,7 @@ class Passes:
             checkpointed=self._chunking.checkpointed,
             draws=draws(self._copies[0][tower]),
             prefix=self._prefix(tower, flags) if cached else 0,
+            compiled=self._chunking.compiled,
         )
 
     def _prefix(self, tower: int, flags: tuple[bool, ...]) -> int:
@@ -218,7 +219,9 @@ class Passes:
         sizes = []
         for group, (_, piece), again in zip(groups_of, pieces, recomputed, strict=True):
             sizes.append(piece.tokens * self._bytes_per_token(group, piece, manners[group.tower]) if again else 0.0)
-        return first_that_fit(sizes, room)
+        # In what is free, there must be room for a graph that is made again beside those that are held.
+        beside = max(sizes) if self._chunking.kept_bytes is None and sum(sizes) > room else 0.0
+        return first_that_fit(sizes, room - beside)
 
     def _room_for_graphs(self) -> int:
         """Bytes that kept graphs may take, the same in all steps of a run."""
@@ -347,8 +350,6 @@ def side_passes(*encoders: Encoder, precision: Precision, chunking: Chunking | N
     count = _threads(encoders, chunking, precision)
     copies = training_copies(encoders, count, chunking, precision)
     with ExitStack() as stack:
-        if chunking.compiled:
-            stack.enter_context(enough_graphs())
         run = stack.enter_context(parallel_map([_call] * count)) if count > 1 else None
         yield Passes(*encoders, precision=precision, copies=copies, run=run, chunking=chunking)
 

@@ -32,7 +32,7 @@ def seconds_of(work: Callable[[], object], device: torch.device) -> float:
     start = time.monotonic()
     work()
     if device.type == "cuda":
-        torch.cuda.synchronize()
+        torch.cuda.synchronize(device)
     return time.monotonic() - start
 
 
