@@ -50,7 +50,7 @@ from adiabat.training.distributed import Processes, on_main, processes
 from adiabat.training.loop import Loop
 from adiabat.training.optimizers import Schedule, schedule_from, warmup_steps_of
 from adiabat.training.run_record import finish_run
-from adiabat.training.time_limit import LEAST_LEFT, seconds_since, writing_time
+from adiabat.training.time_limit import LEAST_LEFT, seconds_of, seconds_since, writing_time
 
 STREAM = "stream"
 """Folder of a job for the shards of its stream."""
@@ -310,15 +310,15 @@ def step_seconds(objective: PairContrast, watch: Watch) -> float:
     seconds = []
     with _unchanged(objective.module), objective.passing():
         optimizer = optimizer_of(objective.module, objective.settings.train)
-        for step in range(TIMED_STEPS):
-            watch.progress("measuring steps", step, TIMED_STEPS)
-            start = time.monotonic()
+
+        def take(step: int) -> None:
             torch.autograd.backward(objective.loss(step))
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-            if objective.towers.query.device.type == "cuda":
-                torch.cuda.synchronize(objective.towers.query.device)
-            seconds.append(time.monotonic() - start)
+
+        for step in range(TIMED_STEPS):
+            watch.progress("measuring steps", step, TIMED_STEPS)
+            seconds.append(seconds_of(partial(take, step), objective.towers.query.device))
     watch.progress("measuring steps", TIMED_STEPS, TIMED_STEPS)
     return statistics.median(seconds[1:])
 
@@ -372,10 +372,8 @@ def _mean(objective: PairContrast, seconds: float) -> float:
 
 
 def _validation_seconds(objective: PairContrast) -> float:
-    start = time.monotonic()
     with objective.passing():
-        objective.validate()
-    return time.monotonic() - start
+        return seconds_of(objective.validate, objective.towers.query.device)
 
 
 @contextmanager

@@ -1,14 +1,11 @@
 """The speed of this machine, for plans without runs: operations per second of a few training passes."""
 
-import time
-
-import torch
-
 from adiabat.core.ragged import Ragged
 from adiabat.models.device import device_of
 from adiabat.models.encoder import Encoder, table_rows
 from adiabat.scaling_laws.flops import training_flops
 from adiabat.training.flop_count import passed_parameters
+from adiabat.training.time_limit import seconds_of
 
 TEXTS = 32
 """Texts of a pass: enough to fill the matrix products, and few enough for the memory of a small machine."""
@@ -26,14 +23,10 @@ def measured_speed(encoder: Encoder, *, device: str, tokens: int) -> float:
     rows = table_rows(encoder.backbone)
     ids = [number if rows is None else number % rows for number in range(1, tokens + 1)]
     batch = encoder.collate(Ragged.of([ids] * TEXTS), side="query")
-    seconds = [_pass_seconds(encoder, batch) for _ in range(1 + PASSES)][1:]
+
+    def take() -> None:
+        encoder(batch).sum().backward()
+        encoder.zero_grad(set_to_none=True)
+
+    seconds = [seconds_of(take, encoder.device) for _ in range(1 + PASSES)][1:]
     return training_flops(passed_parameters(encoder), float(TEXTS * tokens)) * PASSES / sum(seconds)
-
-
-def _pass_seconds(encoder: Encoder, batch: object) -> float:
-    start = time.monotonic()
-    encoder(batch).sum().backward()
-    encoder.zero_grad(set_to_none=True)
-    if encoder.device.type == "cuda":
-        torch.cuda.synchronize()
-    return time.monotonic() - start

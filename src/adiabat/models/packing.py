@@ -66,6 +66,12 @@ def use_thread_dropout(module: nn.Module) -> None:
                 setattr(parent, name, ThreadDropout(child.p).train(child.training))
 
 
+def for_each_head(query: Float[Tensor, "1 h n d"], states: Float[Tensor, "1 k n d"]) -> Float[Tensor, "1 h n d"]:
+    """Keys or values, each head repeated for the ``h / k`` heads of queries that it serves."""
+    groups = query.shape[1] // states.shape[1]
+    return states.repeat_interleave(groups, dim=1) if groups > 1 else states
+
+
 def attention(
     query: Float[Tensor, "1 h n d"],
     key: Float[Tensor, "1 k n d"],
@@ -79,8 +85,7 @@ def attention(
 
     ``softmax(s Q K^T) V``; each head of keys and values serves ``h / k`` heads of queries.
     """
-    groups = query.shape[1] // key.shape[1]
-    key, value = (states.repeat_interleave(groups, dim=1) if groups > 1 else states for states in (key, value))
+    key, value = for_each_head(query, key), for_each_head(query, value)
     scores = (query * scaling) @ key.transpose(2, 3)
     if causal:
         count = scores.shape[-1]
@@ -149,16 +154,19 @@ def attention_of_segments(
     causal: bool,
 ) -> Float[Tensor, "1 n h d"]:
     """Attention inside each text of a packed row by one kernel, in bfloat16."""
-    groups = query.shape[1] // key.shape[1]
-    key, value = (states.repeat_interleave(groups, dim=1) if groups > 1 else states for states in (key, value))
+    key, value = for_each_head(query, key), for_each_head(query, value)
     # Rotated queries and keys come in float32.
     rows = [states[0].transpose(0, 1).bfloat16() for states in (query, key, value)]
     attended: Tensor = _segments(*rows, layout.starts, layout.longest, causal, scaling)[0]
     return attended.unsqueeze(0).to(value.dtype)
 
 
+LIBRARY = "adiabat"
+"""Namespace of our operators in torch."""
+
+
 # An operator of its own: torch's `varlen_attn` came with 2.10, changed its arguments since, and sums gradients in no fixed order.
-@torch.library.custom_op("adiabat::attention_of_segments", mutates_args=(), device_types="cuda")
+@torch.library.custom_op(f"{LIBRARY}::attention_of_segments", mutates_args=(), device_types="cuda")
 def _segments(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, starts: torch.Tensor, longest: int, causal: bool, scaling: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -175,7 +183,7 @@ def _segments_shapes(
     return torch.empty_like(query), query.new_empty(query.shape[1], query.shape[0], dtype=torch.float32)
 
 
-@torch.library.custom_op("adiabat::gradient_of_segments", mutates_args=(), device_types="cuda")
+@torch.library.custom_op(f"{LIBRARY}::gradient_of_segments", mutates_args=(), device_types="cuda")
 def _segments_gradient(
     gradient: torch.Tensor,
     query: torch.Tensor,

@@ -4,7 +4,7 @@ A step of tuning has a few hundred tokens, which leave most of a GPU idle. A rec
 several runs. They do not depend on each other: each gives what it would give alone, bit for bit.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 
 import torch
@@ -35,15 +35,14 @@ def run_side_by_side(loops: Sequence[Loop]) -> list[Ended]:
         for loop in loops:
             stack.callback(loop.close)
         for number, (loop, stream) in enumerate(zip(loops, streams, strict=True)):
-            with stream.used(), loop.on_the_clock():
-                _note_divergence(ended, number, loop)
+            if (end := _turn(loop, stream, _start)) is not None:
+                ended[number] = end
         interruption = stack.enter_context(Interruption())
         stack.enter_context(drawing_apart(device))
         while len(ended) < len(loops):
             for number, (loop, stream) in enumerate(zip(loops, streams, strict=True)):
-                if number not in ended:
-                    with stream.used(), loop.on_the_clock():
-                        _advance(ended, number, loop)
+                if number not in ended and (end := _turn(loop, stream, _advance)) is not None:
+                    ended[number] = end
             if interruption.requested:
                 _stop([loop for number, loop in enumerate(loops) if number not in ended])
         for stream in streams:
@@ -70,22 +69,22 @@ class _Stream:
             torch.cuda.current_stream(self._device).wait_stream(self._stream)
 
 
-def _note_divergence(ended: dict[int, Ended], number: int, loop: Loop) -> None:
-    try:
-        loop.start(resume=True)
-    except DivergedError as fault:
-        ended[number] = fault
+def _turn(loop: Loop, stream: _Stream, work: Callable[[Loop], Outcome | None]) -> Ended | None:
+    """Do a run's next work on its stream and its clock; returns how the run ended, if it did."""
+    with stream.used(), loop.on_the_clock():
+        try:
+            return work(loop)
+        except DivergedError as fault:
+            return fault
 
 
-def _advance(ended: dict[int, Ended], number: int, loop: Loop) -> None:
-    """Take a step of a run, or note its end."""
-    try:
-        reason = loop.advance()
-    except DivergedError as fault:
-        ended[number] = fault
-        return
-    if reason is not None:
-        ended[number] = loop.finish(reason)
+def _start(loop: Loop) -> None:
+    loop.start(resume=True)
+
+
+def _advance(loop: Loop) -> Outcome | None:
+    reason = loop.advance()
+    return None if reason is None else loop.finish(reason)
 
 
 def _stop(loops: Sequence[Loop]) -> None:
