@@ -78,8 +78,8 @@ def test_limits_on_drift_have_a_table_with_a_cell_for_each_column() -> None:
     both = [*series([0.01, 0.02, 0.04, 0.05], OTHERS, **{MARGIN: 0.1}), *series([0.05, 0.06, 0.07, 0.08], OTHERS, **{MARGIN: 0.3})]
     limits = drift_limit_table(make_sweep(both, noise=NOISE, varied=[RATE, MARGIN]))
     assert limits is not None
-    assert [cell.text for cell in limits.cells()[2][1]][:4] == ["margin 0.3", OVERLAP_LOSS, "0.04583", "no rate"]
-    assert [row.measure for row in limits.rows] == [OVERLAP_LOSS, MARGINS] * 2
+    assert [cell.text for cell in limits.rows[2].cells[:4]] == ["margin 0.3", OVERLAP_LOSS, "0.04583", "no rate"]
+    assert [row.cells[1].text for row in limits.rows] == [OVERLAP_LOSS, MARGINS] * 2
 
 
 @pytest.mark.parametrize(

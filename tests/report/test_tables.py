@@ -2,23 +2,16 @@
 
 import csv
 import io
-from operator import itemgetter
 
 import pytest
 from rich.console import Console
 
-from adiabat.core.text import MINUS, NO_BREAK
-from adiabat.report.tables import CELL_LENGTH, LEVEL, Cell, Column, Table, csv_cell, latex, markdown, verdict_cell
+from adiabat.core.text import DASH, MINUS, NO_BREAK
+from adiabat.report.tables import CELL_LENGTH, LEVEL, Cell, Column, Table, csv_cell, csv_of, latex, markdown, verdict_cell
 
-TABLE = Table(
-    title="[b]title[/b]",
-    columns=[
-        Column("name", lambda row: Cell(row[0], bold=row[1] > 0), "name"),
-        Column("value", lambda row: Cell(f"{row[1]:.1f}", ["[0, 1]"], value=row[1], sign="▲", sign_tone="better"), "number", ["unit"]),
-    ],
-    rows=[("a|b", 0.1 + 0.2), ("=1+1", -1.0)],
-    caption=["below"],
-)
+TABLE = Table(title="[b]title[/b]", columns=[Column("name", "name"), Column("value", "number", ["unit"])], caption=["below"])
+for name, value in (("a|b", 0.1 + 0.2), ("=1+1", -1.0)):
+    TABLE.add(Cell(name, bold=value > 0), Cell(f"{value:.1f}", ["[0, 1]"], value=value, sign="▲", sign_tone="better"))
 
 
 @pytest.mark.parametrize(
@@ -44,8 +37,9 @@ def test_a_cell_of_csv_is_text_or_a_number_with_all_its_digits(value: object, sh
 
 
 def test_csv_is_read_back_cell_by_cell() -> None:
-    columns = [Column(name, lambda row, at=at: row[at]) for at, name in enumerate(("name", "value", "known"))]
-    text = Table(columns=columns, rows=[["a", 0.5, None], ['with "quotes", and commas', -1, True]]).to_csv()
+    heads = ("name", "value", "known")
+    rows = [("a", 0.5, None), ('with "quotes", and commas', -1, True)]
+    text = csv_of([dict(zip(heads, row, strict=True)) for row in rows])
     assert list(csv.reader(io.StringIO(text))) == [["name", "value", "known"], ["a", "0.5", ""], ['with "quotes", and commas', "-1", "yes"]]
     assert "\r" not in text
 
@@ -82,13 +76,12 @@ def test_the_terminal_shows_texts_without_styling() -> None:
 def changes(measures: list[str]) -> Table:
     """A row with the default measures, and intervals with three decimals."""
     interval = [f"{MINUS}0.402, +0.416"]
-    columns = [
-        Column("data set", lambda _: Cell("target: a-data-set-with-a-name", bold=True), "name"),
-        *(Column(measure, lambda _: Cell(f"{MINUS}0.002{NO_BREAK}%", [f"[{interval[0]}]"]), "number", LEVEL) for measure in measures),
-        Column("verdict", lambda _: verdict_cell("undecided")),
-    ]
+    columns = [Column("data set", "name"), *(Column(measure, "number", LEVEL) for measure in measures), Column("verdict")]
     caption = ["undecided on the target, and no retention set was measured, so that it is unknown what the model forgot."]
-    return Table(title="An evaluation", columns=columns, rows=[1], caption=caption)
+    table = Table(title="An evaluation", columns=columns, caption=caption)
+    change = Cell(f"{MINUS}0.002{NO_BREAK}%", [f"[{interval[0]}]"])
+    table.add(Cell("target: a-data-set-with-a-name", bold=True), *[change] * len(measures), verdict_cell("undecided"))
+    return table
 
 
 @pytest.mark.parametrize("width", [100, 80, 72, 60, 40])
@@ -114,8 +107,18 @@ def test_a_table_that_fits_has_cells_of_one_line() -> None:
 
 def test_a_folded_cell_keeps_an_interval_on_one_line() -> None:
     """Blanks inside an interval are no-break, at which rich would break too."""
-    row = ("a name of twenty letters", "+0.06\N{NO-BREAK SPACE}% [\N{MINUS SIGN}0.01,\N{NO-BREAK SPACE}+0.19]")
-    columns = [Column("data set", itemgetter(0), "name"), Column("change", itemgetter(1), "number"), Column("verdict", lambda _: "x" * 20)]
+    table = Table(columns=[Column("data set", "name"), Column("change", "number"), Column("verdict")])
+    table.add("a name of twenty letters", "+0.06\N{NO-BREAK SPACE}% [\N{MINUS SIGN}0.01,\N{NO-BREAK SPACE}+0.19]", "x" * 20)
     out = io.StringIO()
-    Console(file=out, width=60, color_system=None).print(Table(columns=columns, rows=[row]).to_terminal())
+    Console(file=out, width=60, color_system=None).print(table.to_terminal())
     assert any("[\N{MINUS SIGN}0.01,\N{NO-BREAK SPACE}+0.19]" in line for line in out.getvalue().splitlines())
+
+
+def test_columns_without_a_value_are_left_out() -> None:
+    table = Table(columns=[Column("name"), Column("unknown"), Column("count")])
+    table.add("a", "", 1, style="safe")
+    table.add("b", None, None)
+    filled = table.without_empty_columns()
+    assert [column.head for column in filled.columns] == ["name", "count"]
+    assert [[cell.text for cell in row.cells] for row in filled.rows] == [["a", "1"], ["b", DASH]]
+    assert filled.rows[0].style == "safe"

@@ -1,17 +1,16 @@
 """The page of an advice: the recommendation with its reason, and the figures behind it."""
 
-from collections.abc import Callable
-from operator import itemgetter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
 
 from adiabat.core.text import NO_BREAK, counted, integer, share, verb
 from adiabat.report.format import named, percent
 from adiabat.report.measure_terms import measures_section
 from adiabat.report.pages import Group, Page, Terms, Tone, notes_section
-from adiabat.report.tables import LEVEL, PAIRED, Cell, Column, Table, pair_cell, value_cell, verdict_cell
+from adiabat.report.tables import LEVEL, PAIRED, Cell, Column, Table, csv_of, pair_cell, value_cell, verdict_cell
 from adiabat.results.advice_result import Advice, AdvisedSet, Choice
 from adiabat.results.evaluation_result import Change
-
-_Row = tuple[str, Change]
 
 _TONES: dict[Choice, Tone] = {"tune the query tower": "good", "fuse with BM25": "good"}
 
@@ -45,49 +44,70 @@ _TERMS = [
 def page(result: Advice) -> Page:
     """The page of an advice."""
     target = result.target
+    rankings = _rankings(result, "ranking", target.changes, meanings=_MEANINGS)
+    tried = [rankings, measures_section([target.untuned.measure])]
+    reading = [notes_section("Notes", [("", result.notes)], everyone=""), Terms(terms=_TERMS)]
+    pull = "" if result.pull is None else f"{result.pull:g}"
     return Page(
         record=result,
         name="advise",
         headline=headline(result),
         tone=_TONES.get(result.choice, "plain"),
         reservations=reservations(result),
-        about=[("model", result.model), ("data", target.name), ("queries", _measured(target)), ("documents", integer(target.documents))],
+        about=[
+            ("model", result.model),
+            ("data", target.name),
+            ("queries", _measured(target)),
+            ("documents", integer(target.documents)),
+        ],
         sections=[
-            Group(id="figures", title="What was tried", sections=[_target(result), measures_section([result.target.untuned.measure])]),
+            Group(id="figures", title="What was tried", sections=tried),
             _headroom(result),
             _retention(result),
-            Group(id="reading", title="Reading", sections=[notes_section("Notes", [("", result.notes)], everyone=""), Terms(terms=_TERMS)]),
+            Group(id="reading", title="Reading", sections=reading),
         ],
         facts=[
             ("groups of queries that share no document with another group", integer(result.clusters)),
-            ("pull of the linear map", "" if result.pull is None else f"{result.pull:g}"),
+            ("pull of the linear map", pull),
         ],
     )
 
 
 def exports(result: Advice) -> dict[str, Callable[[], str]]:
     """The figures beside the page, unrounded."""
-    rows = [
-        {"data": entry.name, "role": entry.role, "ranking": name, "measure": change.measure, "value": change.after}
-        | {"improvement": change.improvement, "verdict": change.verdict or "", "queries": entry.measured}
-        for entry in result.datasets
-        for name, change in entry.changes.items()
-    ]
-    return {"table.csv": Table(columns=[Column(name, itemgetter(name)) for name in rows[0]], rows=rows).to_csv}
+    return {"table.csv": partial(csv_of, _figures(result))}
+
+
+def _figures(result: Advice) -> list[dict[str, object]]:
+    """A row for each ranking of each data set."""
+    rows: list[dict[str, object]] = []
+    for entry in result.datasets:
+        for ranking, change in entry.changes.items():
+            row = {
+                "data": entry.name,
+                "role": entry.role,
+                "ranking": ranking,
+                "measure": change.measure,
+                "value": change.after,
+                "improvement": change.improvement,
+                "verdict": change.verdict or "",
+                "queries": entry.measured,
+            }
+            rows.append(row)
+    return rows
 
 
 def terminal(result: Advice) -> list[Table]:
-    """The figures, with the recommendation below them."""
-    retained = _retained_table(result)
-    table = _target(result)
+    """The figures, with the recommendation below the last table."""
     captions = [_headroom_sentence(result.target), *reservations(result), headline(result)]
-    columns = [Column("ranking", itemgetter(0), "name"), *table.columns[1:]]
-    tables = [Table(title=result.title, columns=columns, rows=table.rows, caption=[] if retained else captions)]
-    return (
-        tables
-        if retained is None
-        else [*tables, Table(title="retention sets under the linear map", columns=retained.columns, rows=retained.rows, caption=captions)]
-    )
+    retained = _retained(result)
+    if not retained:
+        return [_rankings(result, "ranking", result.target.changes, title=result.title, caption=captions)]
+    title = "retention sets under the linear map"
+    return [
+        _rankings(result, "ranking", result.target.changes, title=result.title),
+        _rankings(result, "retention set", retained, title=title, caption=captions),
+    ]
 
 
 def notes(result: Advice) -> list[str]:
@@ -111,7 +131,11 @@ def reservations(result: Advice) -> list[str]:
         )
     if result.tuning:
         sentences.append(f"adiabat tune with its default settings, {result.tuning}.")
-    if worse := [named(entry.name) for entry in result.datasets[1:] if entry.mapped is not None and entry.mapped.verdict == "worse"]:
+    worse = []
+    for entry in result.datasets[1:]:
+        if entry.mapped is not None and entry.mapped.verdict == "worse":
+            worse.append(named(entry.name))
+    if worse:
         caution = "keep the default rehearsal, and evaluate with retention sets"
         sentences.append(f"The linear map makes {' and '.join(worse)} worse: {caution}.")
     if target.measured < target.queries:
@@ -120,38 +144,44 @@ def reservations(result: Advice) -> list[str]:
 
 
 def _measured(entry: AdvisedSet) -> str:
-    return (
-        counted(entry.queries, "query")
-        if entry.measured == entry.queries
-        else f"{integer(entry.measured)} of {counted(entry.queries, 'query')}"
-    )
+    queries = counted(entry.queries, "query")
+    if entry.measured == entry.queries:
+        return queries
+    return f"{integer(entry.measured)} of {queries}"
 
 
-def _columns(measure: str) -> list[Column]:
-    return [
-        Column(measure, lambda row: value_cell(row[1].after, row[1].after_interval), "number", LEVEL),
-        Column("change", lambda row: "" if row[1].before is None else pair_cell(percent(row[1]), row[1].improvement), "number", PAIRED),
-        Column("verdict", lambda row: verdict_cell(row[1].verdict)),
+def _rankings(
+    result: Advice,
+    head: str,
+    changes: Mapping[str, Change],
+    *,
+    meanings: Mapping[str, str] = MappingProxyType({}),
+    title: str = "",
+    caption: Sequence[str] = (),
+) -> Table:
+    """A row for each ranking or data set by its name, with its meaning and its change from the untuned model."""
+    columns = [
+        Column(head, "name"),
+        Column(result.target.untuned.measure, "number", LEVEL),
+        Column("change", "number", PAIRED),
+        Column("verdict"),
     ]
-
-
-def _target(result: Advice) -> Table:
-    def name(row: _Row) -> Cell:
-        return Cell(row[0], [_MEANINGS[row[0]]], bold=True)
-
-    rows: list[_Row] = list(result.target.changes.items())
-    return Table(columns=[Column("ranking", name, "name"), *_columns(result.target.untuned.measure)], rows=rows, look="stack")
+    table = Table(title=title, columns=columns, caption=caption, look="stack")
+    for name, change in changes.items():
+        moved = None if change.before is None else pair_cell(percent(change), change.improvement)
+        head_cell = Cell(name, [meanings.get(name, "")], bold=True)
+        table.add(head_cell, value_cell(change.after, change.after_interval), moved, verdict_cell(change.verdict))
+    return table
 
 
 def _headroom(result: Advice) -> Group:
     room = result.target.headroom
-    rows = [("among the first 10", room.top), ("from 11 to 100", room.near), ("not among the first 100", room.beyond)]
-    columns = [
-        Column("first answer of the untuned model", itemgetter(0), "name"),
-        Column("queries", lambda row: integer(row[1]), "number"),
-        Column("share", lambda row: share(row[1] / room.total), "number"),
-    ]
-    return Group(id="headroom", title="Headroom", lead=_headroom_sentence(result.target), sections=[Table(columns=columns, rows=rows)])
+    columns = [Column("first answer of the untuned model", "name"), Column("queries", "number"), Column("share", "number")]
+    table = Table(columns=columns)
+    counts = {"among the first 10": room.top, "from 11 to 100": room.near, "not among the first 100": room.beyond}
+    for place, count in counts.items():
+        table.add(place, integer(count), share(count / room.total))
+    return Group(id="headroom", title="Headroom", lead=_headroom_sentence(result.target), sections=[table])
 
 
 def _headroom_sentence(target: AdvisedSet) -> str:
@@ -163,15 +193,15 @@ def _headroom_sentence(target: AdvisedSet) -> str:
     )
 
 
-def _retained_table(result: Advice) -> Table | None:
-    rows: list[_Row] = [(entry.name, entry.mapped or entry.untuned) for entry in result.datasets[1:]]
-    if not rows:
-        return None
-    columns = [Column("retention set", lambda row: Cell(row[0], bold=True), "name"), *_columns(result.target.untuned.measure)]
-    return Table(columns=columns, rows=rows, look="stack")
+def _retained(result: Advice) -> dict[str, Change]:
+    """Each retention set under the linear map, or as it is without one."""
+    return {entry.name: entry.mapped or entry.untuned for entry in result.datasets[1:]}
 
 
 def _retention(result: Advice) -> Group | None:
-    table = _retained_table(result)
+    retained = _retained(result)
+    if not retained:
+        return None
     lead = "The map of all measured target queries, applied to the queries of each retention set."
-    return None if table is None else Group(id="retention", title="Retention sets under the linear map", lead=lead, sections=[table])
+    table = _rankings(result, "retention set", retained)
+    return Group(id="retention", title="Retention sets under the linear map", lead=lead, sections=[table])

@@ -12,10 +12,11 @@ from adiabat.report import evaluation_headline as sentences
 from adiabat.report import format as texts
 from adiabat.report.chart_style import GOOD, MUTED
 from adiabat.report.charts import NARROW, ForestRow, Line, Panel, curves, forest
+from adiabat.report.computed_tables import Column, Table
 from adiabat.report.measure_terms import explained, measures_section
 from adiabat.report.pages import Examples, Figure, Group, HeatMap, Page, Terms, notes_section
 from adiabat.report.power_section import assumptions, power_section
-from adiabat.report.tables import LEVEL, PAIRED, Cell, Column, Section, Table, pair_cell, value_cell, verdict_cell
+from adiabat.report.tables import LEVEL, PAIRED, Cell, Section, pair_cell, value_cell, verdict_cell
 from adiabat.report.training_page import layers_of, page_of, training_of
 from adiabat.results.evaluation_result import Change, ChangedQuery, DatasetResult, GridComparison, Hit, Part, Result
 

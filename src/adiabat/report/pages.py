@@ -23,7 +23,8 @@ from rich.console import Console, RenderableType
 from adiabat.core.text import DASH, cut, duration, printable
 from adiabat.report.chart_style import heat_colours
 from adiabat.report.charts import Chart
-from adiabat.report.tables import Column, Section, Table
+from adiabat.report.computed_tables import Column, Table
+from adiabat.report.tables import Section
 from adiabat.results.record import Record
 
 Tone = Literal["good", "bad", "plain"]

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from adiabat.core.text import DASH, NO_BREAK, counted, cut
+from adiabat.report.computed_tables import Column, Table
 from adiabat.report.pages import Group
-from adiabat.report.tables import Cell, Column, Table
+from adiabat.report.tables import Cell
 from adiabat.results.power_record import Power
 
 

@@ -7,9 +7,10 @@ import numpy as np
 from adiabat.core.text import DASH, MINUS, NO_BREAK, counted, cut, integer, share
 from adiabat.report import format as texts
 from adiabat.report.charts import SERIES, ForestRow, Line, Panel, curves, forest, short
+from adiabat.report.computed_tables import Column, Table
 from adiabat.report.format import bounds, decimals_for, joined, listed, marked, named, signed_pair
 from adiabat.report.pages import Figure, Group, HeatMap, Notes, Terms, Tone
-from adiabat.report.tables import Cell, Column, Table
+from adiabat.report.tables import Cell
 from adiabat.results.ranking_result import Contrast, Level, RankedTask, Ranking, Speed, Standing, Start
 
 _SIMULTANEOUS = [f"[simultaneous 95{NO_BREAK}%]"]

@@ -10,10 +10,11 @@ from adiabat.core.text import DASH, counted, duration, integer
 from adiabat.report import rate_search_headline as words
 from adiabat.report.chart_style import INK, shade
 from adiabat.report.charts import Chart, Line, Panel, curves
+from adiabat.report.computed_tables import Column, Table
 from adiabat.report.format import cut_name, number, setting
 from adiabat.report.measure_terms import DRIFTS, in_order
 from adiabat.report.pages import Figure, Group, Page, Terms
-from adiabat.report.tables import Cell, Column, Table
+from adiabat.report.tables import Cell
 from adiabat.results.rate_search_result import RateTrial, SafeRate
 
 _Mark = tuple[tuple[float, float], str]

@@ -9,10 +9,11 @@ import tomli_w
 
 from adiabat.core.text import DASH, amount, cut, duration, flop, integer, printable, share
 from adiabat.report import scaling_headline as words
+from adiabat.report.computed_tables import Column, Table
 from adiabat.report.format import number, setting, signed
 from adiabat.report.pages import Figure, Group, Page
 from adiabat.report.scaling_figures import figures
-from adiabat.report.tables import Cell, Column, Section, Table
+from adiabat.report.tables import Cell, Section, cell_of
 from adiabat.results.scaling_result import Advice, Choice, Correlation, KindRecord, LineRecord, ScalingResult, ScalingRun, WidthRecord
 from adiabat.scaling_laws.frontier import NEAR
 from adiabat.scaling_laws.held_out import Coverage
@@ -118,7 +119,7 @@ def _choice_columns(result: ScalingResult) -> list[Column]:
 
 def _filled(columns: Sequence[Column], rows: Sequence[Any]) -> list[Column]:
     """Columns in which some row has a value."""
-    return [column for column in columns if any(column.cell(row).text not in ("", DASH) for row in rows)]
+    return [column for column in columns if any(cell_of(column.of(row)).text not in ("", DASH) for row in rows)]
 
 
 def _group(name: str, title: str, columns: Sequence[Column], rows: Sequence[Any], lead: str = "", **options: Any) -> Group | None:

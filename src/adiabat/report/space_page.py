@@ -4,9 +4,10 @@ from collections.abc import Callable, Sequence
 
 from adiabat.core.text import NO_BREAK, counted, integer, share
 from adiabat.report.charts import NARROW, WIDE, Chart, Spread, histogram, scatter
+from adiabat.report.computed_tables import Column, Table
 from adiabat.report.format import bounds, score, signed_pair
 from adiabat.report.pages import Figure, Group, Page, Terms
-from adiabat.report.tables import LEVEL, PAIRED, Cell, Column, Table, pair_cell, value_cell
+from adiabat.report.tables import LEVEL, PAIRED, Cell, pair_cell, value_cell
 from adiabat.results.space_result import QUANTILES, Distribution, Histogram, MapPanel, SpaceMap, SpaceNumber, SpaceResult, Whose
 
 _SEPARATION, _RATIO = "tower separation, AUC", "ratio, median"

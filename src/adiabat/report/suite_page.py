@@ -9,12 +9,13 @@ from adiabat.core.text import DASH, NO_BREAK, counted, cut, integer
 from adiabat.report import format as texts
 from adiabat.report import suite_headline as words
 from adiabat.report.charts import short
+from adiabat.report.computed_tables import Column, Table
 from adiabat.report.evaluation_headline import RANKINGS
 from adiabat.report.measure_terms import explained, measures_section
 from adiabat.report.pages import Group, Notes, Page, Terms, gathered, notes_section
 from adiabat.report.suite_headline import Overview
 from adiabat.report.suite_tasks import direction, first_click, task_section
-from adiabat.report.tables import Cell, Column, ColumnKind, Section, Table, latex, markdown, pair_cell, value_cell, verdict_cell
+from adiabat.report.tables import Cell, ColumnKind, Section, latex, markdown, pair_cell, value_cell, verdict_cell
 from adiabat.results.evaluation_result import Verdict
 from adiabat.results.suite_result import Fact, KindMean, Score, SuiteModel, SuiteResult, SuiteTask, by_kind
 

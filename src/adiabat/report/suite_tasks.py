@@ -12,10 +12,11 @@ from adiabat.report import format as texts
 from adiabat.report import suite_headline as words
 from adiabat.report.chart_style import LEAST_REACH
 from adiabat.report.charts import ForestRow, forest, short
+from adiabat.report.computed_tables import Column, Table
 from adiabat.report.evaluation_page import grid_counts
 from adiabat.report.pages import Figure, Group, HeatMap
 from adiabat.report.suite_headline import Overview
-from adiabat.report.tables import LEVEL, PAIRED, Cell, Column, Table, pair_cell, value_cell, verdict_cell
+from adiabat.report.tables import LEVEL, PAIRED, Cell, pair_cell, value_cell, verdict_cell
 from adiabat.results.evaluation_result import Change
 from adiabat.results.suite_result import Score, SuiteGrid, SuiteTask, UnitRow, equal_values
 

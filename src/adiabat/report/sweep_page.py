@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from adiabat.core.text import DASH, NO_BREAK, counted, cut, duration, integer
+from adiabat.report.computed_tables import Column, Table
 from adiabat.report.format import cut_name, number, signed, three_digits
 from adiabat.report.measure_terms import measures_section
 from adiabat.report.pages import Figure, Group, Page, Terms, notes_section
@@ -26,7 +27,7 @@ from adiabat.report.sweep_tables import (
     sweep_latex,
     sweep_markdown,
 )
-from adiabat.report.tables import Cell, Column, Section, Table
+from adiabat.report.tables import Cell, Section
 from adiabat.results.sweep_result import Case, Cost, DriftLimit, SweepResult, SweepRun
 
 OPEN_ROWS = 12

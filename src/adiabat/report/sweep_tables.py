@@ -9,10 +9,11 @@ from statistics import fmean
 from typing import Any, Literal
 
 from adiabat.core.text import DASH, NO_BREAK, cut, setting_text
+from adiabat.report.computed_tables import Column, Table
 from adiabat.report.format import VERDICT_MARKS, cut_name, three_digits
 from adiabat.report.measure_terms import in_order
 from adiabat.report.sweep_headline import case_cell, case_head, count, gain, gain_bounds, headline, reservations, sides, verdict_marks
-from adiabat.report.tables import NAME_LENGTH, Cell, Column, Table, latex, markdown
+from adiabat.report.tables import NAME_LENGTH, Cell, latex, markdown
 from adiabat.results.sweep_result import Case, PairCounts, SweepResult, SweepRun, is_number
 
 Group = Literal["setting", "target", "other tasks", "language pairs, better/worse", "training", "drift"]

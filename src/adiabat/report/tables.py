@@ -3,12 +3,13 @@
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, groupby
+from operator import attrgetter
 from textwrap import wrap
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
@@ -77,12 +78,23 @@ def verdict_cell(verdict: Verdict | None) -> Cell:
     return Cell(DASH) if verdict is None else Cell(marked(verdict), tone=verdict.replace(" ", "-"), badge=True)
 
 
+Content = Cell | str | float | bool | None
+"""What stands in a cell: a text, a number, a truth value, nothing, or a cell with more than that."""
+
+
+def cell_of(content: Content) -> Cell:
+    """The cell of a content, with the content as the value that sorts; a dash for nothing."""
+    if isinstance(content, Cell):
+        return content
+    text = DASH if content is None or content == "" else str(content)
+    return Cell(text, value=content)
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column, and its function from row to cell.
+    """The head of a column, and how its cells look.
 
     Attributes:
-        of: Row to cell; a text, number, truth value or None may stand for a cell.
         kind: ``name`` and ``text`` read left to right or right to left, ``number`` is aligned right, ``code`` is monospaced.
         sub: Lines below the title.
         first: Sort order of the first click; "" sorts as text.
@@ -91,19 +103,19 @@ class Column:
     """
 
     head: str
-    of: Callable[[Any], Cell | str | float | bool | None]
     kind: ColumnKind = "text"
     sub: Sequence[str] = ()
     first: str = ""
     full: str = ""
     group: str = ""
 
-    def cell(self, row: Any) -> Cell:
-        """The cell of a row."""
-        content = self.of(row)
-        if isinstance(content, Cell):
-            return content
-        return Cell(DASH if content is None or content == "" else str(content), value=content)
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Cells from left to right, and the CSS class of their row."""
+
+    cells: Sequence[Cell]
+    style: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,46 +130,45 @@ class Section:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table(Section):
-    """Rows of any type that the columns can read, with a caption below.
+    """Columns, and the rows that `add` puts below them, with a caption at the foot.
 
     Attributes:
         sortable: Whether a click on a head sorts.
         look: ``stack`` (rows become cards on a phone), ``matrix`` (first column and heads stay in sight) or "".
-        row_class: Row to CSS class.
         filtered: Label of a filter box for rows; "" without a box.
     """
 
     kind: ClassVar[str] = "table"
     columns: Sequence[Column]
-    rows: Sequence[Any]
+    rows: list[Row] = field(default_factory=list)
     caption: Sequence[str] = ()
     sortable: bool = False
     look: str = ""
-    row_class: Callable[[Any], str] = lambda row: ""
     filtered: str = ""
+
+    def add(self, *contents: Content, style: str = "") -> None:
+        """Add a row below the others: its contents from left to right, and its CSS class."""
+        self.rows.append(Row([cell_of(content) for content in contents], style))
 
     def groups(self) -> list[tuple[str, int]]:
         """Titles over several columns, each with the number of columns; empty if no column has one."""
-        groups = [(name, len(list(columns))) for name, columns in groupby(self.columns, key=lambda column: column.group)]
+        groups = [(name, len(list(columns))) for name, columns in groupby(self.columns, key=attrgetter("group"))]
         return groups if any(name for name, _ in groups) else []
 
-    def cells(self) -> list[tuple[str, list[Cell]]]:
-        """CSS class and cells of each row."""
-        return [(self.row_class(row), [column.cell(row) for column in self.columns]) for row in self.rows]
-
-    def to_csv(self) -> str:
-        """Values with all their digits; names stay text in a spreadsheet, whatever they start with."""
-        file = io.StringIO()
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([csv_cell(column.head) for column in self.columns])
-        writer.writerows([csv_cell(column.cell(row).value) for column in self.columns] for row in self.rows)
-        return file.getvalue()
+    def without_empty_columns(self) -> "Table":
+        """The table without the columns in which no row has a value."""
+        filled = []
+        for position in range(len(self.columns)):
+            if any(row.cells[position].text not in ("", DASH) for row in self.rows):
+                filled.append(position)
+        rows = [Row([row.cells[position] for position in filled], row.style) for row in self.rows]
+        return replace(self, columns=[self.columns[position] for position in filled], rows=rows)
 
     def to_markdown(self) -> str:
         """The table in Markdown."""
         heads = ["<br>".join(map(markdown, (column.head, *column.sub))) for column in self.columns]
         rules = ["---:" if column.kind == "number" else "---" for column in self.columns]
-        lines = [[_marked_down(cell) for cell in cells] for _, cells in self.cells()]
+        lines = [map(_marked_down, row.cells) for row in self.rows]
         return "".join(f"| {' | '.join(line)} |\n" for line in [heads, rules, *lines])
 
     def to_latex(self) -> str:
@@ -169,7 +180,7 @@ class Table(Section):
             lines.append(" & ".join(rf"\multicolumn{{{count}}}{{c}}{{{latex(name)}}}" for name, count in groups) + r" \\")
         lines += [" & ".join(latex(cut_name(head, limit=NAME_LENGTH)) for head in level) + r" \\" for level in zip(*heads, strict=True)]
         lines.append(r"\hline")
-        lines += [" & ".join(map(_set_in_latex, cells)) + r" \\" for _, cells in self.cells()]
+        lines += [" & ".join(map(_set_in_latex, row.cells)) + r" \\" for row in self.rows]
         return "\n".join([*lines, r"\hline", r"\end{tabular}"]) + "\n"
 
     def to_terminal(self) -> RenderableType:
@@ -200,8 +211,8 @@ class _InTerminal:
         columns, separator = self.table.columns, "\n" if folds else " "
         heads = [Text(separator.join([column.head, *column.sub])) for column in columns]
         rows = [
-            [_in_terminal(cell, column.kind == "name", separator) for cell, column in zip(cells, columns, strict=True)]
-            for _, cells in self.table.cells()
+            [_in_terminal(cell, column.kind == "name", separator) for cell, column in zip(row.cells, columns, strict=True)]
+            for row in self.table.rows
         ]
         return [heads, *rows]
 
@@ -228,8 +239,8 @@ class _InTerminal:
                 min_width=NAME_WIDTH if is_name and not widths else None,
                 width=widths[number] if widths else None,
             )
-        for (style, _), row in zip(self.table.cells(), rows, strict=True):
-            table.add_row(*row, style=STYLES.get(style, ""))
+        for row, texts_of_row in zip(self.table.rows, rows, strict=True):
+            table.add_row(*texts_of_row, style=STYLES.get(row.style, ""))
         return table
 
     def _blocks(self) -> Iterator[RenderableType]:
@@ -300,6 +311,17 @@ def _in_terminal(cell: Cell, is_name: bool, separator: str) -> Text:
 
 _FORMULA = re.compile(r"^[=+\-@\t\r\n|%]")
 """Characters that a spreadsheet takes for the start of a formula."""
+
+
+def csv_of(rows: Sequence[Mapping[str, object]]) -> str:
+    """A line for each row below the keys of the first; numbers keep all their digits, and names stay text in a spreadsheet."""
+    heads = list(rows[0]) if rows else []
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow([csv_cell(head) for head in heads])
+    for row in rows:
+        writer.writerow([csv_cell(row[head]) for head in heads])
+    return file.getvalue()
 
 
 def csv_cell(value: object) -> str:

@@ -10,10 +10,11 @@ from adiabat.core.text import DASH, NO_BREAK, counted, cut, duration, integer
 from adiabat.report import format as texts
 from adiabat.report.chart_style import ACCENT, BAD, GOOD, MUTED
 from adiabat.report.charts import NARROW, Chart, Line, Panel, bars, curves
+from adiabat.report.computed_tables import Column, Table
 from adiabat.report.measure_terms import measures_section
 from adiabat.report.pages import Facts, Figure, Group, Page, Tone
 from adiabat.report.power_section import power_section
-from adiabat.report.tables import Column, Section, Table
+from adiabat.report.tables import Section
 from adiabat.results.evaluation_result import Result
 from adiabat.results.training_record import LayerChange, TrainingRecord
 
