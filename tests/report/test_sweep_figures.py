@@ -256,9 +256,9 @@ def test_the_table_tells_what_is_interpolated_and_which_method_is_left_out() -> 
     assert "small" in table.lead
     assert "interpolated between two settings, which shows too much harm where harm grows faster than gain" in table.lead
     assert "reaches the gain more than once, its row shows the costs at the least drift" in table.lead
-    rows = [[plain(cell.text) for cell in row] for _, row in table.cells()]
+    rows = [[plain(cell.text) for cell in row.cells] for row in table.rows]
     assert rows == [["pulled", "−2.00 %", "0.1600", "+3.00 %"], ["rate", "≈ −3.00 %", "≈ 0.2500", "+2.00 %"]]
     lacking = equal_gain_table(make_sweep([replace(run, drift=None) for run in remedies(WAYS).runs], varied=(RATE, "tune.pull")))
     assert lacking is not None
-    assert lacking.cells()[0][1][2].text == "–"
+    assert lacking.rows[0].cells[2].text == "–"
     assert equal_gain_table(make_sweep([make_failed({RATE: 1e-8})])) is None

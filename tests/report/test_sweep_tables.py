@@ -9,6 +9,7 @@ import pytest
 
 from adiabat.report.sweep_page import MOST_ROWS
 from adiabat.report.sweep_tables import columns_of, drift_columns, measure_columns, sweep_csv, sweep_latex, sweep_markdown
+from adiabat.report.tables import cell_of
 from tests.report.html_page import HOSTILE, plain, printed
 from tests.report.sample_sweeps import (
     MARGIN,
@@ -168,12 +169,12 @@ def test_cells_are_sorted_by_their_numbers() -> None:
     seen = full_sweep()
     by_name = {column.full: column for column in columns_of(seen)}
     first, last = seen.analysis.cases[0], seen.analysis.cases[-1]
-    assert by_name["learning rate"].cell(first).value == 1e-8
-    assert by_name["msmarco"].cell(first).value == pytest.approx(0.6)
-    assert by_name["entailment-neutral"].cell(last).value == 174
-    assert by_name["freeze"].cell(first).value == "embeddings"
-    assert by_name["arxiv"].cell(last).sign_tone == ""
-    assert by_name["xnli"].cell(last).sign_tone == "undecided"
+    assert cell_of(by_name["learning rate"].of(first)).value == 1e-8
+    assert cell_of(by_name["msmarco"].of(first)).value == pytest.approx(0.6)
+    assert cell_of(by_name["entailment-neutral"].of(last)).value == 174
+    assert cell_of(by_name["freeze"].of(first)).value == "embeddings"
+    assert cell_of(by_name["arxiv"].of(last)).sign_tone == ""
+    assert cell_of(by_name["xnli"].of(last)).sign_tone == "undecided"
 
 
 def test_all_measures_and_drift_have_tables_of_their_own() -> None:
@@ -185,7 +186,7 @@ def test_all_measures_and_drift_have_tables_of_their_own() -> None:
     assert [column.full for column in drift_columns(seen)][3:] == ["overlap loss", "margins", "turn"]
     assert [column.full for column in drift_columns(seen, "zh")] == [column.full for column in drift_columns(seen)]
     alone = make_sweep([make_run({RATE: 1e-8}, drift=drift_at(1e-8))])
-    cell = drift_columns(alone)[1].cell(alone.analysis.cases[0])
+    cell = cell_of(drift_columns(alone)[1].of(alone.analysis.cases[0]))
     assert (cell.text, *cell.sub) == ("0.004", "± 4e−4")
     assert drift_columns(simple_sweep()) == []
     single = make_run({RATE: 1e-8}, [replace(make_task("msmarco", 2.0), changes=[make_task("msmarco", 2.0).main])])
