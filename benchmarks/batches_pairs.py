@@ -1,7 +1,9 @@
-"""Pairs for `batches.py`: a given number of real texts, or numbered copies of the demo's, in one file for both sides.
+"""Pairs for `batches.py`: a given number of real texts, or numbered copies of the demo's, in one file for
+both sides.
 
-A folder of public sets supplies words and glosses of WordNet, captions of the same picture, translations, titles and abstracts, questions
-and answers. Words have several glosses and glosses several words, a caption is paired with each other caption of its picture, an English
+A folder of public sets supplies words and glosses of WordNet, captions of the same picture, translations,
+titles and abstracts, questions and answers. Words have several glosses and glosses several words, a caption
+is paired with each other caption of its picture, an English
 sentence with each translation: many texts repeat, as queries, as documents, and as both.
 """
 
@@ -44,7 +46,9 @@ def write_pairs(given: Path | None, count: int, target: Path) -> None:
 
 
 def _numbered_demo() -> Iterator[Pair]:
-    """The demo's pairs round and round, a number before the query from the second time on: documents repeat, queries do not."""
+    """The demo's pairs round and round, a number before the query from the second time on: documents repeat,
+    queries do not.
+    """
     documents = {document.doc_id: document.text for document in read_corpus(DEMO_CORPUS)}
     found = read_examples(DEMO_TRAIN)
     assert isinstance(found, ExampleSet)
@@ -61,7 +65,11 @@ def _of_folder(folder: Path) -> Iterator[Pair]:
         if path.exists():
             with gzip.open(path, "rt", encoding="utf-8") as file:
                 for line in file:
-                    yield from ((query, positive) for query, positive in pairs_of(json.loads(line)) if query.strip() and positive.strip())
+                    yield from (
+                        (query, positive)
+                        for query, positive in pairs_of(json.loads(line))
+                        if query.strip() and positive.strip()
+                    )
 
 
 def _glosses(row: Row) -> Iterator[Pair]:

@@ -1,9 +1,11 @@
-"""A step of both towers at a large batch with one hard negative per query: gradient caching against sentence-transformers' cached loss.
+"""A step of both towers at a large batch with one hard negative per query: gradient caching against
+sentence-transformers' cached loss.
 
-Both sides have the same model, texts (demo papers, real lengths), batch, loss, temperature and precision, and chunks with as many tokens as
-the peer's rows hold on average. Texts are tokenised beforehand. A step is a forward and a backward pass, without an optimiser. The sides
-run in separate processes, in turn; each process takes a warm-up step of one chunk and a measured one. A third side is adiabat with a frozen
-document tower. Losses must agree.
+Both sides have the same model, texts (demo papers, real lengths), batch, loss, temperature and precision, and
+chunks with as many tokens as the peer's rows hold on average. Texts are tokenised beforehand. A step is a
+forward and a backward pass, without an optimiser. The sides run in separate processes, in turn; each process
+takes a warm-up step of one chunk and a measured one. A third side is adiabat with a frozen document tower.
+Losses must agree.
 
 Run with ``python benchmarks/big_batch.py``; a step at 1,024 takes minutes on two cores.
 """
@@ -48,14 +50,21 @@ def texts_of(batch: int) -> Texts:
     found = read_examples(DEMO_TRAIN)
     assert isinstance(found, ExampleSet)
     rows = [found.examples[number % len(found)] for number in range(batch)]
-    return [row.query for row in rows], [documents[row.positives[0]] for row in rows], [documents[row.negatives[0]] for row in rows]
+    return (
+        [row.query for row in rows],
+        [documents[row.positives[0]] for row in rows],
+        [documents[row.negatives[0]] for row in rows],
+    )
 
 
 def our_step(texts: Texts, chunk_rows: int, precision: Precision, *, frozen: bool) -> Step:
     """A step over the first rows, through gradient caching."""
     model = load(demo_model_folder()).query.eval()
     documents = load(demo_model_folder()).query.eval().requires_grad_(False) if frozen else model
-    tables = [TokenTable.of(model, texts[0], side="query"), TokenTable.of(model, texts[1] + texts[2], side="document")]
+    tables = [
+        TokenTable.of(model, texts[0], side="query"),
+        TokenTable.of(model, texts[1] + texts[2], side="document"),
+    ]
     tokens = int(chunk_rows * np.concatenate([table.lengths for table in tables]).mean())
     chunking = Chunking(tokens, cached=True)
 
@@ -66,7 +75,9 @@ def our_step(texts: Texts, chunk_rows: int, precision: Precision, *, frozen: boo
         with side_passes(*towers, precision=precision, chunking=chunking) as passes:
             both = Group(tables[1], np.concatenate([picked, len(texts[0]) + picked]), tower=len(towers) - 1)
             query, document = passes.embed_all([Group(tables[0], picked), both])
-            loss = in_batch_softmax(Pairs(query, document[:rows], shared=document[rows:]), temperature=TEMPERATURE)
+            loss = in_batch_softmax(
+                Pairs(query, document[:rows], shared=document[rows:]), temperature=TEMPERATURE
+            )
             loss.backward()  # type: ignore[no-untyped-call]
         return float(loss)
 
@@ -81,7 +92,9 @@ def peer_step(texts: Texts, chunk_rows: int, precision: Precision) -> Step:
     model = SentenceTransformer(str(demo_model_folder()), device="cpu").eval()
     loss_of = CachedMultipleNegativesRankingLoss(model, scale=1 / TEMPERATURE, mini_batch_size=chunk_rows)
 
-    features = {rows: [model.preprocess(column[:rows]) for column in texts] for rows in (chunk_rows, len(texts[0]))}
+    features = {
+        rows: [model.preprocess(column[:rows]) for column in texts] for rows in (chunk_rows, len(texts[0]))
+    }
 
     def step(rows: int) -> float:
         model.zero_grad()
@@ -108,7 +121,9 @@ def measure(side: str, options: argparse.Namespace) -> dict[str, float]:
 
 def main() -> None:
     """Let the sides take turns, and print ratios."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--batch", type=int, default=1_024)
     parser.add_argument("--chunk-rows", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=5)
@@ -122,19 +137,42 @@ def main() -> None:
     for _ in range(options.rounds):
         for side in SIDES:
             command = [sys.executable, __file__, *sys.argv[1:], "--side", side]
-            found[side].append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1]))
+            found[side].append(
+                json.loads(
+                    subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[
+                        -1
+                    ]
+                )
+            )
     report(found, options)
 
 
 def report(found: dict[str, list[dict[str, float]]], options: argparse.Namespace) -> None:
     """Print what was found."""
     for side, rounds in found.items():
-        medians = {key: statistics.median(one[key] for one in rounds) for key in ("seconds", "loss", "megabytes")}
-        print(f"{side}: {medians['seconds']:.1f} s, {medians['megabytes']:.0f} MB above what was there, loss {medians['loss']:.5f}")
-    print(f"batch {options.batch:,}, chunks of {options.chunk_rows} rows, {options.precision}, {torch.get_num_threads()} threads")
-    for side, name, target in ((SIDES[0], "big_batch", TARGETS[SIDES[2]]), (SIDES[1], "big_batch, documents frozen", TARGETS["frozen"])):
-        ratios = [theirs["seconds"] / ours["seconds"] for ours, theirs in zip(found[side], found[SIDES[2]], strict=True)]
-        print(f"{name}: ratio {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) (target {target})")
+        medians = {
+            key: statistics.median(one[key] for one in rounds) for key in ("seconds", "loss", "megabytes")
+        }
+        print(
+            f"{side}: {medians['seconds']:.1f} s, {medians['megabytes']:.0f} MB above "
+            f"what was there, loss {medians['loss']:.5f}"
+        )
+    print(
+        f"batch {options.batch:,}, chunks of {options.chunk_rows} rows, "
+        f"{options.precision}, {torch.get_num_threads()} threads"
+    )
+    for side, name, target in (
+        (SIDES[0], "big_batch", TARGETS[SIDES[2]]),
+        (SIDES[1], "big_batch, documents frozen", TARGETS["frozen"]),
+    ):
+        ratios = [
+            theirs["seconds"] / ours["seconds"]
+            for ours, theirs in zip(found[side], found[SIDES[2]], strict=True)
+        ]
+        print(
+            f"{name}: ratio {statistics.median(ratios):.2f} ({min(ratios):.2f} "
+            f"to {max(ratios):.2f}) (target {target})"
+        )
 
 
 if __name__ == "__main__":

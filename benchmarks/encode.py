@@ -1,7 +1,9 @@
-"""`Encoder.encode` against `SentenceTransformer.encode`: documents per second with the same model, texts and token limit.
+"""`Encoder.encode` against `SentenceTransformer.encode`: documents per second with the same model, texts and
+token limit.
 
-Three sides take turns in one process: adiabat with its defaults; the peer with its defaults; and the peer under the autocast that adiabat
-chose, with the fastest of a few batch sizes, determined beforehand. Cosines compare adiabat's vectors with the peer's default ones.
+Three sides take turns in one process: adiabat with its defaults; the peer with its defaults; and the peer
+under the autocast that adiabat chose, with the fastest of a few batch sizes, determined beforehand. Cosines
+compare adiabat's vectors with the peer's default ones.
 
 Run with ``python benchmarks/encode.py``; ``--corpus`` takes any corpus that adiabat reads, and several.
 """
@@ -47,10 +49,14 @@ class Measured:
         return [theirs / ours for theirs, ours in zip(self.seconds[peer], self.seconds[OURS], strict=True)]
 
 
-def by_peer(model: SentenceTransformer, precision: Precision, batch_size: int, texts: Sequence[str]) -> Vectors:
+def by_peer(
+    model: SentenceTransformer, precision: Precision, batch_size: int, texts: Sequence[str]
+) -> Vectors:
     """The peer's vectors."""
     with autocast(model.device, precision):
-        vectors = model.encode(list(texts), batch_size=batch_size, show_progress_bar=False, convert_to_numpy=True)
+        vectors = model.encode(
+            list(texts), batch_size=batch_size, show_progress_bar=False, convert_to_numpy=True
+        )
     return np.asarray(vectors, dtype=np.float32)
 
 
@@ -64,7 +70,10 @@ def timed(side: Side, texts: Sequence[str]) -> tuple[float, Vectors]:
 def fastest_batch_size(model: SentenceTransformer, precision: Precision, texts: Sequence[str]) -> int:
     """The peer's best batch size on a part of the texts, each size timed twice."""
     part = texts[: max(len(texts) // 4, 1)]
-    seconds = {size: min(timed(partial(by_peer, model, precision, size), part)[0] for _ in range(2)) for size in BATCH_SIZES}
+    seconds = {
+        size: min(timed(partial(by_peer, model, precision, size), part)[0] for _ in range(2))
+        for size in BATCH_SIZES
+    }
     return min(seconds, key=seconds.__getitem__)
 
 
@@ -86,15 +95,22 @@ def report(measurement: Measured, documents: int) -> None:
     for name, seconds in measurement.seconds.items():
         rate = sorted(documents / one for one in seconds)
         print(
-            f"  {name}: median {statistics.median(rate):.1f} documents/s, range {rate[0]:.1f} to {rate[-1]:.1f} over {len(rate)} runs, "
+            f"  {name}: median {statistics.median(rate):.1f} documents/s, range {rate[0]:.1f} "
+            f"to {rate[-1]:.1f} over {len(rate)} runs, "
             f"minimum cosine {measurement.cosines[name]:.6f}"
         )
     for peer in TARGETS:
         ratios = measurement.ratios(peer)
-        print(f"  ratio to {peer}: median {statistics.median(ratios):.2f}, range {min(ratios):.2f} to {max(ratios):.2f}", flush=True)
+        print(
+            f"  ratio to {peer}: median {statistics.median(ratios):.2f}, range "
+            f"{min(ratios):.2f} to {max(ratios):.2f}",
+            flush=True,
+        )
 
 
-def on_corpus(encoder: Encoder, peer: SentenceTransformer, corpus: str | Path, options: argparse.Namespace) -> Measured:
+def on_corpus(
+    encoder: Encoder, peer: SentenceTransformer, corpus: str | Path, options: argparse.Namespace
+) -> Measured:
     """Measure on a sample of one corpus."""
     texts = [document.text for document in read_corpus(corpus)]
     texts = random.Random(0).sample(texts, min(options.documents, len(texts)))
@@ -102,7 +118,10 @@ def on_corpus(encoder: Encoder, peer: SentenceTransformer, corpus: str | Path, o
     cut = sum(length == encoder.settings.max_tokens for length in lengths) / len(lengths)
     precision = encoder.settle("auto")
     size = fastest_batch_size(peer, precision, texts)
-    print(f"{Path(corpus).name}: {len(texts)} documents, {statistics.mean(lengths):.0f} tokens on average, {cut:.0%} at the limit")
+    print(
+        f"{Path(corpus).name}: {len(texts)} documents, {statistics.mean(lengths):.0f} "
+        f"tokens on average, {cut:.0%} at the limit"
+    )
     print(f"  {precision}; fastest batch size of the peer in it: {size}", flush=True)
     sides: dict[str, Side] = {
         OURS: partial(encoder.encode, side="document"),
@@ -116,7 +135,9 @@ def on_corpus(encoder: Encoder, peer: SentenceTransformer, corpus: str | Path, o
 
 def main() -> None:
     """Measure corpus by corpus, then print the smallest ratios."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", help="directory or hub name (default: the embedded one)")
     parser.add_argument("--corpus", nargs="+", default=[DEMO_CORPUS], help="default: the demo's abstracts")
     parser.add_argument("--documents", type=int, default=256, help="sampled from each corpus")

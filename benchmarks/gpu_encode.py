@@ -1,10 +1,12 @@
-"""Encoding on a GPU, from texts to vectors: documents per second, beside sentence-transformers as it comes and at its best.
+"""Encoding on a GPU, from texts to vectors: documents per second, beside sentence-transformers as it comes
+and at its best.
 
     python benchmarks/gpu_encode.py MODEL --name minilm|large [--documents 16384] [--profile]
-    python benchmarks/gpu_encode.py MODEL --name minilm|large --compiled      # its compiled blocks, and from how many documents they pay
+    python benchmarks/gpu_encode.py MODEL --name minilm|large --compiled  # from how many documents it pays
 
-The peer's best has weights in bf16, tensors as output, and the better of batches 128 and 512; where the package flash-attn is installed,
-its unpadded path is measured too. It encodes fewer texts where it is slow. Cosines compare vectors with those of the CPU in float32.
+The peer's best has weights in bf16, tensors as output, and the better of batches 128 and 512; where the
+package flash-attn is installed, its unpadded path is measured too. It encodes fewer texts where it is slow.
+Cosines compare vectors with those of the CPU in float32.
 """
 
 import argparse
@@ -31,7 +33,9 @@ COMPARED = 16 if SMALL else 256
 
 def main() -> None:
     """Measure one model."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("model")
     parser.add_argument("--name", choices=["minilm", "large"], default="minilm")
     parser.add_argument("--documents", type=int, default=16_384)
@@ -46,7 +50,9 @@ def main() -> None:
         return
     if options.name == "minilm":
         exact = load(options.model).document.encode(texts[:COMPARED], side="document", precision="fp32")
-        cosine = minimum_cosine(exact, encoder.encode(texts[:COMPARED], side="document", precision="fp32" if SMALL else "bf16"))
+        cosine = minimum_cosine(
+            exact, encoder.encode(texts[:COMPARED], side="document", precision="fp32" if SMALL else "bf16")
+        )
         append("cosine", cosine, f"{cosine:.5f}")
     encoder.encode(texts[: len(texts) // 4], side="document")
     seconds = timed(lambda: encoder.encode(texts, side="document"), repeats=3)
@@ -60,7 +66,9 @@ def main() -> None:
 
 
 def compile_and_encode(encoder: Encoder, row: str, texts: Sequence[str]) -> None:
-    """The row of compiled blocks: their speed, and the documents from which on compiling is faster than not."""
+    """The row of compiled blocks: their speed, and the documents from which on compiling is faster than
+    not.
+    """
     part = texts[: len(texts) // 4]
     encoder.encode(part, side="document")
     plain = timed(lambda: encoder.encode(texts, side="document"), repeats=3)
@@ -68,7 +76,11 @@ def compile_and_encode(encoder: Encoder, row: str, texts: Sequence[str]) -> None
     later = timed(lambda: encoder.encode(texts, side="document", compiled=True), repeats=3)
     waiting, saved = first - later * len(part) / len(texts), (plain - later) / len(texts)
     pays = f"pays from {waiting / saved:,.0f} documents on" if saved > 0 else "never pays"
-    append(f"{row}, compiled", len(texts) / later, f"{len(texts) / later:,.0f} ({waiting:.0f} s of compiling; {pays})")
+    append(
+        f"{row}, compiled",
+        len(texts) / later,
+        f"{len(texts) / later:,.0f} ({waiting:.0f} s of compiling; {pays})",
+    )
 
 
 def texts_of(count: int) -> list[str]:
@@ -119,16 +131,30 @@ def beside_peers(model: str, row: str, texts: Sequence[str], ours: float) -> Non
             append_failure(f"{row}, {name}", "there is no GPU")
         return
     peer = peer.to(torch.bfloat16)
-    best = max((speed_of_peer(peer, texts[: len(texts) // 4], batch_size=size, convert_to_tensor=True), size) for size in PEER_BATCHES)
-    append(f"{row}, best peer", ours / best[0], f"{ours / best[0]:.1f} ({best[0]:,.0f} documents/s, batch {best[1]})")
+    best = max(
+        (speed_of_peer(peer, texts[: len(texts) // 4], batch_size=size, convert_to_tensor=True), size)
+        for size in PEER_BATCHES
+    )
+    append(
+        f"{row}, best peer",
+        ours / best[0],
+        f"{ours / best[0]:.1f} ({best[0]:,.0f} documents/s, batch {best[1]})",
+    )
     if find_spec("flash_attn") is None:
         append_failure(f"{row}, unpadded peer", "the package flash-attn is not installed")
         return
     chosen: dict[str, Any] = {"attn_implementation": "flash_attention_2", "dtype": torch.bfloat16}
     unpadded: Any = SentenceTransformer(model, device=device, model_kwargs=chosen)
     unpadded[0].unpad_inputs = True
-    best = max((speed_of_peer(unpadded, texts[: len(texts) // 4], batch_size=size, convert_to_tensor=True), size) for size in PEER_BATCHES)
-    append(f"{row}, unpadded peer", ours / best[0], f"{ours / best[0]:.1f} ({best[0]:,.0f} documents/s, batch {best[1]})")
+    best = max(
+        (speed_of_peer(unpadded, texts[: len(texts) // 4], batch_size=size, convert_to_tensor=True), size)
+        for size in PEER_BATCHES
+    )
+    append(
+        f"{row}, unpadded peer",
+        ours / best[0],
+        f"{ours / best[0]:.1f} ({best[0]:,.0f} documents/s, batch {best[1]})",
+    )
 
 
 def speed_of_peer(peer: Any, texts: Sequence[str], **options: Any) -> float:

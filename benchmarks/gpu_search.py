@@ -1,9 +1,11 @@
-"""Exact search on a GPU: the same hits, scores, ties and counts as on the CPU; and milliseconds against 1,000,000 vectors.
+"""Exact search on a GPU: the same hits, scores, ties and counts as on the CPU; and milliseconds against
+1,000,000 vectors.
 
     python benchmarks/gpu_search.py [--documents 1000000]
 
-Equal results are tested first, on fewer documents, a fourth of which are different: every document ties with its copies. The time is that
-of `adiabat.store.search.search` with the vectors on the device, where the first search has left them.
+Equal results are tested first, on fewer documents, a fourth of which are different: every document ties with
+its copies. The time is that of `adiabat.store.search.search` with the vectors on the device, where the first
+search has left them.
 """
 
 import argparse
@@ -28,7 +30,9 @@ COMPARED, QUERIES = (2_000, 50) if SMALL else (40_000, 500)
 
 def main() -> None:
     """Compare, then measure."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--documents", type=int, default=1_000_000)
     options = parser.parse_args()
     device, documents = device_of("auto"), 5_000 if SMALL else options.documents
@@ -60,8 +64,12 @@ def timed(store: Store, asked: np.ndarray, device: torch.device) -> float:
 def compare(device: torch.device, folder: Path) -> None:
     """The row of equal results."""
     rng = np.random.default_rng(0)
-    distinct = rng.standard_normal((COMPARED // 4, WIDTH), dtype=np.float32) * np.exp(rng.uniform(-3, 3, (COMPARED // 4, 1)))
-    store = stored(distinct[rng.integers(len(distinct), size=COMPARED)].astype(np.float32), folder / "compared")
+    distinct = rng.standard_normal((COMPARED // 4, WIDTH), dtype=np.float32) * np.exp(
+        rng.uniform(-3, 3, (COMPARED // 4, 1))
+    )
+    store = stored(
+        distinct[rng.integers(len(distinct), size=COMPARED)].astype(np.float32), folder / "compared"
+    )
     queries = rng.standard_normal((QUERIES, WIDTH), dtype=np.float32)
     queries[::2] = store.gather(rng.integers(COMPARED, size=len(queries[::2])))
     different = []
@@ -73,9 +81,15 @@ def compare(device: torch.device, folder: Path) -> None:
             hits = search(store, queries, 100, similarity=similarity, device=place)
             counts, _ = count_at_least(store, queries, levels, similarity=similarity, device=place)
             found.append((hits.rows, hits.scores, counts))
-        if not all(np.array_equal(one, other) for each in found[1:] for one, other in zip(found[0], each, strict=True)):
+        if not all(
+            np.array_equal(one, other)
+            for each in found[1:]
+            for one, other in zip(found[0], each, strict=True)
+        ):
             different.append(similarity)
-    append("equal ranks", float(not different), f"different by {', '.join(different)}" if different else "equal")
+    append(
+        "equal ranks", float(not different), f"different by {', '.join(different)}" if different else "equal"
+    )
 
 
 if __name__ == "__main__":

@@ -1,12 +1,15 @@
-"""Tuning steps per second on a GPU, recorded as CUDA graphs and taken operation by operation; and how far their weights differ.
+"""Tuning steps per second on a GPU, recorded as CUDA graphs and taken operation by operation; and how far
+their weights differ.
 
-Queries are those of the demo, documents random vectors. A step has 14 queries, the triplet loss, AdamW and frozen embeddings. Steps are
-taken by the loop of `adiabat tune`, without validation and checkpoints.
+Queries are those of the demo, documents random vectors. A step has 14 queries, the triplet loss, AdamW and
+frozen embeddings. Steps are taken by the loop of `adiabat tune`, without validation and checkpoints.
 
-    python benchmarks/gpu_tune.py [--model demo] [--precision fp32|bf16] [--negatives examples|hardest] [--documents 5600] [--steps 300]
-    python benchmarks/gpu_tune.py --rows [--model demo] [--steps 300]      # the rows of `gpu_rows.py`, in small without a GPU
+    python benchmarks/gpu_tune.py [--model demo] [--precision fp32|bf16] [--negatives examples|hardest]
+    [--documents 5600] [--steps 300] python benchmarks/gpu_tune.py --rows [--model demo] [--steps 300]      #
+    the rows of `gpu_rows.py`, in small without a GPU
 
-35,000 steps with a validation after each epoch of the default length are extrapolated from recorded steps and validations in float32.
+35,000 steps with a validation after each epoch of the default length are extrapolated from recorded steps and
+validations in float32.
 """
 
 import argparse
@@ -51,7 +54,9 @@ TARGETS = {"examples": 250, "hardest": 150}
 
 def main() -> None:
     """Take both kinds of steps, and print their speeds."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", default="demo")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--precision", default="fp32", choices=["fp32", "bf16"])
@@ -68,7 +73,8 @@ def main() -> None:
         return
     found = compared(options)
     print(
-        f"{device_name(device_of(options.device))}, {options.precision}, {options.documents:,} documents, negatives = {options.negatives}"
+        f"{device_name(device_of(options.device))}, {options.precision}, {options.documents:,} "
+        f"documents, negatives = {options.negatives}"
     )
     print(f"operation by operation: {found.eager.rate:.0f} steps/s")
     print(f"a second run is equal bit for bit: {found.is_repeated}")
@@ -81,7 +87,10 @@ def append_rows(options: argparse.Namespace) -> None:
     found = compared(options)
     rate, seconds = found.recorded.rate, found.recorded.validation_seconds
     append("tune fp32", rate, f"{rate:,.0f} (operation by operation {found.eager.rate:,.0f})")
-    steps_alike = f"a second run {'is equal' if found.is_repeated else 'differs'}; {found.difference:.2g} of the change's norm"
+    steps_alike = (
+        f"a second run {'is equal' if found.is_repeated else 'differs'}; "
+        f"{found.difference:.2g} of the change's norm"
+    )
     append("tune equal", float(found.is_repeated), steps_alike)
     epochs = -(-STEPS_OF_THE_SOURCE // TuneSettings().tune.batches_per_epoch)
     whole = STEPS_OF_THE_SOURCE / rate + epochs * seconds
@@ -154,17 +163,30 @@ def context_of(options: argparse.Namespace, folder: Path) -> tuple[TuningContext
 
 def settings_of(options: argparse.Namespace) -> TuneSettings:
     """The regime with another rate, so that weights move."""
-    tune = {"loss": {"margin": MARGIN}, "learning_rate": RATE, "batch_size": BATCH_SIZE, "negatives": options.negatives}
-    return checked(TuneSettings, {"tune": tune, "run": {"device": options.device, "precision": options.precision}})
+    tune = {
+        "loss": {"margin": MARGIN},
+        "learning_rate": RATE,
+        "batch_size": BATCH_SIZE,
+        "negatives": options.negatives,
+    }
+    return checked(
+        TuneSettings, {"tune": tune, "run": {"device": options.device, "precision": options.precision}}
+    )
 
 
 def trained_weights(tower: torch.nn.Module) -> Tensor:
     """All weights that are not frozen, end to end."""
-    return torch.cat([weights.detach().flatten().cpu() for weights in tower.parameters() if weights.requires_grad])
+    return torch.cat(
+        [weights.detach().flatten().cpu() for weights in tower.parameters() if weights.requires_grad]
+    )
 
 
-def measured(context: TuningContext, options: argparse.Namespace, folder: Path, *, profiled: bool = False) -> Run:
-    """A run, its weights after the first steps, and the time of a validation; a profile takes many times as long as its steps."""
+def measured(
+    context: TuningContext, options: argparse.Namespace, folder: Path, *, profiled: bool = False
+) -> Run:
+    """A run, its weights after the first steps, and the time of a validation; a profile takes many times as
+    long as its steps.
+    """
     settings = settings_of(options)
     tower, _ = prepared_tower(context.model.query, settings)
     objective = context.objective(tower, settings)

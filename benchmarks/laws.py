@@ -2,9 +2,10 @@
 
     python benchmarks/laws.py [--refits 1000] [--rounds 3]
 
-Runs are simulated from known laws on the grid of the paper, with eight sizes and six budgets (for shares, four shares of each), with one
-percent of noise. The script prints for each law the seconds of the fit and of the refits (median, lowest and highest of the rounds), and
-finally the median of the slowest law including refits.
+Runs are simulated from known laws on the grid of the paper, with eight sizes and six budgets (for shares,
+four shares of each), with one percent of noise. The script prints for each law the seconds of the fit and of
+the refits (median, lowest and highest of the rounds), and finally the median of the slowest law including
+refits.
 """
 
 import argparse
@@ -24,7 +25,9 @@ from adiabat.scaling_laws.fitting import fit, refits
 
 def main() -> None:
     """Print a line for each law."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--refits", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
@@ -40,7 +43,10 @@ def main() -> None:
             refits(fitted, points, count=given.refits, seed=0)
             first.append(between - started)
             rest.append(time.perf_counter() - between)
-        print(f"{name}, {len(points)} runs: fit {spread(first)}, {given.refits:,} refits {spread(rest)}", flush=True)
+        print(
+            f"{name}, {len(points)} runs: fit {spread(first)}, {given.refits:,} refits {spread(rest)}",
+            flush=True,
+        )
         slowest = max(slowest, statistics.median(map(sum, zip(first, rest, strict=True))))
     print(f"laws: {slowest:.1f} s for {given.refits:,} refits (target 60)")
 

@@ -1,7 +1,8 @@
-"""Memory of the tiled in-batch loss, forward and backward, beyond its inputs and their gradients; and its speed against the full matrix.
+"""Memory of the tiled in-batch loss, forward and backward, beyond its inputs and their gradients; and its
+speed against the full matrix.
 
-Memory is the rise of the resident set during the loss, in a separate process, minus the gradients. Time and values are compared with the
-full matrix at a size where it still fits, five pairs in turn.
+Memory is the rise of the resident set during the loss, in a separate process, minus the gradients. Time and
+values are compared with the full matrix at a size where it still fits, five pairs in turn.
 
 Run with ``python benchmarks/loss_memory.py``; 65,536 rows take some minutes on two cores.
 """
@@ -38,7 +39,9 @@ def loss_of(sides: list[Tensor], tile: int | None) -> Tensor:
 
 
 def growth(rows: int, tile: int) -> float:
-    """MB by which the resident set rises above what it is before the loss, at its highest, less the gradients (Linux only)."""
+    """MB by which the resident set rises above what it is before the loss, at its highest, less the gradients
+    (Linux only).
+    """
     sides = leaves(rows)
     loss_of(leaves(64), 32)
     megabytes, _ = rise_of(lambda: loss_of(sides, tile))
@@ -63,14 +66,17 @@ def compare(rows: int, tile: int) -> None:
         ratios.append(whole / tiled)
         differences += [float((a - b).norm() / b.norm()) for a, b in zip(found, expected, strict=True)]
     print(
-        f"{rows:,} rows: full matrix / tiled {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) in time, "
+        f"{rows:,} rows: full matrix / tiled {statistics.median(ratios):.2f} "
+        f"({min(ratios):.2f} to {max(ratios):.2f}) in time, "
         f"values and gradients within {max(differences):.1e}"
     )
 
 
 def main() -> None:
     """Compare at a small size, then measure the large one in a fresh process."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=65_536)
     parser.add_argument("--compare", type=int, default=8_192)
     parser.add_argument("--tile", type=int, default=1_024)
@@ -80,10 +86,21 @@ def main() -> None:
         print(growth(options.rows, options.tile))
         return
     compare(options.compare, options.tile)
-    command = [sys.executable, __file__, "--measure", "--rows", str(options.rows), "--tile", str(options.tile)]
+    command = [
+        sys.executable,
+        __file__,
+        "--measure",
+        "--rows",
+        str(options.rows),
+        "--tile",
+        str(options.tile),
+    ]
     start = time.perf_counter()
     found = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    print(f"{options.rows:,} x {options.rows:,}, tile {options.tile:,}: {time.perf_counter() - start:.0f} s in all")
+    print(
+        f"{options.rows:,} x {options.rows:,}, tile {options.tile:,}: "
+        f"{time.perf_counter() - start:.0f} s in all"
+    )
     print(f"loss_memory: {found:.0f} MB (target <= {TARGET_MB})")
 
 

@@ -1,4 +1,5 @@
-"""Peak memory of a tuning job with hardest-negative search: a store of 1,000,000 vectors against one of 1,000, with all else equal.
+"""Peak memory of a tuning job with hardest-negative search: a store of 1,000,000 vectors against one of
+1,000, with all else equal.
 
 Each job is a separate process; its peak resident set is the operating system's figure at its end.
 
@@ -21,12 +22,17 @@ TARGET_MB = 300
 
 def main() -> None:
     """Make both stores, run both jobs, print both peaks."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--documents", type=int, default=1_000_000)
     parser.add_argument("--steps", type=int, default=10)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        peaks = {count: job_peak(Path(folder) / str(count), count, arguments.steps) for count in (SMALL, arguments.documents)}
+        peaks = {
+            count: job_peak(Path(folder) / str(count), count, arguments.steps)
+            for count in (SMALL, arguments.documents)
+        }
     for count, peak in peaks.items():
         print(f"{count:,} documents: peak {peak:.0f} MB")
     print(f"memory: difference {peaks[arguments.documents] - peaks[SMALL]:.0f} MB (target <= {TARGET_MB})")
@@ -36,11 +42,24 @@ def job_peak(folder: Path, count: int, steps: int) -> float:
     """Build a store of random vectors in one process, tune in another, and give the latter's peak in MB."""
     folder.mkdir()
     write_vectors(folder, count)
-    program = "import sys; from adiabat.store.imports import import_vectors; import_vectors(*sys.argv[1:3], ids=sys.argv[3])"
+    program = (
+        "import sys; from adiabat.store.imports import import_vectors; "
+        "import_vectors(*sys.argv[1:3], ids=sys.argv[3])"
+    )
     run("-c", program, *map(str, parts(folder)))
     settings = {"learning_rate": 5e-8, "negatives": "hardest", "batches_per_epoch": steps, "max_epochs": 1}
     sets = [word for key, value in settings.items() for word in ("--set", f"tune.{key}={value}")]
-    return run("-m", "adiabat", "tune", "demo", str(folder / "store"), str(folder / "data.jsonl"), "--out", str(folder / "job"), *sets)
+    return run(
+        "-m",
+        "adiabat",
+        "tune",
+        "demo",
+        str(folder / "store"),
+        str(folder / "data.jsonl"),
+        "--out",
+        str(folder / "job"),
+        *sets,
+    )
 
 
 def parts(folder: Path) -> tuple[Path, Path, Path]:
@@ -49,7 +68,9 @@ def parts(folder: Path) -> tuple[Path, Path, Path]:
 
 
 def write_vectors(folder: Path, count: int) -> None:
-    """Random unit vectors block by block, ids, and queries of real length that are answered by random documents."""
+    """Random unit vectors block by block, ids, and queries of real length that are answered by random
+    documents.
+    """
     vectors, _, ids = parts(folder)
     generator = np.random.default_rng(0)
     stored = np.lib.format.open_memmap(vectors, mode="w+", dtype=np.float16, shape=(count, WIDTH))
@@ -59,7 +80,10 @@ def write_vectors(folder: Path, count: int) -> None:
     stored.flush()
     ids.write_text("".join(f"d{row}\n" for row in range(count)), encoding="utf-8")
     rows = [
-        {"query": f"what is said about subject {query} in the report of last year?", "pos": [f"d{generator.integers(count)}"]}
+        {
+            "query": f"what is said about subject {query} in the report of last year?",
+            "pos": [f"d{generator.integers(count)}"],
+        }
         for query in range(500)
     ]
     (folder / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")

@@ -1,8 +1,10 @@
-"""Mining by BM25: top 100 of 10,000 queries over 100,000 documents, default filters, to a written file; time and peak memory.
+"""Mining by BM25: top 100 of 10,000 queries over 100,000 documents, default filters, to a written file; time
+and peak memory.
 
-The queries are titles of papers; the documents are their abstracts, each cut in two near its middle, of which the first half is the answer.
-For comparison, in turn and in separate processes, bm25s indexes the same words of the same files in memory and retrieves the same top 100,
-without filters, choice, file or statistics. A third process only imports the modules of mining, which gives the memory before any work.
+The queries are titles of papers; the documents are their abstracts, each cut in two near its middle, of which
+the first half is the answer. For comparison, in turn and in separate processes, bm25s indexes the same words
+of the same files in memory and retrieves the same top 100, without filters, choice, file or statistics. A
+third process only imports the modules of mining, which gives the memory before any work.
 
     python benchmarks/mine.py PAPERS.jsonl.gz [--documents 100000] [--queries 10000] [--rounds 3]
 
@@ -35,7 +37,9 @@ DEPTH = 100
 
 
 def halves(abstract: str) -> list[str]:
-    """An abstract in two, cut after the sentence that ends nearest to its middle; whole where it has one sentence."""
+    """An abstract in two, cut after the sentence that ends nearest to its middle; whole where it has one
+    sentence.
+    """
     ends = [place + 2 for place in range(len(abstract) - 2) if abstract[place : place + 2] == ". "]
     if not ends:
         return [abstract]
@@ -56,7 +60,12 @@ def write_files(papers: str, folder: Path, *, documents: int, queries: int) -> t
             written += len(parts)
             if asked < queries:
                 asked += 1
-                data.write(json.dumps({"query": " ".join(row.values["title"].split()), "pos": [f"{row.values['id']}-0"]}) + "\n")
+                data.write(
+                    json.dumps(
+                        {"query": " ".join(row.values["title"].split()), "pos": [f"{row.values['id']}-0"]}
+                    )
+                    + "\n"
+                )
     return written, asked
 
 
@@ -67,7 +76,12 @@ def no_model(name: str, section: object) -> DualEncoder:
 
 def by_adiabat(folder: Path) -> None:
     """The whole job; its own statistics are checked against the number of queries."""
-    mined = mine(str(folder / "data.jsonl"), str(folder / "corpus.jsonl"), folder / f"mined{os.getpid()}.jsonl", load=no_model)
+    mined = mine(
+        str(folder / "data.jsonl"),
+        str(folder / "corpus.jsonl"),
+        folder / f"mined{os.getpid()}.jsonl",
+        load=no_model,
+    )
     assert mined.report["candidates"]["candidate"] <= DEPTH * mined.report["queries"]
 
 
@@ -105,8 +119,12 @@ def one_side(side: str, folder: Path) -> None:
 
 def main() -> None:
     """Write the files, let the sides take turns, print medians and ranges."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("papers", help="JSON lines with id, title and abstract; with --side the folder of the files")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "papers", help="JSON lines with id, title and abstract; with --side the folder of the files"
+    )
     parser.add_argument("--documents", type=int, default=100_000)
     parser.add_argument("--queries", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=3)
@@ -117,7 +135,9 @@ def main() -> None:
         return
     measured: dict[str, list[tuple[float, float]]] = {OURS: [], ALONE: [], NOTHING: []}
     with tempfile.TemporaryDirectory() as name:
-        documents, queries = write_files(options.papers, Path(name), documents=options.documents, queries=options.queries)
+        documents, queries = write_files(
+            options.papers, Path(name), documents=options.documents, queries=options.queries
+        )
         print(f"{documents:,} documents, {queries:,} queries, bm25s {bm25s.__version__}", flush=True)
         for _ in range(options.rounds):
             for side, rounds in measured.items():
@@ -125,12 +145,16 @@ def main() -> None:
     for side, rounds in measured.items():
         seconds, peaks = zip(*rounds, strict=True)
         print(
-            f"{side}: median {statistics.median(seconds):.1f} s, range {min(seconds):.1f} to {max(seconds):.1f} s; "
+            f"{side}: median {statistics.median(seconds):.1f} s, range "
+            f"{min(seconds):.1f} to {max(seconds):.1f} s; "
             f"peak {statistics.median(peaks):.0f} MB, range {min(peaks):.0f} to {max(peaks):.0f} MB"
         )
     took, peak = (statistics.median(one[place] for one in measured[OURS]) for place in (0, 1))
     ratios = [ours[0] / alone[0] for ours, alone in zip(measured[OURS], measured[ALONE], strict=True)]
-    print(f"mine: {took:.0f} s, {peak:.0f} MB; ratio {statistics.median(ratios):.2f} of the time of bm25s alone (no target)")
+    print(
+        f"mine: {took:.0f} s, {peak:.0f} MB; ratio {statistics.median(ratios):.2f} "
+        "of the time of bm25s alone (no target)"
+    )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""The peer of `tune.py` and `sweep.py`: sentence-transformers over the demo's triplets, with a Router whose document route is frozen."""
+"""The peer of `tune.py` and `sweep.py`: sentence-transformers over the demo's triplets, with a Router whose
+document route is frozen.
+"""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -7,7 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from datasets import Dataset
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
 from sentence_transformers.base.modules.router import Router
 from sentence_transformers.sentence_transformer.losses import TripletDistanceMetric, TripletLoss
 

@@ -2,7 +2,8 @@
 
     python benchmarks/query_speed.py MODEL [MODEL ...] --queries DATA [--rounds 5]
 
-Models take turns on the same queries; 32 of them warm up each model. The last line has the speed of the last model relative to the first.
+Models take turns on the same queries; 32 of them warm up each model. The last line has the speed of the last
+model relative to the first.
 """
 
 import argparse
@@ -22,7 +23,9 @@ ALONE, TOGETHER = "one by one", "in batches"
 
 def main() -> None:
     """All models in turn."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("models", nargs="+", metavar="MODEL")
     parser.add_argument("--queries", required=True, metavar="DATA", help="examples, or a BEIR folder")
     parser.add_argument("--most", type=int, default=300, help="number of queries")
@@ -32,7 +35,9 @@ def main() -> None:
     assert isinstance(examples, ExampleSet), "a language grid has no queries"
     queries = [example.query for example in examples.examples][: given.most]
     towers = {name: adiabat.load(name) for name in given.models}
-    rates: dict[tuple[str, str], list[float]] = {(name, how): [] for name in towers for how in (ALONE, TOGETHER)}
+    rates: dict[tuple[str, str], list[float]] = {
+        (name, how): [] for name in towers for how in (ALONE, TOGETHER)
+    }
     for model in towers.values():
         model.encode(queries[:32], side="query")
     for _ in range(given.rounds):
@@ -45,7 +50,10 @@ def main() -> None:
     medians = {key: statistics.median(found) for key, found in rates.items()}
     first, *_, last = (*towers, *towers) if len(towers) == 1 else towers
     ratios = ", ".join(f"{how} {medians[last, how] / medians[first, how]:.3g}" for how in (ALONE, TOGETHER))
-    print(f"query_speed: {last} against {first}, {len(queries)} queries, {torch.get_num_threads()} threads: {ratios}")
+    print(
+        f"query_speed: {last} against {first}, {len(queries)} queries, "
+        f"{torch.get_num_threads()} threads: {ratios}"
+    )
 
 
 def seconds(model: DualEncoder, asked: Sequence[list[str]]) -> float:

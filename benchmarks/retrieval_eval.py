@@ -1,12 +1,14 @@
-"""Scoring of a model with embedded texts: adiabat against sentence-transformers' InformationRetrievalEvaluator.
+"""Scoring of a model with embedded texts: adiabat against sentence-transformers'
+InformationRetrievalEvaluator.
 
-Both sides use the same vectors of the demo's model, queries, documents and cutoffs, in turns in one process. Both give nDCG@10, MRR@10,
-MAP@100, and accuracy, precision and recall at 1, 3, 5 and 10; adiabat also counts the positive-negative discrepancy of all pairs, keeps
-every query's values, and breaks no tie in a model's favour. Means are compared before timing starts.
+Both sides use the same vectors of the demo's model, queries, documents and cutoffs, in turns in one process.
+Both give nDCG@10, MRR@10, MAP@100, and accuracy, precision and recall at 1, 3, 5 and 10; adiabat also counts
+the positive-negative discrepancy of all pairs, keeps every query's values, and breaks no tie in a model's
+favour. Means are compared before timing starts.
 
     python benchmarks/retrieval_eval.py [--data ../shared/data] [--rounds 7]
-    python benchmarks/retrieval_eval.py --mode memory      peak memory of scoring against 1,000,000 stored vectors, and against 1,000
-    python benchmarks/retrieval_eval.py --mode training    documents that 10 validations of a tuning run encode
+    python benchmarks/retrieval_eval.py --mode memory    peak memory: 1,000,000 stored vectors, and 1,000
+    python benchmarks/retrieval_eval.py --mode training  documents that 10 validations of a tuning run encode
 """
 
 import argparse
@@ -49,7 +51,9 @@ DATA = ("scifact", "squad_dev")
 SIZES = {"scifact": (5_183, 300), "squad_dev": (2_067, 10_570)}
 CUTOFFS = (1, 3, 5, 10)
 OURS_AND_THEIRS = {"nDCG@10": "ndcg@k", "RR@10": "mrr@k", "AP@100": "map@k"} | {
-    f"{ours}@{k}": theirs for ours, theirs in (("Success", "accuracy@k"), ("P", "precision@k"), ("R", "recall@k")) for k in CUTOFFS
+    f"{ours}@{k}": theirs
+    for ours, theirs in (("Success", "accuracy@k"), ("P", "precision@k"), ("R", "recall@k"))
+    for k in CUTOFFS
 }
 SETTINGS = MeasureSection(report=tuple(OURS_AND_THEIRS), negatives="store", drop_same_id=False)
 TOLERATED_GAP = 1e-3
@@ -68,7 +72,13 @@ class Given(DualEncoder):
     @classmethod
     def of(cls, model: DualEncoder, texts: Sequence[str], vectors: Vectors) -> "Given":
         """Vectors of these texts."""
-        return cls(model.query, model.document, "given", row_of={text: row for row, text in enumerate(texts)}, vectors=vectors)
+        return cls(
+            model.query,
+            model.document,
+            "given",
+            row_of={text: row for row, text in enumerate(texts)},
+            vectors=vectors,
+        )
 
     def encode(self, texts: Sequence[str], **_: Any) -> Vectors:
         """Look them up."""
@@ -86,11 +96,21 @@ class Case:
 
 def main() -> None:
     """Run one mode."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--mode", choices=("speed", "memory", "training", "scoring"), default="speed", help="scoring is the child process of memory"
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"), help="folder that holds beir/scifact and beir/squad_dev")
+    parser.add_argument(
+        "--mode",
+        choices=("speed", "memory", "training", "scoring"),
+        default="speed",
+        help="scoring is the child process of memory",
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=Path("../shared/data"),
+        help="folder that holds beir/scifact and beir/squad_dev",
+    )
     parser.add_argument("--rounds", type=int, default=7, help="alternating measurements of each side")
     parser.add_argument("--folder", type=Path, help="store to score against")
     options = parser.parse_args()
@@ -111,12 +131,21 @@ def speed(data: Path, folder: Path, rounds: int) -> None:
     peers = [peer_of(case) for case in cases]
     for case, peer in zip(cases, peers, strict=True):
         require_equal(ours(case), peer())
-    seconds = [(timed(lambda: [ours(case) for case in cases]), timed(lambda: [peer() for peer in peers])) for _ in range(rounds)]
+    seconds = [
+        (timed(lambda: [ours(case) for case in cases]), timed(lambda: [peer() for peer in peers]))
+        for _ in range(rounds)
+    ]
     for name, column in (("adiabat", 0), ("sentence-transformers", 1)):
         taken = [pair[column] for pair in seconds]
-        print(f"{name}: median {statistics.median(taken):.2f} s, range {min(taken):.2f} to {max(taken):.2f} s over {rounds} rounds")
+        print(
+            f"{name}: median {statistics.median(taken):.2f} s, range {min(taken):.2f} "
+            f"to {max(taken):.2f} s over {rounds} rounds"
+        )
     ratios = [peer / own for own, peer in seconds]
-    print(f"ratio of each round: {', '.join(f'{ratio:.1f}' for ratio in ratios)}; {torch.get_num_threads()} threads")
+    print(
+        f"ratio of each round: {', '.join(f'{ratio:.1f}' for ratio in ratios)}; "
+        f"{torch.get_num_threads()} threads"
+    )
     print(f"retrieval_eval: ratio {statistics.median(ratios):.1f} (target 5)")
 
 
@@ -125,7 +154,10 @@ def read_case(path: Path, folder: Path) -> Case:
     model = adiabat.load("demo")
     if not path.exists():
         documents, queries = SIZES[path.name]
-        print(f"{path} is absent: {queries:,} queries and {documents:,} documents of random vectors stand in for it")
+        print(
+            f"{path} is absent: {queries:,} queries and {documents:,} documents "
+            "of random vectors stand in for it"
+        )
         return random_case(model, random_store(folder, documents), queries, name=path.name)
     print(f"embedding {path}", flush=True)
     store = adiabat.embed(model, path, folder)
@@ -161,7 +193,9 @@ def ours(case: Case) -> TaskScores:
 
 
 def peer_of(case: Case) -> Callable[[], dict[str, dict[int, float]]]:
-    """A function that scores by sentence-transformers: vectors in memory, of unit length, so that it may take the plain product."""
+    """A function that scores by sentence-transformers: vectors in memory, of unit length, so that it may take
+    the plain product.
+    """
     from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
     from sentence_transformers.util import dot_score
 
@@ -172,7 +206,10 @@ def peer_of(case: Case) -> Callable[[], dict[str, dict[int, float]]]:
     evaluator: Any = InformationRetrievalEvaluator(
         dict(zip(case.examples.query_ids, case.examples.queries, strict=True)),
         dict.fromkeys(ids, ""),
-        {query_id: {ids[row] for row in case.examples.positives[query]} for query, query_id in enumerate(case.examples.query_ids)},
+        {
+            query_id: {ids[row] for row in case.examples.positives[query]}
+            for query, query_id in enumerate(case.examples.query_ids)
+        },
         accuracy_at_k=list(CUTOFFS),
         precision_recall_at_k=list(CUTOFFS),
         score_functions={"dot": dot_score},
@@ -182,24 +219,34 @@ def peer_of(case: Case) -> Callable[[], dict[str, dict[int, float]]]:
     evaluator.embed_inputs = lambda *_, **__: queries
 
     def score() -> dict[str, dict[int, float]]:
-        found: dict[str, dict[int, float]] = evaluator.compute_all_metrics(None, corpus_embeddings=documents)["dot"]
+        found: dict[str, dict[int, float]] = evaluator.compute_all_metrics(None, corpus_embeddings=documents)[
+            "dot"
+        ]
         return found
 
     return score
 
 
 def require_equal(scores: TaskScores, peer: Mapping[str, Mapping[int, float]]) -> None:
-    """Both must give nearly the same means; where a document comes twice, the peer may break a tie in favour of the relevant one."""
+    """Both must give nearly the same means; where a document comes twice, the peer may break a tie in favour
+    of the relevant one.
+    """
     gaps: dict[str, float] = {}
     for sample in scores.samples:
         if sample.measure in OURS_AND_THEIRS:
-            here, there = float(value_of(sample)[0]), peer[OURS_AND_THEIRS[sample.measure]][int(sample.measure.partition("@")[2])]
+            here, there = (
+                float(value_of(sample)[0]),
+                peer[OURS_AND_THEIRS[sample.measure]][int(sample.measure.partition("@")[2])],
+            )
             gaps[sample.measure] = abs(here - there)
             if gaps[sample.measure] > TOLERATED_GAP:
                 raise SystemExit(f"{scores.task}: {sample.measure} is {here:.4f} here and {there:.4f} there")
     widest = max(gaps, key=lambda measure: gaps[measure])
     sizes = f"{len(scores.units):,} queries against {scores.documents:,} documents"
-    print(f"{scores.task}: {sizes}, largest gap between the means of both sides {gaps[widest]:.1e} ({widest})", flush=True)
+    print(
+        f"{scores.task}: {sizes}, largest gap between the means of both sides {gaps[widest]:.1e} ({widest})",
+        flush=True,
+    )
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -217,7 +264,9 @@ def memory(folder: Path) -> None:
         command = [sys.executable, __file__, "--mode", "scoring", "--folder", str(folder / str(documents))]
         # As the process itself sees it: the system's account of a child counts the parent's memory in.
         peaks[documents] = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-        print(f"{QUERIES:,} queries against {documents:,} documents: peak {peaks[documents]:.0f} MB", flush=True)
+        print(
+            f"{QUERIES:,} queries against {documents:,} documents: peak {peaks[documents]:.0f} MB", flush=True
+        )
     print(f"retrieval_eval memory: peak {peaks[LARGE]:.0f} MB (target <= 1024)")
 
 
@@ -244,16 +293,26 @@ def training(folder: Path) -> None:
     store = adiabat.embed("demo", folder / "pairs.jsonl", folder / "store", settings=settings)
     embedded = dict(counts)
     table = {"recipe": "paper", "batches_per_epoch": 2, "max_epochs": 10, "idle_epochs": 10}
-    result = adiabat.tune("demo", store.path, folder / "pairs.jsonl", folder / "job", settings=checked(TuneSettings, {"tune": table}))
+    result = adiabat.tune(
+        "demo",
+        store.path,
+        folder / "pairs.jsonl",
+        folder / "job",
+        settings=checked(TuneSettings, {"tune": table}),
+    )
     assert result.training is not None
     validations = len(result.training.validation_errors) - 1
     after = {side: counts[side] - embedded[side] for side in counts}
     print(f"embedding {store.count:,} documents: {embedded['document']:,} texts through the document tower")
     print(
-        f"tuning, {validations} validations: {after['document']:,} texts through the document tower, {after['query']:,} through the other"
+        f"tuning, {validations} validations: {after['document']:,} texts through the "
+        f"document tower, {after['query']:,} through the other"
     )
     cost = (embedded["document"] + after["document"]) / store.count
-    print(f"retrieval_eval training: {validations} validations cost {cost:.2f} encodings of the corpus (target 1)")
+    print(
+        f"retrieval_eval training: {validations} validations cost {cost:.2f} "
+        "encodings of the corpus (target 1)"
+    )
 
 
 def write_pairs(path: Path) -> None:
@@ -262,7 +321,8 @@ def write_pairs(path: Path) -> None:
     examples = read_examples(DEMO_TRAIN)
     assert isinstance(examples, ExampleSet)
     rows = [
-        {"query": one.query, "pos": [text_of[one.positives[0]]], "neg": [text_of[one.negatives[0]]]} for one in examples.examples[:PAIRS]
+        {"query": one.query, "pos": [text_of[one.positives[0]]], "neg": [text_of[one.negatives[0]]]}
+        for one in examples.examples[:PAIRS]
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 

@@ -8,8 +8,12 @@ Result = TypeVar("Result")
 
 
 def rise_of(work: Callable[[], Result]) -> tuple[float, Result]:
-    """MB by which the resident set rises, at its highest, above what it is before the work; and the work's result."""
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # makes the present size the highest so far
+    """MB by which the resident set rises, at its highest, above what it is before the work; and the work's
+    result.
+    """
+    Path("/proc/self/clear_refs").write_text(
+        "5", encoding="ascii"
+    )  # makes the present size the highest so far
     before = _resident("VmRSS")
     result = work()
     return _resident("VmHWM") - before, result

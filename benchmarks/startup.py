@@ -1,7 +1,8 @@
 """CPU time to start verbs, and whether they load torch.
 
-Each command runs in a separate process, with a tiny model and tiny data, so that nearly all of its time is imports. `search` is compared
-with a bare script that loads the same model by AutoModel and embeds one query; most of that is transformers' own modelling code.
+Each command runs in a separate process, with a tiny model and tiny data, so that nearly all of its time is
+imports. `search` is compared with a bare script that loads the same model by AutoModel and embeds one query;
+most of that is transformers' own modelling code.
 
 Run with ``python benchmarks/startup.py [--rounds 5]``.
 """
@@ -50,7 +51,9 @@ WITHOUT_MODEL = {
 
 def main() -> None:
     """Print the seconds of each verb, and the ratio of `search`."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=5)
     rounds = parser.parse_args().rounds
     with tempfile.TemporaryDirectory() as name:
@@ -67,7 +70,10 @@ def main() -> None:
             bare, _ = measured([sys.executable, "-c", BARE, model], folder, 1)
             ratios.append(ours / bare)
             print(f"search {ours:.2f} s, a bare script {bare:.2f} s")
-        print(f"startup: ratio of search {statistics.median(ratios):.2f} (target 1.2), range {min(ratios):.2f} to {max(ratios):.2f}")
+        print(
+            f"startup: ratio of search {statistics.median(ratios):.2f} (target 1.2), "
+            f"range {min(ratios):.2f} to {max(ratios):.2f}"
+        )
 
 
 def write_world(folder: Path) -> str:

@@ -1,9 +1,9 @@
 """From a teacher to a static model on disk: adiabat against model2vec with the same options.
 
-Both sides load the same model directory and use 256 dimensions by PCA, SIF by rank with 1e-4, and float32, in turns in one process. Vectors
-are compared before timing starts.
+Both sides load the same model directory and use 256 dimensions by PCA, SIF by rank with 1e-4, and float32, in
+turns in one process. Vectors are compared before timing starts.
 
-    python benchmarks/static_distill.py [--model DIR] [--rounds 3]       by default the demo's model: all-MiniLM-L6-v2, 29,525 tokens
+    python benchmarks/static_distill.py [--model DIR] [--rounds 3]  # default: the demo's model
 """
 
 import argparse
@@ -28,7 +28,11 @@ from adiabat.models.model_paths import demo_model_folder
 DIMS, SIF = 256, 1e-4
 TOLERATED = 1e-3
 SETTINGS = checked(
-    DistillStaticSettings, {"static": {"reduction": {"dims": DIMS}, "weighting": {"a": SIF}, "dtype": "float32"}, "run": {"device": "cpu"}}
+    DistillStaticSettings,
+    {
+        "static": {"reduction": {"dims": DIMS}, "weighting": {"a": SIF}, "dtype": "float32"},
+        "run": {"device": "cpu"},
+    },
 )
 
 Table = Float32[np.ndarray, "v e"]
@@ -36,7 +40,9 @@ Table = Float32[np.ndarray, "v e"]
 
 def main() -> None:
     """Both sides in turn."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", type=Path, default=None, help="directory of the teacher")
     parser.add_argument("--rounds", type=int, default=3, help="alternating measurements of each side")
     options = parser.parse_args()
@@ -44,13 +50,25 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         sides = {"adiabat": lambda out: ours(model, out), "model2vec": lambda out: theirs(model, out)}
         gap = difference(*(table_of(make, Path(folder) / "first") for make in sides.values()))
-        seconds = [{name: timed(make, Path(folder) / "model") for name, make in sides.items()} for _ in range(options.rounds)]
-    print(f"largest difference of two vectors' numbers, against the largest number: {gap:.1e}; tolerated {TOLERATED:g}")
+        seconds = [
+            {name: timed(make, Path(folder) / "model") for name, make in sides.items()}
+            for _ in range(options.rounds)
+        ]
+    print(
+        "largest difference of two vectors' numbers, against the largest "
+        f"number: {gap:.1e}; tolerated {TOLERATED:g}"
+    )
     for name in sides:
         taken = [one[name] for one in seconds]
-        print(f"{name}: median {statistics.median(taken):.1f} s, range {min(taken):.1f} to {max(taken):.1f} s over {options.rounds} rounds")
+        print(
+            f"{name}: median {statistics.median(taken):.1f} s, range {min(taken):.1f} to "
+            f"{max(taken):.1f} s over {options.rounds} rounds"
+        )
     ratios = [one["model2vec"] / one["adiabat"] for one in seconds]
-    print(f"ratio of each round: {', '.join(f'{ratio:.1f}' for ratio in ratios)}; {torch.get_num_threads()} threads")
+    print(
+        f"ratio of each round: {', '.join(f'{ratio:.1f}' for ratio in ratios)}; "
+        f"{torch.get_num_threads()} threads"
+    )
     print(f"static_distill: ratio {statistics.median(ratios):.1f} (target 1)")
 
 
@@ -61,7 +79,9 @@ def ours(model: Path, out: Path) -> None:
 
 def theirs(model: Path, out: Path) -> None:
     """A directory by model2vec."""
-    distill(str(model), pca_dims=DIMS, sif_coefficient=SIF, quantize_to="float32", device="cpu").save_pretrained(str(out))
+    distill(
+        str(model), pca_dims=DIMS, sif_coefficient=SIF, quantize_to="float32", device="cpu"
+    ).save_pretrained(str(out))
 
 
 def table_of(make: Callable[[Path], None], out: Path) -> Table:

@@ -1,8 +1,9 @@
 """Encoding texts with a static model: adiabat against model2vec's encode, on the same directory.
 
-The model is a static model of the demo's model (256 dimensions, float32), the texts are title and abstract of the demo's papers. Both sides
-load the same directory, and take turns in separate processes, because model2vec switches off the threads of tokenizers for its whole
-process. Embeddings are compared before timing starts, and 500 texts warm up each side.
+The model is a static model of the demo's model (256 dimensions, float32), the texts are title and abstract of
+the demo's papers. Both sides load the same directory, and take turns in separate processes, because model2vec
+switches off the threads of tokenizers for its whole process. Embeddings are compared before timing starts,
+and 500 texts warm up each side.
 
     python benchmarks/static_encode.py [--model DIR] [--texts 20000] [--rounds 7]
 """
@@ -37,11 +38,17 @@ Encode = Callable[[list[str]], Float32[np.ndarray, "n e"]]
 
 def main() -> None:
     """Both sides in turn."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", type=Path, default=None, help="directory of a static model")
-    parser.add_argument("--texts", type=int, default=20_000, help="number of texts; papers are repeated if there are too few")
+    parser.add_argument(
+        "--texts", type=int, default=20_000, help="number of texts; papers are repeated if there are too few"
+    )
     parser.add_argument("--rounds", type=int, default=7, help="alternating measurements of each side")
-    parser.add_argument("--side", choices=SIDES, default=None, help="measure this side once, and print its seconds")
+    parser.add_argument(
+        "--side", choices=SIDES, default=None, help="measure this side once, and print its seconds"
+    )
     options = parser.parse_args()
     texts = list(islice(cycle([document.text for document in read_corpus(DEMO_CORPUS)]), options.texts))
     if options.side is not None:
@@ -56,7 +63,10 @@ def main() -> None:
             adiabat.distill_static(str(demo_model_folder()), model, settings=SETTINGS)
         gap = float(np.abs(ours(model)(texts[:500]) - theirs(model)(texts[:500])).max())
         assert gap <= TOLERATED, f"the embeddings differ by {gap:.1e}"
-        rates = [{name: len(texts) / alone(name, model, len(texts)) for name in SIDES} for _ in range(options.rounds)]
+        rates = [
+            {name: len(texts) / alone(name, model, len(texts)) for name in SIDES}
+            for _ in range(options.rounds)
+        ]
     words = statistics.mean(len(text.split()) for text in texts)
     print(f"{len(texts):,} texts of {words:.0f} words; largest difference {gap:.1e}")
     for name in SIDES:
@@ -64,7 +74,10 @@ def main() -> None:
         spread = f"range {min(found):,.0f} to {max(found):,.0f} over {options.rounds} rounds"
         print(f"{name}: median {statistics.median(found):,.0f} texts/s, {spread}")
     ratios = [one["adiabat"] / one["model2vec"] for one in rates]
-    print(f"ratio of each round: {', '.join(f'{ratio:.2f}' for ratio in ratios)}; {torch.get_num_threads()} threads")
+    print(
+        f"ratio of each round: {', '.join(f'{ratio:.2f}' for ratio in ratios)}; "
+        f"{torch.get_num_threads()} threads"
+    )
     print(f"static_encode: ratio {statistics.median(ratios):.2f} (target 1)")
 
 
@@ -83,7 +96,9 @@ def ours(folder: Path) -> Encode:
 def theirs(folder: Path) -> Encode:
     """As model2vec does, without a limit, as adiabat has none for such a directory, and without its bar."""
     model = StaticModel.from_pretrained(str(folder))
-    return lambda texts: np.asarray(model.encode(texts, max_length=None, show_progress_bar=False), dtype=np.float32)
+    return lambda texts: np.asarray(
+        model.encode(texts, max_length=None, show_progress_bar=False), dtype=np.float32
+    )
 
 
 def timed(encode: Encode, texts: list[str]) -> float:

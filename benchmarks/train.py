@@ -1,8 +1,9 @@
 """Pairs per second of training both towers: adiabat's loop against the sentence-transformers trainer.
 
-Both sides have the same model, pairs (demo papers, real lengths) in the same batches, in-batch softmax at temperature 0.05, fused AdamW
-with the same rate, gradients clipped to 1, and precision. Every step's loss is compared. With --dropout, both keep the model's dropout, and
-losses then agree only roughly. The peer pads batches to their longest text; adiabat packs them, or sorts them into chunks.
+Both sides have the same model, pairs (demo papers, real lengths) in the same batches, in-batch softmax at
+temperature 0.05, fused AdamW with the same rate, gradients clipped to 1, and precision. Every step's loss is
+compared. With --dropout, both keep the model's dropout, and losses then agree only roughly. The peer pads
+batches to their longest text; adiabat packs them, or sorts them into chunks.
 
     python benchmarks/train.py [--batch 64] [--precision fp32|bf16] [--pairs 5] [--steps 2] [--dropout]
 """
@@ -19,7 +20,11 @@ from typing import Any
 import numpy as np
 import torch
 from datasets import Dataset
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from torch import nn
 from torch.utils.data import BatchSampler, SequentialSampler
@@ -50,7 +55,9 @@ Side = Callable[[], tuple[float, list[float]]]
 
 def main() -> None:
     """Alternate both sides and print the ratio."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
     parser.add_argument("--pairs", type=int, default=5, help="alternating measurements of each side")
@@ -61,7 +68,10 @@ def main() -> None:
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     with tempfile.TemporaryDirectory() as folder:
         objective = our_objective(options, Path(folder))
-        ours, peer = our_side(objective, options, Path(folder)), peer_side(objective, options, Path(folder) / "peer")
+        ours, peer = (
+            our_side(objective, options, Path(folder)),
+            peer_side(objective, options, Path(folder) / "peer"),
+        )
         ours(), peer()
         report([(ours(), peer()) for _ in range(options.pairs)], options)
 
@@ -79,7 +89,11 @@ def our_objective(options: argparse.Namespace, folder: Path) -> PairContrast:
         "batch_size": options.batch,
         "dropout": options.dropout,
     }
-    tables = {"job": {"model": "demo", "data": str(folder / "pairs.jsonl")}, "train": train, "run": {"precision": options.precision}}
+    tables = {
+        "job": {"model": "demo", "data": str(folder / "pairs.jsonl")},
+        "train": train,
+        "run": {"precision": options.precision},
+    }
     settings = checked(TrainSettings, tables)
     objective, _ = prepared(lambda name, section: adiabat.load(name, settings=section), settings, ALONE)
     return objective
@@ -99,7 +113,15 @@ def our_side(objective: PairContrast, options: argparse.Namespace, folder: Path)
             optimizer=make_optimizer("adamw", groups, learning_rate=RATE, weight_decay=WEIGHT_DECAY),
             learning_rate=RATE,
             schedule=Schedule(),
-            limits=Limits(options.steps + 1, None, None, max_steps=options.steps + 1, keep="last", max_grad_norm=MAX_NORM, log_every=1),
+            limits=Limits(
+                options.steps + 1,
+                None,
+                None,
+                max_steps=options.steps + 1,
+                keep="last",
+                max_grad_norm=MAX_NORM,
+                log_every=1,
+            ),
             folder=folder / "checkpoints",
             log=log,
         )
@@ -109,7 +131,9 @@ def our_side(objective: PairContrast, options: argparse.Namespace, folder: Path)
                 loop.step()
             seconds = time.perf_counter() - started
         log.close()
-        return options.steps * options.batch / seconds, [row["loss"] for row in read_log(folder / "log.jsonl")]
+        return options.steps * options.batch / seconds, [
+            row["loss"] for row in read_log(folder / "log.jsonl")
+        ]
 
     return measure
 
@@ -165,15 +189,27 @@ def rows_of(objective: PairContrast, options: argparse.Namespace) -> Iterator[di
         yield {"query": query, "positive": positive}
 
 
-def report(measured: list[tuple[tuple[float, list[float]], tuple[float, list[float]]]], options: argparse.Namespace) -> None:
+def report(
+    measured: list[tuple[tuple[float, list[float]], tuple[float, list[float]]]], options: argparse.Namespace
+) -> None:
     """Print medians, ranges, the greatest difference of losses, and the ratio."""
     for name, column in (("adiabat", 0), ("sentence-transformers", 1)):
         rates = [pair[column][0] for pair in measured]
-        print(f"{name}: median {statistics.median(rates):.1f} pairs/s, range {min(rates):.1f} to {max(rates):.1f}")
-    apart = max(abs(one - other) for (_, ours), (_, theirs) in measured for one, other in zip(ours, theirs, strict=True))
+        print(
+            f"{name}: median {statistics.median(rates):.1f} pairs/s, range "
+            f"{min(rates):.1f} to {max(rates):.1f}"
+        )
+    apart = max(
+        abs(one - other)
+        for (_, ours), (_, theirs) in measured
+        for one, other in zip(ours, theirs, strict=True)
+    )
     ratios = [ours[0] / theirs[0] for ours, theirs in measured]
     dropout = "dropout" if options.dropout else "no dropout"
-    print(f"batch {options.batch}, {options.precision}, {dropout}, {torch.get_num_threads()} threads; losses differ by at most {apart:.1e}")
+    print(
+        f"batch {options.batch}, {options.precision}, {dropout}, {torch.get_num_threads()} "
+        f"threads; losses differ by at most {apart:.1e}"
+    )
     print(f"train: ratio {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) (target 2)")
 
 

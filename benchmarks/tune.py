@@ -1,7 +1,9 @@
-"""Triplets per second of query-tower tuning: stored document vectors against sentence-transformers with a frozen document route.
+"""Triplets per second of query-tower tuning: stored document vectors against sentence-transformers with a
+frozen document route.
 
-Both sides have the same model, triplets (real texts), batch 14, cosine triplet loss with margin 0.1, fused AdamW, frozen embedding block,
-and float32. sentence-transformers encodes both documents of every triplet at every step; adiabat reads their vectors.
+Both sides have the same model, triplets (real texts), batch 14, cosine triplet loss with margin 0.1, fused
+AdamW, frozen embedding block, and float32. sentence-transformers encodes both documents of every triplet at
+every step; adiabat reads their vectors.
 
     python benchmarks/tune.py [--pairs 5] [--steps 20]
 """
@@ -15,7 +17,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from peer_triplets import BATCH_SIZE, MARGIN, RATE, Triplet, examples_of, pair_by_pair, peer_trainers, spread, texts_of, triplets_of
+from peer_triplets import (
+    BATCH_SIZE,
+    MARGIN,
+    RATE,
+    Triplet,
+    examples_of,
+    pair_by_pair,
+    peer_trainers,
+    spread,
+    texts_of,
+    triplets_of,
+)
 from transformers.utils import logging
 
 import adiabat
@@ -34,10 +47,15 @@ from adiabat.training.passes import side_passes
 
 def main() -> None:
     """Alternate both sides and print the ratio."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--pairs", type=int, default=5, help="alternating measurements of each side")
     parser.add_argument(
-        "--steps", type=int, default=20, help="optimiser steps per measurement of the peer; adiabat takes five times as many"
+        "--steps",
+        type=int,
+        default=20,
+        help="optimiser steps per measurement of the peer; adiabat takes five times as many",
     )
     arguments = parser.parse_args()
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
@@ -59,11 +77,16 @@ def peer_side(triplets: list[Triplet], folder: Path) -> Callable[[], float]:
 def our_side(triplets: list[Triplet], folder: Path, steps: int) -> Callable[[], float]:
     """A function that runs adiabat's loop over stored vectors, and gives triplets per second."""
     path = folder / "triplets.jsonl"
-    rows = [json.dumps({"query": query, "pos": [positive], "neg": [negative]}) for query, positive, negative in triplets]
+    rows = [
+        json.dumps({"query": query, "pos": [positive], "neg": [negative]})
+        for query, positive, negative in triplets
+    ]
     path.write_text("\n".join(rows) + "\n", encoding="utf-8")
     model = adiabat.load("demo")
     adiabat.embed(model, path, folder / "store")
-    settings = checked(TuneSettings, {"tune": {"loss": {"margin": MARGIN}, "learning_rate": RATE, "batch_size": BATCH_SIZE}})
+    settings = checked(
+        TuneSettings, {"tune": {"loss": {"margin": MARGIN}, "learning_rate": RATE, "batch_size": BATCH_SIZE}}
+    )
     tower = trainable_copy(model.query).train(False)
     freeze(tower.backbone, settings.tune.freeze)
     objective = TuningContext(lambda: model, folder / "store", str(path)).objective(tower, settings)

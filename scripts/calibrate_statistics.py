@@ -1,18 +1,22 @@
 """How often the statistics call a change what is none, and find one that they say they would find.
 
-Trials are pairs of models that are alike: scores of the same queries, strongly correlated, whose differences have mean 0. They go through
-`changes_over_runs` as an evaluation does, and the table says in how many of 100 trials
+Trials are pairs of models that are alike: scores of the same queries, strongly correlated, whose differences
+have mean 0. They go through `changes_over_runs` as an evaluation does, and the table says in how many of 100
+trials
 
 - ``interval`` the 95 % interval of the difference misses zero,
 - ``p`` the p-value lies below 0.05,
 - ``verdict`` the two together call the model better or worse,
 - ``z`` the two-proportion test, which knows of no queries, lies beyond 1.96.
 
-The first and the third are marked where they leave 5 % +- 1 %. The second table shifts one of the models by what `Change.detectable`
-comes to on average: the verdict should find that in 80 % of the trials. The third is about losses: of exactly the margin, which may be
-called "not worse" in 5 % of the trials at most, and of none, where it should be in most.
+The first and the third are marked where they leave 5 % +- 1 %. The second table shifts one of the models by
+what `Change.detectable`
+comes to on average: the verdict should find that in 80 % of the trials. The third is about losses: of exactly
+the margin, which may be called "not worse" in 5 % of the trials at most, and of none, where it should be in
+most.
 
-Usage: python scripts/calibrate_statistics.py [--trials 10000] [--resamples 1000] [--processes 2] [--seed 0] [--only WORDS]
+Usage: python scripts/calibrate_statistics.py [--trials 10000] [--resamples 1000] [--processes 2] [--seed 0]
+[--only WORDS]
 """
 
 import argparse
@@ -47,7 +51,9 @@ Make = Callable[[np.random.Generator, int], Trial]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A kind of data: its row in the table, numbers of queries to try, and the share of the trials asked for, where one takes long."""
+    """A kind of data: its row in the table, numbers of queries to try, and the share of the trials asked for,
+    where one takes long.
+    """
 
     about: str
     make: Make
@@ -80,10 +86,19 @@ class Cell:
 def errors(counts: Float[np.ndarray, " n"], pairs: Float[np.ndarray, " n"] | int) -> Sample:
     """Errors among the pairs of each query."""
     reference = np.broadcast_to(np.asarray(pairs, dtype=np.float64), counts.shape)
-    return Sample("PND pooled", counts.astype(np.float64), "cosine", reference=reference, lower_is_better=True, proportion=True)
+    return Sample(
+        "PND pooled",
+        counts.astype(np.float64),
+        "cosine",
+        reference=reference,
+        lower_is_better=True,
+        proportion=True,
+    )
 
 
-def leaning(logit: Float[np.ndarray, " n"], random: np.random.Generator, spread: float) -> Float[np.ndarray, " n"]:
+def leaning(
+    logit: Float[np.ndarray, " n"], random: np.random.Generator, spread: float
+) -> Float[np.ndarray, " n"]:
     """Probabilities of an error of each query, which a model has moved on the scale of log odds."""
     return 1 / (1 + np.exp(-logit - random.normal(0, spread, logit.size)))
 
@@ -96,7 +111,9 @@ def dense(random: np.random.Generator, queries: int) -> Trial:
 
 
 def several(random: np.random.Generator, queries: int) -> Trial:
-    """1 to some hundred pairs each, which a model moves together: pairs of a query are no independent trials."""
+    """1 to some hundred pairs each, which a model moves together: pairs of a query are no independent
+    trials.
+    """
     pairs = np.ceil(random.lognormal(2.5, 0.8, queries)).astype(np.int64)
     hard = random.normal(-1, 1, queries)
     one, other = (errors(random.binomial(pairs, leaning(hard, random, 1.0)), pairs) for _ in range(2))
@@ -138,7 +155,9 @@ def rank_correlation(random: np.random.Generator, queries: int) -> Trial:
     people = random.random(queries)
     reference = np.round(25 * people) / 5
     one, other = (people + random.normal(0, 0.3, queries) for _ in range(2))
-    return [Sample("Spearman", one, "cosine", reference, "spearman")], [Sample("Spearman", other, "cosine", reference, "spearman")]
+    return [Sample("Spearman", one, "cosine", reference, "spearman")], [
+        Sample("Spearman", other, "cosine", reference, "spearman")
+    ]
 
 
 def precision(random: np.random.Generator, queries: int) -> Trial:
@@ -146,7 +165,9 @@ def precision(random: np.random.Generator, queries: int) -> Trial:
     together = (random.random(queries) < 0.3).astype(np.float64)
     shared = random.normal(0, 1, queries)
     one, other = (together + shared + random.normal(0, 0.5, queries) for _ in range(2))
-    return [Sample("AP", one, "cosine", together, "average precision")], [Sample("AP", other, "cosine", together, "average precision")]
+    return [Sample("AP", one, "cosine", together, "average precision")], [
+        Sample("AP", other, "cosine", together, "average precision")
+    ]
 
 
 def clusters(random: np.random.Generator, queries: int) -> Trial:
@@ -178,7 +199,9 @@ def _run(random: np.random.Generator, hard: Float[np.ndarray, " n"], *, apart: f
 
 
 def tuned(random: np.random.Generator, queries: int) -> Trial:
-    """Two queries in five change; differences vary 0.4 times as much as scores, as after tunings at high rates."""
+    """Two queries in five change; differences vary 0.4 times as much as scores, as after tunings at high
+    rates.
+    """
     before = random.random(queries)
     most = np.minimum(before, 1 - before)
     change = np.where(random.random(queries) < 0.4, np.clip(random.normal(0, 0.3, queries), -most, most), 0.0)
@@ -187,13 +210,16 @@ def tuned(random: np.random.Generator, queries: int) -> Trial:
 
 def clustered(random: np.random.Generator, queries: int) -> Trial:
     """Clusters of 1 to 20 equal queries; nearly every cluster changes a little."""
-    # As many clusters as a set of so many queries has, which differ in size but are about as large in all trials.
+    # As many clusters as a set of so many queries has, which differ in size but are about as large in all
+    # trials.
     sizes = random.permutation(np.resize(np.arange(1, 21), max(1, 2 * queries // 21)))
     numbers = np.repeat(np.arange(sizes.size), sizes)
     before = random.uniform(0.2, 0.8, sizes.size)
     after = before + random.normal(0, 0.1, sizes.size)
     clusters = Clusters(numbers, "cluster")
-    one, other = (Sample("nDCG@10", values[numbers], bounds=SHARE, clusters=clusters) for values in (after, before))
+    one, other = (
+        Sample("nDCG@10", values[numbers], bounds=SHARE, clusters=clusters) for values in (after, before)
+    )
     return [one], [other]
 
 
@@ -205,7 +231,9 @@ def rare_losses(random: np.random.Generator, queries: int) -> Trial:
 
 
 def rare_among_misses(random: np.random.Generator, queries: int) -> Trial:
-    """Three queries in ten find their document, and one of a hundred of these loses it: a loss of 1 % of the baseline."""
+    """Three queries in ten find their document, and one of a hundred of these loses it: a loss of 1 % of the
+    baseline.
+    """
     before = (random.random(queries) < 0.3).astype(np.float64)
     after = np.where(random.random(queries) < 0.01, 0.0, before)
     return [Sample("P@1", after, bounds=SHARE)], [Sample("P@1", before, bounds=SHARE)]
@@ -220,17 +248,25 @@ def rare_among_changes(random: np.random.Generator, queries: int) -> Trial:
 
 
 def rare_where_most(random: np.random.Generator, queries: int) -> Trial:
-    """One query in ten has all, and one in 27 of these loses it; the others have 0.3: a loss of 1 % of the baseline, which is 0.37."""
+    """One query in ten has all, and one in 27 of these loses it; the others have 0.3: a loss of 1 % of the
+    baseline, which is 0.37.
+    """
     before = np.where(random.random(queries) < 0.1, 1.0, 0.3)
     after = np.where((before == 1) & (random.random(queries) < 0.037), 0.0, before)
     return [Sample("nDCG@10", after, bounds=SHARE)], [Sample("nDCG@10", before, bounds=SHARE)]
 
 
 def rare_beside_halves(random: np.random.Generator, queries: int) -> Trial:
-    """Three queries in ten have nearly nothing, which often halves or grows by half; some others lose all: 1 % of the baseline, 0.426."""
+    """Three queries in ten have nearly nothing, which often halves or grows by half; some others lose all: 1
+    % of the baseline, 0.426.
+    """
     low = random.random(queries) < 0.3
     before = np.where(low, random.uniform(0.01, 0.03, queries), random.uniform(0.4, 0.8, queries))
-    factor = np.where(low, random.choice([0.5, 1.0, 1.5], queries, p=[0.4, 0.2, 0.4]), random.random(queries) >= 0.00426 / 0.42)
+    factor = np.where(
+        low,
+        random.choice([0.5, 1.0, 1.5], queries, p=[0.4, 0.2, 0.4]),
+        random.random(queries) >= 0.00426 / 0.42,
+    )
     return [Sample("RR", before * factor, bounds=SHARE)], [Sample("RR", before, bounds=SHARE)]
 
 
@@ -241,7 +277,9 @@ def one_large(random: np.random.Generator, queries: int) -> Trial:
     before = random.uniform(0.2, 0.8, queries)
     shared = np.sqrt(0.2) * random.normal(0, 0.1) * (numbers == 0)
     after = before + shared + np.sqrt(1 - 0.2 * (numbers == 0)) * random.normal(0, 0.1, queries)
-    one, other = (Sample("nDCG@10", values, bounds=SHARE, clusters=Clusters(numbers)) for values in (after, before))
+    one, other = (
+        Sample("nDCG@10", values, bounds=SHARE, clusters=Clusters(numbers)) for values in (after, before)
+    )
     return [one], [other]
 
 
@@ -258,7 +296,10 @@ SHAPES = (
     Shape("clusters of 1 to 20 equal queries", clustered, queries=(105, 210, 330, 1000, 3000), share=0.5),
     Shape("a third in one cluster", one_large, queries=(300, 1000), share=0.5),
     Shape("3 seeds of either", seeds, queries=(100, 1000), share=0.5),
-    *(Shape(f"{n} seeds, one baseline", partial(seeds_against_one, runs=n), queries=(100, 1000), share=0.5) for n in (2, 3, 5)),
+    *(
+        Shape(f"{n} seeds, one baseline", partial(seeds_against_one, runs=n), queries=(100, 1000), share=0.5)
+        for n in (2, 3, 5)
+    ),
 )
 RARE = (
     Shape("one query in 100 loses all", rare_losses, queries=(100, 300, 1000, 3000)),
@@ -267,22 +308,37 @@ RARE = (
     Shape("some of those with most lose all", rare_where_most, queries=(100, 400, 1000, 3000)),
     Shape("the same, where small values halve", rare_beside_halves, queries=(50, 100, 300, 1000, 3000)),
 )
-TUNED = Shape("two in five change, by 0.4 times the spread", tuned, queries=(300, 500, 1000, 3000, 10_000), share=0.5)
+TUNED = Shape(
+    "two in five change, by 0.4 times the spread", tuned, queries=(300, 500, 1000, 3000, 10_000), share=0.5
+)
 _LOSING = (dense, sparse_sizes, skewed, sparse_skewed, clustered, one_large)
 LOSSES_OF = (*(shape for shape in SHAPES if shape.make in _LOSING or "seeds" in shape.about), TUNED, *RARE)
-POWER_OF = tuple(shape for shape in SHAPES if shape.make in (dense, skewed, clustered) or "seeds" in shape.about)
+POWER_OF = tuple(
+    shape for shape in SHAPES if shape.make in (dense, skewed, clustered) or "seeds" in shape.about
+)
 
 
-def changes_of(trials: Sequence[Trial], *, seed: int, resamples: int, margin: Margin = DEFAULT_MARGIN) -> list[Change]:
+def changes_of(
+    trials: Sequence[Trial], *, seed: int, resamples: int, margin: Margin = DEFAULT_MARGIN
+) -> list[Change]:
     """All at once, on shared resamples."""
     after, before = zip(*trials, strict=True)
     return changes_over_runs(after, before, seed=seed, resamples=resamples, margin=margin)
 
 
 def tried(
-    shape: Shape, queries: int, *, trials: int, resamples: int, seed: int, shift: float = 0.0, margin: Margin = DEFAULT_MARGIN
+    shape: Shape,
+    queries: int,
+    *,
+    trials: int,
+    resamples: int,
+    seed: int,
+    shift: float = 0.0,
+    margin: Margin = DEFAULT_MARGIN,
 ) -> Cell:
-    """Run the trials of one row, of which `AT_ONCE` share their resamples; `shift` is the true difference, put on every query."""
+    """Run the trials of one row, of which `AT_ONCE` share their resamples; `shift` is the true difference,
+    put on every query.
+    """
     random = np.random.default_rng([seed, queries, *shape.about.encode()])
     changes: list[Change] = []
     for block in range(-(-trials // AT_ONCE)):
@@ -296,9 +352,12 @@ def shifted(trial: Trial, shift: float) -> Trial:
     after, before = trial
     if not shift:
         return trial
-    return [replace(one, values=one.values + shift * (1 if one.reference is None else one.reference), proportion=False) for one in after], [
-        replace(one, proportion=False) for one in before
-    ]
+    return [
+        replace(
+            one, values=one.values + shift * (1 if one.reference is None else one.reference), proportion=False
+        )
+        for one in after
+    ], [replace(one, proportion=False) for one in before]
 
 
 def summary(changes: Sequence[Change]) -> Cell:
@@ -306,7 +365,14 @@ def summary(changes: Sequence[Change]) -> Cell:
     counted = [change.z for change in changes if change.z is not None]
     return Cell(
         trials=len(changes),
-        interval=float(np.mean([not low <= 0 <= high for low, high in (change.difference_interval or (0, 0) for change in changes)])),
+        interval=float(
+            np.mean(
+                [
+                    not low <= 0 <= high
+                    for low, high in (change.difference_interval or (0, 0) for change in changes)
+                ]
+            )
+        ),
         p=float(np.mean([change.p is not None and change.p < ERROR_RATE for change in changes])),
         verdict=float(np.mean([change.verdict in ("better", "worse") for change in changes])),
         z=float(np.mean([abs(z) > Z_CRITICAL for z in counted])) if counted else None,
@@ -322,73 +388,124 @@ def told(cell: Cell) -> list[str]:
 
 
 def marked(share: float, trials: int) -> str:
-    """A share in per cent; a few trials more or less are chance: a mark asks for more than two standard errors."""
+    """A share in per cent; a few trials more or less are chance: a mark asks for more than two standard
+    errors.
+    """
     chance = 2 * np.sqrt(ERROR_RATE * (1 - ERROR_RATE) / trials)
     mark = " !" if share > ERROR_RATE else " (few)"
-    return f"{100 * share:.1f}{mark if abs(share - ERROR_RATE) > TOLERANCE + chance * (trials < 10_000) else ''}"
+    return (
+        f"{100 * share:.1f}{mark if abs(share - ERROR_RATE) > TOLERANCE + chance * (trials < 10_000) else ''}"
+    )
+
+
+def _table_row(*cells: object) -> str:
+    """A row in Markdown."""
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 def _row(job: tuple[int, int, int, int, int, bool]) -> str:
-    """One row of a table; a job is a place in `SHAPES`, queries, trials, resamples, seed, and whether there is a difference to find."""
+    """One row of a table; a job is a place in `SHAPES`, queries, trials, resamples, seed, and whether there
+    is a difference to find.
+    """
     place, queries, trials, resamples, seed, power = job
     shape = SHAPES[place]
     trials = max(AT_ONCE, round(trials * shape.share))
     if not power:
         cell = tried(shape, queries, trials=trials, resamples=resamples, seed=seed)
-        return f"| {' | '.join([shape.about, str(queries), f'{cell.trials:,}', *told(cell)])} |"
-    alike = tried(shape, queries, trials=max(AT_ONCE, trials // 10), resamples=resamples, seed=seed + 1_000_000)
-    cell = tried(shape, queries, trials=max(AT_ONCE, trials // 5), resamples=resamples, seed=seed, shift=alike.detectable)
-    return f"| {' | '.join([shape.about, str(queries), f'{cell.trials:,}', f'{alike.detectable:.4f}', f'{100 * cell.verdict:.1f}'])} |"
+        return _table_row(shape.about, queries, f"{cell.trials:,}", *told(cell))
+    alike = tried(
+        shape, queries, trials=max(AT_ONCE, trials // 10), resamples=resamples, seed=seed + 1_000_000
+    )
+    cell = tried(
+        shape,
+        queries,
+        trials=max(AT_ONCE, trials // 5),
+        resamples=resamples,
+        seed=seed,
+        shift=alike.detectable,
+    )
+    verdicts = f"{100 * cell.verdict:.1f}"
+    return _table_row(shape.about, queries, f"{cell.trials:,}", f"{alike.detectable:.4f}", verdicts)
 
 
 def _loss_row(job: tuple[int, int, int, int, int]) -> str:
-    """One row of the table of losses; a job is a place in `LOSSES_OF`, queries, trials, resamples and seed."""
+    """One row of the table of losses; a job is a place in `LOSSES_OF`, queries, trials, resamples and
+    seed.
+    """
     place, queries, trials, resamples, seed = job
     shape = LOSSES_OF[place]
-    options: dict[str, Any] = {"trials": max(AT_ONCE, round(trials * shape.share)), "resamples": resamples, "seed": seed}
+    options: dict[str, Any] = {
+        "trials": max(AT_ONCE, round(trials * shape.share)),
+        "resamples": resamples,
+        "seed": seed,
+    }
     if shape in RARE:
         # The default margin is what these shapes lose.
         cell = tried(shape, queries, **options)
-        return f"| {' | '.join([shape.about, str(queries), str(DEFAULT_MARGIN), marked(cell.not_worse, cell.trials), '-'])} |"
+        return _table_row(shape.about, queries, DEFAULT_MARGIN, marked(cell.not_worse, cell.trials), "-")
     sample = shape.make(np.random.default_rng(0), 2)[0][0]
     size = tried(shape, queries, trials=AT_ONCE, resamples=resamples, seed=seed + 1_000_000).detectable
     # The baseline's mean is 0.5.
-    size, margin = (0.5 * DEFAULT_MARGIN.value, DEFAULT_MARGIN) if shape is TUNED else (size, Margin(size, sample.measure))
+    size, margin = (
+        (0.5 * DEFAULT_MARGIN.value, DEFAULT_MARGIN)
+        if shape is TUNED
+        else (size, Margin(size, sample.measure))
+    )
     loss = size if sample.lower_is_better else -size
     lost, alike = (tried(shape, queries, shift=shift, margin=margin, **options) for shift in (loss, 0.0))
     shown = "1 %" if shape is TUNED else f"{size:.4f}"
-    cells = [shape.about, str(queries), shown, marked(lost.not_worse, lost.trials), f"{100 * alike.not_worse:.1f}"]
-    return f"| {' | '.join(cells)} |"
+    not_worse = f"{100 * alike.not_worse:.1f}"
+    return _table_row(shape.about, queries, shown, marked(lost.not_worse, lost.trials), not_worse)
 
 
 def table(heads: Sequence[str], rows: Sequence[str]) -> str:
     """In Markdown."""
-    return "\n".join([f"| {' | '.join(heads)} |", "|" + "---|" * len(heads), *rows])
+    return "\n".join([_table_row(*heads), "|" + "---|" * len(heads), *rows])
 
 
 def main() -> None:
     """Run all trials and print both tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, default=10_000, help="of each row; some rows take a part of them")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--trials", type=int, default=10_000, help="of each row; some rows take a part of them"
+    )
     parser.add_argument("--resamples", type=int, default=1000, help="of each bootstrap, and sign flips")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", default="", help="words that the name of a row's data must contain")
     arguments = parser.parse_args()
     given = (arguments.trials, arguments.resamples, arguments.seed)
-    alike = [(i, queries, *given, False) for i, shape in enumerate(SHAPES) if arguments.only in shape.about for queries in shape.queries]
+    alike = [
+        (i, queries, *given, False)
+        for i, shape in enumerate(SHAPES)
+        if arguments.only in shape.about
+        for queries in shape.queries
+    ]
     moved = [
-        (SHAPES.index(shape), queries, *given, True) for shape in POWER_OF if arguments.only in shape.about for queries in shape.queries
+        (SHAPES.index(shape), queries, *given, True)
+        for shape in POWER_OF
+        if arguments.only in shape.about
+        for queries in shape.queries
     ]
     with ProcessPoolExecutor(arguments.processes) as pool:
         rows = list(pool.map(_row, [*alike, *moved]))
-        losses = [(i, queries, *given) for i, shape in enumerate(LOSSES_OF) if arguments.only in shape.about for queries in shape.queries]
+        losses = [
+            (i, queries, *given)
+            for i, shape in enumerate(LOSSES_OF)
+            if arguments.only in shape.about
+            for queries in shape.queries
+        ]
         of_losses = list(pool.map(_loss_row, losses))
     print("No true difference, per cent of trials ('!' above 6 %, '(few)' below 4 %):\n")
     print(table(["data", "queries", "trials", "interval", "p", "verdict", "z"], rows[: len(alike)]))
     print("\nA true difference of the detectable size, per cent of trials with a verdict (80 wanted):\n")
     print(table(["data", "queries", "trials", "difference", "found"], rows[len(alike) :]))
-    print("\nPer cent of trials that are not worse by the margin (with a loss of the margin 5 at most, without one as many as can be):\n")
+    print(
+        "\nPer cent of trials that are not worse by the margin (with a loss of the "
+        "margin 5 at most, without one as many as can be):\n"
+    )
     print(table(["data", "queries", "margin", "loss of the margin", "no loss"], of_losses))
 
 

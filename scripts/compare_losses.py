@@ -1,9 +1,12 @@
-"""Train the same small encoder with several losses, towers and seeds, and compare what each ranks first on held-out pairs.
+"""Train the same small encoder with several losses, towers and seeds, and compare what each ranks first on
+held-out pairs.
 
-One row of JSON per run: run it again and what is there is not run again. ``--table`` prints means over seeds with paired bootstrap
-intervals over held-out queries against the first loss of the grid. LOG.md has what came of it.
+One row of JSON per run: run it again and what is there is not run again. ``--table`` prints means over seeds
+with paired bootstrap intervals over held-out queries against the first loss of the grid. LOG.md has what came
+of it.
 
-Usage: python scripts/compare_losses.py PAIRS.jsonl.gz ROWS.jsonl [--grid losses|duplicates] [--query q --positive p] [--table]
+Usage: python scripts/compare_losses.py PAIRS.jsonl.gz ROWS.jsonl [--grid losses|duplicates] [--query q
+--positive p] [--table]
 """
 
 import argparse
@@ -67,7 +70,9 @@ def grid(name: str) -> Iterator[Run]:
     """All runs, seed by seed, so that a grid cut short has every cell."""
     kinds, losses = (TOWERS, LOSSES) if name == "losses" else ({"SDE": "shared"}, DUPLICATES)
     for seed, (towers, kind), (loss, train) in itertools.product(SEEDS, kinds.items(), losses.items()):
-        yield Run(towers, loss, seed, {"towers": {"kind": kind}, "train": {**TRAIN, **train}, "run": {"seed": seed}})
+        yield Run(
+            towers, loss, seed, {"towers": {"kind": kind}, "train": {**TRAIN, **train}, "run": {"seed": seed}}
+        )
 
 
 def settings_of(run: Run, arguments: argparse.Namespace, out: Path) -> TrainSettings:
@@ -75,7 +80,9 @@ def settings_of(run: Run, arguments: argparse.Namespace, out: Path) -> TrainSett
     columns = {"query": arguments.query, "positive": arguments.positive}
     job = {"model": "demo", "data": arguments.data, "out": str(out)}
     encoder = {"blocks": BLOCKS, "max_tokens": MAX_TOKENS}
-    return checked(TrainSettings, {"job": job, "encoder": encoder, "data": {"columns": columns}, **run.settings})
+    return checked(
+        TrainSettings, {"job": job, "encoder": encoder, "data": {"columns": columns}, **run.settings}
+    )
 
 
 def ranks_of(model: DualEncoder, settings: TrainSettings) -> Int[np.ndarray, " q"]:
@@ -97,21 +104,35 @@ def take(run: Run, arguments: argparse.Namespace) -> dict[str, Any]:
         assert result is not None
         assert result.training is not None
         ranks = ranks_of(adiabat.load(Path(folder) / "job"), settings)
-    return {"key": run.key, "towers": run.towers, "loss": run.loss, "seed": run.seed, "seconds": result.seconds, "ranks": ranks.tolist()}
+    return {
+        "key": run.key,
+        "towers": run.towers,
+        "loss": run.loss,
+        "seed": run.seed,
+        "seconds": result.seconds,
+        "ranks": ranks.tolist(),
+    }
 
 
 def table(rows: list[dict[str, Any]], draws: int = 10_000) -> Iterator[str]:
-    """P@1 and MRR in percent, and the difference to the first loss of the same towers with its 95 % interval over queries."""
+    """P@1 and MRR in percent, and the difference to the first loss of the same towers with its 95 % interval
+    over queries.
+    """
     random = np.random.default_rng(0)
     yield "| towers | loss | seeds | P@1 | difference | MRR | difference |"
     yield "|---|---|---|---|---|---|---|"
-    for towers, group in itertools.groupby(sorted(rows, key=lambda row: list(TOWERS).index(row["towers"])), key=lambda row: row["towers"]):
+    for towers, group in itertools.groupby(
+        sorted(rows, key=lambda row: list(TOWERS).index(row["towers"])), key=lambda row: row["towers"]
+    ):
         by_loss: dict[str, list[list[int]]] = {}
         for row in group:
             by_loss.setdefault(row["loss"], []).append(row["ranks"])
         first = next(iter(by_loss))
         for loss, ranks in by_loss.items():
-            cells = [_cell(np.array(ranks), np.array(by_loss[first]), measure, random, draws) for measure in (_first, _reciprocal)]
+            cells = [
+                _cell(np.array(ranks), np.array(by_loss[first]), measure, random, draws)
+                for measure in (_first, _reciprocal)
+            ]
             yield f"| {towers} | {loss} | {len(ranks)} | {' | '.join(cells)} |"
 
 
@@ -123,7 +144,13 @@ def _reciprocal(ranks: Int[np.ndarray, "s q"]) -> Float[np.ndarray, "s q"]:
     return 100.0 / ranks
 
 
-def _cell(ranks: Int[np.ndarray, "s q"], base: Int[np.ndarray, "s q"], measure: Measure, random: np.random.Generator, draws: int) -> str:
+def _cell(
+    ranks: Int[np.ndarray, "s q"],
+    base: Int[np.ndarray, "s q"],
+    measure: Measure,
+    random: np.random.Generator,
+    draws: int,
+) -> str:
     """Mean and standard deviation over seeds, and the paired difference to the base."""
     own = measure(ranks)
     spread = own.mean(axis=1).std(ddof=1) if len(own) > 1 else 0.0
@@ -138,7 +165,9 @@ def _cell(ranks: Int[np.ndarray, "s q"], base: Int[np.ndarray, "s q"], measure: 
 
 def main() -> None:
     """Run what is missing, or print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("data")
     parser.add_argument("rows", type=Path)
     parser.add_argument("--grid", choices=("losses", "duplicates"), default="losses")
@@ -146,7 +175,11 @@ def main() -> None:
     parser.add_argument("--positive", default="p")
     parser.add_argument("--table", action="store_true")
     arguments = parser.parse_args()
-    done = [json.loads(line) for line in arguments.rows.read_text().splitlines()] if arguments.rows.exists() else []
+    done = (
+        [json.loads(line) for line in arguments.rows.read_text().splitlines()]
+        if arguments.rows.exists()
+        else []
+    )
     if arguments.table:
         print("\n".join(table(done)))
         return
@@ -158,7 +191,10 @@ def main() -> None:
         with arguments.rows.open("a") as stream:
             stream.write(json.dumps(row) + "\n")
         ranks = np.array(row["ranks"])
-        print(f"{run.key}: P@1 {(ranks == 1).mean():.4f}, MRR {(1 / ranks).mean():.4f}, {row['seconds']:.0f} s", flush=True)
+        print(
+            f"{run.key}: P@1 {(ranks == 1).mean():.4f}, MRR {(1 / ranks).mean():.4f}, {row['seconds']:.0f} s",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

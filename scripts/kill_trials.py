@@ -1,11 +1,13 @@
 """Kill commands, let them go on, and compare all that they leave with runs that nobody killed, bit for bit.
 
-    python scripts/kill_trials.py [--runs 8] [--kills 4] [--every-write [--most N]] [--only VERB ...] [--folder DIR] [--write]
+    python scripts/kill_trials.py [--runs 8] [--kills 4] [--every-write [--most N]] [--only VERB ...]
+    [--folder DIR] [--write]
 
-For each verb `--runs` runs are killed up to `--kills` times, by SIGKILL, at moments drawn from the seconds that the whole run takes, and
-then let go on to the end. With `--every-write`, a run is killed before each change of a file instead, once a run: of changes that repeat,
-such as those of checkpoints, before the first two and the last, and at the most `--most` times for each verb. The rows of runs stand in
-DIR, so that the script goes on where it was cut short. `--write` puts the totals into benchmarks/RELIABILITY.md.
+For each verb `--runs` runs are killed up to `--kills` times, by SIGKILL, at moments drawn from the seconds
+that the whole run takes, and then let go on to the end. With `--every-write`, a run is killed before each
+change of a file instead, once a run: of changes that repeat, such as those of checkpoints, before the first
+two and the last, and at the most `--most` times for each verb. The rows of runs stand in DIR, so that the
+script goes on where it was cut short. `--write` puts the totals into benchmarks/RELIABILITY.md.
 """
 
 import argparse
@@ -48,7 +50,9 @@ class Row:
     said: str
 
 
-def killed(verb: Verb, here: Path, *, seconds: float, kills: int, moments: random.Random) -> tuple[int, Ended]:
+def killed(
+    verb: Verb, here: Path, *, seconds: float, kills: int, moments: random.Random
+) -> tuple[int, Ended]:
     """Run a verb, kill it some times, and let it end.
 
     Args:
@@ -118,7 +122,9 @@ class Subject:
         """
         differing = differences(contents(here, self.verb.left), self.wanted)
         differing += [str(path.relative_to(here)) for path in hidden(here, [*self.verb.left, "."])]
-        return Row(name, self.verb.name, kills, ended.code, differing, ended.err if differing or ended.code else "")
+        return Row(
+            name, self.verb.name, kills, ended.code, differing, ended.err if differing or ended.code else ""
+        )
 
 
 def hidden(here: Path, names: Sequence[str]) -> list[Path]:
@@ -132,7 +138,11 @@ def hidden(here: Path, names: Sequence[str]) -> list[Path]:
         Their paths.
     """
     found = [path for name in names if (here / name).is_dir() for path in (here / name).iterdir()]
-    return sorted(path for path in found if path.name.startswith(".") and not PASSED_OVER.search(str(path.relative_to(here))))
+    return sorted(
+        path
+        for path in found
+        if path.name.startswith(".") and not PASSED_OVER.search(str(path.relative_to(here)))
+    )
 
 
 def at_random(subject: Subject, runs: int, kills: int, done: set[str]) -> Iterator[Row]:
@@ -150,7 +160,9 @@ def at_random(subject: Subject, runs: int, kills: int, done: set[str]) -> Iterat
     for name in (f"{subject.verb.name} {number}" for number in range(runs)):
         if name not in done:
             here = subject.place()
-            count, ended = killed(subject.verb, here, seconds=subject.seconds, kills=kills, moments=random.Random(name))
+            count, ended = killed(
+                subject.verb, here, seconds=subject.seconds, kills=kills, moments=random.Random(name)
+            )
             yield subject.row(name, here, count, ended)
 
 
@@ -179,10 +191,14 @@ def at_every_write(subject: Subject, most: int, done: set[str]) -> Iterator[Row]
             # The moments of two runs differ a little: the last one may not come.
             was_killed = first.code == -signal.SIGKILL
             found = subject.found(here)
-            row = subject.row(name, here, int(was_killed), run([*verb.words, *verb.again], here) if was_killed else first)
+            row = subject.row(
+                name, here, int(was_killed), run([*verb.words, *verb.again], here) if was_killed else first
+            )
             # A store that is half changed is refused, or read as it was or will be.
             is_known = found in ("", before, subject.found(here))
-            yield row if is_known else replace(row, differing=[*row.differing, f"a search in between: {found}"])
+            yield (
+                row if is_known else replace(row, differing=[*row.differing, f"a search in between: {found}"])
+            )
 
 
 def main() -> None:
@@ -199,7 +215,9 @@ def main() -> None:
     prepare()
     world = given.folder / "world"
     write_world(world)
-    trials = Trials(given.folder / ("writes.jsonl" if given.every_write else "rows.jsonl"), len(given.only) * given.runs)
+    trials = Trials(
+        given.folder / ("writes.jsonl" if given.every_write else "rows.jsonl"), len(given.only) * given.runs
+    )
     needed = with_needs(given.only)
     for verb, whole, made in made_whole(world, given.folder / "whole", needed):
         if verb.name not in given.only:
@@ -208,7 +226,11 @@ def main() -> None:
         wanted = contents(given.folder / "whole" / verb.name, verb.left)
         subject = Subject(verb, world, inputs, given.folder / "work", wanted, whole.seconds)
         done = trials.names
-        rows = at_every_write(subject, given.most, done) if given.every_write else at_random(subject, given.runs, given.kills, done)
+        rows = (
+            at_every_write(subject, given.most, done)
+            if given.every_write
+            else at_random(subject, given.runs, given.kills, done)
+        )
         for row in rows:
             trials.add(row)
     counts = Counter(row["verb"] for row in trials.rows)
@@ -220,9 +242,16 @@ def main() -> None:
     for differing in wrong:
         print(differing)
     if given.write:
-        options = f"--every-write --most {given.most}" if given.every_write else f"--runs {given.runs} --kills {given.kills}"
+        options = (
+            f"--every-write --most {given.most}"
+            if given.every_write
+            else f"--runs {given.runs} --kills {given.kills}"
+        )
         how = (
-            ["before each change of a file (of changes that repeat, before the first two and the last) and repeated or resumed."]
+            [
+                "before each change of a file (of changes that repeat, before the first "
+                "two and the last) and repeated or resumed."
+            ]
             if given.every_write
             else ["by SIGKILL at random moments and resumed."]
         )
@@ -230,15 +259,22 @@ def main() -> None:
             f"`python scripts/kill_trials.py {options} --write`: commands on tiny random models are killed",
             *how,
             "Their files must equal those of an uninterrupted run byte for byte, except for",
-            "dates, durations and the checksums of these. The comparison includes `tokenizer.json`, and a hidden file left behind counts",
-            "as a difference. A run killed after its last result is complete, and the same command may say so and refuse.",
+            "dates, durations and the checksums of these. The comparison includes "
+            "`tokenizer.json`, and a hidden file left behind counts",
+            "as a difference. A run killed after its last result is complete, and "
+            "the same command may say so and refuse.",
             "",
             "| verb | runs | kills | complete and refused | runs that differ |",
             "|---|---|---|---|---|",
         ]
         differing = Counter(row["verb"] for row in wrong)
-        lines += [f"| {verb} | {counts[verb]} | {kills_of[verb]} | {complete[verb]} | {differing[verb]} |" for verb in counts]
-        lines += [f"| all | {len(trials.rows)} | {sum(kills_of.values())} | {complete.total()} | {len(wrong)} |"]
+        lines += [
+            f"| {verb} | {counts[verb]} | {kills_of[verb]} | {complete[verb]} | {differing[verb]} |"
+            for verb in counts
+        ]
+        lines += [
+            f"| all | {len(trials.rows)} | {sum(kills_of.values())} | {complete.total()} | {len(wrong)} |"
+        ]
         write_section("Kills before each write" if given.every_write else "Kills", lines)
 
 

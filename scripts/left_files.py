@@ -1,4 +1,6 @@
-"""What a command left, without what differs between equal runs, and how it differs from what another one left."""
+"""What a command left, without what differs between equal runs, and how it differs from what another one
+left.
+"""
 
 import csv
 import json
@@ -9,12 +11,24 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-VARYING = ("seconds", "created", "command", "checksum", "proof", "log", "step_seconds", "memory", "versions", "tuning")
+VARYING = (
+    "seconds",
+    "created",
+    "command",
+    "checksum",
+    "proof",
+    "log",
+    "step_seconds",
+    "memory",
+    "versions",
+    "tuning",
+)
 """Keys of records that differ between equal runs."""
 
 
 def contents(folder: Path, names: Sequence[str]) -> dict[str, Any]:
-    """What a command left, without what differs between equal runs: times of day, seconds, and checksums of those.
+    """What a command left, without what differs between equal runs: times of day, seconds, and checksums of
+    those.
 
     Args:
         folder: It worked in.
@@ -23,14 +37,20 @@ def contents(folder: Path, names: Sequence[str]) -> dict[str, Any]:
     Returns:
         Path to content.
     """
-    files = [path for name in names for path in ([folder / name] if (folder / name).is_file() else sorted((folder / name).rglob("*")))]
-    kept = (path for path in files if path.is_file() and not PASSED_OVER.search(str(path.relative_to(folder))))
+    files = [
+        path
+        for name in names
+        for path in ([folder / name] if (folder / name).is_file() else sorted((folder / name).rglob("*")))
+    ]
+    kept = (
+        path for path in files if path.is_file() and not PASSED_OVER.search(str(path.relative_to(folder)))
+    )
     return {str(path.relative_to(folder)): _content(path) for path in kept}
 
 
 PASSED_OVER = re.compile(r"\.checked\.json|\.call\.json|\breport\.html$|^cache/\.making-")
-"""What is remembered of checks and calls, with temporary files, which the next one replaces; pages, which show times; and what a killed run
-leaves in a cache that others share, which is removed once it is old."""
+"""What is remembered of checks and calls, with temporary files, which the next one replaces; pages, which
+show times; and what a killed run leaves in a cache that others share, which is removed once it is old."""
 
 
 def _content(path: Path) -> Any:
@@ -44,7 +64,10 @@ def _content(path: Path) -> Any:
 def _read(path: Path) -> Any:
     if path.suffix == ".parquet":
         rows = pq.ParquetFile(path).read().to_pylist()
-        return [plain({**row, **({"record": json.loads(row["record"])} if "record" in row else {})}) for row in rows]
+        return [
+            plain({**row, **({"record": json.loads(row["record"])} if "record" in row else {})})
+            for row in rows
+        ]
     if path.suffix == ".json" and path.name != "tokenizer.json":
         record = plain(json.loads(path.read_text(encoding="utf-8")))
         # Records have times of day; the files themselves are compared.
@@ -83,4 +106,8 @@ def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str
     Returns:
         Their paths.
     """
-    return sorted(path for path in {*found, *wanted} if found.get(path) != wanted.get(path) or (path in found) != (path in wanted))
+    return sorted(
+        path
+        for path in {*found, *wanted}
+        if found.get(path) != wanted.get(path) or (path in found) != (path in wanted)
+    )

@@ -1,8 +1,10 @@
-"""Plant links where a command is about to write, and see that nothing changes but what the command was told to write.
+"""Plant links where a command is about to write, and see that nothing changes but what the command was told
+to write.
 
-A command is killed just before it writes a file or folder for the first time. A link takes that name: to a file, to a folder, or to a
-place where nothing is; or a folder that is there already moves elsewhere, and a link to it remains. Then the same command runs again. It
-must end, or refuse the link in one line, and what the links lead to must be as before.
+A command is killed just before it writes a file or folder for the first time. A link takes that name: to a
+file, to a folder, or to a place where nothing is; or a folder that is there already moves elsewhere, and a
+link to it remains. Then the same command runs again. It must end, or refuse the link in one line, and what
+the links lead to must be as before.
 """
 
 import os
@@ -33,7 +35,8 @@ def places_of(every: Sequence[Moment]) -> dict[str, int]:
         every: Moments of a whole run.
 
     Returns:
-        By path; names that nobody can foresee are left out, and of those that differ in a number only the first and the last remain.
+        By path; names that nobody can foresee are left out, and of those that differ in a number only the
+        first and the last remain.
     """
     first: dict[str, int] = {}
     for number, moment in enumerate(every):
@@ -121,9 +124,16 @@ def trial(verb: Verb, here: Path, path: str, number: int, kind: str) -> FileTria
         return None
     before = state_of(outside)
     ended = run([*verb.words, *verb.again], here)
-    outcome = "ended" if not ended.code else "refused" if ended.code == 2 and len(ended.err.strip().splitlines()) < 9 else "defect"
+    outcome = (
+        "ended"
+        if not ended.code
+        else "refused"
+        if ended.code == 2 and len(ended.err.strip().splitlines()) < 9
+        else "defect"
+    )
     after = state_of(outside)
-    # A cache or an index that the user names may be a link to a folder with other files, which stay as they are.
+    # A cache or an index that the user names may be a link to a folder with other files, which stay as they
+    # are.
     kept = before if path in verb.left else {*before, *after}
     changed = sorted(name for name in kept if before.get(name) != after.get(name))
     if changed:
@@ -132,7 +142,9 @@ def trial(verb: Verb, here: Path, path: str, number: int, kind: str) -> FileTria
     return FileTrial(f"{verb.name} {path} {kind}", verb.name, path, kind, outcome, said)
 
 
-def links(world: Path, folder: Path, made: Mapping[str, Path], trials: Trials, *, only: Sequence[str], most: int) -> None:
+def links(
+    world: Path, folder: Path, made: Mapping[str, Path], trials: Trials, *, only: Sequence[str], most: int
+) -> None:
     """Make the trials that are not there yet.
 
     Args:
@@ -149,16 +161,23 @@ def links(world: Path, folder: Path, made: Mapping[str, Path], trials: Trials, *
             trials.add(row)
 
 
-def _of_verb(verb: Verb, world: Path, folder: Path, needed: Mapping[str, Path], done: set[str], most: int) -> Iterator[FileTrial]:
+def _of_verb(
+    verb: Verb, world: Path, folder: Path, needed: Mapping[str, Path], done: set[str], most: int
+) -> Iterator[FileTrial]:
     every, _ = moments(verb.words, place(world, folder, needed))
     places = places_of(every)
     for path in sorted(random.Random(verb.name).sample(sorted(places), min(most, len(places)))):
         first = places[path]
         # A folder moves once there is something in it.
-        last = max((number for number, moment in enumerate(every) if moment.path.startswith(f"{path}/")), default=first)
+        last = max(
+            (number for number, moment in enumerate(every) if moment.path.startswith(f"{path}/")),
+            default=first,
+        )
         for kind in kinds_of(path, every[first], verb):
             if f"{verb.name} {path} {kind}" not in done:
-                row = trial(verb, place(world, folder, needed), path, last if kind == "moved" else first, kind)
+                row = trial(
+                    verb, place(world, folder, needed), path, last if kind == "moved" else first, kind
+                )
                 if row is not None:
                     yield row
 

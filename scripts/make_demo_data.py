@@ -2,10 +2,12 @@
 
     python scripts/make_demo_data.py SHARED_DATA_DIR OUT
 
-SHARED_DATA_DIR holds ``arxiv/arxiv60k.jsonl.gz`` (id, abstract, categories, primary) and ``multilingual/tico19.jsonl.gz`` (lang, en, x).
-The arXiv part is *arxiv-negatives*, flavour *first*, in small (Vasilyev et al. 2024): the first sentence of an abstract asks for the rest
-of it, against papers of the same categories whose abstracts use the most similar words. The TICO-19 part asks in Spanish and French for the
-English sentence. The same inputs and pyarrow version give the same bytes: every choice follows from hashes of ids.
+SHARED_DATA_DIR holds ``arxiv/arxiv60k.jsonl.gz`` (id, abstract, categories, primary) and
+``multilingual/tico19.jsonl.gz`` (lang, en, x). The arXiv part is *arxiv-negatives*, flavour *first*, in small
+(Vasilyev et al. 2024): the first sentence of an abstract asks for the rest of it, against papers of the same
+categories whose abstracts use the most similar words. The TICO-19 part asks in Spanish and French for the
+English sentence. The same inputs and pyarrow version give the same bytes: every choice follows from hashes of
+ids.
 """
 
 import argparse
@@ -38,9 +40,9 @@ TICO_CHARACTERS = range(40, 300)
 
 # fmt: off
 ABBREVIATIONS = frozenset((
-    "e.g", "i.e", "et", "al", "al.", "vs", "cf", "fig", "figs", "eq", "eqs", "sec", "ref", "refs", "no", "nos", "dr", "mr", "mrs", "prof",
-    "st", "resp", "approx", "ca", "etc", "viz", "dept", "univ", "thm", "prop", "def", "jan", "feb", "mar", "apr", "jun", "jul", "aug",
-    "sept", "oct", "nov", "dec",
+    "e.g", "i.e", "et", "al", "al.", "vs", "cf", "fig", "figs", "eq", "eqs", "sec", "ref", "refs", "no",
+    "nos", "dr", "mr", "mrs", "prof", "st", "resp", "approx", "ca", "etc", "viz", "dept", "univ", "thm",
+    "prop", "def", "jan", "feb", "mar", "apr", "jun", "jul", "aug", "sept", "oct", "nov", "dec",
 ))
 # fmt: on
 BOUNDARY = re.compile(r"[.?!][\"')\]]*\s+(?=[\"'(\[$\\]*[A-Z0-9$\\])")
@@ -120,7 +122,8 @@ def word_shares(text: str) -> dict[str, float]:
 def jensen_shannon(left: Mapping[str, float], right: Mapping[str, float]) -> float:
     """Jensen-Shannon divergence of two word distributions; its square root, the distance, has the same order.
 
-    ``JS = ln 2 + 1/2 sum over shared words of p ln(p / (p + q)) + q ln(q / (p + q))``: a word of one side alone gives its share of ln 2.
+    ``JS = ln 2 + 1/2 sum over shared words of p ln(p / (p + q)) + q ln(q / (p + q))``: a word of one side
+    alone gives its share of ln 2.
 
     Args:
         left: Word to share.
@@ -132,7 +135,9 @@ def jensen_shannon(left: Mapping[str, float], right: Mapping[str, float]) -> flo
     if len(right) < len(left):
         left, right = right, left
     shared = ((p, right[word]) for word, p in left.items() if word in right)
-    return math.log(2) + 0.5 * math.fsum(p * math.log(p / (p + q)) + q * math.log(q / (p + q)) for p, q in shared)
+    return math.log(2) + 0.5 * math.fsum(
+        p * math.log(p / (p + q)) + q * math.log(q / (p + q)) for p, q in shared
+    )
 
 
 def order(key: str) -> str:
@@ -154,7 +159,8 @@ def read_papers(path: Path) -> dict[str, list[Item]]:
         path: ``arxiv60k.jsonl.gz``.
 
     Returns:
-        Field to papers. A paper of mathematics or physics that is also listed under computer science is left out.
+        Field to papers. A paper of mathematics or physics that is also listed under computer science is left
+        out.
     """
     rows = [row.values for row in read_rows(path)]
     sizes = Counter(category for row in rows for category in row["categories"])
@@ -167,7 +173,12 @@ def read_papers(path: Path) -> dict[str, list[Item]]:
             continue
         abstract = " ".join(row["abstract"].split())
         query, rest = first_sentence(abstract)
-        if len(query) not in FIRST_CHARACTERS or len(rest) not in REST_CHARACTERS or EMAIL.search(abstract) or rest in texts:
+        if (
+            len(query) not in FIRST_CHARACTERS
+            or len(rest) not in REST_CHARACTERS
+            or EMAIL.search(abstract)
+            or rest in texts
+        ):
             continue
         texts.add(rest)
         categories = tuple(sorted(row["categories"], key=lambda category: (sizes[category], category)))
@@ -189,12 +200,17 @@ def read_sentences(path: Path) -> dict[str, list[Item]]:
         if row.values["lang"] in translations:
             english, other = (" ".join(row.values[side].split()) for side in ("en", "x"))
             translations[row.values["lang"]].setdefault(english, other)
-    shared = [english for english in translations[LANGUAGES[0]] if all(english in known for known in translations.values())]
+    shared = [
+        english
+        for english in translations[LANGUAGES[0]]
+        if all(english in known for known in translations.values())
+    ]
     keys = {english: f"tico19:{number}" for number, english in enumerate(shared)}
     usable = [
         english
         for english in shared
-        if len(english) in TICO_CHARACTERS and all(known[english] != english for known in translations.values())
+        if len(english) in TICO_CHARACTERS
+        and all(known[english] != english for known in translations.values())
     ]
     return {
         language: [
@@ -208,7 +224,8 @@ def read_sentences(path: Path) -> dict[str, list[Item]]:
 def hard_negatives(item: Item, candidates: Mapping[tuple[str, ...], Sequence[Item]]) -> list[str]:
     """The documents that are the most easily taken for the right one, hardest first.
 
-    Those sharing the longest prefix of the item's categories come first, by their words' distance; shorter prefixes fill up.
+    Those sharing the longest prefix of the item's categories come first, by their words' distance; shorter
+    prefixes fill up.
 
     Args:
         item: What is asked for.
@@ -219,7 +236,11 @@ def hard_negatives(item: Item, candidates: Mapping[tuple[str, ...], Sequence[Ite
     """
     chosen: list[str] = []
     for length in range(len(item.categories), -1, -1):
-        others = [other for other in candidates.get(item.categories[:length], ()) if other.key != item.key and other.key not in chosen]
+        others = [
+            other
+            for other in candidates.get(item.categories[:length], ())
+            if other.key != item.key and other.key not in chosen
+        ]
         others.sort(key=lambda other: (jensen_shannon(item.words, other.words), other.key))
         chosen += [other.key for other in others[: NEGATIVES - len(chosen)]]
         if len(chosen) == NEGATIVES:
@@ -255,7 +276,15 @@ def questions(asked: Sequence[Item], others: Sequence[Item], *, prefix: str = ""
         One row per item, in order.
     """
     index = by_prefix([*asked, *others])
-    return [{"query_id": prefix + item.key, "query": item.query, "pos": [item.key], "neg": hard_negatives(item, index)} for item in asked]
+    return [
+        {
+            "query_id": prefix + item.key,
+            "query": item.query,
+            "pos": [item.key],
+            "neg": hard_negatives(item, index),
+        }
+        for item in asked
+    ]
 
 
 def documents(items: Iterable[Item]) -> list[dict[str, Any]]:
@@ -295,7 +324,8 @@ def arxiv_files(path: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
 
 
 def tico_files(path: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Files of the parallel-language probe: a sentence is asked for in one language only, so that queries are independent.
+    """Files of the parallel-language probe: a sentence is asked for in one language only, so that queries are
+    independent.
 
     Args:
         path: ``tico19.jsonl.gz``.
@@ -311,7 +341,10 @@ def tico_files(path: Path) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         others = [item for item in items if item not in asked]
         rows += questions(asked, others, prefix=f"{language}:")
     yield "tico19", rows
-    yield "tico19-corpus", documents(sorted(sentences[LANGUAGES[0]][:TICO_DOCUMENTS], key=lambda item: item.key))
+    yield (
+        "tico19-corpus",
+        documents(sorted(sentences[LANGUAGES[0]][:TICO_DOCUMENTS], key=lambda item: item.key)),
+    )
 
 
 def pack(rows: Iterable[Mapping[str, Any]]) -> bytes:
@@ -340,11 +373,20 @@ def main() -> None:
     for name, rows in chain(arxiv, tico):
         data = pack(rows)
         (arguments.out / f"{name}.jsonl.zst").write_bytes(data)
-        files[f"{name}.jsonl.zst"] = {"rows": len(rows), "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-    (arguments.out / "manifest.json").write_text(json.dumps({"format": 1, "files": dict(sorted(files.items()))}, indent=2) + "\n")
+        files[f"{name}.jsonl.zst"] = {
+            "rows": len(rows),
+            "bytes": len(data),
+            "sha256": hashlib.sha256(data).hexdigest(),
+        }
+    (arguments.out / "manifest.json").write_text(
+        json.dumps({"format": 1, "files": dict(sorted(files.items()))}, indent=2) + "\n"
+    )
     for name, facts in sorted(files.items()):
         print(f"{name:32} {facts['rows']:6} rows {facts['bytes']:9} bytes  {facts['sha256']}")
-    print(f"{'all':32} {sum(f['rows'] for f in files.values()):6} rows {sum(f['bytes'] for f in files.values()):9} bytes")
+    print(
+        f"{'all':32} {sum(f['rows'] for f in files.values()):6} rows "
+        f"{sum(f['bytes'] for f in files.values()):9} bytes"
+    )
 
 
 if __name__ == "__main__":

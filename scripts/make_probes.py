@@ -2,11 +2,13 @@
 
     python scripts/make_probes.py SHARED_DATA_DIR OUT [--round 1]
 
-SHARED_DATA_DIR holds ``multilingual/tico19.jsonl.gz`` (lang, en, x), ``arxiv/arxiv60k.jsonl.gz`` (id, title, primary),
-``pairs/medquad.jsonl.gz`` (q) and ``classification/banking77_test.jsonl.gz`` (text). Each group is 40 texts: sentences about an epidemic in
-nine languages, none of them in two; titles of papers of six fields; questions of patients, and of a bank's customers. The same inputs and
-pyarrow version give the same bytes: every choice follows from hashes of ids. Another round is of other texts of the same groups, to hold a
-tower at (``[rehearsal]``) whose drift the packaged ones, of round 0, still tell.
+SHARED_DATA_DIR holds ``multilingual/tico19.jsonl.gz`` (lang, en, x), ``arxiv/arxiv60k.jsonl.gz`` (id, title,
+primary), ``pairs/medquad.jsonl.gz`` (q) and ``classification/banking77_test.jsonl.gz`` (text). Each group is
+40 texts: sentences about an epidemic in nine languages, none of them in two; titles of papers of six fields;
+questions of patients, and of a bank's customers. The same inputs and
+pyarrow version give the same bytes: every choice follows from hashes of ids. Another round is of other texts
+of the same groups, to hold a tower at (``[rehearsal]``) whose drift the packaged ones, of round 0, still
+tell.
 """
 
 import argparse
@@ -76,7 +78,10 @@ def fitting_of(texts: Mapping[str, str], turn: int) -> list[str]:
     ordered = (tidy(texts[key]) for key in sorted(texts, key=order))
     fitting = list(dict.fromkeys(text for text in ordered if len(text) in CHARACTERS))
     if len(fitting) < (needed := PROBES * (turn + 1)):
-        raise SystemExit(f"a group must have {needed} texts of fitting length, got {len(fitting)}; take more from its source")
+        raise SystemExit(
+            f"a group must have {needed} texts of fitting length, got "
+            f"{len(fitting)}; take more from its source"
+        )
     return fitting[needed - PROBES : needed]
 
 
@@ -93,15 +98,27 @@ def sentences(path: Path, turn: int) -> Iterator[tuple[str, list[str]]]:
     translations: dict[str, dict[str, str]] = {}
     for row in read_rows(path):
         english = tidy(row.values["en"])
-        translations.setdefault(english, {"en": english}).setdefault(row.values["lang"], tidy(row.values["x"]))
+        translations.setdefault(english, {"en": english}).setdefault(
+            row.values["lang"], tidy(row.values["x"])
+        )
     usable = sorted(
-        (english for english, known in translations.items() if len(english) in CHARACTERS and len(set(known.values())) == len(LANGUAGES)),
+        (
+            english
+            for english, known in translations.items()
+            if len(english) in CHARACTERS and len(set(known.values())) == len(LANGUAGES)
+        ),
         key=order,
     )
     if len(usable) < (needed := PROBES * len(LANGUAGES) * (turn + 1)):
-        raise SystemExit(f"there must be {needed} sentences of fitting length in all languages, got {len(usable)}; take an earlier round")
+        raise SystemExit(
+            f"there must be {needed} sentences of fitting length in all languages, "
+            f"got {len(usable)}; take an earlier round"
+        )
     for number, language in enumerate(LANGUAGES, start=turn * len(LANGUAGES)):
-        yield language, [translations[english][language] for english in usable[number * PROBES : (number + 1) * PROBES]]
+        yield (
+            language,
+            [translations[english][language] for english in usable[number * PROBES : (number + 1) * PROBES]],
+        )
 
 
 def titles(path: Path, turn: int) -> Iterator[tuple[str, list[str]]]:
@@ -116,7 +133,17 @@ def titles(path: Path, turn: int) -> Iterator[tuple[str, list[str]]]:
     """
     papers = [row.values for row in read_rows(path)]
     for group, archives in FIELDS.items():
-        yield group, fitting_of({paper["id"]: paper["title"] for paper in papers if paper["primary"].partition(".")[0] in archives}, turn)
+        yield (
+            group,
+            fitting_of(
+                {
+                    paper["id"]: paper["title"]
+                    for paper in papers
+                    if paper["primary"].partition(".")[0] in archives
+                },
+                turn,
+            ),
+        )
 
 
 def questions(path: Path, column: str, turn: int) -> list[str]:
@@ -141,7 +168,8 @@ def groups(source: Path, turn: int = 0) -> dict[str, list[str]]:
         turn: Of the round.
 
     Returns:
-        Group to its texts; a text that an earlier round has by chance, such as one translation of two sentences, is left out.
+        Group to its texts; a text that an earlier round has by chance, such as one translation of two
+        sentences, is left out.
     """
     taken = {text for earlier in range(turn) for _, texts in of_round(source, earlier) for text in texts}
     return {group: [text for text in texts if text not in taken] for group, texts in of_round(source, turn)}
@@ -166,10 +194,15 @@ def of_round(source: Path, turn: int) -> Iterator[tuple[str, list[str]]]:
 def main() -> None:
     """Write the file, and print its groups and its sha256, which `adiabat.adiabatic.probes` knows it by."""
     parser = argparse.ArgumentParser(description="Make the packed probe texts.")
-    parser.add_argument("source", type=Path, help="folder with arxiv/, classification/, multilingual/ and pairs/")
+    parser.add_argument(
+        "source", type=Path, help="folder with arxiv/, classification/, multilingual/ and pairs/"
+    )
     parser.add_argument("out", type=Path, help="folder to write to")
     parser.add_argument(
-        "--round", type=int, default=0, help="which texts of each group; 0: the probes that come with adiabat, 1: the texts to rehearse"
+        "--round",
+        type=int,
+        default=0,
+        help="which texts of each group; 0: the probes that come with adiabat, 1: the texts to rehearse",
     )
     arguments = parser.parse_args()
     made = groups(arguments.source, arguments.round)

@@ -2,9 +2,10 @@
 
     python scripts/make_recipe_data.py SHARED_DATA_DIR OUT
 
-SciFact keeps its published division. Elsewhere queries that share a relevant document or their text are one group; hashes of the groups
-choose at most 2,000 queries to test and 4,000 to train, half of each where there are fewer. One in ten trained groups gives the test
-one more of its queries, whose documents are seen. Cranfield is one group, so its queries are divided one by one.
+SciFact keeps its published division. Elsewhere queries that share a relevant document or their text are one
+group; hashes of the groups choose at most 2,000 queries to test and 4,000 to train, half of each where there
+are fewer. One in ten trained groups gives the test one more of its queries, whose documents are seen.
+Cranfield is one group, so its queries are divided one by one.
 """
 
 import argparse
@@ -25,13 +26,19 @@ SEEN_EVERY = 10
 
 def main() -> None:
     """Write every set."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("shared", type=Path)
     parser.add_argument("out", type=Path)
     given = parser.parse_args()
     beir = given.shared / "beir"
     scifact = documents_of(beir / "scifact")
-    write_set(given.out / "scifact", scifact, *(judged(beir / "scifact", split, scifact) for split in ("train", "test")))
+    write_set(
+        given.out / "scifact",
+        scifact,
+        *(judged(beir / "scifact", split, scifact) for split in ("train", "test")),
+    )
     for name, split in (("squad_dev", "test"), ("msmarco_dev6980", "dev"), ("cranfield", "test")):
         documents = documents_of(beir / name)
         write_set(given.out / name, documents, *divided(judged(beir / name, split, documents)))
@@ -55,7 +62,9 @@ def from_pairs(folder: Path, pairs: Iterable[tuple[str, str]]) -> None:
     documents: dict[str, str] = {}
     for query, document in pairs:
         relevant[query].append(documents.setdefault(document, f"d{len(documents)}"))
-    queries = [row_of(f"q{number}", query, set(found)) for number, (query, found) in enumerate(relevant.items())]
+    queries = [
+        row_of(f"q{number}", query, set(found)) for number, (query, found) in enumerate(relevant.items())
+    ]
     write_set(folder, ({"_id": name, "text": text} for text, name in documents.items()), *divided(queries))
 
 
@@ -79,8 +88,15 @@ def judged(folder: Path, split: str, documents: Iterable[Row]) -> list[Row]:
 def divided(queries: list[Row]) -> tuple[list[Row], list[Row]]:
     """Queries to train on, and queries to test."""
     numbers: dict[str, int] = {}
-    documents = Ragged.of([np.array([numbers.setdefault(name, len(numbers)) for name in row["pos"]]) for row in queries])
-    texts = Ragged.of([np.array([numbers.setdefault(" ".join(row["query"].lower().split()), len(numbers))]) for row in queries])
+    documents = Ragged.of(
+        [np.array([numbers.setdefault(name, len(numbers)) for name in row["pos"]]) for row in queries]
+    )
+    texts = Ragged.of(
+        [
+            np.array([numbers.setdefault(" ".join(row["query"].lower().split()), len(numbers))])
+            for row in queries
+        ]
+    )
     groups = connected(documents, texts)
     if 2 * np.bincount(groups).max() > len(queries):
         groups = np.arange(len(queries))

@@ -1,9 +1,12 @@
-"""Make the data of the scaling experiment in LOG.md: short pairs of five kinds, split into training and validation.
+"""Make the data of the scaling experiment in LOG.md: short pairs of five kinds, split into training and
+validation.
 
     python scripts/make_scaling_data.py SHARED_DATA_DIR OUT
 
-Titles of arXiv with their abstracts, titles of Wikipedia with their texts, questions of SQuAD and Natural Questions with what answers
-them, and captions of the same picture: 108 thousand pairs. Which are held out follows from a hash of the query, and so does the order.
+Titles of arXiv with their abstracts, titles of Wikipedia with their texts, questions of SQuAD and Natural
+Questions with what answers
+them, and captions of the same picture: 108 thousand pairs. Which are held out follows from a hash of the
+query, and so does the order.
 """
 
 import argparse
@@ -17,7 +20,9 @@ VALIDATION = 512
 
 def main() -> None:
     """Write both files."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("shared", type=Path)
     parser.add_argument("out", type=Path)
     given = parser.parse_args()

@@ -2,7 +2,8 @@
 
     python scripts/make_static_data.py SHARED_DATA_DIR OUT
 
-Questions of SQuAD's training set with the sentences that answer them, and SciFact's training queries with their documents.
+Questions of SQuAD's training set with the sentences that answer them, and SciFact's training queries with
+their documents.
 """
 
 import argparse
@@ -15,7 +16,9 @@ from make_sweep_data import Row, rows_of, write
 
 def main() -> None:
     """Write the file."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("shared", type=Path)
     parser.add_argument("out", type=Path)
     given = parser.parse_args()

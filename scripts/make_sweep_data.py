@@ -1,10 +1,12 @@
-"""Make the data of the sweeps in LOG.md: arXiv and MS MARCO split into training, validation and test, and samples of SQuAD and XNLI.
+"""Make the data of the sweeps in LOG.md: arXiv and MS MARCO split into training, validation and test, and
+samples of SQuAD and XNLI.
 
     adiabat data arxiv-negatives SHARED_DATA_DIR/arxiv/arxiv60k.jsonl.gz --out ARXIV
     python scripts/make_sweep_data.py SHARED_DATA_DIR ARXIV OUT
 
-Every choice follows from a hash of ids. Training examples of arXiv keep two of their 21 negatives, the random one (difficulty 21) first,
-then the nearest (1); those to measure on keep seven, from the nearest to the random one, and so do 1,400 of the training examples in
+Every choice follows from a hash of ids. Training examples of arXiv keep two of their 21 negatives, the random
+one (difficulty 21) first, then the nearest (1); those to measure on keep seven, from the nearest to the
+random one, and so do 1,400 of the training examples in
 `difficulty`, a smaller set that compares them. MS MARCO has no negatives: they come from the store.
 """
 
@@ -34,7 +36,9 @@ Row = dict[str, Any]
 
 def main() -> None:
     """Write every file."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("shared", type=Path)
     parser.add_argument("arxiv", type=Path)
     parser.add_argument("out", type=Path)
@@ -59,10 +63,15 @@ def fields_of(shared: Path, made: Path) -> dict[str, list[Row]]:
 
 
 def make_arxiv(fields: dict[str, list[Row]], made: Path, out: Path) -> None:
-    """Training and validation of computer science, tests of every field and of all, and the papers that they name."""
+    """Training and validation of computer science, tests of every field and of all, and the papers that they
+    name.
+    """
     cs = [cut(row, TRAINED_DIFFICULTIES) for row in fields["cs"][TEST : TEST + VALIDATION + TRAIN]]
     files = {"train": cs[VALIDATION:], "validation": cs[:VALIDATION]}
-    files |= {f"test-{name}": [cut(row, MEASURED_DIFFICULTIES) for row in rows[:TEST]] for name, rows in fields.items()}
+    files |= {
+        f"test-{name}": [cut(row, MEASURED_DIFFICULTIES) for row in rows[:TEST]]
+        for name, rows in fields.items()
+    }
     files["test"] = [row for name in FIELDS for row in files[f"test-{name}"]]
     write_with_corpus(files, [row for rows in files.values() for row in rows], made, out)
 
@@ -73,7 +82,8 @@ def make_difficulty(cs: list[Row], made: Path, out: Path) -> None:
     parts = {"test": cs[:TEST], "train": cs[first : first + DIFFICULTY_TRAIN]}
     files = {name: [cut(row, MEASURED_DIFFICULTIES) for row in rows] for name, rows in parts.items()}
     named = [row for rows in files.values() for row in rows]
-    # Some have the same paper at two difficulties; their papers stay in the corpus, for others to be told from.
+    # Some have the same paper at two difficulties; their papers stay in the corpus, for others to be told
+    # from.
     files["train"] = [row for row in files["train"] if len(row["neg"]) == len(MEASURED_DIFFICULTIES)]
     write_with_corpus(files, named, made, out)
 
@@ -96,7 +106,9 @@ def make_msmarco(beir: Path, out: Path) -> None:
     texts = {row["_id"]: row["text"] for row in rows_of(beir / "queries.jsonl")}
     lines = (next(beir.glob("qrels/*.tsv"))).read_text(encoding="utf-8").splitlines()[1:]
     judged = [line.split("\t") for line in lines]
-    examples = [{"query_id": query, "query": texts[query], "pos": [document]} for query, document, _ in judged]
+    examples = [
+        {"query_id": query, "query": texts[query], "pos": [document]} for query, document, _ in judged
+    ]
     examples.sort(key=lambda row: hashed(row["query_id"]))
     ends = {"test": MSMARCO_TEST, "validation": MSMARCO_VALIDATION, "train": MSMARCO_TRAIN}
     start = 0
@@ -110,13 +122,21 @@ def make_squad(beir: Path, out: Path) -> None:
     texts = {row["_id"]: row["text"] for row in rows_of(beir / "queries.jsonl")}
     lines = (next(beir.glob("qrels/*.tsv"))).read_text(encoding="utf-8").splitlines()[1:]
     judged = sorted((line.split("\t") for line in lines), key=lambda parts: hashed(parts[0]))
-    write(out / "test.jsonl", ({"query_id": one, "query": texts[one], "pos": [other]} for one, other, _ in judged[:SQUAD_QUESTIONS]))
+    write(
+        out / "test.jsonl",
+        (
+            {"query_id": one, "query": texts[one], "pos": [other]}
+            for one, other, _ in judged[:SQUAD_QUESTIONS]
+        ),
+    )
 
 
 def make_xnli(path: Path, out: Path) -> None:
     """As many pairs of each label, in all languages."""
     rows = sorted(rows_of(path), key=lambda row: hashed(str(row["i"])))
-    by_label = [[row for row in rows if row["label"] == label] for label in ("entailment", "neutral", "contradiction")]
+    by_label = [
+        [row for row in rows if row["label"] == label] for label in ("entailment", "neutral", "contradiction")
+    ]
     for name, count in XNLI_PER_LABEL.items():
         chosen = [row for labelled in by_label for row in labelled[:count]]
         write(out / f"{name}.jsonl", sorted(chosen, key=lambda row: int(row["i"])))

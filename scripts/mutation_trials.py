@@ -1,15 +1,18 @@
-"""Damage files that adiabat wrote, let a command read them, and see that nothing wrong is accepted in silence.
+"""Damage files that adiabat wrote, let a command read them, and see that nothing wrong is accepted in
+silence.
 
     python scripts/mutation_trials.py [--trials 60] [--folder DIR] [--only WORDS ...] [--versions] [--write]
 
-In each case a file is drawn and a byte of it flipped, its end cut off, all of it taken, 64 bytes of it set to zero, or it is exchanged
-with another file of its kind. The command that reads it must refuse it by name in one line (exit 2), say that it falls back, or give what
-it gives without damage.
+In each case a file is drawn and a byte of it flipped, its end cut off, all of it taken, 64 bytes of it set to
+zero, or it is exchanged with another file of its kind. The command that reads it must refuse it by name in
+one line (exit 2), say that it falls back, or give what it gives without damage.
 
-With `--versions`, a key of a record is instead dropped, added or given another type, with all checksums right, as another version of
-adiabat might have written it. The command must refuse the file by name, or end well.
+With `--versions`, a key of a record is instead dropped, added or given another type, with all checksums
+right, as another version of adiabat might have written it. The command must refuse the file by name, or end
+well.
 
-Rows of trials stand in DIR, so that the script goes on where it was cut short. `--write` puts the totals into benchmarks/RELIABILITY.md.
+Rows of trials stand in DIR, so that the script goes on where it was cut short. `--write` puts the totals into
+benchmarks/RELIABILITY.md.
 """
 
 import argparse
@@ -57,40 +60,80 @@ class Case:
     half: bool = False
 
 
-def _again(name: str, *, half: bool = False, damaged: Sequence[str] = (), left: Sequence[str] = (), needs: Sequence[str] = ()) -> Case:
+def _again(
+    name: str,
+    *,
+    half: bool = False,
+    damaged: Sequence[str] = (),
+    left: Sequence[str] = (),
+    needs: Sequence[str] = (),
+) -> Case:
     verb = VERBS[name]
     kind = "half-made" if half else "finished"
-    return Case(f"{kind} {name}, once more", [*verb.words, *verb.again], name, damaged or verb.left[:1], left or verb.left[:1], needs, half)
+    return Case(
+        f"{kind} {name}, once more",
+        [*verb.words, *verb.again],
+        name,
+        damaged or verb.left[:1],
+        left or verb.left[:1],
+        needs,
+        half,
+    )
 
 
 SEARCH = ("search", "store", "which report is about river 8", "--model", "model", "--json", "-k", "20")
 EVALUATE = ("evaluate", "model", "store", "asked.jsonl", "--json", "--out", "measured")
 STORE = ("store",)
-SEALED = tuple(f"former/{name}" for name in ("result-3/store", "store-2/job/config.toml", "store-2/job/result.json"))
-"""Former files with a checksum, or with one in a file beside them; the store of the later version is one of today, which nothing reads."""
+SEALED = tuple(
+    f"former/{name}" for name in ("result-3/store", "store-2/job/config.toml", "store-2/job/result.json")
+)
+"""Former files with a checksum, or with one in a file beside them; the store of the later version is one of
+today, which nothing reads."""
 CASES = (
     Case("store, searched", SEARCH, "embed", STORE),
     Case("store, evaluated on", EVALUATE, "embed", STORE),
-    *(Case(f"store, {name}", VERBS[name].words, "embed", STORE, STORE) for name in ("append", "update", "delete")),
+    *(
+        Case(f"store, {name}", VERBS[name].words, "embed", STORE, STORE)
+        for name in ("append", "update", "delete")
+    ),
     Case("store with tombstones, searched", SEARCH, "update", STORE),
     Case("store with tombstones, evaluated on", EVALUATE, "update", STORE),
-    *(Case(f"store with tombstones, {name}", VERBS[name].words, "update", STORE, STORE) for name in ("append", "update", "compact")),
+    *(
+        Case(f"store with tombstones, {name}", VERBS[name].words, "update", STORE, STORE)
+        for name in ("append", "update", "compact")
+    ),
     *(_again(name, half=True, needs=STORE) for name in ("append", "update", "delete")),
-    Case("former files, upgraded", VERBS["upgrade"].words, "upgrade", SEALED, ("former",), tuple(f"world/{name}" for name in FORMER)),
+    Case(
+        "former files, upgraded",
+        VERBS["upgrade"].words,
+        "upgrade",
+        SEALED,
+        ("former",),
+        tuple(f"world/{name}" for name in FORMER),
+    ),
     _again("upgrade", half=True, damaged=SEALED, needs=tuple(f"world/{name}" for name in FORMER)),
     _again("embed", half=True, damaged=(".store.building", "store.building", "store"), left=("store",)),
     Case("cached pairs, trained on", VERBS["train"].words, "train", ("cache",), ("trained",)),
     Case("BM25 index, mined from", VERBS["mine"].words, "mine", ("index",), ("mined.jsonl",)),
     _again("mine", half=True, damaged=(".mined.jsonl.mining", "index"), left=("mined.jsonl",)),
     Case(
-        "job, evaluated", ("evaluate", "tuned", "store", "asked.jsonl", "--json", "--out", "measured"), "tune", ("tuned",), needs=("store",)
+        "job, evaluated",
+        ("evaluate", "tuned", "store", "asked.jsonl", "--json", "--out", "measured"),
+        "tune",
+        ("tuned",),
+        needs=("store",),
     ),
     _again("tune", needs=("store",)),
     _again("tune", half=True, needs=("store",)),
     _again("train", half=True),
     _again("stream", half=True),
     _again("suite"),
-    Case("scores, compared", ("compare", "suite/scores/model", "suite/scores/other", "--json"), "suite", ("suite/scores",)),
+    Case(
+        "scores, compared",
+        ("compare", "suite/scores/model", "suite/scores/other", "--json"),
+        "suite",
+        ("suite/scores",),
+    ),
     _again("sweep", needs=("store",)),
     _again("sweep", half=True, needs=("store",)),
     _again("safe-rate", half=True, needs=STORE),
@@ -114,7 +157,9 @@ def damage(path: Path, kind: str, others: Sequence[Path], chance: random.Random)
     """
     content = path.read_bytes()
     if kind == "swap":
-        alike = [one for one in others if one != path and one.suffix == path.suffix and one.read_bytes() != content]
+        alike = [
+            one for one in others if one != path and one.suffix == path.suffix and one.read_bytes() != content
+        ]
         half = len(content) // 2
         changed = chance.choice(alike).read_bytes() if alike else content[half:] + content[:half]
     elif not content:
@@ -128,7 +173,9 @@ def damage(path: Path, kind: str, others: Sequence[Path], chance: random.Random)
     return changed != content
 
 
-def half_made(verb: Verb, world: Path, folder: Path, needs: Mapping[str, Path], chance: random.Random) -> Path:
+def half_made(
+    verb: Verb, world: Path, folder: Path, needs: Mapping[str, Path], chance: random.Random
+) -> Path:
     """What a verb leaves that was killed on its way.
 
     Args:
@@ -182,7 +229,8 @@ def _left(case: Case, here: Path, ended: Ended) -> dict[str, Any]:
     if case.left:
         found = contents(here, case.left)
         for path in [path for path in found if case.of == "upgrade" and path.endswith("store/manifest.json")]:
-            # Format 1 has digests of ids and texts, not of their files, whose padding may be damaged without effect.
+            # Format 1 has digests of ids and texts, not of their files, whose padding may be damaged without
+            # effect.
             found[path] = {key: value for key, value in found[path].items() if key != "files"}
         return found
     return {"stdout": plain(json.loads(ended.out)) if not ended.code else ended.out}
@@ -198,11 +246,21 @@ def files_of(case: Case, here: Path) -> list[Path]:
     Returns:
         Paths, sorted.
     """
-    every = [path for name in case.damaged for path in ([here / name] if (here / name).is_file() else (here / name).rglob("*"))]
-    return sorted(path for path in every if path.is_file() and path.stat().st_size and path.suffix not in (".html", ".svg", ".png"))
+    every = [
+        path
+        for name in case.damaged
+        for path in ([here / name] if (here / name).is_file() else (here / name).rglob("*"))
+    ]
+    return sorted(
+        path
+        for path in every
+        if path.is_file() and path.stat().st_size and path.suffix not in (".html", ".svg", ".png")
+    )
 
 
-def placed_of(case: Case, world: Path, folder: Path, made: Mapping[str, Path], chance: random.Random) -> dict[str, Path]:
+def placed_of(
+    case: Case, world: Path, folder: Path, made: Mapping[str, Path], chance: random.Random
+) -> dict[str, Path]:
     """What each trial of a case finds beside the world's files.
 
     Args:
@@ -230,7 +288,9 @@ def placed_of(case: Case, world: Path, folder: Path, made: Mapping[str, Path], c
     return {name: folder / "whole" / verb.name / name for name in whole} | needed
 
 
-def trial_of(case: Case, here: Path, wanted: Mapping[str, Any], number: int, *, versions: bool) -> FileTrial | None:
+def trial_of(
+    case: Case, here: Path, wanted: Mapping[str, Any], number: int, *, versions: bool
+) -> FileTrial | None:
     """Damage one file and run the command.
 
     Args:
@@ -277,18 +337,26 @@ def main() -> None:
     world, trial = given.folder / "world", given.folder / "work"
     write_world(world)
     cases = [case for case in CASES if not given.only or any(words in case.name for words in given.only)]
-    trials = Trials(given.folder / ("versions.jsonl" if given.versions else "rows.jsonl"), len(cases) * given.trials)
+    trials = Trials(
+        given.folder / ("versions.jsonl" if given.versions else "rows.jsonl"), len(cases) * given.trials
+    )
     made: Mapping[str, Path] = {}
     # Results that a case reads come from the first verb that leaves them.
     asked = {name for case in cases for name in case.needs}
     makers = [verb.name for verb in VERBS.values() if asked & set(verb.left)]
-    for _, _, every in made_whole(world, given.folder / "whole", with_needs([*makers, *(case.of for case in cases)])):
+    for _, _, every in made_whole(
+        world, given.folder / "whole", with_needs([*makers, *(case.of for case in cases)])
+    ):
         made = every
     for case in cases:
         # A half-made state is made anew for every ten trials, since each is that of one moment.
         step = 10 if case.half else given.trials
         for first in range(0, given.trials, step):
-            numbers = [number for number in range(first, min(first + step, given.trials)) if f"{case.name} {number}" not in trials.names]
+            numbers = [
+                number
+                for number in range(first, min(first + step, given.trials))
+                if f"{case.name} {number}" not in trials.names
+            ]
             if not numbers:
                 continue
             placed = placed_of(case, world, given.folder, made, random.Random(f"{case.name} from {first}"))
@@ -303,7 +371,12 @@ def main() -> None:
                     trials.add(row)
     options = " --versions" if given.versions else ""
     command = f"python scripts/mutation_trials.py --trials {given.trials}{options} --write"
-    report(trials, write=given.write, command=command, section="Files of other versions" if given.versions else "Damaged files")
+    report(
+        trials,
+        write=given.write,
+        command=command,
+        section="Files of other versions" if given.versions else "Damaged files",
+    )
 
 
 def report(trials: Trials, *, write: bool, command: str, section: str) -> None:
@@ -324,9 +397,12 @@ def report(trials: Trials, *, write: bool, command: str, section: str) -> None:
     if write:
         lines = [
             f"`{command}`: each trial changes a file that a command wrote;",
-            "another command, or the same one again, then reads it. *Refused*: exit code 2 and one line that names the file, or its",
-            "checkpoint or shard. *Fallback*: a note names the file, and the command rebuilds it or continues without it. *Equal*: the",
-            "results are those without damage, because the file is not read, is written again, or its damaged part has no effect.",
+            "another command, or the same one again, then reads it. *Refused*: exit code "
+            "2 and one line that names the file, or its",
+            "checkpoint or shard. *Fallback*: a note names the file, and the command "
+            "rebuilds it or continues without it. *Equal*: the",
+            "results are those without damage, because the file is not read, is written "
+            "again, or its damaged part has no effect.",
             "*Wrong*: anything else.",
             "",
         ]

@@ -1,4 +1,6 @@
-"""Files as another version of adiabat might have written them: a key is gone, new or of another type, and every checksum is right."""
+"""Files as another version of adiabat might have written them: a key is gone, new or of another type, and
+every checksum is right.
+"""
 
 import hashlib
 import json
@@ -24,7 +26,9 @@ Keys = tuple[str | int, ...]
 
 
 def keys_of(plain: Any, above: Keys = ()) -> Iterator[Keys]:
-    """Where each value of nested data is; of a list, only its first entry is looked into, since others are like it."""
+    """Where each value of nested data is; of a list, only its first entry is looked into, since others are
+    like it.
+    """
     if isinstance(plain, dict):
         for name, value in plain.items():
             yield (*above, name)
@@ -126,7 +130,11 @@ def mutate(path: Path, kind: str, chance: random.Random) -> str:
     if found is None or not isinstance(found[0][found[1]], dict):
         return ""
     records, number = found
-    places = [keys for keys in keys_of(records[number]) if keys[-1] not in (CHECKSUM, WRITER) and isinstance(keys[-1], str)]
+    places = [
+        keys
+        for keys in keys_of(records[number])
+        if keys[-1] not in (CHECKSUM, WRITER) and isinstance(keys[-1], str)
+    ]
     if not places:
         return ""
     keys = chance.choice(places)

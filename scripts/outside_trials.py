@@ -1,10 +1,13 @@
-"""Damage files of users, plant links, and see that nothing wrong is accepted in silence and nothing is written outside.
+"""Damage files of users, plant links, and see that nothing wrong is accepted in silence and nothing is
+written outside.
 
-    python scripts/outside_trials.py [--section users links] [--folder DIR] [--only CASE ...] [--most N] [--write]
+    python scripts/outside_trials.py [--section users links] [--folder DIR] [--only CASE ...] [--most N]
+    [--write]
 
-`user_file_trials.py` has the trials of users' files, `link_trials.py` those of links under every name that a command writes; `--only` takes
-cases of the first, or verbs of the second, and `--most` bounds the names of each verb. Rows of trials stand in DIR, so that the script goes
-on where it was cut short. `--write` puts the totals into benchmarks/RELIABILITY.md.
+`user_file_trials.py` has the trials of users' files, `link_trials.py` those of links under every name that a
+command writes; `--only` takes cases of the first, or verbs of the second, and `--most` bounds the names of
+each verb. Rows of trials stand in DIR, so that the script goes on where it was cut short. `--write` puts the
+totals into benchmarks/RELIABILITY.md.
 """
 
 import argparse
@@ -41,9 +44,12 @@ SECTIONS = {
         "Files of users",
         (
             "each trial loses a file of a model, or puts zeros, a pointer of",
-            "Git LFS or a server's page in the place of data, settings or weights. *Refused*: exit code 2 and one line that names the",
-            "file. *Equal*: the results are those without damage. *As published*: models of this layout are published without the file",
-            "(`config_sentence_transformers.json` with prompts, `tokenizer_config.json` with a token limit), so that nothing tells that it",
+            "Git LFS or a server's page in the place of data, settings or weights. "
+            "*Refused*: exit code 2 and one line that names the",
+            "file. *Equal*: the results are those without damage. *As published*: models "
+            "of this layout are published without the file",
+            "(`config_sentence_transformers.json` with prompts, `tokenizer_config.json` "
+            "with a token limit), so that nothing tells that it",
             "was lost, and another model is read. *Wrong*: anything else.",
         ),
         user_file_trials.GOOD,
@@ -52,8 +58,10 @@ SECTIONS = {
         "Planted links",
         (
             "each trial kills a command just before it first writes a path, puts a link",
-            "there (to a file, a folder, a place where nothing is, or to the folder itself, which moved), and runs it again. *Refused*:",
-            "exit code 2. *Ended*: the command made its results. *Wrong*: a defect, or a change outside the places that it was told.",
+            "there (to a file, a folder, a place where nothing is, or to the folder itself, "
+            "which moved), and runs it again. *Refused*:",
+            "exit code 2. *Ended*: the command made its results. *Wrong*: a defect, or "
+            "a change outside the places that it was told.",
         ),
         link_trials.GOOD,
     ),
@@ -73,7 +81,9 @@ def main() -> None:
     world, work = given.folder / "world", given.folder / "work"
     write_world(world)
     made: Mapping[str, Path] = {}
-    tried = [verb for verb in VERBS if verb in given.only or not given.only] if "links" in given.section else []
+    tried = (
+        [verb for verb in VERBS if verb in given.only or not given.only] if "links" in given.section else []
+    )
     verbs = with_needs([*tried, *(["embed", "tune", "distill static"] if "users" in given.section else [])])
     for _, _, every in made_whole(world, given.folder / "whole", verbs):
         made = every
@@ -83,7 +93,12 @@ def main() -> None:
             user_file_trials.users_files(world, work, made, trials, only=given.only)
         else:
             link_trials.links(world, work, made, trials, only=tried, most=given.most)
-        report(SECTIONS[name], trials, write=given.write, command=f"python scripts/outside_trials.py --section {name} --write")
+        report(
+            SECTIONS[name],
+            trials,
+            write=given.write,
+            command=f"python scripts/outside_trials.py --section {name} --write",
+        )
 
 
 def report(section: Section, trials: Trials, *, write: bool, command: str) -> None:
@@ -106,12 +121,17 @@ def report(section: Section, trials: Trials, *, write: bool, command: str) -> No
 
 
 def _table(trials: Trials, section: Section, column: str) -> list[str]:
-    lines = [f"| {column} | trials | {' | '.join(section.good)} | wrong |", f"|---|---|{'---|' * len(section.good)}---|"]
+    lines = [
+        f"| {column} | trials | {' | '.join(section.good)} | wrong |",
+        f"|---|---|{'---|' * len(section.good)}---|",
+    ]
     names = list(dict.fromkeys(row[column] for row in trials.rows))
     for label, chosen in [*((name, [name]) for name in names), ("all", names)]:
         counts = Counter(row["outcome"] for row in trials.rows if row[column] in chosen)
         good = [counts[outcome] for outcome in section.good]
-        lines.append(f"| {label} | {counts.total()} | {' | '.join(map(str, good))} | {counts.total() - sum(good)} |")
+        lines.append(
+            f"| {label} | {counts.total()} | {' | '.join(map(str, good))} | {counts.total() - sum(good)} |"
+        )
     return lines
 
 

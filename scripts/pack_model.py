@@ -1,11 +1,14 @@
-"""A sentence-transformers model as one small file, for a machine that can fetch nothing: weights in 8 bits, and its other files.
+"""A sentence-transformers model as one small file, for a machine that can fetch nothing: weights in 8 bits,
+and its other files.
 
-    python scripts/pack_model.py pack MODEL FILE.npz            # a directory or `demo`; 21 MB for all-MiniLM-L6-v2
+    python scripts/pack_model.py pack MODEL FILE.npz  # a directory or `demo`; 21 MB for all-MiniLM-L6-v2
     python scripts/pack_model.py unpack FILE.npz FOLDER
     python scripts/pack_model.py unpack FILE.npz FOLDER --shape 1024 24 16 4096 [--seed 0]
 
-A weight of a matrix is an integer of 8 bits times a 127th of the largest weight of its row; vectors stay in float32. Cosines to vectors of
-the original are about 0.9995: enough to compare devices with. `--shape` (hidden size, blocks, heads, intermediate size) writes random
+A weight of a matrix is an integer of 8 bits times a 127th of the largest weight of its row; vectors stay in
+float32. Cosines to vectors of
+the original are about 0.9995: enough to compare devices with. `--shape` (hidden size, blocks, heads,
+intermediate size) writes random
 weights of another shape instead, with the same tokenizer: those of BERT-large above.
 """
 
@@ -29,7 +32,9 @@ def pack(model: Path, file: Path) -> None:
     arrays: dict[str, np.ndarray] = {}
     for path in sorted(model.rglob("*")):
         if path.is_file() and path.suffix != ".safetensors" and path.name not in LEFT_OUT:
-            arrays[FILES + path.relative_to(model).as_posix()] = np.frombuffer(path.read_bytes(), dtype=np.uint8)
+            arrays[FILES + path.relative_to(model).as_posix()] = np.frombuffer(
+                path.read_bytes(), dtype=np.uint8
+            )
     for name, tensor in load_file(model / "model.safetensors").items():
         if tensor.ndim != 2:
             arrays[WEIGHTS + name] = tensor.numpy()
@@ -41,7 +46,9 @@ def pack(model: Path, file: Path) -> None:
     size = file.stat().st_size
     print(f"{file}: {size / 1e6:.1f} MB")
     if size > LARGEST:
-        raise SystemExit(f"{file} must have at most {LARGEST >> 20} MiB, got {size >> 20}; pack a smaller model")
+        raise SystemExit(
+            f"{file} must have at most {LARGEST >> 20} MiB, got {size >> 20}; pack a smaller model"
+        )
 
 
 def unpack(file: Path, folder: Path) -> None:
@@ -54,7 +61,11 @@ def unpack(file: Path, folder: Path) -> None:
         for name in arrays.files:
             if name.startswith(WEIGHTS) and not name.endswith("|scales"):
                 stem = name.removesuffix("|rows")
-                values = arrays[name] if stem == name else arrays[name].astype(np.float32) * arrays[f"{stem}|scales"]
+                values = (
+                    arrays[name]
+                    if stem == name
+                    else arrays[name].astype(np.float32) * arrays[f"{stem}|scales"]
+                )
                 weights[stem.removeprefix(WEIGHTS)] = torch.from_numpy(np.ascontiguousarray(values))
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
@@ -73,7 +84,9 @@ def unpack_shape(file: Path, folder: Path, shape: Sequence[int], *, seed: int) -
     AutoModel.from_config(config).save_pretrained(folder)  # type: ignore[no-untyped-call]
     pooling = folder / "1_Pooling" / "config.json"
     values = json.loads(pooling.read_text(encoding="utf-8"))
-    pooling.write_text(json.dumps({**values, "word_embedding_dimension": config.hidden_size}), encoding="utf-8")
+    pooling.write_text(
+        json.dumps({**values, "word_embedding_dimension": config.hidden_size}), encoding="utf-8"
+    )
 
 
 def _write_files(arrays: "np.lib.npyio.NpzFile", folder: Path) -> None:
@@ -86,7 +99,9 @@ def _write_files(arrays: "np.lib.npyio.NpzFile", folder: Path) -> None:
 
 def main() -> None:
     """Pack or unpack."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("action", choices=["pack", "unpack"])
     parser.add_argument("source", help="MODEL to pack, or FILE to unpack")
     parser.add_argument("out", type=Path)

@@ -1,17 +1,20 @@
-"""Make runs from laws that are known, with one percent of noise, and see what fits and plans find of them (Ziarko et al. 2024).
+"""Make runs from laws that are known, with one percent of noise, and see what fits and plans find of them
+(Ziarko et al. 2024).
 
     python scripts/recover_laws.py [--seeds 100] [--resamples 200] [--cases 100] [--rows FILE]
     python scripts/recover_laws.py --runs benchmarks/scaling/short-pairs
 
-The grid is the source's: its eight sizes at its six budgets. Printed for each law: the largest error of a prediction at four times the
-largest budget over all seeds, which is to stay under five percent, and how often intervals at 95 percent hold the law's true loss there,
-and how often that of one more run.
+The grid is the source's: its eight sizes at its six budgets. Printed for each law: the largest error of a
+prediction at four times the largest budget over all seeds, which is to stay under five percent, and how often
+intervals at 95 percent hold the law's true loss there, and how often that of one more run.
 
-Then plans for four times the largest budget from sweeps of two methods with laws drawn at random, four sizes and four budgets; cases in
-which the best options of the methods differ by less than three percent are drawn again. Runs are long or short: pre-training counts as
-further tokens (Hernandez et al. 2021), which long runs exceed by far, and short ones barely, so that their losses follow no power of their
-tokens. In crossing cases runs are short, and the method that is best at the budget is not the best of the largest runs. Each case is a row
-of `--rows`, by which a run that was cut short goes on.
+Then plans for four times the largest budget from sweeps of two methods with laws drawn at random, four sizes
+and four budgets; cases in
+which the best options of the methods differ by less than three percent are drawn again. Runs are long or
+short: pre-training counts as further tokens (Hernandez et al. 2021), which long runs exceed by far, and short
+ones barely, so that their losses follow no power of their tokens. In crossing cases runs are short, and the
+method that is best at the budget is not the best of the largest runs. Each case is a row of `--rows`, by
+which a run that was cut short goes on.
 
 With `--runs`, instead, the coverage of the largest budget of real sweeps, predicted from smaller ones.
 """
@@ -65,7 +68,9 @@ LAWS: dict[str, tuple[Law, Truth, tuple[float, ...]]] = {
 
 def main() -> None:
     """Print a line for each law."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=100)
     parser.add_argument("--resamples", type=int, default=200)
     parser.add_argument("--cases", type=int, default=100)
@@ -84,8 +89,10 @@ def main() -> None:
                 watch.progress(name, seed + 1, given.seeds)
         errors, of_law, of_run = zip(*found, strict=True)
         print(
-            f"{name}: largest error {max(errors):.1%}, its mean over seeds {np.mean(errors):.1%}; intervals at 95 % hold the law "
-            f"{np.mean(of_law):.1%}, a run {np.mean(of_run):.1%} ({given.seeds} seeds, {given.resamples} resamples)",
+            f"{name}: largest error {max(errors):.1%}, its mean over seeds "
+            f"{np.mean(errors):.1%}; intervals at 95 % hold the law "
+            f"{np.mean(of_law):.1%}, a run {np.mean(of_run):.1%} ({given.seeds} "
+            f"seeds, {given.resamples} resamples)",
             flush=True,
         )
     with TemporaryDirectory() as folder:
@@ -99,19 +106,28 @@ def show_coverage(path: Path, resamples: int) -> None:
     with shown_progress() as watch:
         predicted = []
         for number, kind in enumerate(kinds):
-            predicted += predictions([run for run in runs if run.option.way.kind == kind], resamples=resamples, seed=number)
+            predicted += predictions(
+                [run for run in runs if run.option.way.kind == kind], resamples=resamples, seed=number
+            )
             watch.progress("laws", number + 1, len(kinds))
     print(f"{path}: {len(runs)} runs, {len(predicted)} predicted from smaller budgets, {resamples} resamples")
     for one in coverages(predicted):
         line = "" if one.line_error is None else f", straight lines miss by {one.line_error:.3f}"
         print(
-            f"  {one.family or 'all'}: {one.runs} runs of the largest budget; laws miss by {one.law_error:.3f}{line} (mean |ln|); within: "
-            f"nominal {one.nominal}, widened {one.widened}, line {one.line} of {one.lines}; first choice {one.regret:.1%} above the best"
+            f"  {one.family or 'all'}: {one.runs} runs of the largest budget; laws miss by "
+            f"{one.law_error:.3f}{line} (mean |ln|); within: "
+            f"nominal {one.nominal}, widened {one.widened}, line {one.line} of {one.lines}; "
+            f"first choice {one.regret:.1%} above the best"
         )
     for family in dict.fromkeys(kind.family for kind in kinds):
         at = widths(predicted, family, 4.0, 4.0)
         factors = ("none" if width is None else f"{np.exp(width.size):.3f}" for width in (at.law, at.line))
-        print("  {}: at four times the budget, ends move by a factor of {} (law), {} (straight line)".format(family, *factors), flush=True)
+        print(
+            "  {}: at four times the budget, ends move by a factor of {} (law), {} (straight line)".format(
+                family, *factors
+            ),
+            flush=True,
+        )
 
 
 @dataclass(frozen=True)
@@ -122,7 +138,8 @@ class Case:
         sure: Share of resampled laws by which the recommended method stays ahead.
         right: Whether it is the best.
         regret: True loss of the recommended option, as a share above the least.
-        options: How many were predicted; next to it, of how many an interval held a run: of the law, with noise, held out, of lines.
+        options: How many were predicted; next to it, of how many an interval held a run: of the law, with
+            noise, held out, of lines.
     """
 
     name: str
@@ -146,11 +163,17 @@ def show_plans(path: Path, cases: int, resamples: int) -> None:
         rows = [Case(**row) for row in trials.rows if row["name"].startswith(kind)]
         confident = [row for row in rows if row.sure >= CONFIDENT]
         options = sum(row.options for row in rows)
-        within = ", ".join(f"{one.name} {sum(getattr(row, one.name) for row in rows) / options:.1%}" for one in fields(Case)[-4:])
+        within = ", ".join(
+            f"{one.name} {sum(getattr(row, one.name) for row in rows) / options:.1%}"
+            for one in fields(Case)[-4:]
+        )
         print(
-            f"{kind} runs: {len(rows)} cases, the better method named in {np.mean([row.right for row in rows]):.0%}; "
-            f"{CONFIDENT:.0%} sure in {len(confident)}, right in {sum(row.right for row in confident)} of these; "
-            f"regret {np.mean([row.regret for row in rows]):.1%} on average, at most {max(row.regret for row in rows):.1%}; "
+            f"{kind} runs: {len(rows)} cases, the better method named in "
+            f"{np.mean([row.right for row in rows]):.0%}; "
+            f"{CONFIDENT:.0%} sure in {len(confident)}, right in "
+            f"{sum(row.right for row in confident)} of these; "
+            f"regret {np.mean([row.regret for row in rows]):.1%} on average, at most "
+            f"{max(row.regret for row in rows):.1%}; "
             f"one more run within the interval of: {within} ({options} options, {resamples} resamples)",
             flush=True,
         )
@@ -163,9 +186,14 @@ def planned(name: str, pretrained: tuple[float, float], seed: int, resamples: in
     while True:
         truths = drawn_laws(generator, pretrained)
         options = [option for method in truths for option in options_of(method)[:4]]
-        losses, last = ({one: truths[one.way.method](*at(one, budget)) for one in options} for budget in (ahead, budgets[-1]))
+        losses, last = (
+            {one: truths[one.way.method](*at(one, budget)) for one in options}
+            for budget in (ahead, budgets[-1])
+        )
         best = min(losses, key=lambda one: losses[one]).way.method
-        apart = min(loss for one, loss in losses.items() if one.way.method != best) >= APART * min(losses.values())
+        apart = min(loss for one, loss in losses.items() if one.way.method != best) >= APART * min(
+            losses.values()
+        )
         if apart and not (crossing and min(last, key=lambda one: last[one]).way.method == best):
             break
     runs = [run_of(one, budget, truths, generator) for one in options for budget in budgets]
@@ -191,7 +219,9 @@ def planned(name: str, pretrained: tuple[float, float], seed: int, resamples: in
 
 
 def drawn_laws(generator: np.random.Generator, pretrained: tuple[float, float]) -> dict[Method, Loss]:
-    """Laws of two methods of one family, which differ in what tokens and pre-training are worth; the best size lies in the grid or near."""
+    """Laws of two methods of one family, which differ in what tokens and pre-training are worth; the best
+    size lies in the grid or near.
+    """
     c, alpha = generator.uniform(0.1, 0.4), generator.uniform(0.2, 0.45)
     a = generator.uniform(0.1, 0.5) * 5e7**alpha
 
@@ -220,17 +250,31 @@ def at(option: Option, budget: float) -> tuple[float, float]:
     return float(option.size), budget / option.flops_per_token
 
 
-def run_of(option: Option, budget: float, truths: Mapping[Method, Loss], generator: np.random.Generator) -> Run:
+def run_of(
+    option: Option, budget: float, truths: Mapping[Method, Loss], generator: np.random.Generator
+) -> Run:
     """A run with noise."""
     size, tokens = at(option, budget)
-    return Run(option, budget, tokens, truths[option.way.method](size, tokens) * float(np.exp(NOISE * generator.standard_normal())))
+    return Run(
+        option,
+        budget,
+        tokens,
+        truths[option.way.method](size, tokens) * float(np.exp(NOISE * generator.standard_normal())),
+    )
 
 
-def recovered(law: Law, truth: Truth, shares: tuple[float, ...], seed: int, resamples: int) -> tuple[float, float, float]:
-    """Largest relative error beyond the grid, and how many of the intervals there hold the law and a run of it."""
+def recovered(
+    law: Law, truth: Truth, shares: tuple[float, ...], seed: int, resamples: int
+) -> tuple[float, float, float]:
+    """Largest relative error beyond the grid, and how many of the intervals there hold the law and a run of
+    it.
+    """
     points = simulated(truth, shares, BUDGETS, seed)
     ensemble = Ensemble.of(fit(law, points), points, resamples=resamples, seed=seed)
-    true, run = (simulated(truth, shares[:1], [4 * BUDGETS[-1]], one, noise) for one, noise in ((0, 0.0), (seed + 10_000, NOISE)))
+    true, run = (
+        simulated(truth, shares[:1], [4 * BUDGETS[-1]], one, noise)
+        for one, noise in ((0, 0.0), (seed + 10_000, NOISE))
+    )
     predicted = ensemble.predict(true)
     wide = ensemble.predict(true, of_a_run=True, seed=seed)
     return (
@@ -240,11 +284,18 @@ def recovered(law: Law, truth: Truth, shares: tuple[float, ...], seed: int, resa
     )
 
 
-def simulated(truth: Truth, shares: Sequence[float], budgets: Sequence[float], seed: int, noise: float = NOISE) -> Points:
+def simulated(
+    truth: Truth, shares: Sequence[float], budgets: Sequence[float], seed: int, noise: float = NOISE
+) -> Points:
     """A run of each size and share at each budget."""
     size, budget, share = (each.ravel() for each in np.meshgrid(SIZES, budgets, shares, indexing="ij"))
     tokens = budget / ((2 + 4 * share) * size)
-    return Points(size, tokens, share, truth(size, tokens, share) * np.exp(noise * np.random.default_rng(seed).standard_normal(len(size))))
+    return Points(
+        size,
+        tokens,
+        share,
+        truth(size, tokens, share) * np.exp(noise * np.random.default_rng(seed).standard_normal(len(size))),
+    )
 
 
 if __name__ == "__main__":

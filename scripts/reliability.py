@@ -1,6 +1,7 @@
 """What trials share: commands in forked processes, and folders to work in.
 
-Commands run in a fork of a process that has imported everything, since a start of the command line takes seconds and a trial less than one.
+Commands run in a fork of a process that has imported everything, since a start of the command line takes
+seconds and a trial less than one.
 """
 
 import importlib
@@ -51,19 +52,46 @@ class Verb:
 RESUME = ("--resume",)
 FEW = ("--set", "measure.resamples=100")
 IMPORTED = ("--import", "store/vectors.npy", "--ids", "ids.txt")
-STUDENT = ("--teacher", "other", "--student", "model", "--texts", "corpus.jsonl", "--set", "train.steps=4", "--set", "train.batch_size=8")
+STUDENT = (
+    "--teacher",
+    "other",
+    "--student",
+    "model",
+    "--texts",
+    "corpus.jsonl",
+    "--set",
+    "train.steps=4",
+    "--set",
+    "train.batch_size=8",
+)
 FORMER = ("former", "former.toml")
 VERBS = {
     verb.name: verb
     for verb in (
         Verb("embed", ("embed", "model", "corpus.jsonl", "--out", "store"), ("store",)),
-        Verb("append", ("embed", "model", "more.jsonl", "--out", "store", "--append"), ("store",), (), ("embed",)),
         Verb(
-            "update", ("embed", "model", "changed.jsonl", "--out", "store", "--update", "--delete", "gone.txt"), ("store",), (), ("embed",)
+            "append",
+            ("embed", "model", "more.jsonl", "--out", "store", "--append"),
+            ("store",),
+            (),
+            ("embed",),
+        ),
+        Verb(
+            "update",
+            ("embed", "model", "changed.jsonl", "--out", "store", "--update", "--delete", "gone.txt"),
+            ("store",),
+            (),
+            ("embed",),
         ),
         Verb("delete", ("embed", "--delete", "gone.txt", "--out", "store"), ("store",), (), ("embed",)),
         Verb("compact", ("embed", "--compact", "--out", "store"), ("store",), (), ("update",)),
-        Verb("import", ("embed", "model", "corpus.jsonl", *IMPORTED, "--out", "imported"), ("imported",), (), ("embed",)),
+        Verb(
+            "import",
+            ("embed", "model", "corpus.jsonl", *IMPORTED, "--out", "imported"),
+            ("imported",),
+            (),
+            ("embed",),
+        ),
         Verb(
             "import update",
             ("embed", "model", "turned.jsonl", *IMPORTED[:3], "turned.txt", "--out", "imported", "--update"),
@@ -71,11 +99,34 @@ VERBS = {
             (),
             ("embed", "import"),
         ),
-        Verb("search", ("search", "store", "which report is about river 8", "--model", "model"), (), (), ("embed",)),
-        Verb("tune", ("tune", "model", "store", "pairs.jsonl", "--out", "tuned", "--config", "tune.toml"), ("tuned",), RESUME, ("embed",)),
+        Verb(
+            "search",
+            ("search", "store", "which report is about river 8", "--model", "model"),
+            (),
+            (),
+            ("embed",),
+        ),
+        Verb(
+            "tune",
+            ("tune", "model", "store", "pairs.jsonl", "--out", "tuned", "--config", "tune.toml"),
+            ("tuned",),
+            RESUME,
+            ("embed",),
+        ),
         Verb(
             "tune 1",
-            ("tune", "model", "store", "pairs.jsonl", "--out", "tuned-1", "--config", "tune.toml", "--seed", "1"),
+            (
+                "tune",
+                "model",
+                "store",
+                "pairs.jsonl",
+                "--out",
+                "tuned-1",
+                "--config",
+                "tune.toml",
+                "--seed",
+                "1",
+            ),
             ("tuned-1",),
             RESUME,
             ("embed",),
@@ -98,26 +149,75 @@ VERBS = {
         Verb("stream", ("train", "stream.toml", "--out", "streamed"), ("streamed", "cache"), RESUME),
         Verb(
             "mine",
-            ("mine", "pairs.jsonl", "corpus.jsonl", "--out", "mined.jsonl", "--index", "index", "--set", "mine.depth=20"),
+            (
+                "mine",
+                "pairs.jsonl",
+                "corpus.jsonl",
+                "--out",
+                "mined.jsonl",
+                "--index",
+                "index",
+                "--set",
+                "mine.depth=20",
+            ),
             ("mined.jsonl", "mined.jsonl.stats.json", "index"),
         ),
-        Verb("advise", ("advise", "model", "store", "asked.jsonl", "--out", "advised"), ("advised",), (), ("embed",)),
+        Verb(
+            "advise",
+            ("advise", "model", "store", "asked.jsonl", "--out", "advised"),
+            ("advised",),
+            (),
+            ("embed",),
+        ),
         Verb(
             "evaluate",
-            ("evaluate", "tuned", "store", "asked.jsonl", "--baseline", "model", "--power", "--out", "evaluated", *FEW),
+            (
+                "evaluate",
+                "tuned",
+                "store",
+                "asked.jsonl",
+                "--baseline",
+                "model",
+                "--power",
+                "--out",
+                "evaluated",
+                *FEW,
+            ),
             ("evaluated",),
             (),
             ("embed", "tune"),
         ),
         Verb(
             "two runs",
-            ("evaluate", "tuned", "store", "asked.jsonl", "--run", "tuned-1", "--baseline", "model", "--out", "runs", *FEW),
+            (
+                "evaluate",
+                "tuned",
+                "store",
+                "asked.jsonl",
+                "--run",
+                "tuned-1",
+                "--baseline",
+                "model",
+                "--out",
+                "runs",
+                *FEW,
+            ),
             ("runs",),
             (),
             ("embed", "tune", "tune 1"),
         ),
-        Verb("suite", ("evaluate", "model", "other", "bm25", "--suite", "suite.toml", "--out", "suite"), ("suite",)),
-        Verb("compare", ("compare", "suite/scores/model", "suite/scores/other", "--out", "compared", *FEW), ("compared",), (), ("suite",)),
+        Verb(
+            "suite",
+            ("evaluate", "model", "other", "bm25", "--suite", "suite.toml", "--out", "suite"),
+            ("suite",),
+        ),
+        Verb(
+            "compare",
+            ("compare", "suite/scores/model", "suite/scores/other", "--out", "compared", *FEW),
+            ("compared",),
+            (),
+            ("suite",),
+        ),
         Verb(
             "space",
             ("space", "model", "store", "asked.jsonl", "--out", "space", "--set", "space.resamples=100"),
@@ -130,7 +230,17 @@ VERBS = {
         Verb("distill pair", ("distill", "pair", "model", "other", "--out", "pair"), ("pair",)),
         Verb(
             "distill ablate",
-            ("distill", "ablate", "model", "--suite", "suite.toml", "--out", "steps", "--set", "static.reduction.dims=8"),
+            (
+                "distill",
+                "ablate",
+                "model",
+                "--suite",
+                "suite.toml",
+                "--out",
+                "steps",
+                "--set",
+                "static.reduction.dims=8",
+            ),
             ("steps",),
             RESUME,
         ),
@@ -151,7 +261,9 @@ def prepare() -> None:
     assert build.build_store.__kwdefaults__ is not None
     build.build_store.__kwdefaults__["chunk_size"] = 16
     vars(mining)["BLOCK_QUERIES"] = 4
-    vars(pages)["files"] = lambda record: {"report.html": lambda: "page"} if record.kind in ("training", "evaluation") else FILES(record)
+    vars(pages)["files"] = lambda record: (
+        {"report.html": lambda: "page"} if record.kind in ("training", "evaluation") else FILES(record)
+    )
     for module in pkgutil.walk_packages(adiabat.__path__, "adiabat."):
         if module.name != "adiabat.__main__":
             importlib.import_module(module.name)
@@ -221,11 +333,19 @@ def wait(child: int, folder: Path, *, begun: float) -> Ended:
         How it ended.
     """
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    out, err = (Path(f"{folder}{ending}").read_text(encoding="utf-8", errors="replace") for ending in (".out", ".err"))
+    out, err = (
+        Path(f"{folder}{ending}").read_text(encoding="utf-8", errors="replace") for ending in (".out", ".err")
+    )
     return Ended(code, out, err, time.monotonic() - begun)
 
 
-def run(words: Sequence[str], folder: Path, *, kill_after: float | None = None, hook: Callable[[], None] | None = None) -> Ended:
+def run(
+    words: Sequence[str],
+    folder: Path,
+    *,
+    kill_after: float | None = None,
+    hook: Callable[[], None] | None = None,
+) -> Ended:
     """Run a command, and end it by SIGKILL where it takes longer than it may.
 
     Args:
@@ -300,7 +420,9 @@ def needed_of(verb: Verb, made: Mapping[str, Path]) -> dict[str, Path]:
     return results | {name: made[f"world/{name}"] for name in verb.own}
 
 
-def made_whole(world: Path, folder: Path, verbs: Sequence[Verb]) -> Iterator[tuple[Verb, Ended, Mapping[str, Path]]]:
+def made_whole(
+    world: Path, folder: Path, verbs: Sequence[Verb]
+) -> Iterator[tuple[Verb, Ended, Mapping[str, Path]]]:
     """Run verbs without interruption, those first that others need.
 
     Args:

@@ -1,8 +1,10 @@
-"""Measure the shape of the package beside its goals: lines, docstrings, comments, names, functions, files, and modules that verbs load.
+"""Measure the shape of the package beside its goals: lines, docstrings, comments, names, functions, files,
+and modules that verbs load.
 
     python scripts/shape.py [--modules]
 
-`--modules` runs `adiabat tune` and `adiabat search` on tiny data, and counts the modules of adiabat that each has loaded at its end.
+`--modules` runs `adiabat tune` and `adiabat search` on tiny data, and counts the modules of adiabat that each
+has loaded at its end.
 """
 
 import argparse
@@ -25,7 +27,8 @@ COMMENTED = ("training", "store", "losses", "train")
 """Rooms whose code is to be commented; `train` is what `training` and `losses` are made from."""
 
 VAGUE = """
-alike anew asked begun done drawn every found given gone got held here kept left made meant most named one ones own part parts picked place
+alike anew asked begun done drawn every found given gone got held here kept left made meant most named one
+ones own part parts picked place
 places rest said seen shown some taken there thing things told wanted way what where whole
 """
 """Names that do not say what they stand for."""
@@ -54,8 +57,14 @@ class Source:
 
     @cached_property
     def docstring_lines(self) -> set[int]:
-        """Lines of strings that stand alone: docstrings of modules, classes and functions, and those below attributes."""
-        constants = [node.value for node in self.nodes if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)]
+        """Lines of strings that stand alone: docstrings of modules, classes and functions, and those below
+        attributes.
+        """
+        constants = [
+            node.value
+            for node in self.nodes
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        ]
         texts = [node for node in constants if isinstance(node.value, str)]
         return {line for node in texts for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
 
@@ -63,7 +72,10 @@ class Source:
     def comments(self) -> int:
         """Lines with a comment, those for tools left out."""
         tokens = tokenize.generate_tokens(io.StringIO("\n".join(self.lines) + "\n").readline)
-        return sum(token.type == tokenize.COMMENT and not token.string.startswith(("# noqa", "# type:")) for token in tokens)
+        return sum(
+            token.type == tokenize.COMMENT and not token.string.startswith(("# noqa", "# type:"))
+            for token in tokens
+        )
 
     def function_lengths(self) -> Iterator[tuple[int, str]]:
         """Lines of each function without docstrings and blank ones, and where it is."""
@@ -86,7 +98,9 @@ class Source:
 def read(folder: Path) -> list[Source]:
     """Every file of Python below a folder."""
     texts = {path: path.read_text(encoding="utf-8") for path in sorted(folder.rglob("*.py"))}
-    return [Source(path.relative_to(folder), text.splitlines(), ast.parse(text)) for path, text in texts.items()]
+    return [
+        Source(path.relative_to(folder), text.splitlines(), ast.parse(text)) for path, text in texts.items()
+    ]
 
 
 def shape(package: Sequence[Source], tests: Sequence[Source]) -> Iterator[tuple[str, str, str]]:
@@ -106,7 +120,11 @@ def shape(package: Sequence[Source], tests: Sequence[Source]) -> Iterator[tuple[
     assigned = Counter(name for source in package for name in source.assigned_names())
     vague = Counter({name: count for name, count in assigned.items() if name in VAGUE.split()})
     examples = ", ".join(f"{name} {count}" for name, count in vague.most_common(5))
-    yield "vague names among those assigned", f"{_share(vague.total(), assigned.total())} ({examples})", "<= 2 %"
+    yield (
+        "vague names among those assigned",
+        f"{_share(vague.total(), assigned.total())} ({examples})",
+        "<= 2 %",
+    )
     functions = sorted(length for source in package for length in source.function_lengths())
     lengths = [length for length, _ in functions]
     yield "function code lines, median", f"{median(lengths):g}", "<= 8"
@@ -134,15 +152,23 @@ def modules_loaded() -> Iterator[tuple[str, str, str]]:
             words = [word.replace("OUT", name) for word in golden.JOBS[name].words]
             environment = {**os.environ, "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": folder}
             command = [sys.executable, "-c", COUNT_AT_EXIT, *words]
-            process = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+            process = subprocess.run(
+                command, cwd=folder, env=environment, capture_output=True, text=True, check=True
+            )
             modules, of_page = process.stderr.split()[-2:]
             if goal:
-                yield f"modules loaded by adiabat {name}", f"{modules}, {of_page} of them for its page", f"<= {goal}"
+                yield (
+                    f"modules loaded by adiabat {name}",
+                    f"{modules}, {of_page} of them for its page",
+                    f"<= {goal}",
+                )
 
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--modules", action="store_true", help="count the modules that verbs load, too")
     options = parser.parse_args()
     rows = [("measure", "now", "goal"), *shape(read(ROOT / "src" / "adiabat"), read(ROOT / "tests"))]

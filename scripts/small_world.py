@@ -27,10 +27,31 @@ DOCUMENTS, QUERIES = 240, 60
 FORMER = Path(__file__).resolve().parents[1] / "tests" / "upgrading" / "former.tar.xz"
 """Stores, jobs and results of former formats."""
 KINDS = ("river", "stone", "cloud", "bread", "light", "glass", "horse", "music")
-WORDS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "which", "is", "the", "of", "and", "about", "report", *KINDS, *map(str, range(DOCUMENTS)))
+WORDS = (
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "which",
+    "is",
+    "the",
+    "of",
+    "and",
+    "about",
+    "report",
+    *KINDS,
+    *map(str, range(DOCUMENTS)),
+)
 
 TUNE: dict[str, Any] = {
-    "tune": {"loss": {"margin": 0.3}, "batch_size": 5, "batches_per_epoch": 8, "max_epochs": 4, "learning_rate": 1e-3, "keep": "last"},
+    "tune": {
+        "loss": {"margin": 0.3},
+        "batch_size": 5,
+        "batches_per_epoch": 8,
+        "max_epochs": 4,
+        "learning_rate": 1e-3,
+        "keep": "last",
+    },
     "data": {"validation_fraction": 0.3},
     "run": {"checkpoint_seconds": 1e-6, "log_every": 2},
 }
@@ -111,17 +132,43 @@ def write_world(folder: Path) -> None:
     texts = [f"{KINDS[n % 8]} {n} and {KINDS[n // 8 % 8]} {n * 7 % DOCUMENTS}" for n in range(DOCUMENTS)]
     _lines(folder / "corpus.jsonl", [{"_id": f"d{n}", "text": text} for n, text in enumerate(texts)])
     asked = [
-        {"query": f"which report is about {KINDS[n % 8]} {n}", "pos": [f"d{n}"], "neg": [f"d{n + 1}", f"d{n + 9}"]} for n in range(QUERIES)
+        {
+            "query": f"which report is about {KINDS[n % 8]} {n}",
+            "pos": [f"d{n}"],
+            "neg": [f"d{n + 1}", f"d{n + 9}"],
+        }
+        for n in range(QUERIES)
     ]
     _lines(folder / "asked.jsonl", asked[:20])
-    _lines(folder / "pairs.jsonl", [{**one, "pos": [texts[n]], "neg": [texts[n + 1], texts[n + 9]]} for n, one in enumerate(asked)])
-    _lines(folder / "held.jsonl", [{"query": f"which is {text}", "pos": [text], "neg": [texts[0]]} for text in texts[90:100]])
-    _lines(folder / "listed.jsonl", [{"query": f"which {text}", "pos": [text], "neg": texts[20:40]} for text in texts[:15]])
-    _lines(folder / "alike.jsonl", [{"a": texts[n], "b": texts[n * 7 % 60], "score": n * n % 11} for n in range(40)])
-    _lines(folder / "more.jsonl", [{"_id": f"m{n}", "text": f"the {text} of {n}"} for n, text in enumerate(texts[:40])])
-    _lines(folder / "changed.jsonl", [{"_id": f"d{n}", "text": f"another {text}"} for n, text in enumerate(texts[:30])])
+    _lines(
+        folder / "pairs.jsonl",
+        [{**one, "pos": [texts[n]], "neg": [texts[n + 1], texts[n + 9]]} for n, one in enumerate(asked)],
+    )
+    _lines(
+        folder / "held.jsonl",
+        [{"query": f"which is {text}", "pos": [text], "neg": [texts[0]]} for text in texts[90:100]],
+    )
+    _lines(
+        folder / "listed.jsonl",
+        [{"query": f"which {text}", "pos": [text], "neg": texts[20:40]} for text in texts[:15]],
+    )
+    _lines(
+        folder / "alike.jsonl",
+        [{"a": texts[n], "b": texts[n * 7 % 60], "score": n * n % 11} for n in range(40)],
+    )
+    _lines(
+        folder / "more.jsonl",
+        [{"_id": f"m{n}", "text": f"the {text} of {n}"} for n, text in enumerate(texts[:40])],
+    )
+    _lines(
+        folder / "changed.jsonl",
+        [{"_id": f"d{n}", "text": f"another {text}"} for n, text in enumerate(texts[:30])],
+    )
     turned = [f"d{(n + 7) % DOCUMENTS}" for n in range(DOCUMENTS)]
-    _lines(folder / "turned.jsonl", [{"_id": name, "text": text} for name, text in zip(turned, texts, strict=True)])
+    _lines(
+        folder / "turned.jsonl",
+        [{"_id": name, "text": text} for name, text in zip(turned, texts, strict=True)],
+    )
     (folder / "turned.txt").write_text("".join(f"{name}\n" for name in turned), encoding="utf-8")
     (folder / "gone.txt").write_text("".join(f"d{n}\n" for n in range(100, 130)), encoding="utf-8")
     _write_tables(folder, texts, asked[:20])
@@ -139,18 +186,34 @@ def _write_model(folder: Path, seed: int) -> None:
     torch.manual_seed(seed)
     size = len(WORDS)
     BertModel(
-        BertConfig(vocab_size=size, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, initializer_range=0.2)
+        BertConfig(
+            vocab_size=size,
+            hidden_size=16,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=32,
+            initializer_range=0.2,
+        )
     ).save_pretrained(folder)
     backend = Tokenizer(WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]"))
     backend.pre_tokenizer = Whitespace()
-    backend.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    backend.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
     PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
-        tokenizer_object=backend, model_max_length=64, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]"
+        tokenizer_object=backend,
+        model_max_length=64,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
     ).save_pretrained(folder)
 
 
 def _write_saved(folder: Path) -> None:
-    """A model whose every file counts: of the layout of sentence-transformers, with prompts, a limit, and no mean pooling."""
+    """A model whose every file counts: of the layout of sentence-transformers, with prompts, a limit, and no
+    mean pooling.
+    """
     tower = load(folder.parent / "model").document
     changed: dict[str, Any] = {
         "pooling": "cls",
@@ -176,11 +239,15 @@ def _write_spelt(folder: Path) -> None:
 
 
 def _write_former(folder: Path) -> None:
-    """What adiabat 0.1 wrote without checksums, what a later version wrote with them, and settings of 0.1 with a comment."""
+    """What adiabat 0.1 wrote without checksums, what a later version wrote with them, and settings of 0.1
+    with a comment.
+    """
     with tarfile.open(FORMER) as archive:
         members = [member for member in archive if member.name.startswith(("result-3/", "store-2/"))]
         archive.extractall(folder / "former", members, filter="data")
-    (folder / "former.toml").write_text('[tune]\nloss = "triplet"  # as in the paper\nmargin = 0.3\npull = 0.1\n', encoding="utf-8")
+    (folder / "former.toml").write_text(
+        '[tune]\nloss = "triplet"  # as in the paper\nmargin = 0.3\npull = 0.1\n', encoding="utf-8"
+    )
 
 
 def _write_tables(folder: Path, texts: Sequence[str], asked: Sequence[Mapping[str, Any]]) -> None:
@@ -189,7 +256,9 @@ def _write_tables(folder: Path, texts: Sequence[str], asked: Sequence[Mapping[st
     queries = [("query", "positive"), *((row["query"], row["pos"][0]) for row in asked)]
     for name, rows in (("corpus", documents), ("asked", queries)):
         for ending, separator in (("csv", ","), ("tsv", "\t")):
-            (folder / f"{name}.{ending}").write_text("".join(f"{separator.join(row)}\n" for row in rows), encoding="utf-8")
+            (folder / f"{name}.{ending}").write_text(
+                "".join(f"{separator.join(row)}\n" for row in rows), encoding="utf-8"
+            )
         columns = {column: [row[place] for row in rows[1:]] for place, column in enumerate(rows[0])}
         parquet.write_table(pa.table(columns), folder / f"{name}.parquet")
     content = (folder / "corpus.jsonl").read_bytes()
@@ -206,7 +275,10 @@ def _write_tables(folder: Path, texts: Sequence[str], asked: Sequence[Mapping[st
 
 def _write_vectors(folder: Path, texts: Sequence[str]) -> None:
     """Vectors made elsewhere, and their ids, in each format."""
-    names, vectors = [f"d{n}" for n in range(DOCUMENTS)], load(folder / "model").document.encode(list(texts), side="document")
+    names, vectors = (
+        [f"d{n}" for n in range(DOCUMENTS)],
+        load(folder / "model").document.encode(list(texts), side="document"),
+    )
     table = pa.table({"id": names, "vector": vectors.tolist()})
     parquet.write_table(table, folder / "vectors.parquet")
     feather.write_feather(table, folder / "vectors.arrow")
@@ -221,7 +293,15 @@ def _lines(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _squad() -> dict[str, Any]:
-    context = "The mill was built by Ada Moor in 1801. It burnt down in 1850. Moor had left. The river is quiet."
+    context = (
+        "The mill was built by Ada Moor in 1801. It burnt down in 1850. Moor had left. The river is quiet."
+    )
     asked = [("q1", "When did it burn?", "1850"), ("q2", "Who built it?", "Ada Moor")]
-    questions = [{"id": name, "question": text, "answers": [{"text": one, "answer_start": context.find(one)}]} for name, text, one in asked]
-    return {"version": "1.1", "data": [{"title": "Mill", "paragraphs": [{"context": context, "qas": questions}]}]}
+    questions = [
+        {"id": name, "question": text, "answers": [{"text": one, "answer_start": context.find(one)}]}
+        for name, text, one in asked
+    ]
+    return {
+        "version": "1.1",
+        "data": [{"title": "Mill", "paragraphs": [{"context": context, "qas": questions}]}],
+    }

@@ -1,10 +1,13 @@
-"""Try commands in surroundings that users have and tests do not: no home, closed streams, a full disk, few descriptors, little memory.
+"""Try commands in surroundings that users have and tests do not: no home, closed streams, a full disk, few
+descriptors, little memory.
 
     python scripts/surroundings.py [--only PATTERN] [--folder DIR]
 
-Each command runs once as it should, and once in each surrounding, in a fork of a process that has imported everything. It must end with an
-expected exit code, and with at most one line of its own as the reason: no defect, no traceback, nothing that waits for ever, and no store
-or model called damaged. What a surrounding did not prevent must be what the command leaves otherwise. Linux only.
+Each command runs once as it should, and once in each surrounding, in a fork of a process that has imported
+everything. It must end with an
+expected exit code, and with at most one line of its own as the reason: no defect, no traceback, nothing that
+waits for ever, and no store or model called damaged. What a surrounding did not prevent must be what the
+command leaves otherwise. Linux only.
 """
 
 import argparse
@@ -121,7 +124,12 @@ def _streams(closed: Sequence[int] = (), full: Sequence[int] = (), encoding: str
         stream = None
         if descriptor not in closed:
             errors = "strict" if descriptor == 1 else "backslashreplace"
-            stream = io.TextIOWrapper(io.FileIO(descriptor, "w", closefd=False), encoding=encoding, errors=errors, write_through=True)
+            stream = io.TextIOWrapper(
+                io.FileIO(descriptor, "w", closefd=False),
+                encoding=encoding,
+                errors=errors,
+                write_through=True,
+            )
         setattr(sys, name, stream)
     if 0 in closed:
         sys.stdin = None
@@ -176,7 +184,9 @@ def small_disk(size: int) -> Callable[[], None]:
 
     def settle() -> None:
         here = Path.cwd()
-        entries = [(path.name, os.readlink(path) if path.is_symlink() else None, path) for path in here.iterdir()]
+        entries = [
+            (path.name, os.readlink(path) if path.is_symlink() else None, path) for path in here.iterdir()
+        ]
         kept = tempfile.mkdtemp()
         _as_owner_of_mounts()
         _system("mount", os.fsencode(here), os.fsencode(kept), None, MS_BIND, None)
@@ -243,8 +253,14 @@ SURROUNDINGS = {
     "ASCII": Surrounding(ascii_output),
     "Latin-1": Surrounding(latin_output),
     **{f"files of {size} KB": Surrounding(short_files(size * KB), (0, 2)) for size in (1, 4, 16, 64)},
-    **{f"disk of {size} KB": Surrounding(small_disk(size * KB), (0, 2)) for size in (8, 32, 64, 128, 256, 512)},
-    **{f"{count} descriptors": Surrounding(few_descriptors(count), (0, 1, 2)) for count in (4, 6, 8, 10, 12, 16)},
+    **{
+        f"disk of {size} KB": Surrounding(small_disk(size * KB), (0, 2))
+        for size in (8, 32, 64, 128, 256, 512)
+    },
+    **{
+        f"{count} descriptors": Surrounding(few_descriptors(count), (0, 1, 2))
+        for count in (4, 6, 8, 10, 12, 16)
+    },
     **{f"{more} MB more": Surrounding(little_memory(more * MB), (0, 1)) for more in (0, 1, 4, 16, 64)},
     "no threads": Surrounding(no_threads, (0, 1)),
 }
@@ -252,13 +268,25 @@ SURROUNDINGS = {
 MORE = (
     Verb("inspect", ("inspect", "pairs.jsonl", "--model", "model"), ()),
     Verb("inspect --json", ("inspect", "pairs.jsonl", "--json"), ()),
-    Verb("search --json", ("search", "store", "which is river 3 – étude 星", "--model", "model", "--json"), (), needs=("embed",)),
+    Verb(
+        "search --json",
+        ("search", "store", "which is river 3 – étude 星", "--model", "model", "--json"),
+        (),
+        needs=("embed",),
+    ),
     Verb("settings", ("settings", "tune"), ()),
     Verb("help", ("--help",), ()),
     Verb("tune --help", ("tune", "--help"), ()),
 )
 
-WRONG = ("defect", "Traceback", "Exception ignored", "undamaged", "must hold a transformers model", "must hold a tokenizer")
+WRONG = (
+    "defect",
+    "Traceback",
+    "Exception ignored",
+    "undamaged",
+    "must hold a transformers model",
+    "must hold a tokenizer",
+)
 
 
 def run_in(words: Sequence[str], folder: Path, surrounding: Surrounding) -> Ended:
@@ -316,7 +344,11 @@ def main() -> None:
                 found += differences(contents(here, verb.left), wanted)
             count, wrong = count + 1, wrong + bool(found)
             last = ended.err.strip().splitlines()[-1:] if ended.code else []
-            print(f"{'WRONG ' if found else ''}{verb.name}: {name}: {ended.code} {found or ''} {' '.join(last)[:300]}", flush=True)
+            print(
+                f"{'WRONG ' if found else ''}{verb.name}: {name}: {ended.code} "
+                f"{found or ''} {' '.join(last)[:300]}",
+                flush=True,
+            )
     print(f"{wrong} of {count} commands end as they must not")
 
 

@@ -50,7 +50,9 @@ class Trials:
         """Read what is done."""
         if self.path.exists():
             self.rows = [
-                json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines(keepends=True) if line.endswith("\n")
+                json.loads(line)
+                for line in self.path.read_text(encoding="utf-8").splitlines(keepends=True)
+                if line.endswith("\n")
             ]
         self._done, self._begun = len(self.rows), time.monotonic()
 
@@ -84,4 +86,7 @@ def write_section(title: str, lines: Sequence[str]) -> None:
     head, *sections = re.split(r"^(?=## )", text, flags=re.M)
     kept = [section for section in sections if not section.startswith(f"## {title}\n")]
     own = "\n".join([f"## {title}", "", *lines, ""])
-    REPORT.write_text(head.rstrip() + "\n\n" + "\n".join(part.rstrip() + "\n" for part in sorted([*kept, own])), encoding="utf-8")
+    REPORT.write_text(
+        head.rstrip() + "\n\n" + "\n".join(part.rstrip() + "\n" for part in sorted([*kept, own])),
+        encoding="utf-8",
+    )

@@ -1,8 +1,8 @@
 """Damage files of a user, one by one, and see that nothing wrong is accepted in silence.
 
-Of a model, each file is lost, or becomes a link that leads nowhere. Of data and settings in every format, a block becomes zeros, or the
-file is replaced by a pointer of Git LFS, or by a server's page. The command must refuse the file by name in one line (exit 2), or do as
-without damage.
+Of a model, each file is lost, or becomes a link that leads nowhere. Of data and settings in every format, a
+block becomes zeros, or the file is replaced by a pointer of Git LFS, or by a server's page. The command must
+refuse the file by name in one line (exit 2), or do as without damage.
 """
 
 import json
@@ -16,8 +16,13 @@ from reliability import Ended, place, run
 from trials import FileTrial, Trials
 
 GOOD = ("refused", "equal", "as published")
-AS_PUBLISHED = ("saved/config_sentence_transformers.json", "model/tokenizer_config.json", "spelt/tokenizer_config.json")
-"""Files that models of the same layout are published without, as E5 models are without the first: nothing tells that these were lost."""
+AS_PUBLISHED = (
+    "saved/config_sentence_transformers.json",
+    "model/tokenizer_config.json",
+    "spelt/tokenizer_config.json",
+)
+"""Files that models of the same layout are published without, as E5 models are without the first: nothing
+tells that these were lost."""
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 12345\n"
 PAGE = b"<!DOCTYPE html>\n<html><head><title>404 Not Found</title></head><body>Not Found</body></html>\n"
 
@@ -53,34 +58,96 @@ SAFE = ("safe-rate", "model", "store", "pairs.jsonl", "--out", "new", "--config"
 MADE = ("data", "squad", "squad-train-v1.1.json", "--out", "new")
 FORMATS = ("jsonl", "csv", "tsv", "parquet")
 CASES = (
-    UserCase("a saved model, lost", ("embed", "saved", "corpus.jsonl", "--out", "new"), ("saved",), (), NEW, LOST),
-    UserCase("a plain model, lost", ("embed", "model", "corpus.jsonl", "--out", "new"), ("model",), (), NEW, LOST),
+    UserCase(
+        "a saved model, lost", ("embed", "saved", "corpus.jsonl", "--out", "new"), ("saved",), (), NEW, LOST
+    ),
+    UserCase(
+        "a plain model, lost", ("embed", "model", "corpus.jsonl", "--out", "new"), ("model",), (), NEW, LOST
+    ),
     UserCase("a tuned model, lost", TUNED, ("tuned/model",), ("store", "tuned"), (), LOST),
-    UserCase("a static model, lost", ("embed", "static", "corpus.jsonl", "--out", "new"), ("static",), ("static",), NEW, LOST),
-    UserCase("a model of a list of words, lost", ("embed", "spelt", "corpus.jsonl", "--out", "new"), ("spelt",), (), NEW, LOST),
-    UserCase("a model of a list of words, replaced", ("embed", "spelt", "corpus.jsonl", "--out", "new"), ("spelt",), (), NEW),
-    UserCase("a static model, replaced", ("embed", "static", "corpus.jsonl", "--out", "new"), ("static",), ("static",), NEW),
-    UserCase("a saved model, replaced", ("embed", "saved", "corpus.jsonl", "--out", "new"), ("saved",), (), NEW),
+    UserCase(
+        "a static model, lost",
+        ("embed", "static", "corpus.jsonl", "--out", "new"),
+        ("static",),
+        ("static",),
+        NEW,
+        LOST,
+    ),
+    UserCase(
+        "a model of a list of words, lost",
+        ("embed", "spelt", "corpus.jsonl", "--out", "new"),
+        ("spelt",),
+        (),
+        NEW,
+        LOST,
+    ),
+    UserCase(
+        "a model of a list of words, replaced",
+        ("embed", "spelt", "corpus.jsonl", "--out", "new"),
+        ("spelt",),
+        (),
+        NEW,
+    ),
+    UserCase(
+        "a static model, replaced",
+        ("embed", "static", "corpus.jsonl", "--out", "new"),
+        ("static",),
+        ("static",),
+        NEW,
+    ),
+    UserCase(
+        "a saved model, replaced", ("embed", "saved", "corpus.jsonl", "--out", "new"), ("saved",), (), NEW
+    ),
     *(
-        UserCase(f"a corpus in {ending}", ("embed", "model", f"corpus.{ending}", "--out", "new"), (f"corpus.{ending}",), (), NEW)
+        UserCase(
+            f"a corpus in {ending}",
+            ("embed", "model", f"corpus.{ending}", "--out", "new"),
+            (f"corpus.{ending}",),
+            (),
+            NEW,
+        )
         for ending in (*FORMATS, "jsonl.gz", "jsonl.zst")
     ),
     *(
-        UserCase(f"queries in {ending}", ("evaluate", "model", "store", f"asked.{ending}", *EVALUATE), (f"asked.{ending}",))
+        UserCase(
+            f"queries in {ending}",
+            ("evaluate", "model", "store", f"asked.{ending}", *EVALUATE),
+            (f"asked.{ending}",),
+        )
         for ending in FORMATS
     ),
     UserCase("a BEIR folder", ("evaluate", "model", "store", "beir", *EVALUATE), ("beir",)),
     UserCase("a profile", ("inspect", "asked.csv", "--json"), ("asked.csv",), ()),
     *(
-        UserCase(f"ids in {ending}", (*IMPORT, "vectors.npy", "--ids", f"ids.{ending}"), (f"ids.{ending}",), (), NEW)
+        UserCase(
+            f"ids in {ending}",
+            (*IMPORT, "vectors.npy", "--ids", f"ids.{ending}"),
+            (f"ids.{ending}",),
+            (),
+            NEW,
+        )
         for ending in ("txt", "json", "npy")
     ),
     UserCase("vectors in npy", (*IMPORT, "vectors.npy", "--ids", "ids.txt"), ("vectors.npy",), (), NEW),
-    *(UserCase(f"vectors in {ending}", (*IMPORT, f"vectors.{ending}"), (f"vectors.{ending}",), (), NEW) for ending in ("parquet", "arrow")),
-    UserCase("a vocabulary", ("distill", "static", "model", "--out", "new", "--vocabulary", "words.txt"), ("words.txt",), (), NEW),
+    *(
+        UserCase(f"vectors in {ending}", (*IMPORT, f"vectors.{ending}"), (f"vectors.{ending}",), (), NEW)
+        for ending in ("parquet", "arrow")
+    ),
+    UserCase(
+        "a vocabulary",
+        ("distill", "static", "model", "--out", "new", "--vocabulary", "words.txt"),
+        ("words.txt",),
+        (),
+        NEW,
+    ),
     UserCase("probes", SAFE, ("probes.txt",), left=NEW),
     UserCase("settings", TUNE, ("tune.toml",), left=NEW),
-    UserCase("a suite", ("evaluate", "model", "--suite", "suite.toml", *EVALUATE), ("suite.toml", "listed.jsonl", "alike.jsonl"), ()),
+    UserCase(
+        "a suite",
+        ("evaluate", "model", "--suite", "suite.toml", *EVALUATE),
+        ("suite.toml", "listed.jsonl", "alike.jsonl"),
+        (),
+    ),
     UserCase("training data", ("train", "train.toml", "--out", "new"), ("pairs.jsonl",), (), NEW),
     UserCase("a publisher's file", MADE, ("squad-train-v1.1.json",), (), NEW),
 )
@@ -99,7 +166,9 @@ def damage(path: Path, kind: str) -> None:
         path.symlink_to("gone")
     elif kind == "zeros":
         middle = len(content) // 2
-        path.write_bytes(content[:middle] + bytes(len(content[middle : middle + 64])) + content[middle + 64 :])
+        path.write_bytes(
+            content[:middle] + bytes(len(content[middle : middle + 64])) + content[middle + 64 :]
+        )
     elif kind != "lost":
         path.write_bytes({"pointer": POINTER, "page": PAGE}[kind])
 
@@ -123,7 +192,11 @@ def own_copy(here: Path, name: str) -> list[Path]:
         else:
             shutil.copy2(original, path)
     found = [path] if path.is_file() else sorted(path.rglob("*"))
-    return [file for file in found if file.is_file() and not file.name.startswith(".") and file.name not in ("README.md", "result.json")]
+    return [
+        file
+        for file in found
+        if file.is_file() and not file.name.startswith(".") and file.name not in ("README.md", "result.json")
+    ]
 
 
 def _left(case: UserCase, here: Path, ended: Ended) -> Mapping[str, object]:
@@ -155,7 +228,9 @@ def outcome_of(ended: Ended, file: Path, kind: str, differing: Sequence[str]) ->
     return "as published" if kind == "lost" and str(file) in AS_PUBLISHED else "silent"
 
 
-def users_files(world: Path, folder: Path, made: Mapping[str, Path], trials: Trials, *, only: Sequence[str] = ()) -> None:
+def users_files(
+    world: Path, folder: Path, made: Mapping[str, Path], trials: Trials, *, only: Sequence[str] = ()
+) -> None:
     """Make the trials that are not there yet.
 
     Args:
@@ -171,7 +246,9 @@ def users_files(world: Path, folder: Path, made: Mapping[str, Path], trials: Tri
                 trials.add(row)
 
 
-def _of_case(case: UserCase, world: Path, folder: Path, needed: Mapping[str, Path], done: set[str]) -> Iterator[FileTrial]:
+def _of_case(
+    case: UserCase, world: Path, folder: Path, needed: Mapping[str, Path], done: set[str]
+) -> Iterator[FileTrial]:
     here = place(world, folder, needed)
     ended = run(case.words, here)
     if ended.code:

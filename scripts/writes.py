@@ -1,6 +1,7 @@
 """The moments at which a command changes files, and commands that end at one of them.
 
-Python's audit events tell every change but those that libraries in other languages make (weights, Parquet): these lie between two moments.
+Python's audit events tell every change but those that libraries in other languages make (weights, Parquet):
+these lie between two moments.
 """
 
 import os
@@ -13,10 +14,20 @@ from pathlib import Path
 
 from reliability import Ended, run
 
-CHANGES = {"os.mkdir": 0, "os.rename": 1, "os.remove": 0, "os.rmdir": 0, "os.truncate": 0, "os.chmod": 0, "shutil.rmtree": 0}
+CHANGES = {
+    "os.mkdir": 0,
+    "os.rename": 1,
+    "os.remove": 0,
+    "os.rmdir": 0,
+    "os.truncate": 0,
+    "os.chmod": 0,
+    "shutil.rmtree": 0,
+}
 """Audit events of changes, with the argument that names what is changed."""
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-RANDOM = re.compile(r"(?<=\.part-)[0-9a-f]+|(?<=/)tmp[a-z0-9_]{8}|(?<=\.making-)[a-z0-9_]{8}|(?<=^\.pair\.)[a-z0-9_]{8}")
+RANDOM = re.compile(
+    r"(?<=\.part-)[0-9a-f]+|(?<=/)tmp[a-z0-9_]{8}|(?<=\.making-)[a-z0-9_]{8}|(?<=^\.pair\.)[a-z0-9_]{8}"
+)
 """Parts of names that nobody can foresee."""
 NUMBER = re.compile("[0-9a-f]{12,}|[0-9]+")
 """Numbers and digests in names."""
@@ -123,7 +134,8 @@ def run_until(words: Sequence[str], folder: Path, number: int) -> Ended:
 
 
 def chosen(every: Sequence[Moment]) -> list[int]:
-    """Numbers of moments to be killed at: all, but of those that repeat, such as writing a checkpoint, the first two and the last.
+    """Numbers of moments to be killed at: all, but of those that repeat, such as writing a checkpoint, the
+    first two and the last.
 
     Args:
         every: From `moments`.

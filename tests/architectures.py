@@ -27,11 +27,30 @@ DISTANCE = 5
 WINDOWS = {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": DISTANCE}
 TABLE = {"vocab_size": VOCABULARY, "pad_token_id": PAD, "bos_token_id": CLS, "eos_token_id": SEP}
 T5 = {**TABLE, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
-OPT = {**TABLE, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "ffn_dim": 64, "max_position_embeddings": POSITIONS}
-NEO = {**TABLE, "hidden_size": 32, "num_layers": 2, "num_heads": 4, "window_size": DISTANCE, "max_position_embeddings": POSITIONS}
+OPT = {
+    **TABLE,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "ffn_dim": 64,
+    "max_position_embeddings": POSITIONS,
+}
+NEO = {
+    **TABLE,
+    "hidden_size": 32,
+    "num_layers": 2,
+    "num_heads": 4,
+    "window_size": DISTANCE,
+    "max_position_embeddings": POSITIONS,
+}
 FALCON = {**TABLE, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 MODERN = {"cls_token_id": CLS, "sep_token_id": SEP, "local_attention": 2 * DISTANCE}
-DEBERTA = {"relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False, "type_vocab_size": 0}
+DEBERTA = {
+    "relative_attention": True,
+    "pos_att_type": ["p2c", "c2p"],
+    "position_biased_input": False,
+    "type_vocab_size": 0,
+}
 
 Made = tuple[type[PreTrainedModel], PreTrainedConfig]
 
@@ -42,7 +61,9 @@ ARCHITECTURES: Mapping[str, Callable[[], Made]] = {
     "camembert": lambda: (t.CamembertModel, t.CamembertConfig(**SIZES, type_vocab_size=1)),
     "distilbert": lambda: (
         t.DistilBertModel,
-        t.DistilBertConfig(**TABLE, dim=32, n_layers=2, n_heads=4, hidden_dim=64, max_position_embeddings=POSITIONS),
+        t.DistilBertConfig(
+            **TABLE, dim=32, n_layers=2, n_heads=4, hidden_dim=64, max_position_embeddings=POSITIONS
+        ),
     ),
     "mpnet": lambda: (t.MPNetModel, t.MPNetConfig(**SIZES)),
     "albert": lambda: (t.AlbertModel, t.AlbertConfig(**SIZES, embedding_size=16)),
@@ -51,19 +72,30 @@ ARCHITECTURES: Mapping[str, Callable[[], Made]] = {
     "deberta-v2": lambda: (t.DebertaV2Model, t.DebertaV2Config(**SIZES, **DEBERTA)),
     "deberta-v3": lambda: (
         t.DebertaV2Model,
-        t.DebertaV2Config(**SIZES, **DEBERTA, position_buckets=8, share_att_key=True, norm_rel_ebd="layer_norm"),
+        t.DebertaV2Config(
+            **SIZES, **DEBERTA, position_buckets=8, share_att_key=True, norm_rel_ebd="layer_norm"
+        ),
     ),
-    "modernbert": lambda: (t.ModernBertModel, t.ModernBertConfig(**SIZES, **MODERN, layer_types=["full_attention", "sliding_attention"])),
+    "modernbert": lambda: (
+        t.ModernBertModel,
+        t.ModernBertConfig(**SIZES, **MODERN, layer_types=["full_attention", "sliding_attention"]),
+    ),
     "nomic-bert": lambda: (t.NomicBertModel, t.NomicBertConfig(**SIZES)),
     "eurobert": lambda: (t.EuroBertModel, t.EuroBertConfig(**SIZES, **GROUPED)),
     "t5": lambda: (t.T5EncoderModel, t.T5Config(**T5)),
     "t5-gated": lambda: (t.T5EncoderModel, t.T5Config(**T5, feed_forward_proj="gated-gelu")),
     "mt5": lambda: (t.MT5EncoderModel, t.MT5Config(**T5)),
     "umt5": lambda: (t.UMT5EncoderModel, t.UMT5Config(**T5)),
-    "gpt2": lambda: (t.GPT2Model, t.GPT2Config(**TABLE, n_positions=POSITIONS, n_embd=32, n_layer=2, n_head=4)),
+    "gpt2": lambda: (
+        t.GPT2Model,
+        t.GPT2Config(**TABLE, n_positions=POSITIONS, n_embd=32, n_layer=2, n_head=4),
+    ),
     "gpt-neo": lambda: (t.GPTNeoModel, t.GPTNeoConfig(**NEO, attention_types=[[["global", "local"], 1]])),
     "gpt-neox": lambda: (t.GPTNeoXModel, t.GPTNeoXConfig(**SIZES)),
-    "gptj": lambda: (t.GPTJModel, t.GPTJConfig(**TABLE, n_positions=POSITIONS, n_embd=32, n_layer=2, n_head=4, rotary_dim=4)),
+    "gptj": lambda: (
+        t.GPTJModel,
+        t.GPTJConfig(**TABLE, n_positions=POSITIONS, n_embd=32, n_layer=2, n_head=4, rotary_dim=4),
+    ),
     "opt": lambda: (t.OPTModel, t.OPTConfig(**OPT, word_embed_proj_dim=16)),
     "bloom": lambda: (t.BloomModel, t.BloomConfig(**TABLE, hidden_size=32, n_layer=2, n_head=4)),
     "mpt": lambda: (t.MptModel, t.MptConfig(**TABLE, d_model=32, n_heads=4, n_layers=2)),
@@ -83,8 +115,14 @@ ARCHITECTURES: Mapping[str, Callable[[], Made]] = {
     "granite": lambda: (t.GraniteModel, t.GraniteConfig(**SIZES, **GROUPED)),
     "bert-decoder": lambda: (t.BertModel, t.BertConfig(**SIZES, is_decoder=True)),
     "llama-bidirectional": lambda: (t.LlamaModel, t.LlamaConfig(**SIZES, **GROUPED, is_causal=False)),
-    "llama-bidirectional-dropout": lambda: (t.LlamaModel, t.LlamaConfig(**SIZES, **GROUPED, is_causal=False, attention_dropout=1e-9)),
-    "mistral-bidirectional": lambda: (t.MistralModel, t.MistralConfig(**SIZES, **GROUPED, sliding_window=DISTANCE, is_causal=False)),
+    "llama-bidirectional-dropout": lambda: (
+        t.LlamaModel,
+        t.LlamaConfig(**SIZES, **GROUPED, is_causal=False, attention_dropout=1e-9),
+    ),
+    "mistral-bidirectional": lambda: (
+        t.MistralModel,
+        t.MistralConfig(**SIZES, **GROUPED, sliding_window=DISTANCE, is_causal=False),
+    ),
     "qwen2-bidirectional": lambda: (t.Qwen2Model, t.Qwen2Config(**SIZES, **GROUPED, is_causal=False)),
     "gpt-neox-bidirectional": lambda: (t.GPTNeoXModel, t.GPTNeoXConfig(**SIZES, is_causal=False)),
     "gemma3-bidirectional": lambda: (

@@ -1,6 +1,7 @@
 """Shape annotations of the package, checked at each call.
 
-Functions without a shape are left to the checker of types: checking these too took a third of the time of tests that train.
+Functions without a shape are left to the checker of types: checking these too took a third of the time of
+tests that train.
 """
 
 import os
@@ -38,7 +39,10 @@ def _jaxtyped_if_shaped(*, typechecker: Any) -> Callable[[Any], Any]:
     decorate = _jaxtyped(typechecker=typechecker)
 
     def decorated(thing: Any) -> Any:
-        function, name = thing.__init__ if isinstance(thing, type) else thing, f"{thing.__module__}.{thing.__qualname__}"
+        function, name = (
+            thing.__init__ if isinstance(thing, type) else thing,
+            f"{thing.__module__}.{thing.__qualname__}",
+        )
         return decorate(thing) if name not in OFTEN and _has_shapes(function) else thing
 
     return decorated
@@ -52,4 +56,6 @@ def _has_shapes(function: Callable[..., Any]) -> bool:
 def _is_shape(annotation: object) -> bool:
     # What a function takes is a list, in the annotation of one.
     parts = annotation if isinstance(annotation, list | tuple) else get_args(annotation)
-    return (isinstance(annotation, type) and issubclass(annotation, jaxtyping.AbstractArray)) or any(map(_is_shape, parts))
+    return (isinstance(annotation, type) and issubclass(annotation, jaxtyping.AbstractArray)) or any(
+        map(_is_shape, parts)
+    )

@@ -17,10 +17,26 @@ from adiabat.core.provenance import CHECKED
 from adiabat.models.embedding_head import EncoderSettings
 from tests.tiny import save_tiny
 
-# The recipe `quick` has a search before its run, and embeds thousands of texts: tests of it are in `adiabatic`.
-FAST = ("--recipe", "paper", "--set", "tune.max_epochs=2", "--set", "tune.batches_per_epoch=2", "--set", "data.validation_fraction=0.4")
-DOCUMENTS = [{"_id": f"d{number}", "text": f"document {number} about {'abcdefgh'[number % 8] * 5}"} for number in range(20)]
-PAIRS = [{"query": f"question {number}", "pos": [f"d{number}"], "neg": [f"d{(number + 1) % 20}"]} for number in range(20)]
+# The recipe `quick` has a search before its run, and embeds thousands of texts: tests of it are in
+# `adiabatic`.
+FAST = (
+    "--recipe",
+    "paper",
+    "--set",
+    "tune.max_epochs=2",
+    "--set",
+    "tune.batches_per_epoch=2",
+    "--set",
+    "data.validation_fraction=0.4",
+)
+DOCUMENTS = [
+    {"_id": f"d{number}", "text": f"document {number} about {'abcdefgh'[number % 8] * 5}"}
+    for number in range(20)
+]
+PAIRS = [
+    {"query": f"question {number}", "pos": [f"d{number}"], "neg": [f"d{(number + 1) % 20}"]}
+    for number in range(20)
+]
 
 
 def other_pairs(word: str, count: int = 20) -> list[dict[str, object]]:
@@ -43,10 +59,14 @@ Mistake = tuple[tuple[str, ...], *tuple[str, ...]]
 
 
 def lines(path: Path, rows: Sequence[object]) -> None:
-    path.write_text("".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    path.write_text(
+        "".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows), encoding="utf-8"
+    )
 
 
-def run_in_process(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: Sequence[str]) -> Said:
+def run_in_process(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: Sequence[str]
+) -> Said:
     monkeypatch.setattr(sys, "argv", ["adiabat", *arguments])
     capsys.readouterr()
     before = signal.getsignal(signal.SIGINT)
@@ -92,9 +112,14 @@ def assert_refused(said: Said, *facts: str) -> None:
 
 
 def listing(folder: Path) -> list[tuple[str, int, int]]:
-    """Every path below, with size and time of change of the files; what opening remembers of checksums is left out."""
+    """Every path below, with size and time of change of the files; what opening remembers of checksums is
+    left out.
+    """
     found = [(path, path.stat()) for path in sorted(folder.rglob("*")) if path.name != CHECKED]
-    return [(str(path), *((state.st_size, state.st_mtime_ns) if path.is_file() else (0, 0))) for path, state in found]
+    return [
+        (str(path), *((state.st_size, state.st_mtime_ns) if path.is_file() else (0, 0)))
+        for path, state in found
+    ]
 
 
 def write_world(here: Path) -> None:
@@ -105,15 +130,21 @@ def write_world(here: Path) -> None:
     adiabat.embed(here / "model", here / "corpus.jsonl", here / "store")
 
 
-def embed(corpus: str = "corpus.jsonl", *more: str, model: str = "model", out: str = "new") -> tuple[str, ...]:
+def embed(
+    corpus: str = "corpus.jsonl", *more: str, model: str = "model", out: str = "new"
+) -> tuple[str, ...]:
     return ("embed", model, corpus, "--out", out, *more)
 
 
-def tune(data: str = "pairs.jsonl", *more: str, model: str = "model", store: str = "store", out: str = "new") -> tuple[str, ...]:
+def tune(
+    data: str = "pairs.jsonl", *more: str, model: str = "model", store: str = "store", out: str = "new"
+) -> tuple[str, ...]:
     return ("tune", model, store, data, "--out", out, *FAST, *more)
 
 
-def evaluate(data: str = "pairs.jsonl", *more: str, model: str = "model", store: str = "store", out: str = "new") -> tuple[str, ...]:
+def evaluate(
+    data: str = "pairs.jsonl", *more: str, model: str = "model", store: str = "store", out: str = "new"
+) -> tuple[str, ...]:
     return ("evaluate", model, store, data, "--out", out, *more)
 
 

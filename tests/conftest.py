@@ -1,4 +1,6 @@
-"""Every test runs without a network; `make test-shapes` also checks the shape annotations of the package at each call."""
+"""Every test runs without a network; `make test-shapes` also checks the shape annotations of the package at
+each call.
+"""
 
 import gc
 import os
@@ -14,7 +16,8 @@ if TYPE_CHECKING:
 
 # Read by the hub's client when it is first imported, so it must come before everything else.
 os.environ["HF_HUB_OFFLINE"] = "1"
-# Read by OpenMP when torch is imported: by default a second thread burns a core while it waits for the next of these tiny matrices.
+# Read by OpenMP when torch is imported: by default a second thread burns a core while it waits for the next
+# of these tiny matrices.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # On matrices this small, threads wait for each other longer than they compute.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -27,7 +30,9 @@ if SHAPES:
 
 
 def pytest_collection_finish() -> None:
-    """What is loaded by now stays: collections of garbage, of which every run of a sweep makes one, need not look at it again."""
+    """What is loaded by now stays: collections of garbage, of which every run of a sweep makes one, need not
+    look at it again.
+    """
     gc.collect()
     gc.freeze()
 
@@ -42,7 +47,9 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _nothing_waits_for_the_disk() -> Iterator[None]:
-    """Thousands of writes would: what the disk itself holds matters where the power fails, but a killed process loses no write."""
+    """Thousands of writes would: what the disk itself holds matters where the power fails, but a killed
+    process loses no write.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda handle: None)
         yield
@@ -50,7 +57,9 @@ def _nothing_waits_for_the_disk() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_stack_is_noted() -> Iterator[None]:
-    """Where no GPU is in use, torch notes the stack of each call that seeds its generators, and those of tests are deep."""
+    """Where no GPU is in use, torch notes the stack of each call that seeds its generators, and those of
+    tests are deep.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("traceback.format_stack", lambda: [])
         yield
@@ -58,7 +67,9 @@ def _no_stack_is_noted() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _machines_are_measured_briefly() -> Iterator[None]:
-    """Every encoder embeds texts twice where bfloat16 is native, and every run collects garbage for its peak of memory: `test_device`."""
+    """Every encoder embeds texts twice where bfloat16 is native, and every run collects garbage for its peak
+    of memory: `test_device`.
+    """
     with pytest.MonkeyPatch.context() as patch:
         if device := sys.modules.get("adiabat.models.device"):
             patch.setattr(device, "PROBE", device.PROBE[:3])
@@ -69,7 +80,9 @@ def _machines_are_measured_briefly() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _ctrl_c_is_heard() -> Iterator[None]:
-    """A shell lets what it runs in the background ignore Ctrl-C, and with it the commands that tests start."""
+    """A shell lets what it runs in the background ignore Ctrl-C, and with it the commands that tests
+    start.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -77,7 +90,9 @@ def _ctrl_c_is_heard() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _charts_are_not_laid_out() -> Iterator[None]:
-    """To make room for letters takes more than half of the time of a page; `test_charts` looks at charts as users see them."""
+    """To make room for letters takes more than half of the time of a page; `test_charts` looks at charts as
+    users see them.
+    """
     from adiabat.report.charts import Chart
 
     def draw(chart: Chart) -> "Figure":

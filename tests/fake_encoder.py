@@ -1,4 +1,6 @@
-"""An encoder without a model: the hash of a text seeds its vector, so that equal texts have equal vectors; and stores of such vectors."""
+"""An encoder without a model: the hash of a text seeds its vector, so that equal texts have equal vectors;
+and stores of such vectors.
+"""
 
 import hashlib
 from collections.abc import Sequence
@@ -15,7 +17,9 @@ from adiabat.store.build import BuildResult, build_store
 
 @dataclass
 class FakeEncoder:
-    """Attributes: `faults` gives texts another vector; `calls` counts texts per call; the call of number `stop_at` is interrupted."""
+    """Attributes: `faults` gives texts another vector; `calls` counts texts per call; the call of number
+    `stop_at` is interrupted.
+    """
 
     width: int = 8
     prompt: str = ""
@@ -40,7 +44,9 @@ class FakeEncoder:
         return (vector / np.linalg.norm(vector)).astype(np.float32)
 
 
-def fake_store(out: Path | str, documents: Sequence[Document], encoder: FakeEncoder | None = None, **options: Any) -> BuildResult:
+def fake_store(
+    out: Path | str, documents: Sequence[Document], encoder: FakeEncoder | None = None, **options: Any
+) -> BuildResult:
     """Build a store in chunks of four documents."""
     named = {"chunk_size": 4, "source": "corpus", "encoder_name": "fake", **options}
     return build_store(encoder or FakeEncoder(), lambda: iter(documents), out, **named)
@@ -48,4 +54,8 @@ def fake_store(out: Path | str, documents: Sequence[Document], encoder: FakeEnco
 
 def files_of_store(folder: Path) -> dict[str, bytes]:
     """Content of the files of a store, its manifest excepted, which has a date."""
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file() and path.name[0] not in "m."}
+    return {
+        path.name: path.read_bytes()
+        for path in folder.iterdir()
+        if path.is_file() and path.name[0] not in "m."
+    }

@@ -1,4 +1,6 @@
-"""Code that ends its own process, in a fork of the test's: to import everything anew takes longer than most of what is killed."""
+"""Code that ends its own process, in a fork of the test's: to import everything anew takes longer than most
+of what is killed.
+"""
 
 import os
 import signal

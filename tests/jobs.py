@@ -15,7 +15,16 @@ from adiabat.runs.run_log import read_log
 from adiabat.training.loop import Loop
 from tests.tiny import files_of
 
-FILES = {"checkpoints", "checksums.json", "config.toml", "log.jsonl", "model", "report.html", "result.json", "trained.bin"}
+FILES = {
+    "checkpoints",
+    "checksums.json",
+    "config.toml",
+    "log.jsonl",
+    "model",
+    "report.html",
+    "result.json",
+    "trained.bin",
+}
 """Of a finished job."""
 
 
@@ -26,13 +35,17 @@ def weights_of(encoder: Encoder) -> dict[str, bytes]:
 
 def log_of(out: Path) -> list[dict[str, Any]]:
     """Rows of a job's log, but the seconds."""
-    return [{key: value for key, value in row.items() if key != "seconds"} for row in read_log(out / "log.jsonl")]
+    return [
+        {key: value for key, value in row.items() if key != "seconds"} for row in read_log(out / "log.jsonl")
+    ]
 
 
 def everything(out: Path) -> dict[str, Any]:
     """What a finished job leaves, but the seconds and the time of day."""
     newest = max((out / "checkpoints").iterdir())
-    tensors = {name: tensor.numpy().tobytes() for name, tensor in load_file(newest / "state.safetensors").items()}
+    tensors = {
+        name: tensor.numpy().tobytes() for name, tensor in load_file(newest / "state.safetensors").items()
+    }
     result = read_result(out / "result.json").training
     assert result is not None
     towers = load(out / "model")

@@ -25,7 +25,9 @@ def _fit(law: Law, points: Points) -> Fitted:
     return FITTED[key]
 
 
-def _of(fitted: Fitted, points: Points, *, resamples: int, seed: int, note: Callable[[int], None] | None = None) -> Ensemble:
+def _of(
+    fitted: Fitted, points: Points, *, resamples: int, seed: int, note: Callable[[int], None] | None = None
+) -> Ensemble:
     if (key := (*_key(fitted.law, points), resamples, seed)) not in DRAWN:
         DRAWN[key] = draw(fitted, points, resamples=resamples, seed=seed, note=note)
     return DRAWN[key]

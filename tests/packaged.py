@@ -34,7 +34,10 @@ def copy_read_by(module: ModuleType, room: str, folder: Path, patch: pytest.Monk
 def require_damage_told(path: Path, read: Callable[[], object]) -> None:
     """Change a file and then remove it: whoever reads it must refuse both, and say what to do."""
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(DataError, match=f"{path.name} must have the sha256 [0-9a-f]{{64}}, got [0-9a-f]{{64}}; install adiabat again"):
+    with pytest.raises(
+        DataError,
+        match=f"{path.name} must have the sha256 [0-9a-f]{{64}}, got [0-9a-f]{{64}}; install adiabat again",
+    ):
         read()
     path.unlink()
     with pytest.raises(DataError, match=f"{path.name} must exist, got no such file; install adiabat again"):

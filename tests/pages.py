@@ -8,10 +8,14 @@ from adiabat.report import pages
 from adiabat.results.record import Record
 
 real_files = pages.files
-EVERY = frozenset({"training", "evaluation", "suite", "sweep", "rate-search", "scaling", "plan", "space", "advice"})
+EVERY = frozenset(
+    {"training", "evaluation", "suite", "sweep", "rate-search", "scaling", "plan", "space", "advice"}
+)
 
 
-def without_pages(patch: pytest.MonkeyPatch, kinds: frozenset[str] = frozenset({"training", "evaluation"})) -> None:
+def without_pages(
+    patch: pytest.MonkeyPatch, kinds: frozenset[str] = frozenset({"training", "evaluation"})
+) -> None:
     """Write "page" as the page of records of some kinds, and no further files."""
 
     def files(record: Record):
@@ -22,7 +26,9 @@ def without_pages(patch: pytest.MonkeyPatch, kinds: frozenset[str] = frozenset({
 
 @pytest.fixture(scope="module", autouse=True)
 def no_page() -> Iterator[None]:
-    """For a folder whose `conftest` imports it, or a file: pages have tests of their own, and take longer than its jobs."""
+    """For a folder whose `conftest` imports it, or a file: pages have tests of their own, and take longer
+    than its jobs.
+    """
     with pytest.MonkeyPatch.context() as patch:
         without_pages(patch, EVERY)
         yield

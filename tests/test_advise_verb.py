@@ -21,7 +21,18 @@ from adiabat.models.towers import DualEncoder
 from adiabat.results.advice_result import Advice
 from adiabat.results.record import read_result
 from adiabat.store.bm25 import build_bm25
-from tests.commands import DOCUMENTS, PAIRS, Said, assert_refused, lines, listing, other_pairs, run_in_process, setting, write_world
+from tests.commands import (
+    DOCUMENTS,
+    PAIRS,
+    Said,
+    assert_refused,
+    lines,
+    listing,
+    other_pairs,
+    run_in_process,
+    setting,
+    write_world,
+)
 from tests.pages import no_page as no_page
 from tests.pages import real_pages as real_pages
 
@@ -41,12 +52,16 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def run(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Said]:
+def run(
+    world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Said]:
     """The verb on the model, its store and the examples, into ``out`` of the test's directory."""
     monkeypatch.chdir(world)
 
     def advise(data: str = "pairs.jsonl", *more: str, model: str = "model", store: str = "store") -> Said:
-        return run_in_process(capsys, monkeypatch, ["advise", model, store, data, "--out", str(tmp_path / "out"), *more])
+        return run_in_process(
+            capsys, monkeypatch, ["advise", model, store, data, "--out", str(tmp_path / "out"), *more]
+        )
 
     return advise
 
@@ -61,16 +76,25 @@ def _the_time_of_tuning_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("real_pages")
-def test_the_verb_leaves_a_page_and_a_record(run: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_verb_leaves_a_page_and_a_record(
+    run: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(advise_verb, "_tuning_time", measured)
     said = run("pairs.jsonl", "--retain", "store", "held.jsonl", "--json")
     assert said.code == 0, said.err
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [".call.json", "report.html", "result.json", "table.csv"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        ".call.json",
+        "report.html",
+        "result.json",
+        "table.csv",
+    ]
     printed, record = json.loads(said.out), read_json(tmp_path / "out" / "result.json", remedy="")
     assert printed == {**record, "headline": printed["headline"], "reasons": printed["reasons"]}
     found = read_result(tmp_path / "out" / "result.json", Advice)
     assert re.match(r"expected time: (?!unknown).*\d", found.tuning)
-    assert " ".join(f"Recommendation: {found.choice}. {found.reason}".split())[:60] in " ".join(said.err.split())
+    assert " ".join(f"Recommendation: {found.choice}. {found.reason}".split())[:60] in " ".join(
+        said.err.split()
+    )
     target, held = found.datasets
     assert list(target.changes) == ["untuned", "BM25", "fused with BM25", "linear map"]
     assert list(held.changes) == ["untuned", "linear map"]
@@ -88,7 +112,9 @@ def test_the_verb_leaves_a_page_and_a_record(run: Callable[..., Said], tmp_path:
 def test_the_figures_are_those_of_evaluate(world: Path, tmp_path: Path) -> None:
     store = adiabat.Store.open(world / "store")
     found = adiabat.advise(world / "model", store, world / "pairs.jsonl")
-    evaluated = adiabat.evaluate(world / "model", store, world / "pairs.jsonl", negatives="store", resamples=100)
+    evaluated = adiabat.evaluate(
+        world / "model", store, world / "pairs.jsonl", negatives="store", resamples=100
+    )
     (main,) = [change for change in evaluated.datasets[0].changes if change.measure == "nDCG@10"]
     assert found.target.untuned.after == pytest.approx(main.after, abs=1e-12)
     index = build_bm25(store.texts(np.arange(20)), tmp_path / "bm25")
@@ -103,10 +129,16 @@ def test_the_figures_are_those_of_evaluate(world: Path, tmp_path: Path) -> None:
 def test_documents_judged_irrelevant_change_nothing(world: Path, tmp_path: Path) -> None:
     (tmp_path / "judged" / "qrels").mkdir(parents=True)
     lines(tmp_path / "judged" / "corpus.jsonl", DOCUMENTS)
-    lines(tmp_path / "judged" / "queries.jsonl", [{"_id": f"q{row}", "text": pair["query"]} for row, pair in enumerate(PAIRS)])
+    lines(
+        tmp_path / "judged" / "queries.jsonl",
+        [{"_id": f"q{row}", "text": pair["query"]} for row, pair in enumerate(PAIRS)],
+    )
     judgements = [f"q{row}\td{(row + shift) % 20}\t{1 - shift}" for row in range(20) for shift in (0, 1)]
     lines(tmp_path / "judged" / "qrels" / "test.tsv", ["query-id\tcorpus-id\tscore", *judgements])
-    judged, plain = (adiabat.advise(world / "model", world / "store", data) for data in (tmp_path / "judged", world / "pairs.jsonl"))
+    judged, plain = (
+        adiabat.advise(world / "model", world / "store", data)
+        for data in (tmp_path / "judged", world / "pairs.jsonl")
+    )
     assert replace(judged.target, name="pairs") == plain.target
 
 
@@ -115,7 +147,10 @@ def test_bm25_is_compared_with_the_fusion_on_the_same_queries(world: Path) -> No
     assert target.bm25 is not None
     assert target.fused is not None
     assert target.bm25_over_fused is not None
-    assert (target.bm25_over_fused.after, target.bm25_over_fused.before) == (target.bm25.after, target.fused.after)
+    assert (target.bm25_over_fused.after, target.bm25_over_fused.before) == (
+        target.bm25.after,
+        target.fused.after,
+    )
     assert target.bm25_over_fused.verdict is not None
     # Paired: the interval is not that of two levels.
     assert target.bm25_over_fused.difference_interval is not None
@@ -127,11 +162,22 @@ def job(world: Path) -> Path:
     lines(world / "ten.jsonl", PAIRS[:10])
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(world)
-        adiabat.tune("model", "store", "ten.jsonl", "job", recipe="paper", max_epochs=1, batches_per_epoch=2, validation_fraction=0.4)
+        adiabat.tune(
+            "model",
+            "store",
+            "ten.jsonl",
+            "job",
+            recipe="paper",
+            max_epochs=1,
+            batches_per_epoch=2,
+            validation_fraction=0.4,
+        )
     return world / "job"
 
 
-def test_what_the_job_of_the_model_trained_on_is_left_out(job: Path, run: Callable[..., Said], tmp_path: Path, world: Path) -> None:
+def test_what_the_job_of_the_model_trained_on_is_left_out(
+    job: Path, run: Callable[..., Said], tmp_path: Path, world: Path
+) -> None:
     lines(world / "twenty.jsonl", PAIRS)
     said = run("twenty.jsonl", model="job")
     assert said.code == 0, said.err
@@ -143,26 +189,36 @@ def test_what_the_job_of_the_model_trained_on_is_left_out(job: Path, run: Callab
     assert replace(found.target, name="rest", left_out=0) == alone.target
 
 
-def test_queries_with_documents_of_training_are_left_out_if_enough_others_remain(job: Path, world: Path) -> None:
+def test_queries_with_documents_of_training_are_left_out_if_enough_others_remain(
+    job: Path, world: Path
+) -> None:
     rows = [{"query": f"fresh {number}", "pos": [f"d{number % 20}"]} for number in range(100)]
     lines(world / "hundred.jsonl", rows)
     lines(world / "eighty.jsonl", rows[:80])
-    enough, few = (adiabat.advise(job, world / "store", world / name) for name in ("hundred.jsonl", "eighty.jsonl"))
+    enough, few = (
+        adiabat.advise(job, world / "store", world / name) for name in ("hundred.jsonl", "eighty.jsonl")
+    )
     assert (enough.target.queries, enough.target.left_out) == (50, 50)
     assert (few.target.queries, few.target.left_out) == (80, 0)
-    assert any("40 of 80 queries have relevant documents that answered training queries of" in note for note in few.notes)
+    assert any(
+        "40 of 80 queries have relevant documents that answered training queries of" in note
+        for note in few.notes
+    )
 
 
 def test_queries_are_drawn_by_seed_and_equal_seeds_give_equal_figures(world: Path) -> None:
     first, again, other = (
-        adiabat.advise(world / "model", world / "store", world / "pairs.jsonl", queries=12, seed=seed) for seed in (0, 0, 1)
+        adiabat.advise(world / "model", world / "store", world / "pairs.jsonl", queries=12, seed=seed)
+        for seed in (0, 0, 1)
     )
     assert (first.target.queries, first.target.measured) == (20, 12)
     assert first.datasets == again.datasets
     assert first.target.untuned != other.target.untuned
 
 
-def test_without_texts_or_with_queries_tied_together_the_rest_is_measured(world: Path, tmp_path: Path) -> None:
+def test_without_texts_or_with_queries_tied_together_the_rest_is_measured(
+    world: Path, tmp_path: Path
+) -> None:
     vectors = adiabat.Store.open(world / "store").gather(np.arange(20))
     bare = adiabat.import_vectors(vectors, tmp_path / "bare", ids=[f"d{row}" for row in range(20)])
     found = adiabat.advise(world / "model", bare, world / "tied.jsonl")
@@ -172,7 +228,9 @@ def test_without_texts_or_with_queries_tied_together_the_rest_is_measured(world:
     assert any("the largest with 20 of 20" in note for note in found.notes)
 
 
-def test_an_earlier_advice_is_replaced_and_anything_else_is_not(run: Callable[..., Said], tmp_path: Path) -> None:
+def test_an_earlier_advice_is_replaced_and_anything_else_is_not(
+    run: Callable[..., Said], tmp_path: Path
+) -> None:
     assert run().code == 0
     assert "replaced the earlier advice in" in run("pairs.jsonl", "--seed", "1").err
     (tmp_path / "out" / "result.json").write_text('{"format": 2}', encoding="utf-8")
@@ -188,7 +246,10 @@ def test_an_earlier_advice_is_replaced_and_anything_else_is_not(run: Callable[..
         (("pairs.jsonl", "--retain", "store", "few.jsonl"), ["few must hold at least 10 queries, got 9"]),
         (("empty.jsonl",), ["empty.jsonl"]),
         (("absent.jsonl",), ["d20", "absent.jsonl:16"]),
-        (("pairs.jsonl", "--retain", "store", "pairs.jsonl"), ["--retain must be another data set than the target"]),
+        (
+            ("pairs.jsonl", "--retain", "store", "pairs.jsonl"),
+            ["--retain must be another data set than the target"],
+        ),
         (
             ("pairs.jsonl", "--retain", "store", "copy.jsonl"),
             ["another data set than pairs.jsonl, which has 20 of the 20 rows of copy.jsonl"],
@@ -209,7 +270,10 @@ def test_a_job_that_was_trained_on_nearly_all_queries_gets_no_advice(
     job: Path, run: Callable[..., Said], tmp_path: Path, world: Path
 ) -> None:
     lines(world / "twelve.jsonl", PAIRS[:12])
-    fact = "twelve must hold at least 10 queries that job was not trained on, got 2 of 12; name other data, or the model that"
+    fact = (
+        "twelve must hold at least 10 queries that job was not trained on, got "
+        "2 of 12; name other data, or the model that"
+    )
     assert_refused(run("twelve.jsonl", model="job"), fact)
     assert not (tmp_path / "out").exists()
 
@@ -219,19 +283,27 @@ def test_missing_documents_are_dropped_on_request(run: Callable[..., Said], tmp_
     assert read_result(tmp_path / "out" / "result.json", Advice).target.queries == 15
 
 
-def test_swapped_arguments_and_a_store_of_another_model_are_refused(world: Path, run: Callable[..., Said], tmp_path: Path) -> None:
+def test_swapped_arguments_and_a_store_of_another_model_are_refused(
+    world: Path, run: Callable[..., Said], tmp_path: Path
+) -> None:
     assert_refused(run(model="store", store="model"), "the order is MODEL STORE DATA")
-    adiabat.import_vectors(np.eye(20, 9, dtype=np.float32) + 1, tmp_path / "wide", ids=[f"d{row}" for row in range(20)])
+    adiabat.import_vectors(
+        np.eye(20, 9, dtype=np.float32) + 1, tmp_path / "wide", ids=[f"d{row}" for row in range(20)]
+    )
     assert_refused(run(store=str(tmp_path / "wide")), "width 9")
 
 
-def test_vectors_that_are_no_numbers_are_refused(run: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vectors_that_are_no_numbers_are_refused(
+    run: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(DualEncoder, "encode", lambda *_, **__: np.full((20, 32), np.nan, dtype=np.float32))
     assert_refused(run(), "vectors must be finite")
     assert not (tmp_path / "out").exists()
 
 
-def test_an_interruption_leaves_nothing(run: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interruption_leaves_nothing(
+    run: Callable[..., Said], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(advice, "cross_validate", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
     said = run()
     assert said.code == 130

@@ -26,9 +26,21 @@ from adiabat.store.vector_store import Store
 from tests.commands import other_pairs
 from tests.tiny import edit, save_tiny
 
-DOCUMENTS = [{"_id": f"d{number}", "text": f"document {number} about {'abcdefgh'[number % 8] * 5}"} for number in range(16)]
-PAIRS = [{"query": f"question {number}", "pos": [f"d{number}"], "neg": [f"d{(number + 1) % 16}"]} for number in range(16)]
-SHORT = checked(TuneSettings, {"tune": {"recipe": "paper", "max_epochs": 1, "batches_per_epoch": 2}, "data": {"validation_fraction": 0.4}})
+DOCUMENTS = [
+    {"_id": f"d{number}", "text": f"document {number} about {'abcdefgh'[number % 8] * 5}"}
+    for number in range(16)
+]
+PAIRS = [
+    {"query": f"question {number}", "pos": [f"d{number}"], "neg": [f"d{(number + 1) % 16}"]}
+    for number in range(16)
+]
+SHORT = checked(
+    TuneSettings,
+    {
+        "tune": {"recipe": "paper", "max_epochs": 1, "batches_per_epoch": 2},
+        "data": {"validation_fraction": 0.4},
+    },
+)
 
 
 def write_lines(path: Path, rows: Sequence[object]) -> Path:
@@ -57,7 +69,9 @@ def test_a_model_that_is_loaded_already_is_taken_as_it_is(here: Path, model: Dua
     assert list(adiabat.search(here / "store", "hello", model=model, k=3)) == list(by_name)
 
 
-def test_settings_of_the_encoder_override_the_models_own_loaded_or_not(here: Path, model: DualEncoder) -> None:
+def test_settings_of_the_encoder_override_the_models_own_loaded_or_not(
+    here: Path, model: DualEncoder
+) -> None:
     for start in (here / "model", model):
         loaded = adiabat.load(start, settings=EncoderSection(query_prompt="query: ", normalize=False))
         assert (loaded.query.settings.query_prompt, loaded.query.settings.normalize) == ("query: ", False)
@@ -65,7 +79,9 @@ def test_settings_of_the_encoder_override_the_models_own_loaded_or_not(here: Pat
 
 
 def test_trust_in_one_model_of_a_comparison_leaves_the_other_without(here: Path) -> None:
-    assert adiabat.load(here / "model", settings=EncoderSection(trust_remote_code="another/model")).width == 32
+    assert (
+        adiabat.load(here / "model", settings=EncoderSection(trust_remote_code="another/model")).width == 32
+    )
 
 
 def test_a_job_is_loaded_as_the_model_that_it_made(here: Path) -> None:
@@ -82,7 +98,9 @@ def test_a_settings_file_beside_a_model_makes_it_no_job(here: Path, tmp_path: Pa
     assert adiabat.load(tmp_path / "model").name == str(tmp_path / "model")
 
 
-def test_a_faulty_corpus_is_told_before_the_model_is_loaded(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_faulty_corpus_is_told_before_the_model_is_loaded(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for module in (ingestion, model_names):
         monkeypatch.setattr(module, "load", lambda *_, **__: pytest.fail("the model was loaded"))
     with pytest.raises(DataError, match="must exist"):
@@ -98,14 +116,21 @@ def test_a_faulty_corpus_is_told_before_the_model_is_loaded(here: Path, tmp_path
 
 def test_documents_that_fill_the_token_limit_are_counted(here: Path, tmp_path: Path) -> None:
     notes: list[str] = []
-    corpus = write_lines(tmp_path / "long.jsonl", [{"doc_id": "short", "text": "a"}, {"doc_id": "long", "text": "word " * 30}])
+    corpus = write_lines(
+        tmp_path / "long.jsonl", [{"doc_id": "short", "text": "a"}, {"doc_id": "long", "text": "word " * 30}]
+    )
     adiabat.embed(here / "model", corpus, tmp_path / "store", progress=Watch(note=notes.append))
     assert notes == ["1 of 2 distinct documents reach the limit of 64 tokens: longer ones are cut"]
 
 
 def test_an_evaluation_of_a_job_holds_the_record_of_its_training(here: Path, tmp_path: Path) -> None:
     result = adiabat.evaluate(
-        here / "job", here / "store", here / "pairs.jsonl", baseline=here / "model", out=tmp_path / "new", resamples=200
+        here / "job",
+        here / "store",
+        here / "pairs.jsonl",
+        baseline=here / "model",
+        out=tmp_path / "new",
+        resamples=200,
     )
     assert result.training is not None
     assert result.training == read_result(here / "job" / "result.json").training
@@ -129,11 +154,19 @@ def test_a_job_without_a_record_is_evaluated_and_one_with_a_damaged_record_is_re
         adiabat.evaluate(tmp_path / "job", here / "store", here / "pairs.jsonl", resamples=200)
 
 
-def test_a_measure_that_needs_documents_judged_not_relevant_is_refused_before_anything_is_read(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="measure.report must not tell grades below 1 apart, got 'Bpref'; take nDCG@10"):
-        adiabat.evaluate(tmp_path / "nowhere", tmp_path / "nowhere", tmp_path / "nowhere", report=["nDCG@10", "Bpref"])
+def test_a_measure_that_needs_documents_judged_not_relevant_is_refused_before_anything_is_read(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(
+        ConfigError, match="measure.report must not tell grades below 1 apart, got 'Bpref'; take nDCG@10"
+    ):
+        adiabat.evaluate(
+            tmp_path / "nowhere", tmp_path / "nowhere", tmp_path / "nowhere", report=["nDCG@10", "Bpref"]
+        )
     task = {"kind": "retrieval", "name": "one", "data": str(tmp_path / "nowhere"), "report": ["infAP"]}
-    with pytest.raises(ConfigError, match="tasks.report must not tell grades below 1 apart, got 'infAP'; take nDCG@10"):
+    with pytest.raises(
+        ConfigError, match="tasks.report must not tell grades below 1 apart, got 'infAP'; take nDCG@10"
+    ):
         adiabat.evaluate_suite(["bm25"], {"tasks": [task]}, out=tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
@@ -143,9 +176,19 @@ def test_a_result_says_by_which_settings_and_from_which_files(here: Path, tmp_pa
     pairs, store = here / "pairs.jsonl", Store.open(here / "store")
     held = tmp_path / "held.jsonl"
     write_lines(held, other_pairs("held", 12))
-    adiabat.evaluate(here / "model", here / "store", pairs, retain=[(here / "store", held)], out=tmp_path / "new", **settings)
+    adiabat.evaluate(
+        here / "model",
+        here / "store",
+        pairs,
+        retain=[(here / "store", held)],
+        out=tmp_path / "new",
+        **settings,
+    )
     result = read_result(tmp_path / "new" / "result.json")
-    assert (result.settings["encoder"], result.settings["measure"]["resamples"]) == ({"query_prompt": "ask: ", "allow_pickles": False}, 321)
+    assert (result.settings["encoder"], result.settings["measure"]["resamples"]) == (
+        {"query_prompt": "ask: ", "allow_pickles": False},
+        321,
+    )
     read = {"data": str(pairs), "store": str(here / "store"), "store_sha256": store.manifest.sha256}
     assert result.inputs == {"target": read, "retain 1": {**read, "data": str(held)}}
     assert store.manifest.sha256 in (tmp_path / "new" / "report.html").read_text(encoding="utf-8")
@@ -162,15 +205,21 @@ def test_retention_sets_share_an_opened_store_and_nothing_is_written_without_out
         write_lines(file, other_pairs(f"held {number}", 12))
     retain = [(here / "store", file) for file in files]
     monkeypatch.chdir(tmp_path)
-    result = adiabat.evaluate(here / "model", here / "store", here / "pairs.jsonl", retain=retain, resamples=200)
+    result = adiabat.evaluate(
+        here / "model", here / "store", here / "pairs.jsonl", retain=retain, resamples=200
+    )
     assert (result.training, list(tmp_path.iterdir())) == (None, [])
     assert [one.role for one in result.datasets] == ["target", "retain", "retain"]
     assert opened == [str(here / "store")]
 
 
-def test_without_a_comparison_a_set_that_repeats_another_is_measured_and_noted(here: Path, tmp_path: Path) -> None:
+def test_without_a_comparison_a_set_that_repeats_another_is_measured_and_noted(
+    here: Path, tmp_path: Path
+) -> None:
     again = shutil.copy(here / "pairs.jsonl", tmp_path / "again.jsonl")
-    result = adiabat.evaluate(here / "model", here / "store", here / "pairs.jsonl", retain=[(here / "store", again)], resamples=200)
+    result = adiabat.evaluate(
+        here / "model", here / "store", here / "pairs.jsonl", retain=[(here / "store", again)], resamples=200
+    )
     target, repeated = result.datasets
     assert target.main_change().after == repeated.main_change().after
     told = f"pairs.jsonl has {target.queries} of the {target.queries}\N{NO-BREAK SPACE}rows of {again}"
@@ -181,13 +230,20 @@ def test_without_a_comparison_a_set_that_repeats_another_is_measured_and_noted(h
 def test_a_split_is_of_the_target_and_wins_over_the_settings(here: Path, tmp_path: Path) -> None:
     folder = tmp_path / "beir"
     (folder / "qrels").mkdir(parents=True)
-    write_lines(folder / "queries.jsonl", [{"_id": f"q{number}", "text": f"text {number}"} for number in range(3)])
+    write_lines(
+        folder / "queries.jsonl", [{"_id": f"q{number}", "text": f"text {number}"} for number in range(3)]
+    )
     for split, query in (("dev", "q0"), ("test", "q1"), ("train", "q2")):
-        (folder / "qrels" / f"{split}.tsv").write_text(f"query-id\tcorpus-id\tscore\n{query}\td1\t1\n", encoding="utf-8")
+        (folder / "qrels" / f"{split}.tsv").write_text(
+            f"query-id\tcorpus-id\tscore\n{query}\td1\t1\n", encoding="utf-8"
+        )
     other = shutil.copytree(folder, tmp_path / "other" / "beir")
     (other / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td2\t1\n", encoding="utf-8")
     asked: Callable[..., list[str]] = lambda **options: [  # noqa: E731
-        one.name for one in adiabat.evaluate(here / "model", here / "store", folder, retain=[(here / "store", other)], **options).datasets
+        one.name
+        for one in adiabat.evaluate(
+            here / "model", here / "store", folder, retain=[(here / "store", other)], **options
+        ).datasets
     ]
     dev = {"data": {"split": "dev"}, "measure": {"resamples": 200}}
     assert asked(resamples=200) == ["beir/test", "beir/test"]
@@ -195,13 +251,22 @@ def test_a_split_is_of_the_target_and_wins_over_the_settings(here: Path, tmp_pat
     assert asked(settings=dev, split="train") == ["beir/train", "beir/test"]
 
 
-def test_an_evaluation_that_fails_leaves_what_stood_there_before(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_evaluation_that_fails_leaves_what_stood_there_before(
+    here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "out"
     adiabat.evaluate(here / "model", here / "store", here / "pairs.jsonl", out=out, resamples=200)
     before = (out / "result.json").read_bytes()
     monkeypatch.setattr(evaluation, "changed_queries", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        adiabat.evaluate(here / "model", here / "store", here / "pairs.jsonl", baseline=here / "model", out=out, resamples=200)
+        adiabat.evaluate(
+            here / "model",
+            here / "store",
+            here / "pairs.jsonl",
+            baseline=here / "model",
+            out=out,
+            resamples=200,
+        )
     assert (out / "result.json").read_bytes() == before
     monkeypatch.setattr(evaluation, "_measure", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -211,22 +276,36 @@ def test_an_evaluation_that_fails_leaves_what_stood_there_before(here: Path, tmp
 
 def test_a_found_text_is_whole_however_long(here: Path, tmp_path: Path) -> None:
     long = "cat and dog, " * 100
-    (tmp_path / "corpus.jsonl").write_text(json.dumps({"_id": "long", "text": long.strip()}) + "\n", encoding="utf-8")
+    (tmp_path / "corpus.jsonl").write_text(
+        json.dumps({"_id": "long", "text": long.strip()}) + "\n", encoding="utf-8"
+    )
     adiabat.embed(here / "model", tmp_path / "corpus.jsonl", tmp_path / "store")
-    assert [hit.text for hit in adiabat.search(tmp_path / "store", "cat", model=here / "model", k=1)] == [long.strip()]
+    assert [hit.text for hit in adiabat.search(tmp_path / "store", "cat", model=here / "model", k=1)] == [
+        long.strip()
+    ]
 
 
-def test_blocks_and_a_padding_token_reach_the_loader_and_a_model_already_loaded_may_get_the_latter_alone(tmp_path: Path) -> None:
+def test_blocks_and_a_padding_token_reach_the_loader_and_a_model_already_loaded_may_get_the_latter_alone(
+    tmp_path: Path,
+) -> None:
     save_tiny(tmp_path, "llama", layers=3)
     edit(tmp_path, "tokenizer_config.json", pad_token=None)
     model = adiabat.load(tmp_path)
     assert model.query.tokenizer.pad_token is None
     shorter = adiabat.load(tmp_path, settings=EncoderSection(blocks=2, pad_token="[SEP]", query_prompt="q: "))
-    assert (shorter.query.backbone.config.num_hidden_layers, shorter.query.tokenizer.pad_token) == (2, "[SEP]")
+    assert (shorter.query.backbone.config.num_hidden_layers, shorter.query.tokenizer.pad_token) == (
+        2,
+        "[SEP]",
+    )
     assert shorter.query.settings.query_prompt == "q: "
-    assert adiabat.load(model, settings=EncoderSection(pad_token="[SEP]")).query.tokenizer.pad_token == "[SEP]"
+    assert (
+        adiabat.load(model, settings=EncoderSection(pad_token="[SEP]")).query.tokenizer.pad_token == "[SEP]"
+    )
     assert model.query.tokenizer.pad_token is None
-    with pytest.raises(ConfigError, match=r"encoder.blocks must be left out for a model already loaded, got 1; load it with them"):
+    with pytest.raises(
+        ConfigError,
+        match=r"encoder.blocks must be left out for a model already loaded, got 1; load it with them",
+    ):
         adiabat.load(model, settings=EncoderSection(blocks=1))
     # Neither is a setting of the encoder itself.
     assert EncoderSection(blocks=1, pad_token="x", max_tokens=9).overrides() == {"max_tokens": 9}
@@ -235,7 +314,9 @@ def test_blocks_and_a_padding_token_reach_the_loader_and_a_model_already_loaded_
 def test_no_default_argument_of_a_function_stands_for_a_setting_of_a_file() -> None:
     settings = {key.rpartition(".")[2] for verb in KINDS for key in keys_of(kind_of(verb))}
     public = [getattr(adiabat, name) for name in adiabat.__all__]
-    functions = [thing for thing in public if inspect.isfunction(thing) and thing.__module__.startswith("adiabat.api")]
+    functions = [
+        thing for thing in public if inspect.isfunction(thing) and thing.__module__.startswith("adiabat.api")
+    ]
     defaults = {
         (function.__name__, name): argument.default
         for function in functions

@@ -1,4 +1,6 @@
-"""A store that is written anew while a verb reads it ends the verb, and a job goes on once the store is put back."""
+"""A store that is written anew while a verb reads it ends the verb, and a job goes on once the store is put
+back.
+"""
 
 import shutil
 from collections.abc import Callable
@@ -20,7 +22,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     write_world(folder)
     # Of equal count and width, so that nothing but its content differs.
-    lines(folder / "others.jsonl", [{**document, "text": f"another {document['text']}"} for document in DOCUMENTS])
+    lines(
+        folder / "others.jsonl",
+        [{**document, "text": f"another {document['text']}"} for document in DOCUMENTS],
+    )
     adiabat.embed(folder / "model", folder / "others.jsonl", folder / "other")
     return folder
 
@@ -40,7 +45,9 @@ def put_back() -> None:
     Path("former").rename("store")
 
 
-def exchanged_when(owner: type, name: str, patch: pytest.MonkeyPatch, *, at: Callable[..., bool] = lambda *_: True) -> None:
+def exchanged_when(
+    owner: type, name: str, patch: pytest.MonkeyPatch, *, at: Callable[..., bool] = lambda *_: True
+) -> None:
     """Exchange the store after a method was called for the first time."""
     called: Callable[..., object] = getattr(owner, name)
 
@@ -61,7 +68,10 @@ def assert_ends(said: Said, *facts: str) -> None:
     assert [fact for fact in facts if fact not in last] == [], said.err
 
 
-STAYS = ("store must stay as it is while it is read, another process changed its", "put the former store back")
+STAYS = (
+    "store must stay as it is while it is read, another process changed its",
+    "put the former store back",
+)
 
 
 def test_a_job_ends_at_the_next_checkpoint_and_goes_on_with_the_former_store(run: Run) -> None:
@@ -81,7 +91,9 @@ def test_a_job_ends_at_the_next_checkpoint_and_goes_on_with_the_former_store(run
 
 
 @pytest.mark.parametrize("words", [search(), evaluate("pairs.jsonl", *setting("measure.negatives=store"))])
-def test_a_verb_that_reads_two_stores_gives_no_result(words: tuple[str, ...], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_verb_that_reads_two_stores_gives_no_result(
+    words: tuple[str, ...], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     exchanged_when(Store, "read_into", monkeypatch)
     assert_ends(run(*words), *STAYS)
     assert not Path("new").exists()

@@ -1,4 +1,6 @@
-"""Shapes are checked while tests run: of functions, in NumPy and torch, of methods, and of what dataclasses are made of."""
+"""Shapes are checked while tests run: of functions, in NumPy and torch, of methods, and of what dataclasses
+are made of.
+"""
 
 from pkgutil import resolve_name
 

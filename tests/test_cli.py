@@ -78,7 +78,12 @@ DEFECT = ("defect: ", "run with --debug before the verb and report the traceback
     ],
 )
 def test_what_ends_a_verb_is_one_line(
-    run: Run, new: str, monkeypatch: pytest.MonkeyPatch, fault: BaseException, code: int, facts: tuple[str, ...]
+    run: Run,
+    new: str,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: BaseException,
+    code: int,
+    facts: tuple[str, ...],
 ) -> None:
     def failing(*_: object, **__: object) -> None:
         raise fault
@@ -101,19 +106,40 @@ def test_debug_shows_the_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) ->
     [
         ("embed", "run the same command again: parts that were finished are kept, if any were"),
         ("tune", "run the same command with --resume: it goes on from what was saved, if anything was"),
-        ("distill_fit", "run the same command with --resume: it goes on from what was saved, if anything was"),
+        (
+            "distill_fit",
+            "run the same command with --resume: it goes on from what was saved, if anything was",
+        ),
         ("distill_static", "run the same command again: parts that were finished are kept, if any were"),
         ("evaluate", "nothing was saved; run the same command again to start over"),
         ("search", "nothing was saved; run the same command again to start over"),
     ],
 )
-def test_ctrl_c_ends_with_130_and_says_how_to_go_on(run: Run, new: str, monkeypatch: pytest.MonkeyPatch, verb: str, then: str) -> None:
+def test_ctrl_c_ends_with_130_and_says_how_to_go_on(
+    run: Run, new: str, monkeypatch: pytest.MonkeyPatch, verb: str, then: str
+) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(adiabat, verb, interrupted)
-    commands = {"embed": embed(out=new), "tune": tune("pairs.jsonl", out=new), "evaluate": evaluate(out=new), "search": search()}
-    commands["distill_fit"] = ("distill", "fit", "--teacher", "model", "--student", "model", "--texts", "corpus.jsonl", "--out", new)
+    commands = {
+        "embed": embed(out=new),
+        "tune": tune("pairs.jsonl", out=new),
+        "evaluate": evaluate(out=new),
+        "search": search(),
+    }
+    commands["distill_fit"] = (
+        "distill",
+        "fit",
+        "--teacher",
+        "model",
+        "--student",
+        "model",
+        "--texts",
+        "corpus.jsonl",
+        "--out",
+        new,
+    )
     commands["distill_static"] = ("distill", "static", "model", "--out", new)
     assert run(*commands[verb]) == Said(130, "", f"adiabat: interrupted; {then}\n")
 
@@ -131,7 +157,9 @@ cli.main()
 def test_a_second_ctrl_c_ends_the_process_without_a_traceback() -> None:
     done = python(SECOND_CTRL_C)
     assert done.returncode == -signal.SIGINT
-    assert done.stderr == "adiabat: interrupted; nothing was saved; run the same command again to start over\n"
+    assert (
+        done.stderr == "adiabat: interrupted; nothing was saved; run the same command again to start over\n"
+    )
 
 
 BROKEN_PIPE = """
@@ -167,13 +195,20 @@ def test_documents_cannot_move_the_cursor_of_a_terminal(run: Run, monkeypatch: p
 MANY_SIGNS = SearchResult("étude", {"model": [Hit("d–1", "star 星 🦄 − étude", -0.5, False)]})
 
 
-def test_output_of_few_letters_has_the_others_escaped_and_json_stays_json(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_of_few_letters_has_the_others_escaped_and_json_stays_json(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(adiabat, "search", lambda *_, **__: MANY_SIGNS)
     for encoding, letter in (("ascii", "\\xe9"), ("latin-1", "é")):
         plain, as_json = io.BytesIO(), io.BytesIO()
         monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(plain, encoding=encoding))
         assert run(*search()).code == 0
-        assert plain.getvalue().decode(encoding).splitlines()[1].endswith(f"d-1  star \\u661f \\U0001f984 - {letter}tude")
+        assert (
+            plain.getvalue()
+            .decode(encoding)
+            .splitlines()[1]
+            .endswith(f"d-1  star \\u661f \\U0001f984 - {letter}tude")
+        )
         monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(as_json, encoding=encoding))
         assert run(*search(), "--json").code == 0
         assert "star 星 🦄 − étude" in str(json.loads(as_json.getvalue().decode("ascii")))
@@ -224,7 +259,9 @@ def test_help_is_shown_in_a_terminal_that_states_no_width(run: Run, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    "query", ["x" * 100_000, "שלום עולם", "🎉👩‍👩‍👧", "--flag", "a\nb"], ids=["long", "RTL", "emoji", "dashes", "lines"]
+    "query",
+    ["x" * 100_000, "שלום עולם", "🎉👩‍👩‍👧", "--flag", "a\nb"],
+    ids=["long", "RTL", "emoji", "dashes", "lines"],
 )
 def test_any_text_is_a_query(run: Run, query: str) -> None:
     said = run("search", "store", "--model", "model", "--json", "-k", "3", "--", query)
@@ -276,13 +313,30 @@ def test_evaluate_answers_with_the_report_or_the_whole_result(run: Run, new: str
     assert any("same query tower" in reason for reason in answered["reasons"])
     kept = read_result(Path(new) / "result.json")
     assert (kept.headline, kept.reasons) == (answered["headline"], answered["reasons"])
-    assert sorted(path.name for path in Path(new).iterdir()) == [".call.json", "report.html", "result.json", "scores"]
+    assert sorted(path.name for path in Path(new).iterdir()) == [
+        ".call.json",
+        "report.html",
+        "result.json",
+        "scores",
+    ]
 
 
 def test_retain_takes_two_words_as_often_as_wanted(run: Run, new: str) -> None:
     lines(Path(f"{new}.jsonl"), other_pairs("held", 12))
     lines(Path(f"{new}-2.jsonl"), other_pairs("kept", 13))
-    said = run(*evaluate("pairs.jsonl", "--retain", "store", f"{new}.jsonl", "--retain", "store", f"{new}-2.jsonl", "--json", out=new))
+    said = run(
+        *evaluate(
+            "pairs.jsonl",
+            "--retain",
+            "store",
+            f"{new}.jsonl",
+            "--retain",
+            "store",
+            f"{new}-2.jsonl",
+            "--json",
+            out=new,
+        )
+    )
     assert [one["role"] for one in json.loads(said.out)["datasets"]] == ["target", "retain", "retain"]
 
 
@@ -302,7 +356,9 @@ def test_a_warning_is_one_line(run: Run, world: Path, new: str) -> None:
 
 
 def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
 
 
 WATCHED = """
@@ -321,7 +377,8 @@ from adiabat.cli import main
 try:
     main()
 finally:
-    print("loaded:", *sorted(name for name in sys.modules if name.startswith("adiabat.cli.panel_")), file=sys.stderr)
+    panels = sorted(name for name in sys.modules if name.startswith("adiabat.cli.panel_"))
+    print("loaded:", *panels, file=sys.stderr)
 """
 
 
@@ -334,7 +391,9 @@ finally:
         (["tuen"], ["experiments", "main", "results", "train"]),
     ],
 )
-def test_a_verb_loads_the_module_of_its_panel_and_anything_else_all_four(words: list[str], panels: list[str]) -> None:
+def test_a_verb_loads_the_module_of_its_panel_and_anything_else_all_four(
+    words: list[str], panels: list[str]
+) -> None:
     done = python(PANELS_LOADED, *words)
     assert f"loaded: {' '.join(f'adiabat.cli.panel_{panel}' for panel in panels)}\n" in done.stderr
     assert ("Did you mean" in done.stderr) == (words == ["tuen"])
@@ -346,9 +405,11 @@ import sys
 from adiabat.cli.app import PANELS, app_of
 verbs = [[verb] for panel in PANELS.values() for verb in panel]
 app = app_of("")
-for words in [[], *verbs, *(["distill", name] for name in ("static", "fit", "multilingual", "pair", "ablate"))]:
+students = [["distill", name] for name in ("static", "fit", "multilingual", "pair", "ablate")]
+for words in [[], *verbs, *students]:
     app(args=[*words, "--help"], prog_name="adiabat", standalone_mode=False)
-print("loaded:", sorted({"torch", "transformers", "pyarrow", "datasets", "matplotlib", "scipy", "numpy"} & set(sys.modules)))
+heavy = {"torch", "transformers", "pyarrow", "datasets", "matplotlib", "scipy", "numpy"}
+print("loaded:", sorted(heavy & set(sys.modules)))
 """
 
 
@@ -357,9 +418,19 @@ def test_help_of_every_verb_loads_nothing_heavy() -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "loaded: []"
     assert done.stdout.count("Usage: adiabat") == 6 + sum(map(len, PANELS.values()))
-    for words in ("MODEL is a hub name", "Main job", "--import", "--resume", "--retain", "--compare", "--budget-time"):
+    for words in (
+        "MODEL is a hub name",
+        "Main job",
+        "--import",
+        "--resume",
+        "--retain",
+        "--compare",
+        "--budget-time",
+    ):
         assert words in done.stdout
-    suites = [path.name.removesuffix(".toml") for path in (resources.files("adiabat.config") / "suites").iterdir()]
+    suites = [
+        path.name.removesuffix(".toml") for path in (resources.files("adiabat.config") / "suites").iterdir()
+    ]
     assert suites
     assert [name for name in suites if name not in done.stdout] == []
 
@@ -367,11 +438,20 @@ def test_help_of_every_verb_loads_nothing_heavy() -> None:
 def test_a_wrong_setting_is_told_without_loading_anything_heavy() -> None:
     done = python(WATCHED, *tune("pairs.jsonl", *setting("tune.margni=1")))
     assert done.returncode == 2
-    assert done.stderr.splitlines() == ["adiabat: unknown key tune.margni; did you mean tune.loss.margin?", "loaded: []"]
+    assert done.stderr.splitlines() == [
+        "adiabat: unknown key tune.margni; did you mean tune.loss.margin?",
+        "loaded: []",
+    ]
 
 
 def test_python_m_adiabat_is_the_command_line() -> None:
-    done = subprocess.run([sys.executable, "-m", "adiabat", "--version"], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "adiabat", "--version"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert (done.returncode, done.stdout) == (0, f"{__version__}\n")
 
 
@@ -382,4 +462,7 @@ def test_folding_leaves_everything_else_as_it_stands() -> None:
 
 def test_a_verb_of_several_commands_asks_for_one(run: Run) -> None:
     said = run("distill")
-    assert (said.code, said.err.splitlines()[-1]) == (2, "adiabat: a command is missing; see adiabat distill --help")
+    assert (said.code, said.err.splitlines()[-1]) == (
+        2,
+        "adiabat: a command is missing; see adiabat distill --help",
+    )

@@ -1,4 +1,6 @@
-"""`measure.cluster`: queries of shared documents and of a column are drawn together, from files to the page and to `compare`."""
+"""`measure.cluster`: queries of shared documents and of a column are drawn together, from files to the page
+and to `compare`.
+"""
 
 from pathlib import Path
 
@@ -24,7 +26,8 @@ def write_data(folder: Path) -> Path:
     """64 queries, eight for each of eight documents in turn, of 16 sessions; two are equal but for case."""
     write_world(folder)
     rows = [
-        {"query": f"question {number}", "pos": [f"d{number % 8}"], "session": f"s{number % 16}", "same": "x"} for number in range(QUERIES)
+        {"query": f"question {number}", "pos": [f"d{number % 8}"], "session": f"s{number % 16}", "same": "x"}
+        for number in range(QUERIES)
     ]
     rows[1]["query"] = "QUESTION  0"
     return lines(folder / "sessions.jsonl", rows)
@@ -32,7 +35,9 @@ def write_data(folder: Path) -> Path:
 
 def measured(folder: Path, cluster: str, **options) -> Result:
     settings = {"measure": {"cluster": cluster, "resamples": 200}}
-    return adiabat.evaluate(folder / "model", folder / "store", folder / "sessions.jsonl", settings=settings, **options)
+    return adiabat.evaluate(
+        folder / "model", folder / "store", folder / "sessions.jsonl", settings=settings, **options
+    )
 
 
 def test_a_column_connects_queries_and_few_clusters_of_documents_are_named(tmp_path: Path) -> None:
@@ -63,30 +68,54 @@ def test_a_beir_folder_has_the_column_in_its_metadata(tmp_path: Path) -> None:
     write_world(tmp_path)
     folder = tmp_path / "beir"
     (folder / "qrels").mkdir(parents=True)
-    lines(folder / "queries.jsonl", [{"_id": f"q{n}", "text": f"question {n}", "metadata": {"session": n // 2}} for n in range(20)])
+    lines(
+        folder / "queries.jsonl",
+        [{"_id": f"q{n}", "text": f"question {n}", "metadata": {"session": n // 2}} for n in range(20)],
+    )
     judged = "".join(f"q{n}\td{n}\t1\n" for n in range(20))
     (folder / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
     result = adiabat.evaluate(
-        tmp_path / "model", tmp_path / "store", folder, settings={"measure": {"cluster": "session", "resamples": 200}}
+        tmp_path / "model",
+        tmp_path / "store",
+        folder,
+        settings={"measure": {"cluster": "session", "resamples": 200}},
     )
     assert result.datasets[0].clusters == 10
     with pytest.raises(adiabat.AdiabatError, match=r'queries.jsonl:1: expected "user" \(measure.cluster\)'):
-        adiabat.evaluate(tmp_path / "model", tmp_path / "store", folder, settings={"measure": {"cluster": "user"}})
+        adiabat.evaluate(
+            tmp_path / "model", tmp_path / "store", folder, settings={"measure": {"cluster": "user"}}
+        )
 
 
 @pytest.mark.parametrize(
     ("cluster", "message"),
     [
         ("user", 'expected "user" (measure.cluster), found "query", "pos", "session" and "same"'),
-        ("same", "measure.cluster must name a column with different values, got x in every row of sessions.jsonl"),
+        (
+            "same",
+            "measure.cluster must name a column with different values, got x in every row of sessions.jsonl",
+        ),
     ],
 )
 def test_a_column_that_is_missing_or_constant_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], cluster: str, message: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    cluster: str,
+    message: str,
 ) -> None:
     write_data(tmp_path)
     monkeypatch.chdir(tmp_path)
-    arguments = ["evaluate", "model", "store", "sessions.jsonl", "--out", "out", "--set", f"measure.cluster={cluster}"]
+    arguments = [
+        "evaluate",
+        "model",
+        "store",
+        "sessions.jsonl",
+        "--out",
+        "out",
+        "--set",
+        f"measure.cluster={cluster}",
+    ]
     said = run_in_process(capsys, monkeypatch, arguments)
     assert said.code == 2
     assert message in said.err
@@ -97,11 +126,20 @@ def test_a_column_that_is_missing_or_constant_is_refused(
 @pytest.mark.parametrize("form", ["jsonl", "parquet", "csv"])
 def test_lists_connect_queries_that_share_a_value(tmp_path: Path, form: str) -> None:
     write_world(tmp_path)
-    # Five groups of four queries: the first two of a group share one value, the last two another, the middle two a third.
+    # Five groups of four queries: the first two of a group share one value, the last two another, the middle
+    # two a third.
     links = [["a"], ["a", "b"], ["c", "b"], ["c"]]
-    rows = [{"query": f"question {n}", "pos": f"d{n}", "user": [f"{n // 4}{link}" for link in links[n % 4]]} for n in range(20)]
+    rows = [
+        {"query": f"question {n}", "pos": f"d{n}", "user": [f"{n // 4}{link}" for link in links[n % 4]]}
+        for n in range(20)
+    ]
     path = frame_file(tmp_path / f"lists.{form}", rows)
-    result = adiabat.evaluate(tmp_path / "model", tmp_path / "store", path, settings={"measure": {"cluster": "user", "resamples": 200}})
+    result = adiabat.evaluate(
+        tmp_path / "model",
+        tmp_path / "store",
+        path,
+        settings={"measure": {"cluster": "user", "resamples": 200}},
+    )
     assert result.datasets[0].clusters == 5
 
 
@@ -117,17 +155,37 @@ def frame_file(path: Path, rows: list[dict]) -> Path:
 
 
 def test_numbers_of_any_kind_compare_by_value_and_empty_values_connect_nothing() -> None:
-    given = [1, 1.0, 1.5, True, "1.5", 2**60, 0.1 + 0.2, None, float("nan"), "", [], [None, ""], [1, 1.0, "x"], False]
+    given = [
+        1,
+        1.0,
+        1.5,
+        True,
+        "1.5",
+        2**60,
+        0.1 + 0.2,
+        None,
+        float("nan"),
+        "",
+        [],
+        [None, ""],
+        [1, 1.0, "x"],
+        False,
+    ]
     wanted = [("1",), ("1",), ("1.5",), ("true",), ("1.5",), (str(2**60),), ("0.30000000000000004",)]
     wanted += [(), (), (), (), (), ("1", "x"), ("false",)]
     assert [shared_values(value, "user", "rows.jsonl:1") for value in given] == wanted
     for wrong in ({"id": 1}, [[1]], [{"id": 1}]):
-        with pytest.raises(RowError, match=r'rows.jsonl:1: "user" must be a text, a number, true or false, or a list of these, got'):
+        with pytest.raises(
+            RowError,
+            match=r'rows.jsonl:1: "user" must be a text, a number, true or false, or a list of these, got',
+        ):
             shared_values(wrong, "user", "rows.jsonl:1")
 
 
 def test_rows_of_a_labelled_query_join_their_values(tmp_path: Path) -> None:
-    rows = [{"query": f"question {n // 2}", "passage": f"text {n}", "label": 1, "user": n / 2} for n in range(4)]
+    rows = [
+        {"query": f"question {n // 2}", "passage": f"text {n}", "label": 1, "user": n / 2} for n in range(4)
+    ]
     path = frame_file(tmp_path / "labelled.jsonl", rows)
     examples = read_examples(path, columns={"measure.cluster": "user"})
     assert [example.clusters for example in examples.examples] == [("0", "0.5"), ("1", "1.5")]
@@ -137,8 +195,12 @@ def test_a_column_that_connects_all_rows_is_refused(tmp_path: Path) -> None:
     rows = [{"query": f"question {n}", "pos": f"d{n}", "user": [n, n + 1]} for n in range(12)]
     write_world(tmp_path)
     path = frame_file(tmp_path / "chain.jsonl", rows)
-    with pytest.raises(adiabat.AdiabatError, match=r"got lists that connect all rows of .*chain\.jsonl; leave it out"):
-        adiabat.evaluate(tmp_path / "model", tmp_path / "store", path, settings={"measure": {"cluster": "user"}})
+    with pytest.raises(
+        adiabat.AdiabatError, match=r"got lists that connect all rows of .*chain\.jsonl; leave it out"
+    ):
+        adiabat.evaluate(
+            tmp_path / "model", tmp_path / "store", path, settings={"measure": {"cluster": "user"}}
+        )
 
 
 def test_documents_join_sessions_only_if_enough_clusters_remain() -> None:
@@ -146,7 +208,15 @@ def test_documents_join_sessions_only_if_enough_clusters_remain() -> None:
         queries = [f"question {number}" for number in range(count)]
         rows = Ragged.of([[number % documents] for number in range(count)])
         sessions = Ragged.of([[number // 2] for number in range(count)])
-        return AddressedSet("set", queries, queries, rows, Ragged.of([[1]] * count), Ragged.of([[]] * count), clusters=sessions)
+        return AddressedSet(
+            "set",
+            queries,
+            queries,
+            rows,
+            Ragged.of([[1]] * count),
+            Ragged.of([[]] * count),
+            clusters=sessions,
+        )
 
     many = query_clusters(data(200, 100), "session")
     assert (many.count, many.by) == (50, 'the column "session" and shared relevant documents')

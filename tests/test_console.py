@@ -39,7 +39,9 @@ def test_words_between_colons_are_no_emoji_in_notes_or_labels() -> None:
     say("reading data/x:100:y", console)
     assert stream.getvalue() == "reading data/x:100:y\n"
     stream = io.StringIO()
-    with shown_progress(Console(file=stream, force_terminal=True, force_interactive=True, width=120)) as watch:
+    with shown_progress(
+        Console(file=stream, force_terminal=True, force_interactive=True, width=120)
+    ) as watch:
         watch.progress("reading data/x:100:y [bold]z[/bold]", 3, 9)
     assert "reading data/x:100:y [bold]z[/bold]" in stream.getvalue()
 
@@ -62,7 +64,10 @@ def test_the_time_left_is_that_of_all_epochs_at_the_mean_speed_since_the_start_o
     lines("epoch 6 of at least 12 (best: epoch 3, 5 errors)", 500, 1200)
     lines("epoch 7 of at least 12 (best: epoch 3, 5 errors)", 600, 1200)
     lines("epoch 8 of at least 17 (best: epoch 7, 5 errors)", 700, 1700)
-    assert [line.rpartition(", ")[2] for line in stream.getvalue().splitlines()] == ["6 min 0 s left", "10 min 0 s left"]
+    assert [line.rpartition(", ")[2] for line in stream.getvalue().splitlines()] == [
+        "6 min 0 s left",
+        "10 min 0 s left",
+    ]
 
 
 def test_at_a_terminal_there_is_a_bar_that_is_gone_at_the_end() -> None:
@@ -86,7 +91,9 @@ def test_one_bar_at_a_time_and_epochs_share_theirs() -> None:
     show("epoch 1 (idle 0/3)", 5, 10)
     first = bar.tasks[0].id
     show("epoch 2 (idle [0/3])", 1, 10)
-    assert [(task.id, task.completed, task.description) for task in bar.tasks] == [(first, 1, "epoch 2 (idle [0/3])")]
+    assert [(task.id, task.completed, task.description) for task in bar.tasks] == [
+        (first, 1, "epoch 2 (idle [0/3])")
+    ]
     show("ranking a", 7, 7)
     show("ranking b", 1, 20)
     assert [(task.description, task.completed, task.total) for task in bar.tasks] == [("ranking b", 1, 20)]
@@ -108,7 +115,9 @@ def test_warnings_are_shown_without_the_place_in_the_code(capsys: pytest.Capture
         warnings.warn("as before", stacklevel=1)
 
 
-def test_a_message_of_any_length_is_cut_in_its_middle_and_keeps_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_message_of_any_length_is_cut_in_its_middle_and_keeps_what_to_do(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     complain(f"{'x' * 200_000} must be shorter; cut it")
     said = capsys.readouterr().err
     assert len(said) < 5_000

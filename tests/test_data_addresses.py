@@ -28,8 +28,14 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pq.write_table(pa.Table.from_pylist(rows), here / f"split/data/{split}-00000-of-00001.parquet")
     for part, rows in (
         ("corpus/corpus", DOCUMENTS),
-        ("queries/queries", [{"_id": f"q{number}", "text": pair["query"]} for number, pair in enumerate(PAIRS)]),
-        ("data/test", [{"query-id": f"q{number}", "corpus-id": f"d{number}", "score": 1} for number in range(12)]),
+        (
+            "queries/queries",
+            [{"_id": f"q{number}", "text": pair["query"]} for number, pair in enumerate(PAIRS)],
+        ),
+        (
+            "data/test",
+            [{"query-id": f"q{number}", "corpus-id": f"d{number}", "score": 1} for number in range(12)],
+        ),
     ):
         path = here / f"mteb/{part}-00000-of-00001.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -41,7 +47,17 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "command",
     [
         tune("split"),
-        ("tune", "model", "store", "pairs.jsonl", "--out", "new", *FAST[:-2], "--set", "data.validation=split"),
+        (
+            "tune",
+            "model",
+            "store",
+            "pairs.jsonl",
+            "--out",
+            "new",
+            *FAST[:-2],
+            "--set",
+            "data.validation=split",
+        ),
         evaluate("split"),
         ("advise", "model", "store", "split"),
         ("inspect", "split"),
@@ -51,13 +67,24 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ids=lambda command: command[0],
 )
 def test_no_verb_reads_several_splits_of_a_folder_as_one_set(run: Run, command: tuple[str, ...]) -> None:
-    assert_refused(run(*command), "split must be read with a split, got the splits train, validation", "name one as split?split=NAME")
+    assert_refused(
+        run(*command),
+        "split must be read with a split, got the splits train, validation",
+        "name one as split?split=NAME",
+    )
     assert not Path("new").exists()
 
 
 def test_a_split_is_named_in_the_address_or_the_settings(run: Run, tmp_path: Path) -> None:
     job = str(tmp_path / "job")
-    named = ("--split", "train", "--set", "data.validation=split", "--set", "data.validation_split=validation")
+    named = (
+        "--split",
+        "train",
+        "--set",
+        "data.validation=split",
+        "--set",
+        "data.validation_split=validation",
+    )
     assert run("tune", "model", "store", "split", "--out", job, *FAST[:-2], *named).code == 0
     record = read_result(Path(job) / "result.json", Result).training
     assert record is not None
@@ -79,11 +106,22 @@ def test_a_split_is_named_in_the_address_or_the_settings(run: Run, tmp_path: Pat
     "command",
     [
         ("evaluate", "model", "store", "split", "--split", "validation", "--out"),
-        ("mine", "split", "corpus.jsonl", "--set", "data.split=train", "--set", "mine.near_duplicate=1", "--out"),
+        (
+            "mine",
+            "split",
+            "corpus.jsonl",
+            "--set",
+            "data.split=train",
+            "--set",
+            "mine.near_duplicate=1",
+            "--out",
+        ),
     ],
     ids=lambda command: command[0],
 )
-def test_checks_before_torch_know_the_split_of_the_settings(run: Run, tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_checks_before_torch_know_the_split_of_the_settings(
+    run: Run, tmp_path: Path, command: tuple[str, ...]
+) -> None:
     said = run(*command, str(tmp_path / "out.jsonl"))
     assert "must be read with a split" not in said.err
     assert said.code == 0 or "got none with a negative" in said.err
@@ -100,7 +138,9 @@ def test_the_layout_of_mteb_on_the_hub_is_embedded_and_evaluated(run: Run, tmp_p
 def other(name: str, columns: tuple[str, str], count: int = 14) -> str:
     """Other queries on the same documents, with columns of other names."""
     rows = [{columns[0]: f"what about {name} {number}", columns[1]: f"d{number}"} for number in range(count)]
-    Path(name).write_text("".join([f"{','.join(columns)}\n", *(f"{','.join(row.values())}\n" for row in rows)]))
+    Path(name).write_text(
+        "".join([f"{','.join(columns)}\n", *(f"{','.join(row.values())}\n" for row in rows)])
+    )
     return name
 
 
@@ -141,9 +181,13 @@ def test_each_set_of_an_evaluation_has_its_own_columns(run: Run, here: Path, tmp
         f"{target}?query=question&positive=answer_id",
         retain=[("store", law, {"query": "frage", "positive": "dokument"}), ("store", f"{tax}?query=q%26a")],
     )
-    assert {each.name: each.changes for each in python.datasets} == {each.name: each.changes for each in result.datasets}
+    assert {each.name: each.changes for each in python.datasets} == {
+        each.name: each.changes for each in result.datasets
+    }
     named = {"query": "frage", "positive": "dokument"}
-    advice = adiabat.advise("model", "store", f"{target}?query=question&positive=answer_id", retain=[("store", law, named)])
+    advice = adiabat.advise(
+        "model", "store", f"{target}?query=question&positive=answer_id", retain=[("store", law, named)]
+    )
     assert [each.role for each in advice.datasets] == ["target", "retain"]
 
 
@@ -151,23 +195,37 @@ def test_each_set_of_an_evaluation_has_its_own_columns(run: Run, here: Path, tmp
     ("retained", "facts"),
     [
         ("law.csv", ['law.csv:1: expected "query" and "positive"', "?NAME=COLUMN behind its name"]),
-        ("law.csv?query=frage", ['found "frage" and "dokument"; map it with ?positive=dokument behind its name']),
-        ("law.csv?query=frage&positive=antwort", ['expected "antwort" (?positive)', "name a column that is there"]),
+        (
+            "law.csv?query=frage",
+            ['found "frage" and "dokument"; map it with ?positive=dokument behind its name'],
+        ),
+        (
+            "law.csv?query=frage&positive=antwort",
+            ['expected "antwort" (?positive)', "name a column that is there"],
+        ),
         ("law.csv?frage=query", ['got "frage=query"']),
     ],
 )
-def test_a_retention_set_whose_columns_are_unknown_is_told_how_to_name_them(run: Run, here: Path, retained: str, facts: list[str]) -> None:
+def test_a_retention_set_whose_columns_are_unknown_is_told_how_to_name_them(
+    run: Run, here: Path, retained: str, facts: list[str]
+) -> None:
     other("law.csv", ("frage", "dokument"))
     assert_refused(run(*evaluate("pairs.jsonl", "--retain", "store", retained)), *facts)
 
 
 def test_two_sets_in_one_file_are_told_apart_by_their_columns(run: Run, here: Path) -> None:
-    rows = [{"en": f"what about law {number}", "de": f"was sagt das Gesetz {number}", "pos": f"d{number}"} for number in range(12)]
+    rows = [
+        {"en": f"what about law {number}", "de": f"was sagt das Gesetz {number}", "pos": f"d{number}"}
+        for number in range(12)
+    ]
     lines(here / "two.jsonl", rows)
-    result = adiabat.evaluate("model", "store", "two.jsonl?query=en", retain=[("store", "two.jsonl", {"query": "de"})])
+    result = adiabat.evaluate(
+        "model", "store", "two.jsonl?query=en", retain=[("store", "two.jsonl", {"query": "de"})]
+    )
     assert [each.queries for each in result.datasets] == [12, 12]
     assert_refused(
-        run(*evaluate("two.jsonl?query=en", "--retain", "store", "two.jsonl?query=en")), "must be another data set than the target"
+        run(*evaluate("two.jsonl?query=en", "--retain", "store", "two.jsonl?query=en")),
+        "must be another data set than the target",
     )
     inspected = adiabat.inspect("two.jsonl?query=de")
     assert (inspected.rows, inspected.faults) == (12, adiabat.inspect("pairs.jsonl").faults)
@@ -176,7 +234,15 @@ def test_two_sets_in_one_file_are_told_apart_by_their_columns(run: Run, here: Pa
 def test_validation_and_tuning_data_have_columns_of_their_own(run: Run, here: Path, tmp_path: Path) -> None:
     train, dev = other("train.csv", ("question", "answer_id")), other("dev.csv", ("frage", "dokument"), 6)
     validated = ("--set", f"data.validation={dev}?query=frage&positive=dokument")
-    command = ("tune", "model", "store", f"{train}?query=question&positive=answer_id", "--out", str(tmp_path / "job"), *FAST[:-2])
+    command = (
+        "tune",
+        "model",
+        "store",
+        f"{train}?query=question&positive=answer_id",
+        "--out",
+        str(tmp_path / "job"),
+        *FAST[:-2],
+    )
     assert run(*command, *validated).code == 0
     assert run(*command, *validated, "--resume").code == 0
 
@@ -187,12 +253,19 @@ def test_rows_in_memory_are_named_by_their_argument(here: Path) -> None:
         adiabat.evaluate("model", "store", rows)
     assert str(caught.value) == 'row 2 of data: "query" must not be empty'
     with pytest.raises(
-        adiabat.AdiabatError, match=r'row 1 of retain: expected "q" and "positive", found "q" and "p"; map it with {"positive": "p"}'
+        adiabat.AdiabatError,
+        match=r'row 1 of retain: expected "q" and "positive", found "q" and '
+        r'"p"; map it with {"positive": "p"}',
     ):
         adiabat.evaluate("model", "store", PAIRS, retain=[("store", [{"q": "a", "p": "d1"}])])
-    with pytest.raises(adiabat.AdiabatError, match="corpus: document ids must be unique|row 2 of corpus: document id must be unique"):
+    with pytest.raises(
+        adiabat.AdiabatError,
+        match="corpus: document ids must be unique|row 2 of corpus: document id must be unique",
+    ):
         adiabat.embed("model", [{"_id": "a", "text": "x"}, {"_id": "a", "text": "y"}], out="new")
-    with pytest.raises(adiabat.AdiabatError, match="must be another data set than the target, got (data|retain) for"):
+    with pytest.raises(
+        adiabat.AdiabatError, match="must be another data set than the target, got (data|retain) for"
+    ):
         adiabat.evaluate("model", "store", PAIRS, retain=[("store", PAIRS)])
     with pytest.raises(adiabat.AdiabatError, match="columns of retain must be adiabat's names, got frage"):
         adiabat.evaluate("model", "store", PAIRS, retain=[("store", PAIRS, {"frage": "q"})])
@@ -204,7 +277,9 @@ FRAMES = [pd.DataFrame, pl.DataFrame, lambda rows: pl.DataFrame(rows).lazy()]
 
 
 @pytest.mark.parametrize("frame", FRAMES, ids=["pandas", "polars", "lazy"])
-def test_frames_of_pandas_and_polars_are_rows_corpora_and_vectors(here: Path, tmp_path: Path, frame: Any) -> None:
+def test_frames_of_pandas_and_polars_are_rows_corpora_and_vectors(
+    here: Path, tmp_path: Path, frame: Any
+) -> None:
     store = adiabat.embed("model", frame(DOCUMENTS), tmp_path / "store")
     assert store.doc_ids([0, 19]) == ["d0", "d19"]
     named = [{"frage": pair["query"], "pos": pair["pos"]} for pair in PAIRS]
@@ -212,7 +287,9 @@ def test_frames_of_pandas_and_polars_are_rows_corpora_and_vectors(here: Path, tm
         adiabat.inspect(frame(named), settings={"data": {"columns": {"query": "fragen"}}})
     assert adiabat.inspect(frame(named), settings={"data": {"columns": {"query": "frage"}}}).rows == 20
     vectors = store.gather(range(20)).tolist()
-    table = frame([{"nummer": f"d{n}", "zahlen": vectors[n], "inhalt": DOCUMENTS[n]["text"]} for n in range(20)])
+    table = frame(
+        [{"nummer": f"d{n}", "zahlen": vectors[n], "inhalt": DOCUMENTS[n]["text"]} for n in range(20)]
+    )
     columns = {"doc_id": "nummer", "vector": "zahlen", "text": "inhalt"}
     imported = adiabat.import_vectors(table, tmp_path / "whole", columns=columns, model="model")
     assert (imported.doc_ids([3]), imported.texts([3])) == (["d3"], [DOCUMENTS[3]["text"]])
@@ -221,23 +298,34 @@ def test_frames_of_pandas_and_polars_are_rows_corpora_and_vectors(here: Path, tm
     assert apart.texts([3]) == [DOCUMENTS[3]["text"]]
     with pytest.raises(adiabat.AdiabatError) as caught:
         adiabat.import_vectors(table, tmp_path / "none", columns={"vector": "zahl"})
-    assert str(caught.value) == 'vectors: expected the column "zahl" (vector), got nummer, zahlen, inhalt; name a column that is there'
+    assert (
+        str(caught.value) == 'vectors: expected the column "zahl" (vector), got nummer, zahlen, '
+        "inhalt; name a column that is there"
+    )
 
 
 def test_columns_of_vectors_are_named_on_the_command_line(run: Run, here: Path, tmp_path: Path) -> None:
     vectors = adiabat.Store.open("store").gather(range(20)).tolist()
-    pq.write_table(pa.table({"nummer": [f"d{n}" for n in range(20)], "zahlen": vectors}), tmp_path / "v.parquet")
+    pq.write_table(
+        pa.table({"nummer": [f"d{n}" for n in range(20)], "zahlen": vectors}), tmp_path / "v.parquet"
+    )
     file = f"{tmp_path / 'v.parquet'}?doc_id=nummer&vector=zahlen"
     assert run("embed", "model", "corpus.jsonl", "--import", file, "--out", str(tmp_path / "s")).code == 0
-    refused = run("embed", "model", "corpus.jsonl", "--import", f"{tmp_path / 'v.parquet'}?vector=zahl", "--out", "new")
+    refused = run(
+        "embed", "model", "corpus.jsonl", "--import", f"{tmp_path / 'v.parquet'}?vector=zahl", "--out", "new"
+    )
     assert_refused(refused, 'v.parquet: expected the column "zahl" (vector), got nummer, zahlen')
 
 
-def test_ids_in_another_unicode_form_are_found_by_every_verb_that_is_told(run: Run, here: Path, tmp_path: Path) -> None:
+def test_ids_in_another_unicode_form_are_found_by_every_verb_that_is_told(
+    run: Run, here: Path, tmp_path: Path
+) -> None:
     composed, decomposed = (normalize(form, "größe") for form in ("NFC", "NFD"))
     documents = [{"_id": f"{decomposed}{row['_id']}", "text": row["text"]} for row in DOCUMENTS]
     store = adiabat.embed("model", documents, tmp_path / "store")
-    lines(tmp_path / "pairs.jsonl", [{"query": f"document {n}", "pos": [f"{composed}d{n}"]} for n in range(20)])
+    lines(
+        tmp_path / "pairs.jsonl", [{"query": f"document {n}", "pos": [f"{composed}d{n}"]} for n in range(20)]
+    )
     pairs, nfc = str(tmp_path / "pairs.jsonl"), ("--set", "data.ids=nfc")
     refused = run(*evaluate(pairs, store=str(store.path)))
     assert_refused(refused, "20 of them differ in Unicode form alone (NFC, NFD)", 'set data.ids = "nfc"')
@@ -250,18 +338,29 @@ def test_ids_in_another_unicode_form_are_found_by_every_verb_that_is_told(run: R
     task = {"kind": "retrieval", "data": pairs, "corpus": str(tmp_path / "corpus.jsonl")}
     with pytest.raises(adiabat.AdiabatError, match="it lacks 20 documents"):
         adiabat.evaluate_suite(["model"], {"tasks": [task]}, tmp_path / "suite", device="cpu")
-    assert adiabat.evaluate_suite(["model"], {"tasks": [{**task, "ids": "nfc"}]}, tmp_path / "suite", device="cpu").models
+    assert adiabat.evaluate_suite(
+        ["model"], {"tasks": [{**task, "ids": "nfc"}]}, tmp_path / "suite", device="cpu"
+    ).models
     ids, vectors = [f"{composed}d{n}" for n in range(20)], store.gather(range(20))
     with pytest.raises(adiabat.AdiabatError, match='set data.ids = "nfc"'):
-        adiabat.import_vectors(vectors, tmp_path / "none", ids=ids, texts=tmp_path / "corpus.jsonl", model="model")
+        adiabat.import_vectors(
+            vectors, tmp_path / "none", ids=ids, texts=tmp_path / "corpus.jsonl", model="model"
+        )
     settings = {"data": {"ids": "nfc"}}
     imported = adiabat.import_vectors(
-        vectors, tmp_path / "imported", ids=ids, texts=tmp_path / "corpus.jsonl", model="model", settings=settings
+        vectors,
+        tmp_path / "imported",
+        ids=ids,
+        texts=tmp_path / "corpus.jsonl",
+        model="model",
+        settings=settings,
     )
     assert (imported.doc_ids([0]), imported.texts([0])) == ([f"{composed}d0"], [DOCUMENTS[0]["text"]])
 
 
-def test_a_folder_of_text_files_is_embedded_and_mined_as_a_corpus(run: Run, here: Path, tmp_path: Path) -> None:
+def test_a_folder_of_text_files_is_embedded_and_mined_as_a_corpus(
+    run: Run, here: Path, tmp_path: Path
+) -> None:
     for row in DOCUMENTS:
         (tmp_path / "texts" / row["_id"][1:2]).mkdir(parents=True, exist_ok=True)
         (tmp_path / "texts" / row["_id"][1:2] / f"{row['_id']}.txt").write_text(row["text"])
@@ -269,5 +368,14 @@ def test_a_folder_of_text_files_is_embedded_and_mined_as_a_corpus(run: Run, here
     store = adiabat.Store.open(tmp_path / "store")
     assert (store.count, store.doc_ids([0]), store.texts([0])) == (20, ["0/d0.txt"], [DOCUMENTS[0]["text"]])
     lines(tmp_path / "pairs.jsonl", [{"query": "document 3", "pos": ["3/d3.txt"]}])
-    assert run("mine", str(tmp_path / "pairs.jsonl"), str(tmp_path / "texts"), "--out", str(tmp_path / "mined.jsonl")).code == 0
+    assert (
+        run(
+            "mine",
+            str(tmp_path / "pairs.jsonl"),
+            str(tmp_path / "texts"),
+            "--out",
+            str(tmp_path / "mined.jsonl"),
+        ).code
+        == 0
+    )
     assert_refused(run(*evaluate(str(tmp_path / "texts"))), "expected")

@@ -15,7 +15,18 @@ from tests.tiny import save_tiny
 Verb = Callable[..., Said]
 WORDS = ("red", "blue", "green", "cat", "dog", "house", "tree", "river", "stone", "cloud")
 TEXTS = [f"the {one} near the {other}" for one in WORDS for other in WORDS if one != other]
-SHORT = ("--set", "fit.steps=3", "--set", "fit.batch_size=8", "--set", "pairs.steps=3", "--set", "pairs.batch_size=8", "--device", "cpu")
+SHORT = (
+    "--set",
+    "fit.steps=3",
+    "--set",
+    "fit.batch_size=8",
+    "--set",
+    "pairs.steps=3",
+    "--set",
+    "pairs.batch_size=8",
+    "--device",
+    "cpu",
+)
 
 
 @pytest.fixture
@@ -25,7 +36,10 @@ def verb(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     save_tiny(tmp_path / "teacher", width=24)
     rows = [{"id": str(number), "text": text} for number, text in enumerate(TEXTS)]
     Path("corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    pairs = [{"query": text.split("near")[0].strip() + f" {number}", "positive": text} for number, text in enumerate(TEXTS)]
+    pairs = [
+        {"query": text.split("near")[0].strip() + f" {number}", "positive": text}
+        for number, text in enumerate(TEXTS)
+    ]
     Path("pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pairs), encoding="utf-8")
     scored = [
         {"a": one, "b": other, "score": float(len(set(one.split()) & set(other.split())))}
@@ -33,7 +47,8 @@ def verb(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     ]
     Path("sts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in scored), encoding="utf-8")
     Path("suite.toml").write_text(
-        '[[tasks]]\nkind = "sts"\nname = "likeness"\ndata = "sts.jsonl"\n\n[measure]\nresamples = 100\n', encoding="utf-8"
+        '[[tasks]]\nkind = "sts"\nname = "likeness"\ndata = "sts.jsonl"\n\n[measure]\nresamples = 100\n',
+        encoding="utf-8",
     )
     # Of another layout than the task's.
     Path("faulty.toml").write_text('[[tasks]]\nkind = "sts"\ndata = "pairs.jsonl"\n', encoding="utf-8")
@@ -80,14 +95,20 @@ def test_an_ablation_goes_on_and_makes_nothing_twice(verb: Verb) -> None:
     assert len(before) == 4
     again = verb(*words)
     assert again.code == 2
-    assert "--out done holds a static ablation already; continue it with --resume" in " ".join(again.err.split())
+    assert "--out done holds a static ablation already; continue it with --resume" in " ".join(
+        again.err.split()
+    )
     assert verb(*words, "--resume").code == 0
-    assert {path: path.stat().st_mtime_ns for path in Path("done").glob("models/*/model.safetensors")} == before
+    assert {
+        path: path.stat().st_mtime_ns for path in Path("done").glob("models/*/model.safetensors")
+    } == before
     # Killed while its files were written.
     Path("done/models/SIF/modules.json").unlink()
     assert verb(*words, "--resume").code == 0
     assert Path("done/models/SIF/modules.json").exists()
-    refused(verb, *words, "--set", "static.reduction.dims=8", told="static.reduction.dims was 'not set', is 8")
+    refused(
+        verb, *words, "--set", "static.reduction.dims=8", told="static.reduction.dims was 'not set', is 8"
+    )
     pairs = Path("pairs.jsonl").read_text(encoding="utf-8")
     Path("pairs.jsonl").write_text("".join(reversed(pairs.splitlines(keepends=True))), encoding="utf-8")
     refused(verb, *words, told="the texts, queries or pairs differ from those the ablation began with")

@@ -27,7 +27,9 @@ def test_a_static_model_is_a_model_for_other_verbs(verb: Verb) -> None:
     said = verb("distill", "static", "teacher", "--out", "student", "--dims", "8")
     assert (said.code, said.out) == (0, "student\n"), said.err
     assert "258 tokens of 8 numbers, " in said.err
-    Path("corpus.jsonl").write_text('{"_id": "a", "text": "one text"}\n{"_id": "b", "text": "another"}\n', encoding="utf-8")
+    Path("corpus.jsonl").write_text(
+        '{"_id": "a", "text": "one text"}\n{"_id": "b", "text": "another"}\n', encoding="utf-8"
+    )
     assert verb("embed", "student", "corpus.jsonl", "--out", "store").code == 0
     found = verb("search", "store", "one text", "--model", "student", "--json")
     assert found.code == 0, found.err
@@ -35,7 +37,19 @@ def test_a_static_model_is_a_model_for_other_verbs(verb: Verb) -> None:
 
 
 def test_settings_reach_the_record(verb: Verb) -> None:
-    words = ("--pooling", "last", "--weighting", "zipf", "--set", "static.dtype=int8", "--seed", "5", "--device", "cpu", "--json")
+    words = (
+        "--pooling",
+        "last",
+        "--weighting",
+        "zipf",
+        "--set",
+        "static.dtype=int8",
+        "--seed",
+        "5",
+        "--device",
+        "cpu",
+        "--json",
+    )
     said = verb("distill", "static", "teacher", "--out", "student", "--dims", "4", *words)
     assert said.code == 0, said.err
     record = json.loads(said.out)
@@ -48,7 +62,18 @@ def test_settings_reach_the_record(verb: Verb) -> None:
     assert record["command"].startswith("adiabat distill static teacher --out student")
 
 
-TAUGHT = ("--teacher", "teacher", "--student", "small", "--out", "taught", "--set", "train.steps=4", "--set", "train.batch_size=4")
+TAUGHT = (
+    "--teacher",
+    "teacher",
+    "--student",
+    "small",
+    "--out",
+    "taught",
+    "--set",
+    "train.steps=4",
+    "--set",
+    "train.batch_size=4",
+)
 
 
 @pytest.fixture
@@ -64,7 +89,11 @@ def small(verb: Verb) -> None:
 
 @pytest.mark.usefixtures("small")
 @pytest.mark.parametrize(
-    "words", [("fit", "--texts", "corpus.jsonl"), ("multilingual", "--parallel", "texts.jsonl", "--languages", "de", "--source", "en")]
+    "words",
+    [
+        ("fit", "--texts", "corpus.jsonl"),
+        ("multilingual", "--parallel", "texts.jsonl", "--languages", "de", "--source", "en"),
+    ],
 )
 def test_a_taught_student_is_a_model_for_other_verbs(verb: Verb, words: tuple[str, ...]) -> None:
     said = verb("distill", *words, *TAUGHT)
@@ -81,14 +110,40 @@ def test_a_static_query_tower_asks_a_store_of_its_teacher_and_is_tuned_against_i
     assert verb("embed", "teacher", "corpus.jsonl", "--out", "store").code == 0
     assert verb("distill", "static", "teacher", "--out", "static", "--set", "static.reduction=none").code == 0
     steps = ("--set", "train.steps=4", "--set", "train.batch_size=4")
-    said = verb("distill", "fit", "--teacher", "teacher", "--student", "static", "--texts", "corpus.jsonl", "--out", "fitted", *steps)
+    said = verb(
+        "distill",
+        "fit",
+        "--teacher",
+        "teacher",
+        "--student",
+        "static",
+        "--texts",
+        "corpus.jsonl",
+        "--out",
+        "fitted",
+        *steps,
+    )
     assert said.code == 0, said.err
     said = verb("distill", "pair", "fitted", "teacher", "--out", "pair")
     assert (said.code, said.out) == (0, "pair\n"), said.err
     assert verb("search", "store", "text 3", "--model", "pair").code == 0
-    rows = [{"query": f"which is text {number}", "positive": str(number), "negative": str(number + 1)} for number in range(40)]
+    rows = [
+        {"query": f"which is text {number}", "positive": str(number), "negative": str(number + 1)}
+        for number in range(40)
+    ]
     Path("pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    tune = ("tune", "pair", "store", "pairs.jsonl", "--out", "tuned", "--set", "tune.max_epochs=1", "--device", "cpu")
+    tune = (
+        "tune",
+        "pair",
+        "store",
+        "pairs.jsonl",
+        "--out",
+        "tuned",
+        "--set",
+        "tune.max_epochs=1",
+        "--device",
+        "cpu",
+    )
     assert "a model without blocks has only embeddings: set freeze = []" in " ".join(verb(*tune).err.split())
     said = verb(*tune, "--set", "tune.freeze=[]", "--set", "tune.learning_rate=1e-3")
     assert said.code == 0, said.err

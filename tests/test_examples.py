@@ -27,10 +27,16 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
     save_tiny(tmp_path / "model")
     texts = [f"{KINDS[number % 5]} {number * number}" for number in range(60)]
     for name in ("pairs", "forum", "papers"):
-        asked = [{"query": f"{name} about {text}", "positive": text, "topic": text[0], "subforum": text[0]} for text in texts]
+        asked = [
+            {"query": f"{name} about {text}", "positive": text, "topic": text[0], "subforum": text[0]}
+            for text in texts
+        ]
         rows(f"{name}.jsonl", asked)
     rows("corpus.jsonl", [{"_id": f"d{number}", "text": text} for number, text in enumerate(texts[:12])])
-    rows("test.jsonl", [{"query": f"what of {text}", "pos": [f"d{number}"]} for number, text in enumerate(texts[:8])])
+    rows(
+        "test.jsonl",
+        [{"query": f"what of {text}", "pos": [f"d{number}"]} for number, text in enumerate(texts[:8])],
+    )
     return lambda *arguments: run_in_process(capsys, monkeypatch, arguments)
 
 
@@ -52,13 +58,18 @@ def test_a_sweep_over_training_runs(run: Run) -> None:
 
 def test_a_suite_runs(run: Run) -> None:
     kinds = [KINDS[number % 5] for number in range(20)]
-    scored = [{"a": f"{kind} {n}", "b": f"{kind} {n * n}", "score": n % 7, "lang": "en"} for n, kind in enumerate(kinds)]
+    scored = [
+        {"a": f"{kind} {n}", "b": f"{kind} {n * n}", "score": n % 7, "lang": "en"}
+        for n, kind in enumerate(kinds)
+    ]
     rows("scored.jsonl", [*scored, {"a": "x", "b": "y", "score": 1, "lang": "de"}])
     labelled = [{"text": f"{kind} {n}", "label": kind} for n, kind in enumerate(kinds)]
     rows("labelled.jsonl", labelled)
     rows("labelled_test.jsonl", [{**row, "text": f"{row['text']}?"} for row in labelled])
     rows("parallel.jsonl", [{"en": f"{kind} {n}", "de": f"das {kind} {n}"} for n, kind in enumerate(kinds)])
-    settings = (EXAMPLES / "05_suite.toml").read_text(encoding="utf-8").replace('model = "demo"', 'model = "model"')
+    settings = (
+        (EXAMPLES / "05_suite.toml").read_text(encoding="utf-8").replace('model = "demo"', 'model = "model"')
+    )
     Path("suite.toml").write_text(settings, encoding="utf-8")
     said = run("evaluate", "model", "bm25", "--suite", "suite.toml", "--out", "out", "--device", "cpu")
     assert (said.code, said.out) == (0, "out/report.html\n"), said.err
@@ -69,25 +80,56 @@ def test_scaling_runs_are_planned_with(run: Run) -> None:
     save_tiny(Path("model"), layers=4)
     settings = (EXAMPLES / "07_scaling.toml").read_text(encoding="utf-8")
     assert "[1e12, 4e12, 1.6e13]" in settings
-    small = settings.replace('model = "demo"', 'model = "model"').replace("[1e12, 4e12, 1.6e13]", "[1e8, 2e8, 4e8]")
+    small = settings.replace('model = "demo"', 'model = "model"').replace(
+        "[1e12, 4e12, 1.6e13]", "[1e8, 2e8, 4e8]"
+    )
     Path("scaling.toml").write_text(small.replace("batch_size = 32", "batch_size = 8"), encoding="utf-8")
     few = ("--set", "scaling.resamples=8", "--set", "scaling.least_steps=1", "--set", "methods.lora=[]")
     said = run("scaling", "scaling.toml", "--out", "out", "--device", "cpu", *few)
     assert (said.code, said.out) == (0, "out/report.html\n"), said.err
-    planned = run("plan", "--budget", "1e9", "--runs", "out", "--set", "plan.least_steps=1", "--set", "plan.resamples=8")
+    planned = run(
+        "plan", "--budget", "1e9", "--runs", "out", "--set", "plan.least_steps=1", "--set", "plan.resamples=8"
+    )
     assert planned.code == 0, planned.err
     assert "budget_flops" in planned.out
 
 
 def test_a_multilingual_student_is_taught(run: Run) -> None:
-    rows("texts.jsonl", [{"en": f"{KINDS[n % 5]} {n}", "de": f"das {KINDS[n % 5]} {n}", "fr": f"le {n} {KINDS[n % 5]}"} for n in range(60)])
-    small = ("--teacher", "model", "--student", "model", "--set", "train.batch_size=8", "--set", "train.steps=2", "--device", "cpu")
-    said = run("distill", "multilingual", "--config", str(EXAMPLES / "08_multilingual.toml"), "--out", "student", *small)
+    rows(
+        "texts.jsonl",
+        [
+            {"en": f"{KINDS[n % 5]} {n}", "de": f"das {KINDS[n % 5]} {n}", "fr": f"le {n} {KINDS[n % 5]}"}
+            for n in range(60)
+        ],
+    )
+    small = (
+        "--teacher",
+        "model",
+        "--student",
+        "model",
+        "--set",
+        "train.batch_size=8",
+        "--set",
+        "train.steps=2",
+        "--device",
+        "cpu",
+    )
+    said = run(
+        "distill",
+        "multilingual",
+        "--config",
+        str(EXAMPLES / "08_multilingual.toml"),
+        "--out",
+        "student",
+        *small,
+    )
     assert (said.code, said.out) == (0, "student\n"), said.err
 
 
 def test_translations_bridge(run: Run) -> None:
-    rows("parallel.jsonl", [{"en": f"{KINDS[n % 5]} {n}", "de": f"das {KINDS[n % 5]} {n}"} for n in range(30)])
+    rows(
+        "parallel.jsonl", [{"en": f"{KINDS[n % 5]} {n}", "de": f"das {KINDS[n % 5]} {n}"} for n in range(30)]
+    )
     said = run("train", str(EXAMPLES / "09_bridging.toml"), "--out", "job", *SHORT)
     assert (said.code, said.out) == (0, "job\n"), said.err
 
@@ -101,10 +143,46 @@ def test_every_file_of_settings_is_run_here() -> None:
 
 def test_a_sweep_runs(run: Run) -> None:
     texts = [f"{KINDS[number % 5]} {number * number}" for number in range(12)]
-    rows("train.jsonl", [{"query": f"where is {text}", "pos": [f"d{n}"], "neg": [f"d{(n + 5) % 12}"]} for n, text in enumerate(texts)])
-    rows("other.jsonl", [{"query": f"which {text}", "pos": [f"d{number}"]} for number, text in enumerate(texts)])
+    rows(
+        "train.jsonl",
+        [
+            {"query": f"where is {text}", "pos": [f"d{n}"], "neg": [f"d{(n + 5) % 12}"]}
+            for n, text in enumerate(texts)
+        ],
+    )
+    rows(
+        "other.jsonl",
+        [{"query": f"which {text}", "pos": [f"d{number}"]} for number, text in enumerate(texts)],
+    )
     assert run("embed", "model", "corpus.jsonl", "--out", "store", "--device", "cpu").code == 0
-    short = ("--set", "tune.batches_per_epoch=2", "--set", "tune.max_epochs=1", "--set", "tune.batch_size=4", "--set", "sweep.seeds=[0]")
-    few = ("--set", "measure.resamples=100", "--set", "data.validation_fraction=0.3", "--set", "tune.keep=last")
-    said = run("sweep", str(EXAMPLES / "06_sweep.toml"), "--out", "out", "--set", "job.model=model", "--device", "cpu", *short, *few)
+    short = (
+        "--set",
+        "tune.batches_per_epoch=2",
+        "--set",
+        "tune.max_epochs=1",
+        "--set",
+        "tune.batch_size=4",
+        "--set",
+        "sweep.seeds=[0]",
+    )
+    few = (
+        "--set",
+        "measure.resamples=100",
+        "--set",
+        "data.validation_fraction=0.3",
+        "--set",
+        "tune.keep=last",
+    )
+    said = run(
+        "sweep",
+        str(EXAMPLES / "06_sweep.toml"),
+        "--out",
+        "out",
+        "--set",
+        "job.model=model",
+        "--device",
+        "cpu",
+        *short,
+        *few,
+    )
     assert (said.code, said.out) == (0, "out/report.html\n"), said.err

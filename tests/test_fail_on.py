@@ -1,4 +1,6 @@
-"""`adiabat evaluate --fail-on`: exit code 3 with the data sets that are worse or undecided, after the result is written."""
+"""`adiabat evaluate --fail-on`: exit code 3 with the data sets that are worse or undecided, after the result
+is written.
+"""
 
 import shutil
 from dataclasses import replace
@@ -39,10 +41,16 @@ CELLS = make_grid(["en", "de"])
         # One of four pairs of languages is worse, whatever the mean over them.
         ([BETTER, CELLS], ["XNLI (1 of 4 language pairs)"], ["XNLI"]),
         ([replace(BETTER, doubt="better on 6 queries"), HELD], [], ["cs (better on 6 queries)"]),
-        ([replace(CELLS, changes=HELD.changes, main="nDCG@10")], ["XNLI (1 of 4 language pairs)"], ["XNLI (1 of 4 language pairs)"]),
+        (
+            [replace(CELLS, changes=HELD.changes, main="nDCG@10")],
+            ["XNLI (1 of 4 language pairs)"],
+            ["XNLI (1 of 4 language pairs)"],
+        ),
     ],
 )
-def test_what_fails_is_worse_or_undecided(datasets: list[DatasetResult], worse: list[str], undecided: list[str]) -> None:
+def test_what_fails_is_worse_or_undecided(
+    datasets: list[DatasetResult], worse: list[str], undecided: list[str]
+) -> None:
     result = make_result(*datasets)
     assert (result.failing("worse"), result.failing("undecided")) == (worse, undecided)
 
@@ -55,7 +63,10 @@ def test_a_failing_evaluation_is_written_and_ends_with_code_3(
     monkeypatch.chdir(tmp_path)
     # Of another query tower that is no better and no worse, as far as 20 queries tell.
     model = load(Path("model"))
-    save(DualEncoder(tiny_encoder(seed=3, settings=model.query.settings), model.document, "apart"), Path("apart"))
+    save(
+        DualEncoder(tiny_encoder(seed=3, settings=model.query.settings), model.document, "apart"),
+        Path("apart"),
+    )
     arguments = evaluate("pairs.jsonl", "--baseline", "apart", "--retain", "store", "other.jsonl")
     said = run_in_process(capsys, monkeypatch, [*arguments, "--fail-on", "undecided"])
     assert said.code == 3
@@ -63,25 +74,53 @@ def test_a_failing_evaluation_is_written_and_ends_with_code_3(
     result = read_result(tmp_path / "new" / "result.json", Result)
     assert [dataset.main_change().verdict for dataset in result.datasets] == ["undecided", "undecided"]
     assert run_in_process(capsys, monkeypatch, [*arguments, "--fail-on", "worse"]).code == 0
-    for margin, told in (("0.9 PND", "PND can lose on pairs, 0.6"), ("0.99 RR", "RR@10 can lose on pairs, 0.8")):
+    for margin, told in (
+        ("0.9 PND", "PND can lose on pairs, 0.6"),
+        ("0.99 RR", "RR@10 can lose on pairs, 0.8"),
+    ):
         above = run_in_process(
-            capsys, monkeypatch, [*evaluate("pairs.jsonl", "--baseline", "model", out="above"), "--set", f"measure.margin={margin}"]
+            capsys,
+            monkeypatch,
+            [
+                *evaluate("pairs.jsonl", "--baseline", "model", out="above"),
+                "--set",
+                f"measure.margin={margin}",
+            ],
         )
-        assert (above.code, f"measure.margin must be below all that {told}" in above.err, margin in above.err) == (2, True, True), above.err
+        assert (
+            above.code,
+            f"measure.margin must be below all that {told}" in above.err,
+            margin in above.err,
+        ) == (2, True, True), above.err
         assert not (tmp_path / "above").exists()
 
 
 @pytest.mark.parametrize(
     ("queries", "fail_on", "facts"),
     [
-        (5, "worse", "--fail-on worse must be asked of a set of at least 6 queries, few has 5 queries, which is never worse"),
-        (9, "undecided", "--fail-on undecided must be asked of sets of at least 10 queries, few has 9 queries, which is undecided"),
+        (
+            5,
+            "worse",
+            "--fail-on worse must be asked of a set of at least 6 queries, few "
+            "has 5 queries, which is never worse",
+        ),
+        (
+            9,
+            "undecided",
+            "--fail-on undecided must be asked of sets of at least 10 queries, "
+            "few has 9 queries, which is undecided",
+        ),
         (9, "worse", "few has 9 queries, and fewer than 10 exclude no loss"),
         (10, "undecided", ""),
     ],
 )
 def test_sets_too_small_for_an_answer_are_told_before_models_are_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], queries: int, fail_on: str, facts: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    queries: int,
+    fail_on: str,
+    facts: str,
 ) -> None:
     write_world(tmp_path)
     lines(tmp_path / "few.jsonl", other_pairs("other", queries))
@@ -104,7 +143,9 @@ def test_one_set_of_several_that_may_be_worse_is_enough() -> None:
         "law has 6 queries, and fewer than 10 exclude no loss",
         "XNLI has 4 sentence pairs, and fewer than 10 exclude no loss",
     ]
-    with pytest.raises(adiabat.AdiabatError, match="undecided.* must be asked of sets of at least 10 queries, few has"):
+    with pytest.raises(
+        adiabat.AdiabatError, match="undecided.* must be asked of sets of at least 10 queries, few has"
+    ):
         require_answerable([large._replace(units=10), small], "undecided")
 
 
@@ -114,11 +155,16 @@ def test_a_margin_of_what_is_not_measured_is_refused_before_anything_is_measured
     write_world(tmp_path)
     monkeypatch.chdir(tmp_path)
     known = "nDCG@10, Recall@100, RR@10, PND, PND pooled"
-    fact = f"measure.margin must be a share, or a difference of {known}, which are measured, got 0.01 nDCG@37; "
+    fact = (
+        f"measure.margin must be a share, or a difference of {known}, which are measured, got 0.01 nDCG@37; "
+    )
     wrong = ["--set", "measure.margin=0.01 nDCG@37", "--set", "measure.resamples=100"]
     suite = {"tasks": [{"kind": "retrieval", "data": "pairs.jsonl", "corpus": "corpus.jsonl"}]}
     (tmp_path / "suite.toml").write_text(tomli_w.dumps(suite))
-    for arguments in (evaluate("pairs.jsonl", "--baseline", "model"), ["evaluate", "model", "--suite", "suite.toml", "--out", "new"]):
+    for arguments in (
+        evaluate("pairs.jsonl", "--baseline", "model"),
+        ["evaluate", "model", "--suite", "suite.toml", "--out", "new"],
+    ):
         said = run_in_process(capsys, monkeypatch, [*arguments, *wrong])
         assert said.code == 2
         assert fact in said.err
@@ -127,7 +173,9 @@ def test_a_margin_of_what_is_not_measured_is_refused_before_anything_is_measured
     # Recall@100 cannot change among the listed candidates.
     for unit in ("AP", "Recall"):
         said = run_in_process(
-            capsys, monkeypatch, [*evaluate("pairs.jsonl", "--baseline", "model"), "--set", f"measure.margin=0.01 {unit}"]
+            capsys,
+            monkeypatch,
+            [*evaluate("pairs.jsonl", "--baseline", "model"), "--set", f"measure.margin=0.01 {unit}"],
         )
         assert said.code == 2
         assert f"which are measured, got 0.01 {unit}; " in said.err
@@ -138,7 +186,8 @@ def test_a_margin_of_what_is_not_measured_is_refused_before_anything_is_measured
     for scores in ("first", "second"):
         shutil.copytree(tmp_path / "new" / "scores" / "model", tmp_path / scores)
     with pytest.raises(
-        adiabat.AdiabatError, match=r"a difference of PND, PND pooled, nDCG@10, RR@10, which are measured, got 0.01 nDCG@37"
+        adiabat.AdiabatError,
+        match=r"a difference of PND, PND pooled, nDCG@10, RR@10, which are measured, got 0.01 nDCG@37",
     ):
         adiabat.compare("first", "second", margin="0.01 nDCG@37")
 
@@ -153,6 +202,7 @@ def test_a_cutoff_that_one_task_measures_is_a_margin_of_a_suite() -> None:
         require_task_margin(settings.measure, settings.tasks)
     settings = checked(SuiteSettings, {"tasks": tasks, "measure": {"margin": "0.01 nDCG@10"}})
     with pytest.raises(
-        adiabat.AdiabatError, match=r"difference of nDCG@37, PND, PND pooled, P@1, RR, which are measured, got 0.01 nDCG@10"
+        adiabat.AdiabatError,
+        match=r"difference of nDCG@37, PND, PND pooled, P@1, RR, which are measured, got 0.01 nDCG@10",
     ):
         require_task_margin(settings.measure, settings.tasks)

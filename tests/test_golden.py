@@ -1,4 +1,6 @@
-"""Weights and numbers of tiny jobs are those of the golden file; and what the script that compares them notices."""
+"""Weights and numbers of tiny jobs are those of the golden file; and what the script that compares them
+notices.
+"""
 
 import copy
 import json
@@ -23,7 +25,9 @@ def faults(before: golden.Entry, after: golden.Entry, *, exact: bool = True) -> 
     return list(golden.differences(before, after, exact=exact))
 
 
-def test_quick_jobs_give_the_weights_and_numbers_of_the_golden_file_resumed_or_not(stored: dict[str, Any], tmp_path: Path) -> None:
+def test_quick_jobs_give_the_weights_and_numbers_of_the_golden_file_resumed_or_not(
+    stored: dict[str, Any], tmp_path: Path
+) -> None:
     reported = golden.check(stored, ("tune", "train", "distill-static"), tmp_path, exact=False)
     assert [fault for fault in reported if "note: " not in fault] == []
 
@@ -33,12 +37,16 @@ def test_every_job_of_the_script_is_in_the_file(stored: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("exact", [True, False])
-def test_a_changed_number_and_a_lost_one_are_faults_and_a_renamed_key_is_not(stored: dict[str, Any], exact: bool) -> None:
+def test_a_changed_number_and_a_lost_one_are_faults_and_a_renamed_key_is_not(
+    stored: dict[str, Any], exact: bool
+) -> None:
     before = stored["jobs"]["suite"]
     assert faults(before, before, exact=exact) == []
     changed, renamed, lost = copy.deepcopy(before), copy.deepcopy(before), copy.deepcopy(before)
     changed["numbers"]["scores.value"][3] *= 1.1
-    assert [fault.split(",")[0] for fault in faults(before, changed, exact=exact)] == ["1 of 55 numbers under scores.value changed"]
+    assert [fault.split(",")[0] for fault in faults(before, changed, exact=exact)] == [
+        "1 of 55 numbers under scores.value changed"
+    ]
     renamed["numbers"]["results.value"] = renamed["numbers"].pop("scores.value")[::-1]
     (note,) = faults(before, renamed, exact=exact)
     assert note == "note: 0 numbers lost (none), 0 new (none), 55 under other keys"

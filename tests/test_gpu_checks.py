@@ -1,4 +1,6 @@
-"""The scripts that measure a GPU: models that travel in 8 bits, rows and their table, and the table in RESULTS.md."""
+"""The scripts that measure a GPU: models that travel in 8 bits, rows and their table, and the table in
+RESULTS.md.
+"""
 
 import json
 from pathlib import Path
@@ -54,7 +56,12 @@ def test_rows_are_kept_as_they_come_and_stand_beside_their_targets(rows: Path) -
     gpu_rows.append("process embed", 8.5, "8.5")
     gpu_rows.append_failure("encode minilm, unpadded peer", "no flash-attn")
     # A run that is cut leaves whole rows.
-    assert [json.loads(line)["words"] for line in rows.read_text().splitlines()] == ["first", "249", "8.5", "no flash-attn"]
+    assert [json.loads(line)["words"] for line in rows.read_text().splitlines()] == [
+        "first",
+        "249",
+        "8.5",
+        "no flash-attn",
+    ]
     found = gpu_rows.measured(rows)
     assert gpu_rows.now_of("tune fp32", found) == "249, **below the target**"
     assert gpu_rows.now_of("process embed", found) == "8.5"
@@ -73,7 +80,9 @@ def test_rows_are_kept_as_they_come_and_stand_beside_their_targets(rows: Path) -
         ("train: weights changed by more than 1 %\ntune: note: 1 numbers lost\n", 1.0, 0.0),
     ],
 )
-def test_verdicts_of_golden_jobs_become_two_rows(rows: Path, printed: str, resumed: float, cpu: float) -> None:
+def test_verdicts_of_golden_jobs_become_two_rows(
+    rows: Path, printed: str, resumed: float, cpu: float
+) -> None:
     gpu_rows.of_golden(printed, 0)
     found = gpu_rows.measured(rows)
     assert [found[key]["value"] for key in ("golden resumed", "golden cpu")] == [resumed, cpu]
@@ -82,7 +91,9 @@ def test_verdicts_of_golden_jobs_become_two_rows(rows: Path, printed: str, resum
 
 
 def test_the_share_of_kernels_counts_overlapping_ones_once() -> None:
-    assert gpu_rows.union_share([(0.0, 2.0), (1.0, 3.0), (1.5, 1.6), (8.0, 9.0)], wall=10.0) == pytest.approx(40.0)
+    assert gpu_rows.union_share([(0.0, 2.0), (1.0, 3.0), (1.5, 1.6), (8.0, 9.0)], wall=10.0) == pytest.approx(
+        40.0
+    )
     assert gpu_rows.union_share([], wall=10.0) == 0.0
 
 
@@ -97,14 +108,22 @@ def test_results_hold_every_row_with_its_figures() -> None:
 
 def test_a_row_reaches_its_target_on_the_right_side() -> None:
     at_least, at_most, none = (gpu_rows.ROWS[key] for key in ("tune fp32", "process tune", "tune bf16"))
-    assert [at_least.holds(250), at_least.holds(249.9), at_most.holds(12), at_most.holds(12.1), none.holds(1)] == [
+    assert [
+        at_least.holds(250),
+        at_least.holds(249.9),
+        at_most.holds(12),
+        at_most.holds(12.1),
+        none.holds(1),
+    ] == [
         True,
         False,
         True,
         False,
         None,
     ]
-    numbers = {key: row for key, row in gpu_rows.ROWS.items() if row.target not in ("none", "equal", "to 1 %")}
+    numbers = {
+        key: row for key, row in gpu_rows.ROWS.items() if row.target not in ("none", "equal", "to 1 %")
+    }
     for row in numbers.values():
         stated = float(row.target.removesuffix(" %").split()[1].replace(",", ""))
         assert stated == (row.at_least if row.target.startswith(">=") else row.at_most)

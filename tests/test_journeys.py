@@ -1,4 +1,6 @@
-"""Whole jobs on a tiny model, as a user runs them: the command line from a corpus to a report, with what can happen on the way."""
+"""Whole jobs on a tiny model, as a user runs them: the command line from a corpus to a report, with what can
+happen on the way.
+"""
 
 import json
 import os
@@ -22,7 +24,12 @@ from tests.tiny import files_of, save_tiny
 
 Run = Callable[..., Said]
 
-TOPICS = {"cat": "purring furry whiskers", "car": "engine wheels diesel", "sea": "waves salt tide", "sun": "light heat noon"}
+TOPICS = {
+    "cat": "purring furry whiskers",
+    "car": "engine wheels diesel",
+    "sea": "waves salt tide",
+    "sun": "light heat noon",
+}
 PROMPTS = EncoderSettings(max_tokens=48, query_prompt="query: ", document_prompt="passage: ")
 SETTINGS = """
 [data]
@@ -68,10 +75,16 @@ def test_from_a_file_of_triplets_to_a_proof_of_what_changed(run: Run, here: Path
     for name in ("train", "test"):
         done(run, f"embed model {name}.jsonl --out {name}.store")
     store = Store.open(here / "train.store")
-    assert set(store.doc_ids(range(store.count))) == {text_id(text) for row in triplets(1, 60) for text in (*row["pos"], *row["neg"])}  # type: ignore[misc]
+    assert set(store.doc_ids(range(store.count))) == {
+        text_id(text) for row in triplets(1, 60) for text in (*row["pos"], *row["neg"])
+    }  # type: ignore[misc]
     done(run, "tune model train.store train.jsonl --out job --config tune.toml")
     result = json.loads(
-        done(run, "evaluate job train.store train.jsonl --baseline model --retain test.store test.jsonl --out proof --json")
+        done(
+            run,
+            "evaluate job train.store train.jsonl --baseline model --retain "
+            "test.store test.jsonl --out proof --json",
+        )
     )
     target, retained = result["datasets"]
     changes = {change["measure"]: change for change in target["changes"]}
@@ -81,7 +94,9 @@ def test_from_a_file_of_triplets_to_a_proof_of_what_changed(run: Run, here: Path
     assert target["trained"][0]["trained_queries"] == target["queries"]
     assert changes["PND"]["difference_interval"][1] < 0
     assert result["training"]["best_epoch"] > 0
-    assert result["training"]["validation_errors"][0][1] > min(errors for _, errors in result["training"]["validation_errors"])
+    assert result["training"]["validation_errors"][0][1] > min(
+        errors for _, errors in result["training"]["validation_errors"]
+    )
     page = (here / "proof" / "report.html").read_text(encoding="utf-8")
     assert "train" in page
     assert not re.search(r"""(src|href)=["']https?:""", page)
@@ -107,7 +122,9 @@ def stored(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("stored")
-def test_a_run_stopped_by_ctrl_c_goes_on_to_the_same_weights_bit_for_bit(run: Run, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_stopped_by_ctrl_c_goes_on_to_the_same_weights_bit_for_bit(
+    run: Run, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     done(run, "tune model store train.jsonl --out whole --config tune.toml --set tune.max_epochs=3")
     plain = loop.Loop.step
 
@@ -120,14 +137,21 @@ def test_a_run_stopped_by_ctrl_c_goes_on_to_the_same_weights_bit_for_bit(run: Ru
     said = run("tune model store train.jsonl --out cut --config tune.toml --set tune.max_epochs=3")
     monkeypatch.setattr(loop.Loop, "step", plain)
     assert (said.code, said.out) == (130, "")
-    assert said.err.splitlines()[-1] == "adiabat: stopped at step 17; run the same command with --resume to continue"
+    assert (
+        said.err.splitlines()[-1]
+        == "adiabat: stopped at step 17; run the same command with --resume to continue"
+    )
     assert not (here / "cut" / "model").exists()
     done(run, "tune model store train.jsonl --out cut --config tune.toml --set tune.max_epochs=3 --resume")
     assert files_of(here / "cut" / "model") == files_of(here / "whole" / "model")
     first, second = (read_result(here / name / "result.json").training for name in ("cut", "whole"))
     assert first is not None
     assert second is not None
-    assert (first.loss, first.validation_loss, first.validation_errors) == (second.loss, second.validation_loss, second.validation_errors)
+    assert (first.loss, first.validation_loss, first.validation_errors) == (
+        second.loss,
+        second.validation_loss,
+        second.validation_errors,
+    )
 
 
 @pytest.mark.usefixtures("stored")
@@ -196,13 +220,18 @@ def test_a_language_grid_is_kept_beside_what_was_tuned(run: Run, here: Path) -> 
     done(run, "embed model grid.jsonl --out grid.store")
     done(run, "tune model store train.jsonl --out job --config tune.toml --set tune.max_epochs=1")
     out = done(
-        run, "evaluate job store train.jsonl --baseline model --retain grid.store grid.jsonl --out proof --set measure.resamples=200"
+        run,
+        "evaluate job store train.jsonl --baseline model --retain grid.store grid.jsonl "
+        "--out proof --set measure.resamples=200",
     )
     assert out == "proof/report.html\n"
     kept = read_result(here / "proof" / "result.json").datasets[1]
     assert (kept.kind, kept.role, kept.languages, kept.queries) == ("grid", "retain", ["de", "en"], 24)
     comparisons = ("entailment-neutral", "entailment-contradiction")
-    assert {table.comparison for table in kept.grid} == {*comparisons, *(f"retrieval {name}" for name in comparisons)}
+    assert {table.comparison for table in kept.grid} == {
+        *comparisons,
+        *(f"retrieval {name}" for name in comparisons),
+    }
     said = run("tune model grid.store grid.jsonl --out other")
     assert said.code == 2
     assert "got a language grid; use it with adiabat evaluate" in said.err

@@ -1,6 +1,7 @@
 """Commands that are killed at one of their writes: the same command takes up what it left, or replaces it.
 
-`scripts/kill_trials.py --every-write` kills every command before each of its writes; these are moments that went wrong.
+`scripts/kill_trials.py --every-write` kills every command before each of its writes; these are moments that
+went wrong.
 """
 
 import shutil
@@ -50,7 +51,10 @@ def test_an_evaluation_takes_the_place_of_one_that_was_killed(run: Run, here: Pa
         (out / "figures" / ".gain.svg.part-0123456789ab").write_text("half", encoding="utf-8")
     said = run(*command)
     assert said.code == 0, said.err
-    assert {path.name for path in out.iterdir()} - {"figures", "report.html", RECORD} == {"result.json", "scores"}
+    assert {path.name for path in out.iterdir()} - {"figures", "report.html", RECORD} == {
+        "result.json",
+        "scores",
+    }
 
 
 def test_a_job_is_begun_where_its_settings_were_half_written(run: Run, here: Path) -> None:
@@ -69,11 +73,23 @@ def _files(store: Path) -> dict[str, bytes]:
 @pytest.fixture
 def imported(here: Path) -> tuple[str, ...]:
     (here / "ids.txt").write_text("".join(f"{document['_id']}\n" for document in DOCUMENTS), encoding="utf-8")
-    return ("embed", "model", "corpus.jsonl", "--import", "store/vectors.npy", "--ids", "ids.txt", "--out", "imported")
+    return (
+        "embed",
+        "model",
+        "corpus.jsonl",
+        "--import",
+        "store/vectors.npy",
+        "--ids",
+        "ids.txt",
+        "--out",
+        "imported",
+    )
 
 
 @pytest.mark.parametrize("leaving", ["part", "manifest"])
-def test_an_import_begins_again_after_a_kill(run: Run, here: Path, imported: tuple[str, ...], leaving: str) -> None:
+def test_an_import_begins_again_after_a_kill(
+    run: Run, here: Path, imported: tuple[str, ...], leaving: str
+) -> None:
     building = here / "imported.building"
     building.mkdir()
     if leaving == "part":
@@ -88,8 +104,13 @@ def test_an_import_begins_again_after_a_kill(run: Run, here: Path, imported: tup
 
 
 @pytest.mark.parametrize("left", [("vectors.npy", "merged"), ("merged",), ()])
-def test_an_append_that_was_killed_after_its_commit_is_done(run: Run, here: Path, left: tuple[str, ...]) -> None:
-    lines(here / "more.jsonl", [{"_id": f"m{number}", "text": f"another document {number}"} for number in range(3)])
+def test_an_append_that_was_killed_after_its_commit_is_done(
+    run: Run, here: Path, left: tuple[str, ...]
+) -> None:
+    lines(
+        here / "more.jsonl",
+        [{"_id": f"m{number}", "text": f"another document {number}"} for number in range(3)],
+    )
     append = ("embed", "model", "more.jsonl", "--out", "store", "--append")
     assert run(*append).code == 0
     before = _files(here / "store")

@@ -1,4 +1,6 @@
-"""A store that is updated: every verb sees its documents alone, and nothing made of the former ones is used again."""
+"""A store that is updated: every verb sees its documents alone, and nothing made of the former ones is used
+again.
+"""
 
 import json
 import shutil
@@ -17,14 +19,19 @@ from tests.pages import no_page as no_page
 
 __all__ = ["here", "run"]
 
-CHANGED = [{"_id": f"d{number}", "text": f"document {number} about {'xyz'[number % 3] * 5}"} for number in (2, 5, 20, 21)]
+CHANGED = [
+    {"_id": f"d{number}", "text": f"document {number} about {'xyz'[number % 3] * 5}"}
+    for number in (2, 5, 20, 21)
+]
 GONE = ["d7", "d11", "d16"]
 ASKED = [pair for pair in PAIRS if not {*pair["pos"], *pair["neg"]} & {*GONE}]  # type: ignore[misc]
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model, its store of all documents, that store updated, and one of the same vectors in which nothing was ever deleted."""
+    """A model, its store of all documents, that store updated, and one of the same vectors in which nothing
+    was ever deleted.
+    """
     folder = tmp_path_factory.mktemp("living")
     write_world(folder)
     lines(folder / "changed.jsonl", CHANGED)
@@ -34,11 +41,16 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def write_stores(model: Path, documents: list[dict[str, str]], folder: Path) -> None:
-    """A store of documents that is updated, and two of its vectors that never were, in its order and in the reverse."""
+    """A store of documents that is updated, and two of its vectors that never were, in its order and in the
+    reverse.
+    """
     adiabat.embed(model, documents, folder / "living")
     store = adiabat.embed(model, CHANGED, folder / "living", update=True, delete=GONE)
     ids = store.doc_ids(range(store.count))
-    texts = [{"_id": doc_id, "text": text} for doc_id, text in zip(ids, store.texts(range(store.count)), strict=True)]
+    texts = [
+        {"_id": doc_id, "text": text}
+        for doc_id, text in zip(ids, store.texts(range(store.count)), strict=True)
+    ]
     vectors = np.asarray(store.vectors)
     adiabat.import_vectors(vectors, folder / "fresh", ids=ids, texts=texts, model=model)
     adiabat.import_vectors(vectors[::-1], folder / "reversed", ids=ids[::-1], texts=texts, model=model)
@@ -57,7 +69,16 @@ def test_search_and_evaluation_find_what_they_find_in_a_store_built_anew(run: Ru
     assert not any(f'"{doc_id}"' in json.dumps(hits["living"]) for doc_id in GONE)
     results = []
     for store in ("living", "fresh", "reversed"):
-        said = run("evaluate", "model", store, "asked.jsonl", "--set", "measure.negatives=store", "--out", f"of-{store}")
+        said = run(
+            "evaluate",
+            "model",
+            store,
+            "asked.jsonl",
+            "--set",
+            "measure.negatives=store",
+            "--out",
+            f"of-{store}",
+        )
         assert said.code == 0, said.err
         result = json.loads((Path(f"of-{store}") / "result.json").read_text())["datasets"]
         results.append({key: value for key, value in result[0].items() if key != "store"})
@@ -67,14 +88,25 @@ def test_search_and_evaluation_find_what_they_find_in_a_store_built_anew(run: Ru
 @pytest.mark.usefixtures("no_page")
 @pytest.mark.parametrize("verb", ["advise", "space"])
 def test_advice_and_the_space_are_those_of_a_store_built_anew(run: Run, verb: str, tmp_path: Path) -> None:
-    documents = [{"_id": f"d{number}", "text": f"document {number} about {'abcdefgh'[number % 8] * 5}"} for number in range(30)]
+    documents = [
+        {"_id": f"d{number}", "text": f"document {number} about {'abcdefgh'[number % 8] * 5}"}
+        for number in range(30)
+    ]
     write_stores(Path("model"), documents, tmp_path)
     ids = [f"d{number}" for number in range(30) if f"d{number}" not in GONE]
     lines(tmp_path / "asked.jsonl", [{"query": f"question {doc_id}", "pos": [doc_id]} for doc_id in ids])
     results = []
     for store in ("living", "fresh", "reversed"):
         words = ("--set", "space.resamples=100") if verb == "space" else ()
-        said = run(verb, "model", str(tmp_path / store), str(tmp_path / "asked.jsonl"), "--out", str(tmp_path / f"of-{store}"), *words)
+        said = run(
+            verb,
+            "model",
+            str(tmp_path / store),
+            str(tmp_path / "asked.jsonl"),
+            "--out",
+            str(tmp_path / f"of-{store}"),
+            *words,
+        )
         assert said.code == 0, said.err
         results.append(without(read_json(tmp_path / f"of-{store}" / "result.json", remedy=""), *OF_A_CALL))
     assert results[0] == results[1]
@@ -100,7 +132,9 @@ def without(plain: object, *keys: str) -> object:
 def test_tuning_learns_what_it_learns_from_a_store_built_anew(run: Run, loss: str, tmp_path: Path) -> None:
     jobs = []
     for store in ("living", "fresh"):
-        said = run("tune", "model", store, "asked.jsonl", "--out", str(tmp_path / store), *FAST, "--set", loss)
+        said = run(
+            "tune", "model", store, "asked.jsonl", "--out", str(tmp_path / store), *FAST, "--set", loss
+        )
         assert said.code == 0, said.err
         jobs.append(everything(tmp_path / store))
     assert jobs[0] == jobs[1]
@@ -109,15 +143,26 @@ def test_tuning_learns_what_it_learns_from_a_store_built_anew(run: Run, loss: st
 def test_a_document_that_was_deleted_is_missing(run: Run, tmp_path: Path) -> None:
     new = str(tmp_path / "new")
     said = run("evaluate", "model", "living", "pairs.jsonl", "--out", new)
-    assert_refused(said, "every document must be in the store living, it lacks 3 documents", "'d7'", "data.missing = drop")
+    assert_refused(
+        said,
+        "every document must be in the store living, it lacks 3 documents",
+        "'d7'",
+        "data.missing = drop",
+    )
     said = run("evaluate", "model", "living", "pairs.jsonl", "--out", new, "--set", "data.missing=drop")
     assert said.code == 0, said.err
-    assert "3 documents missing from the store left out, and 3 queries without a positive" in (tmp_path / "new" / "result.json").read_text()
+    assert (
+        "3 documents missing from the store left out, and 3 queries without a positive"
+        in (tmp_path / "new" / "result.json").read_text()
+    )
 
 
 def test_an_index_of_former_documents_is_built_again(run: Run, tmp_path: Path) -> None:
     adiabat.embed("model", "corpus.jsonl", tmp_path / "s")
-    lines(tmp_path / "words.jsonl", [{**pair, "query": f"about document {number}"} for number, pair in enumerate(ASKED)])
+    lines(
+        tmp_path / "words.jsonl",
+        [{**pair, "query": f"about document {number}"} for number, pair in enumerate(ASKED)],
+    )
     mine = (
         "mine",
         str(tmp_path / "words.jsonl"),
@@ -146,7 +191,9 @@ def test_an_index_of_former_documents_is_built_again(run: Run, tmp_path: Path) -
     assert (tmp_path / "compacted.jsonl").read_bytes() == (tmp_path / "after.jsonl").read_bytes()
 
 
-def test_a_job_resumes_on_the_documents_it_began_with_alone(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_resumes_on_the_documents_it_began_with_alone(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store, job = str(tmp_path / "s"), str(tmp_path / "job")
     adiabat.embed("model", "corpus.jsonl", store)
     adiabat.delete(store, GONE[:2])
@@ -170,9 +217,25 @@ def test_a_job_resumes_on_the_documents_it_began_with_alone(run: Run, tmp_path: 
 def test_documents_that_lost_their_text_are_deleted(run: Run, tmp_path: Path) -> None:
     store = str(tmp_path / "s")
     adiabat.embed("model", "corpus.jsonl", store)
-    lines(tmp_path / "blank.jsonl", [{"_id": "d3", "text": " "}, {"_id": "d4", "text": "another"}, {"_id": "never", "text": ""}])
-    assert_refused(run("embed", "model", str(tmp_path / "blank.jsonl"), "--out", store, "--update"), "must not be empty", "blank.jsonl:1")
-    said = run("embed", "model", str(tmp_path / "blank.jsonl"), "--out", store, "--update", "--set", "data.blank=drop")
+    lines(
+        tmp_path / "blank.jsonl",
+        [{"_id": "d3", "text": " "}, {"_id": "d4", "text": "another"}, {"_id": "never", "text": ""}],
+    )
+    assert_refused(
+        run("embed", "model", str(tmp_path / "blank.jsonl"), "--out", store, "--update"),
+        "must not be empty",
+        "blank.jsonl:1",
+    )
+    said = run(
+        "embed",
+        "model",
+        str(tmp_path / "blank.jsonl"),
+        "--out",
+        store,
+        "--update",
+        "--set",
+        "data.blank=drop",
+    )
     assert said.code == 0, said.err
     assert "1 replaced, 1 deleted" in said.err
     assert Store.open(store).rows(["d3", "d4", "never"]).tolist() == [-1, 18, -1]
@@ -182,7 +245,16 @@ def test_an_update_says_what_it_did(run: Run, tmp_path: Path) -> None:
     store = str(tmp_path / "s")
     adiabat.embed("model", "corpus.jsonl", store)
     (tmp_path / "gone.txt").write_text("d7\nd11\nd16\n")
-    update = ("embed", "model", "changed.jsonl", "--out", store, "--update", "--delete", str(tmp_path / "gone.txt"))
+    update = (
+        "embed",
+        "model",
+        "changed.jsonl",
+        "--out",
+        store,
+        "--update",
+        "--delete",
+        str(tmp_path / "gone.txt"),
+    )
     said = run(*update, "--json")
     assert "2 new, 2 replaced, 3 deleted; its file keeps 5" in said.err
     assert json.loads(said.out)["count"] == 19
@@ -197,7 +269,20 @@ def test_a_store_is_not_made_inside_of_a_model_or_store_but_updated_where_it_is(
     for folder in ("model", "living"):
         said = run("embed", "model", "corpus.jsonl", "--out", f"{folder}/new")
         assert_refused(said, f"--out must be a directory of its own, {folder}/new lies in")
-        assert_refused(run("embed", "model", "corpus.jsonl", "--out", f"{folder}/new", "--import", "v.npy", "--ids", "ids.txt"), "lies in")
+        assert_refused(
+            run(
+                "embed",
+                "model",
+                "corpus.jsonl",
+                "--out",
+                f"{folder}/new",
+                "--import",
+                "v.npy",
+                "--ids",
+                "ids.txt",
+            ),
+            "lies in",
+        )
         with pytest.raises(adiabat.JobError, match="lies in the job, model or store"):
             adiabat.import_vectors(vectors, f"{folder}/new", ids=[str(row) for row in range(20)])
         assert not (here / folder / "new").exists()
@@ -211,16 +296,24 @@ COMPOSED, DECOMPOSED = "caf\u00e9", "cafe\u0301"
 
 @pytest.fixture(params=[(COMPOSED, DECOMPOSED), (DECOMPOSED, COMPOSED)], ids=["composed", "decomposed"])
 def forms(request: pytest.FixtureRequest, run: Run, tmp_path: Path) -> tuple[str, str]:
-    """The id that a document of the store `s` has, and the same in the other Unicode form, in which files here name it."""
+    """The id that a document of the store `s` has, and the same in the other Unicode form, in which files
+    here name it.
+    """
     stored, other = request.param
-    lines(tmp_path / "corpus.jsonl", [{"_id": stored, "text": "a document"}, {"_id": "d0", "text": "another"}])
-    lines(tmp_path / "other.jsonl", [{"_id": other, "text": "its new text"}, {"_id": "d1", "text": "a third"}])
+    lines(
+        tmp_path / "corpus.jsonl", [{"_id": stored, "text": "a document"}, {"_id": "d0", "text": "another"}]
+    )
+    lines(
+        tmp_path / "other.jsonl", [{"_id": other, "text": "its new text"}, {"_id": "d1", "text": "a third"}]
+    )
     lines(tmp_path / "gone.txt", [other])
     adiabat.embed("model", tmp_path / "corpus.jsonl", tmp_path / "s")
     return stored, other
 
 
-def test_an_id_in_another_unicode_form_is_never_new_nor_missing_without_a_word(forms: tuple[str, str], run: Run, tmp_path: Path) -> None:
+def test_an_id_in_another_unicode_form_is_never_new_nor_missing_without_a_word(
+    forms: tuple[str, str], run: Run, tmp_path: Path
+) -> None:
     store, other, gone = (str(tmp_path / name) for name in ("s", "other.jsonl", "gone.txt"))
     vectors = adiabat.load("model").encode_document(["its new text", "a third"])
     np.save(tmp_path / "v.npy", vectors)
@@ -233,16 +326,26 @@ def test_an_id_in_another_unicode_form_is_never_new_nor_missing_without_a_word(f
         ("--delete", gone),
         ("--delete", gone, "--missing", "drop"),
     ):
-        assert_refused(run("embed", *command, "--out", store), forms[1], "Unicode form alone", 'data.ids = "nfc"')
+        assert_refused(
+            run("embed", *command, "--out", store), forms[1], "Unicode form alone", 'data.ids = "nfc"'
+        )
     assert listing(tmp_path / "s") == before
 
 
-def test_ids_in_another_unicode_form_are_those_of_the_store_on_request(forms: tuple[str, str], run: Run, tmp_path: Path) -> None:
+def test_ids_in_another_unicode_form_are_those_of_the_store_on_request(
+    forms: tuple[str, str], run: Run, tmp_path: Path
+) -> None:
     store, nfc = str(tmp_path / "s"), ("--set", "data.ids=nfc")
     assert_refused(
-        run("embed", "model", str(tmp_path / "other.jsonl"), "--out", store, "--append", *nfc), forms[0], "must be new", "--update"
+        run("embed", "model", str(tmp_path / "other.jsonl"), "--out", store, "--append", *nfc),
+        forms[0],
+        "must be new",
+        "--update",
     )
-    assert "1 new, 1 replaced" in run("embed", "model", str(tmp_path / "other.jsonl"), "--out", store, "--update", *nfc).err
+    assert (
+        "1 new, 1 replaced"
+        in run("embed", "model", str(tmp_path / "other.jsonl"), "--out", store, "--update", *nfc).err
+    )
     updated = Store.open(store)
     assert updated.texts(updated.rows([forms[0]])) == ["its new text"]
     assert updated.rows([forms[1]]).tolist() == [-1]
@@ -252,11 +355,15 @@ def test_ids_in_another_unicode_form_are_those_of_the_store_on_request(forms: tu
     assert Store.open(store).rows([forms[0], "d0", "d1"]).tolist() == [-1, 0, 1]
 
 
-def test_imported_vectors_replace_ids_in_another_unicode_form_on_request(forms: tuple[str, str], tmp_path: Path) -> None:
+def test_imported_vectors_replace_ids_in_another_unicode_form_on_request(
+    forms: tuple[str, str], tmp_path: Path
+) -> None:
     rows = [{"_id": forms[1], "text": "its new text"}]
     vectors = adiabat.load("model").encode_document(["its new text"])
     data = {"ids": "nfc"}
-    store = adiabat.import_vectors(vectors, tmp_path / "s", ids=[forms[1]], texts=rows, model="model", update=True, data=data)
+    store = adiabat.import_vectors(
+        vectors, tmp_path / "s", ids=[forms[1]], texts=rows, model="model", update=True, data=data
+    )
     assert store.texts(store.rows([forms[0], "d0"])) == ["its new text", "another"]
     assert store.count == 2
     assert adiabat.delete(store, [forms[1]], settings={"data": data}).doc_ids([0]) == ["d0"]
@@ -281,26 +388,43 @@ def test_a_treatment_of_missing_ids_needs_ids(run: Run) -> None:
     [
         ("embed --out living", ("MODEL and CORPUS must be given",)),
         ("embed model --out living --update", ("CORPUS must be given",)),
-        ("embed model changed.jsonl --out new --update", ("new must be a store, there is no such directory",)),
+        (
+            "embed model changed.jsonl --out new --update",
+            ("new must be a store, there is no such directory",),
+        ),
         ("embed model changed.jsonl --out living --update --append", ("choose one",)),
-        ("embed model changed.jsonl --out living --delete gone.txt", ("--delete without --update", "MODEL, CORPUS")),
+        (
+            "embed model changed.jsonl --out living --delete gone.txt",
+            ("--delete without --update", "MODEL, CORPUS"),
+        ),
         ("embed --delete gone.txt --compact --out living", ("--compact", "--delete")),
         ("embed --compact --out living --device cpu", ("--compact", "--device")),
         ("embed --delete gone.txt --out living --exist-ok", ("--delete", "--exist-ok")),
         ("embed model changed.jsonl --update --out living --exist-ok", ("--update", "--exist-ok")),
         ("embed --delete gone.txt --out living --min-cosine 0.9", ("--delete", "--min-cosine")),
         ("embed model changed.jsonl --update --out living --min-cosine 0.9", ("store.min_cosine",)),
-        ("embed model changed.jsonl --append --import v.npy --out living", ("--append", "--import", "--update")),
+        (
+            "embed model changed.jsonl --append --import v.npy --out living",
+            ("--append", "--import", "--update"),
+        ),
         ("embed model changed.jsonl --out living --update --missing drop", ("--missing", "--delete")),
         ("embed --delete none.txt --out living", ("none.txt", "ids must be a file")),
         ("embed --delete unknown.txt --out living", ("living", '"d77"', "--missing drop", "compaction")),
         ("embed --delete gone.txt --out living --set run.device=cuda", ("data.ids alone",)),
         ("embed --delete gone.txt --out model", ("model must be a store",)),
-        ("embed model changed.jsonl --out living --update --set store.dtype=float32", ("store.dtype", "float32")),
-        ("embed model changed.jsonl --out living --update --set encoder.document_prompt=x", ("prompt", "living")),
+        (
+            "embed model changed.jsonl --out living --update --set store.dtype=float32",
+            ("store.dtype", "float32"),
+        ),
+        (
+            "embed model changed.jsonl --out living --update --set encoder.document_prompt=x",
+            ("prompt", "living"),
+        ),
     ],
 )
-def test_what_does_not_fit_is_told_in_one_line(run: Run, here: Path, command: str, facts: tuple[str, ...]) -> None:
+def test_what_does_not_fit_is_told_in_one_line(
+    run: Run, here: Path, command: str, facts: tuple[str, ...]
+) -> None:
     (here / "gone.txt").write_text("d1\n")
     (here / "unknown.txt").write_text("d1\nd77\n")
     before = listing(here / "living")

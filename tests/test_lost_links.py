@@ -36,10 +36,15 @@ def lost(path: Path) -> Path:
 
 def beir(folder: Path) -> None:
     lines(folder / "corpus.jsonl", DOCUMENTS)
-    queries = "".join(json.dumps({"_id": f"q{number}", "text": pair["query"]}) + "\n" for number, pair in enumerate(PAIRS))
+    queries = "".join(
+        json.dumps({"_id": f"q{number}", "text": pair["query"]}) + "\n" for number, pair in enumerate(PAIRS)
+    )
     (folder / "queries.jsonl.gz").write_bytes(gzip.compress(queries.encode()))
     (folder / "qrels").mkdir()
-    lines(folder / "qrels" / "test.tsv", ["query-id\tcorpus-id\tscore", *(f"q{number}\td{number}\t1" for number in range(20))])
+    lines(
+        folder / "qrels" / "test.tsv",
+        ["query-id\tcorpus-id\tscore", *(f"q{number}\td{number}\t1" for number in range(20))],
+    )
 
 
 def table(folder: Path) -> None:
@@ -53,10 +58,18 @@ CASES: dict[str, tuple[Use, str, Use]] = {
     "the folder of a split": (table, "test", read_examples),
     "the description of a saved set": (table, "dataset_info.json", is_saved),
     "a file of training data": (table, "more.jsonl", lambda folder: contents_of([str(folder)])),
-    "the checksums of a job": (lambda folder: (folder / "model").mkdir(), "checksums.json", lambda folder: Job(folder).finished_model()),
+    "the checksums of a job": (
+        lambda folder: (folder / "model").mkdir(),
+        "checksums.json",
+        lambda folder: Job(folder).finished_model(),
+    ),
     "the settings of a job": (table, "config.toml", is_job),
     "the log of a job": (table, "log.jsonl", lambda folder: list(read_log(folder / "log.jsonl"))),
-    "the result of a job": (lambda folder: (folder / "model").mkdir(), "result.json", lambda folder: Job(folder).is_done),
+    "the result of a job": (
+        lambda folder: (folder / "model").mkdir(),
+        "result.json",
+        lambda folder: Job(folder).is_done,
+    ),
 }
 
 
@@ -68,7 +81,9 @@ def test_it_is_named_in_data_and_in_jobs(make: Use, name: str, use: Use, tmp_pat
         use(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "ids.arrow", "vectors.npy", "texts.arrow", "appending/commit.json"])
+@pytest.mark.parametrize(
+    "name", ["manifest.json", "ids.arrow", "vectors.npy", "texts.arrow", "appending/commit.json"]
+)
 def test_it_is_named_in_a_store(name: str, world: Path, tmp_path: Path) -> None:
     shutil.copytree(world / "store", tmp_path / "store")
     lost(tmp_path / "store" / name)

@@ -47,7 +47,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def write_faulty_data(here: Path) -> None:
     lines(here / "not_json.jsonl", [PAIRS[0], "this is no JSON", "{'query': 1}"])
-    lines(here / "reordered.jsonl", [*({**pair, "neg": []} for pair in reversed(PAIRS[:11])), *other_pairs("other", 10)])
+    lines(
+        here / "reordered.jsonl",
+        [*({**pair, "neg": []} for pair in reversed(PAIRS[:11])), *other_pairs("other", 10)],
+    )
     lines(here / "no_keys.jsonl", [PAIRS[0], *([{"query": "a"}] * 12)])
     lines(here / "other_keys.jsonl", [{"query": "a", "reply": "d1"}])
     lines(here / "unknown_doc.jsonl", [*PAIRS, {"query": "x", "pos": ["d999"], "neg": ["d1"]}])
@@ -65,7 +68,12 @@ def write_faulty_vectors(here: Path) -> None:
     good = np.random.default_rng(0).standard_normal((20, 32)).astype(np.float32)
     bad = good.copy()
     bad[3, 2], bad[7] = np.nan, 0
-    for name, vectors in {"good": good, "bad": bad, "short": good[:9], "wide": np.ones((20, 7), dtype=np.float32)}.items():
+    for name, vectors in {
+        "good": good,
+        "bad": bad,
+        "short": good[:9],
+        "wide": np.ones((20, 7), dtype=np.float32),
+    }.items():
         np.save(here / f"{name}.npy", vectors)
     (here / "text.npy").write_text("hello")
     lines(here / "ids.txt", [document["_id"] for document in DOCUMENTS])
@@ -85,7 +93,9 @@ def write_faulty_places(here: Path) -> None:
     (here / "judged" / "qrels").mkdir(parents=True)
     lines(here / "judged" / "queries.jsonl", [{"_id": "q", "text": "a"}])
     for split in ("dev", "test"):
-        (here / "judged" / "qrels" / f"{split}.tsv").write_text("query-id\tcorpus-id\tscore\nq\td1\t1\n", encoding="utf-8")
+        (here / "judged" / "qrels" / f"{split}.tsv").write_text(
+            "query-id\tcorpus-id\tscore\nq\td1\t1\n", encoding="utf-8"
+        )
     os.mkfifo(here / "pipe")
     for name in ("pipe.toml", "pipe.txt", "pipe.npy", "pipe.jsonl", "pipe.json"):
         (here / name).symlink_to("pipe")
@@ -104,7 +114,11 @@ MISTAKES: list[Mistake] = [
     (embed("corpsu.jsonl"), "corpsu.jsonl must exist", "did you mean corpus.jsonl"),
     (tune("pair.jsonl"), "pair.jsonl must exist", "pairs.jsonl"),
     (tune(store="stroe"), "stroe must be a store", "adiabat embed MODEL CORPUS --out stroe"),
-    (tune("pairs.jsonl", "--config", "none.toml"), "none.toml must be a TOML file of settings", "no such file"),
+    (
+        tune("pairs.jsonl", "--config", "none.toml"),
+        "none.toml must be a TOML file of settings",
+        "no such file",
+    ),
     (tune("not_json.jsonl"), "2 faults", "not_json.jsonl:2", "this is no JSON", "not_json.jsonl:3"),
     (embed("not_json.jsonl"), "2 faults", "not_json.jsonl:2", "this is no JSON", "not_json.jsonl:3"),
     (tune("no_keys.jsonl"), "12 faults", "no_keys.jsonl:2:", "no_keys.jsonl:11:", "and 2 more"),
@@ -114,7 +128,11 @@ MISTAKES: list[Mistake] = [
     (tune("empty_query.jsonl"), 'empty_query.jsonl:21: "query" must not be empty'),
     (embed("twice.jsonl"), 'twice.jsonl:21: document id must be unique, got "d3" again', "twice.jsonl:4"),
     (tune(model="other"), "store was built by another encoder", "weights", "rebuild the store"),
-    (evaluate("pairs.jsonl", "--baseline", "other"), "stored by the baseline other too", "--baseline-store DIR"),
+    (
+        evaluate("pairs.jsonl", "--baseline", "other"),
+        "stored by the baseline other too",
+        "--baseline-store DIR",
+    ),
     (evaluate("pairs.jsonl", "--baseline-store", "store"), "got store alone"),
     (evaluate("pairs.jsonl", "--baseline", "model", "--baseline-store", "store"), "must serve a data set"),
     (search(model="other"), "store was built by another encoder", "weights"),
@@ -130,10 +148,18 @@ MISTAKES: list[Mistake] = [
     (imported("good.npy", "--append", out="store"), "--append encodes a corpus, and --import takes vectors"),
     (embed("corpus.jsonl", "--append", out="store"), "document ids must be new to store", '"d0"'),
     (embed("corpus.jsonl", "--append"), "new must be a store"),
-    (embed("twice.jsonl", "--append", *setting("store.dtype=float32"), out="store"), "store.dtype must", "float32"),
+    (
+        embed("twice.jsonl", "--append", *setting("store.dtype=float32"), out="store"),
+        "store.dtype must",
+        "float32",
+    ),
     (imported("good.npy", *IDS, *setting("store.keep_texts=false")), "store.keep_texts must"),
     (tune("pairs.jsonl", "--config", "typo.toml"), "2 faults", "tune.learning_rate?", "run.seed?"),
-    (tune("pairs.jsonl", *setting('tune.freeze=["embedings"]')), '"embedings" must', "near names: embeddings"),
+    (
+        tune("pairs.jsonl", *setting('tune.freeze=["embedings"]')),
+        '"embedings" must',
+        "near names: embeddings",
+    ),
     (tune("pairs.jsonl", *setting('tune.freeze=["embeddings", "blocks[0:1]"]')), "freeze must leave"),
     (tune(out="job"), "job holds a job already", "--resume"),
     (evaluate(out="job"), "--out must be a directory of its own, job is a job"),
@@ -141,8 +167,14 @@ MISTAKES: list[Mistake] = [
     (tune(out="store"), "--out must be a new or empty directory", "store"),
     (evaluate(out="store"), "--out must be a directory of its own, store is a store"),
     (evaluate(out="foreign"), "--out must be new or hold an undamaged evaluation", "foreign"),
-    (evaluate(out="notes"), "--out must be a new or empty directory, notes holds other files; choose another"),
-    (("advise", "model", "store", "pairs.jsonl", "--out", "notes"), "--out must be a new or empty directory, notes holds other files"),
+    (
+        evaluate(out="notes"),
+        "--out must be a new or empty directory, notes holds other files; choose another",
+    ),
+    (
+        ("advise", "model", "store", "pairs.jsonl", "--out", "notes"),
+        "--out must be a new or empty directory, notes holds other files",
+    ),
     (evaluate(out="model"), "--out must be a directory of its own, model is a model"),
     (tune(out="a_file"), "a_file"),
     (embed(out="a_file"), "a_file must be a directory, it is a file"),
@@ -168,10 +200,15 @@ MISTAKES: list[Mistake] = [
     (tune("pairs.jsonl", "--device", "cuda:63"), "run.device must be a device of this machine", "'cuda:63'"),
     (evaluate("pairs.jsonl", "--device", "gpu"), "run.device must be auto, cpu, cuda or cuda:N, got 'gpu'"),
     (evaluate("pairs.jsonl", "--retain", "store"), "--retain takes two words, STORE and DATA, got store"),
-    (evaluate("pairs.jsonl", "--retain", "store", "pairs.jsonl"), "--retain must be another data set than the target", "pairs.jsonl"),
+    (
+        evaluate("pairs.jsonl", "--retain", "store", "pairs.jsonl"),
+        "--retain must be another data set than the target",
+        "pairs.jsonl",
+    ),
     (
         evaluate("pairs.jsonl", "--retain", "store", "reordered.jsonl", "--baseline", "model"),
-        "--retain must be another data set than pairs.jsonl, which has 11 of the 21 rows of reordered.jsonl; leave it out",
+        "--retain must be another data set than pairs.jsonl, which has 11 of the "
+        "21 rows of reordered.jsonl; leave it out",
     ),
     (
         evaluate("pairs.jsonl", *("--retain", "store", "corpus.jsonl") * 2),
@@ -186,10 +223,17 @@ MISTAKES: list[Mistake] = [
     (evaluate("pairs.jsonl", "--fail-on", "better"), "--fail-on"),
     (evaluate("pairs.jsonl", "--retain=store"), "--retain takes two words", "got store"),
     (evaluate("pairs.jsonl", "--retain", "nowhere", "pairs.jsonl"), "nowhere must be a store"),
-    (evaluate("pairs.jsonl", *setting('measure.report=["nGCD@10"]')), "measure.report must hold complete names", "'nGCD@10'"),
+    (
+        evaluate("pairs.jsonl", *setting('measure.report=["nGCD@10"]')),
+        "measure.report must hold complete names",
+        "'nGCD@10'",
+    ),
     (evaluate("pairs.jsonl", "--split", "dev"), "split must be left out for pairs.jsonl"),
     (tune("pairs.jsonl", *setting("data.validation_fraction=0.0001")), "0 of 20 held out"),
-    (tune("pairs.jsonl", *setting("tune.negatives=random", "tune.negatives.per_query=99")), "at least 100 documents"),
+    (
+        tune("pairs.jsonl", *setting("tune.negatives=random", "tune.negatives.per_query=99")),
+        "at least 100 documents",
+    ),
     (("tuen",), "No such command 'tuen'", "adiabat --help"),
     (embed("corpus.jsonl", "--ot", "x"), "No such option: --ot", "adiabat embed --help"),
     (("embed", "model"), "Missing", "adiabat embed --help"),
@@ -205,7 +249,10 @@ MISTAKES: list[Mistake] = [
     (evaluate("pairs.jsonl", "--retain", "store", ""), "--retain takes two words", "got store ''"),
     (("train", "", "--out", "new"), "RUN.toml must not be empty"),
     (("distill", "static", "model", "--out", ""), "--out must have a value"),
-    (tune("pairs.jsonl", "--config", "pipe.toml"), "pipe.toml must be a file or a folder, got a device, pipe or socket"),
+    (
+        tune("pairs.jsonl", "--config", "pipe.toml"),
+        "pipe.toml must be a file or a folder, got a device, pipe or socket",
+    ),
     (("train", "pipe.toml", "--out", "new"), "pipe.toml must be a file or a folder"),
     (("evaluate", "model", "--suite", "pipe.toml", "--out", "new"), "pipe.toml must be a file or a folder"),
     (imported("good.npy", "--ids", "pipe.txt"), "pipe.txt must be a file or a folder"),
@@ -219,7 +266,10 @@ MISTAKES: list[Mistake] = [
     (search(model="piped_tokenizer"), "piped_tokenizer/tokenizer.json must be a file or a folder"),
     (search(store="piped_manifest"), "piped_manifest/manifest.json must be a file or a folder"),
     (("compare", "pipe.json", "store"), "pipe.json"),
-    (("distill", "static", "model", "--out", "new", "--vocabulary", "pipe.txt"), "pipe.txt must be a file or a folder"),
+    (
+        ("distill", "static", "model", "--out", "new", "--vocabulary", "pipe.txt"),
+        "pipe.txt must be a file or a folder",
+    ),
 ]
 
 
@@ -231,7 +281,9 @@ def test_a_mistake_gets_one_line_and_leaves_nothing_behind(mistake: Mistake, run
     assert listing(world) == before
 
 
-def test_a_truncated_checkpoint_is_passed_over_with_a_word_and_the_run_goes_on(run: Run, world: Path, tmp_path: Path) -> None:
+def test_a_truncated_checkpoint_is_passed_over_with_a_word_and_the_run_goes_on(
+    run: Run, world: Path, tmp_path: Path
+) -> None:
     out = str(tmp_path / "job")
     assert run(*tune("pairs.jsonl", "--set", "run.keep_checkpoints=2", out=out)).code == 0
     newest = max((tmp_path / "job" / "checkpoints").iterdir())
@@ -257,7 +309,9 @@ def test_checkpoints_that_are_all_truncated_end_the_run_in_one_line(run: Run, tm
 
 @contextmanager
 def small_files(limit: int) -> Iterator[None]:
-    """No file can grow beyond `limit` bytes: a write past it fails, as on a full disk (Python ignores the signal that comes with it)."""
+    """No file can grow beyond `limit` bytes: a write past it fails, as on a full disk (Python ignores the
+    signal that comes with it).
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
     try:
@@ -268,10 +322,16 @@ def small_files(limit: int) -> Iterator[None]:
 
 @pytest.mark.parametrize(
     ("command", "limit", "left"),
-    [(embed(out="{out}"), 600, ["new.building"]), (tune(out="{out}"), 60_000, ["new"]), (evaluate(out="{out}"), 3_000, [])],
+    [
+        (embed(out="{out}"), 600, ["new.building"]),
+        (tune(out="{out}"), 60_000, ["new"]),
+        (evaluate(out="{out}"), 3_000, []),
+    ],
     ids=["embed", "tune", "evaluate"],
 )
-def test_a_full_disk_is_one_line(command: tuple[str, ...], limit: int, left: list[str], run: Run, tmp_path: Path) -> None:
+def test_a_full_disk_is_one_line(
+    command: tuple[str, ...], limit: int, left: list[str], run: Run, tmp_path: Path
+) -> None:
     with small_files(limit):
         said = run(*(word.format(out=tmp_path / "new") if word == "{out}" else word for word in command))
     assert said.code == 2, said.err

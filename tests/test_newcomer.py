@@ -1,4 +1,6 @@
-"""A loss and a task are added to a copy of the package, in the files that ARCHITECTURE.md names, and commands use them."""
+"""A loss and a task are added to a copy of the package, in the files that ARCHITECTURE.md names, and commands
+use them.
+"""
 
 import contextlib
 import importlib
@@ -56,16 +58,24 @@ ODD_SETTINGS = '''class OddOneOutTask(TextsTask):
 '''
 ODD = '''
 
-def score_odd_one_out(model: DualEncoder, near: ParallelTexts, far: ParallelTexts, *, side: Side, name: str, watch: Watch) -> TaskScores:
+def score_odd_one_out(
+    model: DualEncoder, near: ParallelTexts, far: ParallelTexts, *, side: Side, name: str, watch: Watch
+) -> TaskScores:
     """Share of rows whose first text is nearer to the second than to the third."""
-    a, b, odd = (embed_texts(model, texts, side=side, name=name, watch=watch) for texts in (near.a, near.b, far.b))
-    values = (pair_similarities(a, b, similarity="cosine") > pair_similarities(a, odd, similarity="cosine")).astype(np.float64)
+    a, b, odd = (
+        embed_texts(model, texts, side=side, name=name, watch=watch) for texts in (near.a, near.b, far.b)
+    )
+    to_b = pair_similarities(a, b, similarity="cosine")
+    to_odd = pair_similarities(a, odd, similarity="cosine")
+    values = (to_b > to_odd).astype(np.float64)
     units = [str(number) for number in range(len(values))]
     return TaskScores(name, "odd_one_out", "row", units, [Sample("accuracy", values, "cosine", bounds=SHARE)])
 '''
 ODD_READER = """def _odd_one_out(section: OddOneOutTask, _: int) -> LoadedTask:
-    near = read_parallel_texts(section.data, a=section.a, b=section.b, split=section.split, where=section.where)
-    far = read_parallel_texts(section.data, a=section.a, b=section.odd, split=section.split, where=section.where)
+    near, far = (
+        read_parallel_texts(section.data, a=section.a, b=b, split=section.split, where=section.where)
+        for b in (section.b, section.odd)
+    )
     return _of_texts(section, near, partial(score_odd_one_out, near=near, far=far), far.b)
 
 
@@ -73,7 +83,9 @@ ODD_READER = """def _odd_one_out(section: OddOneOutTask, _: int) -> LoadedTask:
 
 
 def run_all(source: Path, here: Path, commands: Sequence[Sequence[str]]) -> None:
-    """In a process of its own: commands of the package below a folder, their exit codes and messages in a file."""
+    """In a process of its own: commands of the package below a folder, their exit codes and messages in a
+    file.
+    """
     for name in [name for name in sys.modules if name.partition(".")[0] == "adiabat"]:
         del sys.modules[name]
     sys.path.insert(0, str(source))
@@ -132,7 +144,10 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model, pairs, and rows of texts."""
     folder = tmp_path_factory.mktemp("here")
     save_tiny(folder / "model")
-    lines(folder / "pairs.jsonl", [{"query": f"question {number}", "pos": [f"answer {number % 7}"]} for number in range(20)])
+    lines(
+        folder / "pairs.jsonl",
+        [{"query": f"question {number}", "pos": [f"answer {number % 7}"]} for number in range(20)],
+    )
     settings = {
         "job": {"model": "model", "data": "pairs.jsonl"},
         "data": {"cache": "cache", "validation_fraction": 0.2},
@@ -140,7 +155,9 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     (folder / "run.toml").write_text(tomli_w.dumps(settings), encoding="utf-8")
     # Equal texts have cosine 1, so three of the four rows are right.
-    rows = [{"a": f"text {n}", "b": f"text {n}", "odd": f"other {n * 7}"} for n in range(3)] + [{"a": "c", "b": "d e f", "odd": "c"}]
+    rows = [{"a": f"text {n}", "b": f"text {n}", "odd": f"other {n * 7}"} for n in range(3)] + [
+        {"a": "c", "b": "d e f", "odd": "c"}
+    ]
     lines(folder / "rows.jsonl", rows)
     suite = {"measure": {"resamples": 100}, "tasks": [{"kind": "odd_one_out", "data": "rows.jsonl"}]}
     (folder / "suite.toml").write_text(tomli_w.dumps(suite), encoding="utf-8")
@@ -149,7 +166,9 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def said(here: Path) -> Sequence[tuple[int, str]]:
-    """What three commands say once both are added: one with a wrong setting of the loss, one that trains with it, one that measures."""
+    """What three commands say once both are added: one with a wrong setting of the loss, one that trains with
+    it, one that measures.
+    """
     copy = Copy(here)
     copy.append("losses/in_batch.py", HINGE)
     copy.insert("config/training_choices.py", "TrainLoss = Annotated[", HINGE_SETTINGS)
@@ -167,7 +186,12 @@ def said(here: Path) -> Sequence[tuple[int, str]]:
     copy.insert("evaluation/task_kinds.py", "    MtebTask: _mteb,\n", "    OddOneOutTask: _odd_one_out,\n")
     assert all(f"`{module}`" in documented("A task") for module in copy.touched)
     train = ("train", "run.toml", "--out", "job")
-    return copy.run(here, (*train, "--set", "train.loss.weight=0.5"), train, ("evaluate", "model", "--suite", "suite.toml", "--out", "out"))
+    return copy.run(
+        here,
+        (*train, "--set", "train.loss.weight=0.5"),
+        train,
+        ("evaluate", "model", "--suite", "suite.toml", "--out", "out"),
+    )
 
 
 def test_a_loss_takes_a_function_and_a_settings_class(here: Path, said: Sequence[tuple[int, str]]) -> None:
@@ -183,7 +207,9 @@ def test_a_loss_takes_a_function_and_a_settings_class(here: Path, said: Sequence
     assert all(2 <= loss <= 4 for loss in losses)
 
 
-def test_a_task_takes_a_kind_a_settings_class_a_reader_and_a_score(here: Path, said: Sequence[tuple[int, str]]) -> None:
+def test_a_task_takes_a_kind_a_settings_class_a_reader_and_a_score(
+    here: Path, said: Sequence[tuple[int, str]]
+) -> None:
     assert said[2][0] == 0, said[2]
     result = json.loads((here / "out" / "result.json").read_text(encoding="utf-8"))
     assert [score["value"] for score in result["scores"]] == [0.75]

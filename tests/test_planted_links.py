@@ -1,4 +1,7 @@
-"""Links that lie under the names that verbs write: what they lead to stays as it is. `scripts/link_trials.py` tries every name."""
+"""Links that lie under the names that verbs write: what they lead to stays as it is.
+
+`scripts/link_trials.py` tries every name.
+"""
 
 import os
 import shutil
@@ -6,7 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands import Run, Said, assert_refused, embed, evaluate, lines, search, setting, tune, write_world
+from tests.commands import (
+    Run,
+    Said,
+    assert_refused,
+    embed,
+    evaluate,
+    lines,
+    search,
+    setting,
+    tune,
+    write_world,
+)
 from tests.commands import here as here
 from tests.commands import run as run
 from tests.pages import no_page as no_page
@@ -56,7 +70,9 @@ TARGETS = ("letter", "album", "free")
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_search_writes_through_no_link_in_the_store(run: Run, here: Path, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_writes_through_no_link_in_the_store(
+    run: Run, here: Path, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # The copies of a moment ago count as unchanged files.
     monkeypatch.setattr("adiabat.core.provenance.TICK_NS", 0)
     (here / "store" / ".checked.json").unlink()
@@ -70,7 +86,10 @@ APPEND = ("embed", "model", "more.jsonl", "--out", "store", "--append")
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", ["store/appending", "store/appending/state.json", "store/appending/merged", "store/manifest.json.part0"])
+@pytest.mark.parametrize(
+    "name",
+    ["store/appending", "store/appending/state.json", "store/appending/merged", "store/manifest.json.part0"],
+)
 def test_an_append_neither_clears_nor_fills_what_a_link_leads_to(run: Run, name: str, target: str) -> None:
     plant(Path(name), target)
     require_precious(run(*APPEND))
@@ -94,7 +113,9 @@ def test_an_append_writes_into_no_vectors_of_another_place(run: Run, here: Path)
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", ["new.building", "new.building/state.json", "new.building/ids.arrow", "new.building/vectors.npy"])
+@pytest.mark.parametrize(
+    "name", ["new.building", "new.building/state.json", "new.building/ids.arrow", "new.building/vectors.npy"]
+)
 def test_a_build_is_not_begun_in_another_place(run: Run, name: str, target: str) -> None:
     plant(Path(name), target)
     require_precious(run(*embed()))
@@ -113,7 +134,10 @@ def test_a_resumed_job_stays_in_its_own_folder(run: Run, here: Path) -> None:
     more = (*SHORT, "--resume", *setting("tune.max_epochs=2"))
     said = run(*more)
     assert said.code == 2
-    assert "job/checkpoints must be a file or folder of its own, which adiabat writes, got a symbolic link to ../kept" in said.err
+    assert (
+        "job/checkpoints must be a file or folder of its own, which adiabat "
+        "writes, got a symbolic link to ../kept" in said.err
+    )
     assert files_of(here / "kept") == kept
     checkpoints.unlink()
     (here / "kept").rename(checkpoints)
@@ -136,7 +160,9 @@ def umask() -> int:
 
 
 @pytest.mark.usefixtures("no_page")
-@pytest.mark.parametrize("name", ["new/.scores", "new/.former-scores", "new/.result.json.part0", "new/.report.html.part0"])
+@pytest.mark.parametrize(
+    "name", ["new/.scores", "new/.former-scores", "new/.result.json.part0", "new/.report.html.part0"]
+)
 def test_an_evaluation_replaces_links_and_leaves_their_targets(run: Run, name: str) -> None:
     plant(Path(name), "album")
     require_precious(run(*evaluate(), *setting("measure.resamples=100")), codes=(0,))

@@ -1,4 +1,6 @@
-"""Power as evaluate, inspect and tune print it: the same figures as `power_of` gives for the scores of the queries."""
+"""Power as evaluate, inspect and tune print it: the same figures as `power_of` gives for the scores of the
+queries.
+"""
 
 import json
 from pathlib import Path
@@ -35,14 +37,19 @@ def tuned() -> None:
 STORE = ("--set", "measure.negatives=store", "--set", "measure.resamples=100")
 
 
-def test_evaluate_predicts_power_from_one_model(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluate_predicts_power_from_one_model(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     said = run_in_process(capsys, monkeypatch, [*evaluate("pairs.jsonl"), "--power", *STORE])
     assert said.code == 0
     (power,) = read_result(here / "new" / "result.json", Result).power
     (file,) = score_files(here / "new" / "scores")
     expected = power_of(read_scores(file).samples[0])
     assert (power.name, power.measure, power.units, power.spread) == ("pairs", "nDCG@10", 20, SPREAD)
-    assert (power.detectable, power.excludable) == (pytest.approx(expected.detectable), pytest.approx(expected.excludable))
+    assert (power.detectable, power.excludable) == (
+        pytest.approx(expected.detectable),
+        pytest.approx(expected.excludable),
+    )
     told = " ".join(said.err.split())
     assert "Power of pairs: 20 queries (nDCG@10 " in told
     assert "No tuned model was measured" in told
@@ -51,7 +58,9 @@ def test_evaluate_predicts_power_from_one_model(here: Path, monkeypatch: pytest.
 
 def test_evaluate_observes_power_against_a_baseline(here: Path) -> None:
     tuned()
-    evaluation = adiabat.evaluate("job", "store", "pairs.jsonl", baseline="model", power=True, negatives="store", resamples=2000)
+    evaluation = adiabat.evaluate(
+        "job", "store", "pairs.jsonl", baseline="model", power=True, negatives="store", resamples=2000
+    )
     (power,) = evaluation.power
     assert power.spread is None
     assert power.detectable == pytest.approx(evaluation.datasets[0].main_change().detectable, rel=0.1)
@@ -70,13 +79,19 @@ def test_a_result_without_power_says_nothing_of_it(here: Path) -> None:
     assert 'id="power"' not in (here / "plain" / "report.html").read_text(encoding="utf-8")
 
 
-def test_inspect_says_what_the_queries_could_show(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_says_what_the_queries_could_show(
+    here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     profile = adiabat.inspect("pairs.jsonl", model="model", store="store")
     evaluation = adiabat.evaluate("model", "store", "pairs.jsonl", power=True, resamples=100)
     assert profile.power == evaluation.power[0]
-    said = run_in_process(capsys, monkeypatch, ["inspect", "pairs.jsonl", "--model", "model", "--store", "store"])
+    said = run_in_process(
+        capsys, monkeypatch, ["inspect", "pairs.jsonl", "--model", "model", "--store", "store"]
+    )
     assert "power of pairs: 20" in said.out
-    said = run_in_process(capsys, monkeypatch, ["inspect", "pairs.jsonl", "--model", "model", "--store", "store", "--json"])
+    said = run_in_process(
+        capsys, monkeypatch, ["inspect", "pairs.jsonl", "--model", "model", "--store", "store", "--json"]
+    )
     assert json.loads(said.out)["power"]["units"] == 20
     assert adiabat.inspect("pairs.jsonl", model="model").power is None
 
@@ -107,9 +122,14 @@ def test_validation_queries_are_ranked_before_and_after(here: Path, monkeypatch:
     start, changed = adiabat.load("model"), adiabat.load("job")
     examples = address(read_examples("pairs.jsonl"), store)
     power = validation_power(start, changed, store, examples)
-    evaluation = adiabat.evaluate("job", "store", "pairs.jsonl", baseline="model", power=True, negatives="store", resamples=100)
+    evaluation = adiabat.evaluate(
+        "job", "store", "pairs.jsonl", baseline="model", power=True, negatives="store", resamples=100
+    )
     assert power is not None
-    assert (power.detectable, power.excludable) == (evaluation.power[0].detectable, evaluation.power[0].excludable)
+    assert (power.detectable, power.excludable) == (
+        evaluation.power[0].detectable,
+        evaluation.power[0].excludable,
+    )
     unchanged = validation_power(start, start, store, examples)
     assert unchanged is not None
     assert unchanged.spread == SPREAD

@@ -12,7 +12,9 @@ from adiabat.core.wording import call_began
 from tests.commands import write_world
 
 
-def test_garbage_is_collected_rarely_and_not_at_the_end_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_garbage_is_collected_rarely_and_not_at_the_end_of_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     at_the_end = list[object]()
     monkeypatch.setattr("adiabat.cli.app.atexit.register", at_the_end.append)
     monkeypatch.setattr(sys, "argv", ["adiabat", "--version"])
@@ -51,11 +53,33 @@ class ReachedError(Exception):
         ("adiabat.dual_encoder.train.estimate", ["train", "run.toml", "--dry-run"]),
         (
             "adiabat.distillation.student.fit",
-            ["distill", "fit", "--teacher", "demo", "--student", "demo", "--out", "job", "--texts", "corpus.jsonl"],
+            [
+                "distill",
+                "fit",
+                "--teacher",
+                "demo",
+                "--student",
+                "demo",
+                "--out",
+                "job",
+                "--texts",
+                "corpus.jsonl",
+            ],
         ),
         (
             "adiabat.distillation.student.multilingual",
-            ["distill", "multilingual", "--teacher", "demo", "--student", "demo", "--out", "job", "--parallel", "two.tsv"],
+            [
+                "distill",
+                "multilingual",
+                "--teacher",
+                "demo",
+                "--student",
+                "demo",
+                "--out",
+                "job",
+                "--parallel",
+                "two.tsv",
+            ],
         ),
     ],
 )
@@ -63,7 +87,9 @@ def test_every_time_limit_counts_from_the_start_of_the_process(
     work: str, arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_world(tmp_path)
-    (tmp_path / "run.toml").write_text('job = {model = "demo", data = "pairs.jsonl"}\ntrain = {budget_seconds = 60}\n')
+    (tmp_path / "run.toml").write_text(
+        'job = {model = "demo", data = "pairs.jsonl"}\ntrain = {budget_seconds = 60}\n'
+    )
     (tmp_path / "two.tsv").write_text("source\ttarget\nhello\thola\n")
     monkeypatch.chdir(tmp_path)
 

@@ -1,4 +1,6 @@
-"""The README's quickstart runs and prints what it shows; its commands, links and figures are those of the project."""
+"""The README's quickstart runs and prints what it shows; its commands, links and figures are those of the
+project.
+"""
 
 import contextlib
 import io
@@ -21,7 +23,11 @@ QUERIES = 12
 
 
 def blocks(text: str, language: str = "") -> list[str]:
-    return [body for kind, body in re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL) if kind == language]
+    return [
+        body
+        for kind, body in re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        if kind == language
+    ]
 
 
 def rows_of(text: str) -> list[str]:
@@ -40,7 +46,9 @@ def small_files(tmp_path: Path) -> dict[str, Path]:
         files[name].write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
     documents = [dict(row.values) for row in read_rows(files["corpus"])]
     files["corpus"] = tmp_path / "corpus.jsonl"
-    files["corpus"].write_text("".join(f"{json.dumps(row)}\n" for row in documents if row["doc_id"] in wanted), encoding="utf-8")
+    files["corpus"].write_text(
+        "".join(f"{json.dumps(row)}\n" for row in documents if row["doc_id"] in wanted), encoding="utf-8"
+    )
     return files
 
 
@@ -51,13 +59,18 @@ def quickstart(small_files: dict[str, Path], tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(model_paths, "demo_model_folder", lambda: tmp_path / "model")
     monkeypatch.setattr(adiabat, "demo_files", lambda: small_files, raising=False)
-    short = [block.replace("epoch=60", "epoch=2").replace("max_epochs=5", "max_epochs=1") for block in blocks(README, "python")]
+    short = [
+        block.replace("epoch=60", "epoch=2").replace("max_epochs=5", "max_epochs=1")
+        for block in blocks(README, "python")
+    ]
     assert "epoch=2" in short[0]
     return short
 
 
 def test_the_quickstart_prints_the_lines_that_the_readme_shows(quickstart: list[str]) -> None:
-    """Figures differ on a part of the data: `test_the_figures_of_the_quickstart_are_those_of_the_demo` compares those."""
+    """Figures differ on a part of the data: `test_the_figures_of_the_quickstart_are_those_of_the_demo`
+    compares those.
+    """
     printed, names = io.StringIO(), dict[str, object]()
     with contextlib.redirect_stdout(printed):
         exec(quickstart[0], names)
@@ -65,7 +78,18 @@ def test_the_quickstart_prints_the_lines_that_the_readme_shows(quickstart: list[
     for text in (printed.getvalue(), shown):
         lines = text.strip().splitlines()
         assert lines[0] == "job on arxiv-cs-test"
-        assert lines[2].split() == ["data", "set", "measure", "before", "after", "change", "[paired", "95", "%]", "verdict"]
+        assert lines[2].split() == [
+            "data",
+            "set",
+            "measure",
+            "before",
+            "after",
+            "change",
+            "[paired",
+            "95",
+            "%]",
+            "verdict",
+        ]
         assert [row.split()[:3] for row in rows_of(text)] == [
             ["target:", "arxiv-cs-test", "nDCG@10"],
             ["retain:", "arxiv-math", "nDCG@10"],
@@ -73,7 +97,9 @@ def test_the_quickstart_prints_the_lines_that_the_readme_shows(quickstart: list[
         ]
         # Two epochs of a tiny model may leave its weights as they were, which a note of its own says.
         (note,) = (line for line in lines if line.startswith("note: ") and "same query tower" not in line)
-        assert note.endswith("on none of the queries and relevant documents of arxiv-cs-test, arxiv-math and arxiv-physics.")
+        assert note.endswith(
+            "on none of the queries and relevant documents of arxiv-cs-test, arxiv-math and arxiv-physics."
+        )
     exec(quickstart[1], names)
     vectors, model = names["vectors"], adiabat.load("job")
     assert (vectors.shape, str(vectors.dtype)) == ((1, model.width), "float32")  # type: ignore[attr-defined]
@@ -90,13 +116,15 @@ def test_the_figures_of_the_quickstart_are_those_of_the_demo() -> None:
 def test_verbs_and_links_exist(document: Path) -> None:
     text = document.read_text(encoding="utf-8")
     verbs = {verb for panel in PANELS.values() for verb in panel}
-    commands = re.findall(r"(?:^|&& |`)adiabat ([a-z][a-z-]*)", "".join(blocks(text)), re.MULTILINE) + re.findall(
-        r"`adiabat ([a-z][a-z-]*) ", text
-    )
+    commands = re.findall(
+        r"(?:^|&& |`)adiabat ([a-z][a-z-]*)", "".join(blocks(text)), re.MULTILINE
+    ) + re.findall(r"`adiabat ([a-z][a-z-]*) ", text)
     assert set(commands) <= verbs
     for link in re.findall(r"\]\(([^)#]+)[^)]*\)", text):
         assert link.startswith("https://") or (document.parent / link).exists(), link
     for link, heading in re.findall(r"\]\(([^)#]*)#([^)]+)\)", text):
         target = (document.parent / link) if link else document
         headings = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.MULTILINE)
-        assert heading in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in headings}, heading
+        assert heading in {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in headings}, (
+            heading
+        )

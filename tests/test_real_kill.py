@@ -1,4 +1,6 @@
-"""Second tier: a tuning run of the real model, killed ten times at random moments, against one that was let alone."""
+"""Second tier: a tuning run of the real model, killed ten times at random moments, against one that was let
+alone.
+"""
 
 import json
 import random

@@ -1,4 +1,6 @@
-"""Second tier: saved models give the same vectors in the oldest versions of the libraries that they load in, and in the newest."""
+"""Second tier: saved models give the same vectors in the oldest versions of the libraries that they load in,
+and in the newest.
+"""
 
 import json
 import os
@@ -12,7 +14,14 @@ import numpy as np
 import pytest
 import torch
 from tokenizers.normalizers import Lowercase
-from transformers import BertTokenizer, LlamaConfig, LlamaModel, ModernBertConfig, ModernBertModel, PreTrainedModel
+from transformers import (
+    BertTokenizer,
+    LlamaConfig,
+    LlamaModel,
+    ModernBertConfig,
+    ModernBertModel,
+    PreTrainedModel,
+)
 
 from adiabat.data.records import SIDES
 from adiabat.models.adapters import add_lora
@@ -87,14 +96,19 @@ def of(backbone: Callable[[], PreTrainedModel]) -> Callable[[Path], DualEncoder]
 
 
 def llama(**rope: object) -> Callable[[Path], DualEncoder]:
-    return of(lambda: LlamaModel(LlamaConfig(**SIZES, **GROUPED, rope_parameters={"rope_theta": 300.0, **rope})))
+    return of(
+        lambda: LlamaModel(LlamaConfig(**SIZES, **GROUPED, rope_parameters={"rope_theta": 300.0, **rope}))
+    )
 
 
 def modernbert(folder: Path) -> DualEncoder:
     rope = {
-        kind: {"rope_type": "default", "rope_theta": theta} for kind, theta in (("full_attention", 700.0), ("sliding_attention", 300.0))
+        kind: {"rope_type": "default", "rope_theta": theta}
+        for kind, theta in (("full_attention", 700.0), ("sliding_attention", 300.0))
     }
-    config = ModernBertConfig(**SIZES, **MODERN, layer_types=["full_attention", "sliding_attention"], rope_parameters=rope)
+    config = ModernBertConfig(
+        **SIZES, **MODERN, layer_types=["full_attention", "sliding_attention"], rope_parameters=rope
+    )
     return of(lambda: ModernBertModel(config))(folder)
 
 
@@ -110,16 +124,25 @@ def tuned_by_lora(_: Path) -> DualEncoder:
 
 
 def projected(_: Path) -> DualEncoder:
-    return build_towers(tiny_dual(settings=PROMPTS, projection=16, shared=False), kind="shared_projection", projection_width=8, seed=0)
+    return build_towers(
+        tiny_dual(settings=PROMPTS, projection=16, shared=False),
+        kind="shared_projection",
+        projection_width=8,
+        seed=0,
+    )
 
 
 def two_families(_: Path) -> DualEncoder:
-    query = Encoder(tiny_architecture("bert"), tiny_tokenizer(), replace(PROMPTS, pooling="cls", max_tokens=30)).eval()
+    query = Encoder(
+        tiny_architecture("bert"), tiny_tokenizer(), replace(PROMPTS, pooling="cls", max_tokens=30)
+    ).eval()
     return DualEncoder(query, tower("llama", replace(PROMPTS, pooling="last")), "two")
 
 
 def word_pieces(_: Path) -> DualEncoder:
-    """A tokenizer of a class of its own with settings that differ from the defaults of the class, extra tokens, and lower-casing."""
+    """A tokenizer of a class of its own with settings that differ from the defaults of the class, extra
+    tokens, and lower-casing.
+    """
     words = [
         "[UNK]",
         "[PAD]",
@@ -130,7 +153,9 @@ def word_pieces(_: Path) -> DualEncoder:
         *"abcdefghijklmnopqrstuvwxyz",
         *(f"##{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"),
     ]
-    tokenizer = BertTokenizer(vocab={word: number for number, word in enumerate(words)}, do_lower_case=False, strip_accents=False)
+    tokenizer = BertTokenizer(
+        vocab={word: number for number, word in enumerate(words)}, do_lower_case=False, strip_accents=False
+    )
     tokenizer.add_special_tokens({"additional_special_tokens": ["[Q]"]})
     tokenizer.backend_tokenizer.normalizer = Lowercase()
     return one(Encoder(tiny_architecture("bert"), tokenizer, replace(PROMPTS, query_prompt="[Q] ")).eval())
@@ -165,7 +190,11 @@ MODELS: Mapping[str, Callable[[Path], DualEncoder]] = {
     "modernbert with angles of its own": modernbert,
     "llama": llama(rope_type="default"),
     "llama with scaled angles": llama(
-        rope_type="llama3", factor=3.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32
+        rope_type="llama3",
+        factor=3.0,
+        low_freq_factor=1.0,
+        high_freq_factor=4.0,
+        original_max_position_embeddings=32,
     ),
     "llama with yarn": llama(rope_type="yarn", factor=3.0),
     "word pieces": word_pieces,
@@ -187,7 +216,9 @@ MODELS: Mapping[str, Callable[[Path], DualEncoder]] = {
 def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, DualEncoder]]:
     """Every model, saved."""
     folder = tmp_path_factory.mktemp("models")
-    models = {name: (folder / str(number), make(folder)) for number, (name, make) in enumerate(MODELS.items())}
+    models = {
+        name: (folder / str(number), make(folder)) for number, (name, make) in enumerate(MODELS.items())
+    }
     for path, model in models.values():
         save(model, path)
     return models
@@ -195,13 +226,20 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Dua
 
 @pytest.fixture(scope="module")
 def told_by_old(saved: dict[str, tuple[Path, DualEncoder]]) -> dict[str, str]:
-    """What the oldest versions say of each folder that they cannot load; they leave vectors of the others beside it."""
+    """What the oldest versions say of each folder that they cannot load; they leave vectors of the others
+    beside it.
+    """
     if not OLD.is_dir():
         pytest.skip(f"there is no {OLD}; make test-real installs it from requirements/oldest.txt")
     folders = [str(path) for path, _ in saved.values()]
     surroundings = {**os.environ, "PYTHONPATH": str(OLD), "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(
-        [sys.executable, "-c", IN_OLD], input=json.dumps([folders, TEXTS]), env=surroundings, capture_output=True, text=True, check=False
+        [sys.executable, "-c", IN_OLD],
+        input=json.dumps([folders, TEXTS]),
+        env=surroundings,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
     told: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
@@ -210,7 +248,9 @@ def told_by_old(saved: dict[str, tuple[Path, DualEncoder]]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_oldest_versions_give_our_vectors(name: str, saved: dict[str, tuple[Path, DualEncoder]], told_by_old: dict[str, str]) -> None:
+def test_the_oldest_versions_give_our_vectors(
+    name: str, saved: dict[str, tuple[Path, DualEncoder]], told_by_old: dict[str, str]
+) -> None:
     path, model = saved[name]
     assert told_by_old.get(str(path)) is None
     assert oldest_versions(model.query, model.document) == OLDEST
@@ -220,9 +260,13 @@ def test_the_oldest_versions_give_our_vectors(name: str, saved: dict[str, tuple[
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_newest_versions_and_our_loader_give_our_vectors(name: str, saved: dict[str, tuple[Path, DualEncoder]]) -> None:
+def test_the_newest_versions_and_our_loader_give_our_vectors(
+    name: str, saved: dict[str, tuple[Path, DualEncoder]]
+) -> None:
     path, model = saved[name]
     assert_same_vectors(model, path, TEXTS)
     again = load(path)
     for side in SIDES:
-        np.testing.assert_array_equal(again.encode(TEXTS, side=side, precision="fp32"), model.encode(TEXTS, side=side, precision="fp32"))
+        np.testing.assert_array_equal(
+            again.encode(TEXTS, side=side, precision="fp32"), model.encode(TEXTS, side=side, precision="fp32")
+        )

@@ -24,10 +24,26 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("world")
     write_world(folder)
     lines(folder / "train.jsonl", PAIRS[:10])
-    lines(folder / "test.jsonl", [{"query": f"new {number}", "pos": [f"d{10 + number % 10}"]} for number in range(40)])
-    options = {"max_epochs": 2, "batches_per_epoch": 3, "validation_fraction": 0.3, "learning_rate": 0.01, "keep": "last"}
+    lines(
+        folder / "test.jsonl",
+        [{"query": f"new {number}", "pos": [f"d{10 + number % 10}"]} for number in range(40)],
+    )
+    options = {
+        "max_epochs": 2,
+        "batches_per_epoch": 3,
+        "validation_fraction": 0.3,
+        "learning_rate": 0.01,
+        "keep": "last",
+    }
     for seed in range(3):
-        adiabat.tune(folder / "model", folder / "store", folder / "train.jsonl", folder / f"job{seed}", seed=seed, **options)
+        adiabat.tune(
+            folder / "model",
+            folder / "store",
+            folder / "train.jsonl",
+            folder / f"job{seed}",
+            seed=seed,
+            **options,
+        )
     return folder
 
 
@@ -35,7 +51,10 @@ RUNS = ("--run", "job1", "--run", "job2")
 
 
 def test_values_are_means_over_runs_and_compare_reads_their_scores(here: Path, command: Run) -> None:
-    alone = [adiabat.evaluate(f"job{seed}", "store", "test.jsonl", baseline="model").datasets[0].main_change() for seed in range(3)]
+    alone = [
+        adiabat.evaluate(f"job{seed}", "store", "test.jsonl", baseline="model").datasets[0].main_change()
+        for seed in range(3)
+    ]
     said = command(*evaluate("test.jsonl", *RUNS, "--baseline", "model", model="job0"))
     result = read_result(here / "new" / "result.json", Result)
     assert (result.model, result.runs, result.run_differences) == ("job0", ["job1", "job2"], [])
@@ -57,34 +76,63 @@ def test_values_are_means_over_runs_and_compare_reads_their_scores(here: Path, c
 
 
 def test_parts_of_the_queries_are_means_over_runs_too(here: Path) -> None:
-    lines(here / "mixed.jsonl", [{"query": f"new {number}", "pos": [f"d{number % 20}"]} for number in range(40)])
-    (found,) = adiabat.evaluate("job0", "store", "mixed.jsonl", runs=["job1"], baseline="model", resamples=200).datasets
-    assert [(part.name, part.queries) for part in found.parts] == [("all queries", 40), ("new documents", 20), ("seen documents", 20)]
+    lines(
+        here / "mixed.jsonl", [{"query": f"new {number}", "pos": [f"d{number % 20}"]} for number in range(40)]
+    )
+    (found,) = adiabat.evaluate(
+        "job0", "store", "mixed.jsonl", runs=["job1"], baseline="model", resamples=200
+    ).datasets
+    assert [(part.name, part.queries) for part in found.parts] == [
+        ("all queries", 40),
+        ("new documents", 20),
+        ("seen documents", 20),
+    ]
     levels = [part.change.after for part in found.parts]
     assert levels[0] == pytest.approx(np.mean(levels[1:]))
 
 
 def test_a_run_that_is_named_twice_or_of_other_documents_is_refused(here: Path, command: Run) -> None:
-    assert_refused(command(*evaluate("test.jsonl", "--run", "job0", model="job0")), "--run must name each run once, got job0 twice")
+    assert_refused(
+        command(*evaluate("test.jsonl", "--run", "job0", model="job0")),
+        "--run must name each run once, got job0 twice",
+    )
     shutil.copytree("job0", "copy")
     said = command(*evaluate("test.jsonl", "--run", "copy", model="job0"))
     assert "copy has the query tower of job0" in said.err
     with pytest.raises(TypeError, match="runs must be a list of models"):
         adiabat.evaluate("job0", "store", "test.jsonl", runs="job1")
-    assert_refused(command("evaluate", "--suite", "suite.toml", "--run", "job1", "--out", "other"), "--run has no effect with --suite")
+    assert_refused(
+        command("evaluate", "--suite", "suite.toml", "--run", "job1", "--out", "other"),
+        "--run has no effect with --suite",
+    )
 
 
 def test_a_run_of_another_experiment_is_named_with_its_settings(here: Path, command: Run) -> None:
     other = Job(Path(shutil.copytree("job1", "other")))
     description = read_description(other)
-    description["tune"]["learning_rate"], description["job"]["examples"], description["job"]["store"] = 0.02, "0", "elsewhere"
+    description["tune"]["learning_rate"], description["job"]["examples"], description["job"]["store"] = (
+        0.02,
+        "0",
+        "elsewhere",
+    )
     write_description(other, description)
-    said = " ".join(command(*evaluate("test.jsonl", "--run", "other", "--run", "model", model="job0")).err.split())
-    assert "other is no run of the same experiment as job0: they differ in job.data, tune.learning_rate (0.01, 0.02)." in said
-    assert "whether model is a run of the same experiment as job0 is unknown, because only one of them is a job." in said
+    said = " ".join(
+        command(*evaluate("test.jsonl", "--run", "other", "--run", "model", model="job0")).err.split()
+    )
+    assert (
+        "other is no run of the same experiment as job0: they differ in "
+        "job.data, tune.learning_rate (0.01, 0.02)." in said
+    )
+    assert (
+        "whether model is a run of the same experiment as job0 is unknown, because only one of them is a job."
+        in said
+    )
 
 
-@pytest.mark.parametrize(("keep", "said"), [("last", "last epoch 1: "), ("loss", "no epoch had a lower validation loss than the start: ")])
+@pytest.mark.parametrize(
+    ("keep", "said"),
+    [("last", "last epoch 1: "), ("loss", "no epoch had a lower validation loss than the start: ")],
+)
 def test_tune_says_which_epoch_was_kept(here: Path, command: Run, keep: str, said: str) -> None:
     options = setting(f"tune.keep={keep}"), setting("tune.max_epochs=1"), setting("tune.learning_rate=1e-30")
     told = command(*tune("train.jsonl", *chain.from_iterable(options), out=keep)).err

@@ -18,7 +18,16 @@ from tests.tiny import save_tiny
 
 Verb = Callable[..., Said]
 
-SHORT = ("--set", "rate_search.count=3", "--set", "rate_search.steps=4", "--set", "rate_search.checks=2", "--set", "tune.batch_size=4")
+SHORT = (
+    "--set",
+    "rate_search.count=3",
+    "--set",
+    "rate_search.steps=4",
+    "--set",
+    "rate_search.checks=2",
+    "--set",
+    "tune.batch_size=4",
+)
 
 
 @pytest.fixture
@@ -30,11 +39,17 @@ def verb(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     save_tiny(tmp_path / "model")
     rows = [json.loads(line) for line in Path("triplets.jsonl").read_text(encoding="utf-8").splitlines()]
     names = sorted({name for row in rows for name in (*row["pos"], *row["neg"])})
-    Path("corpus.jsonl").write_text("".join(json.dumps({"_id": name, "text": f"paper {name}"}) + "\n" for name in names), encoding="utf-8")
+    Path("corpus.jsonl").write_text(
+        "".join(json.dumps({"_id": name, "text": f"paper {name}"}) + "\n" for name in names), encoding="utf-8"
+    )
     adiabat.embed(tmp_path / "model", tmp_path / "corpus.jsonl", tmp_path / "own")
 
     def run(*more: str, name: str = "safe-rate") -> Said:
-        return run_in_process(capsys, monkeypatch, [name, "model", "own", "triplets.jsonl", "--out", "out", "--device", "cpu", *more])
+        return run_in_process(
+            capsys,
+            monkeypatch,
+            [name, "model", "own", "triplets.jsonl", "--out", "out", "--device", "cpu", *more],
+        )
 
     return run
 
@@ -46,14 +61,23 @@ def test_the_verb_leaves_a_page_and_prints_what_it_found(verb: Verb) -> None:
     found = read_result(Path("out/result.json"), SafeRate)
     assert (found.model, found.probes, found.rates) == ("model", 680, [1e-8, 3.16e-7, 1e-5])
     assert found.settings["tune"]["learning_rate"] == "safe"
-    assert {one.name for one in Path("out").iterdir()} >= {"config.toml", "trials.parquet", "report.html", "table.csv", "figures"}
+    assert {one.name for one in Path("out").iterdir()} >= {
+        "config.toml",
+        "trials.parquet",
+        "report.html",
+        "table.csv",
+        "figures",
+    }
     assert {one.suffix for one in Path("out/figures").iterdir()} == {".svg"}
     assert f"{found.trials[0].rate:g}, seed 0: " in said.err
 
 
 @pytest.mark.parametrize(
     ("verb_name", "more"),
-    [("safe-rate", SHORT), ("tune", ("--recipe", "paper", "--set", "tune.max_epochs=1", "--set", "tune.batches_per_epoch=2"))],
+    [
+        ("safe-rate", SHORT),
+        ("tune", ("--recipe", "paper", "--set", "tune.max_epochs=1", "--set", "tune.batches_per_epoch=2")),
+    ],
 )
 def test_a_beir_folder_which_lists_no_negatives_takes_the_hardest_of_the_store_and_says_so(
     verb: Verb, verb_name: str, more: tuple[str, ...]
@@ -69,7 +93,10 @@ def test_a_beir_folder_which_lists_no_negatives_takes_the_hardest_of_the_store_a
     (folder / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged, encoding="utf-8")
     said = verb(*more, name=verb_name)
     assert said.code == 0, said.err
-    told = "queries list no negatives: each step takes the store's hardest for them, as under tune.negatives = hardest"
+    told = (
+        "queries list no negatives: each step takes the store's hardest for "
+        "them, as under tune.negatives = hardest"
+    )
     assert told in " ".join(said.err.split())
     assert told in Path("out/result.json").read_text(encoding="utf-8")
 
@@ -87,7 +114,9 @@ def test_a_file_for_tune_serves_whatever_rate_it_names(verb: Verb) -> None:
 
 
 def test_a_file_for_tune_that_switches_the_guard_off_serves_too(verb: Verb) -> None:
-    Path("tune.toml").write_text("guard = false\n[rate_search]\ncount = 2\nsteps = 2\nchecks = 1\n[tune]\nbatch_size = 4\n")
+    Path("tune.toml").write_text(
+        "guard = false\n[rate_search]\ncount = 2\nsteps = 2\nchecks = 1\n[tune]\nbatch_size = 4\n"
+    )
     notes: list[str] = []
     options = {"settings": "tune.toml", "device": "cpu", "progress": Watch(note=notes.append)}
     found = adiabat.safe_rate("model", "own", "triplets.jsonl", "out", **options)
@@ -117,6 +146,10 @@ def test_the_function_gives_what_the_verb_writes(verb: Verb) -> None:
         # A rate that was written for tuning is replaced, and that is said.
         settings = {**written.settings, "tune": {**written.settings["tune"], "learning_rate": rate}}
         watch = Watch(note=notes.append)
-        again = adiabat.safe_rate("model", "own", "triplets.jsonl", "out", settings=settings, resume=True, progress=watch)
+        again = adiabat.safe_rate(
+            "model", "own", "triplets.jsonl", "out", settings=settings, resume=True, progress=watch
+        )
         assert again.trials == written.trials
-    assert ["tune.learning_rate = 1e-06 is ignored" in note for note in notes if "its own rates" in note] == [True]
+    assert ["tune.learning_rate = 1e-06 is ignored" in note for note in notes if "its own rates" in note] == [
+        True
+    ]

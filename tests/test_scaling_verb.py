@@ -31,7 +31,11 @@ def verb(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
 
 def spec(**tables: Any) -> str:
     """A SPEC.toml."""
-    given = {"scaling": {"out": None}, "models": [{"model": "model", "blocks": [1, 2, 4], "pretraining_rate": 0.03}], **tables}
+    given = {
+        "scaling": {"out": None},
+        "models": [{"model": "model", "blocks": [1, 2, 4], "pretraining_rate": 0.03}],
+        **tables,
+    }
     Path("spec.toml").write_text(tomli_w.dumps(without_none(tables_of(Path(), **given))), encoding="utf-8")
     return "spec.toml"
 
@@ -41,7 +45,19 @@ def test_a_scaling_leaves_a_page_and_a_plan_is_made_of_it(verb: Verb) -> None:
     assert (said.code, said.out) == (0, "out/report.html\n"), said.err
     assert "model, 4 blocks, full, 8e+07 FLOP, seed 0: run 9 of 9, done after 4 steps" in said.err
     assert len(read_result(Path("out/result.json"), ScalingResult).runs) == 9
-    asked = ("plan", "--budget", "3e8", "--runs", "out", "--set", "plan.least_steps=1", "--set", "plan.resamples=8", "--device", "cpu")
+    asked = (
+        "plan",
+        "--budget",
+        "3e8",
+        "--runs",
+        "out",
+        "--set",
+        "plan.least_steps=1",
+        "--set",
+        "plan.resamples=8",
+        "--device",
+        "cpu",
+    )
     told = verb(*asked)
     assert told.code == 0, told.err
     table = tomllib.loads(told.out)
@@ -50,7 +66,13 @@ def test_a_scaling_leaves_a_page_and_a_plan_is_made_of_it(verb: Verb) -> None:
     assert "On this machine it takes about" in told.err
     written = verb(*asked, "--out", "plan")
     assert (written.code, written.out) == (0, "plan/report.html\n"), written.err
-    assert {path.name for path in Path("plan").iterdir()} == {".call.json", "figures", "report.html", "result.json", "train.toml"}
+    assert {path.name for path in Path("plan").iterdir()} == {
+        ".call.json",
+        "figures",
+        "report.html",
+        "result.json",
+        "train.toml",
+    }
     Path("run.toml").write_text(told.out, encoding="utf-8")
     assert verb("train", "run.toml", "--out", "job", "--device", "cpu").code == 0
     assert verb(*asked, "--out", "plan").code == 0
@@ -72,4 +94,7 @@ def test_what_was_published_is_told_without_runs(verb: Verb) -> None:
     assert "Published results favour LoRA; they do not determine the model." in " ".join(said.err.split())
     # Without runs there are no losses, intervals or lines.
     assert "straight line" not in said.err
-    assert verb("plan", "--budget", "1e16", "--model", "model", "--data-tokens", "1e6", "--memory", "24GiB").code == 0
+    assert (
+        verb("plan", "--budget", "1e16", "--model", "model", "--data-tokens", "1e6", "--memory", "24GiB").code
+        == 0
+    )

@@ -64,7 +64,10 @@ def test_a_key_is_told_with_its_default_and_what_it_takes() -> None:
     text = template(kind_of("tune"))
     assert "Must be > 0.\n#batch_size = 14\n" in text
     assert "# #schedule" not in text
-    assert '`schedule = VALUE` may stand in place of the table, where VALUE is one of "constant", "linear",' in text
+    assert (
+        '`schedule = VALUE` may stand in place of the table, where VALUE is one of "constant", "linear",'
+        in text
+    )
     assert '\n# kind = "lora": ' in text
     assert "\n#   rank = 64: " in text
     assert '#freeze = ["embeddings"]\n' in text
@@ -75,7 +78,9 @@ def commands() -> Iterator[tuple[str, list[str]]]:
     whole = typer.main.get_command(app_of(""))
     for name, command in whole.commands.items():  # type: ignore[attr-defined]
         inner = getattr(command, "commands", {"": command})
-        yield from ((f"{name} {one}".strip(), [option.name for option in own.params]) for one, own in inner.items())
+        yield from (
+            (f"{name} {one}".strip(), [option.name for option in own.params]) for one, own in inner.items()
+        )
 
 
 def test_every_verb_that_takes_a_file_has_its_settings_shown() -> None:
@@ -85,7 +90,9 @@ def test_every_verb_that_takes_a_file_has_its_settings_shown() -> None:
     assert {"tune", "distill fit", "data"} <= takes
 
 
-def test_the_verb_prints_the_template(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_verb_prints_the_template(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     said = run_in_process(capsys, monkeypatch, ["settings", "distill", "fit"])
     assert (said.code, said.out) == (0, template(kind_of("distill fit")))
     said = run_in_process(capsys, monkeypatch, ["settings", "tuna"])

@@ -1,4 +1,6 @@
-"""A model that states the dot product is ranked by it in every verb; what is expected is worked out in plain loops."""
+"""A model that states the dot product is ranked by it in every verb; what is expected is worked out in plain
+loops.
+"""
 
 import json
 import re
@@ -36,13 +38,18 @@ from tests.tiny import edit, save_tiny
 
 RAW = EncoderSettings(max_tokens=64, normalize=False)
 WORDS = ("cat", "dog", "sea", "sun", "rain", "salt", "wind", "tree")
-TEXTS = [" ".join(WORDS[(number * step) % 8] for step in range(1, 2 + number % 5)) + f" {number}" for number in range(30)]
+TEXTS = [
+    " ".join(WORDS[(number * step) % 8] for step in range(1, 2 + number % 5)) + f" {number}"
+    for number in range(30)
+]
 QUERIES = [f"{one} {other}" for one in WORDS[:5] for other in WORDS[3:]]
 
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that states the dot product, with its store; each query's answer is the document of its highest dot product."""
+    """A model that states the dot product, with its store; each query's answer is the document of its highest
+    dot product.
+    """
     folder = tmp_path_factory.mktemp("dot")
     save_tiny(folder / "model", seed=3, settings=RAW)
     edit(folder / "model", "config_sentence_transformers.json", similarity_fn_name="dot")
@@ -51,7 +58,10 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
     best = products(folder).argmax(axis=1)
     lines(
         folder / "pairs.jsonl",
-        [{"query": query, "pos": [f"d{row}"], "neg": [f"d{(row + 1) % 30}"]} for query, row in zip(QUERIES, best.tolist(), strict=True)],
+        [
+            {"query": query, "pos": [f"d{row}"], "neg": [f"d{(row + 1) % 30}"]}
+            for query, row in zip(QUERIES, best.tolist(), strict=True)
+        ],
     )
     return folder
 
@@ -63,7 +73,9 @@ def vectors_of(folder: Path) -> tuple[np.ndarray, np.ndarray]:
 
 def products(folder: Path) -> np.ndarray:
     queries, documents = vectors_of(folder)
-    return np.array([[sum(x * y for x, y in zip(one, other, strict=True)) for other in documents] for one in queries])
+    return np.array(
+        [[sum(x * y for x, y in zip(one, other, strict=True)) for other in documents] for one in queries]
+    )
 
 
 def cosines(folder: Path) -> np.ndarray:
@@ -81,13 +93,19 @@ def test_evaluation_ranks_by_the_stated_similarity_first_and_says_so(here: Path)
     assert list(dict.fromkeys(change.similarity for change in found.changes)) == ["dot", "cosine", "distance"]
     assert "the main measure compares by dot product, the similarity that the model states" in found.notes
     assert caveats(evaluation)[-1:] == [f"{found.name}: documents were ranked by dot product."]
-    by_cosine = next(change for change in found.changes if (change.measure, change.similarity) == (main.measure, "cosine"))
+    by_cosine = next(
+        change for change in found.changes if (change.measure, change.similarity) == (main.measure, "cosine")
+    )
     assert by_cosine.after < 1.0
 
 
 def test_another_similarity_may_be_asked_for(here: Path) -> None:
-    settings = checked(EvaluateSettings, {"measure": {"negatives": "store"}, "encoder": {"similarity": "euclidean"}})
-    (found,) = adiabat.evaluate(here / "model", here / "store", here / "pairs.jsonl", settings=settings).datasets
+    settings = checked(
+        EvaluateSettings, {"measure": {"negatives": "store"}, "encoder": {"similarity": "euclidean"}}
+    )
+    (found,) = adiabat.evaluate(
+        here / "model", here / "store", here / "pairs.jsonl", settings=settings
+    ).datasets
     assert found.main_change().similarity == "distance"
     loaded = adiabat.load(here / "model", settings=RankingEncoderSection(similarity="cosine"))
     assert (loaded.similarity, adiabat.load(here / "model").similarity) == ("cosine", "dot")
@@ -95,7 +113,9 @@ def test_another_similarity_may_be_asked_for(here: Path) -> None:
 
 def test_a_baseline_that_states_another_similarity_is_named(here: Path, tmp_path: Path) -> None:
     save_tiny(tmp_path / "other", seed=3, settings=RAW)
-    (found,) = adiabat.evaluate(here / "model", here / "store", here / "pairs.jsonl", baseline=tmp_path / "other").datasets
+    (found,) = adiabat.evaluate(
+        here / "model", here / "store", here / "pairs.jsonl", baseline=tmp_path / "other"
+    ).datasets
     assert found.main_change().similarity == "dot"
     told = f"the baseline {tmp_path / 'other'} states cosine: check the values under that similarity too"
     assert told in found.notes
@@ -105,7 +125,9 @@ def test_search_ranks_by_the_stated_similarity_and_names_it(here: Path) -> None:
     expected = products(here)
     for row, query in enumerate(QUERIES):
         hits = adiabat.search(here / "store", query, model=here / "model", k=3)
-        assert [hit.doc_id for hit in hits] == [f"d{best}" for best in np.argsort(-expected[row], kind="stable")[:3]]
+        assert [hit.doc_id for hit in hits] == [
+            f"d{best}" for best in np.argsort(-expected[row], kind="stable")[:3]
+        ]
         assert {hit.similarity for hit in hits} == {"dot"}
         assert hits[0].score == pytest.approx(expected[row].max(), rel=1e-6)
     row = int(np.flatnonzero(expected.argmax(axis=1) != cosines(here).argmax(axis=1))[0])
@@ -122,34 +144,79 @@ def test_one_search_shows_any_number_of_models(
         save_tiny(tmp_path / stated, seed=3, settings=RAW)
         edit(tmp_path / stated, "config_sentence_transformers.json", similarity_fn_name=stated)
         names.append(str(tmp_path / stated))
-    arguments = ["search", str(here / "store"), QUERIES[0], "--model", names[0], "--compare", names[1], "--compare", names[2], "-k", "2"]
+    arguments = [
+        "search",
+        str(here / "store"),
+        QUERIES[0],
+        "--model",
+        names[0],
+        "--compare",
+        names[1],
+        "--compare",
+        names[2],
+        "-k",
+        "2",
+    ]
     said: Said = run_in_process(capsys, monkeypatch, arguments)
     heads = [line for line in said.out.splitlines() if not line.startswith(" ")]
-    assert heads == [f"{names[0]}, by dot product", f"{names[1]}, by cosine", f"{names[2]}, by Euclidean distance"]
+    assert heads == [
+        f"{names[0]}, by dot product",
+        f"{names[1]}, by cosine",
+        f"{names[2]}, by Euclidean distance",
+    ]
     found = json.loads(run_in_process(capsys, monkeypatch, [*arguments, "--json"]).out)
-    assert [[hit["similarity"] for hit in found[name]] for name in names] == [["dot"] * 2, ["cosine"] * 2, ["distance"] * 2]
+    assert [[hit["similarity"] for hit in found[name]] for name in names] == [
+        ["dot"] * 2,
+        ["cosine"] * 2,
+        ["distance"] * 2,
+    ]
 
 
 def test_candidates_are_mined_by_the_stated_similarity(here: Path, tmp_path: Path) -> None:
     notes: list[str] = []
     settings = checked(
-        MineSettings, {"mine": {"source": "dense", "negatives_per_query": 3, "choice": "ranked", "near_duplicate": 0.0, "listed": "keep"}}
+        MineSettings,
+        {
+            "mine": {
+                "source": "dense",
+                "negatives_per_query": 3,
+                "choice": "ranked",
+                "near_duplicate": 0.0,
+                "listed": "keep",
+            }
+        },
     )
     best = products(here).argmax(axis=1).tolist()
-    lines(tmp_path / "pairs.jsonl", [{"query": query, "pos": [f"d{row}"]} for query, row in zip(QUERIES, best, strict=True)])
+    lines(
+        tmp_path / "pairs.jsonl",
+        [{"query": query, "pos": [f"d{row}"]} for query, row in zip(QUERIES, best, strict=True)],
+    )
     out = tmp_path / "mined.jsonl"
     adiabat.mine(
-        tmp_path / "pairs.jsonl", here / "store", out, model=str(here / "model"), settings=settings, progress=Watch(note=notes.append)
+        tmp_path / "pairs.jsonl",
+        here / "store",
+        out,
+        model=str(here / "model"),
+        settings=settings,
+        progress=Watch(note=notes.append),
     )
     rows = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     for row, expected in zip(rows, products(here), strict=True):
         assert row["neg"] == [f"d{place}" for place in np.argsort(-expected, kind="stable")[1:4]]
     assert "vectors are compared by dot product" in notes
-    assert json.loads((tmp_path / "mined.jsonl.stats.json").read_text(encoding="utf-8"))["similarity"] == "dot"
+    assert (
+        json.loads((tmp_path / "mined.jsonl.stats.json").read_text(encoding="utf-8"))["similarity"] == "dot"
+    )
 
 
 def tuned(here: Path, out: Path, notes: list[str] | None = None, **tune: Any) -> None:
-    regime = {"loss": {"margin": 0.5}, "learning_rate": 1e-4, "batch_size": 4, "batches_per_epoch": 2, "max_epochs": 1}
+    regime = {
+        "loss": {"margin": 0.5},
+        "learning_rate": 1e-4,
+        "batch_size": 4,
+        "batches_per_epoch": 2,
+        "max_epochs": 1,
+    }
     if tune.get("loss", "triplet") != "triplet":
         del regime["loss"]
     table = overlaid(TuneSettings, {"tune": regime}, by_name(TuneSettings, "tune", tune))
@@ -158,7 +225,9 @@ def tuned(here: Path, out: Path, notes: list[str] | None = None, **tune: Any) ->
     adiabat.tune(here / "model", here / "store", here / "pairs.jsonl", out, settings=settings, progress=said)
 
 
-def test_tuning_compares_by_the_stated_similarity_and_the_tuned_model_states_it(here: Path, tmp_path: Path) -> None:
+def test_tuning_compares_by_the_stated_similarity_and_the_tuned_model_states_it(
+    here: Path, tmp_path: Path
+) -> None:
     """The validation before the first step, by loops: margin and errors in dot products."""
     notes: list[str] = []
     tuned(here, tmp_path / "job", notes)
@@ -168,8 +237,11 @@ def test_tuning_compares_by_the_stated_similarity_and_the_tuned_model_states_it(
     assert record is not None
     assert record.settings["tune"]["loss"]["distance"] == "dot"
     expected, best = products(here), products(here).argmax(axis=1)
-    losses = [max(0.0, 0.5 - row[first] + row[(first + 1) % 30]) for row, first in zip(expected, best, strict=True)]
-    # Which queries are held out is the job's choice: their mean is that of some of these, and no pair is an error.
+    losses = [
+        max(0.0, 0.5 - row[first] + row[(first + 1) % 30]) for row, first in zip(expected, best, strict=True)
+    ]
+    # Which queries are held out is the job's choice: their mean is that of some of these, and no pair is an
+    # error.
     assert first["validation_errors"] == 0
     assert min(losses) <= first["validation_loss"] <= max(losses)
     assert load(tmp_path / "job" / "model").similarity == "dot"
@@ -186,8 +258,13 @@ def test_a_softmax_takes_dot_products_and_refuses_distances(here: Path, tmp_path
     with pytest.raises(ConfigError, match="tune.loss.distance must be 'cosine' or 'dot', got 'euclidean'"):
         tuned(here, tmp_path / "other", loss=loss, temperature=1.0, distance="euclidean")
     settings = checked(TuneSettings, {"tune": {"loss": loss}, "encoder": {"similarity": "euclidean"}})
-    with pytest.raises(ConfigError, match=r"tune.loss.distance must be cosine or dot .* got euclidean, which .* states; set it"):
-        adiabat.tune(here / "model", here / "store", here / "pairs.jsonl", tmp_path / "third", settings=settings)
+    with pytest.raises(
+        ConfigError,
+        match=r"tune.loss.distance must be cosine or dot .* got euclidean, which .* states; set it",
+    ):
+        adiabat.tune(
+            here / "model", here / "store", here / "pairs.jsonl", tmp_path / "third", settings=settings
+        )
     assert not (tmp_path / "third").exists()
 
 
@@ -201,7 +278,10 @@ def test_the_triplet_loss_of_dot_products_equals_loops() -> None:
         sum(max(0.0, gap + 0.3) for gap in gaps) / 15, rel=1e-5
     )
     # The copy of the positive ties, and a tie is an error.
-    assert int(triplet_errors(query, positive, negative, distance="dot")) == sum(gap >= 0 for gap in gaps[1:]) + 1
+    assert (
+        int(triplet_errors(query, positive, negative, distance="dot"))
+        == sum(gap >= 0 for gap in gaps[1:]) + 1
+    )
 
 
 def test_the_softmax_over_a_store_of_dot_products_equals_loops(here: Path) -> None:
@@ -209,7 +289,9 @@ def test_the_softmax_over_a_store_of_dot_products_equals_loops(here: Path) -> No
     known, temperature = Ragged.of([[row, row + 3] for row in range(len(queries))]), 2.0
     query = queries.float().requires_grad_()
     blocks = in_blocks(Store.open(here / "store"), torch.device("cpu"), block_rows=7)
-    loss = store_softmax(query, documents[: len(queries)].float(), known, blocks, temperature=temperature, unit=False)
+    loss = store_softmax(
+        query, documents[: len(queries)].float(), known, blocks, temperature=temperature, unit=False
+    )
     loss.backward()
     again = queries.clone().requires_grad_()
     scores = again @ documents.T / temperature
@@ -226,7 +308,9 @@ def test_the_softmax_over_a_store_of_dot_products_equals_loops(here: Path) -> No
 def test_probes_of_drift_are_looked_for_by_the_stated_similarity(here: Path, tmp_path: Path) -> None:
     (tmp_path / "probes.txt").write_text("\n".join(QUERIES) + "\n", encoding="utf-8")
     section = checked(TuneSettings, {"guard": {"depth": 5}}).guard
-    guard = Guard.of(section, read_probes(str(tmp_path / "probes.txt")), load(here / "model"), Store.open(here / "store"))
+    guard = Guard.of(
+        section, read_probes(str(tmp_path / "probes.txt")), load(here / "model"), Store.open(here / "store")
+    )
     assert guard.start.rows.tolist() == np.argsort(-products(here), axis=1, kind="stable")[:, :5].tolist()
 
 
@@ -238,10 +322,15 @@ def test_manhattan_is_refused_by_name(tmp_path: Path, here: Path, verb: str) -> 
         "search": lambda: adiabat.search(here / "store", "cat", model=tmp_path / "model"),
         "load": lambda: adiabat.load(tmp_path / "model"),
     }
-    told = "similarity_fn_name in config_sentence_transformers.json must be cosine, dot, euclidean, got manhattan"
+    told = (
+        "similarity_fn_name in config_sentence_transformers.json must be "
+        "cosine, dot, euclidean, got manhattan"
+    )
     with pytest.raises(ModelError, match=re.escape(told)):
         asked[verb]()
-    assert adiabat.load(tmp_path / "model", settings=RankingEncoderSection(similarity="dot")).similarity == "dot"
+    assert (
+        adiabat.load(tmp_path / "model", settings=RankingEncoderSection(similarity="dot")).similarity == "dot"
+    )
 
 
 def test_vectors_of_unit_length_are_ranked_by_cosine_whatever_is_stated() -> None:
@@ -256,17 +345,29 @@ def test_imported_vectors_of_a_dot_product_model_keep_their_lengths(here: Path, 
     np.save(tmp_path / "vectors.npy", Store.open(here / "store").gather(np.arange(30)))
     (tmp_path / "ids.txt").write_text("".join(f"d{row}\n" for row in range(30)), encoding="utf-8")
     vectors = {"vectors": tmp_path / "vectors.npy", "ids": tmp_path / "ids.txt"}
-    adiabat.import_vectors(out=tmp_path / "store", texts=here / "corpus.jsonl", model=here / "model", **vectors)
+    adiabat.import_vectors(
+        out=tmp_path / "store", texts=here / "corpus.jsonl", model=here / "model", **vectors
+    )
     for query in QUERIES[:3]:
-        found = [adiabat.search(place, query, model=here / "model", k=30) for place in (here / "store", tmp_path / "store")]
+        found = [
+            adiabat.search(place, query, model=here / "model", k=30)
+            for place in (here / "store", tmp_path / "store")
+        ]
         assert [hit.doc_id for hit in found[0]] == [hit.doc_id for hit in found[1]]
 
 
-def test_an_import_of_vectors_without_their_titles_is_told_how_titles_are_joined(here: Path, tmp_path: Path) -> None:
-    lines(tmp_path / "titled.jsonl", [{"_id": f"d{row}", "title": "Of the sea", "text": text} for row, text in enumerate(TEXTS)])
+def test_an_import_of_vectors_without_their_titles_is_told_how_titles_are_joined(
+    here: Path, tmp_path: Path
+) -> None:
+    lines(
+        tmp_path / "titled.jsonl",
+        [{"_id": f"d{row}", "title": "Of the sea", "text": text} for row, text in enumerate(TEXTS)],
+    )
     np.save(tmp_path / "vectors.npy", Store.open(here / "store").gather(np.arange(30)))
     (tmp_path / "ids.txt").write_text("".join(f"d{row}\n" for row in range(30)), encoding="utf-8")
-    with pytest.raises(StoreError, match=re.escape('a document with a title is embedded as title + " " + text')):
+    with pytest.raises(
+        StoreError, match=re.escape('a document with a title is embedded as title + " " + text')
+    ):
         adiabat.import_vectors(
             tmp_path / "vectors.npy",
             tmp_path / "store",

@@ -31,12 +31,16 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def space(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Said]:
+def space(
+    world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Said]:
     """The verb on the model, its store and the examples, into ``out`` of the test's directory."""
     monkeypatch.chdir(world)
 
     def run(*more: str, model: str = "model", store: str = "store", queries: str = "pairs.jsonl") -> Said:
-        return run_in_process(capsys, monkeypatch, ["space", model, store, queries, "--out", str(tmp_path / "out"), *FEW, *more])
+        return run_in_process(
+            capsys, monkeypatch, ["space", model, store, queries, "--out", str(tmp_path / "out"), *FEW, *more]
+        )
 
     return run
 
@@ -54,7 +58,13 @@ def test_the_verb_leaves_a_page_a_record_and_tables(space: Callable[..., Said], 
         "table.md",
     ]
     found = read_result(tmp_path / "out" / "result.json", SpaceResult)
-    assert (found.model, found.baseline, found.looked_at, found.documents, found.map) == ("model", None, 20, 20, None)
+    assert (found.model, found.baseline, found.looked_at, found.documents, found.map) == (
+        "model",
+        None,
+        20,
+        20,
+        None,
+    )
     assert found.command.startswith("adiabat space model store pairs.jsonl --out")
     assert set(found.inputs) == {"data", "store", "store_sha256"}
 
@@ -81,10 +91,15 @@ def test_a_baseline_stands_beside_with_its_own_documents(world: Path) -> None:
     alone = adiabat.space(world / "other", world / "other_store", world / "pairs.jsonl", settings=SETTINGS)
     assert [one.before for one in found.numbers] == [one.after for one in alone.numbers]
     assert found.inputs["baseline_store"] == str(world / "other_store")
-    assert all(one.before_interval == other.after_interval for one, other in zip(found.numbers, alone.numbers, strict=True))
+    assert all(
+        one.before_interval == other.after_interval
+        for one, other in zip(found.numbers, alone.numbers, strict=True)
+    )
 
 
-def test_an_earlier_analysis_is_replaced_and_anything_else_is_not(space: Callable[..., Said], tmp_path: Path) -> None:
+def test_an_earlier_analysis_is_replaced_and_anything_else_is_not(
+    space: Callable[..., Said], tmp_path: Path
+) -> None:
     assert space().code == 0
     again = space("--seed", "1")
     assert again.code == 0
@@ -97,7 +112,9 @@ def test_an_earlier_analysis_is_replaced_and_anything_else_is_not(space: Callabl
     assert listing(tmp_path) == before
 
 
-def test_a_map_without_its_package_is_refused_before_anything_is_read(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_map_without_its_package_is_refused_before_anything_is_read(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "openTSNE", None)
     settings = SpaceSettings.model_validate({"space": {"map": True}})
     with pytest.raises(ImportError, match=r"pip install 'adiabat\[maps\]'"):

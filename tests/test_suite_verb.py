@@ -23,7 +23,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for seed, name in enumerate(("one", "two")):
         save_tiny(folder / name, seed=seed, width=16)
     ranked = [task for task in tables(folder) if task["kind"] in ("retrieval", "sts", "question_grid")]
-    (folder / "suite.toml").write_text(tomli_w.dumps({"measure": {"resamples": 100}, "tasks": ranked}), encoding="utf-8")
+    (folder / "suite.toml").write_text(
+        tomli_w.dumps({"measure": {"resamples": 100}, "tasks": ranked}), encoding="utf-8"
+    )
     return folder
 
 
@@ -44,12 +46,21 @@ def test_a_suite_ends_with_a_table_and_a_page(said, place: Path) -> None:
         assert word in done.err
     result = json.loads((place / "out" / "result.json").read_text(encoding="utf-8"))
     assert [model["name"] for model in result["models"]] == ["one", "two", "bm25"]
-    assert {path.name for path in (place / "out").iterdir()} >= {"report.html", "table.csv", "table.md", "table.tex", "scores", "stores"}
+    assert {path.name for path in (place / "out").iterdir()} >= {
+        "report.html",
+        "table.csv",
+        "table.md",
+        "table.tex",
+        "scores",
+        "stores",
+    }
 
 
 def test_two_models_are_compared_from_what_was_kept(said, place: Path) -> None:
     evaluated(said)
-    done = said("compare", "out/scores/one", "out/scores/two", "--out", "pair", "--set", "measure.resamples=100")
+    done = said(
+        "compare", "out/scores/one", "out/scores/two", "--out", "pair", "--set", "measure.resamples=100"
+    )
     assert (done.code, done.out) == (0, "pair/report.html\n")
     assert said("compare", "out/scores/one", "out/scores/two", "--set", "measure.resamples=100").out == ""
     table = said("compare", "out/scores/one", "out/scores/two", "--json", "--set", "measure.resamples=100")
@@ -61,7 +72,12 @@ def test_faults_of_all_tasks_come_before_any_model_is_loaded(said, place: Path) 
     wrong["tasks"] = [
         {"kind": "sts", "data": "pairs.jsonl", "where": {"lang": "fr"}},
         {"kind": "retrieval", "data": "missing.jsonl"},
-        {"kind": "question_grid", "data": "questions.jsonl", "corpus": "paragraphs.jsonl", "languages": ["en", "xx"]},
+        {
+            "kind": "question_grid",
+            "data": "questions.jsonl",
+            "corpus": "paragraphs.jsonl",
+            "languages": ["en", "xx"],
+        },
     ]
     (place / "wrong.toml").write_text(tomli_w.dumps(wrong), encoding="utf-8")
     done = said("evaluate", "nowhere", "--suite", "wrong.toml", "--out", "fresh")

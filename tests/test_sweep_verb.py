@@ -32,9 +32,18 @@ def sweep(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     adiabat.embed(tmp_path / "model", tmp_path / "corpus.jsonl", tmp_path / "own")
 
     def run(*more: str, **tables: Any) -> Said:
-        given = {"job": {"model": "model", "store": "own"}, "grid": {"tune": {"learning_rate": [3e-3]}}, "sweep": {"out": None}, **tables}
-        Path("spec.toml").write_text(tomli_w.dumps(without_none(tables_of(tmp_path, **given))), encoding="utf-8")
-        return run_in_process(capsys, monkeypatch, ["sweep", "spec.toml", "--out", "out", "--device", "cpu", *more])
+        given = {
+            "job": {"model": "model", "store": "own"},
+            "grid": {"tune": {"learning_rate": [3e-3]}},
+            "sweep": {"out": None},
+            **tables,
+        }
+        Path("spec.toml").write_text(
+            tomli_w.dumps(without_none(tables_of(tmp_path, **given))), encoding="utf-8"
+        )
+        return run_in_process(
+            capsys, monkeypatch, ["sweep", "spec.toml", "--out", "out", "--device", "cpu", *more]
+        )
 
     return run
 
@@ -51,10 +60,14 @@ def test_the_verb_leaves_a_page_and_prints_where(sweep: Sweep) -> None:
         "table.md",
         "table.tex",
     }
-    assert [one.name for one in read_result(Path("out/result.json"), SweepResult).runs] == ["learning_rate=0.003, seed=0"]
+    assert [one.name for one in read_result(Path("out/result.json"), SweepResult).runs] == [
+        "learning_rate=0.003, seed=0"
+    ]
 
 
-def test_json_is_the_record_and_a_finished_sweep_only_needs_reading(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_is_the_record_and_a_finished_sweep_only_needs_reading(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sweep_module, "write_report", lambda result, folder: None)
     assert sweep().code == 0
     said = sweep("--json", "--resume")

@@ -1,4 +1,6 @@
-"""What a job was trained on is not announced as proof: counted in evaluate, suites and compare, whatever happens to the record."""
+"""What a job was trained on is not announced as proof: counted in evaluate, suites and compare, whatever
+happens to the record.
+"""
 
 import shutil
 from dataclasses import replace
@@ -41,7 +43,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.chdir(folder)
         lines(folder / "ten.jsonl", PAIRS[:10])
         for data, job in (("pairs.jsonl", "job"), ("ten.jsonl", "ten")):
-            options = {"learning_rate": 1e-3, "keep": "last", "max_epochs": 2, "batches_per_epoch": 2, "validation_fraction": 0.4}
+            options = {
+                "learning_rate": 1e-3,
+                "keep": "last",
+                "max_epochs": 2,
+                "batches_per_epoch": 2,
+                "validation_fraction": 0.4,
+            }
             adiabat.tune("model", "store", data, job, **options)
     return folder
 
@@ -51,12 +59,17 @@ def counted(found: TrainedOn) -> tuple[int, int, int, int | None, int | None]:
 
 
 @pytest.mark.usefixtures("real_pages")
-def test_queries_that_a_job_was_trained_on_get_no_verdict_on_terminal_page_and_in_the_result(here: Path, command: Run) -> None:
+def test_queries_that_a_job_was_trained_on_get_no_verdict_on_terminal_page_and_in_the_result(
+    here: Path, command: Run
+) -> None:
     said = command(*evaluate("pairs.jsonl", "--baseline", "model", model="job"))
     result = read_result(here / "new" / "result.json")
     assert [counted(found) for found in result.datasets[0].trained] == [(20, 20, 20, 20, 20)]
     assert {change.verdict for change in result.datasets[0].changes} == {None}
-    sentence = "job was trained or validated on 20 of 20 queries and 20 of their 20 relevant documents, which answer 20 of the queries"
+    sentence = (
+        "job was trained or validated on 20 of 20 queries and 20 of their 20 relevant "
+        "documents, which answer 20 of the queries"
+    )
     page = (here / "new" / "report.html").read_text()
     assert sentence in said.err
     assert sentence in page
@@ -72,18 +85,35 @@ def test_a_job_counts_answers_apart_from_queries_and_a_tenth_is_still_proof(here
         assert counted(found)[1:] == (queries, found.relevant, found.relevant, found.queries)
         assert result.datasets[0].main_change().verdict is not None
     lines(here / "fifth.jsonl", [*OTHERS[:4], PAIRS[0]])
-    assert adiabat.evaluate("job", "store", "fifth.jsonl", baseline="model", settings=QUICK).datasets[0].main_change().verdict is None
+    assert (
+        adiabat.evaluate("job", "store", "fifth.jsonl", baseline="model", settings=QUICK)
+        .datasets[0]
+        .main_change()
+        .verdict
+        is None
+    )
 
 
-def test_what_is_left_without_queries_and_answers_that_were_trained_on_is_measured_apart(here: Path, command: Run) -> None:
-    # Documents d0 to d9 answer queries that were trained on; of seventeen new queries nine ask for one of them.
-    lines(here / "mixed.jsonl", [{"query": f"new {number}", "pos": [f"d{number}"]} for number in range(1, 18)])
+def test_what_is_left_without_queries_and_answers_that_were_trained_on_is_measured_apart(
+    here: Path, command: Run
+) -> None:
+    # Documents d0 to d9 answer queries that were trained on; of seventeen new queries nine ask for one of
+    # them.
+    lines(
+        here / "mixed.jsonl", [{"query": f"new {number}", "pos": [f"d{number}"]} for number in range(1, 18)]
+    )
     said = command(*evaluate("mixed.jsonl", "--baseline", "model", model="ten"))
     (found,) = read_result(here / "new" / "result.json").datasets
     assert counted(found.trained[0]) == (17, 0, 17, 9, 9)
-    lines(here / "rest.jsonl", [{"query": f"new {number}", "pos": [f"d{number}"]} for number in range(10, 18)])
+    lines(
+        here / "rest.jsonl", [{"query": f"new {number}", "pos": [f"d{number}"]} for number in range(10, 18)]
+    )
     alone = adiabat.evaluate("ten", "store", "rest.jsonl", baseline="model").datasets[0]
-    assert [(part.name, part.queries) for part in found.parts] == [("all queries", 17), ("new documents", 8), ("seen documents", 9)]
+    assert [(part.name, part.queries) for part in found.parts] == [
+        ("all queries", 17),
+        ("new documents", 8),
+        ("seen documents", 9),
+    ]
     assert found.parts[1].change.after == alone.main_change().after
     assert found.parts[0].change == found.main_change()
     assert (alone.parts, alone.left_out) == ([], 0)
@@ -92,13 +122,21 @@ def test_what_is_left_without_queries_and_answers_that_were_trained_on_is_measur
     (here / "lost" / "trained.bin").unlink()
     assert adiabat.evaluate("ten", "store", "mixed.jsonl", baseline="lost").datasets[0].parts == []
     told = said.err.replace("\xa0", " ")
-    assert "9 of 17 queries have relevant documents that answered training queries; the others are too few to judge alone" in told
+    assert (
+        "9 of 17 queries have relevant documents that answered training queries; "
+        "the others are too few to judge alone" in told
+    )
     assert "On 8 queries with new documents: nDCG@10" in told
 
 
-def test_a_verdict_rests_on_queries_with_new_documents_where_there_are_fifty(here: Path, command: Run) -> None:
+def test_a_verdict_rests_on_queries_with_new_documents_where_there_are_fifty(
+    here: Path, command: Run
+) -> None:
     new = [{"query": f"fresh {number}", "pos": [f"d{10 + number % 10}"]} for number in range(60)]
-    seen = [{"query": f"again {number}", "pos": [f"d{number % 10}", f"d{10 + number % 10}"]} for number in range(30)]
+    seen = [
+        {"query": f"again {number}", "pos": [f"d{number % 10}", f"d{10 + number % 10}"]}
+        for number in range(30)
+    ]
     lines(here / "both.jsonl", [*seen, PAIRS[0], *new, PAIRS[3]])
     said = command(*evaluate("both.jsonl", "--baseline", "model", model="ten"))
     result = read_result(here / "new" / "result.json")
@@ -106,19 +144,33 @@ def test_a_verdict_rests_on_queries_with_new_documents_where_there_are_fifty(her
     lines(here / "new.jsonl", new)
     (alone,) = adiabat.evaluate("ten", "store", "new.jsonl", baseline="model").datasets
     assert (found.left_out, found.queries) == (2, 60)
-    assert [(part.name, part.queries) for part in found.parts] == [("new documents", 60), ("seen documents", 30)]
+    assert [(part.name, part.queries) for part in found.parts] == [
+        ("new documents", 60),
+        ("seen documents", 30),
+    ]
     assert found.changes == alone.changes
     assert {shown.query.split()[0] for shown in result.examples} <= {"fresh"}
     told = said.err.replace("\xa0", " ")
-    assert "2 queries that a model was trained on were left out; the verdict rests on 60 queries with new documents, not on 30" in told
+    assert (
+        "2 queries that a model was trained on were left out; the verdict rests "
+        "on 60 queries with new documents, not on 30" in told
+    )
     compared = adiabat.compare("new/scores/baseline", "new/scores/model")
     (change,) = (pairing.change for pairing in compared.pairings)
-    assert (change.after, change.p, change.verdict) == (alone.main_change().after, alone.main_change().p, alone.main_change().verdict)
-    assert any("compared on 60 queries with new documents, not on 30 queries" in note for note in compared.notes)
+    assert (change.after, change.p, change.verdict) == (
+        alone.main_change().after,
+        alone.main_change().p,
+        alone.main_change().verdict,
+    )
+    assert any(
+        "compared on 60 queries with new documents, not on 30 queries" in note for note in compared.notes
+    )
 
 
 def test_without_a_baseline_all_queries_are_measured(here: Path) -> None:
-    lines(here / "mixed.jsonl", [{"query": f"new {number}", "pos": [f"d{number % 20}"]} for number in range(70)])
+    lines(
+        here / "mixed.jsonl", [{"query": f"new {number}", "pos": [f"d{number % 20}"]} for number in range(70)]
+    )
     (found,) = adiabat.evaluate("ten", "store", "mixed.jsonl", resamples=100).datasets
     assert (found.queries, found.parts, found.left_out) == (70, [], 0)
 
@@ -127,20 +179,35 @@ def test_a_query_of_a_part_of_its_own_is_counted(here: Path) -> None:
     rows = [{"query": f"new {number}", "pos": [f"d{10 + number % 10}"]} for number in range(60)]
     lines(here / "one.jsonl", [*rows, {"query": "seen", "pos": ["d1"]}])
     (found,) = adiabat.evaluate("ten", "store", "one.jsonl", baseline="model", resamples=100).datasets
-    assert [(part.name, part.queries) for part in found.parts] == [("new documents", 60), ("seen documents", 1)]
+    assert [(part.name, part.queries) for part in found.parts] == [
+        ("new documents", 60),
+        ("seen documents", 1),
+    ]
 
 
-def test_queries_that_nearly_equal_those_of_training_are_counted_and_named_in_the_headline(here: Path, command: Run) -> None:
-    lines(here / "near.jsonl", [{"query": f"ＱＵＥＳＴＩＯＮ {number}?", "pos": [f"d{10 + number}"]} for number in range(10)])
+def test_queries_that_nearly_equal_those_of_training_are_counted_and_named_in_the_headline(
+    here: Path, command: Run
+) -> None:
+    lines(
+        here / "near.jsonl",
+        [{"query": f"ＱＵＥＳＴＩＯＮ {number}?", "pos": [f"d{10 + number}"]} for number in range(10)],
+    )
     said = command(*evaluate("near.jsonl", "--baseline", "model", model="ten"))
     (overlap,) = read_result(here / "new" / "result.json").datasets[0].trained
     assert (overlap.trained_queries, overlap.near_queries) == (0, 10)
-    assert "10 of 10 queries are near duplicates of training queries" in " ".join(said.err.replace("\xa0", " ").split())
+    assert "10 of 10 queries are near duplicates of training queries" in " ".join(
+        said.err.replace("\xa0", " ").split()
+    )
 
 
-def test_where_all_queries_share_documents_with_training_the_residual_collection_decides(here: Path, command: Run) -> None:
+def test_where_all_queries_share_documents_with_training_the_residual_collection_decides(
+    here: Path, command: Run
+) -> None:
     """Against a store without these documents, and plain ranks."""
-    tied = [{"query": f"tied {number}", "pos": [f"d{number % 10}", f"d{10 + number % 10}"]} for number in range(60)]
+    tied = [
+        {"query": f"tied {number}", "pos": [f"d{number % 10}", f"d{10 + number % 10}"]}
+        for number in range(60)
+    ]
     lines(here / "tied.jsonl", [*tied, {"query": "only seen", "pos": ["d1"]}])
     lines(here / "rest_corpus.jsonl", DOCUMENTS[10:])
     lines(here / "residual.jsonl", [{**row, "pos": row["pos"][1:]} for row in tied])
@@ -148,7 +215,10 @@ def test_where_all_queries_share_documents_with_training_the_residual_collection
     (found,) = read_result(here / "new" / "result.json").datasets
     others = adiabat.embed("model", "rest_corpus.jsonl", out="rest_store")
     (alone,) = adiabat.evaluate("ten", others, "residual.jsonl", baseline="model").datasets
-    assert [(part.name, part.queries) for part in found.parts] == [("residual collection", 60), ("seen documents", 61)]
+    assert [(part.name, part.queries) for part in found.parts] == [
+        ("residual collection", 60),
+        ("seen documents", 61),
+    ]
     assert found.changes == alone.changes
     store = Store.open("store")
     model = adiabat.load("ten")
@@ -165,11 +235,17 @@ def test_where_all_queries_share_documents_with_training_the_residual_collection
     assert any(hit.relevant for hit in hits)
 
 
-def test_a_baseline_that_is_a_job_is_counted_too_and_so_is_a_job_that_goes_on_from_a_job(here: Path, command: Run) -> None:
+def test_a_baseline_that_is_a_job_is_counted_too_and_so_is_a_job_that_goes_on_from_a_job(
+    here: Path, command: Run
+) -> None:
     result = adiabat.evaluate("model", "store", "pairs.jsonl", baseline="job/model", settings=QUICK)
-    assert [(found.model, found.trained_queries) for found in result.datasets[0].trained] == [("job/model", 20)]
+    assert [(found.model, found.trained_queries) for found in result.datasets[0].trained] == [
+        ("job/model", 20)
+    ]
     assert result.datasets[0].main_change().verdict is None
-    assert command(*tune("others.jsonl", "--set", "tune.negatives=hardest", model="job", out="second")).code == 0
+    assert (
+        command(*tune("others.jsonl", "--set", "tune.negatives=hardest", model="job", out="second")).code == 0
+    )
     known = trained_by("second")
     assert known is not None
     assert known.holds_queries(["question 3", "other 3", "never asked"]).tolist() == [True, True, False]
@@ -182,8 +258,14 @@ def test_a_baseline_that_is_a_job_is_counted_too_and_so_is_a_job_that_goes_on_fr
 
 def test_jobs_that_train_both_towers_and_streams_are_counted(here: Path) -> None:
     texts = {str(document["_id"]): document["text"] for document in DOCUMENTS}
-    lines(here / "train.jsonl", [{"query": pair["query"], "positive": texts[pair["pos"][0]]} for pair in PAIRS[:12]])
-    lines(here / "dev.jsonl", [{"query": pair["query"], "positive": texts[pair["pos"][0]]} for pair in PAIRS[12:16]])
+    lines(
+        here / "train.jsonl",
+        [{"query": pair["query"], "positive": texts[pair["pos"][0]]} for pair in PAIRS[:12]],
+    )
+    lines(
+        here / "dev.jsonl",
+        [{"query": pair["query"], "positive": texts[pair["pos"][0]]} for pair in PAIRS[12:16]],
+    )
     for out, stream in (("whole", {}), ("windows", {"stream": {"shard_size": 6}})):
         tables: dict[str, Any] = {
             "job": {"model": str(here / "model"), "data": "train.jsonl", "out": out},
@@ -204,7 +286,9 @@ def test_jobs_that_train_both_towers_and_streams_are_counted(here: Path) -> None
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "remove", "swap", "before"])
-def test_a_record_that_is_missing_or_damaged_is_said_to_be_unknown(here: Path, command: Run, damage: str) -> None:
+def test_a_record_that_is_missing_or_damaged_is_said_to_be_unknown(
+    here: Path, command: Run, damage: str
+) -> None:
     job = Path(shutil.copytree(here / "job", here / damage))
     file, content = job / "trained.bin", (job / "trained.bin").read_bytes()
     if damage == "remove":
@@ -214,19 +298,30 @@ def test_a_record_that_is_missing_or_damaged_is_said_to_be_unknown(here: Path, c
         assert result.training is not None
         write_result(replace(result, training=replace(result.training, texts=None)), job)
     else:
-        file.write_bytes({"cut": content[:-16], "flip": bytes([content[0] ^ 1]) + content[1:], "swap": content[16:] + content[:16]}[damage])
+        file.write_bytes(
+            {
+                "cut": content[:-16],
+                "flip": bytes([content[0] ^ 1]) + content[1:],
+                "swap": content[16:] + content[:16],
+            }[damage]
+        )
     said = command(*evaluate("pairs.jsonl", "--baseline", "model", "--fail-on", "undecided", model=damage))
     assert said.code == 3
     told = " ".join(said.err.replace("\xa0", " ").split())
     reason = {"remove": "remove/trained.bin is missing)", "before": "before/result.json has no record of it)"}
-    assert f"(training data unknown: {reason.get(damage, f'{damage}/trained.bin changed after the run)')}" in told
+    assert (
+        f"(training data unknown: {reason.get(damage, f'{damage}/trained.bin changed after the run)')}"
+        in told
+    )
     assert f"whether {damage} was trained on these 20 queries is unknown: {damage}/" in said.err
     result = read_result(here / "new" / "result.json")
     assert result.datasets[0].trained[0].unknown
     assert result.datasets[0].main_change().verdict is not None
 
 
-def test_suites_rank_no_model_on_what_it_was_trained_on_and_neither_does_a_comparison_of_kept_scores(here: Path) -> None:
+def test_suites_rank_no_model_on_what_it_was_trained_on_and_neither_does_a_comparison_of_kept_scores(
+    here: Path,
+) -> None:
     task = {"kind": "retrieval", "corpus": "corpus.jsonl"}
     tasks = [{**task, "data": "pairs.jsonl", "name": "seen"}, {**task, "data": "others.jsonl", "name": "new"}]
     tables = {"tasks": tasks, "measure": {"resamples": 100}, "suite": {"baseline": "model"}}
@@ -240,14 +335,20 @@ def test_suites_rank_no_model_on_what_it_was_trained_on_and_neither_does_a_compa
         ("new", "relevant documents trained on"): 20,
     }
     assert any("seen: job was trained or validated on 20 of 20 queries" in note for note in found.notes)
-    assert [note.split(":")[0] for note in found.notes if note.endswith("part of its score may be memory of these documents")] == ["new"]
+    assert [
+        note.split(":")[0]
+        for note in found.notes
+        if note.endswith("part of its score may be memory of these documents")
+    ] == ["new"]
     again = adiabat.compare("suite/scores/model", "suite/scores/job")
     assert [pairing.task for pairing in again.pairings] == ["new"]
     assert set(found.notes) < set(again.notes)
 
 
 def test_case_and_white_space_make_no_other_text_and_ids_do_not_compare_with_texts() -> None:
-    known = TrainedTexts.joined([TrainedTexts.of(["What  is\nheat?"], doc_ids=["7"]), TrainedTexts(unknown="lost")])
+    known = TrainedTexts.joined(
+        [TrainedTexts.of(["What  is\nheat?"], doc_ids=["7"]), TrainedTexts(unknown="lost")]
+    )
     assert known.holds_queries(["what is heat?", "What is heat"]).tolist() == [True, False]
     assert known.holds_documents(["7", "8"], are_texts=False) is not None
     assert known.holds_documents(["7"], are_texts=True) is None

@@ -1,4 +1,6 @@
-"""Texts of which a static model knows no token: documents are named or left out, queries find nothing, and neither ends a job."""
+"""Texts of which a static model knows no token: documents are named or left out, queries find nothing, and
+neither ends a job.
+"""
 
 import json
 from pathlib import Path
@@ -21,15 +23,28 @@ from adiabat.models.loading import load
 from adiabat.models.static import StaticBackbone, StaticTokenizer
 from adiabat.store.text_vectors import HEAD, known_documents, tokens_with_weight, wordless
 from tests.commands import run_in_process
-from tests.models.static_models import UNKNOWN, WORDS, static_encoder, word_table, word_tokenizer, write_static
+from tests.models.static_models import (
+    UNKNOWN,
+    WORDS,
+    static_encoder,
+    word_table,
+    word_tokenizer,
+    write_static,
+)
 from tests.pages import without_pages
 from tests.tiny import tiny_encoder
 
 KNOWN = WORDS[4:]
 DOCUMENTS = [{"_id": f"d{n}", "text": f"{KNOWN[n % 8]} {KNOWN[(3 * n + 1) % 8]} {n}"} for n in range(16)]
 LOST = [{"_id": "lost", "text": "xyzzy plugh"}]
-PAIRS = [{"query": f"the {KNOWN[n % 8]} number{n}", "pos": [f"d{n}"], "neg": [f"d{(n + 1) % 16}"]} for n in range(16)]
-SILENT = [{"query": "frobnicate", "pos": ["d3"], "neg": ["d4"]}, {"query": "quux", "pos": ["d5"], "neg": ["d6"]}]
+PAIRS = [
+    {"query": f"the {KNOWN[n % 8]} number{n}", "pos": [f"d{n}"], "neg": [f"d{(n + 1) % 16}"]}
+    for n in range(16)
+]
+SILENT = [
+    {"query": "frobnicate", "pos": ["d3"], "neg": ["d4"]},
+    {"query": "quux", "pos": ["d5"], "neg": ["d6"]},
+]
 DROP = checked(EmbedSettings, {"data": {"blank": "drop"}})
 
 
@@ -46,7 +61,9 @@ def lines(path: Path, rows: list[dict[str, object]]) -> Path:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A static model that gives unknown tokens no weight, a corpus with one document of such tokens alone, and a store without it."""
+    """A static model that gives unknown tokens no weight, a corpus with one document of such tokens alone,
+    and a store without it.
+    """
     monkeypatch.chdir(tmp_path)
     without_pages(monkeypatch)
     write_static(tmp_path / "model", weightless())
@@ -76,14 +93,26 @@ def test_texts_without_a_token_of_weight_are_found_wherever_the_first_known_one_
 @pytest.mark.parametrize("side", ["right", "left"])
 def test_tokens_behind_the_limit_do_not_count(side: str) -> None:
     encoder = static_encoder(weightless(), settings=EncoderSettings(max_tokens=3), side=side)
-    texts = ["xyzzy xyzzy xyzzy cat", "cat xyzzy xyzzy xyzzy", "cat " + "xyzzy " * HEAD, "xyzzy " * HEAD + "cat"]
-    np.testing.assert_array_equal(wordless(encoder, texts, side="query"), ~encoder.encode(texts, side="query").any(axis=1))
+    texts = [
+        "xyzzy xyzzy xyzzy cat",
+        "cat xyzzy xyzzy xyzzy",
+        "cat " + "xyzzy " * HEAD,
+        "xyzzy " * HEAD + "cat",
+    ]
+    np.testing.assert_array_equal(
+        wordless(encoder, texts, side="query"), ~encoder.encode(texts, side="query").any(axis=1)
+    )
 
 
 def test_a_model_that_drops_unknown_tokens_finds_the_same() -> None:
     tokenizer = StaticTokenizer(word_tokenizer(), rows=len(WORDS), unknown_id=UNKNOWN, letters_per_token=3)
     encoder = Encoder(StaticBackbone(word_table()), tokenizer, EncoderSettings())
-    assert wordless(encoder, ["cat", "xyzzy", "", "xyzzy cat"], side="query").tolist() == [False, True, True, False]
+    assert wordless(encoder, ["cat", "xyzzy", "", "xyzzy cat"], side="query").tolist() == [
+        False,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_a_prompt_of_known_words_and_a_transformer_know_every_text() -> None:
@@ -114,7 +143,9 @@ def test_the_table_is_read_once_however_many_documents_there_are(monkeypatch: py
 
 
 def test_a_document_is_named_with_the_setting_and_nothing_is_left_behind(here: Path) -> None:
-    with pytest.raises(DataError, match=r"corpus.jsonl: .* got none in \"lost\" \('xyzzy plugh'\); set data.blank = drop") as fault:
+    with pytest.raises(
+        DataError, match=r"corpus.jsonl: .* got none in \"lost\" \('xyzzy plugh'\); set data.blank = drop"
+    ) as fault:
         adiabat.embed("model", "corpus.jsonl", "store")
     assert "\n" not in str(fault.value)
     assert not [path.name for path in here.iterdir() if path.name.startswith("store")]
@@ -124,7 +155,9 @@ def test_the_setting_leaves_it_out_and_says_so(here: Path) -> None:
     notes = embedded()
     store = adiabat.embed("model", "corpus.jsonl", "store", settings=DROP)
     assert store.doc_ids(np.arange(store.count)) == [row["_id"] for row in DOCUMENTS]
-    assert any('documents without a token that the static model knows are left out: "lost"' in note for note in notes)
+    assert any(
+        'documents without a token that the static model knows are left out: "lost"' in note for note in notes
+    )
 
 
 def test_a_query_finds_nothing_and_the_terminal_says_why(
@@ -142,16 +175,31 @@ def test_measuring_counts_such_queries_as_lost_and_says_how_many(here: Path) -> 
     embedded()
     notes: list[str] = []
     result = adiabat.evaluate("model", "store", "pairs.jsonl", progress=Watch(note=notes.append))
-    assert any("2 of 18 queries hold no token that the model knows" in note for note in (*notes, *result.datasets[0].notes))
+    assert any(
+        "2 of 18 queries hold no token that the model knows" in note
+        for note in (*notes, *result.datasets[0].notes)
+    )
 
 
 def test_tuning_leaves_such_queries_out_and_says_so(here: Path) -> None:
     embedded()
-    tuning = {"batch_size": 4, "batches_per_epoch": 1, "max_epochs": 1, "learning_rate": 1e-3, "negatives": "hardest", "freeze": []}
-    settings = checked(TuneSettings, {"tune": tuning, "data": {"validation_fraction": 0.3}, "run": {"device": "cpu"}})
+    tuning = {
+        "batch_size": 4,
+        "batches_per_epoch": 1,
+        "max_epochs": 1,
+        "learning_rate": 1e-3,
+        "negatives": "hardest",
+        "freeze": [],
+    }
+    settings = checked(
+        TuneSettings, {"tune": tuning, "data": {"validation_fraction": 0.3}, "run": {"device": "cpu"}}
+    )
     result = adiabat.tune("model", "store", "pairs.jsonl", "job", settings=settings)
     assert result.training is not None
-    assert sum(int(note.split()[0]) for note in result.training.notes if "no token that the model knows" in note) == 2
+    assert (
+        sum(int(note.split()[0]) for note in result.training.notes if "no token that the model knows" in note)
+        == 2
+    )
     assert np.isfinite(load("job/model").query.encode(["cat"], side="query")).all()
 
 
@@ -159,7 +207,11 @@ def test_mining_finds_such_queries_no_negatives(here: Path) -> None:
     embedded()
     settings = checked(MineSettings, {"mine": {"source": "dense", "negatives_per_query": 2}})
     adiabat.mine("pairs.jsonl", "store", "mined.jsonl", model="model", store="store", settings=settings)
-    mined = [json.loads(line) for path in here.glob("mined*.jsonl") for line in path.read_text(encoding="utf-8").splitlines()]
+    mined = [
+        json.loads(line)
+        for path in here.glob("mined*.jsonl")
+        for line in path.read_text(encoding="utf-8").splitlines()
+    ]
     negatives = {row["query"]: row.get("negative") or row.get("neg") or [] for row in mined}
     assert {query for query, found in negatives.items() if not found} == {"frobnicate", "quux"}
     assert len(negatives) == 18

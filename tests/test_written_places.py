@@ -1,4 +1,6 @@
-"""Nothing but `core.disk` creates, renames or removes files: the rules of its docstring hold for what is written there alone."""
+"""Nothing but `core.disk` creates, renames or removes files: the rules of its docstring hold for what is
+written there alone.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -10,7 +12,19 @@ from tests.test_architecture import trees
 OWNER = "core.disk"
 
 CHANGING = {
-    *("chmod", "hardlink_to", "link_to", "mkdir", "rename", "rmdir", "symlink_to", "touch", "unlink", "write_bytes", "write_text"),
+    *(
+        "chmod",
+        "hardlink_to",
+        "link_to",
+        "mkdir",
+        "rename",
+        "rmdir",
+        "symlink_to",
+        "touch",
+        "unlink",
+        "write_bytes",
+        "write_text",
+    ),
     *("lchmod", "makedirs", "mkfifo", "mknod", "removedirs", "renames", "symlink"),
     *("copy2", "copyfile", "copyfileobj", "copytree", "rmtree"),
 }
@@ -40,7 +54,10 @@ EXCEPTIONS = {
     ("models.st_files", "save_file"): IN_FRESH_FOLDER,
     ("models.static", "save"): IN_FRESH_FOLDER,
     ("models.static", "save_file"): IN_FRESH_FOLDER,
-    ("runs.run_log", "SummaryWriter"): "names its files by time, process and host, in a folder that is no link",
+    (
+        "runs.run_log",
+        "SummaryWriter",
+    ): "names its files by time, process and host, in a folder that is no link",
     ("store.bm25", "open_memmap"): IN_FRESH_FOLDER,
     ("store.text_vectors", "memmap"): "maps an open file",
     ("store.vector_store", "memmap"): "reads",
@@ -58,18 +75,38 @@ def changes(tree: ast.AST) -> Iterator[tuple[str, int]]:
 
 def change_of(call: ast.Call) -> str:
     function = call.func
-    name = function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
-    module = function.value.id if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) else ""
+    name = (
+        function.attr
+        if isinstance(function, ast.Attribute)
+        else function.id
+        if isinstance(function, ast.Name)
+        else ""
+    )
+    module = (
+        function.value.id
+        if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name)
+        else ""
+    )
     if name in OF_MODULES.get(module, ()):
         return f"{module}.{name}" if module == "os" else name
     if isinstance(function, ast.Attribute) and name in CHANGING:
         return name
     if name in LIBRARIES or (name in ("open", "OSFile", "memory_map") and writes(call)):
         return name
-    if isinstance(function, ast.Attribute) and name in SAVING and call.args and not isinstance(call.args[0], ast.Name):
+    if (
+        isinstance(function, ast.Attribute)
+        and name in SAVING
+        and call.args
+        and not isinstance(call.args[0], ast.Name)
+    ):
         return name
     # A text's method of this name takes two arguments, a path's takes one.
-    if isinstance(function, ast.Attribute) and name == "replace" and len(call.args) == 1 and not call.keywords:
+    if (
+        isinstance(function, ast.Attribute)
+        and name == "replace"
+        and len(call.args) == 1
+        and not call.keywords
+    ):
         return name
     return ""
 
@@ -77,13 +114,26 @@ def change_of(call: ast.Call) -> str:
 def writes(call: ast.Call) -> bool:
     """Whether a file is opened for more than reading."""
     given = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "mode")]
-    constants = [one.value for argument in given for one in ast.walk(argument) if isinstance(one, ast.Constant)]
-    return any(isinstance(one, str) and set(one) & set("wax+") and set(one) <= set("rwaxbt+") for one in constants)
+    constants = [
+        one.value for argument in given for one in ast.walk(argument) if isinstance(one, ast.Constant)
+    ]
+    return any(
+        isinstance(one, str) and set(one) & set("wax+") and set(one) <= set("rwaxbt+") for one in constants
+    )
 
 
 def test_only_one_module_changes_files_and_folders() -> None:
-    found = {(module, name): line for module, tree in trees().items() if module != OWNER for name, line in changes(tree)}
-    unknown = {f"{module}:{line} calls {name}" for (module, name), line in found.items() if (module, name) not in EXCEPTIONS}
+    found = {
+        (module, name): line
+        for module, tree in trees().items()
+        if module != OWNER
+        for name, line in changes(tree)
+    }
+    unknown = {
+        f"{module}:{line} calls {name}"
+        for (module, name), line in found.items()
+        if (module, name) not in EXCEPTIONS
+    }
     assert sorted(unknown) == []
     assert sorted(EXCEPTIONS.keys() - found.keys()) == [], "these are gone, and must leave the list"
 
@@ -115,7 +165,14 @@ def test_the_reader_of_changes_sees_them(code: str) -> None:
 
 @pytest.mark.parametrize(
     "code",
-    ["path.open('rb')", "open(path)", "text.replace('a', 'b')", "replace(row, name=a)", "np.save(file, rows)", "write_text(text, path)"],
+    [
+        "path.open('rb')",
+        "open(path)",
+        "text.replace('a', 'b')",
+        "replace(row, name=a)",
+        "np.save(file, rows)",
+        "write_text(text, path)",
+    ],
 )
 def test_the_reader_of_changes_passes_over_what_reads_or_goes_to_the_owner(code: str) -> None:
     assert list(changes(ast.parse(code))) == []

@@ -41,7 +41,8 @@ SPECIAL = ("[CLS]", "[PAD]", "[SEP]", "[UNK]", "[MASK]")
 CLS, PAD, SEP = range(3)
 POSITIONS = 600
 SPREAD = 0.2
-"""Standard deviation of the weights: ten times the usual, so that different texts get clearly different vectors."""
+"""Standard deviation of the weights: ten times the usual, so that different texts get clearly different
+vectors."""
 
 # What each family puts around a text, as its real tokenizers do.
 TEMPLATES: Mapping[Kind, str] = {
@@ -59,7 +60,8 @@ def lists(tokens: Ragged) -> list[list[int]]:
 
 
 def tiny_tokenizer(kind: Kind = "bert") -> PreTrainedTokenizerFast:
-    """Byte-level tokenizer: one token per UTF-8 byte, so that different texts get different ids in any script.
+    """Byte-level tokenizer: one token per UTF-8 byte, so that different texts get different ids in any
+    script.
 
     The decoders (``gpt-neox``, ``llama``) pad with their end-of-text token, as is usual for them.
     """
@@ -69,7 +71,9 @@ def tiny_tokenizer(kind: Kind = "bert") -> PreTrainedTokenizerFast:
     backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
     backend.pre_tokenizer = ByteLevel(add_prefix_space=False, use_regex=False)
     backend.decoder = ByteLevelDecoder()
-    backend.post_processor = TemplateProcessing(single=TEMPLATES[kind], special_tokens=[("[CLS]", CLS), ("[SEP]", SEP)])
+    backend.post_processor = TemplateProcessing(
+        single=TEMPLATES[kind], special_tokens=[("[CLS]", CLS), ("[SEP]", SEP)]
+    )
     decoder = kind in ("gpt-neox", "llama")
     return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=backend,
@@ -88,7 +92,9 @@ VOCABULARY = 256 + len(SPECIAL)
 
 
 def tiny_backbone(kind: Kind = "bert", *, seed: int = 0, width: int = 32, layers: int = 1) -> PreTrainedModel:
-    """Random transformer of one family; the same seed gives the same weights, and the global random state is left alone."""
+    """Random transformer of one family; the same seed gives the same weights, and the global random state is
+    left alone.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         backbone = _built(kind, width, layers)
@@ -98,8 +104,18 @@ def tiny_backbone(kind: Kind = "bert", *, seed: int = 0, width: int = 32, layers
 
 def _built(kind: Kind, width: int, layers: int) -> PreTrainedModel:
     heads = 4
-    shape = {"vocab_size": VOCABULARY, "hidden_size": width, "num_hidden_layers": layers, "num_attention_heads": heads}
-    usual = {**shape, "intermediate_size": 2 * width, "max_position_embeddings": POSITIONS, "initializer_range": SPREAD}
+    shape = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": width,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+    }
+    usual = {
+        **shape,
+        "intermediate_size": 2 * width,
+        "max_position_embeddings": POSITIONS,
+        "initializer_range": SPREAD,
+    }
     ends = {"bos_token_id": CLS, "eos_token_id": SEP}
     match kind:
         case "bert":
@@ -107,8 +123,16 @@ def _built(kind: Kind, width: int, layers: int) -> PreTrainedModel:
         case "xlm-roberta":
             return XLMRobertaModel(XLMRobertaConfig(**usual, **ends, pad_token_id=PAD))
         case "t5":
-            sizes = {"d_model": width, "d_kv": width // heads, "d_ff": 2 * width, "num_layers": layers, "num_heads": heads}
-            return T5EncoderModel(T5Config(vocab_size=VOCABULARY, **sizes, pad_token_id=PAD, eos_token_id=SEP))
+            sizes = {
+                "d_model": width,
+                "d_kv": width // heads,
+                "d_ff": 2 * width,
+                "num_layers": layers,
+                "num_heads": heads,
+            }
+            return T5EncoderModel(
+                T5Config(vocab_size=VOCABULARY, **sizes, pad_token_id=PAD, eos_token_id=SEP)
+            )
         case "gpt-neox":
             return GPTNeoXModel(GPTNeoXConfig(**usual, **ends))
         case "llama":
@@ -124,10 +148,17 @@ def tiny_encoder(
     settings: EncoderSettings | None = None,
     projection: int | None = None,
 ) -> Encoder:
-    """Random encoder of one family, in evaluation mode; `projection` adds a linear layer with tanh to that width."""
+    """Random encoder of one family, in evaluation mode; `projection` adds a linear layer with tanh to that
+    width.
+    """
     settings = settings or EncoderSettings(max_tokens=128)
     projections = [_projection(width, projection, seed)] if projection else []
-    return Encoder(tiny_backbone(kind, seed=seed, width=width, layers=layers), tiny_tokenizer(kind), settings, projections).eval()
+    return Encoder(
+        tiny_backbone(kind, seed=seed, width=width, layers=layers),
+        tiny_tokenizer(kind),
+        settings,
+        projections,
+    ).eval()
 
 
 def _projection(width: int, out: int, seed: int) -> Projection:
@@ -146,11 +177,17 @@ def tiny_dual(
     projection: int | None = None,
     shared: bool = True,
 ) -> DualEncoder:
-    """Two towers: one encoder for both sides, or, where not `shared`, a query tower of the next seed beside the document tower."""
-    document = tiny_encoder(kind, seed=seed, width=width, layers=layers, settings=settings, projection=projection)
+    """Two towers: one encoder for both sides, or, where not `shared`, a query tower of the next seed beside
+    the document tower.
+    """
+    document = tiny_encoder(
+        kind, seed=seed, width=width, layers=layers, settings=settings, projection=projection
+    )
     if shared:
         return DualEncoder(document, document, "tiny")
-    query = tiny_encoder(kind, seed=seed + 1, width=width, layers=layers, settings=settings, projection=projection)
+    query = tiny_encoder(
+        kind, seed=seed + 1, width=width, layers=layers, settings=settings, projection=projection
+    )
     return DualEncoder(query, document, "tiny")
 
 
@@ -165,8 +202,12 @@ def save_tiny(
     projection: int | None = None,
     shared: bool = True,
 ) -> Path:
-    """Write the model of `tiny_dual` to a directory that `adiabat.models.loading.load` loads; returns the directory."""
-    model = tiny_dual(kind, seed=seed, width=width, layers=layers, settings=settings, projection=projection, shared=shared)
+    """Write the model of `tiny_dual` to a directory that `adiabat.models.loading.load` loads; returns the
+    directory.
+    """
+    model = tiny_dual(
+        kind, seed=seed, width=width, layers=layers, settings=settings, projection=projection, shared=shared
+    )
     save(model, folder)
     return folder
 
@@ -190,4 +231,8 @@ def edit(folder: Path, name: str, **changes: object) -> None:
 
 def files_of(folder: Path) -> dict[str, bytes]:
     """Content of every file below a directory."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }

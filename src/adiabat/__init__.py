@@ -1,10 +1,12 @@
 """adiabat: tune, train, distill, measure and plan dual-encoder text-embedding models.
 
-The public interface has every verb of the command line as a function, the errors, the settings, and the classes that functions return.
-Names are loaded on first use, so that importing the package loads nothing heavy.
+The public interface has every verb of the command line as a function, the errors, the settings, and the
+classes that functions return. Names are loaded on first use, so that importing the package loads nothing
+heavy.
 
-All functions raise AdiabatError for unusable inputs, settings and directories; its message says what is wrong, where, and what to do. They
-raise TypeError for an argument of a wrong type, and for a keyword that names no setting.
+All functions raise AdiabatError for unusable inputs, settings and directories; its message says what is
+wrong, where, and what to do. They raise TypeError for an argument of a wrong type, and for a keyword that
+names no setting.
 """
 
 import ast
@@ -14,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from adiabat.core.version import __version__
 
-# The public names, once: type checkers and editors read these imports, and `_modules` reads them for loading on first use.
+# The public names, once: type checkers and editors read these imports, and `_modules` reads them for loading
+# on first use.
 if TYPE_CHECKING:
     from adiabat.api.advise_verb import advise as advise
     from adiabat.api.compare_verb import compare as compare
@@ -88,7 +91,11 @@ if TYPE_CHECKING:
 
 def _modules() -> dict[str, str]:
     """Public name to the module that defines it."""
-    block = next(node for node in ast.parse(pkgutil.get_data(__name__, "__init__.py") or b"").body if isinstance(node, ast.If))
+    block = next(
+        node
+        for node in ast.parse(pkgutil.get_data(__name__, "__init__.py") or b"").body
+        if isinstance(node, ast.If)
+    )
     imports = [node for node in block.body if isinstance(node, ast.ImportFrom)]
     return {name.name: str(node.module) for node in imports for name in node.names}
 

@@ -46,7 +46,12 @@ def store_of(folder: Path, vectors: Float[np.ndarray, "n e"]) -> Store:
     """A store of given vectors, exact in float32."""
     folder.mkdir(parents=True, exist_ok=True)
     np.save(folder / "vectors.npy", vectors)
-    return import_vectors(folder / "vectors.npy", folder / "stored", ids=[f"d{row}" for row in range(len(vectors))], dtype="float32")
+    return import_vectors(
+        folder / "vectors.npy",
+        folder / "stored",
+        ids=[f"d{row}" for row in range(len(vectors))],
+        dtype="float32",
+    )
 
 
 def addressed(
@@ -81,7 +86,9 @@ def objective_over(
     precision: Precision = "fp32",
 ) -> StoredDocuments:
     """The objective over a tiny encoder whose vectors are not normalised."""
-    encoder = encoder or tiny_encoder(width=store.width, settings=EncoderSettings(max_tokens=64, normalize=False))
+    encoder = encoder or tiny_encoder(
+        width=store.width, settings=EncoderSettings(max_tokens=64, normalize=False)
+    )
     return StoredDocuments(
         encoder=encoder,
         store=store,
@@ -117,8 +124,18 @@ def problem_model() -> DualEncoder:
 def write_problem(folder: Path, *, queries: int = 60, documents: int = 50, negatives: int = 3) -> Problem:
     """Documents embedded by the model itself, and triplets that name them."""
     model = problem_model()
-    corpus = [Document(f"d{number}", f"{['paper', 'note', 'memo'][number % 3]} {number * number}") for number in range(documents)]
-    build_store(model.document, lambda: iter(corpus), folder / "store", dtype="float32", source="corpus", encoder_name="tiny")
+    corpus = [
+        Document(f"d{number}", f"{['paper', 'note', 'memo'][number % 3]} {number * number}")
+        for number in range(documents)
+    ]
+    build_store(
+        model.document,
+        lambda: iter(corpus),
+        folder / "store",
+        dtype="float32",
+        source="corpus",
+        encoder_name="tiny",
+    )
     rng = np.random.default_rng(0)
     rows = []
     for number in range(queries):
@@ -130,7 +147,10 @@ def write_problem(folder: Path, *, queries: int = 60, documents: int = 50, negat
 
 
 def settings_of(
-    *, tune: dict[str, Any] | None = None, data: dict[str, Any] | None = None, run: dict[str, Any] | None = None
+    *,
+    tune: dict[str, Any] | None = None,
+    data: dict[str, Any] | None = None,
+    run: dict[str, Any] | None = None,
 ) -> TuneSettings:
     """A short job that improves."""
     regime: dict[str, Any] = {"learning_rate": 3e-3, "batch_size": 5, "batches_per_epoch": 4, "max_epochs": 3}
@@ -147,8 +167,15 @@ def settings_of(
 
 
 def killable_settings(*, checkpoint_seconds: float) -> TuneSettings:
-    """Whatever a resumed job could get wrong: dropout, random negatives, a schedule, an optimizer with state."""
-    tune = {"negatives": {"kind": "random", "per_query": 2}, "dropout": True, "schedule": "linear", "optimizer": "adamw"}
+    """Whatever a resumed job could get wrong: dropout, random negatives, a schedule, an optimizer with
+    state.
+    """
+    tune = {
+        "negatives": {"kind": "random", "per_query": 2},
+        "dropout": True,
+        "schedule": "linear",
+        "optimizer": "adamw",
+    }
     return settings_of(tune=tune, run={"checkpoint_seconds": checkpoint_seconds})
 
 
@@ -165,7 +192,9 @@ def run(
     said = notes if notes is not None else []
     context = TuningContext(lambda: model or problem.fresh(), problem.store, str(problem.data), "tiny")
     chosen = settings or settings_of()
-    return tune(context, out, settings=chosen, find_rate=rate_for_run, resume=resume, watch=Watch(note=said.append))
+    return tune(
+        context, out, settings=chosen, find_rate=rate_for_run, resume=resume, watch=Watch(note=said.append)
+    )
 
 
 def recipe(name: str, **tables: Any) -> TuneSettings:

@@ -62,12 +62,17 @@ def test_a_finished_job_keeps_the_newest_checkpoint_alone_unless_more_are_asked_
     problem: Problem, finished: tuple[Path, Result], tmp_path: Path
 ) -> None:
     run(problem, tmp_path / "job", settings_of(run={"keep_checkpoints": 2}))
-    names = [sorted(path.name for path in (job / "checkpoints").iterdir()) for job in (finished[0], tmp_path / "job")]
+    names = [
+        sorted(path.name for path in (job / "checkpoints").iterdir())
+        for job in (finished[0], tmp_path / "job")
+    ]
     assert [len(left) for left in names] == [1, 2]
     assert {left[-1] for left in names} == {"step-000000012"}
 
 
-def test_a_model_that_was_changed_in_its_job_is_not_loaded_and_a_copy_of_it_is(finished: tuple[Path, Result], tmp_path: Path) -> None:
+def test_a_model_that_was_changed_in_its_job_is_not_loaded_and_a_copy_of_it_is(
+    finished: tuple[Path, Result], tmp_path: Path
+) -> None:
     job = Path(shutil.copytree(finished[0], tmp_path / "job"))
     loading.load(job)
     path = next((job / "model").rglob("*.safetensors"))
@@ -75,23 +80,34 @@ def test_a_model_that_was_changed_in_its_job_is_not_loaded_and_a_copy_of_it_is(f
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     for name in (job, job / "model"):
         with pytest.raises(
-            ModelError, match=rf"{path.name} must be undamaged, .*; if it was changed on purpose, name a copy of .*model elsewhere"
+            ModelError,
+            match=rf"{path.name} must be undamaged, .*; if it was changed on purpose, "
+            r"name a copy of .*model elsewhere",
         ):
             loading.load(name)
     shutil.copytree(job / "model", tmp_path / "copy")
     loading.load(tmp_path / "copy")
 
 
-def test_frozen_weights_the_document_tower_and_the_model_given_stay_as_they_were_bit_for_bit(problem: Problem, tmp_path: Path) -> None:
+def test_frozen_weights_the_document_tower_and_the_model_given_stay_as_they_were_bit_for_bit(
+    problem: Problem, tmp_path: Path
+) -> None:
     model = problem.fresh()
     before = weights_of(model.query)
-    run(problem, tmp_path / "job", settings_of(tune={"freeze": ["embeddings", "blocks[0].attention"], "keep": "last"}), model=model)
+    run(
+        problem,
+        tmp_path / "job",
+        settings_of(tune={"freeze": ["embeddings", "blocks[0].attention"], "keep": "last"}),
+        model=model,
+    )
     tuned = load(tmp_path / "job" / "model")
     assert weights_of(model.query) == before
     assert model.query is model.document
     assert weights_of(tuned.document) == before
     after = weights_of(tuned.query)
-    frozen = {name for name in before if ".embeddings." in name or ".layer.0.attention." in name or "pooler" in name}
+    frozen = {
+        name for name in before if ".embeddings." in name or ".layer.0.attention." in name or "pooler" in name
+    }
     assert {name for name in before if after[name] == before[name]} == frozen
     assert len(frozen) > 8
 
@@ -102,12 +118,17 @@ def test_the_tuned_pair_fits_the_same_store(problem: Problem, finished: tuple[Pa
     assert store.fingerprint == tuned.fingerprint("document")
     assert tuned.fingerprint("query") != problem.model.fingerprint("query")
     texts = ["about paper 4", "anything"]
-    np.testing.assert_array_equal(tuned.encode(texts, side="document"), problem.model.encode(texts, side="document"))
+    np.testing.assert_array_equal(
+        tuned.encode(texts, side="document"), problem.model.encode(texts, side="document")
+    )
 
 
 @pytest.mark.parametrize(
     ("loss", "negatives"),
-    [*product(("triplet", "in_batch_softmax"), ("examples", "random", "hardest")), ("store_softmax", "examples")],
+    [
+        *product(("triplet", "in_batch_softmax"), ("examples", "random", "hardest")),
+        ("store_softmax", "examples"),
+    ],
 )
 def test_documents_are_never_encoded_while_training(
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: str, negatives: str
@@ -128,7 +149,12 @@ def test_documents_are_never_encoded_while_training(
         return tokenize(self, texts, side=side)
 
     monkeypatch.setattr(Encoder, "tokenize", noting)
-    result = run(problem, tmp_path / "job", settings_of(tune={"loss": loss, "negatives": negatives, "max_epochs": 1}), model=apart)
+    result = run(
+        problem,
+        tmp_path / "job",
+        settings_of(tune={"loss": loss, "negatives": negatives, "max_epochs": 1}),
+        model=apart,
+    )
     assert result.training is not None
     assert result.training.steps == 4
     assert sides == {"query"}
@@ -144,9 +170,15 @@ def test_a_job_repeats_itself_and_another_seed_gives_another_result(problem: Pro
     assert everything(tmp_path / "one")["query"] != everything(tmp_path / "other")["query"]
 
 
-def test_dropout_and_bf16_change_the_steps_but_hardly_the_losses(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dropout_and_bf16_change_the_steps_but_hardly_the_losses(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("adiabat.models.device.native_bf16", lambda device: False)
-    tables: dict[str, Any] = {"plain": {}, "bf16": {"run": {"precision": "bf16"}}, "dropout": {"tune": {"dropout": True}}}
+    tables: dict[str, Any] = {
+        "plain": {},
+        "bf16": {"run": {"precision": "bf16"}},
+        "dropout": {"tune": {"dropout": True}},
+    }
     losses, notes = {}, dict[str, list[str]](plain=[], bf16=[], dropout=[])
     for name, table in tables.items():
         run(problem, tmp_path / name, settings_of(**table), notes=notes[name])
@@ -158,7 +190,10 @@ def test_dropout_and_bf16_change_the_steps_but_hardly_the_losses(problem: Proble
 
 def test_the_learning_rate_is_scaled_by_the_batch_size(problem: Problem, tmp_path: Path) -> None:
     tune = {"batch_size": 18, "learning_rate": 1e-4, "max_epochs": 1, "schedule": "linear"}
-    scaled = {rule: settings_of(tune={**tune, "batch_scaling": rule, "reference_batch_size": 2}) for rule in ("linear", "sqrt")}
+    scaled = {
+        rule: settings_of(tune={**tune, "batch_scaling": rule, "reference_batch_size": 2})
+        for rule in ("linear", "sqrt")
+    }
     rates = [learning_rate_of(settings.tune) for settings in (settings_of(tune=tune), *scaled.values())]
     assert rates == pytest.approx([1e-4, 9e-4, 3e-4])
     run(problem, tmp_path / "job", scaled["sqrt"])
@@ -167,30 +202,58 @@ def test_the_learning_rate_is_scaled_by_the_batch_size(problem: Problem, tmp_pat
 
 
 def test_the_schedule_runs_over_the_longest_the_job_may_last() -> None:
-    schedule = schedule_of(settings_of(tune={"schedule": {"kind": "cosine", "final_fraction": 0.1}, "warmup_steps": 2}))
-    assert (schedule.total_steps, schedule.steps_per_epoch, schedule.warmup_steps, schedule.final_fraction) == (12, 4, 2, 0.1)
-    assert schedule_of(settings_of(tune={"schedule": {"kind": "exponential", "gamma": 0.5}})).factor(8) == 0.25
+    schedule = schedule_of(
+        settings_of(tune={"schedule": {"kind": "cosine", "final_fraction": 0.1}, "warmup_steps": 2})
+    )
+    assert (
+        schedule.total_steps,
+        schedule.steps_per_epoch,
+        schedule.warmup_steps,
+        schedule.final_fraction,
+    ) == (12, 4, 2, 0.1)
+    assert (
+        schedule_of(settings_of(tune={"schedule": {"kind": "exponential", "gamma": 0.5}})).factor(8) == 0.25
+    )
 
 
 def test_a_start_without_errors_is_the_result_and_the_user_is_told(problem: Problem, tmp_path: Path) -> None:
-    """Every query is a document's own text, and the two encode alike, so the positive is nearest from the start."""
+    """Every query is a document's own text, and the two encode alike, so the positive is nearest from the
+    start.
+    """
     model = tiny_dual(width=16)
     texts = [f"note {number}" for number in range(20)]
     corpus = [Document(f"d{number}", text) for number, text in enumerate(texts)]
-    build_store(model.document, lambda: iter(corpus), tmp_path / "store", dtype="float32", source="corpus", encoder_name="tiny")
+    build_store(
+        model.document,
+        lambda: iter(corpus),
+        tmp_path / "store",
+        dtype="float32",
+        source="corpus",
+        encoder_name="tiny",
+    )
     rows = [{"query": text, "pos": [f"d{n}"], "neg": [f"d{(n + 1) % 20}"]} for n, text in enumerate(texts)]
     (tmp_path / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     notes: list[str] = []
-    result = run(Problem(model, tmp_path / "store", tmp_path / "data.jsonl"), tmp_path / "job", model=model, notes=notes)
+    result = run(
+        Problem(model, tmp_path / "store", tmp_path / "data.jsonl"),
+        tmp_path / "job",
+        model=model,
+        notes=notes,
+    )
     assert result.training is not None
     assert (result.training.best_epoch, result.training.steps) == (0, 0)
-    assert any("the initial model makes no error in" in note and "nothing is trained" in note for note in notes)
+    assert any(
+        "the initial model makes no error in" in note and "nothing is trained" in note for note in notes
+    )
     tuned = load(tmp_path / "job" / "model")
     assert weights_of(tuned.query) == weights_of(model.query)
 
 
 def test_the_user_is_told_what_is_tuned_and_what_was_left_out(problem: Problem, tmp_path: Path) -> None:
-    added = [{"query": "lost", "pos": ["gone"], "neg": ["d1"]}, {"query": "long " * 200, "pos": ["d1"], "neg": ["d2"]}]
+    added = [
+        {"query": "lost", "pos": ["gone"], "neg": ["d1"]},
+        {"query": "long " * 200, "pos": ["d1"], "neg": ["d2"]},
+    ]
     lines = [*problem.data.read_text().splitlines(), *map(json.dumps, added)]
     data = tmp_path / "data.jsonl"
     data.write_text("\n".join(lines) + "\n")
@@ -224,7 +287,10 @@ def test_a_reader_of_the_result_learns_what_the_user_was_told(problem: Problem, 
         "tune.weight_decay = 0.02 has no effect at the learning rate 1e-06 in float32",
     )
     assert notes[1:5] == list(record.notes)
-    assert record.trained_on == f"triplets: 60 queries, validated on 3 queries, 2 of them trained on too, from {tmp_path.name}/dev"
+    assert (
+        record.trained_on
+        == f"triplets: 60 queries, validated on 3 queries, 2 of them trained on too, from {tmp_path.name}/dev"
+    )
 
 
 @pytest.mark.parametrize(
@@ -241,7 +307,9 @@ def test_a_chosen_decay_that_is_rounded_away_is_told(tune: dict[str, Any], told:
     assert (adiabatic._decay_note(settings_of(tune=tune).tune) is not None) == told
 
 
-def test_the_softmax_of_queries_without_negatives_is_validated_as_it_is_trained(problem: Problem, tmp_path: Path) -> None:
+def test_the_softmax_of_queries_without_negatives_is_validated_as_it_is_trained(
+    problem: Problem, tmp_path: Path
+) -> None:
     rows = [json.loads(line) for line in problem.data.read_text().splitlines()]
     data = tmp_path / "data.jsonl"
     data.write_text("".join(json.dumps({"query": row["query"], "pos": row["pos"]}) + "\n" for row in rows))
@@ -252,15 +320,22 @@ def test_the_softmax_of_queries_without_negatives_is_validated_as_it_is_trained(
     batches = [rows for rows, _ in validation_batches(text_order(train.queries), 5, full=True)]
     with torch.no_grad():
         query = torch.from_numpy(tower.encode(train.queries, side="query", precision="fp32"))
-        losses = [float(objective._loss(query[rows], train, rows, objective.choose(rows, 0, query[rows]))) for rows in batches]
+        losses = [
+            float(objective._loss(query[rows], train, rows, objective.choose(rows, 0, query[rows])))
+            for rows in batches
+        ]
     found = objective.validate()
     assert found.loss == pytest.approx(sum(losses) / len(losses), rel=1e-5)
     assert found.pairs == len(train) * MINED_NEGATIVES
 
 
-def test_a_batch_of_one_is_validated_on_mined_negatives_where_none_are_listed(problem: Problem, tmp_path: Path) -> None:
+def test_a_batch_of_one_is_validated_on_mined_negatives_where_none_are_listed(
+    problem: Problem, tmp_path: Path
+) -> None:
     (tmp_path / "dev.jsonl").write_text('{"query": "bare", "pos": ["d3"]}\n')
-    settings = settings_of(tune={"loss": "in_batch_softmax", "batch_size": 1}, data={"validation": str(tmp_path / "dev.jsonl")})
+    settings = settings_of(
+        tune={"loss": "in_batch_softmax", "batch_size": 1}, data={"validation": str(tmp_path / "dev.jsonl")}
+    )
     tower = trainable_copy(problem.fresh().query).train(False)
     assert ground_of(problem).objective(tower, settings).validate().loss > 0.01
 
@@ -269,14 +344,20 @@ def test_the_twin_of_a_tower_shares_nothing_and_trains_no_pooler_head() -> None:
     tower = tiny_encoder(width=16, projection=8)
     for dropout in (False, True):
         twin = trainable_copy(tower).train(dropout)
-        assert not {id(weights) for weights in twin.parameters()} & {id(weights) for weights in tower.parameters()}
+        assert not {id(weights) for weights in twin.parameters()} & {
+            id(weights) for weights in tower.parameters()
+        }
         assert weights_of(twin) == weights_of(tower)
         assert {module.training for module in twin.modules()} == {dropout}
-        assert not any(weights.requires_grad for name, weights in twin.named_parameters() if ".pooler." in name)
+        assert not any(
+            weights.requires_grad for name, weights in twin.named_parameters() if ".pooler." in name
+        )
         assert all(weights.requires_grad for weights in twin.used_parameters().values())
     assert not any(module.training for module in tower.modules())
     tower.requires_grad_(False)
-    assert all(weights.requires_grad for weights in trainable_copy(tower).train(False).used_parameters().values())
+    assert all(
+        weights.requires_grad for weights in trainable_copy(tower).train(False).used_parameters().values()
+    )
 
 
 def test_the_objective_alone_is_that_of_a_job(problem: Problem, tmp_path: Path) -> None:
@@ -285,5 +366,8 @@ def test_the_objective_alone_is_that_of_a_job(problem: Problem, tmp_path: Path) 
     objective = ground_of(problem).objective(tower, settings_of())
     first = log_of(tmp_path / "job")[:2]
     validation = objective.validate()
-    assert (first[0]["validation_loss"], first[0]["validation_errors"]) == (validation.loss, validation.errors)
+    assert (first[0]["validation_loss"], first[0]["validation_errors"]) == (
+        validation.loss,
+        validation.errors,
+    )
     assert first[1]["loss"] == float(objective.loss(0).detach())

@@ -1,4 +1,6 @@
-"""Tuning jobs whose steps are recorded and replayed, as on a GPU: resumed, diverged, led back, out of memory, or not recorded at all."""
+"""Tuning jobs whose steps are recorded and replayed, as on a GPU: resumed, diverged, led back, out of memory,
+or not recorded at all.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +23,11 @@ from tests.adiabatic.problem import Problem, quick, run, settings_of
 from tests.jobs import everything, interrupt_at, log_of
 from tests.training.emulated_graphs import EmulatedGraphs, recording
 
-RISKY: dict[str, Any] = {"negatives": {"kind": "random", "per_query": 2}, "optimizer": "adamax", "learning_rate": 1e-3}
+RISKY: dict[str, Any] = {
+    "negatives": {"kind": "random", "per_query": 2},
+    "optimizer": "adamax",
+    "learning_rate": 1e-3,
+}
 """Whatever a resumed job could get wrong: drawn negatives, and an optimizer that counts its steps."""
 
 
@@ -34,8 +40,13 @@ def eager(problem: Problem, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def tower_of(out: Path) -> dict[str, Tensor]:
-    # The softmax ignores the bias of keys, whose gradient is 0 but for rounding, which most optimizers scale up.
-    return {name: weights.detach() for name, weights in load(out / "model").query.named_parameters() if not name.endswith("key.bias")}
+    # The softmax ignores the bias of keys, whose gradient is 0 but for rounding, which most optimizers scale
+    # up.
+    return {
+        name: weights.detach()
+        for name, weights in load(out / "model").query.named_parameters()
+        if not name.endswith("key.bias")
+    }
 
 
 def apart(one: Path, other: Path) -> float:
@@ -90,17 +101,22 @@ def test_a_loss_that_is_not_a_number_is_named_where_the_loop_looks_and_reaches_n
     monkeypatch.setattr(FixedSteps, "inputs", spoilt)
     settings = settings_of(tune=RISKY, run={"log_every": 100})
     with pytest.raises(
-        DivergedError, match=r"training loss must be a finite number, got nan at step 5 \(5 queries.*earlier weights are in"
+        DivergedError,
+        match=r"training loss must be a finite number, got nan at step 5 \(5 queries.*earlier weights are in",
     ):
         run_recorded(problem, tmp_path / "job", settings)
     assert [path.name for path in (tmp_path / "job" / "checkpoints").iterdir()] == ["step-000000004"]
     assert [row["step"] for row in log_of(tmp_path / "job")] == [0, 4, 4]
 
 
-def test_a_run_that_goes_back_begins_anew_with_the_optimizer_of_its_graphs(problem: Problem, tmp_path: Path) -> None:
+def test_a_run_that_goes_back_begins_anew_with_the_optimizer_of_its_graphs(
+    problem: Problem, tmp_path: Path
+) -> None:
     folder = problem.store.parent
     guard = {"probes": str(folder / "probes.txt"), "depth": 10, "limit": 1e-4, "action": "back"}
-    settings = settings_of(tune={"learning_rate": 1e-3, "optimizer": "adamax"}).model_dump() | {"guard": guard}
+    settings = settings_of(tune={"learning_rate": 1e-3, "optimizer": "adamax"}).model_dump() | {
+        "guard": guard
+    }
     notes: list[str] = []
     run_recorded(problem, tmp_path / "job", TuneSettings.model_validate(settings), notes=notes)
     assert sum("restored the weights of epoch" in note for note in notes) > 1
@@ -124,7 +140,10 @@ class Waiting(EmulatedGraphs):
         raise RuntimeError("operation not permitted when stream is capturing\nfurther lines")
 
 
-@pytest.mark.parametrize(("recorder", "said"), [(Full, "lower tune.batch_size"), (Waiting, "not permitted when stream is capturing)")])
+@pytest.mark.parametrize(
+    ("recorder", "said"),
+    [(Full, "lower tune.batch_size"), (Waiting, "not permitted when stream is capturing)")],
+)
 def test_steps_that_cannot_be_recorded_are_taken_operation_by_operation_from_the_same_weights(
     problem: Problem, eager: Path, tmp_path: Path, recorder: type[EmulatedGraphs], said: str
 ) -> None:
@@ -144,7 +163,9 @@ def test_steps_that_cannot_be_recorded_are_taken_operation_by_operation_from_the
         ({"loss": {"kind": "store_softmax"}}, 0, "half of the free memory of the GPU does not hold"),
     ],
 )
-def test_a_job_says_why_its_steps_are_not_recorded(problem: Problem, tmp_path: Path, tune: dict[str, Any], free: int, said: str) -> None:
+def test_a_job_says_why_its_steps_are_not_recorded(
+    problem: Problem, tmp_path: Path, tune: dict[str, Any], free: int, said: str
+) -> None:
     notes: list[str] = []
     with recording(free_memory=free) as graphs:
         result = run(problem, tmp_path / "job", settings_of(tune={**tune, "max_epochs": 1}), notes=notes)
@@ -172,7 +193,9 @@ def test_the_rate_search_of_a_job_and_the_measurement_of_its_speed_replay_steps_
 
     monkeypatch.setattr(CapturedSteps, "take", counted)
     run_recorded(problem, tmp_path / "job", quick(tmp_path))
-    trials = [log_of(folder)[-1]["step"] for folder in (tmp_path / "job" / "rate-search" / "trials").iterdir()]
+    trials = [
+        log_of(folder)[-1]["step"] for folder in (tmp_path / "job" / "rate-search" / "trials").iterdir()
+    ]
     # The job goes on from the checkpoint of a trial, at step 8 of 12.
     assert len(taken) == sum(trials) + 4
     taken.clear()

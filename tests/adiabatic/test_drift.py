@@ -1,4 +1,6 @@
-"""Drift without labels: rank-biased overlap by its definition and a peer's, margins and angles by hand, rotations that are known."""
+"""Drift without labels: rank-biased overlap by its definition and a peer's, margins and angles by hand,
+rotations that are known.
+"""
 
 import math
 from dataclasses import replace
@@ -28,7 +30,9 @@ def ranked(*lists: list[int]) -> Int[np.ndarray, "n k"]:
     return np.array(lists, dtype=np.int64)
 
 
-def drawn_rankings(probes: int = 30, depth: int = 12, documents: int = 20, *, seed: int = 0) -> Int[np.ndarray, "n k"]:
+def drawn_rankings(
+    probes: int = 30, depth: int = 12, documents: int = 20, *, seed: int = 0
+) -> Int[np.ndarray, "n k"]:
     generator = np.random.default_rng(seed)
     return np.stack([generator.permutation(documents)[:depth] for _ in range(probes)])
 
@@ -40,7 +44,9 @@ def reading(vectors=None, *, rows=None, scores=None) -> Reading:
     return Reading(
         vectors=np.asarray(np.ones((probes, 2)) if vectors is None else vectors, dtype=np.float32),
         rows=np.tile(np.arange(depth), (probes, 1)) if rows is None else np.asarray(rows),
-        scores=np.zeros((probes, depth), dtype=np.float32) if scores is None else np.asarray(scores, dtype=np.float32),
+        scores=np.zeros((probes, depth), dtype=np.float32)
+        if scores is None
+        else np.asarray(scores, dtype=np.float32),
     )
 
 
@@ -57,7 +63,9 @@ def taken(one: Reading, order: Int[np.ndarray, " n"]) -> Reading:
     return Reading(one.vectors[order], one.rows[order], one.scores[order])
 
 
-def rank_biased_overlap(one: Int[np.ndarray, "n k"], other: Int[np.ndarray, "n k"], **named: float) -> Float[np.ndarray, " n"]:
+def rank_biased_overlap(
+    one: Int[np.ndarray, "n k"], other: Int[np.ndarray, "n k"], **named: float
+) -> Float[np.ndarray, " n"]:
     return 1 - overlap_losses(one, other, **named)
 
 
@@ -72,7 +80,9 @@ def test_two_swapped_documents_of_three_are_worked_by_hand() -> None:
     # Agreement is 0, 1, 1: only the first depth, of weight 1 - p, is lost.
     assert rank_biased_overlap(ranked([1, 2, 3]), ranked([2, 1, 3]), persistence=0.5)[0] == pytest.approx(0.5)
     # 1, 1, 2/3 at the weights 0.5, 0.25, 0.125, and 2/3 for the rest, 0.125.
-    assert rank_biased_overlap(ranked([1, 2, 3]), ranked([1, 2, 4]), persistence=0.5)[0] == pytest.approx(0.75 + 0.25 * 2 / 3)
+    assert rank_biased_overlap(ranked([1, 2, 3]), ranked([1, 2, 4]), persistence=0.5)[0] == pytest.approx(
+        0.75 + 0.25 * 2 / 3
+    )
     # One document: all weight is on it.
     assert rank_biased_overlap(ranked([1], [1]), ranked([1], [2])).tolist() == [1, 0]
 
@@ -89,7 +99,10 @@ def test_overlap_is_that_of_ir_measures_with_the_last_depth_extrapolated() -> No
     depth = one.shape[1]
     run = [ScoredDoc(str(i), str(row), depth - d) for i, rows in enumerate(one) for d, row in enumerate(rows)]
     qrels = [Qrel(str(i), str(row), depth - d) for i, rows in enumerate(other) for d, row in enumerate(rows)]
-    found = {metric.query_id: metric.value for metric in ir_measures.iter_calc([Compat(p=0.98, normalize=False)], qrels, run)}
+    found = {
+        metric.query_id: metric.value
+        for metric in ir_measures.iter_calc([Compat(p=0.98, normalize=False)], qrels, run)
+    }
     # The peer stops at the end of the lists and shares out their weight, 1 - p^k, among the depths before it.
     ends = [len({*a} & {*b}) / depth for a, b in zip(one, other, strict=True)]
     expected = [(1 - 0.98**depth) * found[str(i)] + 0.98**depth * end for i, end in enumerate(ends)]
@@ -137,7 +150,8 @@ def test_empty_lists_and_impossible_persistence_are_refused() -> None:
 
 
 def test_margins_are_worked_by_hand() -> None:
-    # Margins 1, 3 and 0, 2; their root mean square is sqrt(14 / 4). Those of the first probe become 1 and 1, of the second 0 and 2.
+    # Margins 1, 3 and 0, 2; their root mean square is sqrt(14 / 4). Those of the first probe become 1 and 1,
+    # of the second 0 and 2.
     base = reading(scores=[[5, 4, 2], [3, 3, 1]])
     tuned = reading(scores=[[2, 1, 1], [1, 1, -1]])
     assert margin_changes(base, tuned).tolist() == pytest.approx([math.sqrt(4 / 2) / math.sqrt(14 / 4), 0])
@@ -145,9 +159,14 @@ def test_margins_are_worked_by_hand() -> None:
 
 def test_margins_equal_plain_loops_and_follow_the_order_of_probes() -> None:
     base, tuned = drawn_reading(), drawn_reading(seed=1)
-    margins = [[[float(row[0]) - float(score) for score in row[1:]] for row in one.scores] for one in (base, tuned)]
+    margins = [
+        [[float(row[0]) - float(score) for score in row[1:]] for row in one.scores] for one in (base, tuned)
+    ]
     size = math.sqrt(sum(m * m for row in margins[0] for m in row) / 48)
-    plain = [math.sqrt(sum((b - a) ** 2 for a, b in zip(*rows, strict=True)) / 4) / size for rows in zip(*margins, strict=True)]
+    plain = [
+        math.sqrt(sum((b - a) ** 2 for a, b in zip(*rows, strict=True)) / 4) / size
+        for rows in zip(*margins, strict=True)
+    ]
     found = margin_changes(base, tuned)
     assert found == pytest.approx(plain)
     order = np.random.default_rng(2).permutation(12)
@@ -189,14 +208,20 @@ def test_turns_of_single_precision_vectors_are_right_down_to_tiny_angles() -> No
 def test_turns_are_those_of_the_arc_cosine_where_that_is_exact_enough() -> None:
     base, tuned = drawn_reading(), drawn_reading(seed=1)
     pairs = zip(base.vectors.astype(float), tuned.vectors.astype(float), strict=True)
-    plain = [math.acos(sum(a * b for a, b in zip(u, v, strict=True)) / math.hypot(*u) / math.hypot(*v)) for u, v in pairs]
+    plain = [
+        math.acos(sum(a * b for a, b in zip(u, v, strict=True)) / math.hypot(*u) / math.hypot(*v))
+        for u, v in pairs
+    ]
     assert turns(base, tuned) == pytest.approx(plain)
 
 
 @pytest.mark.parametrize("lengths", [(1, 1024), (1e-20, 1), (1e18, 3e-7)])
 def test_turns_do_not_depend_on_lengths_nor_on_the_order_of_probes(lengths: tuple[float, float]) -> None:
     base, tuned = drawn_reading(), drawn_reading(seed=1)
-    longer = [replace(one, vectors=one.vectors * np.float32(length)) for one, length in zip((base, tuned), lengths, strict=True)]
+    longer = [
+        replace(one, vectors=one.vectors * np.float32(length))
+        for one, length in zip((base, tuned), lengths, strict=True)
+    ]
     assert turns(*longer) == pytest.approx(turns(base, tuned), rel=1e-6)
     order = np.random.default_rng(2).permutation(12)
     assert (turns(taken(base, order), taken(tuned, order)) == turns(base, tuned)[order]).all()
@@ -222,7 +247,9 @@ def spread(probes: int, width: int, *, seed: int = 0, falling: bool = False) -> 
 
 
 def moved_by(vectors: Float[np.ndarray, "n e"], *, turned: float, noise: float) -> Reading:
-    """Vectors of which shares `turned` and `noise` of the squared movement are a rotation and are their own."""
+    """Vectors of which shares `turned` and `noise` of the squared movement are a rotation and are their
+    own.
+    """
     common = vectors @ rotation(vectors.shape[1]).T - vectors
     own = np.random.default_rng(9).normal(size=vectors.shape) * np.sqrt(np.square(common).mean())
     return reading(vectors + math.sqrt(turned) * common + math.sqrt(noise) * own)
@@ -259,7 +286,9 @@ def test_the_share_is_that_of_plain_procrustes_with_an_unmoved_probe_on_every_ax
     left = 0.0
     for fitted, held in (halves, halves[::-1]):
         unmoved = math.sqrt(sum(float(v @ v) for v in before[fitted]) / 15) * np.eye(5)
-        found, _ = orthogonal_procrustes(np.vstack([before[fitted], unmoved]), np.vstack([after[fitted], unmoved]))
+        found, _ = orthogonal_procrustes(
+            np.vstack([before[fitted], unmoved]), np.vstack([after[fitted], unmoved])
+        )
         left += sum(float(np.sum((before[i] @ found - after[i]) ** 2)) for i in held)
     assert rotation_share(base, tuned) == pytest.approx(1 - left / np.square(after - before).sum())
 
@@ -268,7 +297,9 @@ def test_the_share_is_that_of_plain_procrustes_with_an_unmoved_probe_on_every_ax
 def test_dimensions_that_no_probe_uses_change_nothing(probes: int) -> None:
     narrow = [spread(probes, 6), spread(probes, 6) @ rotation(6, angle=0.5).T]
     wide = [np.hstack([one, np.zeros((probes, 40))]) @ rotation(46, seed=1, angle=5).T for one in narrow]
-    assert rotation_share(*map(reading, wide)) == pytest.approx(rotation_share(*map(reading, narrow)), abs=1e-5)
+    assert rotation_share(*map(reading, wide)) == pytest.approx(
+        rotation_share(*map(reading, narrow)), abs=1e-5
+    )
 
 
 def test_the_share_is_blind_to_the_unit_of_all_vectors_and_follows_its_seed() -> None:
@@ -305,10 +336,14 @@ def test_means_errors_and_groups_are_those_of_the_measures() -> None:
         MARGINS: margin_changes(base, tuned),
         TURN: turns(base, tuned),
     }
-    assert found.means == pytest.approx({**{name: sum(one) / 12 for name, one in values.items()}, ROTATION_SHARE: share})
+    assert found.means == pytest.approx(
+        {**{name: sum(one) / 12 for name, one in values.items()}, ROTATION_SHARE: share}
+    )
     for name, one in values.items():
         mean = sum(one) / 12
-        assert found.errors[name] == pytest.approx(math.sqrt(sum((value - mean) ** 2 for value in one) / 11 / 12))
+        assert found.errors[name] == pytest.approx(
+            math.sqrt(sum((value - mean) ** 2 for value in one) / 11 / 12)
+        )
         assert found.groups["en"][name] == pytest.approx(sum(one[3:11]) / 8)
         assert found.groups["fr"][name] == pytest.approx((sum(one[:3]) + one[11]) / 4)
     assert list(found.groups) == ["fr", "en"]
@@ -318,7 +353,9 @@ def test_the_order_of_probes_changes_no_mean_over_them() -> None:
     base, tuned, order = drawn_reading(), drawn_reading(seed=1), np.random.default_rng(2).permutation(12)
     one, other = drift_of(base, tuned), drift_of(taken(base, order), taken(tuned, order))
     assert other.errors == pytest.approx(one.errors)
-    assert {name: other.means[name] for name in one.errors} == pytest.approx({name: one.means[name] for name in one.errors})
+    assert {name: other.means[name] for name in one.errors} == pytest.approx(
+        {name: one.means[name] for name in one.errors}
+    )
     assert one.groups == {}
 
 
@@ -329,9 +366,15 @@ def test_one_probe_has_means_and_no_errors() -> None:
 
 
 def test_drift_is_made_of_finite_numbers_whatever_is_tied() -> None:
-    base, tuned = reading(np.zeros((8, 2)), scores=np.zeros((8, 3))), reading(np.eye(8, 2), scores=np.eye(8, 3))
+    base, tuned = (
+        reading(np.zeros((8, 2)), scores=np.zeros((8, 3))),
+        reading(np.eye(8, 2), scores=np.eye(8, 3)),
+    )
     found = drift_of(base, tuned, groups=["one"] * 8)
-    assert all(math.isfinite(value) for value in [*found.means.values(), *found.errors.values(), *found.groups["one"].values()])
+    assert all(
+        math.isfinite(value)
+        for value in [*found.means.values(), *found.errors.values(), *found.groups["one"].values()]
+    )
 
 
 @pytest.mark.parametrize("measure", [margin_changes, turns, rotation_share, drift_of])
@@ -352,7 +395,11 @@ def test_not_a_number_and_infinity_are_refused() -> None:
 
 
 def test_no_probes_and_too_few_groups_are_refused() -> None:
-    none = Reading(np.empty((0, 2), dtype=np.float32), np.empty((0, 2), dtype=np.int64), np.empty((0, 2), dtype=np.float32))
+    none = Reading(
+        np.empty((0, 2), dtype=np.float32),
+        np.empty((0, 2), dtype=np.int64),
+        np.empty((0, 2), dtype=np.float32),
+    )
     with pytest.raises(ValueError, match="readings must hold at least one probe, got none"):
         drift_of(none, none)
     with pytest.raises(ValueError, match="groups must be one for each of 12 probes, got 2"):

@@ -39,7 +39,9 @@ def context_of(problem: Problem) -> TuningContext:
 
 
 def slow(monkeypatch: pytest.MonkeyPatch, *, step: float, validation: float) -> None:
-    """Make each step and each validation query take this long on the clock of the measurement, and nothing else."""
+    """Make each step and each validation query take this long on the clock of the measurement, and nothing
+    else.
+    """
     now = [0.0]
     loss, validate = StoredDocuments.loss, StoredDocuments.validate
 
@@ -70,8 +72,12 @@ def test_a_run_takes_its_steps_and_a_validation_before_the_first_and_after_each_
         assert part in expected.summary()
 
 
-@pytest.mark.parametrize(("guard", "may_stop"), [({"limit": 0.5}, True), ({"limit": 0.5, "action": "back"}, False), ({}, False)])
-def test_the_least_time_is_no_bound_where_the_guard_may_stop_the_run(guard: dict[str, Any], may_stop: bool) -> None:
+@pytest.mark.parametrize(
+    ("guard", "may_stop"), [({"limit": 0.5}, True), ({"limit": 0.5, "action": "back"}, False), ({}, False)]
+)
+def test_the_least_time_is_no_bound_where_the_guard_may_stop_the_run(
+    guard: dict[str, Any], may_stop: bool
+) -> None:
     settings = checked(TuneSettings, {"tune": {"learning_rate": 1e-6}, "guard": guard})
     told = module.time_at(module.Pace(0.5, 3.0, 1.0, "CPU"), settings).summary()
     assert ("if nothing improves, or less if the drift limit stops the run, at most" in told) == may_stop
@@ -91,7 +97,9 @@ def test_steps_follow_from_the_stop_rule(tmp_path: Path, tune: dict[str, Any], l
     assert ("at least" in expected.summary()) == (least < most)
 
 
-def test_times_are_measured_on_a_sample_and_extrapolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_are_measured_on_a_sample_and_extrapolated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     context = context_of(write_problem(tmp_path, queries=600, documents=700))
     settings = settings_of(tune={"batches_per_epoch": 100}, data={"validation_fraction": 0.5})
     validated = len(context.examples(settings.data)[1])
@@ -103,7 +111,9 @@ def test_times_are_measured_on_a_sample_and_extrapolated(tmp_path: Path, monkeyp
     assert expected.search_seconds == 0
 
 
-def test_a_search_takes_the_runs_that_rates_a_factor_apart_are_worth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_takes_the_runs_that_rates_a_factor_apart_are_worth(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     context = context_of(write_problem(tmp_path))
     probes = tmp_path / "probes.txt"
     probes.write_text("".join(f"probe {number}\n" for number in range(20)))
@@ -113,7 +123,9 @@ def test_a_search_takes_the_runs_that_rates_a_factor_apart_are_worth(tmp_path: P
     table |= {"rate_search": {"low": 1e-6, "high": 1e-4, "count": 3, "steps": 40, "checks": 4, "seeds": 2}}
     slow(monkeypatch, step=0.25, validation=0.01)
     # Rates a factor of 10 apart: 10 / 9 runs of 40 steps for each of two seeds.
-    assert expected_time(context, checked(TuneSettings, table)).search_seconds == pytest.approx(2 * 10 / 9 * 40 * 0.25)
+    assert expected_time(context, checked(TuneSettings, table)).search_seconds == pytest.approx(
+        2 * 10 / 9 * 40 * 0.25
+    )
 
 
 def test_measuring_changes_neither_weights_nor_random_numbers_and_writes_nothing(tmp_path: Path) -> None:
@@ -127,12 +139,16 @@ def test_measuring_changes_neither_weights_nor_random_numbers_and_writes_nothing
     assert listing(tmp_path) == files
 
 
-def test_a_job_says_its_time_first_and_is_the_same_as_without_the_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_says_its_time_first_and_is_the_same_as_without_the_measurement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     problem, notes = write_problem(tmp_path / "problem"), list[str]()
     settings = settings_of(tune={"dropout": True, "negatives": "random"})
     run(problem, tmp_path / "with", settings, notes=notes)
     assert notes[0].startswith("expected time: ")
-    monkeypatch.setattr("adiabat.adiabatic.tune.measured_pace", lambda *_, **__: module.Pace(1.0, 1.0, 0.0, "CPU"))
+    monkeypatch.setattr(
+        "adiabat.adiabatic.tune.measured_pace", lambda *_, **__: module.Pace(1.0, 1.0, 0.0, "CPU")
+    )
     run(problem, tmp_path / "without", settings)
     ends = [everything(tmp_path / name) for name in ("with", "without")]
     assert ends[0] == ends[1]
@@ -160,15 +176,24 @@ def test_a_dry_run_prints_the_settings_and_the_time_and_writes_nothing(
 
 
 LOADING, WRITING_THE_PAGE = 4.0, 1.5
-"""Seconds of loading before a job, and of its model and page after the last step, on the clock of these tests."""
+"""Seconds of loading before a job, and of its model and page after the last step, on the clock of these
+tests."""
 
 
 def seconds_of_a_job(
-    problem: Problem, out: Path, settings: TuneSettings, monkeypatch: pytest.MonkeyPatch, *, slower: float = 1.0, stop: int = 0
+    problem: Problem,
+    out: Path,
+    settings: TuneSettings,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    slower: float = 1.0,
+    stop: int = 0,
 ) -> float:
-    """Tune on a clock of its own, where only steps of 0.5 s, validations, loading and the end take time, `slower` once it was measured.
+    """Tune on a clock of its own, where only steps of 0.5 s, validations, loading and the end take time,
+    `slower` once it was measured.
 
-    Ctrl-C is sent during the step `stop`. Returns the seconds from the start of the process to the written page.
+    Ctrl-C is sent during the step `stop`. Returns the seconds from the start of the process to the written
+    page.
     """
     now, pace, taken = [0.0], [1.0], [0]
     loss, validate = StoredDocuments.loss, StoredDocuments.validate
@@ -201,14 +226,21 @@ def seconds_of_a_job(
         patched.setattr(module.time, "monotonic", lambda: now[0])
         with suppress(InterruptionError):
             tune_module.tune(
-                context_of(problem), out, settings=settings, find_rate=rate_for_run, resume=out.exists(), started=now[0] - LOADING
+                context_of(problem),
+                out,
+                settings=settings,
+                find_rate=rate_for_run,
+                resume=out.exists(),
+                started=now[0] - LOADING,
             )
     return LOADING + now[0]
 
 
 def within_a_limit(folder: Path, seconds: float) -> TuneSettings:
     """The quick recipe without any other bound than a time limit."""
-    table = quick(folder, budget_seconds=seconds, max_epochs=1000, idle_epochs=1000).model_dump(exclude_unset=True)
+    table = quick(folder, budget_seconds=seconds, max_epochs=1000, idle_epochs=1000).model_dump(
+        exclude_unset=True
+    )
     return checked(TuneSettings, {**table, "rate_search": {**table["rate_search"], "steps": 1000}})
 
 
@@ -216,12 +248,16 @@ def within_a_limit(folder: Path, seconds: float) -> TuneSettings:
 def test_a_time_limit_holds_from_the_start_of_the_process_to_the_written_page(
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slower: float
 ) -> None:
-    seconds = seconds_of_a_job(problem, tmp_path / "job", within_a_limit(tmp_path, 60.0), monkeypatch, slower=slower)
+    seconds = seconds_of_a_job(
+        problem, tmp_path / "job", within_a_limit(tmp_path, 60.0), monkeypatch, slower=slower
+    )
     assert 45 < seconds <= 1.05 * 60
     assert (tmp_path / "job/result.json").is_file()
 
 
-def test_a_resumed_job_counts_the_seconds_of_all_its_sessions(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_job_counts_the_seconds_of_all_its_sessions(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job, settings = tmp_path / "job", within_a_limit(tmp_path, 60.0)
     sessions = [seconds_of_a_job(problem, job, settings, monkeypatch, stop=stop) for stop in (60, 20, 0)]
     assert 45 < sum(sessions) <= 1.05 * 60 + 2 * LOADING
@@ -233,13 +269,18 @@ def test_a_resumed_job_counts_the_seconds_of_all_its_sessions(problem: Problem, 
 
 def test_what_a_time_limit_holds_beside_steps_and_validations() -> None:
     pace = module.Pace(0.5, 4.0, 3.0, "CPU", setup_seconds=2.0, saving_seconds=1.0, ending_seconds=20.0)
-    run_alone = checked(TuneSettings, {"tune": {"learning_rate": 1e-6, "batches_per_epoch": 100, "budget_seconds": 190}})
+    run_alone = checked(
+        TuneSettings, {"tune": {"learning_rate": 1e-6, "batches_per_epoch": 100, "budget_seconds": 190}}
+    )
     # 190 - 20 - 4 s hold three epochs of 100 steps, a validation and a checkpoint: 55 s each.
     assert module.fitted(run_alone, pace).tune.max_epochs == 3
     assert module.fitted(run_alone, pace, spent=1.1).tune.max_epochs == 2
     assert module.least_budget(run_alone, pace) == 50 + 2 * 4 + 1 + 20
-    # Half of 640 - 20 s is 103 s for each of three trials: 150 steps in three epochs take 2 + 75 + 4 + 3 (4 + 1) = 96 s.
-    searched = checked(TuneSettings, {"tune": {"recipe": "quick", "budget_seconds": 640}, "rate_search": {"steps": 1000}})
+    # Half of 640 - 20 s is 103 s for each of three trials: 150 steps in three epochs take 2 + 75 + 4 + 3 (4 +
+    # 1) = 96 s.
+    searched = checked(
+        TuneSettings, {"tune": {"recipe": "quick", "budget_seconds": 640}, "rate_search": {"steps": 1000}}
+    )
     assert module.fitted(searched, pace).rate_search.steps == 150
 
 
@@ -247,11 +288,18 @@ def test_a_time_limit_that_holds_no_steps_is_refused_before_anything_is_embedded
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("reading_of", "at_start"):
-        monkeypatch.setattr(f"adiabat.adiabatic.regularization.{name}", lambda *_, **__: pytest.fail("texts were embedded"))
-    with pytest.raises(ConfigError, match=r"^tune.budget_seconds must be at least \d+ .* got 9; give budget_seconds=\"\d+s\"") as caught:
+        monkeypatch.setattr(
+            f"adiabat.adiabatic.regularization.{name}", lambda *_, **__: pytest.fail("texts were embedded")
+        )
+    with pytest.raises(
+        ConfigError, match=r"^tune.budget_seconds must be at least \d+ .* got 9; give budget_seconds=\"\d+s\""
+    ) as caught:
         seconds_of_a_job(problem, tmp_path / "job", within_a_limit(tmp_path, 9.0), monkeypatch)
     assert not (tmp_path / "job").exists()
     monkeypatch.undo()
     # The limit that it names, from a guess of what validations take, suffices.
     advised = float(re.findall(r"budget_seconds=\"(\d+)s", str(caught.value))[0])
-    assert seconds_of_a_job(problem, tmp_path / "job", within_a_limit(tmp_path, advised), monkeypatch) <= 1.05 * advised
+    assert (
+        seconds_of_a_job(problem, tmp_path / "job", within_a_limit(tmp_path, advised), monkeypatch)
+        <= 1.05 * advised
+    )

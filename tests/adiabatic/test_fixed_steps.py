@@ -1,4 +1,6 @@
-"""Steps with inputs of fixed shapes: recorded and replayed as a GPU does, they are the steps of a CPU up to rounding."""
+"""Steps with inputs of fixed shapes: recorded and replayed as a GPU does, they are the steps of a CPU up to
+rounding.
+"""
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -37,7 +39,10 @@ DOCUMENTS = 40
 
 QUERIES = 12
 
-POSITIVES = [[(3 * number) % DOCUMENTS] + [(5 * number + 1) % DOCUMENTS] * (number % 3 == 0) for number in range(QUERIES)]
+POSITIVES = [
+    [(3 * number) % DOCUMENTS] + [(5 * number + 1) % DOCUMENTS] * (number % 3 == 0)
+    for number in range(QUERIES)
+]
 
 LISTED = [[(3 * number + more) % DOCUMENTS for more in range(7, 8 + number % 4)] for number in range(QUERIES)]
 """One to four negatives."""
@@ -80,10 +85,16 @@ def objective_of(store: Store, case: Case) -> StoredDocuments:
     # Other optimizers scale up a gradient that is 0 but for rounding.
     settings = section(**{"batch_size": 5, "learning_rate": RATE, "optimizer": "sgd", **case.settings})
     # Opened anew, since a device keeps the vectors with the store.
-    objective = objective_over(Store.open(store), train, train, settings, encoder=tower, precision=case.precision)
+    objective = objective_over(
+        Store.open(store), train, train, settings, encoder=tower, precision=case.precision
+    )
     if case.rehearsed:
-        taught = TokenTable.of(tower, [f"taught {'longer ' * (number % 3)}{number}" for number in range(7)], side="query")
-        objective.rehearsal = Rehearsal(taught, embed_all(tower, taught, token_budget=4096) + 0.1, 0.5, 3, seed=1)
+        taught = TokenTable.of(
+            tower, [f"taught {'longer ' * (number % 3)}{number}" for number in range(7)], side="query"
+        )
+        objective.rehearsal = Rehearsal(
+            taught, embed_all(tower, taught, token_budget=4096) + 0.1, 0.5, 3, seed=1
+        )
     return objective
 
 
@@ -104,7 +115,9 @@ def eager_steps(objective: StoredDocuments) -> Taken:
     return losses, weights_of(objective)
 
 
-def replayed_steps(objective: StoredDocuments, recorder: type[EmulatedGraphs], free_memory: int) -> tuple[Taken, int]:
+def replayed_steps(
+    objective: StoredDocuments, recorder: type[EmulatedGraphs], free_memory: int
+) -> tuple[Taken, int]:
     with recording(recorder, free_memory=free_memory) as graphs:
         steps = captured_steps(objective, optimizer_of(objective.module, objective.settings))
         assert steps is not None, objective.capture.note
@@ -131,11 +144,15 @@ HARDEST: dict[str, Any] = {"kind": "hardest", "per_query": 2}
 
 CASES = {
     "triplet": Case({"margin": 0.5}, LISTED),
-    "triplet of several": Case({"margin": 0.5, "negatives": {"kind": "examples", "per_query": 3}}, LISTED, rehearsed=True),
+    "triplet of several": Case(
+        {"margin": 0.5, "negatives": {"kind": "examples", "per_query": 3}}, LISTED, rehearsed=True
+    ),
     "triplet, some search": Case({"margin": 0.5, "negatives": {"kind": "examples", "per_query": 2}}, BARE),
     "triplet, random, dot": Case({"loss": {"kind": "triplet", "distance": "dot"}, "negatives": RANDOM}),
     "triplet, hardest": Case({"margin": 0.5, "negatives": HARDEST}, rehearsed=True),
-    "triplet, hardest by distance": Case({"loss": {"kind": "triplet", "distance": "euclidean"}, "negatives": HARDEST}),
+    "triplet, hardest by distance": Case(
+        {"loss": {"kind": "triplet", "distance": "euclidean"}, "negatives": HARDEST}
+    ),
     "softmax": Case({"loss": SOFTMAX, "negatives": {"kind": "examples", "per_query": 3}}, LISTED),
     "softmax without negatives": Case({"loss": SOFTMAX | {"distance": "dot"}}),
     "softmax, hardest": Case({"loss": SOFTMAX, "negatives": HARDEST}, rehearsed=True),
@@ -149,11 +166,15 @@ CASES = {
     "everything trained": Case({"margin": 0.5}, LISTED, prepare=lambda encoder: None),
     "adapters": Case({"margin": 0.5}, LISTED, prepare=lora),
     "bf16": Case({"margin": 0.5}, LISTED, precision="bf16"),
-    "decoder": Case({"margin": 0.5}, LISTED, family="llama", encoder=EncoderSettings(max_tokens=64, pooling="last")),
+    "decoder": Case(
+        {"margin": 0.5}, LISTED, family="llama", encoder=EncoderSettings(max_tokens=64, pooling="last")
+    ),
     "relative positions": Case({"margin": 0.5}, LISTED, family="t5"),
     "sliding windows": Case({"margin": 0.5}, LISTED, family="gemma3"),
     "prompt that is not pooled": Case(
-        {"margin": 0.5}, LISTED, encoder=EncoderSettings(max_tokens=50, query_prompt="ask: ", pool_prompt=False)
+        {"margin": 0.5},
+        LISTED,
+        encoder=EncoderSettings(max_tokens=50, query_prompt="ask: ", pool_prompt=False),
     ),
 }
 
@@ -175,7 +196,9 @@ ELSEWHERE = torch.device("meta")
 """Its tensors have no numbers: what asks for one fails, and so does what mixes them with those of a CPU."""
 
 
-@pytest.mark.parametrize("name", ["triplet of several", "triplet, some search", "softmax, hardest", "whole store", "decoder"])
+@pytest.mark.parametrize(
+    "name", ["triplet of several", "triplet, some search", "softmax, hardest", "whole store", "decoder"]
+)
 def test_nothing_of_a_step_lies_on_the_cpu(store: Store, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     objective = objective_of(store, CASES[name])
     objective.encoder.to(ELSEWHERE)
@@ -184,14 +207,19 @@ def test_nothing_of_a_step_lies_on_the_cpu(store: Store, name: str, monkeypatch:
     # It is not defined there.
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
     with recording():
-        loss = steps.loss({name: torch.from_numpy(array).to(ELSEWHERE) for name, array in steps.inputs(0).items()})
+        loss = steps.loss(
+            {name: torch.from_numpy(array).to(ELSEWHERE) for name, array in steps.inputs(0).items()}
+        )
     torch.autograd.backward(loss)
     assert loss.device == ELSEWHERE
 
 
 @pytest.mark.parametrize("name", ["triplet, some search", "softmax, hardest", "adamax"])
 def test_a_replayed_step_is_the_same_step_taken_again_bit_for_bit(store: Store, name: str) -> None:
-    taken = [replayed_steps(objective_of(store, CASES[name]), way, CASES[name].free_memory)[0] for way in (EmulatedGraphs, Repeats)]
+    taken = [
+        replayed_steps(objective_of(store, CASES[name]), way, CASES[name].free_memory)[0]
+        for way in (EmulatedGraphs, Repeats)
+    ]
     (losses, weights), (losses_again, weights_again) = taken
     assert losses == losses_again
     assert all(torch.equal(weights[name], again) for name, again in weights_again.items())
@@ -204,8 +232,12 @@ def test_lists_are_filled_up_in_order_and_looked_up() -> None:
     assert found.tolist() == [[True, False, True, False, False], [False, True, False, False, False]]
 
 
-@pytest.mark.parametrize(("longest", "length"), [(1, 16), (16, 16), (17, 32), (65, 128), (129, 200), (200, 200)])
-def test_a_batch_is_padded_to_a_power_of_two_or_to_the_limit_of_the_tower(store: Store, longest: int, length: int) -> None:
+@pytest.mark.parametrize(
+    ("longest", "length"), [(1, 16), (16, 16), (17, 32), (65, 128), (129, 200), (200, 200)]
+)
+def test_a_batch_is_padded_to_a_power_of_two_or_to_the_limit_of_the_tower(
+    store: Store, longest: int, length: int
+) -> None:
     case = Case({"margin": 0.5}, LISTED, encoder=replace(ENCODER, max_tokens=200))
     objective = objective_of(store, case)
     # The tokenizer takes a token for each letter and two around them.

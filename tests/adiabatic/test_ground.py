@@ -27,7 +27,9 @@ def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Any]:
     return calls
 
 
-def test_data_validation_and_tokens_are_made_once_for_runs_of_other_rates(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_validation_and_tokens_are_made_once_for_runs_of_other_rates(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reads, mined = counted(monkeypatch, "read_data"), counted(monkeypatch, "with_negatives")
     loads: list[int] = []
 
@@ -48,7 +50,9 @@ def test_data_validation_and_tokens_are_made_once_for_runs_of_other_rates(proble
 def test_what_settings_change_is_made_anew(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
     mined = counted(monkeypatch, "with_negatives")
     context = TuningContext(problem.fresh, problem.store, str(problem.data))
-    listed, hardest = (objective(context, settings_of(tune={"negatives": source})) for source in ("examples", "hardest"))
+    listed, hardest = (
+        objective(context, settings_of(tune={"negatives": source})) for source in ("examples", "hardest")
+    )
     smaller = objective(context, settings_of(data={"validation_fraction": 0.5}))
     assert len(mined) == 3
     assert listed.validation.negatives.lengths.tolist() != hardest.validation.negatives.lengths.tolist()
@@ -59,7 +63,10 @@ def test_a_run_finds_what_it_would_have_made_alone(problem: Problem) -> None:
     shared = TuningContext(problem.fresh, problem.store, str(problem.data))
     objective(shared, settings_of(tune={"negatives": "hardest"}))
     settings = settings_of(tune={"learning_rate": 1e-3})
-    one, other = objective(shared, settings), objective(TuningContext(problem.fresh, problem.store, str(problem.data)), settings)
+    one, other = (
+        objective(shared, settings),
+        objective(TuningContext(problem.fresh, problem.store, str(problem.data)), settings),
+    )
     assert one.loss(3).item() == other.loss(3).item()
     assert one.validate() == other.validate()
 

@@ -27,7 +27,9 @@ def guarded(problem: Problem, *, tune: dict[str, Any] | None = None, **guard: An
     """A job that drifts further in each of its three epochs, and keeps the last."""
     table = settings_of(tune=SLOW | (tune or {})).model_dump(exclude_defaults=True)
     probes = str(problem.data.with_name("probes.txt"))
-    return checked(TuneSettings, {**table, "guard": {"probes": probes, "depth": 10, "measure": "turn", **guard}})
+    return checked(
+        TuneSettings, {**table, "guard": {"probes": probes, "depth": 10, "measure": "turn", **guard}}
+    )
 
 
 def training(result: Result) -> Any:
@@ -64,7 +66,9 @@ def test_a_guard_that_only_watches_changes_no_weight(problem: Problem, watched: 
     assert weights_of(load(tmp_path / "job" / "model").query) == weights_of(load(watched / "model").query)
 
 
-def test_a_run_stops_where_drift_leaves_the_band_and_keeps_what_was_inside(problem: Problem, watched: Path, tmp_path: Path) -> None:
+def test_a_run_stops_where_drift_leaves_the_band_and_keeps_what_was_inside(
+    problem: Problem, watched: Path, tmp_path: Path
+) -> None:
     turns = turns_of(watched)
     result = run(problem, tmp_path / "job", guarded(problem, limit=(turns[1] + turns[2]) / 2))
     record = training(result)
@@ -72,10 +76,14 @@ def test_a_run_stops_where_drift_leaves_the_band_and_keeps_what_was_inside(probl
     assert record.stop_reason.startswith("the drift of the probes (turn) is ")
     assert record.stop_reason.endswith("; the weights of epoch 1 are kept")
     run(problem, tmp_path / "short", settings_of(tune={**SLOW, "max_epochs": 1}))
-    assert weights_of(load(tmp_path / "job" / "model").query) == weights_of(load(tmp_path / "short" / "model").query)
+    assert weights_of(load(tmp_path / "job" / "model").query) == weights_of(
+        load(tmp_path / "short" / "model").query
+    )
 
 
-def test_the_best_weights_inside_the_band_are_kept_where_the_best_are_asked_for(problem: Problem, tmp_path: Path) -> None:
+def test_the_best_weights_inside_the_band_are_kept_where_the_best_are_asked_for(
+    problem: Problem, tmp_path: Path
+) -> None:
     fast = {"keep": "both", "learning_rate": 3e-3, "idle_epochs": 9}
     improving = training(run(problem, tmp_path / "free", guarded(problem, tune=fast)))
     assert improving.best_epoch > 0
@@ -93,8 +101,17 @@ def test_where_nothing_may_drift_the_start_is_the_result(problem: Problem, tmp_p
 def test_a_run_goes_back_and_on_at_half_the_rate(problem: Problem, watched: Path, tmp_path: Path) -> None:
     turns = turns_of(watched)
     notes: list[str] = []
-    run(problem, tmp_path / "job", guarded(problem, limit=(turns[1] + turns[2]) / 2, action="back"), notes=notes)
-    said = [note for note in notes if ": restored the weights of epoch 1; continuing at 0.5 of the learning rate" in note]
+    run(
+        problem,
+        tmp_path / "job",
+        guarded(problem, limit=(turns[1] + turns[2]) / 2, action="back"),
+        notes=notes,
+    )
+    said = [
+        note
+        for note in notes
+        if ": restored the weights of epoch 1; continuing at 0.5 of the learning rate" in note
+    ]
     assert len(said) == 1
     rows = log_of(tmp_path / "job")
     rates = {row["epoch"]: row["learning_rate"] for row in rows if "learning_rate" in row}
@@ -103,7 +120,9 @@ def test_a_run_goes_back_and_on_at_half_the_rate(problem: Problem, watched: Path
     assert turns_of(tmp_path / "job")[3] < turns[3]
 
 
-def test_a_run_that_went_back_resumes_exactly(problem: Problem, watched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_went_back_resumes_exactly(
+    problem: Problem, watched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     turns = turns_of(watched)
     settings = guarded(problem, limit=(turns[1] + turns[2]) / 2, action="back")
     run(problem, tmp_path / "whole", settings)
@@ -117,7 +136,9 @@ def test_a_run_that_went_back_resumes_exactly(problem: Problem, watched: Path, t
         with pytest.raises(InterruptionError):
             run(problem, tmp_path / "cut", settings)
     run(problem, tmp_path / "cut", settings, resume=True)
-    assert weights_of(load(tmp_path / "cut" / "model").query) == weights_of(load(tmp_path / "whole" / "model").query)
+    assert weights_of(load(tmp_path / "cut" / "model").query) == weights_of(
+        load(tmp_path / "whole" / "model").query
+    )
     assert log_of(tmp_path / "cut") == log_of(tmp_path / "whole")
 
 
@@ -130,13 +151,17 @@ def test_what_a_guard_needs_is_told_before_any_step(problem: Problem, tmp_path: 
 
 
 def test_going_back_wants_a_limit() -> None:
-    with pytest.raises(ConfigError, match=r"guard.action has no effect without guard.limit; leave it out, or set guard.limit"):
+    with pytest.raises(
+        ConfigError, match=r"guard.action has no effect without guard.limit; leave it out, or set guard.limit"
+    ):
         checked(TuneSettings, {"guard": {"action": "back"}})
 
 
 def turned(angles: list[float], rows: list[list[int]], *, length: float = 1.0) -> Reading:
     vectors = length * np.array([[np.cos(angle), np.sin(angle)] for angle in angles], dtype=np.float32)
-    return Reading(vectors, np.array(rows), np.array([[0.9, 0.8 - angle] for angle in angles], dtype=np.float32))
+    return Reading(
+        vectors, np.array(rows), np.array([[0.9, 0.8 - angle] for angle in angles], dtype=np.float32)
+    )
 
 
 def test_noise_is_the_drift_of_the_probes_that_move() -> None:
@@ -148,5 +173,8 @@ def test_noise_is_the_drift_of_the_probes_that_move() -> None:
 
 
 def test_the_length_of_a_vector_and_its_rounding_do_not_move_a_probe() -> None:
-    start, otherwise = turned([0.2, 0.4], [[1, 2], [3, 4]]), turned([0.2, 0.4 + 1e-6], [[1, 2], [3, 4]], length=1e3)
+    start, otherwise = (
+        turned([0.2, 0.4], [[1, 2], [3, 4]]),
+        turned([0.2, 0.4 + 1e-6], [[1, 2], [3, 4]], length=1e3),
+    )
     assert noise_of(start, otherwise) == dict.fromkeys(MEASURES, 0.0)

@@ -1,4 +1,6 @@
-"""The linear map of query vectors: its loss and gradient, what it finds, its folds, and that no query is mapped by its own answers."""
+"""The linear map of query vectors: its loss and gradient, what it finds, its folds, and that no query is
+mapped by its own answers.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +12,14 @@ from scipy.special import logsumexp
 
 import adiabat
 from adiabat.adiabatic import linear_map
-from adiabat.adiabatic.linear_map import TEMPERATURE, apply_map, cross_validate, fit_maps, folds_of, map_problem
+from adiabat.adiabatic.linear_map import (
+    TEMPERATURE,
+    apply_map,
+    cross_validate,
+    fit_maps,
+    folds_of,
+    map_problem,
+)
 from adiabat.core.ragged import Ragged
 from adiabat.store.vector_store import Store
 
@@ -21,13 +30,20 @@ WIDTH, DOCUMENTS, QUERIES = 6, 80, 60
 def make_store(tmp_path_factory: pytest.TempPathFactory) -> Callable[[np.ndarray], Store]:
     def make(vectors: np.ndarray) -> Store:
         folder = tmp_path_factory.mktemp("vectors") / "store"
-        return adiabat.import_vectors(vectors.astype(np.float32), folder, ids=[f"d{row}" for row in range(len(vectors))], dtype="float32")
+        return adiabat.import_vectors(
+            vectors.astype(np.float32),
+            folder,
+            ids=[f"d{row}" for row in range(len(vectors))],
+            dtype="float32",
+        )
 
     return make
 
 
 def drawn(seed: int = 0) -> tuple[np.ndarray, np.ndarray, Ragged]:
-    """Documents, queries that are near two documents each before a fixed turn of the space, and those documents."""
+    """Documents, queries that are near two documents each before a fixed turn of the space, and those
+    documents.
+    """
     generator = np.random.default_rng(seed)
     documents = generator.normal(size=(DOCUMENTS, WIDTH)) * generator.uniform(0.5, 2, size=(DOCUMENTS, 1))
     positives = [[query, (query + 7) % DOCUMENTS][: 1 + query % 2] for query in range(QUERIES)]
@@ -57,7 +73,8 @@ def test_the_loss_is_the_cross_entropy_of_the_similarity_and_its_gradient_that_o
         scores = -np.square(mapped[:, None] - rows[None]).sum(axis=2) / 2
     scores /= TEMPERATURE * size
     expected = [logsumexp(scores[query]) - scores[query, positives[query]].mean() for query in range(QUERIES)]
-    # A map cannot lower a query's own length, which all scores of a distance share: the differences are those of the scores.
+    # A map cannot lower a query's own length, which all scores of a distance share: the differences are those
+    # of the scores.
     assert problem.losses(torch.from_numpy(change).float()) == pytest.approx(expected, rel=1e-4, abs=1e-3)
     value, gradient = problem.objective(change.ravel(), 0.3)
     assert value == pytest.approx(np.mean(expected) + 0.15 * np.square(change).sum(), rel=1e-4)
@@ -66,15 +83,21 @@ def test_the_loss_is_the_cross_entropy_of_the_similarity_and_its_gradient_that_o
     assert gradient @ direction == pytest.approx((ahead - behind) / 4e-3, rel=5e-3)
 
 
-def test_a_turned_space_is_turned_back_on_queries_that_were_held_out(make_store: Callable[[np.ndarray], Store]) -> None:
+def test_a_turned_space_is_turned_back_on_queries_that_were_held_out(
+    make_store: Callable[[np.ndarray], Store],
+) -> None:
     documents, queries, positives = drawn()
     problem = map_problem(make_store(documents), queries, positives, NEAREST, similarity="cosine", seed=0)
     done: list[tuple[int, int]] = []
-    found = cross_validate(problem, queries, np.arange(QUERIES) % 5, on_progress=lambda *numbers: done.append(numbers))
+    found = cross_validate(
+        problem, queries, np.arange(QUERIES) % 5, on_progress=lambda *numbers: done.append(numbers)
+    )
     unit = documents / np.linalg.norm(documents, axis=1, keepdims=True)
 
     def hits(vectors: np.ndarray) -> int:
-        return sum(row in positives[query] for query, row in enumerate((vectors @ unit.T).argmax(axis=1).tolist()))
+        return sum(
+            row in positives[query] for query, row in enumerate((vectors @ unit.T).argmax(axis=1).tolist())
+        )
 
     assert hits(found.vectors) > hits(queries) + 10
     assert found.pull in linear_map.PULLS
@@ -83,33 +106,48 @@ def test_a_turned_space_is_turned_back_on_queries_that_were_held_out(make_store:
     assert np.array_equal(again.vectors, found.vectors)
 
 
-def test_queries_that_are_right_already_stay_where_they_are(make_store: Callable[[np.ndarray], Store]) -> None:
+def test_queries_that_are_right_already_stay_where_they_are(
+    make_store: Callable[[np.ndarray], Store],
+) -> None:
     # Documents of one query each on the axes: every map that moves a query loses.
     documents = np.eye(10, dtype=np.float32)
     problem = map_problem(
-        make_store(documents), documents, Ragged.of([row] for row in range(10)), NEAREST[:10], similarity="cosine", seed=0
+        make_store(documents),
+        documents,
+        Ragged.of([row] for row in range(10)),
+        NEAREST[:10],
+        similarity="cosine",
+        seed=0,
     )
     found = cross_validate(problem, documents, np.arange(10) % 5)
     assert found.pull is None
     assert np.array_equal(found.vectors, documents)
 
 
-def test_no_query_is_mapped_by_its_own_answers(make_store: Callable[[np.ndarray], Store], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_query_is_mapped_by_its_own_answers(
+    make_store: Callable[[np.ndarray], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(linear_map, "PULLS", (0.3,))
     documents, queries, positives = drawn()
     folds = np.arange(QUERIES) % 5
     # Other answers for the first fold alone.
-    lists = [positives[query].tolist() if folds[query] else [(query + 31) % DOCUMENTS] for query in range(QUERIES)]
+    lists = [
+        positives[query].tolist() if folds[query] else [(query + 31) % DOCUMENTS] for query in range(QUERIES)
+    ]
     store = make_store(documents)
     first, second = (
-        cross_validate(map_problem(store, queries, given, NEAREST, similarity="cosine", seed=0), queries, folds).vectors
+        cross_validate(
+            map_problem(store, queries, given, NEAREST, similarity="cosine", seed=0), queries, folds
+        ).vectors
         for given in (positives, Ragged.of(lists))
     )
     assert np.array_equal(first[folds == 0], second[folds == 0])
     assert not np.array_equal(first[folds == 1], second[folds == 1])
 
 
-def test_a_strong_pull_holds_the_identity_and_a_weaker_one_lowers_the_loss(make_store: Callable[[np.ndarray], Store]) -> None:
+def test_a_strong_pull_holds_the_identity_and_a_weaker_one_lowers_the_loss(
+    make_store: Callable[[np.ndarray], Store],
+) -> None:
     documents, queries, positives = drawn()
     problem = map_problem(make_store(documents), queries, positives, NEAREST, similarity="dot", seed=0)
     strong, middle, weak = fit_maps(problem, [1e6, 1.0, 0.1])
@@ -147,7 +185,9 @@ def test_a_sample_of_a_large_store_stands_for_all_of_it(make_store: Callable[[np
         (np.array([0, 0, 1, 1, 2, 2, 3, 3]), 5, None),
     ],
 )
-def test_folds_keep_clusters_whole_or_are_refused(clusters: np.ndarray, folds: int, sizes: list[int] | None) -> None:
+def test_folds_keep_clusters_whole_or_are_refused(
+    clusters: np.ndarray, folds: int, sizes: list[int] | None
+) -> None:
     found = folds_of(clusters, folds, seed=0)
     if sizes is None:
         assert found is None

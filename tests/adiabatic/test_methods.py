@@ -22,7 +22,9 @@ TEXTS = ["about paper 4, 3", "about note 1, 9", ""]
 
 def method(name: str, rank: int = 4, **tune: Any) -> TuneSettings:
     """A job of a method that keeps its last weights."""
-    return settings_of(tune={"method": {"kind": name} | ({"rank": rank} if name == "lora" else {}), "keep": "last", **tune})
+    return settings_of(
+        tune={"method": {"kind": name} | ({"rank": rank} if name == "lora" else {}), "keep": "last", **tune}
+    )
 
 
 def begun(problem: Problem, out: Path, settings: TuneSettings) -> TuningRun:
@@ -39,7 +41,9 @@ def record(problem: Problem, out: Path, settings: TuneSettings) -> TrainingRecor
 
 
 @pytest.mark.parametrize("name", ["lora", "bias"])
-def test_only_the_part_is_tuned_and_the_start_embeds_as_before(problem: Problem, tmp_path: Path, name: str) -> None:
+def test_only_the_part_is_tuned_and_the_start_embeds_as_before(
+    problem: Problem, tmp_path: Path, name: str
+) -> None:
     tower = begun(problem, tmp_path / "job", method(name)).objective.encoder
     wanted = "lora_" if name == "lora" else "bias"
     trained = [key for key, weights in tower.named_parameters() if weights.requires_grad]
@@ -50,14 +54,18 @@ def test_only_the_part_is_tuned_and_the_start_embeds_as_before(problem: Problem,
 
 
 @pytest.mark.parametrize("name", ["lora", "bias"])
-def test_what_is_saved_is_a_plain_tower_that_embeds_as_the_tuned_one(problem: Problem, tmp_path: Path, name: str) -> None:
+def test_what_is_saved_is_a_plain_tower_that_embeds_as_the_tuned_one(
+    problem: Problem, tmp_path: Path, name: str
+) -> None:
     one = begun(problem, tmp_path / "job", method(name))
     one.carry_out(command="")
     saved = load(tmp_path / "job" / "model").query
     assert not any("lora" in key for key, _ in saved.named_parameters())
     tuned = one.objective.encoder.to("cpu").eval().encode(TEXTS, side="query", precision="fp32")
     assert np.allclose(saved.encode(TEXTS, side="query", precision="fp32"), tuned, atol=1e-5)
-    assert not np.allclose(tuned, problem.fresh().query.encode(TEXTS, side="query", precision="fp32"), atol=1e-4)
+    assert not np.allclose(
+        tuned, problem.fresh().query.encode(TEXTS, side="query", precision="fp32"), atol=1e-4
+    )
 
 
 def test_adapters_move_the_dense_layers_and_biases_themselves(problem: Problem, tmp_path: Path) -> None:
@@ -68,12 +76,18 @@ def test_adapters_move_the_dense_layers_and_biases_themselves(problem: Problem, 
     assert {one.name.rpartition(".")[2] for one in bias.layers} == {"bias"}
     tower = trainable_copy(problem.fresh().query).train(False)
     train_biases_only(tower.backbone)
-    outside = [weights for key, weights in tower.backbone.named_parameters() if weights.requires_grad and not key.startswith("embeddings")]
+    outside = [
+        weights
+        for key, weights in tower.backbone.named_parameters()
+        if weights.requires_grad and not key.startswith("embeddings")
+    ]
     assert bias.trainable == sum(weights.numel() for weights in outside)
 
 
 def test_adapters_follow_the_seed(problem: Problem, tmp_path: Path) -> None:
-    first, again = (begun(problem, tmp_path / str(number), method("lora")).objective.encoder for number in range(2))
+    first, again = (
+        begun(problem, tmp_path / str(number), method("lora")).objective.encoder for number in range(2)
+    )
     other = settings_of(tune={"method": {"kind": "lora", "rank": 4}}, run={"seed": 1})
     drawn = [
         [weights.detach().numpy().copy() for key, weights in tower.named_parameters() if "lora_A" in key]
@@ -83,14 +97,18 @@ def test_adapters_follow_the_seed(problem: Problem, tmp_path: Path) -> None:
     assert not all(np.array_equal(one, two) for one, two in zip(drawn[0], drawn[2], strict=True))
 
 
-def test_a_rank_that_no_layer_has_room_for_is_refused_before_anything_is_written(problem: Problem, tmp_path: Path) -> None:
+def test_a_rank_that_no_layer_has_room_for_is_refused_before_anything_is_written(
+    problem: Problem, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigError, match="rank must be <= 16"):
         run(problem, tmp_path / "job", method("lora", rank=WIDTH + 1))
     assert not (tmp_path / "job").exists()
 
 
 def test_names_of_what_is_frozen_go_with_a_method(problem: Problem, tmp_path: Path) -> None:
-    tower = begun(problem, tmp_path / "job", method("lora", freeze=["embeddings", "blocks[0].attention"])).objective.encoder
+    tower = begun(
+        problem, tmp_path / "job", method("lora", freeze=["embeddings", "blocks[0].attention"])
+    ).objective.encoder
     trained = [key for key, weights in tower.named_parameters() if weights.requires_grad]
     assert trained
     assert not any(".attention.self" in key or ".attention.output" in key for key in trained)

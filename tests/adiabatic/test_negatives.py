@@ -10,7 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from adiabat.adiabatic.negatives import listed_negatives, mined_negatives_note, negative_chooser, short_lists_note
+from adiabat.adiabatic.negatives import (
+    listed_negatives,
+    mined_negatives_note,
+    negative_chooser,
+    short_lists_note,
+)
 from adiabat.core.errors import ConfigError, DataError, JobError
 from adiabat.core.ragged import Ragged
 from adiabat.store.addressing import AddressedSet
@@ -25,7 +30,9 @@ def lists(ragged: Ragged) -> list[list[int]]:
     return [ragged[index].tolist() for index in range(len(ragged))]
 
 
-def chosen(examples: AddressedSet, store: Store, *, step: int = 0, seed: int = 0, **settings: Any) -> list[list[int]]:
+def chosen(
+    examples: AddressedSet, store: Store, *, step: int = 0, seed: int = 0, **settings: Any
+) -> list[list[int]]:
     choose = negative_chooser(section(**settings), examples, store, seed=seed)
     return lists(choose(np.arange(len(examples)), step, NO_QUERIES))
 
@@ -41,17 +48,24 @@ def test_difficulty_says_which_of_the_listed_negatives_comes_first() -> None:
     assert lists(listed_negatives(examples, np.array([0]), section(difficulty=3, per_query=2))) == [[7, 7]]
     # A validation list may be shorter, even empty.
     assert lists(listed_negatives(addressed([[0]], [[5, 6]]), np.array([0]), section(difficulty=9))) == [[6]]
-    assert lists(listed_negatives(addressed([[0]], [[]]), np.array([0]), section(difficulty=9, loss="in_batch_softmax"))) == [[]]
+    assert lists(
+        listed_negatives(
+            addressed([[0]], [[]]), np.array([0]), section(difficulty=9, loss="in_batch_softmax")
+        )
+    ) == [[]]
 
 
 def test_queries_that_list_too_few_for_the_difficulty_are_refused(store: Store) -> None:
     examples = addressed([[0], [1]], [[5, 6, 7], [8]], name="papers")
     with pytest.raises(
-        DataError, match=r"papers: every query must list at least tune.negatives.difficulty = 2 negatives, 1 of 2 do not; lower it"
+        DataError,
+        match=r"papers: every query must list at least tune.negatives.difficulty "
+        r"= 2 negatives, 1 of 2 do not; lower it",
     ):
         negative_chooser(section(difficulty=2), examples, store, seed=0)
     told = (
-        "2 of 2 queries list fewer than tune.negatives.per_query = 3 negatives from tune.negatives.difficulty = 2 on: theirs are repeated"
+        "2 of 2 queries list fewer than tune.negatives.per_query = 3 negatives from "
+        "tune.negatives.difficulty = 2 on: theirs are repeated"
     )
     assert short_lists_note(examples, section(difficulty=2, per_query=3)) == told
 
@@ -63,7 +77,9 @@ def test_listed_negatives_are_the_first_of_the_list(store: Store) -> None:
     assert lists(choose(np.array([1, 0, 1]), 7, NO_QUERIES)) == [[4], [5], [4]]
 
 
-def test_a_short_list_is_gone_through_again_for_triplets_so_that_every_query_weighs_the_same(store: Store) -> None:
+def test_a_short_list_is_gone_through_again_for_triplets_so_that_every_query_weighs_the_same(
+    store: Store,
+) -> None:
     examples = addressed([[0], [1]], [[5, 3], [4]])
     assert chosen(examples, store, per_query=3) == [[5, 3, 5], [4, 4, 4]]
 
@@ -75,14 +91,21 @@ def test_a_short_list_stays_short_for_the_softmax_whose_negatives_serve_every_qu
 
 
 @pytest.mark.parametrize("negatives", [[[], [3], []], [[], [], []]], ids=["some list none", "a BEIR folder"])
-def test_triplets_take_the_stores_hardest_for_queries_that_list_none_and_say_so(store: Store, negatives: list[list[int]]) -> None:
+def test_triplets_take_the_stores_hardest_for_queries_that_list_none_and_say_so(
+    store: Store, negatives: list[list[int]]
+) -> None:
     examples, settings = addressed([[0], [1], [2]], negatives), section(per_query=2)
     query, picked = torch.from_numpy(random_vectors(4, seed=3)), np.array([2, 1, 0, 2])
     found = lists(negative_chooser(settings, examples, store, seed=0)(picked, 5, query))
-    hardest = lists(negative_chooser(section(negatives="hardest", per_query=2), examples, store, seed=0)(picked, 5, query))
+    hardest = lists(
+        negative_chooser(section(negatives="hardest", per_query=2), examples, store, seed=0)(picked, 5, query)
+    )
     assert found == [[3, 3] if negatives[row] else rows for row, rows in zip(picked, hardest, strict=True)]
     bare = sum(not one for one in negatives)
-    told = f"{bare} of 3 queries list no negatives: each step takes the store's hardest for them, as under tune.negatives = hardest"
+    told = (
+        f"{bare} of 3 queries list no negatives: each step takes the store's hardest "
+        "for them, as under tune.negatives = hardest"
+    )
     assert mined_negatives_note(examples, settings) == told
     assert mined_negatives_note(examples, section(**SOFTMAX)) is None
     # That lists are short is said of those that list some.
@@ -106,7 +129,9 @@ def test_random_negatives_never_hit_a_known_positive_and_never_repeat(store: Sto
 
 
 @pytest.mark.parametrize("known", [[0], [5], [1, 3], [3, 1, 3], [0, 5], []])
-def test_random_negatives_are_uniform_over_all_sets_of_the_other_documents(store: Store, known: list[int]) -> None:
+def test_random_negatives_are_uniform_over_all_sets_of_the_other_documents(
+    store: Store, known: list[int]
+) -> None:
     examples = addressed([known] * 10)
     wanted = 2
     counts: Counter[tuple[int, ...]] = Counter()
@@ -118,7 +143,9 @@ def test_random_negatives_are_uniform_over_all_sets_of_the_other_documents(store
     assert set(counts) == set(possible)
     # The limit is the mean of a chi-square plus five times its spread.
     freedom = len(possible) - 1
-    assert sum((counts[one] - expected) ** 2 / expected for one in possible) < freedom + 5 * (2 * freedom) ** 0.5
+    assert (
+        sum((counts[one] - expected) ** 2 / expected for one in possible) < freedom + 5 * (2 * freedom) ** 0.5
+    )
 
 
 def test_random_negatives_follow_from_seed_and_step_alone(store: Store) -> None:
@@ -137,9 +164,13 @@ def test_all_other_documents_may_be_drawn(store: Store) -> None:
     assert sorted(found[0]) == [0, 2, 3, 5]
 
 
-@pytest.mark.parametrize(("loss", "distance"), [("triplet", "cosine"), ("triplet", "euclidean"), ("in_batch_softmax", "cosine")])
+@pytest.mark.parametrize(
+    ("loss", "distance"), [("triplet", "cosine"), ("triplet", "euclidean"), ("in_batch_softmax", "cosine")]
+)
 @pytest.mark.parametrize("wanted", [1, 4])
-def test_hardest_negatives_equal_a_loop_over_the_whole_store(tmp_path: Path, loss: str, distance: str, wanted: int) -> None:
+def test_hardest_negatives_equal_a_loop_over_the_whole_store(
+    tmp_path: Path, loss: str, distance: str, wanted: int
+) -> None:
     vectors = random_vectors(80)
     store = store_of(tmp_path, vectors)
     rng = np.random.default_rng(1)
@@ -156,16 +187,24 @@ def test_hardest_negatives_equal_a_loop_over_the_whole_store(tmp_path: Path, los
             if document in examples.positives[int(row)]:
                 continue
             apart = np.linalg.norm(asked - vector)
-            score[document] = -apart if distance == "euclidean" else asked @ vector / np.linalg.norm(asked) / np.linalg.norm(vector)
+            score[document] = (
+                -apart
+                if distance == "euclidean"
+                else asked @ vector / np.linalg.norm(asked) / np.linalg.norm(vector)
+            )
         assert found[place].tolist() == sorted(score, key=lambda document: -score[document])[:wanted]
 
 
 def test_each_similarity_finds_other_hardest_negatives(tmp_path: Path) -> None:
-    """One document in the query's direction but far, one near but at an angle, one at an angle and the farthest along."""
+    """One document in the query's direction but far, one near but at an angle, one at an angle and the
+    farthest along.
+    """
     store = store_of(tmp_path, np.array([[0, 1], [9, 0], [1, 0.5], [10, 8]], dtype=np.float32))
     found = {}
     for distance in ("cosine", "euclidean", "dot"):
-        choose = negative_chooser(section(negatives="hardest", distance=distance), addressed([[0]]), store, seed=0)
+        choose = negative_chooser(
+            section(negatives="hardest", distance=distance), addressed([[0]]), store, seed=0
+        )
         found[distance] = lists(choose(np.array([0]), 0, torch.tensor([[1.0, 0.0]])))
     assert found == {"cosine": [[1]], "euclidean": [[2]], "dot": [[3]]}
 
@@ -174,12 +213,17 @@ def test_each_similarity_finds_other_hardest_negatives(tmp_path: Path) -> None:
 def test_a_store_that_is_too_small_is_refused(store: Store, source: str) -> None:
     examples = addressed([[0], [1, 2, 3]])
     assert len(chosen(examples, store, negatives="random", per_query=3)[1]) == 3
-    with pytest.raises(DataError, match=r"must hold at least 7 documents for tune.negatives.per_query = 4 beside .*, got 6; lower it"):
+    with pytest.raises(
+        DataError,
+        match=r"must hold at least 7 documents for tune.negatives.per_query = 4 beside .*, got 6; lower it",
+    ):
         negative_chooser(section(negatives=source, per_query=4), examples, store, seed=0)
 
 
 @pytest.mark.parametrize("source", ["random", "hardest"])
-def test_the_answers_of_the_same_question_in_other_rows_are_never_negatives(store: Store, source: Any) -> None:
+def test_the_answers_of_the_same_question_in_other_rows_are_never_negatives(
+    store: Store, source: Any
+) -> None:
     examples = addressed([[0], [1], [2]], answers=[[0, 1, 2], [0, 1, 2], [2, 5]])
     choose = negative_chooser(section(negatives=source, per_query=3), examples, store, seed=0)
     # Each query stands where a document of another row does.
@@ -199,14 +243,24 @@ def test_a_diverged_tower_that_looks_for_negatives_is_told_to_go_slower(store: S
 
 def test_a_batch_of_one_query_needs_a_negative(store: Store) -> None:
     softmax = section(loss="in_batch_softmax", batch_size=1)
-    with pytest.raises(ConfigError, match=r"tune.batch_size must be at least 2 where no negatives are listed, got 1: set lists none"):
+    with pytest.raises(
+        ConfigError,
+        match=r"tune.batch_size must be at least 2 where no negatives are listed, got 1: set lists none",
+    ):
         negative_chooser(softmax, addressed([[0], [1]]), store, seed=0)
-    assert lists(negative_chooser(softmax, addressed([[0], [1]], [[2], []]), store, seed=0)(np.array([0]), 0, NO_QUERIES)) == [[2]]
+    assert lists(
+        negative_chooser(softmax, addressed([[0], [1]], [[2], []]), store, seed=0)(
+            np.array([0]), 0, NO_QUERIES
+        )
+    ) == [[2]]
 
 
 def test_short_lists_are_counted_in_a_note() -> None:
     examples = addressed([[0], [1], [2]], [[5, 3, 1], [4], []])
-    found = [short_lists_note(examples, section(per_query=wanted, **loss)) for wanted, loss in ((3, {}), (2, SOFTMAX))]
+    found = [
+        short_lists_note(examples, section(per_query=wanted, **loss))
+        for wanted, loss in ((3, {}), (2, SOFTMAX))
+    ]
     assert found == [
         "1 of 3 queries list fewer than tune.negatives.per_query = 3 negatives: theirs are repeated",
         "2 of 3 queries list fewer than tune.negatives.per_query = 2 negatives: they use those they list",

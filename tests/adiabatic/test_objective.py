@@ -75,7 +75,9 @@ def apart(one: np.ndarray, other: np.ndarray, distance: str) -> float:
     return 1 - float(one @ other) / math.sqrt(float(one @ one)) / math.sqrt(float(other @ other))
 
 
-def triplet_by_hand(queries: np.ndarray, examples: AddressedSet, rows: list[int], *, wanted: int, margin: float, distance: str) -> float:
+def triplet_by_hand(
+    queries: np.ndarray, examples: AddressedSet, rows: list[int], *, wanted: int, margin: float, distance: str
+) -> float:
     losses = []
     for query, row in zip(queries, rows, strict=True):
         near = VECTORS[examples.positives[row][0]].astype(np.float64)
@@ -86,14 +88,21 @@ def triplet_by_hand(queries: np.ndarray, examples: AddressedSet, rows: list[int]
     return sum(losses) / len(losses)
 
 
-def softmax_by_hand(queries: np.ndarray, examples: AddressedSet, rows: list[int], *, wanted: int, temperature: float) -> float:
+def softmax_by_hand(
+    queries: np.ndarray, examples: AddressedSet, rows: list[int], *, wanted: int, temperature: float
+) -> float:
     columns = [int(examples.positives[row][0]) for row in rows]
     columns += [int(document) for row in rows for document in examples.negatives[row][:wanted]]
     total = 0.0
     for place, (query, row) in enumerate(zip(queries, rows, strict=True)):
         known = set(examples.positives[row].tolist())
-        scores = [(1 - apart(query, VECTORS[document].astype(np.float64), "cosine")) / temperature for document in columns]
-        kept = [score for column, score in enumerate(scores) if column == place or columns[column] not in known]
+        scores = [
+            (1 - apart(query, VECTORS[document].astype(np.float64), "cosine")) / temperature
+            for document in columns
+        ]
+        kept = [
+            score for column, score in enumerate(scores) if column == place or columns[column] not in known
+        ]
         total += math.log(sum(math.exp(score) for score in kept)) - scores[place]
     return total / len(rows)
 
@@ -104,33 +113,46 @@ def test_the_triplet_loss_of_a_step_equals_plain_loops(store: Store, distance: s
     objective = objective_for(store, distance=distance, margin=0.4, per_query=wanted)
     for step in range(4):
         rows = picked_at(step)
-        expected = triplet_by_hand(query_vectors(objective, rows), TRAIN, rows, wanted=wanted, margin=0.4, distance=distance)
+        expected = triplet_by_hand(
+            query_vectors(objective, rows), TRAIN, rows, wanted=wanted, margin=0.4, distance=distance
+        )
         assert loss_of(objective, step) == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("distance", ["cosine", "euclidean"])
-def test_the_triplet_loss_and_its_gradient_equal_those_of_sentence_transformers(store: Store, distance: str) -> None:
+def test_the_triplet_loss_and_its_gradient_equal_those_of_sentence_transformers(
+    store: Store, distance: str
+) -> None:
     objective = objective_for(store, distance=distance, margin=0.4)
     metric = getattr(TripletDistanceMetric, distance.upper())
     peer = TripletLoss(nn.Identity(), distance_metric=metric, triplet_margin=0.4)  # type: ignore[arg-type]
     rows = picked_at(2)
     query = embed_rows(objective.encoder, objective.tokens, np.array(rows))
-    near, far = (torch.from_numpy(VECTORS[[lists[row][0] for row in rows]]) for lists in (TRAIN.positives, TRAIN.negatives))
+    near, far = (
+        torch.from_numpy(VECTORS[[lists[row][0] for row in rows]])
+        for lists in (TRAIN.positives, TRAIN.negatives)
+    )
     theirs = peer.compute_loss_from_embeddings([query, near, far], torch.empty(0))
     ours = objective.loss(2)
     assert float(ours.detach()) == pytest.approx(float(theirs.detach()), rel=1e-5)
     weights = list(objective.encoder.used_parameters().values())
-    for mine, other in zip(torch.autograd.grad(ours, weights), torch.autograd.grad(theirs, weights), strict=True):
+    for mine, other in zip(
+        torch.autograd.grad(ours, weights), torch.autograd.grad(theirs, weights), strict=True
+    ):
         torch.testing.assert_close(mine, other, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("wanted", [1, 3])
 @pytest.mark.parametrize("temperature", [0.05, 1.0])
-def test_the_softmax_of_a_step_equals_plain_loops_without_the_known_positives(store: Store, wanted: int, temperature: float) -> None:
+def test_the_softmax_of_a_step_equals_plain_loops_without_the_known_positives(
+    store: Store, wanted: int, temperature: float
+) -> None:
     objective = objective_for(store, loss="in_batch_softmax", temperature=temperature, per_query=wanted)
     for step in range(4):
         rows = picked_at(step)
-        expected = softmax_by_hand(query_vectors(objective, rows), TRAIN, rows, wanted=wanted, temperature=temperature)
+        expected = softmax_by_hand(
+            query_vectors(objective, rows), TRAIN, rows, wanted=wanted, temperature=temperature
+        )
         assert loss_of(objective, step) == pytest.approx(expected, rel=1e-4)
 
 
@@ -159,7 +181,10 @@ def test_the_hardest_negatives_give_at_least_the_loss_of_any_others(store: Store
 @pytest.mark.parametrize("loss", ["triplet", "in_batch_softmax"])
 def test_bf16_gives_nearly_the_same_losses_as_fp32(store: Store, loss: str) -> None:
     settings = section(batch_size=BATCH, loss=loss)
-    exact, rounded = (objective_over(store, TRAIN, VALIDATION, settings, precision=precision) for precision in ("fp32", "bf16"))
+    exact, rounded = (
+        objective_over(store, TRAIN, VALIDATION, settings, precision=precision)
+        for precision in ("fp32", "bf16")
+    )
     for step in range(3):
         one, other = loss_of(exact, step), loss_of(rounded, step)
         assert one != other
@@ -172,20 +197,25 @@ def test_bf16_gives_nearly_the_same_losses_as_fp32(store: Store, loss: str) -> N
 
 def errors_by_hand(queries: np.ndarray, distance: str, vectors: np.ndarray = VECTORS) -> int:
     return sum(
-        apart(query, vectors[near].astype(np.float64), distance) >= apart(query, vectors[far].astype(np.float64), distance)
+        apart(query, vectors[near].astype(np.float64), distance)
+        >= apart(query, vectors[far].astype(np.float64), distance)
         for row, query in enumerate(queries)
         for near in VALIDATION.positives[row]
         for far in VALIDATION.negatives[row]
     )
 
 
-@pytest.mark.parametrize(("loss", "distance"), [("triplet", "cosine"), ("triplet", "euclidean"), ("in_batch_softmax", "cosine")])
+@pytest.mark.parametrize(
+    ("loss", "distance"), [("triplet", "cosine"), ("triplet", "euclidean"), ("in_batch_softmax", "cosine")]
+)
 def test_validation_errors_equal_loops_over_all_pairs(store: Store, loss: str, distance: str) -> None:
     objective = objective_for(store, loss=loss, distance=distance)
     found = objective.validate()
     assert found.errors == errors_by_hand(validation_vectors(objective), distance)
     assert 0 < found.errors < found.pairs
-    assert found.pairs == sum(len(VALIDATION.positives[n]) * len(VALIDATION.negatives[n]) for n in range(len(VALIDATION)))
+    assert found.pairs == sum(
+        len(VALIDATION.positives[n]) * len(VALIDATION.negatives[n]) for n in range(len(VALIDATION))
+    )
 
 
 def test_ties_count_as_errors(tmp_path: Path) -> None:
@@ -197,15 +227,21 @@ def test_ties_count_as_errors(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wanted", [1, 2, 5])
 @pytest.mark.parametrize("distance", ["cosine", "euclidean"])
-def test_the_validation_loss_for_triplets_is_the_training_loss_on_the_first_negatives(store: Store, distance: str, wanted: int) -> None:
+def test_the_validation_loss_for_triplets_is_the_training_loss_on_the_first_negatives(
+    store: Store, distance: str, wanted: int
+) -> None:
     objective = objective_for(store, distance=distance, margin=0.4, per_query=wanted)
     rows = list(range(len(VALIDATION)))
-    expected = triplet_by_hand(validation_vectors(objective), VALIDATION, rows, wanted=wanted, margin=0.4, distance=distance)
+    expected = triplet_by_hand(
+        validation_vectors(objective), VALIDATION, rows, wanted=wanted, margin=0.4, distance=distance
+    )
     assert objective.validate().loss == pytest.approx(expected, rel=1e-5)
 
 
 def validation_rows() -> list[tuple[list[int], int]]:
-    """Batches of 5, 5 and 1 of 11 queries by their hashes, of which the last is filled up from the one before."""
+    """Batches of 5, 5 and 1 of 11 queries by their hashes, of which the last is filled up from the one
+    before.
+    """
     order = sorted(range(len(VALIDATION)), key=lambda row: hash_texts([VALIDATION.queries[row]])[0])
     return [(order[:5], 5), (order[5:10], 5), (order[6:], 1)]
 
@@ -213,17 +249,23 @@ def validation_rows() -> list[tuple[list[int], int]]:
 @pytest.mark.parametrize("loss", ["in_batch_softmax", "triplet", "store_softmax"])
 def test_the_validation_loss_does_not_depend_on_the_order_of_the_queries(store: Store, loss: str) -> None:
     def loss_of_rows(rows: list[int]) -> float:
-        found = objective_over(store, TRAIN, VALIDATION.take(np.array(rows)), section(batch_size=BATCH, loss=loss)).validate()
+        found = objective_over(
+            store, TRAIN, VALIDATION.take(np.array(rows)), section(batch_size=BATCH, loss=loss)
+        ).validate()
         return found.loss
 
     everything = list(range(len(VALIDATION)))
     whole = loss_of_rows(everything)
     for seed in range(3):
-        assert loss_of_rows(np.random.default_rng(seed).permutation(everything).tolist()) == pytest.approx(whole, rel=1e-5)
+        assert loss_of_rows(np.random.default_rng(seed).permutation(everything).tolist()) == pytest.approx(
+            whole, rel=1e-5
+        )
 
 
 @pytest.mark.parametrize("wanted", [1, 2, 5])
-def test_the_validation_loss_for_the_softmax_is_over_batches_of_the_training_size(store: Store, wanted: int) -> None:
+def test_the_validation_loss_for_the_softmax_is_over_batches_of_the_training_size(
+    store: Store, wanted: int
+) -> None:
     objective = objective_for(store, loss="in_batch_softmax", temperature=0.3, per_query=wanted)
     queries, expected = validation_vectors(objective), 0.0
     for rows, weight in validation_rows():
@@ -233,7 +275,9 @@ def test_the_validation_loss_for_the_softmax_is_over_batches_of_the_training_siz
 
 def test_the_softmax_takes_no_answer_of_the_same_question_in_another_row_for_a_negative(store: Store) -> None:
     examples = addressed([[0], [1], [2]], [[3], [4], [5]], answers=[[0, 1, 4], [0, 1], [2]])
-    objective = objective_over(store, examples, examples, section(batch_size=3, loss="in_batch_softmax", temperature=0.3))
+    objective = objective_over(
+        store, examples, examples, section(batch_size=3, loss="in_batch_softmax", temperature=0.3)
+    )
     whole = addressed([[0, 1, 4], [1, 0], [2]], [[3], [4], [5]])
     expected = softmax_by_hand(validation_vectors(objective), whole, [0, 1, 2], wanted=1, temperature=0.3)
     assert objective.validate().loss == pytest.approx(expected, rel=1e-5)
@@ -280,7 +324,9 @@ def modes(encoder: Encoder) -> list[bool]:
 
 
 @pytest.mark.parametrize("dropout", [False, True])
-def test_validation_is_without_dropout_and_leaves_every_module_in_its_mode(store: Store, dropout: bool) -> None:
+def test_validation_is_without_dropout_and_leaves_every_module_in_its_mode(
+    store: Store, dropout: bool
+) -> None:
     objective = objective_for(store)
     quiet = objective.validate()
     objective.encoder.train(dropout)
@@ -336,10 +382,14 @@ def test_only_the_query_tower_is_the_module_and_the_store_is_only_read(store: St
     assert np.array_equal(store.gather(range(COUNT)), before)
 
 
-def store_softmax_by_hand(queries: np.ndarray, examples: AddressedSet, rows: Iterable[int], *, temperature: float) -> float:
+def store_softmax_by_hand(
+    queries: np.ndarray, examples: AddressedSet, rows: Iterable[int], *, temperature: float
+) -> float:
     losses = []
     for query, row in zip(queries, rows, strict=True):
-        scores = [(1 - apart(query, document.astype(np.float64), "cosine")) / temperature for document in VECTORS]
+        scores = [
+            (1 - apart(query, document.astype(np.float64), "cosine")) / temperature for document in VECTORS
+        ]
         own, known = scores[int(examples.positives[row][0])], set(examples.known[row].tolist())
         others = sum(math.exp(score) for document, score in enumerate(scores) if document not in known)
         losses.append(math.log(math.exp(own) + others) - own)
@@ -352,5 +402,7 @@ def test_the_softmax_over_the_store_is_that_of_plain_loops_in_training_and_valid
         rows = picked_at(step)
         expected = store_softmax_by_hand(query_vectors(objective, rows), TRAIN, rows, temperature=0.1)
         assert loss_of(objective, step) == pytest.approx(expected, rel=1e-4)
-    expected = store_softmax_by_hand(validation_vectors(objective), VALIDATION, range(len(VALIDATION)), temperature=0.1)
+    expected = store_softmax_by_hand(
+        validation_vectors(objective), VALIDATION, range(len(VALIDATION)), temperature=0.1
+    )
     assert objective.validate().loss == pytest.approx(expected, rel=1e-4)

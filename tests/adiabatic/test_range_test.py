@@ -58,10 +58,18 @@ def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
     return write_problem(tmp_path_factory.mktemp("problem"), queries=120)
 
 
-def test_a_range_test_takes_the_rate_with_the_lowest_validation_loss_within_the_limit(problem: Problem, tmp_path: Path) -> None:
+def test_a_range_test_takes_the_rate_with_the_lowest_validation_loss_within_the_limit(
+    problem: Problem, tmp_path: Path
+) -> None:
     notes: list[str] = []
     result = run(problem, tmp_path / "job", quick(tmp_path, limit=0.5), notes=notes)
-    rows = Rows(tmp_path / "job/rate-search/trials.parquet", RateTrial, columns=lambda row: {}, of="a rate search", fault=lambda row: "")
+    rows = Rows(
+        tmp_path / "job/rate-search/trials.parquet",
+        RateTrial,
+        columns=lambda row: {},
+        of="a rate search",
+        fault=lambda row: "",
+    )
     within = {row.rate: row.losses[: -1 if row.left_at else None] for row in rows.every}
     assert set(within) == {1e-4, 1e-3, 1e-2}
     best = min(within, key=lambda rate: min(within[rate], default=float("inf")))
@@ -91,7 +99,11 @@ def test_a_range_test_takes_the_rate_with_the_lowest_validation_loss_within_the_
     ],
 )
 def test_the_run_goes_on_from_the_trial_of_its_rate(
-    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, dict[str, Any]], steps: int
+    problem: Problem,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: dict[str, dict[str, Any]],
+    steps: int,
 ) -> None:
     tables = quick(tmp_path).model_dump(exclude_unset=True)
     for name, table in change.items():
@@ -102,35 +114,55 @@ def test_the_run_goes_on_from_the_trial_of_its_rate(
     # The same as a run at that rate, which no search preceded.
     rate = record.settings["tune"]["learning_rate"] if record else None
     plain = {**tables, "tune": {**tables["tune"], "learning_rate": rate}, "rate_search": {}}
-    run(problem, tmp_path / "plain", checked(TuneSettings, {name: table for name, table in plain.items() if table}))
+    run(
+        problem,
+        tmp_path / "plain",
+        checked(TuneSettings, {name: table for name, table in plain.items() if table}),
+    )
     assert everything(tmp_path / "job") == everything(tmp_path / "plain")
     assert not [*(tmp_path / "job/rate-search").rglob("step-*")]
 
 
 @pytest.mark.parametrize("action", ["stop", "soften"])
-def test_the_limit_ends_a_trial_whatever_the_run_does_beyond_it(problem: Problem, tmp_path: Path, action: str) -> None:
-    # Drift after 4 and 8 steps: 0.2445 and 0.4421 at 1e-2, 0.1971 and 0.1082 at 1e-3, 0.0277 and 0.0236 at 1e-4. 1e-3 has the lowest loss.
+def test_the_limit_ends_a_trial_whatever_the_run_does_beyond_it(
+    problem: Problem, tmp_path: Path, action: str
+) -> None:
+    # Drift after 4 and 8 steps: 0.2445 and 0.4421 at 1e-2, 0.1971 and 0.1082 at 1e-3, 0.0277 and 0.0236 at
+    # 1e-4. 1e-3 has the lowest loss.
     tables = quick(tmp_path, limit=0.15).model_dump(exclude_unset=True)
     tables["guard"]["action"] = action
     record = run(problem, tmp_path / "job", checked(TuneSettings, tables)).training
     assert record is not None
     assert record.settings["tune"]["learning_rate"] == 1e-4
     assert record.settings["guard"]["action"] == action
-    rows = Rows(tmp_path / "job/rate-search/trials.parquet", RateTrial, columns=lambda row: {}, of="a rate search")
-    assert {row.rate: (row.steps, row.left_at) for row in rows.every} == {1e-2: ([4], 4), 1e-3: ([4], 4), 1e-4: ([4, 8], None)}
+    rows = Rows(
+        tmp_path / "job/rate-search/trials.parquet", RateTrial, columns=lambda row: {}, of="a rate search"
+    )
+    assert {row.rate: (row.steps, row.left_at) for row in rows.every} == {
+        1e-2: ([4], 4),
+        1e-3: ([4], 4),
+        1e-4: ([4, 8], None),
+    }
 
 
-def test_a_rate_whose_trial_diverged_is_not_taken(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Losses by epochs of four steps. One trial diverged within its third epoch, one exceeded the limit with its second.
+def test_a_rate_whose_trial_diverged_is_not_taken(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Losses by epochs of four steps. One trial diverged within its third epoch, one exceeded the limit with
+    # its second.
     trials = {1e-2: ([0.2, 0.1], 10), 1e-3: ([0.4, 0.3], 8), 1e-4: ([0.5, 0.45], None)}
 
     def made(search: RateSearch, rate: float, seed: int) -> RateTrial:
         losses, left = trials[rate]
-        return RateTrial(rate, seed, [4, 8], {name: [0.5, 0.5] for name in MEASURES}, left, "", 1.0, "CPU", losses)
+        return RateTrial(
+            rate, seed, [4, 8], {name: [0.5, 0.5] for name in MEASURES}, left, "", 1.0, "CPU", losses
+        )
 
     take_trials(made, monkeypatch)
     context = TuningContext(problem.fresh, problem.store, str(problem.data), "tiny")
-    assert RateSearch(context, quick(tmp_path), tmp_path / "search", Watch()).tested().tune.learning_rate == 1e-3
+    assert (
+        RateSearch(context, quick(tmp_path), tmp_path / "search", Watch()).tested().tune.learning_rate == 1e-3
+    )
 
 
 @pytest.mark.parametrize("within", [3e-5, 1e-9])
@@ -147,7 +179,11 @@ def test_a_range_test_goes_on_to_lower_rates_until_one_stays_within_the_limit(
     notes: list[str] = []
     search = RateSearch(context, quick(tmp_path), tmp_path / "search", Watch(note=notes.append))
     if within < 1e-7:
-        with pytest.raises(JobError, match="must stay within the guard's limit until its first validation, got none down to 1e-07; lower"):
+        with pytest.raises(
+            JobError,
+            match="must stay within the guard's limit until its first validation, "
+            "got none down to 1e-07; lower",
+        ):
             search.tested()
         return
     assert search.tested().tune.learning_rate == pytest.approx(1e-5)
@@ -166,17 +202,30 @@ def test_the_progress_of_a_range_test_is_that_of_all_its_rates(problem: Problem,
     assert of_test[-1] == (24, 24)
 
 
-def test_the_progress_of_a_run_names_the_best_epoch_and_how_long_none_was_better(problem: Problem, tmp_path: Path) -> None:
+def test_the_progress_of_a_run_names_the_best_epoch_and_how_long_none_was_better(
+    problem: Problem, tmp_path: Path
+) -> None:
     shown: list[str] = []
     watch = Watch(progress=lambda label, *_: shown.append(label))
     # A rate that changes nothing: no epoch is better than the start.
     settings = checked(
-        TuneSettings, {"tune": {"learning_rate": 1e-30, "batch_size": 5, "batches_per_epoch": 1, "max_epochs": 5, "idle_epochs": 2}}
+        TuneSettings,
+        {
+            "tune": {
+                "learning_rate": 1e-30,
+                "batch_size": 5,
+                "batches_per_epoch": 1,
+                "max_epochs": 5,
+                "idle_epochs": 2,
+            }
+        },
     )
     context = TuningContext(problem.fresh, problem.store, str(problem.data), "tiny")
     tune(context, tmp_path / "job", settings=settings, watch=watch)
     labels = [label.replace(NO_BREAK, " ") for label in dict.fromkeys(shown) if label.startswith("epoch")]
-    assert any(re.fullmatch(r"epoch 1 of at least 2 \(best: epoch 0, \d+ errors?\)", label) for label in labels), labels
+    assert any(
+        re.fullmatch(r"epoch 1 of at least 2 \(best: epoch 0, \d+ errors?\)", label) for label in labels
+    ), labels
     assert labels[-1].endswith("; 2 of at most 2 epochs without a better one)")
 
 
@@ -196,7 +245,9 @@ def test_a_quick_job_goes_on_as_if_it_had_not_been_interrupted(
     with pytest.raises(InterruptionError):
         run(problem, tmp_path / "cut", settings)
     # Neither the speed nor the lengths are measured again.
-    monkeypatch.setattr("adiabat.adiabatic.tune.measured_pace", lambda *_, **__: pytest.fail("measured again"))
+    monkeypatch.setattr(
+        "adiabat.adiabatic.tune.measured_pace", lambda *_, **__: pytest.fail("measured again")
+    )
     run(problem, tmp_path / "cut", settings, resume=True)
     assert everything(tmp_path / "cut") == whole
     # No step is taken twice.
@@ -235,7 +286,10 @@ def test_a_trial_that_the_run_does_not_go_on_from_counts_against_the_time(
 
     def seen(self: RateSearch, rate: float, limit: float | None, seconds: float) -> TuneSettings:
         of_run = next(trial.seconds for trial in self.rows.every if trial.rate == rate)
-        counted.append(seconds == pytest.approx(sum(trial.seconds for trial in self.rows.every) - (0 if lost else of_run)))
+        counted.append(
+            seconds
+            == pytest.approx(sum(trial.seconds for trial in self.rows.every) - (0 if lost else of_run))
+        )
         return at(self, rate, limit, seconds)
 
     def removed(self: RateSearch, rate: float) -> RateTrial | None:
@@ -271,7 +325,9 @@ def test_a_range_test_that_has_used_its_time_ends_after_a_rate_within_the_limit(
     assert "0.01: none, 0.001: 0.4000; tuning at 0.001" in notes[-1]
 
 
-def test_the_search_leaves_the_run_what_remains_of_the_time(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_leaves_the_run_what_remains_of_the_time(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     at, left = RateSearch.at, []
 
     def spent(self: RateSearch, rate: float, limit: float | None, seconds: float) -> TuneSettings:

@@ -1,4 +1,6 @@
-"""The largest safe rate: found by runs that end where they exceed the limit, and the same as whole runs of every rate would find."""
+"""The largest safe rate: found by runs that end where they exceed the limit, and the same as whole runs of
+every rate would find.
+"""
 
 import json
 from dataclasses import replace
@@ -35,16 +37,34 @@ def _no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rate_search_module, "write_report", lambda result, folder: None)
 
 
-def searched(problem: Problem, *, rate: Any = "safe", most: float | None = None, **settings: Any) -> TuneSettings:
+def searched(
+    problem: Problem, *, rate: Any = "safe", most: float | None = None, **settings: Any
+) -> TuneSettings:
     """Settings of a search, or of one run with the same guard."""
     table = settings_of(tune={"learning_rate": 1.0}).model_dump(exclude_defaults=True)
     tune = {**table["tune"], "learning_rate": rate, **settings.pop("tune", {})}
     guard = {"probes": str(problem.data.with_name("probes.txt")), "depth": 10, "measure": TURN}
     own = {"rate_search": {**RATES, **settings.pop("rate_search", {})}} if rate == "safe" else {}
-    return checked(TuneSettings, {**table, **own, "tune": tune, "guard": guard | ({} if most is None else {"limit": most}), **settings})
+    return checked(
+        TuneSettings,
+        {
+            **table,
+            **own,
+            "tune": tune,
+            "guard": guard | ({} if most is None else {"limit": most}),
+            **settings,
+        },
+    )
 
 
-def search(problem: Problem, out: Path, settings: TuneSettings, *, resume: bool = False, notes: list[str] | None = None) -> SafeRate:
+def search(
+    problem: Problem,
+    out: Path,
+    settings: TuneSettings,
+    *,
+    resume: bool = False,
+    notes: list[str] | None = None,
+) -> SafeRate:
     """Look for the safe rate of a problem."""
     said = [] if notes is None else notes
     context = TuningContext(problem.fresh, problem.store, str(problem.data), "tiny")
@@ -62,12 +82,20 @@ def whole(problem: Problem, tmp_path_factory: pytest.TempPathFactory) -> dict[fl
     found = {}
     for rate in searched(problem).rate_search.values():
         out = tmp_path_factory.mktemp("whole") / "job"
-        run(problem, out, searched(problem, rate=rate, tune={"batches_per_epoch": 3, "max_epochs": 3, "keep": "last"}))
-        found[rate] = [row[f"validation_{TURN}"] for row in log_of(out) if row["step"] and "validation_loss" in row]
+        run(
+            problem,
+            out,
+            searched(problem, rate=rate, tune={"batches_per_epoch": 3, "max_epochs": 3, "keep": "last"}),
+        )
+        found[rate] = [
+            row[f"validation_{TURN}"] for row in log_of(out) if row["step"] and "validation_loss" in row
+        ]
     return found
 
 
-def test_the_answer_is_that_of_whole_runs_at_every_rate(problem: Problem, whole: dict[float, list[float]], tmp_path: Path) -> None:
+def test_the_answer_is_that_of_whole_runs_at_every_rate(
+    problem: Problem, whole: dict[float, list[float]], tmp_path: Path
+) -> None:
     rates = sorted(whole)
     for place, rate in enumerate(rates[:-1]):
         # Between the furthest that this rate goes, and what the next one reaches.
@@ -99,18 +127,28 @@ def test_no_rate_is_safe_where_the_lowest_leaves_too(problem: Problem, tmp_path:
     assert found.notes == ["even the lowest rate of the search exceeds the limit; lower rate_search.low"]
 
 
-def test_a_rate_is_safe_if_it_is_with_every_seed(problem: Problem, whole: dict[float, list[float]], tmp_path: Path) -> None:
+def test_a_rate_is_safe_if_it_is_with_every_seed(
+    problem: Problem, whole: dict[float, list[float]], tmp_path: Path
+) -> None:
     rates = sorted(whole)
     most = (max(whole[rates[1]]) + max(whole[rates[2]])) / 2
     found = search(problem, tmp_path / "out", searched(problem, most=most, rate_search={"seeds": 3}))
     assert found.rate == rates[1]
     # What exceeded the limit with one seed needs no second.
-    assert [(one.rate, one.seed) for one in found.trials] == [(rates[3], 0), (rates[2], 0), (rates[1], 0), (rates[1], 1), (rates[1], 2)]
+    assert [(one.rate, one.seed) for one in found.trials] == [
+        (rates[3], 0),
+        (rates[2], 0),
+        (rates[1], 0),
+        (rates[1], 1),
+        (rates[1], 2),
+    ]
     assert len({tuple(one.drift[TURN]) for one in found.trials if one.rate == rates[1]}) == 3
 
 
 def cut_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Interrupt whatever is stepped, once; the list has the number of every step that is taken, and -1 for the cut."""
+    """Interrupt whatever is stepped, once; the list has the number of every step that is taken, and -1 for
+    the cut.
+    """
     taken: list[int] = []
     step = Loop.step
 
@@ -125,13 +163,17 @@ def cut_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return taken
 
 
-def test_a_search_that_was_cut_short_goes_on_where_it_was(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_that_was_cut_short_goes_on_where_it_was(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = searched(problem, most=0.05, run={"checkpoint_seconds": 1e-6, "log_every": 3})
     expected = search(problem, tmp_path / "straight", settings)
     taken = cut_after(7, monkeypatch)
     with pytest.raises(InterruptionError):
         search(problem, tmp_path / "cut", settings)
-    with pytest.raises(JobError, match="holds a search for a safe rate already; continue it with resume=True"):
+    with pytest.raises(
+        JobError, match="holds a search for a safe rate already; continue it with resume=True"
+    ):
         search(problem, tmp_path / "cut", settings)
     found = search(problem, tmp_path / "cut", settings, resume=True)
     assert timeless(found.trials) == timeless(expected.trials)
@@ -141,10 +183,19 @@ def test_a_search_that_was_cut_short_goes_on_where_it_was(problem: Problem, tmp_
     assert not list((tmp_path / "cut").rglob("checkpoints"))
 
 
-def test_a_search_may_grow_and_nothing_else_may_change(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = search(problem, tmp_path / "out", searched(problem, most=1e-9, rate_search={"low": 3e-4, "count": 3}))
+def test_a_search_may_grow_and_nothing_else_may_change(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = search(
+        problem, tmp_path / "out", searched(problem, most=1e-9, rate_search={"low": 3e-4, "count": 3})
+    )
     with pytest.raises(JobError, match="tune.loss.margin was 0.3, is 0.2"):
-        search(problem, tmp_path / "out", searched(problem, most=1e-9, tune={"loss": {"margin": 0.2}}), resume=True)
+        search(
+            problem,
+            tmp_path / "out",
+            searched(problem, most=1e-9, tune={"loss": {"margin": 0.2}}),
+            resume=True,
+        )
     begun: list[float] = []
     begin = Loop._begin
     monkeypatch.setattr(Loop, "_begin", lambda self: (begun.append(self.learning_rate), begin(self))[1])
@@ -155,13 +206,19 @@ def test_a_search_may_grow_and_nothing_else_may_change(problem: Problem, tmp_pat
 
 @pytest.mark.parametrize("checks", [3, 9])
 def test_a_run_that_diverges_exceeds_the_limit(problem: Problem, tmp_path: Path, checks: int) -> None:
-    """With a check at every step it is the vectors of the probes that are no numbers, with one at every third the loss before."""
+    """With a check at every step it is the vectors of the probes that are no numbers, with one at every third
+    the loss before.
+    """
     found = search(
-        problem, tmp_path / "out", searched(problem, most=3.0, rate_search={"low": 3e-4, "high": 1e30, "count": 2, "checks": checks})
+        problem,
+        tmp_path / "out",
+        searched(problem, most=3.0, rate_search={"low": 3e-4, "high": 1e30, "count": 2, "checks": checks}),
     )
     assert found.rate == 3e-4
     assert found.trials[0].left_at is not None
-    assert ("vectors of the probes must be finite" if checks == 9 else "must be a finite number") in found.trials[0].reason
+    assert (
+        "vectors of the probes must be finite" if checks == 9 else "must be a finite number"
+    ) in found.trials[0].reason
 
 
 def change_row(path: Path, number: int, **changes: Any) -> None:
@@ -181,27 +238,46 @@ def test_a_seed_that_left_has_left_whoever_asks_for_it(problem: Problem, tmp_pat
 
 
 @pytest.mark.parametrize("drift", [{}, {"overlap loss": [0.1]}, {"turn": []}])
-def test_a_row_that_lacks_what_was_checked_is_told(problem: Problem, tmp_path: Path, drift: dict[str, list[float]]) -> None:
+def test_a_row_that_lacks_what_was_checked_is_told(
+    problem: Problem, tmp_path: Path, drift: dict[str, list[float]]
+) -> None:
     settings = searched(problem, most=3.0)
     search(problem, tmp_path / "out", settings)
     change_row(tmp_path / "out" / "trials.parquet", 0, drift=drift)
-    with pytest.raises(JobError, match=r"trials.parquet must be the rows of a rate search, got: rate 0.03, seed 0 without a drift"):
+    with pytest.raises(
+        JobError,
+        match=r"trials.parquet must be the rows of a rate search, got: rate 0.03, seed 0 without a drift",
+    ):
         search(problem, tmp_path / "out", settings, resume=True)
 
 
 def test_a_rate_that_stayed_within_stays_the_answer_on_another_grid(problem: Problem, tmp_path: Path) -> None:
     assert search(problem, tmp_path / "out", searched(problem, most=3.0)).rate == 3e-2
-    again = search(problem, tmp_path / "out", searched(problem, most=3.0, rate_search={"low": 1e-4, "high": 1e-3, "count": 2}), resume=True)
+    again = search(
+        problem,
+        tmp_path / "out",
+        searched(problem, most=3.0, rate_search={"low": 1e-4, "high": 1e-3, "count": 2}),
+        resume=True,
+    )
     assert again.rate == 3e-2
     assert again.rates == [1e-4, 1e-3, 3e-2]
 
 
 def test_a_search_needs_a_rate_to_find_and_steps_behind_the_warm_up(problem: Problem, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"tune.learning_rate must be safe in a search for the rate, got 0.001"):
+    with pytest.raises(
+        ConfigError, match=r"tune.learning_rate must be safe in a search for the rate, got 0.001"
+    ):
         search(problem, tmp_path / "out", searched(problem, rate=1e-3))
-    with pytest.raises(ConfigError, match=r"tune.warmup_steps must be below rate_search.steps = 9, got 9: no run would reach its rate"):
+    with pytest.raises(
+        ConfigError,
+        match=r"tune.warmup_steps must be below rate_search.steps = 9, got 9: no run would reach its rate",
+    ):
         search(problem, tmp_path / "out", searched(problem, tune={"warmup_steps": 9}))
-    with pytest.raises(ConfigError, match=r"rate_search.count must give values that differ in three digits, got 10 from 1e-08 to 1.01e-08"):
+    with pytest.raises(
+        ConfigError,
+        match=r"rate_search.count must give values that differ in three digits, "
+        r"got 10 from 1e-08 to 1.01e-08",
+    ):
         searched(problem, rate_search={"low": 1e-8, "high": 1.01e-8, "count": 10})
     assert not (tmp_path / "out").exists()
 
@@ -220,7 +296,9 @@ def test_a_job_with_a_safe_rate_is_one_with_that_rate_and_limit(problem: Problem
     assert [one.training is not None and said in one.training.notes for one in results] == [True, False]
 
 
-def test_a_search_goes_on_with_the_same_probes_alone(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_goes_on_with_the_same_probes_alone(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = tmp_path / "probes.txt"
     own.write_text("".join(f"probe {number} of nothing\n" for number in range(24)), encoding="utf-8")
     settings = searched(problem, most=0.05)
@@ -233,7 +311,9 @@ def test_a_search_goes_on_with_the_same_probes_alone(problem: Problem, tmp_path:
         search(problem, tmp_path / "search", settings, resume=True)
 
 
-def test_a_job_whose_description_is_older_than_the_digests_of_probes_goes_on(problem: Problem, tmp_path: Path) -> None:
+def test_a_job_whose_description_is_older_than_the_digests_of_probes_goes_on(
+    problem: Problem, tmp_path: Path
+) -> None:
     settings = searched(problem, rate=1e-3)
     whole = run(problem, tmp_path / "job", settings)
     forget(Job(tmp_path / "job"), "job.probes", "job.probed_vectors")
@@ -246,7 +326,9 @@ def test_a_job_whose_description_is_older_than_the_digests_of_probes_goes_on(pro
         run(problem, tmp_path / "job", settings, resume=True)
 
 
-def test_other_settings_are_told_before_the_data_are_read(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_settings_are_told_before_the_data_are_read(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cut_after(2, monkeypatch)
     with pytest.raises(InterruptionError):
         search(problem, tmp_path / "search", searched(problem, most=0.05))
@@ -255,7 +337,9 @@ def test_other_settings_are_told_before_the_data_are_read(problem: Problem, tmp_
         search(problem, tmp_path / "search", searched(problem, most=0.06), resume=True)
 
 
-def test_a_job_that_was_cut_short_in_its_search_goes_on(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_was_cut_short_in_its_search_goes_on(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = searched(problem, run={"checkpoint_seconds": 1e-6})
     run(problem, tmp_path / "straight", settings)
     taken = cut_after(5, monkeypatch)
@@ -271,7 +355,9 @@ def test_a_job_that_was_cut_short_in_its_search_goes_on(problem: Problem, tmp_pa
 
 def test_a_job_without_any_safe_rate_says_what_to_do(problem: Problem, tmp_path: Path) -> None:
     with pytest.raises(
-        JobError, match=r"one rate of the search must stay within the limit .* got none: the lowest, 3e-05, exceeds it; lower"
+        JobError,
+        match=r"one rate of the search must stay within the limit .* got none: "
+        r"the lowest, 3e-05, exceeds it; lower",
     ):
         run(problem, tmp_path / "job", searched(problem, most=1e-9))
 

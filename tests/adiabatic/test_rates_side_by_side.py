@@ -46,7 +46,12 @@ def one_by_one(problem: Problem, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 @pytest.mark.parametrize(("at_once", "first"), [(8, [1e-2, 1e-3, 1e-4]), (2, [1e-2, 1e-3])])
 def test_trials_that_take_turns_are_those_that_run_alone_bit_for_bit(
-    problem: Problem, one_by_one: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int, first: list[float]
+    problem: Problem,
+    one_by_one: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    at_once: int,
+    first: list[float],
 ) -> None:
     monkeypatch.setattr("adiabat.experiments.rate_search.AT_ONCE", at_once)
     order: list[float] = []

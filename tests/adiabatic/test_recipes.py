@@ -31,9 +31,15 @@ def test_paper_is_the_defaults_and_needs_no_name() -> None:
 
 
 def test_stated_settings_go_before_those_of_the_recipe() -> None:
-    settings = recipe("quick", tune={"loss": {"temperature": 0.1}, "batches_per_epoch": 7}, guard={"limit": 0.3})
+    settings = recipe(
+        "quick", tune={"loss": {"temperature": 0.1}, "batches_per_epoch": 7}, guard={"limit": 0.3}
+    )
     assert (settings.tune.loss.kind, settings.tune.loss.temperature) == ("store_softmax", 0.1)  # type: ignore[union-attr]
-    assert (settings.tune.batches_per_epoch, settings.tune.keep, settings.data.hold_out) == (7, "loss", "documents")
+    assert (settings.tune.batches_per_epoch, settings.tune.keep, settings.data.hold_out) == (
+        7,
+        "loss",
+        "documents",
+    )
     assert settings.watched is not None
     assert settings.watched.limit == 0.3
     assert recipe("quick", tune={"budget_seconds": "90s"}).tune.budget_seconds == 90
@@ -53,10 +59,16 @@ def test_stated_settings_go_before_those_of_the_recipe() -> None:
     ],
 )
 def test_what_stated_settings_leave_without_effect_is_left_out_of_the_recipe(table: dict[str, Any]) -> None:
-    settings = recipe("quick", **{name: dict(value) if isinstance(value, dict) else value for name, value in table.items()})
+    settings = recipe(
+        "quick", **{name: dict(value) if isinstance(value, dict) else value for name, value in table.items()}
+    )
     assert settings.tune.recipe == "quick"
-    # A recipe without tables of its own takes the same settings, except words that only another one gives a meaning.
-    assert checked(TuneSettings, {**table, "tune": {"recipe": "paper", **table.get("tune", {})}}).tune.recipe == "paper"
+    # A recipe without tables of its own takes the same settings, except words that only another one gives a
+    # meaning.
+    assert (
+        checked(TuneSettings, {**table, "tune": {"recipe": "paper", **table.get("tune", {})}}).tune.recipe
+        == "paper"
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,7 +85,9 @@ def test_what_does_not_fit_a_recipe_is_refused(assignment: str, told: str) -> No
         read_settings(TuneSettings, None, ["tune.recipe=quick", assignment])
 
 
-def test_the_usual_recipe_is_taken_where_nothing_stated_chooses_a_regime(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_usual_recipe_is_taken_where_nothing_stated_chooses_a_regime(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name in RECIPES:
         monkeypatch.setattr(tuning, "DEFAULT_RECIPE", name)
         assert checked(TuneSettings, {"run": {"seed": 3}}).with_usual_recipe().tune.recipe == name
@@ -94,10 +108,14 @@ def test_the_usual_recipe_is_taken_where_nothing_stated_chooses_a_regime(monkeyp
         ({"max_epochs": 5, "learning_rate": 2e-6}, {"seed": 3}),
     ],
 )
-def test_keywords_go_before_the_recipe_of_a_settings_object(stated: dict[str, Any], options: dict[str, Any]) -> None:
+def test_keywords_go_before_the_recipe_of_a_settings_object(
+    stated: dict[str, Any], options: dict[str, Any]
+) -> None:
     base = {"tune": {"recipe": "quick", **stated}}
     forms = (checked(TuneSettings, base), base)
-    of_object, of_tables = (settings_of(TuneSettings, form, options, section="tune", function="tune") for form in forms)
+    of_object, of_tables = (
+        settings_of(TuneSettings, form, options, section="tune", function="tune") for form in forms
+    )
     assert of_object == of_tables
     assert of_object.overlay() == of_tables.overlay()
 
@@ -114,38 +132,61 @@ def test_a_sweep_drops_the_time_limit_of_a_recipe_and_refuses_a_stated_one() -> 
     with pytest.raises(ConfigError, match="tune.learning_rate must be a number in a sweep, got range"):
         checked(TuneSweepSettings, {"tune": {"recipe": "quick"}, "grid": {"tune": {"batch_size": [3, 4]}}})
     # Sweeps have no rate search, so a word is refused wherever it may stand.
-    grid, variants = {"tune": {"learning_rate": [1e-6, "safe"]}}, [{"name": "a", "tune": {"learning_rate": "range"}}]
+    grid, variants = (
+        {"tune": {"learning_rate": [1e-6, "safe"]}},
+        [{"name": "a", "tune": {"learning_rate": "range"}}],
+    )
     for table in ({"grid": grid}, {"variants": variants}, {"grid": {"tune": {"recipe": ["paper", "quick"]}}}):
         with pytest.raises(ConfigError, match="tune.learning_rate must be a number in a sweep, got"):
             checked(TuneSweepSettings, table)
 
 
 def test_a_time_limit_is_split_between_search_and_run() -> None:
-    # Half of 600 s is 100 s for each of three rates: a validation of 4 s, and one whole epoch of 100 steps of 0.5 s and a validation.
-    settings = recipe("quick", tune={"budget_seconds": 600, "batches_per_epoch": 100}, rate_search={"steps": 1000})
+    # Half of 600 s is 100 s for each of three rates: a validation of 4 s, and one whole epoch of 100 steps of
+    # 0.5 s and a validation.
+    settings = recipe(
+        "quick", tune={"budget_seconds": 600, "batches_per_epoch": 100}, rate_search={"steps": 1000}
+    )
     within = fitted(settings, Pace(0.5, 4.0, 3.0, "CPU"))
     assert within.rate_search.steps == 100
-    # The run begins with one of the three trials: beside two of 58 s and a validation, 480 s hold eight epochs of 54 s.
+    # The run begins with one of the three trials: beside two of 58 s and a validation, 480 s hold eight
+    # epochs of 54 s.
     assert within.tune.max_epochs == 8
     assert time_at(Pace(0.5, 4.0, 3.0, "CPU"), within).most_seconds == 2 * 58 + 4 + 8 * 54 <= 600
-    # Where not even an epoch fits, a trial has the steps that do, and the run begins anew: (10 - 2 * 4) / 0.1 = 20 of them.
-    little = fitted(recipe("quick", tune={"budget_seconds": 60, "batches_per_epoch": 100}), Pace(0.1, 4.0, 3.0, "CPU"))
+    # Where not even an epoch fits, a trial has the steps that do, and the run begins anew: (10 - 2 * 4) / 0.1
+    # = 20 of them.
+    little = fitted(
+        recipe("quick", tune={"budget_seconds": 60, "batches_per_epoch": 100}), Pace(0.1, 4.0, 3.0, "CPU")
+    )
     assert (little.rate_search.steps, little.continues_trial) == (20, False)
     assert time_at(Pace(0.1, 4.0, 3.0, "CPU"), little).search_seconds == pytest.approx(3 * 10)
     # Both are upper bounds.
-    short = fitted(recipe("quick", tune={"max_epochs": 2}, rate_search={"steps": 20}), Pace(0.5, 4.0, 3.0, "CPU"))
+    short = fitted(
+        recipe("quick", tune={"max_epochs": 2}, rate_search={"steps": 20}), Pace(0.5, 4.0, 3.0, "CPU")
+    )
     assert (short.rate_search.steps, short.tune.max_epochs) == (20, 2)
-    assert fitted(recipe("quick", rate_search={"steps": 5}), Pace(0.5, 4.0, 3.0, "CPU")).rate_search.steps == 5
-    with pytest.raises(ConfigError, match=r"tune.budget_seconds must be at least \d+ \(.*\) at the speed of this machine, got 600"):
+    assert (
+        fitted(recipe("quick", rate_search={"steps": 5}), Pace(0.5, 4.0, 3.0, "CPU")).rate_search.steps == 5
+    )
+    with pytest.raises(
+        ConfigError,
+        match=r"tune.budget_seconds must be at least \d+ \(.*\) at the speed of this machine, got 600",
+    ):
         fitted(settings, Pace(50.0, 4.0, 3.0, "CPU"))
     assert fitted(recipe("paper"), Pace(0.5, 4.0, 3.0, "CPU")) == recipe("paper")
 
 
 def test_a_time_limit_counts_what_was_read_and_measured_before() -> None:
-    pace, settings = Pace(0.5, 4.0, 3.0, "CPU"), recipe("quick", tune={"budget_seconds": 660, "batches_per_epoch": 100})
+    pace, settings = (
+        Pace(0.5, 4.0, 3.0, "CPU"),
+        recipe("quick", tune={"budget_seconds": 660, "batches_per_epoch": 100}),
+    )
     whole = fitted(recipe("quick", tune={"budget_seconds": 600, "batches_per_epoch": 100}), pace)
     within = fitted(settings, pace, spent=60.0)
-    assert (within.rate_search.steps, within.tune.max_epochs) == (whole.rate_search.steps, whole.tune.max_epochs)
+    assert (within.rate_search.steps, within.tune.max_epochs) == (
+        whole.rate_search.steps,
+        whole.tune.max_epochs,
+    )
     assert 60 + time_at(pace, within).most_seconds <= 660
     for spent in (650.0, 700.0):
         with pytest.raises(ConfigError, match="got 660") as caught:
@@ -156,7 +197,9 @@ def test_a_time_limit_counts_what_was_read_and_measured_before() -> None:
         assert fitted(enough, pace, spent=spent).tune.max_epochs >= 1
 
 
-def test_the_clock_of_a_job_runs_from_its_start(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_clock_of_a_job_runs_from_its_start(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("adiabat.adiabatic.tune.seconds_since", lambda _: 50.0)
     left: list[float | None] = []
     limits_of = tune_module.limits_of
@@ -166,7 +209,13 @@ def test_the_clock_of_a_job_runs_from_its_start(problem: Problem, tmp_path: Path
         return limits_of(settings)
 
     monkeypatch.setattr(tune_module, "limits_of", seen)
-    settings = {"budget_seconds": 600, "batch_size": 5, "batches_per_epoch": 4, "max_epochs": 1, "learning_rate": 1e-3}
+    settings = {
+        "budget_seconds": 600,
+        "batch_size": 5,
+        "batches_per_epoch": 4,
+        "max_epochs": 1,
+        "learning_rate": 1e-3,
+    }
     result = run(problem, tmp_path / "job", checked(TuneSettings, {"tune": settings}))
     assert left == [550.0]
     # The record has the limit as it was stated.
@@ -180,35 +229,59 @@ def test_lengths_within_a_time_limit_are_checked_like_stated_ones(
 ) -> None:
     # Half of 8 s is 1.33 s for each rate, of 150 steps: a validation of 0.1 s, and two epochs of 0.6 s.
     stated = recipe("quick", tune={"budget_seconds": 8, "warmup_steps": 140})
-    with pytest.raises(ConfigError, match=r"where tune.warmup_steps must be below rate_search.steps = 100, got 140"):
+    with pytest.raises(
+        ConfigError, match=r"where tune.warmup_steps must be below rate_search.steps = 100, got 140"
+    ):
         fitted(stated, Pace(0.01, 0.1, 0.05, "CPU"))
     monkeypatch.setattr("adiabat.adiabatic.tune.measured_pace", lambda *_, **__: Pace(0.01, 0.7, 0.05, "CPU"))
-    # The search takes 10 / 9 (12 * 0.01 + 2 * 0.05) s and a validation 0.7 s: 9 epochs of a step and a validation, of 0.71 s each.
-    short = quick(tmp_path, learning_rate="safe", budget_seconds=8, max_epochs=40).model_dump(exclude_unset=True)
+    # The search takes 10 / 9 (12 * 0.01 + 2 * 0.05) s and a validation 0.7 s: 9 epochs of a step and a
+    # validation, of 0.71 s each.
+    short = quick(tmp_path, learning_rate="safe", budget_seconds=8, max_epochs=40).model_dump(
+        exclude_unset=True
+    )
     short["rate_search"] |= {"steps": 12, "checks": 1}
     short["tune"] |= {"batches_per_epoch": 1, "warmup_steps": 11}
-    told = r"= 8 this machine takes 9 steps, where tune.warmup_steps must be at most .* = 9, got 11; lower it, or raise tune.budget_seconds"
+    told = (
+        r"= 8 this machine takes 9 steps, where tune.warmup_steps must be at most .* = "
+        r"9, got 11; lower it, or raise tune.budget_seconds"
+    )
     with pytest.raises(ConfigError, match=told):
         run(problem, tmp_path / "job", checked(TuneSettings, short))
     assert not (tmp_path / "job").exists()
 
 
 def test_the_epochs_of_a_job_with_a_time_limit_do_not_change(problem: Problem, tmp_path: Path) -> None:
-    settings = {"budget_seconds": 600, "batch_size": 5, "batches_per_epoch": 4, "idle_epochs": 1, "learning_rate": 1e-3}
+    settings = {
+        "budget_seconds": 600,
+        "batch_size": 5,
+        "batches_per_epoch": 4,
+        "idle_epochs": 1,
+        "learning_rate": 1e-3,
+    }
     jobs = [checked(TuneSettings, {"tune": {**settings, "max_epochs": epochs}}) for epochs in (1, 2)]
     run(problem, tmp_path / "job", jobs[0])
-    with pytest.raises(JobError, match=r"tune.max_epochs was 1, is 2 \(tune.budget_seconds fixed the epochs at the first start\)"):
+    with pytest.raises(
+        JobError,
+        match=r"tune.max_epochs was 1, is 2 \(tune.budget_seconds fixed the epochs at the first start\)",
+    ):
         run(problem, tmp_path / "job", jobs[1], resume=True)
     assert read_description(Job(tmp_path / "job"))["tune"]["max_epochs"] == 1
 
 
 def test_the_least_budget_that_is_named_suffices() -> None:
     for name in ("quick", "safe"):
-        for pace in (Pace(50.0, 4.0, 3.0, "CPU"), Pace(0.01, 400.0, 300.0, "CPU"), Pace(5.0, 900.0, 1.0, "CPU")):
+        for pace in (
+            Pace(50.0, 4.0, 3.0, "CPU"),
+            Pace(0.01, 400.0, 300.0, "CPU"),
+            Pace(5.0, 900.0, 1.0, "CPU"),
+        ):
             short = recipe(name, tune={"budget_seconds": 1.0})
             with pytest.raises(ConfigError) as caught:
                 fitted(short, pace)
-            told = r"must be at least (\d+) .* give budget_seconds=\"(\d+)s\", or lower (rate_search.count or )?tune"
+            told = (
+                r"must be at least (\d+) .* give budget_seconds=\"(\d+)s\", or "
+                r"lower (rate_search.count or )?tune"
+            )
             named = re.search(told, str(caught.value))
             assert named is not None
             assert int(named[2]) >= 1.25 * int(named[1]) - 2

@@ -30,13 +30,20 @@ FAST = {"learning_rate": 3e-3, "keep": "last"}
 
 
 def settings(
-    problem: Problem, *, guard: dict[str, Any] | None = None, rehearsal: dict[str, Any] | None = None, **tune: Any
+    problem: Problem,
+    *,
+    guard: dict[str, Any] | None = None,
+    rehearsal: dict[str, Any] | None = None,
+    **tune: Any,
 ) -> TuneSettings:
     """A job that drifts, whose drift is looked at."""
     table = settings_of(tune=FAST | tune).model_dump(exclude_defaults=True)
     probes, texts = (str(problem.data.with_name(f"{name}.txt")) for name in ("probes", "rehearsed"))
     own = {} if rehearsal is None else {"rehearsal": {"texts": texts, **rehearsal}}
-    return checked(TuneSettings, {**table, **own, "guard": {"probes": probes, "depth": 10, "measure": TURN, **(guard or {})}})
+    return checked(
+        TuneSettings,
+        {**table, **own, "guard": {"probes": probes, "depth": 10, "measure": TURN, **(guard or {})}},
+    )
 
 
 def query_of(out: Path) -> Encoder:
@@ -108,26 +115,35 @@ def test_a_rehearsal_adds_its_distance_to_the_loss(problem: Problem) -> None:
     for step in (0, 3, 9):
         picked = [texts[row] for row in held.rehearsal.sampler.rows(step)] if held.rehearsal else []
         assert len(set(picked)) == 5 or step == 9
-        now, before = (torch.from_numpy(one.encode(picked, side="query", precision="fp32")) for one in (tower, context.model.query))
+        now, before = (
+            torch.from_numpy(one.encode(picked, side="query", precision="fp32"))
+            for one in (tower, context.model.query)
+        )
         added = 2.5 * (1 - functional.cosine_similarity(now, before)).mean()
         assert float((held.loss(step) - free.loss(step)).detach()) == pytest.approx(float(added), rel=1e-4)
 
 
-def test_a_rehearsal_holds_texts_that_are_not_its_own_too(problem: Problem, plain: Path, tmp_path: Path) -> None:
+def test_a_rehearsal_holds_texts_that_are_not_its_own_too(
+    problem: Problem, plain: Path, tmp_path: Path
+) -> None:
     run(problem, tmp_path / "held", settings(problem, rehearsal={"weight": 5.0}))
     assert drift_at_the_end(tmp_path / "held") < 0.8 * drift_at_the_end(plain)
 
 
 def test_rehearsed_texts_must_be_no_probes(problem: Problem, tmp_path: Path) -> None:
     probes = str(problem.data.with_name("probes.txt"))
-    with pytest.raises(ConfigError, match=r"rehearsal.texts must differ from the probes of drift, got 24 that are also in"):
+    with pytest.raises(
+        ConfigError, match=r"rehearsal.texts must differ from the probes of drift, got 24 that are also in"
+    ):
         run(problem, tmp_path / "job", settings(problem, guard={}, rehearsal={"texts": probes}))
     assert not (tmp_path / "job").exists()
     unwatched = checked(TuneSettings, {"rehearsal": {"texts": probes}})
     TuningContext(problem.fresh, problem.store, str(problem.data)).require_possible([unwatched])
 
 
-def test_rehearsed_texts_are_read_and_embedded_once(problem: Problem, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rehearsed_texts_are_read_and_embedded_once(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
     context = TuningContext(problem.fresh, problem.store, str(problem.data))
     runs = [settings(problem, rehearsal={"weight": weight}) for weight in (1.0, 2.0)]
     context.require_possible(runs)
@@ -140,13 +156,19 @@ def test_rehearsed_texts_are_read_and_embedded_once(problem: Problem, monkeypatc
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
-def test_weights_between_are_on_the_line_and_its_ends_exact(problem: Problem, plain: Path, share: float) -> None:
+def test_weights_between_are_on_the_line_and_its_ends_exact(
+    problem: Problem, plain: Path, share: float
+) -> None:
     tuned, start = query_of(plain), problem.fresh().query
     between = dict(interpolated(tuned, start, share).named_parameters())
     before, after = dict(start.named_parameters()), dict(tuned.named_parameters())
     for name, weights in between.items():
         expected = before[name] + share * (after[name] - before[name])
-        assert torch.equal(weights, expected) if share in (0.0, 1.0) and share == 0 else torch.allclose(weights, expected, atol=1e-7)
+        assert (
+            torch.equal(weights, expected)
+            if share in (0.0, 1.0) and share == 0
+            else torch.allclose(weights, expected, atol=1e-7)
+        )
     if share == 1.0:
         assert weights_of(interpolated(tuned, start, share)) == weights_of(tuned)
 
@@ -158,7 +180,11 @@ def test_a_tower_is_taken_back_to_the_furthest_point_inside(problem: Problem, pl
     found = soften(tuned, start, guard)
     assert found.drift == guard.look(found.tower).measures[TURN] <= 0.4 * whole
     shares = np.linspace(0, 1, 65)
-    inside = [share for share in shares if guard.look(interpolated(tuned, start, float(share))).measures[TURN] <= 0.4 * whole]
+    inside = [
+        share
+        for share in shares
+        if guard.look(interpolated(tuned, start, float(share))).measures[TURN] <= 0.4 * whole
+    ]
     assert found.share == pytest.approx(max(inside), abs=1 / 64)
 
 
@@ -179,7 +205,10 @@ def moved(layers: list[LayerChange]) -> float:
 
 @pytest.mark.parametrize("method", ["full", "bias", "lora"])
 def test_a_job_is_softened_once_it_has_ended(problem: Problem, tmp_path: Path, method: str) -> None:
-    extra: dict[str, Any] = {"method": {"kind": method} | ({"rank": 2} if method == "lora" else {}), "freeze": []}
+    extra: dict[str, Any] = {
+        "method": {"kind": method} | ({"rank": 2} if method == "lora" else {}),
+        "freeze": [],
+    }
     run(problem, tmp_path / "free", settings(problem, **extra))
     most = 0.5 * drift_at_the_end(tmp_path / "free")
     run(problem, tmp_path / "soft", settings(problem, guard={"limit": most, "action": "soften"}, **extra))
@@ -201,7 +230,9 @@ def test_a_job_is_softened_once_it_has_ended(problem: Problem, tmp_path: Path, m
 
 
 def test_softening_needs_a_limit() -> None:
-    with pytest.raises(ConfigError, match=r"guard.action has no effect without guard.limit; leave it out, or set guard.limit"):
+    with pytest.raises(
+        ConfigError, match=r"guard.action has no effect without guard.limit; leave it out, or set guard.limit"
+    ):
         checked(TuneSettings, {"guard": {"action": "soften"}})
 
 

@@ -25,7 +25,9 @@ def write_rows(path: Path, rows: list[dict[str, Any]]) -> str:
 
 
 def rows_of(count: int) -> list[dict[str, Any]]:
-    return [{"query": f"question {n}", "pos": [f"d{n % 20}"], "neg": [f"d{(n + 1) % 20}"]} for n in range(count)]
+    return [
+        {"query": f"question {n}", "pos": [f"d{n % 20}"], "neg": [f"d{(n + 1) % 20}"]} for n in range(count)
+    ]
 
 
 @pytest.fixture
@@ -57,7 +59,9 @@ def test_validation_queries_that_are_trained_on_are_counted_in_a_note(tmp_path: 
     path = write_rows(tmp_path / "data.jsonl", rows_of(10))
     other = write_rows(tmp_path / "dev.jsonl", rows_of(12)[8:])
     _, validation = read_data(path, TuneDataSection(validation=other), store)
-    assert validation.notes == ("2 of 4 validation queries are also trained on, so validation looks better than it is",)
+    assert validation.notes == (
+        "2 of 4 validation queries are also trained on, so validation looks better than it is",
+    )
 
 
 def test_missing_documents_are_an_error_or_a_note(tmp_path: Path, store: Store) -> None:
@@ -66,20 +70,32 @@ def test_missing_documents_are_an_error_or_a_note(tmp_path: Path, store: Store) 
         read_data(path, TuneDataSection(), store)
     train, validation = read_data(path, TuneDataSection(missing="drop"), store)
     assert len(train) + len(validation) == 60
-    assert train.notes == validation.notes == ("data: 1 document missing from the store left out, and 1 query without a positive",)
+    assert (
+        train.notes
+        == validation.notes
+        == ("data: 1 document missing from the store left out, and 1 query without a positive",)
+    )
 
 
 @pytest.mark.parametrize(("fraction", "held"), [(0.0001, 0), (0.9999, 8)])
-def test_a_fraction_that_leaves_one_side_empty_is_an_error(tmp_path: Path, store: Store, fraction: float, held: int) -> None:
+def test_a_fraction_that_leaves_one_side_empty_is_an_error(
+    tmp_path: Path, store: Store, fraction: float, held: int
+) -> None:
     path = write_rows(tmp_path / "data.jsonl", rows_of(8))
-    with pytest.raises(DataError, match=f"{fraction} must leave queries on both sides, got {held} of 8 held out; choose another fraction"):
+    with pytest.raises(
+        DataError,
+        match=f"{fraction} must leave queries on both sides, got {held} of 8 "
+        "held out; choose another fraction",
+    ):
         read_data(path, TuneDataSection(validation_fraction=fraction), store)
 
 
 def test_a_language_grid_is_no_training_data(tmp_path: Path, store: Store) -> None:
     row = {"premise": {"en": "a", "de": "b"}, "hypothesis": {"en": "c", "de": "d"}, "label": "neutral"}
     path = write_rows(tmp_path / "grid.jsonl", [row])
-    with pytest.raises(DataError, match="must hold queries with positives, got a language grid; use it with adiabat.evaluate"):
+    with pytest.raises(
+        DataError, match="must hold queries with positives, got a language grid; use it with adiabat.evaluate"
+    ):
         read_data(path, TuneDataSection(), store)
 
 
@@ -88,15 +104,23 @@ def lists(examples: AddressedSet) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "distance"])
-def test_queries_without_negatives_get_the_hardest_for_the_untuned_tower(store: Store, similarity: Any) -> None:
+def test_queries_without_negatives_get_the_hardest_for_the_untuned_tower(
+    store: Store, similarity: Any
+) -> None:
     tower = tiny_encoder(width=16, settings=EncoderSettings(max_tokens=64, normalize=False))
     validation = addressed([[3], [4, 5], [6]], [[], [7], []])
     found = with_negatives(validation, store, tower, similarity=similarity)
     assert lists(found)[1] == [7]
     vectors = store.gather(range(20)).astype(np.float64)
     for place in (0, 2):
-        query = tower.encode([validation.queries[place]], side="query", precision="fp32")[0].astype(np.float64)
-        near = -np.linalg.norm(vectors - query, axis=1) if similarity == "distance" else vectors @ query / np.linalg.norm(vectors, axis=1)
+        query = tower.encode([validation.queries[place]], side="query", precision="fp32")[0].astype(
+            np.float64
+        )
+        near = (
+            -np.linalg.norm(vectors - query, axis=1)
+            if similarity == "distance"
+            else vectors @ query / np.linalg.norm(vectors, axis=1)
+        )
         order = [row for row in np.argsort(-near).tolist() if row not in validation.positives[place]]
         assert lists(found)[place] == order[:MINED_NEGATIVES]
 
@@ -109,7 +133,10 @@ def test_a_small_store_gives_as_many_negatives_as_it_has(tmp_path: Path) -> None
 
 def test_a_store_of_nothing_but_a_query_s_positives_is_refused(tmp_path: Path) -> None:
     store = store_of(tmp_path, random_vectors(2))
-    with pytest.raises(DataError, match="must hold a document beside a validation query's positives, got none for 1 of them; list"):
+    with pytest.raises(
+        DataError,
+        match="must hold a document beside a validation query's positives, got none for 1 of them; list",
+    ):
         with_negatives(addressed([[1], [0, 1]]), store, tiny_encoder(width=16), similarity="cosine")
 
 
@@ -125,7 +152,10 @@ def test_the_digest_of_examples_changes_with_any_of_their_parts() -> None:
         plain.take(np.array([0])),
     ]
     assert examples_digest(plain) == examples_digest(addressed([[1], [2]], [[3], [4]]))
-    digests = {examples_digest(one) for one in (plain, *others)} | {examples_digest(plain, plain), examples_digest()}
+    digests = {examples_digest(one) for one in (plain, *others)} | {
+        examples_digest(plain, plain),
+        examples_digest(),
+    }
     assert len(digests) == len(others) + 3
 
 
@@ -160,7 +190,9 @@ def brute_groups(queries: list[str], positives: list[list[int]]) -> list[set[int
     """Queries connected through equal texts or shared positives."""
     groups: list[set[int]] = []
     for number, query in enumerate(queries):
-        tied = [g for g in groups if any(queries[n] == query or {*positives[n]} & {*positives[number]} for n in g)]
+        tied = [
+            g for g in groups if any(queries[n] == query or {*positives[n]} & {*positives[number]} for n in g)
+        ]
         groups = [g for g in groups if g not in tied] + [{number}.union(*tied)]
     return groups
 
@@ -177,7 +209,9 @@ def test_held_out_documents_share_nothing_with_the_rest(seed: int) -> None:
     assert all(group <= inside or not group & inside for group in brute_groups(queries, positives))
     # The order of the data decides nothing.
     order = rng.permutation(len(queries))
-    shuffled = held_out_documents([queries[n] for n in order], Ragged.of([positives[n] for n in order]), 0.3, 1000)
+    shuffled = held_out_documents(
+        [queries[n] for n in order], Ragged.of([positives[n] for n in order]), 0.3, 1000
+    )
     assert shuffled is not None
     assert set(order[shuffled].tolist()) == inside
 

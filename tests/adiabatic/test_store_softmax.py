@@ -1,4 +1,6 @@
-"""The softmax over a whole store against the whole matrix of scores, by torch's own cross-entropy and by hand."""
+"""The softmax over a whole store against the whole matrix of scores, by torch's own cross-entropy and by
+hand.
+"""
 
 import math
 from collections.abc import Iterator
@@ -34,7 +36,11 @@ def positives_of(documents: Tensor) -> Tensor:
 
 def whole(query: Tensor, documents: Tensor, temperature: float) -> Tensor:
     """Of the matrix of all scores, in 64 bits."""
-    scores = functional.normalize(query.double(), dim=1) @ functional.normalize(documents.double(), dim=1).T / temperature
+    scores = (
+        functional.normalize(query.double(), dim=1)
+        @ functional.normalize(documents.double(), dim=1).T
+        / temperature
+    )
     for row, known in enumerate(KNOWN):
         scores[row, known[1:]] = -math.inf
     return functional.cross_entropy(scores, torch.tensor([known[0] for known in KNOWN]))
@@ -44,7 +50,9 @@ def whole(query: Tensor, documents: Tensor, temperature: float) -> Tensor:
 @pytest.mark.parametrize("temperature", [0.02, 1.0])
 def test_loss_and_gradient_are_those_of_the_whole_matrix(rows: int, temperature: float) -> None:
     query, documents = drawn(4, 8, length=3.0).requires_grad_(), drawn(10, 8, seed=1, length=0.2)
-    ours = store_softmax(query, positives_of(documents), Ragged.of(KNOWN), blocks_of(documents, rows), temperature=temperature)
+    ours = store_softmax(
+        query, positives_of(documents), Ragged.of(KNOWN), blocks_of(documents, rows), temperature=temperature
+    )
     theirs = whole(query, documents, temperature)
     assert ours.item() == pytest.approx(theirs.item(), rel=1e-5)
     mine, other = (torch.autograd.grad(loss, query)[0] for loss in (ours, theirs))
@@ -67,7 +75,9 @@ def test_it_is_the_softmax_of_a_batch_whose_negatives_are_the_rest_of_the_store(
 
 def test_a_store_of_one_document_teaches_nothing() -> None:
     query, documents = drawn(2, 8).requires_grad_(), drawn(1, 8, seed=1)
-    loss = store_softmax(query, documents.expand(2, 8), Ragged.of([[0], [0]]), blocks_of(documents, 4), temperature=0.05)
+    loss = store_softmax(
+        query, documents.expand(2, 8), Ragged.of([[0], [0]]), blocks_of(documents, 4), temperature=0.05
+    )
     assert loss.item() == 0.0
     assert torch.autograd.grad(loss, query)[0].abs().max() < 1e-6
 
@@ -82,7 +92,9 @@ def test_copies_of_the_answer_are_ties_and_a_vector_of_zeros_is_no_fault() -> No
 
 def test_the_smallest_temperatures_overflow_nothing() -> None:
     query, documents = drawn(4, 8).requires_grad_(), drawn(10, 8, seed=1)
-    loss = store_softmax(query, positives_of(documents), Ragged.of(KNOWN), blocks_of(documents, 3), temperature=1e-6)
+    loss = store_softmax(
+        query, positives_of(documents), Ragged.of(KNOWN), blocks_of(documents, 3), temperature=1e-6
+    )
     assert loss.item() == pytest.approx(whole(query, documents, 1e-6).item(), rel=1e-5)
     assert torch.isfinite(torch.autograd.grad(loss, query)[0]).all()
 
@@ -94,7 +106,9 @@ def test_the_gradient_is_the_slope() -> None:
         return whole(asked, documents, 0.3)
 
     assert torch.autograd.gradcheck(loss, (query,))
-    ours = store_softmax(query.float(), positives_of(documents), Ragged.of(KNOWN), blocks_of(documents, 3), temperature=0.3)
+    ours = store_softmax(
+        query.float(), positives_of(documents), Ragged.of(KNOWN), blocks_of(documents, 3), temperature=0.3
+    )
     slope = torch.autograd.grad(loss(query), query)[0].float()
     torch.testing.assert_close(torch.autograd.grad(ours, query)[0].float(), slope, rtol=1e-4, atol=1e-6)
 
@@ -103,13 +117,16 @@ def test_the_gradient_is_the_slope() -> None:
 def test_a_temperature_is_above_0(temperature: float) -> None:
     documents = drawn(3, 8)
     with pytest.raises(ValueError, match="temperature must be > 0"):
-        store_softmax(drawn(1, 8), documents[:1], Ragged.of([[0]]), blocks_of(documents, 3), temperature=temperature)
+        store_softmax(
+            drawn(1, 8), documents[:1], Ragged.of([[0]]), blocks_of(documents, 3), temperature=temperature
+        )
 
 
 def test_an_answer_that_is_named_twice_counts_once() -> None:
     documents, query = drawn(5, 8), drawn(1, 8, seed=1)
     one, twice = (
-        store_softmax(query, documents[1:2], Ragged.of([rows]), blocks_of(documents, 2), temperature=0.1) for rows in ([1], [1, 1])
+        store_softmax(query, documents[1:2], Ragged.of([rows]), blocks_of(documents, 2), temperature=0.1)
+        for rows in ([1], [1, 1])
     )
     assert torch.equal(one, twice)
     assert np.isfinite(one.item())

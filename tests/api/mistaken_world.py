@@ -32,7 +32,10 @@ def write_mistakes(here: Path) -> None:
     (here / "sweep.toml").write_text(job + GRID + tasks["pairs.jsonl"])
     (here / "lost_sweep.toml").write_text(job + GRID + tasks["gone.jsonl"])
     (here / "train_sweep.toml").write_text(
-        '[sweep]\nverb = "train"\n[train]\nsteps = 2\n[grid]\ntrain.learning_rate = [1e-6, 1e-5]\n' + tasks["pairs.jsonl"]
+        '[sweep]\nverb = "train"\n[train]\nsteps = 2\n[grid]\ntrain.learning_rate = [1e-6, 1e-5]\n'
+        + tasks["pairs.jsonl"]
     )
     (here / "scaling.toml").write_text(SCALED.format(model="model"))
-    (here / "lost_scaling.toml").write_text(SCALED.format(model="gone/model") + "[job]\ndata = 'pairs.jsonl'\n")
+    (here / "lost_scaling.toml").write_text(
+        SCALED.format(model="gone/model") + "[job]\ndata = 'pairs.jsonl'\n"
+    )

@@ -1,4 +1,5 @@
-"""Every verb with every cheap mistake, in a process in which torch and the like cannot be imported; prints what happened as JSON lines.
+"""Every verb with every cheap mistake, in a process in which torch and the like cannot be imported; prints
+what happened as JSON lines.
 
 Run by `test_checks_first.py` in a folder that `write_mistakes` filled.
 """
@@ -36,7 +37,8 @@ VERBS = {
     "multilingual": f"distill multilingual {STUDENT} --parallel {{data}}",
     "pair": "distill pair {model} model --out {out}",
     "ablate": "distill ablate {model} --suite suite.toml --texts {corpus} --queries {data} --out {out}",
-    "sweep": "sweep sweep.toml --set job.model={model} --set job.store={store} --set job.data={data} --out {out}",
+    "sweep": "sweep sweep.toml --set job.model={model} --set job.store={store} "
+    "--set job.data={data} --out {out}",
     "train sweep": "sweep train_sweep.toml --set job.model={model} --set job.data={data} --out {out}",
     "scaling": "scaling scaling.toml --set job.data={data} --set data.corpus={corpus} --out {out}",
     "plan": "plan --budget 1e17 --model {model} --out {out}",
@@ -51,7 +53,17 @@ WRONG = {
     "store": ("gone", "notes", "pairs.jsonl"),
     "data": ("gone.jsonl", "notes/todo"),
     "corpus": ("gone.jsonl",),
-    "out": ("job", "notes", "a_file", "model", "store", "job/inside", "model/inside", "store/inside", "a_file/inside"),
+    "out": (
+        "job",
+        "notes",
+        "a_file",
+        "model",
+        "store",
+        "job/inside",
+        "model/inside",
+        "store/inside",
+        "a_file/inside",
+    ),
 }
 SETTING = " --set run.nonsense=1"
 NO_SETTINGS = ("pair", "import", "demo")

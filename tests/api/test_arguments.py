@@ -1,4 +1,6 @@
-"""What public functions take: paths or what lies there, rows in memory, settings by keyword; and what they refuse."""
+"""What public functions take: paths or what lies there, rows in memory, settings by keyword; and what they
+refuse.
+"""
 
 import json
 from datetime import date
@@ -45,7 +47,9 @@ def tune_settings(settings: Any = None, **options: Any) -> TuneSettings:
         tuple(ROWS),
         (row for row in ROWS),
         datasets.Dataset.from_list(ROWS),
-        pandas.DataFrame({"_id": ["a", "b"], "text": ["one", "two"], "year": pandas.Series([1, None], dtype=object)}),
+        pandas.DataFrame(
+            {"_id": ["a", "b"], "text": ["one", "two"], "year": pandas.Series([1, None], dtype=object)}
+        ),
     ],
     ids=["list", "tuple", "generator", "Dataset", "DataFrame"],
 )
@@ -57,7 +61,9 @@ def test_rows_in_memory_are_a_file_named_by_its_content(rows: Any) -> None:
 
 
 def test_cells_of_numpy_and_missing_numbers_are_plain() -> None:
-    frame = pandas.DataFrame({"query": ["q"], "pos": [np.array(["a", "b"])], "score": [np.float32(0.5)], "label": [float("nan")]})
+    frame = pandas.DataFrame(
+        {"query": ["q"], "pos": [np.array(["a", "b"])], "score": [np.float32(0.5)], "label": [float("nan")]}
+    )
     (row,) = (json.loads(line) for line in Path(data_of(frame, "data")).read_text().splitlines())
     assert row == {"query": "q", "pos": ["a", "b"], "score": 0.5, "label": None}
 
@@ -65,7 +71,17 @@ def test_cells_of_numpy_and_missing_numbers_are_plain() -> None:
 @pytest.mark.parametrize(
     ("cell", "plain"),
     [
-        *((cell, None) for cell in (pandas.NA, pandas.NaT, np.datetime64("NaT"), np.float32("nan"), Decimal("NaN"), float("nan"))),
+        *(
+            (cell, None)
+            for cell in (
+                pandas.NA,
+                pandas.NaT,
+                np.datetime64("NaT"),
+                np.float32("nan"),
+                Decimal("NaN"),
+                float("nan"),
+            )
+        ),
         ([1.5, float("nan")], [1.5, None]),
         (np.array([1.5, np.nan], dtype=np.float32), [1.5, None]),
         ({"a": np.int64(3), "b": (np.bool_(True),)}, {"a": 3, "b": [True]}),
@@ -80,7 +96,9 @@ def test_a_cell_is_written_in_the_types_of_json(cell: Any, plain: Any) -> None:
     assert json.loads(line, parse_constant=pytest.fail) == {"cell": plain}
 
 
-@pytest.mark.parametrize("cell", [b"x", {1, 2}, object(), np.bytes_(b"x"), 1j, np.timedelta64(1, "ns"), [b"x"], np.longdouble(1)])
+@pytest.mark.parametrize(
+    "cell", [b"x", {1, 2}, object(), np.bytes_(b"x"), 1j, np.timedelta64(1, "ns"), [b"x"], np.longdouble(1)]
+)
 def test_a_cell_without_a_type_in_json_is_refused(cell: Any) -> None:
     with pytest.raises(TypeError, match="a cell in a row of data must be a text, number"):
         data_of([{"cell": cell}], "data")
@@ -92,10 +110,14 @@ def test_a_key_that_is_no_text_is_refused(row: Any) -> None:
         data_of([row], "data")
 
 
-def test_a_cache_that_cannot_be_written_is_named_with_its_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_written_is_named_with_its_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    with pytest.raises(DataError, match=r"file/adiabat/rows must be writable, got Not a directory; .* XDG_CACHE_HOME"):
+    with pytest.raises(
+        DataError, match=r"file/adiabat/rows must be writable, got Not a directory; .* XDG_CACHE_HOME"
+    ):
         data_of(ROWS, "data")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(FileNotFoundError, match="none"):
@@ -114,7 +136,10 @@ def test_sources_are_one_path_several_or_rows() -> None:
     assert sources_of((), "texts") == []
 
 
-@pytest.mark.parametrize("value", [7, None, {"query": "q"}, b"x", [1, 2], datasets.DatasetDict(train=datasets.Dataset.from_list(ROWS))])
+@pytest.mark.parametrize(
+    "value",
+    [7, None, {"query": "q"}, b"x", [1, 2], datasets.DatasetDict(train=datasets.Dataset.from_list(ROWS))],
+)
 def test_what_is_no_data_is_named_with_its_type(value: Any) -> None:
     kind = "int" if isinstance(value, list) else type(value).__name__
     with pytest.raises(TypeError, match=rf"data must be .*, got .*\({kind}\)$"):
@@ -128,9 +153,14 @@ def test_no_rows_are_refused() -> None:
 
 
 def test_a_keyword_is_a_setting_or_a_section() -> None:
-    settings = tune_settings(learning_rate=2e-6, seed=3, run={"device": "cpu"}, validation=Path("dev.jsonl"), max_epochs=None)
+    settings = tune_settings(
+        learning_rate=2e-6, seed=3, run={"device": "cpu"}, validation=Path("dev.jsonl"), max_epochs=None
+    )
     assert (settings.tune.learning_rate, settings.run.seed, settings.run.device) == (2e-6, 3, "cpu")
-    assert (settings.data.validation, settings.tune.max_epochs) == ("dev.jsonl", TuneSettings().tune.max_epochs)
+    assert (settings.data.validation, settings.tune.max_epochs) == (
+        "dev.jsonl",
+        TuneSettings().tune.max_epochs,
+    )
 
 
 def test_keywords_are_laid_over_a_file_over_dicts_and_over_settings(tmp_path: Path) -> None:
@@ -155,8 +185,12 @@ def test_keywords_are_laid_over_a_file_over_dicts_and_over_settings(tmp_path: Pa
         (TrainSettings, "train", "train.loss.guide", {"model": "self"}),
     ],
 )
-def test_none_keeps_an_optional_table_and_false_switches_it_off(kind: type[Section], section: str, key: str, table: dict[str, Any]) -> None:
-    more: dict[str, Any] = {"data": {"validation": "dev.jsonl"}, "train": {"steps": 9}} if kind is TrainSettings else {}
+def test_none_keeps_an_optional_table_and_false_switches_it_off(
+    kind: type[Section], section: str, key: str, table: dict[str, Any]
+) -> None:
+    more: dict[str, Any] = (
+        {"data": {"validation": "dev.jsonl"}, "train": {"steps": 9}} if kind is TrainSettings else {}
+    )
     settings = overlaid(kind, more, nest(key.split("."), table))
     name = key.rpartition(".")[2]
 
@@ -176,10 +210,14 @@ def test_wrong_settings_are_all_told_at_once() -> None:
 def test_wrong_settings_of_a_file_are_told_with_its_name(tmp_path: Path) -> None:
     file = tmp_path / "tune.toml"
     file.write_text("[guard]\nmost = 1\n")
-    with pytest.raises(ConfigError, match=r"tune\.toml: settings of adiabat 0\.1: guard\.most is now guard\.limit"):
+    with pytest.raises(
+        ConfigError, match=r"tune\.toml: settings of adiabat 0\.1: guard\.most is now guard\.limit"
+    ):
         tune_settings(file)
     file.write_text("[tune]\nbatch_size = 0\n")
-    with pytest.raises(ConfigError, match=r"tune\.toml and keywords: 2 faults: .*tune\.batch_size.*tune\.max_epochs"):
+    with pytest.raises(
+        ConfigError, match=r"tune\.toml and keywords: 2 faults: .*tune\.batch_size.*tune\.max_epochs"
+    ):
         tune_settings(str(file), max_epochs=-1)
 
 
@@ -187,24 +225,50 @@ def test_wrong_settings_of_a_file_are_told_with_its_name(tmp_path: Path) -> None
     ("settings", "options", "said"),
     [
         (None, {"batchsize": 3}, r"tune\(\) has no argument or setting batchsize; did you mean batch_size\?"),
-        (None, {"pull": 0.1}, r"tune\(\) has no argument or setting pull; tune\.pull is now tune\.l2_to_start$"),
-        (None, {"ladder": {"low": 1e-7}}, r"tune\(\) has no argument or setting ladder; ladder is now rate_search$"),
+        (
+            None,
+            {"pull": 0.1},
+            r"tune\(\) has no argument or setting pull; tune\.pull is now tune\.l2_to_start$",
+        ),
+        (
+            None,
+            {"ladder": {"low": 1e-7}},
+            r"tune\(\) has no argument or setting ladder; ladder is now rate_search$",
+        ),
         (None, {"run": 3}, r"run must be a dict of settings, got 3 \(int\)"),
         (7, {}, r"settings must be TuneSettings, a path of a TOML file or a dict, got 7 \(int\)"),
-        (EvaluateSettings(), {}, r"settings must be TuneSettings, a path of a TOML file or a dict, got EvaluateSettings"),
+        (
+            EvaluateSettings(),
+            {},
+            r"settings must be TuneSettings, a path of a TOML file or a dict, got EvaluateSettings",
+        ),
     ],
 )
-def test_a_keyword_or_settings_of_another_kind_are_refused(settings: Any, options: dict[str, Any], said: str) -> None:
+def test_a_keyword_or_settings_of_another_kind_are_refused(
+    settings: Any, options: dict[str, Any], said: str
+) -> None:
     with pytest.raises(TypeError, match=said):
         tune_settings(settings, **options)
 
 
 def test_a_key_of_several_sections_is_the_verbs_own_or_asks_for_one() -> None:
-    with pytest.raises(TypeError, match=r"distill_fit\(\) takes pooling as teacher.pooling or encoder.pooling; write teacher="):
+    with pytest.raises(
+        TypeError,
+        match=r"distill_fit\(\) takes pooling as teacher.pooling or encoder.pooling; write teacher=",
+    ):
         settings_of(FitSettings, None, {"pooling": "cls"}, section="train", function="distill_fit")
-    assert settings_of(FitSettings, None, {"pooling": "cls"}, section="teacher", function="distill_fit").teacher.pooling == "cls"
+    assert (
+        settings_of(
+            FitSettings, None, {"pooling": "cls"}, section="teacher", function="distill_fit"
+        ).teacher.pooling
+        == "cls"
+    )
     tuned = tune_settings(temperature=0.1, loss="in_batch_softmax", per_query=2, negatives="hardest")
-    assert tuned.tune.model_dump()["loss"] == {"kind": "in_batch_softmax", "temperature": 0.1, "distance": None}
+    assert tuned.tune.model_dump()["loss"] == {
+        "kind": "in_batch_softmax",
+        "temperature": 0.1,
+        "distance": None,
+    }
     assert tuned.tune.model_dump()["negatives"] == {"kind": "hardest", "per_query": 2}
 
 
@@ -222,7 +286,9 @@ def test_what_a_function_returns_stands_for_its_path(here: Path) -> None:
     job = adiabat.tune("model", store, "pairs.jsonl", out="job", **options)
     assert job is not None
     assert (path_of(store, "store"), path_of(job, "model")) == ("store", "job")
-    evaluation = adiabat.evaluate(job, store, "pairs.jsonl", baseline="model", retain=[(store, "rest.jsonl")], out="out", resamples=100)
+    evaluation = adiabat.evaluate(
+        job, store, "pairs.jsonl", baseline="model", retain=[(store, "rest.jsonl")], out="out", resamples=100
+    )
     assert evaluation.page == Path("out/report.html")
     assert evaluation.page.is_file()
     assert read_result(Path("out/result.json")).page == evaluation.page
@@ -239,7 +305,9 @@ def test_models_of_the_same_name_have_their_hits_each(here: Path) -> None:
     assert found.hits["model"] == found.hits["model (2)"]
 
 
-def test_sections_among_the_keywords_of_distill_stay_beside_the_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sections_among_the_keywords_of_distill_stay_beside_the_arguments(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     jobs: list[Any] = []
     monkeypatch.setattr(distill_verb, "require_student", lambda *_, **__: None)
     for verb in ("fit", "multilingual"):
@@ -280,7 +348,10 @@ def test_rows_in_memory_are_tuned_on_and_measured(here: Path) -> None:
     adiabat.tune("model", store, pairs, out="job", progress=Watch(note=notes.append), **options)
     adiabat.tune("model", store, pairs, out="job", resume=True, **options)
     assert any("20 queries" in note or "queries of rows-" in note for note in notes)
-    assert adiabat.evaluate("job", store, datasets.Dataset.from_list(pairs), resamples=100).datasets[0].queries == 20
+    assert (
+        adiabat.evaluate("job", store, datasets.Dataset.from_list(pairs), resamples=100).datasets[0].queries
+        == 20
+    )
 
 
 @pytest.mark.parametrize("kind", ["array", "list", "frame", "column", "Dataset"])
@@ -307,7 +378,12 @@ def test_vectors_in_memory_are_imported(here: Path, kind: str) -> None:
 def test_listed_texts_take_the_ids_that_the_vectors_hold(tmp_path: Path, kind: str) -> None:
     frame = pandas.DataFrame({"_id": ["x", "y"], "vector": [[1.0, 0.0], [0.0, 1.0]]})
     frame.to_parquet(tmp_path / "vectors.parquet")
-    vectors = {"frame": frame, "Dataset": datasets.Dataset.from_pandas(frame), "file": tmp_path / "vectors.parquet", "array": np.eye(2)}
+    vectors = {
+        "frame": frame,
+        "Dataset": datasets.Dataset.from_pandas(frame),
+        "file": tmp_path / "vectors.parquet",
+        "array": np.eye(2),
+    }
     store = adiabat.import_vectors(vectors[kind], tmp_path / "new", texts=["one", "two"])
     assert store.doc_ids(range(2)) == ([text_id("one"), text_id("two")] if kind == "array" else ["x", "y"])
     assert store.texts(range(2)) == ["one", "two"]
@@ -330,12 +406,27 @@ def test_vectors_that_are_none_or_do_not_fit_are_refused(here: Path) -> None:
         (lambda: adiabat.tune(3, "store", "pairs.jsonl", "new"), r"model must be a model: .*, got 3 \(int\)"),
         (lambda: adiabat.tune("model", 3, "pairs.jsonl", "new"), r"store must be a path, .*, got 3 \(int\)"),
         (lambda: adiabat.embed("model", "corpus.jsonl", 3), r"out must be a path, .*, got 3 \(int\)"),
-        (lambda: adiabat.search("store", ["a"], model="model"), r"query must be a text, got \['a'\] \(list\)"),
-        (lambda: adiabat.search("store", "a", model="model", k="3"), r"k must be a whole number, got '3' \(str\)"),
+        (
+            lambda: adiabat.search("store", ["a"], model="model"),
+            r"query must be a text, got \['a'\] \(list\)",
+        ),
+        (
+            lambda: adiabat.search("store", "a", model="model", k="3"),
+            r"k must be a whole number, got '3' \(str\)",
+        ),
         (lambda: adiabat.train("model", job="x"), r"job must be a dict of settings, got 'x' \(str\)"),
-        (lambda: adiabat.evaluate("m", "s", "d", retain=("store", "data")), r"retain must be a list of pairs .*, got \('store', 'data'\)"),
-        (lambda: adiabat.evaluate("m", "s", "d", baseline_stores="st"), r"baseline_stores must be a list of stores, got 'st' \(str\)"),
-        (lambda: adiabat.embed("model", "corpus.jsonl", "new", progress=3), r"progress must be True, False or None, got 3 \(int\)"),
+        (
+            lambda: adiabat.evaluate("m", "s", "d", retain=("store", "data")),
+            r"retain must be a list of pairs .*, got \('store', 'data'\)",
+        ),
+        (
+            lambda: adiabat.evaluate("m", "s", "d", baseline_stores="st"),
+            r"baseline_stores must be a list of stores, got 'st' \(str\)",
+        ),
+        (
+            lambda: adiabat.embed("model", "corpus.jsonl", "new", progress=3),
+            r"progress must be True, False or None, got 3 \(int\)",
+        ),
         (lambda: adiabat.load(3), r"model must be .*, got 3 \(int\)"),
         (lambda: adiabat.load("model").encode_query("a"), r"texts must be a list of texts, got 'a' \(str\)"),
     ],
@@ -351,7 +442,10 @@ def test_a_rate_among_the_keywords_of_safe_rate_and_a_job_without_settings_are_t
         adiabat.safe_rate("model", "store", "pairs.jsonl", "search", tune={"learning_rate": 1e-6})
     with pytest.raises(ConfigError, match=r"tune\.learning_rate must be safe .*, got range; leave it out"):
         adiabat.safe_rate("model", "store", "pairs.jsonl", "search", tune={"learning_rate": "range"})
-    with pytest.raises(ConfigError, match=r'^guard must be on with tune.learning_rate = "safe", whose search measures drift, got false'):
+    with pytest.raises(
+        ConfigError,
+        match=r'^guard must be on with tune.learning_rate = "safe", whose search measures drift, got false',
+    ):
         adiabat.safe_rate("model", "store", "pairs.jsonl", "search", guard=False)
     with pytest.raises(ConfigError, match=r"job\.data"):
         adiabat.train("model", job=None)

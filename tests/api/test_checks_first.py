@@ -38,28 +38,42 @@ ABSENT = "no/such/model"
         lambda: adiabat.safe_rate(ABSENT, "store", "broken.jsonl", "new"),
         lambda: adiabat.train(ABSENT, "broken.jsonl", "new"),
         lambda: adiabat.train("model", "broken.jsonl", "new", guide=ABSENT),
-        lambda: adiabat.train("model", "broken.jsonl", "new", towers={"kind": "asymmetric", "document_model": ABSENT}),
+        lambda: adiabat.train(
+            "model", "broken.jsonl", "new", towers={"kind": "asymmetric", "document_model": ABSENT}
+        ),
         lambda: adiabat.estimate(ABSENT, "broken.jsonl"),
         lambda: adiabat.evaluate("model", "store", "broken.jsonl", baseline=ABSENT),
         lambda: adiabat.space(ABSENT, "store", "broken.jsonl"),
         lambda: adiabat.advise(ABSENT, "store", "broken.jsonl"),
-        lambda: adiabat.mine("broken.jsonl", "corpus.jsonl", "new.jsonl", model=ABSENT, store="store", source="dense"),
+        lambda: adiabat.mine(
+            "broken.jsonl", "corpus.jsonl", "new.jsonl", model=ABSENT, store="store", source="dense"
+        ),
         lambda: adiabat.mine("broken.jsonl", "corpus.jsonl", "new.jsonl", judge=ABSENT),
         lambda: adiabat.distill_fit("model", ABSENT, "new", queries="broken.jsonl"),
         lambda: adiabat.distill_multilingual([ABSENT], "model", "new", parallel=[{"en": "a", "de": b"b"}]),
         lambda: adiabat.distill_ablate(ABSENT, "new", suite="gone"),
-        lambda: adiabat.scaling({"models": [{"model": ABSENT, "pretraining_rate": 1.0}]}, out="new", budgets=[1e9], data="broken.jsonl"),
+        lambda: adiabat.scaling(
+            {"models": [{"model": ABSENT, "pretraining_rate": 1.0}]},
+            out="new",
+            budgets=[1e9],
+            data="broken.jsonl",
+        ),
     ],
 )
 def test_names_of_models_are_checked_before_data_is_read(here: Path, call: Any) -> None:
     (here / "broken.jsonl").write_text('{"query": "q", "pos": ["d0"]}\n{"query": 7}\n')
     adiabat.embed("model", "corpus.jsonl", "store")
-    with pytest.raises(ModelError, match="hub name, got no/such/model: there is no such directory, and it is no name of the hub; check"):
+    with pytest.raises(
+        ModelError,
+        match="hub name, got no/such/model: there is no such directory, and it is no name of the hub; check",
+    ):
         call()
     assert not list(here.glob("new*"))
 
 
-def test_cheap_settings_are_checked_before_data_and_models(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cheap_settings_are_checked_before_data_and_models(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (here / "broken.jsonl").write_text('{"query": 7, "positive": "d0"}\n')
     store = adiabat.embed("model", "corpus.jsonl", "store")
     calls: list[Callable[..., object]] = [
@@ -74,7 +88,9 @@ def test_cheap_settings_are_checked_before_data_and_models(here: Path, monkeypat
     for call in calls[:3]:
         with pytest.raises(JobError, match="out must be a directory of its own, store is a store"):
             call(out="store")
-    monkeypatch.setattr(train_module, "require_tensorboard", lambda: (_ for _ in ()).throw(ConfigError("no tensorboard")))
+    monkeypatch.setattr(
+        train_module, "require_tensorboard", lambda: (_ for _ in ()).throw(ConfigError("no tensorboard"))
+    )
     with pytest.raises(ConfigError, match="no tensorboard"):
         adiabat.train("model", "broken.jsonl", "new", tensorboard=True)
     monkeypatch.setattr(model_names, "load", lambda *_, **__: pytest.fail("a model was loaded"))
@@ -92,7 +108,16 @@ def test_a_model_may_be_a_path_object_and_is_checked_as_its_text_is(
             verb(model, "absent", "pairs.jsonl", "new")
 
 
-RESUMING = ("tune", "train", "sweep", "scaling", "safe-rate", "distill fit", "distill multilingual", "distill ablate")
+RESUMING = (
+    "tune",
+    "train",
+    "sweep",
+    "scaling",
+    "safe-rate",
+    "distill fit",
+    "distill multilingual",
+    "distill ablate",
+)
 
 
 def test_cheap_mistakes_of_every_verb_are_refused_without_torch_and_leave_nothing(tmp_path: Path) -> None:
@@ -108,9 +133,13 @@ def test_cheap_mistakes_of_every_verb_are_refused_without_torch_and_leave_nothin
     )
     refused = [json.loads(line) for line in said.stdout.splitlines()]
     assert len(refused) > 300
-    assert [(command, told) for command, code, told, *_ in refused if code != 2 or told.count("\n") != 1] == []
+    assert [
+        (command, told) for command, code, told, *_ in refused if code != 2 or told.count("\n") != 1
+    ] == []
     # Other verbs cannot resume.
-    assert [command for command, _, told, _ in refused if "--resume" in told and not command.startswith(RESUMING)] == []
+    assert [
+        command for command, _, told, _ in refused if "--resume" in told and not command.startswith(RESUMING)
+    ] == []
     # What was asked for and could not be imported; a check without it is a second, or ten.
     assert [(command, asked) for command, _, _, asked in refused if asked] == []
     assert listing(tmp_path) == before

@@ -39,10 +39,18 @@ SQUAD = {
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("examples")
-    corpus = [{"_id": f"d{number}", "text": f"document {number} about {'abcdefgh'[number % 8] * 5}"} for number in range(20)]
-    pairs = [{"query": f"question {number}", "pos": [f"d{number}"], "neg": [f"d{(number + 1) % 20}"]} for number in range(20)]
+    corpus = [
+        {"_id": f"d{number}", "text": f"document {number} about {'abcdefgh'[number % 8] * 5}"}
+        for number in range(20)
+    ]
+    pairs = [
+        {"query": f"question {number}", "pos": [f"d{number}"], "neg": [f"d{(number + 1) % 20}"]}
+        for number in range(20)
+    ]
     for name, rows in {"corpus": corpus, "train": pairs, "test": pairs}.items():
-        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+        (folder / f"{name}.jsonl").write_text(
+            "".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8"
+        )
     (folder / "suite.toml").write_text(SUITE, encoding="utf-8")
     (folder / "train-v1.1.json").write_text(json.dumps({"version": "1.1", "data": [SQUAD]}), encoding="utf-8")
     # Of two blocks: this one has errors to learn from.
@@ -53,14 +61,18 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def is_kind_of_others(name: str) -> bool:
     """Settings and the children of AdiabatError show nothing that their base does not."""
     public = getattr(adiabat, name)
-    return inspect.isclass(public) and issubclass(public, Section | AdiabatError) and public is not AdiabatError
+    return (
+        inspect.isclass(public) and issubclass(public, Section | AdiabatError) and public is not AdiabatError
+    )
 
 
 NAMES = [name for name in adiabat.__all__ if name != "__version__"]
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if not is_kind_of_others(name)])
-def test_the_example_runs_and_prints_what_it_shows(name: str, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_example_runs_and_prints_what_it_shows(
+    name: str, world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The model `demo` of the examples is a tiny one here."""
     shutil.copytree(world, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
@@ -86,5 +98,16 @@ def test_settings_and_errors_say_what_they_are_for(name: str) -> None:
 
 
 def test_the_names_that_are_public() -> None:
-    assert {"embed", "tune", "train", "evaluate", "search", "load", "import_vectors", "Store", "AdiabatError", "TuneSettings"} <= {*NAMES}
+    assert {
+        "embed",
+        "tune",
+        "train",
+        "evaluate",
+        "search",
+        "load",
+        "import_vectors",
+        "Store",
+        "AdiabatError",
+        "TuneSettings",
+    } <= {*NAMES}
     assert len(NAMES) == len({*NAMES})

@@ -27,7 +27,10 @@ def test_a_path_that_no_file_can_have_is_refused_at_every_door() -> None:
     for call in calls:
         with pytest.raises(AdiabatError, match="a path without a zero byte|text without control characters"):
             call()
-    for call in (lambda: adiabat.embed("demo", "", "new"), lambda: adiabat.tune("demo", "store", "pairs.jsonl", "")):
+    for call in (
+        lambda: adiabat.embed("demo", "", "new"),
+        lambda: adiabat.tune("demo", "store", "pairs.jsonl", ""),
+    ):
         with pytest.raises(ConfigError, match="must be a path, got an empty text"):
             call()
 
@@ -38,4 +41,10 @@ def test_settings_nested_3000_deep_are_one_line() -> None:
         deep = {"a": deep}
     for given in ({"settings": deep}, {"tune": deep}):
         with pytest.raises(ConfigError, match="settings must nest at most a few tables"):
-            settings_of(TuneSettings, given.get("settings"), {"tune": given.get("tune")}, section="tune", function="tune")
+            settings_of(
+                TuneSettings,
+                given.get("settings"),
+                {"tune": given.get("tune")},
+                section="tune",
+                function="tune",
+            )

@@ -21,7 +21,12 @@ from tests.commands import run as run
 from tests.datasets.test_squad import paragraph, qa, squad
 from tests.tiny import save_tiny
 
-FAST: Mapping[str, Any] = {"recipe": "paper", "max_epochs": 1, "batches_per_epoch": 2, "validation_fraction": 0.4}
+FAST: Mapping[str, Any] = {
+    "recipe": "paper",
+    "max_epochs": 1,
+    "batches_per_epoch": 2,
+    "validation_fraction": 0.4,
+}
 TASK = {"kind": "retrieval", "data": "pairs.jsonl", "corpus": "corpus.jsonl", "stores": ["store"]}
 SWEEP = {
     "job": {"model": "model", "store": "store", "data": "pairs.jsonl"},
@@ -44,32 +49,81 @@ Verb = Callable[..., Any]
 # Each verb that writes `out`, and what it wrote.
 VERBS: Mapping[str, tuple[Verb, str]] = {
     "embed": (lambda out, **more: adiabat.embed("model", "corpus.jsonl", out, **more), ""),
-    "import_vectors": (lambda out, **more: adiabat.import_vectors("vectors.npy", out, ids=[*map(str, range(20))], **more), ""),
+    "import_vectors": (
+        lambda out, **more: adiabat.import_vectors("vectors.npy", out, ids=[*map(str, range(20))], **more),
+        "",
+    ),
     "tune": (lambda out, **more: adiabat.tune("model", "store", "pairs.jsonl", out, **{**FAST, **more}), ""),
-    "train": (lambda out, **more: adiabat.train("model", "texts.jsonl", out, batch_size=4, steps=2, **more), ""),
-    "evaluate": (lambda out, **more: adiabat.evaluate("model", "store", "pairs.jsonl", out=out, resamples=100, **more), ""),
-    "evaluate_suite": (lambda out, **more: adiabat.evaluate_suite(["model"], "suite.toml", out, resamples=100, **more), ""),
-    "space": (lambda out, **more: adiabat.space("model", "store", "pairs.jsonl", out=out, resamples=100, **more), ""),
+    "train": (
+        lambda out, **more: adiabat.train("model", "texts.jsonl", out, batch_size=4, steps=2, **more),
+        "",
+    ),
+    "evaluate": (
+        lambda out, **more: adiabat.evaluate("model", "store", "pairs.jsonl", out=out, resamples=100, **more),
+        "",
+    ),
+    "evaluate_suite": (
+        lambda out, **more: adiabat.evaluate_suite(["model"], "suite.toml", out, resamples=100, **more),
+        "",
+    ),
+    "space": (
+        lambda out, **more: adiabat.space("model", "store", "pairs.jsonl", out=out, resamples=100, **more),
+        "",
+    ),
     "advise": (lambda out, **more: adiabat.advise("model", "store", "pairs.jsonl", out=out, **more), ""),
     "distill_static": (lambda out, **more: adiabat.distill_static("model", out, dims=16, **more), ""),
-    "distill_fit": (lambda out, **more: adiabat.distill_fit("model", "model", out, texts="corpus.jsonl", **STUDENT, **more), ""),
+    "distill_fit": (
+        lambda out, **more: adiabat.distill_fit(
+            "model", "model", out, texts="corpus.jsonl", **STUDENT, **more
+        ),
+        "",
+    ),
     "distill_multilingual": (
-        lambda out, **more: adiabat.distill_multilingual("model", "model", out, parallel="parallel.jsonl", **STUDENT, **more),
+        lambda out, **more: adiabat.distill_multilingual(
+            "model", "model", out, parallel="parallel.jsonl", **STUDENT, **more
+        ),
         "",
     ),
-    "distill_ablate": (lambda out, **more: adiabat.distill_ablate("model", out, suite="suite.toml", dims=16, **more), ""),
-    "compare": (lambda out, **more: adiabat.compare("measured/scores/model", "measured/scores/bm25", out=out, resamples=100, **more), ""),
+    "distill_ablate": (
+        lambda out, **more: adiabat.distill_ablate("model", out, suite="suite.toml", dims=16, **more),
+        "",
+    ),
+    "compare": (
+        lambda out, **more: adiabat.compare(
+            "measured/scores/model", "measured/scores/bm25", out=out, resamples=100, **more
+        ),
+        "",
+    ),
     "make": (
-        lambda out, **more: adiabat.make("squad", "train-v1.1.json", out, repeats=more.pop("seed", "drop"), **more),
+        lambda out, **more: adiabat.make(
+            "squad", "train-v1.1.json", out, repeats=more.pop("seed", "drop"), **more
+        ),
         "",
     ),
-    "mine": (lambda out, **more: adiabat.mine([{"query": "document 3", "pos": ["d3"]}], "corpus.jsonl", out, **more), ".jsonl"),
+    "mine": (
+        lambda out, **more: adiabat.mine(
+            [{"query": "document 3", "pos": ["d3"]}], "corpus.jsonl", out, **more
+        ),
+        ".jsonl",
+    ),
     "plan": (lambda out, **more: adiabat.plan(budget=10 ** (17 + more.pop("seed", 0)), out=out, **more), ""),
-    "scaling": (lambda out, **more: adiabat.scaling(SCALING, out=out, budgets=[1e7], least_steps=1, resamples=10, **more), ""),
+    "scaling": (
+        lambda out, **more: adiabat.scaling(
+            SCALING, out=out, budgets=[1e7], least_steps=1, resamples=10, **more
+        ),
+        "",
+    ),
     "sweep": (lambda out, **more: adiabat.sweep(SWEEP, out=out, resamples=100, **more), ""),
     "safe_rate": (
         lambda out, **more: adiabat.safe_rate(
-            "model", "store", "pairs.jsonl", out, rate_search=RATES, guard={"depth": 10}, validation_fraction=0.4, **more
+            "model",
+            "store",
+            "pairs.jsonl",
+            out,
+            rate_search=RATES,
+            guard={"depth": 10},
+            validation_fraction=0.4,
+            **more,
         ),
         "",
     ),
@@ -81,13 +135,19 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = tmp_path_factory.mktemp("world")
     write_mistakes(here)
     np.save(here / "vectors.npy", np.random.default_rng(0).normal(size=(20, 32)).astype(np.float32))
-    lines(here / "parallel.jsonl", [{"en": f"answer {number}", "de": f"Antwort {number}"} for number in range(20)])
+    lines(
+        here / "parallel.jsonl",
+        [{"en": f"answer {number}", "de": f"Antwort {number}"} for number in range(20)],
+    )
     save_tiny(here / "other", width=16)
     squad(here / "train-v1.1.json", paragraph(qa("q1", "When did it burn?", "1850")))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(here)
         adiabat.evaluate_suite(["model", "bm25"], "suite.toml", "measured", resamples=100)
-    lines(here / "texts.jsonl", [{"query": f"question {number}", "positive": f"answer {number}"} for number in range(20)])
+    lines(
+        here / "texts.jsonl",
+        [{"query": f"question {number}", "positive": f"answer {number}"} for number in range(20)],
+    )
     return here
 
 
@@ -100,7 +160,9 @@ def plain(result: Any) -> Any:
     """What a result says, whether it was just made or read again."""
     if isinstance(result, DatasetSummary):
         return result
-    return result.to_json() if hasattr(result, "to_json") else getattr(result, "report", None) or result.manifest
+    return (
+        result.to_json() if hasattr(result, "to_json") else getattr(result, "report", None) or result.manifest
+    )
 
 
 @pytest.mark.parametrize("name", VERBS)
@@ -111,13 +173,19 @@ def test_the_same_call_is_returned_without_work_and_another_is_refused_with_what
     out = f"of_{name}{ending}"
     made = call(out, exist_ok=True)
     with monkeypatch.context() as patched:
-        patched.setattr("adiabat.models.encoder.Encoder.forward", lambda *_, **__: pytest.fail("there was work"))
-        patched.setattr("adiabat.models.model_names.load_directory", lambda *_, **__: pytest.fail("a model was loaded"))
+        patched.setattr(
+            "adiabat.models.encoder.Encoder.forward", lambda *_, **__: pytest.fail("there was work")
+        )
+        patched.setattr(
+            "adiabat.models.model_names.load_directory", lambda *_, **__: pytest.fail("a model was loaded")
+        )
         assert plain(call(out, exist_ok=True)) == plain(made)
     differs = "seed was 0, is 5|budget was 1e.17, is 1e.22|repeats was 'drop', is 'negative'"
     with pytest.raises(JobError, match=f"holds the result of another call: .*({differs})") as refused:
         call(out, exist_ok=True, seed="negative" if name == "make" else 5)
-    assert ("extend it with resume=True" in str(refused.value)) == ("resume" in signature(getattr(adiabat, name)).parameters)
+    assert ("extend it with resume=True" in str(refused.value)) == (
+        "resume" in signature(getattr(adiabat, name)).parameters
+    )
     with pytest.raises(JobError, match="out must be new or empty with exist_ok=False"):
         call(out, exist_ok=False)
 
@@ -128,16 +196,22 @@ def test_a_pair_is_loaded_again_and_not_saved(world: Path, monkeypatch: pytest.M
 
     made = paired(exist_ok=True)
     with monkeypatch.context() as patched:
-        patched.setattr("adiabat.distillation.static_model.save_model", lambda *_, **__: pytest.fail("it was saved"))
+        patched.setattr(
+            "adiabat.distillation.static_model.save_model", lambda *_, **__: pytest.fail("it was saved")
+        )
         assert paired(exist_ok=True).fingerprint("query") == made.fingerprint("query")
     with pytest.raises(JobError, match="another call: document was model, is other"):
         paired(exist_ok=True, document="other")
     for exist_ok in (False, None):
-        with pytest.raises(JobError, match="out must be (new or empty with exist_ok=False|a new or empty directory)"):
+        with pytest.raises(
+            JobError, match="out must be (new or empty with exist_ok=False|a new or empty directory)"
+        ):
             paired(exist_ok=exist_ok)
 
 
-def test_an_input_with_other_content_is_another_call_and_the_same_elsewhere_is_not(world: Path, tmp_path: Path) -> None:
+def test_an_input_with_other_content_is_another_call_and_the_same_elsewhere_is_not(
+    world: Path, tmp_path: Path
+) -> None:
     lines(tmp_path / "queries.jsonl", [{"query": "a", "pos": ["d1"]}, {"query": "b", "pos": ["d2"]}])
 
     def evaluated(data: Path) -> Any:
@@ -161,7 +235,9 @@ def test_files_that_lists_of_tables_name_count_by_their_content(tmp_path: Path) 
     first = measured()
     assert plain(measured()) == plain(first)
     lines(tmp_path / "queries.jsonl", [{"query": "a", "pos": ["d2"]}])
-    with pytest.raises(JobError, match=r"another call: the content of tasks\.1\.data .*queries\.jsonl.* has changed"):
+    with pytest.raises(
+        JobError, match=r"another call: the content of tasks\.1\.data .*queries\.jsonl.* has changed"
+    ):
         measured()
 
 
@@ -171,7 +247,9 @@ def test_files_that_a_suite_names_count_where_the_suite_is_an_input(tmp_path: Pa
     def described(document: str) -> dict[str, Any]:
         lines(queries, [{"query": "a", "pos": [document]}])
         suite = SuiteSettings.model_validate({"tasks": [{**TASK, "data": str(queries)}]})
-        arguments: dict[str, Any] = Asked.of("distill_ablate", tmp_path / "out", None, settings=None, suite=suite)._described["arguments"]
+        arguments: dict[str, Any] = Asked.of(
+            "distill_ablate", tmp_path / "out", None, settings=None, suite=suite
+        )._described["arguments"]
         return arguments
 
     before, now = described("d1"), described("d2")
@@ -180,7 +258,9 @@ def test_files_that_a_suite_names_count_where_the_suite_is_an_input(tmp_path: Pa
 
 def test_an_unfinished_job_is_taken_up(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def tuned(**more: Any) -> Any:
-        return adiabat.tune("model", "store", "pairs.jsonl", tmp_path / "job", exist_ok=True, **{**FAST, **more})
+        return adiabat.tune(
+            "model", "store", "pairs.jsonl", tmp_path / "job", exist_ok=True, **{**FAST, **more}
+        )
 
     def stop(self: Loop, *_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -194,7 +274,9 @@ def test_an_unfinished_job_is_taken_up(world: Path, tmp_path: Path, monkeypatch:
     assert tuned().training.steps == 2
 
 
-def test_results_whose_call_is_unknown_or_that_changed_since_are_not_returned(world: Path, tmp_path: Path) -> None:
+def test_results_whose_call_is_unknown_or_that_changed_since_are_not_returned(
+    world: Path, tmp_path: Path
+) -> None:
     def evaluated(**more: Any) -> Any:
         return adiabat.evaluate("model", "store", "pairs.jsonl", out=tmp_path / "out", resamples=100, **more)
 
@@ -209,13 +291,26 @@ def test_results_whose_call_is_unknown_or_that_changed_since_are_not_returned(wo
 
 
 def test_the_command_line_has_the_same_rule(run: Run, world: Path) -> None:
-    words = ("evaluate", "model", "store", "pairs.jsonl", "--out", "typed", "--set", "measure.resamples=100", "--exist-ok")
+    words = (
+        "evaluate",
+        "model",
+        "store",
+        "pairs.jsonl",
+        "--out",
+        "typed",
+        "--set",
+        "measure.resamples=100",
+        "--exist-ok",
+    )
     first = run(*words)
     again = run(*words)
     assert (first.code, again.code, again.out) == (0, 0, first.out)
     refused = run(*words, "--seed", "4")
     assert refused.code == 2
-    assert "--out typed holds the result of another call: run.seed was 0, is 4; repeat that call, or" in refused.err
+    assert (
+        "--out typed holds the result of another call: run.seed was 0, is 4; repeat that call, or"
+        in refused.err
+    )
     assert run("tune", "model", "store", "pairs.jsonl", "--dry-run", "--exist-ok").code == 2
 
 
@@ -233,6 +328,8 @@ def test_exist_ok_needs_a_directory(world: Path) -> None:
 
 def test_a_loaded_model_counts_by_its_weights(world: Path) -> None:
     model = adiabat.load("model")
-    asked = [Asked.of("tune", "o", None, settings=None, model=entry) for entry in (model, adiabat.load("model"))]
+    asked = [
+        Asked.of("tune", "o", None, settings=None, model=entry) for entry in (model, adiabat.load("model"))
+    ]
     assert asked[0]._described["arguments"] == asked[1]._described["arguments"]
     assert asked[0]._described["arguments"]["model"]["content"] != content_of(world / "model")

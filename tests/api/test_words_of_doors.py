@@ -1,4 +1,6 @@
-"""One refusal through both doors: flags and capitals on the command line, keywords and names of arguments in Python."""
+"""One refusal through both doors: flags and capitals on the command line, keywords and names of arguments in
+Python.
+"""
 
 import inspect
 import re
@@ -36,9 +38,24 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 # A command, the same call, and what each of the two messages must hold.
 REFUSALS: list[tuple[str, Call, str, str]] = [
-    ("tune model store pairs.jsonl --out job", lambda: adiabat.tune("model", "store", "pairs.jsonl", "job"), "--resume", "resume=True"),
-    ("tune model store pairs.jsonl --out notes", lambda: adiabat.tune("model", "store", "pairs.jsonl", "notes"), "--out must", "out must"),
-    ("tune store model pairs.jsonl --out new", lambda: adiabat.tune("store", "model", "pairs.jsonl", "new"), "STORE must", "store must"),
+    (
+        "tune model store pairs.jsonl --out job",
+        lambda: adiabat.tune("model", "store", "pairs.jsonl", "job"),
+        "--resume",
+        "resume=True",
+    ),
+    (
+        "tune model store pairs.jsonl --out notes",
+        lambda: adiabat.tune("model", "store", "pairs.jsonl", "notes"),
+        "--out must",
+        "out must",
+    ),
+    (
+        "tune store model pairs.jsonl --out new",
+        lambda: adiabat.tune("store", "model", "pairs.jsonl", "new"),
+        "STORE must",
+        "store must",
+    ),
     (
         "tune model nowhere pairs.jsonl --out new",
         lambda: adiabat.tune("model", "nowhere", "pairs.jsonl", "new"),
@@ -51,9 +68,24 @@ REFUSALS: list[tuple[str, Call, str, str]] = [
         "MODEL must",
         "model must",
     ),
-    ("embed model model --out new", lambda: adiabat.embed("model", "model", "new"), "CORPUS must", "corpus must"),
-    ("embed model corpus.jsonl --out notes", lambda: adiabat.embed("model", "corpus.jsonl", "notes"), "another --out", "another out"),
-    ("embed model other.jsonl --out store", lambda: adiabat.embed("model", ["a"], "store"), "another --out", "another out"),
+    (
+        "embed model model --out new",
+        lambda: adiabat.embed("model", "model", "new"),
+        "CORPUS must",
+        "corpus must",
+    ),
+    (
+        "embed model corpus.jsonl --out notes",
+        lambda: adiabat.embed("model", "corpus.jsonl", "notes"),
+        "another --out",
+        "another out",
+    ),
+    (
+        "embed model other.jsonl --out store",
+        lambda: adiabat.embed("model", ["a"], "store"),
+        "another --out",
+        "another out",
+    ),
     (
         "evaluate model store pairs.jsonl --out job",
         lambda: adiabat.evaluate("model", "store", "pairs.jsonl", out="job"),
@@ -102,33 +134,73 @@ REFUSALS: list[tuple[str, Call, str, str]] = [
         "--suite must",
         "suite must",
     ),
-    ("search store ' ' --model model", lambda: adiabat.search("store", " ", model="model"), "QUERY must", "query must"),
-    ("train run.toml --out notes", lambda: adiabat.train("model", "pairs.jsonl", "notes"), "--out must", "out must"),
+    (
+        "search store ' ' --model model",
+        lambda: adiabat.search("store", " ", model="model"),
+        "QUERY must",
+        "query must",
+    ),
+    (
+        "train run.toml --out notes",
+        lambda: adiabat.train("model", "pairs.jsonl", "notes"),
+        "--out must",
+        "out must",
+    ),
     (
         "train bare.toml --out new",
         lambda: adiabat.train(None, "pairs.jsonl", "new"),
         "--set job.model=...",
         'settings={"job": {"model": ...}}',
     ),
-    ("mine pairs.jsonl corpus.jsonl --out m.txt", lambda: adiabat.mine("pairs.jsonl", "corpus.jsonl", "m.txt"), "--out must", "out must"),
+    (
+        "mine pairs.jsonl corpus.jsonl --out m.txt",
+        lambda: adiabat.mine("pairs.jsonl", "corpus.jsonl", "m.txt"),
+        "--out must",
+        "out must",
+    ),
     (
         "mine pairs.jsonl corpus.jsonl --out m.jsonl --model model",
         lambda: adiabat.mine("pairs.jsonl", "corpus.jsonl", "m.jsonl", model="model"),
         "add --source dense",
         'add source="dense"',
     ),
-    ("inspect pairs.jsonl --store store", lambda: adiabat.inspect("pairs.jsonl", store="store"), "add --model MODEL", 'add model="MODEL"'),
-    ("compare model small --qrels x", lambda: adiabat.compare("model", "small", qrels="x"), "--qrels must", "qrels must"),
+    (
+        "inspect pairs.jsonl --store store",
+        lambda: adiabat.inspect("pairs.jsonl", store="store"),
+        "add --model MODEL",
+        'add model="MODEL"',
+    ),
+    (
+        "compare model small --qrels x",
+        lambda: adiabat.compare("model", "small", qrels="x"),
+        "--qrels must",
+        "qrels must",
+    ),
     ("plan", lambda: adiabat.plan(), "--budget 1e17", "budget=1e17"),
-    ("data xkcd run.toml --out new", lambda: adiabat.make("xkcd", "run.toml", "new"), "KIND must", "kind must"),
-    ("data squad run.toml --out notes", lambda: adiabat.make("squad", "run.toml", "notes"), "--out must", "out must"),
+    (
+        "data xkcd run.toml --out new",
+        lambda: adiabat.make("xkcd", "run.toml", "new"),
+        "KIND must",
+        "kind must",
+    ),
+    (
+        "data squad run.toml --out notes",
+        lambda: adiabat.make("squad", "run.toml", "notes"),
+        "--out must",
+        "out must",
+    ),
     (
         "distill pair small model --out new",
         lambda: adiabat.distill_pair("small", "model", "new"),
         "--set distill.width=projection",
         'settings={"distill": {"width": "projection"}}',
     ),
-    ("distill static model --out notes", lambda: adiabat.distill_static("model", "notes"), "--out must", "out must"),
+    (
+        "distill static model --out notes",
+        lambda: adiabat.distill_static("model", "notes"),
+        "--out must",
+        "out must",
+    ),
     (
         "distill fit --teacher model --student model --out new",
         lambda: adiabat.distill_fit("model", "model", "new"),
@@ -160,8 +232,12 @@ CAPITALS = re.compile(r"\b(MODEL|STORE|DATA|CORPUS|QUERY|KIND) (must|is|comes)\b
 FLAG, KEYWORD = re.compile(r"(?<![\w-])--[a-z]"), re.compile(r"(?<![.\w])([a-z_]+)=(?=[\"\[{T\d])")
 
 
-@pytest.mark.parametrize(("command", "call", "typed", "python"), REFUSALS, ids=[command for command, *_ in REFUSALS])
-def test_a_refusal_speaks_the_words_of_its_door(run: Run, command: str, call: Call, typed: str, python: str) -> None:
+@pytest.mark.parametrize(
+    ("command", "call", "typed", "python"), REFUSALS, ids=[command for command, *_ in REFUSALS]
+)
+def test_a_refusal_speaks_the_words_of_its_door(
+    run: Run, command: str, call: Call, typed: str, python: str
+) -> None:
     said = run(*shlex.split(command))
     assert said.code == 2, said.err
     assert typed in said.err
@@ -178,5 +254,12 @@ def test_a_refusal_speaks_the_words_of_its_door(run: Run, command: str, call: Ca
 @cache
 def known_keywords() -> set[str]:
     """Arguments of the public functions, and the settings that are keywords of some."""
-    functions = [getattr(adiabat, name) for name in ("embed", "tune", "train", "evaluate", "space", "inspect", "plan", "mine")]
-    return {"source", "budget", *(name for function in functions for name in inspect.signature(function).parameters)}
+    functions = [
+        getattr(adiabat, name)
+        for name in ("embed", "tune", "train", "evaluate", "space", "inspect", "plan", "mine")
+    ]
+    return {
+        "source",
+        "budget",
+        *(name for function in functions for name in inspect.signature(function).parameters),
+    }

@@ -1,4 +1,6 @@
-"""Settings: every key can be reached, every fault is told at once and in plain words, nothing is ignored on the quiet."""
+"""Settings: every key can be reached, every fault is told at once and in plain words, nothing is ignored on
+the quiet.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -46,23 +48,46 @@ def test_set_wins_over_the_file_and_the_last_set_over_the_first(tmp_path: Path) 
 def test_the_defaults_are_the_sources() -> None:
     tune = TuneSettings().tune
     assert (tune.learning_rate, tune.batch_size, tune.loss) == (5e-8, 14, TripletTuning(margin=0.1))
-    assert (tune.optimizer, tune.batches_per_epoch, tune.idle_epochs, tune.freeze) == ("adamw", 1000, 10, ("embeddings",))
+    assert (tune.optimizer, tune.batches_per_epoch, tune.idle_epochs, tune.freeze) == (
+        "adamw",
+        1000,
+        10,
+        ("embeddings",),
+    )
     assert not tune.dropout
 
 
 @pytest.mark.parametrize(
     ("below", "above", "result"),
     [
-        ({"loss": "samtone"}, {"loss": {"same_tower": "both"}}, {"loss": {"kind": "samtone", "same_tower": "both"}}),
-        ({"loss": {"margin": 0.1}}, {"loss": {"kind": "in_batch_softmax"}}, {"loss": {"kind": "in_batch_softmax", "margin": 0.1}}),
-        ({"loss": {"kind": "pair", "weight": 0.3}}, {"loss": "pair"}, {"loss": {"kind": "pair", "weight": 0.3}}),
+        (
+            {"loss": "samtone"},
+            {"loss": {"same_tower": "both"}},
+            {"loss": {"kind": "samtone", "same_tower": "both"}},
+        ),
+        (
+            {"loss": {"margin": 0.1}},
+            {"loss": {"kind": "in_batch_softmax"}},
+            {"loss": {"kind": "in_batch_softmax", "margin": 0.1}},
+        ),
+        (
+            {"loss": {"kind": "pair", "weight": 0.3}},
+            {"loss": "pair"},
+            {"loss": {"kind": "pair", "weight": 0.3}},
+        ),
         ({"loss": {"kind": "pair", "weight": 0.3}}, {"loss": "triplet"}, {"loss": {"kind": "triplet"}}),
         ({"loss": {"margin": 0.1}}, {"loss": {"kind": "triplet"}}, {"loss": {"kind": "triplet"}}),
-        ({"loss": {"temperature": "learned"}}, {"loss": {"temperature": 0.1}}, {"loss": {"kind": "in_batch_softmax", "temperature": 0.1}}),
+        (
+            {"loss": {"temperature": "learned"}},
+            {"loss": {"temperature": 0.1}},
+            {"loss": {"kind": "in_batch_softmax", "temperature": 0.1}},
+        ),
         ({"freeze": ["a"], "steps": 3}, {"freeze": ["b"]}, {"freeze": ["b"], "steps": 3}),
     ],
 )
-def test_an_overlay_of_another_kind_replaces_a_table_and_others_merge(below: Any, above: Any, result: Any) -> None:
+def test_an_overlay_of_another_kind_replaces_a_table_and_others_merge(
+    below: Any, above: Any, result: Any
+) -> None:
     laid = overlaid(TrainSettings, {"train": below}, {"train": above})
     assert checked(TrainSettings, laid) == checked(TrainSettings, {"train": result})
 
@@ -79,7 +104,10 @@ def test_an_option_passes_any_text_to_its_setting(text: str) -> None:
     assert read_settings(TrainSettings, None, short_for({"job.out": text})).job.out == text
 
 
-@pytest.mark.parametrize("assignments", [["train.loss.margin=0.3", "train.loss=samtone"], ["train.loss=samtone", "train.loss.margin=0.3"]])
+@pytest.mark.parametrize(
+    "assignments",
+    [["train.loss.margin=0.3", "train.loss=samtone"], ["train.loss=samtone", "train.loss.margin=0.3"]],
+)
 def test_a_kind_is_laid_before_its_keys_whatever_their_order(assignments: list[str]) -> None:
     assert read_settings(TrainSettings, None, assignments).train.loss == SamToNe(margin=0.3)
 
@@ -95,7 +123,9 @@ def test_a_kind_is_laid_before_its_keys_whatever_their_order(assignments: list[s
         ({"temperature": "learned"}, TrainedTemperature(first=1 / 40)),
     ],
 )
-def test_scaling_experiments_have_the_papers_temperature_under_every_loss(loss: str, temperature: Any, expected: Choice) -> None:
+def test_scaling_experiments_have_the_papers_temperature_under_every_loss(
+    loss: str, temperature: Any, expected: Choice
+) -> None:
     for table in ({"kind": loss, **temperature}, *([] if temperature else [loss])):
         train = checked(ScalingSettings, {"train": {"loss": table}}).common()["train"]
         assert checked(TrainSettings, {"train": train}).train.loss.temperature == expected
@@ -105,7 +135,9 @@ def test_scaling_experiments_have_the_papers_temperature_under_every_loss(loss: 
 def test_scaling_experiments_end_at_a_tenth_of_the_peak_under_every_schedule(schedule: str) -> None:
     train = checked(ScalingSettings, {"train": {"schedule": schedule}}).common()["train"]
     assert train["schedule"] == {"kind": schedule, "final_fraction": 0.1}
-    stated = checked(ScalingSettings, {"train": {"schedule": {"kind": schedule, "final_fraction": 0.0}}}).common()["train"]
+    stated = checked(
+        ScalingSettings, {"train": {"schedule": {"kind": schedule, "final_fraction": 0.0}}}
+    ).common()["train"]
     assert stated["schedule"] == {"kind": schedule, "final_fraction": 0.0}
 
 
@@ -118,21 +150,35 @@ def test_the_described_settings_of_scaling_state_the_papers_values_for_every_kin
 
 
 def test_the_kind_of_a_default_keeps_what_the_default_sets() -> None:
-    assert checked(ScalingSettings, {"train": {"loss": {"margin": 0.1}}}).train.loss.temperature == FixedTemperature(value=1 / 40)
-    assert checked(ScalingSettings, {"train": {"schedule": {"final_fraction": 0.3}}}).train.schedule.kind == "cosine"
+    assert checked(
+        ScalingSettings, {"train": {"loss": {"margin": 0.1}}}
+    ).train.loss.temperature == FixedTemperature(value=1 / 40)
+    assert (
+        checked(ScalingSettings, {"train": {"schedule": {"final_fraction": 0.3}}}).train.schedule.kind
+        == "cosine"
+    )
 
 
 def test_a_kind_that_is_no_word_is_refused() -> None:
-    table = overlaid(TrainSettings, {"train": {"loss": {"kind": ["a"]}}}, {"train": {"loss": {"margin": 0.3}}})
+    table = overlaid(
+        TrainSettings, {"train": {"loss": {"kind": ["a"]}}}, {"train": {"loss": {"margin": 0.3}}}
+    )
     with pytest.raises(ConfigError, match=r"train\.loss\.kind must be"):
         checked(TrainSettings, table)
 
 
 def test_short_forms_stand_for_tables() -> None:
-    train = read_settings(TrainSettings, None, ["train.loss.temperature=0.1", "train.loss.guide=self", "train.method=lora"]).train
-    assert train.loss == InBatchSoftmax(temperature=FixedTemperature(value=0.1), guide=GuideSection(model="self"))
+    train = read_settings(
+        TrainSettings, None, ["train.loss.temperature=0.1", "train.loss.guide=self", "train.method=lora"]
+    ).train
+    assert train.loss == InBatchSoftmax(
+        temperature=FixedTemperature(value=0.1), guide=GuideSection(model="self")
+    )
     assert train.method == LoRA()
-    assert read_settings(TrainSettings, None, ["train.loss.guide=self", "train.loss.guide=false"]) == TrainSettings()
+    assert (
+        read_settings(TrainSettings, None, ["train.loss.guide=self", "train.loss.guide=false"])
+        == TrainSettings()
+    )
 
 
 @pytest.mark.parametrize(
@@ -176,7 +222,9 @@ def test_an_unknown_key_near_none_is_answered_with_what_there_is() -> None:
 def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
     file = tmp_path / "settings.toml"
     file.write_text(
-        "[tunes]\nmargin = 1\nbatch_size = 2\n[tune.loss]\nmargin = -1\nkind = 'in_batch_softmax'\ntemperature = 0\n", encoding="utf-8"
+        "[tunes]\nmargin = 1\nbatch_size = 2\n[tune.loss]\nmargin = -1\nkind "
+        "= 'in_batch_softmax'\ntemperature = 0\n",
+        encoding="utf-8",
     )
     with pytest.raises(ConfigError) as caught:
         read_settings(TuneSettings, file, ["run.seed=x", "data.validation_split=dev"])
@@ -199,25 +247,51 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
         *(
             (
                 f"tune.learning_rate={value}",
-                f'tune.learning_rate must be a number > 0, or "safe" or "range", got {shown}; the default is 5e-08',
+                'tune.learning_rate must be a number > 0, or "safe" or "range", '
+                f"got {shown}; the default is 5e-08",
             )
-            for value, shown in (("fast", "'fast'"), ("true", "true"), ("inf", "inf"), ("0", "0"), ("nan", "nan"))
+            for value, shown in (
+                ("fast", "'fast'"),
+                ("true", "true"),
+                ("inf", "inf"),
+                ("0", "0"),
+                ("nan", "nan"),
+            )
         ),
         ("tune.loss.margin=fast", "tune.loss.margin must be a number, got 'fast'; the default is 0.1"),
         ("tune.loss.margin=inf", "tune.loss.margin must be a finite number, got inf; the default is 0.1"),
         ("tune.loss.margin=1e300", "tune.loss.margin must be <= 1000000, got 1e+300; the default is 0.1"),
-        ("run.seed=99999999999999999999", "run.seed must be <= 4294967295, got 99999999999999999999; the default is 0"),
+        (
+            "run.seed=99999999999999999999",
+            "run.seed must be <= 4294967295, got 99999999999999999999; the default is 0",
+        ),
         ("guard.limit=0", 'guard.limit must be a number > 0, or "noise", got 0'),
         ("tune.batch_size=1.5", "tune.batch_size must be a whole number, got 1.5; the default is 14"),
         ("tune.dropout=yes", "tune.dropout must be true or false, got 'yes'; the default is false"),
-        ("tune.freeze=embeddings", "tune.freeze must be a list, got 'embeddings'; the default is ['embeddings']"),
-        ("tune.loss=hinge", "tune.loss must be one of triplet, in_batch_softmax, store_softmax, got 'hinge'; write one of them"),
+        (
+            "tune.freeze=embeddings",
+            "tune.freeze must be a list, got 'embeddings'; the default is ['embeddings']",
+        ),
+        (
+            "tune.loss=hinge",
+            "tune.loss must be one of triplet, in_batch_softmax, store_softmax, "
+            "got 'hinge'; write one of them",
+        ),
         ("data.split=", "data.split must be text that is not empty, got ''"),
         ("data.validation_fraction=1", "data.validation_fraction must be < 1, got 1; the default is 0.1"),
-        ("tune.loss={margin=0.1, temperature=0.1}", "tune.loss.temperature belongs to in_batch_softmax, store_softmax; kind is triplet"),
-        ("tune.loss={kind='store_softmax', distance='euclidean'}", "tune.loss.distance must be 'cosine' or 'dot', got 'euclidean'"),
+        (
+            "tune.loss={margin=0.1, temperature=0.1}",
+            "tune.loss.temperature belongs to in_batch_softmax, store_softmax; kind is triplet",
+        ),
+        (
+            "tune.loss={kind='store_softmax', distance='euclidean'}",
+            "tune.loss.distance must be 'cosine' or 'dot', got 'euclidean'",
+        ),
         ("tune.method=3", "tune.method must be a table of settings, got 3"),
-        ("tune.warmup_steps=1000001", "tune.warmup_steps must be at most max_epochs x batches_per_epoch = 1000000, got 1000001"),
+        (
+            "tune.warmup_steps=1000001",
+            "tune.warmup_steps must be at most max_epochs x batches_per_epoch = 1000000, got 1000001",
+        ),
     ],
 )
 def test_a_wrong_value_is_told_in_plain_words(assignment: str, told: str) -> None:
@@ -228,13 +302,22 @@ def test_a_wrong_value_is_told_in_plain_words(assignment: str, told: str) -> Non
     ("assignment", "told"),
     [
         ("measure.report=[]", "measure.report must be a list that is not empty, got []"),
-        ('measure.report=["RR", "RR"]', "measure.report must be a list that names each measure once, got ['RR', 'RR']"),
+        (
+            'measure.report=["RR", "RR"]',
+            "measure.report must be a list that names each measure once, got ['RR', 'RR']",
+        ),
         ("measure.resamples=99", "measure.resamples must be >= 100, got 99"),
         ("measure.margin=0", "measure.margin must be a share such as 0.01 or"),
         ("measure.margin=-0.01", "measure.margin must be a share such as 0.01 or"),
         ("measure.margin=1.5 nDCG", "measure.margin must be a share such as 0.01 or"),
-        *((f"measure.margin={wrong}", "measure.margin must be a share such as 0.01 or") for wrong in ("true", "[1]", "nan", "{a = 1}")),
-        ("measure.margin=0.5 percent", "measure.margin must be a share, or a difference of PND, nDCG, RR, AP, P, R, Rprec, "),
+        *(
+            (f"measure.margin={wrong}", "measure.margin must be a share such as 0.01 or")
+            for wrong in ("true", "[1]", "nan", "{a = 1}")
+        ),
+        (
+            "measure.margin=0.5 percent",
+            "measure.margin must be a share, or a difference of PND, nDCG, RR, AP, P, R, Rprec, ",
+        ),
         ("measure.margin=0.01 nDGC", "measure.margin must be a share, or a difference of PND, "),
         ("measure.margin='0.01e'", "measure.margin must be a share, or a difference of PND, "),
     ],
@@ -248,7 +331,9 @@ def test_measures_are_some_and_each_once(assignment: str, told: str) -> None:
 
 @pytest.mark.parametrize("assignment", ["tune.loss.margin", "=3", "tune..loss=3", ".margin=3", ""])
 def test_what_is_no_assignment_is_refused(assignment: str) -> None:
-    assert fault(TuneSettings, assignment).startswith(f"set must be key=value, got {assignment!r}; write it like")
+    assert fault(TuneSettings, assignment).startswith(
+        f"set must be key=value, got {assignment!r}; write it like"
+    )
 
 
 @pytest.mark.parametrize(
@@ -256,14 +341,28 @@ def test_what_is_no_assignment_is_refused(assignment: str) -> None:
     [
         (lambda path: None, ".*x.toml must be a TOML file of settings, got no such file; check the path"),
         (lambda path: path.mkdir(), ".*x.toml must be a readable TOML file of settings, got: Is a directory"),
-        (lambda path: path.write_bytes(b"\xff\xfa"), ".*x.toml must be a readable TOML file of settings, got: .*utf-8"),
-        (lambda path: path.write_bytes("[tune]".encode("utf-16")), "x.toml must be UTF-8, got UTF-16; convert it"),
-        (lambda path: path.write_bytes(b"\xfe\xff" + "[tune]".encode("utf-16-be")), "x.toml must be UTF-8, got UTF-16; convert it"),
-        (lambda path: path.write_text("[tune]\nmargin = \n"), r"x.toml must be TOML: .*\(at line 2, column 10\)"),
+        (
+            lambda path: path.write_bytes(b"\xff\xfa"),
+            ".*x.toml must be a readable TOML file of settings, got: .*utf-8",
+        ),
+        (
+            lambda path: path.write_bytes("[tune]".encode("utf-16")),
+            "x.toml must be UTF-8, got UTF-16; convert it",
+        ),
+        (
+            lambda path: path.write_bytes(b"\xfe\xff" + "[tune]".encode("utf-16-be")),
+            "x.toml must be UTF-8, got UTF-16; convert it",
+        ),
+        (
+            lambda path: path.write_text("[tune]\nmargin = \n"),
+            r"x.toml must be TOML: .*\(at line 2, column 10\)",
+        ),
     ],
     ids=["missing", "folder", "bytes", "UTF-16", "UTF-16 of the other order", "not TOML"],
 )
-def test_a_file_that_cannot_be_read_is_named(spoil: Callable[[Path], object], told: str, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_named(
+    spoil: Callable[[Path], object], told: str, tmp_path: Path
+) -> None:
     spoil(tmp_path / "x.toml")
     with pytest.raises(ConfigError, match=told):
         read_settings(TuneSettings, tmp_path / "x.toml")
@@ -271,25 +370,35 @@ def test_a_file_that_cannot_be_read_is_named(spoil: Callable[[Path], object], to
 
 @pytest.mark.parametrize(
     ("line", "place"),
-    [(r'data = "C:\data\pairs.jsonl"', "line 2, column 13"), (r'data = "C:\users\pairs.jsonl"', "line 2"), (r'data = """\.x"""', "line 2")],
+    [
+        (r'data = "C:\data\pairs.jsonl"', "line 2, column 13"),
+        (r'data = "C:\users\pairs.jsonl"', "line 2"),
+        (r'data = """\.x"""', "line 2"),
+    ],
 )
 def test_a_backslash_in_double_quotes_is_told_with_the_remedy(line: str, place: str, tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text(f"[job]\n{line}\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=rf"run.toml must be TOML: .*{place}.*single quotes, or double each backslash"):
+    with pytest.raises(
+        ConfigError, match=rf"run.toml must be TOML: .*{place}.*single quotes, or double each backslash"
+    ):
         read_settings(TrainSettings, tmp_path / "run.toml")
     with pytest.raises(ConfigError, match=r"set must be a value in TOML, got \"C:.users\": .*single quotes"):
         read_settings(TrainSettings, None, [r'job.data="C:\users"'])
 
 
 def test_an_escape_that_toml_knows_is_not_taken_for_a_path(tmp_path: Path) -> None:
-    (tmp_path / "run.toml").write_text('[job]\ndata = "C:\\new\\table.jsonl"\n[data]\ncache = "a\\u0000b"\n', encoding="utf-8")
+    (tmp_path / "run.toml").write_text(
+        '[job]\ndata = "C:\\new\\table.jsonl"\n[data]\ncache = "a\\u0000b"\n', encoding="utf-8"
+    )
     with pytest.raises(ConfigError) as caught:
         read_settings(TrainSettings, tmp_path / "run.toml")
     assert "2 faults" in str(caught.value)
     assert "job.data must be text without control characters" in str(caught.value)
     assert "data.cache must be text without control characters" in str(caught.value)
     # Prompts may have line ends, and paths of Windows in single quotes are whole.
-    (tmp_path / "run.toml").write_text("[job]\ndata = 'C:\\new'\n[encoder]\nquery_prompt = \"a\\n\"\n", encoding="utf-8")
+    (tmp_path / "run.toml").write_text(
+        "[job]\ndata = 'C:\\new'\n[encoder]\nquery_prompt = \"a\\n\"\n", encoding="utf-8"
+    )
     settings = read_settings(TrainSettings, tmp_path / "run.toml")
     assert (settings.job.data, settings.encoder.query_prompt) == (r"C:\new", "a\n")
 
@@ -305,7 +414,9 @@ DEEP = {
 @pytest.mark.parametrize("text", DEEP.values(), ids=DEEP)
 def test_settings_nested_3000_deep_are_one_line(text: str, tmp_path: Path) -> None:
     (tmp_path / "deep.toml").write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigError, match="deep.toml: settings must nest at most a few tables or lists, got hundreds"):
+    with pytest.raises(
+        ConfigError, match="deep.toml: settings must nest at most a few tables or lists, got hundreds"
+    ):
         read_settings(TuneSettings, tmp_path / "deep.toml")
     if " = " in text:
         key, _, value = text.partition(" = ")
@@ -323,7 +434,12 @@ def test_settings_nested_3000_deep_are_one_line(text: str, tmp_path: Path) -> No
 def test_embed_hands_its_data_settings_to_the_reader(assignment: str, told: str, tmp_path: Path) -> None:
     (tmp_path / "c.jsonl").write_text('{"query": "q", "pos": ["p"]}\n')
     with pytest.raises(ConfigError, match=told):
-        adiabat.embed("demo", tmp_path / "c.jsonl", tmp_path / "out", settings=read_settings(EmbedSettings, None, [assignment]))
+        adiabat.embed(
+            "demo",
+            tmp_path / "c.jsonl",
+            tmp_path / "out",
+            settings=read_settings(EmbedSettings, None, [assignment]),
+        )
 
 
 def test_a_long_value_is_shown_in_short() -> None:
@@ -338,11 +454,27 @@ def test_a_model_that_was_trained_from_settings_has_them_but_for_what_code_may_r
 
 
 @pytest.mark.parametrize(
-    ("given", "seconds"), [("8h", 28_800), ("90min", 5_400), ("7d", 604_800), ("1.5 h", 5_400), ("0.5s", 0.5), ("41", 41), ("2.5", 2.5)]
+    ("given", "seconds"),
+    [
+        ("8h", 28_800),
+        ("90min", 5_400),
+        ("7d", 604_800),
+        ("1.5 h", 5_400),
+        ("0.5s", 0.5),
+        ("41", 41),
+        ("2.5", 2.5),
+    ],
 )
 def test_a_time_may_have_a_unit(given: str, seconds: float) -> None:
-    assert read_settings(TrainSettings, None, [f"train.budget_seconds={given}"]).train.budget_seconds == seconds
-    assert read_settings(PlanSettings, None, [f"plan.budget_seconds={given}", "plan.runs=scaling"]).plan.budget_seconds == seconds
+    assert (
+        read_settings(TrainSettings, None, [f"train.budget_seconds={given}"]).train.budget_seconds == seconds
+    )
+    assert (
+        read_settings(
+            PlanSettings, None, [f"plan.budget_seconds={given}", "plan.runs=scaling"]
+        ).plan.budget_seconds
+        == seconds
+    )
 
 
 NO_TIME = ["soon", "8 hours", "1h30min", "-8h", f"{'9' * 310}h"]
@@ -350,7 +482,10 @@ NO_TIME = ["soon", "8 hours", "1h30min", "-8h", f"{'9' * 310}h"]
 
 @pytest.mark.parametrize(
     ("given", "told"),
-    [*((text, "a number of seconds, or text with a unit") for text in NO_TIME), *((text, "> 0, got") for text in ("0", "0h", "-3"))],
+    [
+        *((text, "a number of seconds, or text with a unit") for text in NO_TIME),
+        *((text, "> 0, got") for text in ("0", "0h", "-3")),
+    ],
 )
 def test_what_is_no_time_is_refused(given: str, told: str) -> None:
     with pytest.raises(ConfigError, match=f"^train.budget_seconds must be {told}"):

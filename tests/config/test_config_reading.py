@@ -1,4 +1,6 @@
-"""Settings as files have them: marks of editors, tables in place of lists, and faults told by the table of a list they are in."""
+"""Settings as files have them: marks of editors, tables in place of lists, and faults told by the table of a
+list they are in.
+"""
 
 import difflib
 from pathlib import Path
@@ -30,8 +32,12 @@ def fault(table: dict[str, Any], kind: type[Section] = TrainSettings) -> str:
 # --- Bytes ---
 
 
-@pytest.mark.parametrize("content", [RUN.encode(), RUN.encode("utf-8-sig"), RUN.replace("\n", "\r\n").encode("utf-8-sig")])
-def test_a_file_is_read_with_a_byte_order_mark_and_with_either_line_end(content: bytes, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "content", [RUN.encode(), RUN.encode("utf-8-sig"), RUN.replace("\n", "\r\n").encode("utf-8-sig")]
+)
+def test_a_file_is_read_with_a_byte_order_mark_and_with_either_line_end(
+    content: bytes, tmp_path: Path
+) -> None:
     (tmp_path / "RUN.toml").write_bytes(content)
     assert read_settings(TrainSettings, tmp_path / "RUN.toml").job.model == "Zürich"
 
@@ -44,7 +50,10 @@ def test_single_brackets_where_a_list_of_tables_belongs_are_told_as_that(tables:
     (tmp_path / "RUN.toml").write_text(RUN + '[data.sources]\npath = "a.jsonl"\n' * tables, encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
         read_settings(TrainSettings, tmp_path / "RUN.toml")
-    told = "data.sources must be a list of tables, got the single table [data.sources]; double its brackets: [[data.sources]]"
+    told = (
+        "data.sources must be a list of tables, got the single table [data.sources]; "
+        "double its brackets: [[data.sources]]"
+    )
     assert str(caught.value).removeprefix(f"{tmp_path / 'RUN.toml'}: ") == told
 
 
@@ -60,14 +69,18 @@ def test_a_table_inside_a_table_of_a_list_has_single_brackets(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("second", "told"),
     [
-        ({"path": "b.jsonl", "weight": -1}, "data.sources.weight of number 2 (b.jsonl) must be > 0, got -1; the default is 1.0"),
+        (
+            {"path": "b.jsonl", "weight": -1},
+            "data.sources.weight of number 2 (b.jsonl) must be > 0, got -1; the default is 1.0",
+        ),
         ({"path": "", "weight": 1.0}, "data.sources.path of number 2 must be text that is not empty, got ''"),
         ({"weight": 1.0}, "data.sources.path of number 2 must be given, got none"),
         ({"path": "b", "split": 3}, "data.sources.split of number 2 (b) must be text (in quotes), got 3"),
         ("b.jsonl", "data.sources must be a table of settings, got 'b.jsonl'; the default is []"),
         (
             {"path": "b", "columns": {"query": "text", "negative": "text"}},
-            "data.sources.columns.query of number 2 (b) must be a different column from negative, got 'text' for both; name the column of "
+            "data.sources.columns.query of number 2 (b) must be a different column from "
+            "negative, got 'text' for both; name the column of "
             "each",
         ),
     ],
@@ -81,26 +94,39 @@ def test_a_fault_of_a_source_says_which_source(second: Any, told: str) -> None:
     [
         {"sources": [*SOURCES, {"path": "./a.jsonl"}]},
         {"split": "train", "sources": [*SOURCES, {"path": "a.jsonl", "split": "train"}]},
-        {"columns": {"query": "q"}, "sources": [*SOURCES, {"path": "a.jsonl", "weight": 2.0, "columns": {"query": "q"}}]},
+        {
+            "columns": {"query": "q"},
+            "sources": [*SOURCES, {"path": "a.jsonl", "weight": 2.0, "columns": {"query": "q"}}],
+        },
     ],
 )
 def test_a_source_is_listed_once(table: dict[str, Any]) -> None:
     told = fault({"data": table, "mixture": {"rule": "weights"}})
-    assert told.startswith("data.sources must list each source once, got a.jsonl as numbers 1 and 3; leave one out")
+    assert told.startswith(
+        "data.sources must list each source once, got a.jsonl as numbers 1 and 3; leave one out"
+    )
 
 
-@pytest.mark.parametrize("other", [{"split": "dev"}, {"columns": {"positive": "title"}}, {"corpus": "c.jsonl"}])
+@pytest.mark.parametrize(
+    "other", [{"split": "dev"}, {"columns": {"positive": "title"}}, {"corpus": "c.jsonl"}]
+)
 def test_a_file_gives_several_sources_where_something_else_is_read_of_it(other: dict[str, Any]) -> None:
     settings = checked(TrainSettings, {"data": {"sources": [*SOURCES, {"path": "a.jsonl", **other}]}})
     assert len(settings.data.listed()) == 3
 
 
 def test_what_a_source_leaves_out_is_that_of_all() -> None:
-    table = {"split": "train", "columns": {"query": "q"}, "sources": [{"path": "a"}, {"path": "b", "split": "dev", "corpus": "c"}]}
+    table = {
+        "split": "train",
+        "columns": {"query": "q"},
+        "sources": [{"path": "a"}, {"path": "b", "split": "dev", "corpus": "c"}],
+    }
     first, second = checked(TrainSettings, {"data": table}).data.listed()
     assert (first.path, first.split, first.corpus, first.columns.query) == ("a", "train", None, "q")
     assert (second.path, second.split, second.corpus, second.columns.query) == ("b", "dev", "c", "q")
-    (alone,) = checked(TrainSettings, {"job": {"data": "d"}, "data": {"split": "s", "corpus": "c"}}).data.listed("d")
+    (alone,) = checked(
+        TrainSettings, {"job": {"data": "d"}, "data": {"split": "s", "corpus": "c"}}
+    ).data.listed("d")
     assert (alone.path, alone.split, alone.corpus) == ("d", "s", "c")
 
 
@@ -108,9 +134,14 @@ def test_what_a_source_leaves_out_is_that_of_all() -> None:
 
 
 @pytest.mark.parametrize("kind", [TrainSettings, EvaluateSettings, EmbedSettings])
-@pytest.mark.parametrize(("one", "other"), [("query", "positive"), ("query", "negative"), ("positive", "negative")])
+@pytest.mark.parametrize(
+    ("one", "other"), [("query", "positive"), ("query", "negative"), ("positive", "negative")]
+)
 def test_one_column_cannot_stand_for_both_sides(kind: type[Section], one: str, other: str) -> None:
-    told = f"data.columns.{one} must be a different column from {other}, got 'text' for both; name the column of each"
+    told = (
+        f"data.columns.{one} must be a different column from {other}, got "
+        "'text' for both; name the column of each"
+    )
     assert fault({"data": {"columns": {one: "text", other: "text"}}}, kind) == told
 
 
@@ -124,19 +155,36 @@ def test_columns_of_examples_and_of_their_corpus_may_have_one_name() -> None:
 
 @pytest.mark.parametrize(
     ("key", "nearest"),
-    [("lr", "learning_rate"), ("bs", "batch_size"), ("wd", "weight_decay"), ("temp", "loss.temperature"), ("max_steps", "steps")],
+    [
+        ("lr", "learning_rate"),
+        ("bs", "batch_size"),
+        ("wd", "weight_decay"),
+        ("temp", "loss.temperature"),
+        ("max_steps", "steps"),
+    ],
 )
 def test_an_abbreviation_is_answered_with_the_key_that_it_stands_for(key: str, nearest: str) -> None:
     assert fault({"train": {key: 1}}) == f"unknown key train.{key}; did you mean train.{nearest}?"
 
 
-def test_twenty_thousand_unknown_keys_are_counted_and_the_first_advised_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_twenty_thousand_unknown_keys_are_counted_and_the_first_advised_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sought: list[str] = []
     real = difflib.get_close_matches
-    monkeypatch.setattr(difflib, "get_close_matches", lambda word, *rest, **more: sought.append(str(word)) or real(word, *rest, **more))
+    monkeypatch.setattr(
+        difflib,
+        "get_close_matches",
+        lambda word, *rest, **more: sought.append(str(word)) or real(word, *rest, **more),
+    )
     path = tmp_path / "settings.toml"
-    path.write_text("[tune]\n" + "".join(f"learning_rte{n} = 1\n" for n in range(20_000)) + "[tunes]\na = 1\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"settings\.toml: 20001 faults: unknown key .*; did you mean .*; and 19991 more$"):
+    path.write_text(
+        "[tune]\n" + "".join(f"learning_rte{n} = 1\n" for n in range(20_000)) + "[tunes]\na = 1\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(
+        ConfigError, match=r"settings\.toml: 20001 faults: unknown key .*; did you mean .*; and 19991 more$"
+    ):
         read_settings(TuneSettings, path)
     assert 0 < len(set(sought)) <= 10
 
@@ -157,15 +205,30 @@ def test_former_keys_of_a_file_are_answered_before_its_other_faults(text: str, t
         (EvaluateSettings, {"measure": {"measures": ["RR"]}}, "measure.measures is now measure.report"),
         (
             SuiteSettings,
-            {"tasks": [{"kind": "retrieval", "data": "x"}, {"kind": "retrieval", "data": "y", "measures": ["RR"]}]},
+            {
+                "tasks": [
+                    {"kind": "retrieval", "data": "x"},
+                    {"kind": "retrieval", "data": "y", "measures": ["RR"]},
+                ]
+            },
             "tasks.measures is now tasks.report",
         ),
         (TuneSweepSettings, {"grid": {"tune": {"pull": [0.1]}}}, "tune.pull is now tune.l2_to_start"),
-        (TuneSweepSettings, {"variants": [{"name": "a", "guard": {"most": 0.1}}]}, "guard.most is now guard.limit"),
-        (TuneSweepSettings, {"variants": [{"name": "a", "grid": {"guard": {"most": [0.1]}}}]}, "guard.most is now guard.limit"),
+        (
+            TuneSweepSettings,
+            {"variants": [{"name": "a", "guard": {"most": 0.1}}]},
+            "guard.most is now guard.limit",
+        ),
+        (
+            TuneSweepSettings,
+            {"variants": [{"name": "a", "grid": {"guard": {"most": [0.1]}}}]},
+            "guard.most is now guard.limit",
+        ),
     ],
 )
-def test_former_keys_are_answered_however_settings_are_given(kind: type[Section], table: dict[str, Any], renamed: str) -> None:
+def test_former_keys_are_answered_however_settings_are_given(
+    kind: type[Section], table: dict[str, Any], renamed: str
+) -> None:
     told = f"settings of adiabat 0.1: {renamed}; `adiabat settings VERB` lists the current keys"
     assert fault(table, kind) == told
     with pytest.raises(ConfigError) as caught:
@@ -175,7 +238,9 @@ def test_former_keys_are_answered_however_settings_are_given(kind: type[Section]
 
 def test_every_former_key_is_gone_and_every_new_one_is_known() -> None:
     kinds = [kind_of(verb) for verb in KINDS]
-    known = {key for kind in kinds for key in keys_of(kind)} | {name for kind in kinds for name in kind.model_fields}
+    known = {key for kind in kinds for key in keys_of(kind)} | {
+        name for kind in kinds for name in kind.model_fields
+    }
     known |= {f"tasks.{name}" for name in RetrievalTask.model_fields}
     assert not known & (FORMER_KEYS.keys() - {"compare"})
     assert {new.partition(" ")[0] for new in FORMER_KEYS.values()} <= known

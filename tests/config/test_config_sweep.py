@@ -1,4 +1,6 @@
-"""Settings of sweeps, scaling experiments and distillation: every mistake is told at once, before anything is read."""
+"""Settings of sweeps, scaling experiments and distillation: every mistake is told at once, before anything is
+read.
+"""
 
 from typing import Any
 
@@ -30,32 +32,48 @@ def test_a_range_is_evenly_spaced_in_the_logarithm_with_both_ends() -> None:
 
 
 def test_a_grid_says_values_by_dotted_key_and_lists_inside_lists_are_one_value() -> None:
-    grid = {"tune": {"learning_rate": {"low": 1e-8, "high": 1e-6, "count": 3}, "freeze": [["embeddings"], []]}}
-    assert sweep_of(grid=grid).values() == {"tune.learning_rate": (1e-8, 1e-7, 1e-6), "tune.freeze": (("embeddings",), ())}
+    grid = {
+        "tune": {"learning_rate": {"low": 1e-8, "high": 1e-6, "count": 3}, "freeze": [["embeddings"], []]}
+    }
+    assert sweep_of(grid=grid).values() == {
+        "tune.learning_rate": (1e-8, 1e-7, 1e-6),
+        "tune.freeze": (("embeddings",), ()),
+    }
 
 
 @pytest.mark.parametrize(
     ("tables", "told"),
     [
-        ({"grid": {"tune": {"learning_rat": [1.0]}}}, "unknown key grid.tune.learning_rat; did you mean grid.tune.learning_rate?"),
+        (
+            {"grid": {"tune": {"learning_rat": [1.0]}}},
+            "unknown key grid.tune.learning_rat; did you mean grid.tune.learning_rate?",
+        ),
         (
             {"grid": {"encoder": {"max_tokens": [8]}}},
-            "grid.encoder.max_tokens must be a setting that may vary from run to run; these are the keys of tune and data",
+            "grid.encoder.max_tokens must be a setting that may vary from run to "
+            "run; these are the keys of tune and data",
         ),
         (
             {"grid": {"tune": {"weight_decay": 0.1}}},
             "grid.tune.weight_decay must be a list of values, or a table with low and high, got 0.1",
         ),
-        ({"grid": {"tune": {"weight_decay": [0.1, 0.2, 0.1]}}}, "grid.tune.weight_decay must name each value once, got 0.1 more than once"),
+        (
+            {"grid": {"tune": {"weight_decay": [0.1, 0.2, 0.1]}}},
+            "grid.tune.weight_decay must name each value once, got 0.1 more than once",
+        ),
         ({"grid": {"tune": {"weight_decay": [-1.0, 0.1]}}}, "tune.weight_decay must be"),
         (
             {"grid": {"tune": {"weight_decay": {"low": 0.3, "high": 0.1}}}},
             "grid.tune.weight_decay: low must be below high, got 0.3 and 0.1; swap them",
         ),
-        ({"grid": {"tune": {"weight_decay": {"low": 0.3, "high": 0.5, "steps": 2}}}}, "grid.tune.weight_decay: unknown key steps"),
+        (
+            {"grid": {"tune": {"weight_decay": {"low": 0.3, "high": 0.5, "steps": 2}}}},
+            "grid.tune.weight_decay: unknown key steps",
+        ),
         (
             {"grid": {"tune": {"weight_decay": {"low": 0.3, "high": 0.301, "count": 5}}}},
-            "grid.tune.weight_decay: count must give values that differ in three digits, got 5 from 0.3 to 0.301",
+            "grid.tune.weight_decay: count must give values that differ in "
+            "three digits, got 5 from 0.3 to 0.301",
         ),
         (
             {"grid": {"tune": {"weight_decay": [0.1]}}, "tune": {"weight_decay": 0.2}},
@@ -73,32 +91,62 @@ def test_a_grid_says_values_by_dotted_key_and_lists_inside_lists_are_one_value()
             {"variants": [{"name": "a", "tune": {"weight_decai": 0.1}}]},
             "unknown key variants.tune.weight_decai; did you mean variants.tune.weight_decay?",
         ),
-        ({"variants": [{"name": "a"}, {"name": "a"}]}, "variants must have names of their own, got 'a' more than once"),
         (
-            {"variants": [{"name": "a", "tune": {"weight_decay": 0.1}}], "grid": {"tune": {"weight_decay": [0.2]}}},
+            {"variants": [{"name": "a"}, {"name": "a"}]},
+            "variants must have names of their own, got 'a' more than once",
+        ),
+        (
+            {
+                "variants": [{"name": "a", "tune": {"weight_decay": 0.1}}],
+                "grid": {"tune": {"weight_decay": [0.2]}},
+            },
             "tune.weight_decay must be set by grid or by variants, got both",
         ),
-        ({"variants": [{"name": "a", "grid": {"tune": {"weight_decay": [0.1, -0.1]}}}]}, "tune.weight_decay must be"),
         (
-            {"variants": [{"name": "a", "tune": {"weight_decay": 0.1}, "grid": {"tune": {"weight_decay": [0.2]}}}]},
+            {"variants": [{"name": "a", "grid": {"tune": {"weight_decay": [0.1, -0.1]}}}]},
+            "tune.weight_decay must be",
+        ),
+        (
+            {
+                "variants": [
+                    {"name": "a", "tune": {"weight_decay": 0.1}, "grid": {"tune": {"weight_decay": [0.2]}}}
+                ]
+            },
             "variants.grid.tune.weight_decay varies variants.tune.weight_decay, which is also set",
         ),
         (
-            {"variants": [{"name": "a", "grid": {"tune": {"weight_decay": [0.1]}}}], "grid": {"tune": {"weight_decay": [0.2]}}},
+            {
+                "variants": [{"name": "a", "grid": {"tune": {"weight_decay": [0.1]}}}],
+                "grid": {"tune": {"weight_decay": [0.2]}},
+            },
             "tune.weight_decay must be set by grid or by variants, got both",
         ),
         ({"sweep": {"seeds": [1, 1]}}, "sweep.seeds must be a list that names each seed once"),
-        ({"grid": {"tune": {"weight_decay": {}}}}, "grid.tune.weight_decay: low must be given, got none; high must be given, got none"),
-        ({"variants": [{"name": "a"}, {"name": "b"}]}, "variants must differ, got 'a' and 'b', with the same settings; leave one out"),
+        (
+            {"grid": {"tune": {"weight_decay": {}}}},
+            "grid.tune.weight_decay: low must be given, got none; high must be given, got none",
+        ),
+        (
+            {"variants": [{"name": "a"}, {"name": "b"}]},
+            "variants must differ, got 'a' and 'b', with the same settings; leave one out",
+        ),
         (
             {
                 "tune": {"weight_decay": 0.3},
-                "variants": [{"name": "a", "tune": {"weight_decay": 0.1}}, {"name": "b", "grid": {"tune": {"weight_decay": [0.2]}}}],
+                "variants": [
+                    {"name": "a", "tune": {"weight_decay": 0.1}},
+                    {"name": "b", "grid": {"tune": {"weight_decay": [0.2]}}},
+                ],
             },
             "tune.weight_decay has no effect where every variant sets it; leave it out",
         ),
         (
-            {"tasks": [{"kind": "retrieval", "name": "a", "data": "x"}, {"kind": "nli_grid", "name": "a", "data": "y"}]},
+            {
+                "tasks": [
+                    {"kind": "retrieval", "name": "a", "data": "x"},
+                    {"kind": "nli_grid", "name": "a", "data": "y"},
+                ]
+            },
             "tasks must have names of their own, got 'a' more than once; rename them",
         ),
     ],
@@ -109,18 +157,33 @@ def test_what_is_wrong_is_told(tables: dict[str, Any], told: str) -> None:
 
 @pytest.mark.parametrize("name", ["a/b", "a\\b", "a\nb", "a\u2028b", "a\x07", "x" * 61])
 def test_a_name_that_makes_no_folder_is_refused_in_one_line(name: str) -> None:
-    said = fault(variants=[{"name": name, "tune": {"batch_size": 3}}, {"name": "b", "tune": {"batch_size": 0}}])
-    assert "variants.name must have at most 60 characters, and no slashes, line ends or control characters, got " in said
+    said = fault(
+        variants=[{"name": name, "tune": {"batch_size": 3}}, {"name": "b", "tune": {"batch_size": 0}}]
+    )
+    assert (
+        "variants.name must have at most 60 characters, and no slashes, line ends or control characters, got "
+        in said
+    )
     assert len(said.splitlines()) == 1
     wrong = fault(variants=[{"name": name, "grid": 5}])
     assert len(wrong.splitlines()) == 1
 
 
 def test_names_that_differ_in_case_alone_are_refused_and_other_names_are_kept() -> None:
-    said = fault(variants=[{"name": name, "tune": {"batch_size": size}} for size, name in enumerate(("Near", "far", "near"), 3)])
-    assert said == "variants must have names that differ in more than upper and lower case, got 'Near', 'near'; rename them"
+    said = fault(
+        variants=[
+            {"name": name, "tune": {"batch_size": size}}
+            for size, name in enumerate(("Near", "far", "near"), 3)
+        ]
+    )
+    assert (
+        said == "variants must have names that differ in more than upper and lower "
+        "case, got 'Near', 'near'; rename them"
+    )
     names = ["x" * 60, 'both "towers"', "emb,B0a", ".rate (1e-8)"]
-    settings = sweep_of(variants=[{"name": name, "tune": {"batch_size": size}} for size, name in enumerate(names, 3)])
+    settings = sweep_of(
+        variants=[{"name": name, "tune": {"batch_size": size}} for size, name in enumerate(names, 3)]
+    )
     assert [variant.name for variant in settings.variants] == names
 
 
@@ -134,7 +197,11 @@ def test_each_fault_of_grid_and_tables_is_told_once_and_all_together() -> None:
 def test_an_optional_table_may_be_switched_by_the_sweep_a_variant_or_the_grid() -> None:
     variants = [{"name": "off", "rehearsal": False}, {"name": "own", "rehearsal": {"weight": 2.0}}]
     settings = sweep_of(rehearsal=True, variants=variants, grid={"guard": [False, True]})
-    assert [run.tuned.rehearsal for run in trials_of_sweep(settings)] == [None, None, *[RehearsalSection(weight=2.0)] * 2]
+    assert [run.tuned.rehearsal for run in trials_of_sweep(settings)] == [
+        None,
+        None,
+        *[RehearsalSection(weight=2.0)] * 2,
+    ]
     assert [run.tuned.guard for run in trials_of_sweep(settings)] == [None, GuardSection()] * 2
     assert [run.varied["guard"] for run in trials_of_sweep(settings)][:2] == [None, "on"]
 
@@ -157,13 +224,20 @@ COMPANY: dict[str, dict[str, Any]] = {"towers.document_model": {"kind": "asymmet
 def test_what_a_scaling_gives_each_run_is_refused(key: str) -> None:
     assert set(TAKEN) == set(VALUES_TAKEN)
     table, name = key.split(".")
-    with pytest.raises(ConfigError, match=rf"{key} must be left out of a scaling experiment, which gives each run its own; leave it out"):
+    with pytest.raises(
+        ConfigError,
+        match=rf"{key} must be left out of a scaling experiment, which gives each run its own; leave it out",
+    ):
         checked(ScalingSettings, {table: {**COMPANY.get(key, {}), name: VALUES_TAKEN[key]}})
 
 
-@pytest.mark.parametrize(("key", "value"), [("pooling", "cls"), ("normalize", True), ("max_tokens", 8), ("query_prompt", "ask: ")])
+@pytest.mark.parametrize(
+    ("key", "value"), [("pooling", "cls"), ("normalize", True), ("max_tokens", 8), ("query_prompt", "ask: ")]
+)
 def test_what_a_teacher_of_a_static_model_does_not_go_by_is_refused(key: str, value: Any) -> None:
     with pytest.raises(
-        ConfigError, match=rf"encoder.{key} has no effect on a static model, whose tokens are embedded one by one; leave it out"
+        ConfigError,
+        match=rf"encoder.{key} has no effect on a static model, whose tokens "
+        r"are embedded one by one; leave it out",
     ):
         checked(DistillStaticSettings, {"encoder": {key: value}})

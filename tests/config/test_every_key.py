@@ -1,4 +1,6 @@
-"""Every key of every verb's settings: it is reached by --set and by TOML alike, or refused by name where it has no effect alone."""
+"""Every key of every verb's settings: it is reached by --set and by TOML alike, or refused by name where it
+has no effect alone.
+"""
 
 import tomllib
 from functools import cache
@@ -13,7 +15,25 @@ from adiabat.config.section import Section, by_kind, nest, overlaid, value_at
 from adiabat.core.errors import ConfigError
 
 CLASSES = list(dict.fromkeys(map(kind_of, KINDS)))
-VALUES: tuple[Any, ...] = (False, True, 2, 3, 21, 200, 5_000, 0.5, 0.25, 1.5, 1e-3, "text", ["text"], [["text"]], [5], [0.5], "24GiB")
+VALUES: tuple[Any, ...] = (
+    False,
+    True,
+    2,
+    3,
+    21,
+    200,
+    5_000,
+    0.5,
+    0.25,
+    1.5,
+    1e-3,
+    "text",
+    ["text"],
+    [["text"]],
+    [5],
+    [0.5],
+    "24GiB",
+)
 TABLES = {"tasks", "models", "candidates", "variants", "sources", "grid"}
 """Lists of tables and free tables, which have tests of their own."""
 
@@ -61,7 +81,9 @@ def words_of(kind: type[Section], key: str) -> list[str]:
 
 
 def reached(kind: type[Section], key: str, value: Any) -> bool:
-    """Whether the settings that are read have the value; TOML and --set agree, which the first verb of a section shows."""
+    """Whether the settings that are read have the value; TOML and --set agree, which the first verb of a
+    section shows.
+    """
     company, _ = place_of(kind, key)
     table = overlaid(kind, company, nest(key.split("."), value))
     settings = checked(kind, table)
@@ -71,11 +93,17 @@ def reached(kind: type[Section], key: str, value: Any) -> bool:
         return True
     text = tomli_w.dumps(table)
     assert checked(kind, tomllib.loads(text)) == settings
-    line = "" if isinstance(value, str) else tomli_w.dumps({"x": value}, multiline_strings=False).removeprefix("x = ").replace("\n", "")
+    line = (
+        ""
+        if isinstance(value, str)
+        else tomli_w.dumps({"x": value}, multiline_strings=False).removeprefix("x = ").replace("\n", "")
+    )
     assert checked(kind, assigned([f"{key}={line or value}"], company, kind=kind)) == settings
     dumped = settings.model_dump(mode="json", exclude_none=True)
     assert checked(kind, dumped) == settings
-    assert checked(kind, settings.model_dump(mode="json", exclude_defaults=True, exclude_none=True)) == settings
+    assert (
+        checked(kind, settings.model_dump(mode="json", exclude_defaults=True, exclude_none=True)) == settings
+    )
     return True
 
 
@@ -106,6 +134,10 @@ def told_of(kind: type[Section], table: dict[str, Any]) -> str:
 def test_every_wrong_value_is_told_in_our_own_words() -> None:
     odd: tuple[object, ...] = (None, True, -1, 1.5, float("nan"), "", "text", [], [[]], {}, {"a": 1}, 10**400)
     places = ((kind, key, place_of(kind, key)[0]) for (key, _), kind in FIRST.items())
-    told = [told_of(kind, overlaid(kind, company, nest(key.split("."), value))) for kind, key, company in places for value in odd]
+    told = [
+        told_of(kind, overlaid(kind, company, nest(key.split("."), value)))
+        for kind, key, company in places
+        for value in odd
+    ]
     assert sum(map(bool, told)) > len(told) / 3
     assert [one for one in told if "nput should" in one or "should have" in one or "\n" in one] == []

@@ -1,4 +1,6 @@
-"""All faults of a file are told at once: a wrong value hides no combination of settings, and no told combination rests on it."""
+"""All faults of a file are told at once: a wrong value hides no combination of settings, and no told
+combination rests on it.
+"""
 
 import random
 import re
@@ -42,24 +44,52 @@ def message(kind: type[Section], table: dict[str, Any]) -> str:
                 "memory": {"length_buckets": [3, 2]},
                 "towers": {"document_model": "m"},
             },
-            [RATE, IDLE_EPOCHS, "unknown key run.sede", "memory.length_buckets must ascend", "towers.document_model has no effect"],
+            [
+                RATE,
+                IDLE_EPOCHS,
+                "unknown key run.sede",
+                "memory.length_buckets must ascend",
+                "towers.document_model has no effect",
+            ],
         ),
         (
             TrainSettings,
-            {"train": {"batch_size": 0, "warmup_fraction": 0.2, "warmup_steps": 3, "epochs": 2.0, "steps": 5}},
+            {
+                "train": {
+                    "batch_size": 0,
+                    "warmup_fraction": 0.2,
+                    "warmup_steps": 3,
+                    "epochs": 2.0,
+                    "steps": 5,
+                }
+            },
             ["train.batch_size must", "train.warmup_fraction has no effect", "train.epochs has no effect"],
         ),
         (
             TrainSettings,
             {"towers": {"kind": "bad", "store": "s"}, "train": {"epochs": 2.0, "steps": 5}},
-            ["towers.kind must", "towers.store has no effect with towers.frozen", "train.epochs has no effect"],
+            [
+                "towers.kind must",
+                "towers.store has no effect with towers.frozen",
+                "train.epochs has no effect",
+            ],
         ),
         (
             TrainSettings,
-            {"train": {"loss": {"kind": "triplet", "symmetric": True}, "method": {"rank": 3}, "idle_epochs": 3}},
+            {
+                "train": {
+                    "loss": {"kind": "triplet", "symmetric": True},
+                    "method": {"rank": 3},
+                    "idle_epochs": 3,
+                }
+            },
             ["train.loss.symmetric belongs", "train.method.rank belongs", IDLE_EPOCHS],
         ),
-        (TrainSettings, {"train": {"loss": {"guide": {}}, "idle_epochs": 3}}, ["train.loss.guide.model must be given", IDLE_EPOCHS]),
+        (
+            TrainSettings,
+            {"train": {"loss": {"guide": {}}, "idle_epochs": 3}},
+            ["train.loss.guide.model must be given", IDLE_EPOCHS],
+        ),
         (
             TrainSettings,
             {"train": 3, "run": {"compile": True}, "memory": {"checkpointing": True}},
@@ -95,7 +125,11 @@ def message(kind: type[Section], table: dict[str, Any]) -> str:
                 "tasks must have names of their own",
             ],
         ),
-        (AblateSettings, {"static": {"weighting": "zipf", "pooling": "mean"}}, ["weighting.kind must", "static.pooling must be left out"]),
+        (
+            AblateSettings,
+            {"static": {"weighting": "zipf", "pooling": "mean"}},
+            ["weighting.kind must", "static.pooling must be left out"],
+        ),
         # A sweep has other defaults than its runs; the fault of its table is told once.
         (
             TrainSweepSettings,
@@ -112,7 +146,11 @@ def message(kind: type[Section], table: dict[str, Any]) -> str:
             {"variants": [{"name": "a", "tune": IDLE_WRONG}], "sweep": {"sample": -1}},
             ["tune.learning_rate must", "tune.idle_epochs has no effect", "sweep.sample must"],
         ),
-        (TuneSweepSettings, {"variants": [{}, {}]}, ["variants.name of number 1 must be given", "variants.name of number 2 must be given"]),
+        (
+            TuneSweepSettings,
+            {"variants": [{}, {}]},
+            ["variants.name of number 1 must be given", "variants.name of number 2 must be given"],
+        ),
         # The present name of guard.most is guard.limit, without which guard.action would have no effect.
         (
             TuneSettings,
@@ -126,7 +164,11 @@ def message(kind: type[Section], table: dict[str, Any]) -> str:
         ),
         (
             TuneSweepSettings,
-            {"grid": {"tune": {"pull": [0.1]}}, "variants": [{"name": "a", "guard": {"most": 0.1}}], "sweep": {"sample": -1}},
+            {
+                "grid": {"tune": {"pull": [0.1]}},
+                "variants": [{"name": "a", "guard": {"most": 0.1}}],
+                "sweep": {"sample": -1},
+            },
             ["guard.most is now guard.limit, tune.pull is now tune.l2_to_start;", "sweep.sample must"],
         ),
     ],
@@ -177,7 +219,10 @@ def test_a_wrong_value_and_an_unmet_need_are_both_told_unless_the_need_rests_on_
         if "has no effect" not in cause:
             continue
         told = message(kind, with_values(kind, table, [(idle, VALUES[idle]), (wrong, [[]])]))
-        assert re.search(rf"{re.escape(wrong.removesuffix('.kind'))}(\.\w+)? (must be|belongs to) ", told), (wrong, told)
+        assert re.search(rf"{re.escape(wrong.removesuffix('.kind'))}(\.\w+)? (must be|belongs to) ", told), (
+            wrong,
+            told,
+        )
         assert (cause in told) == (f" {wrong} " not in f"{cause} "), (told, cause)
         rests += cause not in told
     assert rests > 0

@@ -6,7 +6,12 @@ import pytest
 
 from adiabat.config.budgets import PlanSettings
 from adiabat.config.dataset_settings import MineSettings
-from adiabat.config.distillation import AblateSettings, DistillStaticSettings, FitSettings, MultilingualSettings
+from adiabat.config.distillation import (
+    AblateSettings,
+    DistillStaticSettings,
+    FitSettings,
+    MultilingualSettings,
+)
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked, read_settings, with_values
 from adiabat.config.section import Section, value_at
@@ -51,31 +56,60 @@ VALUES: dict[str, Any] = {
 
 IDLE: list[tuple[type[Section], dict[str, Any], tuple[str, ...]]] = [
     (TrainSettings, {}, ("data.validation_split", "towers.document_model", "towers.frozen", "towers.store")),
-    (TrainSettings, {}, ("mixture.rule.temperature", "batches.group.random_share", "batches.group.curriculum_steps", "train.idle_epochs")),
-    (TrainSettings, {"data": {"validation": "dev.jsonl"}}, ("data.validation_fraction", "data.max_validation")),
+    (
+        TrainSettings,
+        {},
+        (
+            "mixture.rule.temperature",
+            "batches.group.random_share",
+            "batches.group.curriculum_steps",
+            "train.idle_epochs",
+        ),
+    ),
+    (
+        TrainSettings,
+        {"data": {"validation": "dev.jsonl"}},
+        ("data.validation_fraction", "data.max_validation"),
+    ),
     (TrainSettings, {"towers": {"kind": "asymmetric"}}, ("towers.store", "towers.targets")),
     (TrainSettings, {"towers": {"kind": "asymmetric", "frozen": "query"}}, ("towers.store",)),
-    (TrainSettings, {"towers": {"kind": "shared_projection"}}, ("towers.frozen", "towers.store", "towers.targets")),
+    (
+        TrainSettings,
+        {"towers": {"kind": "shared_projection"}},
+        ("towers.frozen", "towers.store", "towers.targets"),
+    ),
     (TrainSettings, {"towers": {"projection_start": "start.npy"}}, ("towers.projection_width",)),
     (TrainSettings, {"train": {"warmup_steps": 3}}, ("train.warmup_fraction",)),
     (TrainSettings, {"train": {"steps": 9}}, ("train.epochs",)),
     (TrainSettings, {"train": {"budget_flops": 1e9}}, ("train.epochs", "train.steps")),
     (TrainSettings, {"train": {"budget_seconds": 9.0}}, ("train.epochs",)),
     (TuneSettings, {}, ("data.validation_split", "rate_search.low")),
-    (TuneSettings, {"data": {"validation": "dev.jsonl"}}, ("data.validation_fraction", "data.max_validation", "data.hold_out")),
+    (
+        TuneSettings,
+        {"data": {"validation": "dev.jsonl"}},
+        ("data.validation_fraction", "data.max_validation", "data.hold_out"),
+    ),
     (TuneSettings, {"tune": {"keep": "last"}}, ("tune.idle_epochs",)),
     (EvaluateSettings, {"measure": {"negatives": "listed"}}, ("measure.depth", "measure.drop_same_id")),
     (PlanSettings, {}, ("plan.loss", "plan.least_steps", "plan.resamples", "plan.measure")),
     (MineSettings, {}, ("judge.store", "judge.margin")),
     (DistillStaticSettings, {"static": {"reduction": "none"}}, ("static.reduction.dims",)),
-    (DistillStaticSettings, {"static": {"weighting": "none"}}, ("static.weighting.a", "static.weighting.corpus")),
+    (
+        DistillStaticSettings,
+        {"static": {"weighting": "none"}},
+        ("static.weighting.a", "static.weighting.corpus"),
+    ),
     (DistillStaticSettings, {"static": {"weighting": "zipf"}}, ("static.weighting.a",)),
     (MultilingualSettings, {"mixture": {"rule": "equal"}}, ("mixture.rule.temperature",)),
 ]
 
 
-@pytest.mark.parametrize(("kind", "table", "key"), [(kind, table, key) for kind, table, keys in IDLE for key in keys])
-def test_a_setting_without_effect_is_refused_by_name(kind: type[Section], table: dict[str, Any], key: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "table", "key"), [(kind, table, key) for kind, table, keys in IDLE for key in keys]
+)
+def test_a_setting_without_effect_is_refused_by_name(
+    kind: type[Section], table: dict[str, Any], key: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         checked(kind, with_values(kind, table, [(key, VALUES[key])]))
     assert key.rpartition(".")[0] in str(caught.value)
@@ -90,20 +124,85 @@ CORPUS = "static.weighting.corpus must be given"
 @pytest.mark.parametrize(
     ("kind", "table", "cause", "remedy"),
     [
-        (TrainSettings, {"train": {"steps": 3, "budget_flops": 1e9}}, "train.budget_flops", "leave out train.budget_flops"),
-        (TrainSettings, {"train": {"epochs": 3.0, "budget_seconds": 9.0}}, "train.budget_seconds", "leave out train.budget_seconds"),
-        (TrainSettings, {"train": {"warmup_fraction": 0.3, "warmup_steps": 1}}, "train.warmup_steps", "leave out train.warmup_steps"),
-        (TrainSettings, {"train": {"idle_epochs": 3}}, 'train.keep = "last"', 'set train.keep = "best" or "both"'),
-        (FitSettings, {"train": {"idle_epochs": 3, "keep": "last"}}, 'train.keep = "last"', 'set train.keep = "best"'),
-        (AblateSettings, {"fit": {"idle_epochs": 3, "keep": "last"}}, 'fit.keep = "last"', 'set fit.keep = "best"'),
-        (TuneSettings, {"tune": {"idle_epochs": 3, "keep": "last"}}, 'tune.keep = "last"', 'set tune.keep = "both" or "loss"'),
-        (TrainSettings, {"towers": {"kind": "asymmetric", "frozen": "query", "store": "s"}}, 'frozen = "query"', f"set {FROZEN}"),
-        (TrainSettings, {"towers": {"store": "s"}}, 'kind = "shared" and with towers.frozen', f"set {ASYMMETRIC} and set {FROZEN}"),
-        (TuneSettings, {"rate_search": {"low": 1e-7}}, "tune.learning_rate = 5e-08", 'set tune.learning_rate = "safe" or "range"'),
+        (
+            TrainSettings,
+            {"train": {"steps": 3, "budget_flops": 1e9}},
+            "train.budget_flops",
+            "leave out train.budget_flops",
+        ),
+        (
+            TrainSettings,
+            {"train": {"epochs": 3.0, "budget_seconds": 9.0}},
+            "train.budget_seconds",
+            "leave out train.budget_seconds",
+        ),
+        (
+            TrainSettings,
+            {"train": {"warmup_fraction": 0.3, "warmup_steps": 1}},
+            "train.warmup_steps",
+            "leave out train.warmup_steps",
+        ),
+        (
+            TrainSettings,
+            {"train": {"idle_epochs": 3}},
+            'train.keep = "last"',
+            'set train.keep = "best" or "both"',
+        ),
+        (
+            FitSettings,
+            {"train": {"idle_epochs": 3, "keep": "last"}},
+            'train.keep = "last"',
+            'set train.keep = "best"',
+        ),
+        (
+            AblateSettings,
+            {"fit": {"idle_epochs": 3, "keep": "last"}},
+            'fit.keep = "last"',
+            'set fit.keep = "best"',
+        ),
+        (
+            TuneSettings,
+            {"tune": {"idle_epochs": 3, "keep": "last"}},
+            'tune.keep = "last"',
+            'set tune.keep = "both" or "loss"',
+        ),
+        (
+            TrainSettings,
+            {"towers": {"kind": "asymmetric", "frozen": "query", "store": "s"}},
+            'frozen = "query"',
+            f"set {FROZEN}",
+        ),
+        (
+            TrainSettings,
+            {"towers": {"store": "s"}},
+            'kind = "shared" and with towers.frozen',
+            f"set {ASYMMETRIC} and set {FROZEN}",
+        ),
+        (
+            TuneSettings,
+            {"rate_search": {"low": 1e-7}},
+            "tune.learning_rate = 5e-08",
+            'set tune.learning_rate = "safe" or "range"',
+        ),
         (TuneSettings, {"guard": {"action": "back"}}, "without guard.limit", "set guard.limit"),
-        (TuneSettings, {"data": {"validation_split": "dev"}}, "without data.validation", "set data.validation"),
-        (MineSettings, {"mine": {"source": "dense"}, "bm25": {"k1": 1.2}}, 'source = "dense"', 'set mine.source = "bm25" or "fused"'),
-        (PlanSettings, {"plan": {"runs": "r", "measure": False}, "run": {"device": "cpu"}}, "measure = false", "set plan.measure = true"),
+        (
+            TuneSettings,
+            {"data": {"validation_split": "dev"}},
+            "without data.validation",
+            "set data.validation",
+        ),
+        (
+            MineSettings,
+            {"mine": {"source": "dense"}, "bm25": {"k1": 1.2}},
+            'source = "dense"',
+            'set mine.source = "bm25" or "fused"',
+        ),
+        (
+            PlanSettings,
+            {"plan": {"runs": "r", "measure": False}, "run": {"device": "cpu"}},
+            "measure = false",
+            "set plan.measure = true",
+        ),
         (
             TrainSettings,
             {"train": {"loss": {"guide": {"model": "self", "relative": True}}}},
@@ -116,11 +215,23 @@ CORPUS = "static.weighting.corpus must be given"
             "belongs to sif",
             'set static.weighting.kind = "sif"',
         ),
-        (DistillStaticSettings, {"static": {"weighting": "tfidf"}}, CORPUS, "add corpus, or set static.weighting"),
-        (AblateSettings, {"static": {"weighting": "zipf"}}, 'static.weighting.kind must be "sif" in an ablation', "leave it out"),
+        (
+            DistillStaticSettings,
+            {"static": {"weighting": "tfidf"}},
+            CORPUS,
+            "add corpus, or set static.weighting",
+        ),
+        (
+            AblateSettings,
+            {"static": {"weighting": "zipf"}},
+            'static.weighting.kind must be "sif" in an ablation',
+            "leave it out",
+        ),
     ],
 )
-def test_a_refusal_names_each_change_that_mends_it(kind: type[Section], table: dict[str, Any], cause: str, remedy: str) -> None:
+def test_a_refusal_names_each_change_that_mends_it(
+    kind: type[Section], table: dict[str, Any], cause: str, remedy: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         checked(kind, table)
     assert cause in str(caught.value).partition(";")[0]

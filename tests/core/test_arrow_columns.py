@@ -48,9 +48,36 @@ def test_strings_beyond_the_largest_offset_are_refused(monkeypatch: pytest.Monke
 
 def test_rows_are_the_table_that_arrow_makes() -> None:
     rows = [
-        {"text": "ü", "rate": 1e-3, "seed": 1, "mixed": 2, "ok": True, "none": None, "last": None, "list": [1, 2]},
-        {"text": None, "rate": None, "seed": 2, "mixed": 0.5, "ok": None, "none": None, "last": "", "list": None},
-        {"text": "b", "rate": 2.0, "seed": None, "mixed": None, "ok": False, "none": None, "last": "c", "list": []},
+        {
+            "text": "ü",
+            "rate": 1e-3,
+            "seed": 1,
+            "mixed": 2,
+            "ok": True,
+            "none": None,
+            "last": None,
+            "list": [1, 2],
+        },
+        {
+            "text": None,
+            "rate": None,
+            "seed": 2,
+            "mixed": 0.5,
+            "ok": None,
+            "none": None,
+            "last": "",
+            "list": None,
+        },
+        {
+            "text": "b",
+            "rate": 2.0,
+            "seed": None,
+            "mixed": None,
+            "ok": False,
+            "none": None,
+            "last": "c",
+            "list": [],
+        },
     ]
     for part in (rows, rows[:1], rows[1:2], rows[:0]):
         made = table_of(part)
@@ -60,7 +87,14 @@ def test_rows_are_the_table_that_arrow_makes() -> None:
 
 
 def test_no_column_is_made_in_a_way_that_imports_pandas() -> None:
-    code = "import sys, numpy as np; from adiabat.core.arrow_columns import *; strings_column(['a']), numbers_column(np.arange(2)); "
+    code = (
+        "import sys, numpy as np; from adiabat.core.arrow_columns import *; "
+        "strings_column(['a']), numbers_column(np.arange(2)); "
+    )
     subprocess.run([sys.executable, "-c", f"{code}sys.exit('pandas' in sys.modules)"], check=True)
-    sources = (path for path in Path(adiabat.__file__).parent.rglob("*.py") if path.name != "arrow_columns.py")
-    assert [path.name for path in sources if re.search(r"pa\.array\(|from_py", path.read_text(encoding="utf-8"))] == []
+    sources = (
+        path for path in Path(adiabat.__file__).parent.rglob("*.py") if path.name != "arrow_columns.py"
+    )
+    assert [
+        path.name for path in sources if re.search(r"pa\.array\(|from_py", path.read_text(encoding="utf-8"))
+    ] == []

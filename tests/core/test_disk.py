@@ -1,4 +1,6 @@
-"""What adiabat writes in place, clears and renames: links that lie there are refused or replaced, and never followed."""
+"""What adiabat writes in place, clears and renames: links that lie there are refused or replaced, and never
+followed.
+"""
 
 import fcntl
 import os
@@ -60,7 +62,14 @@ def _copied(path: Path) -> None:
     copy_folder(path.parent / "source", path)
 
 
-REPLACING: list[Write] = [_put, _renamed, _renamed_folder, _copied, fresh_folder, lambda path: write_text("new", path)]
+REPLACING: list[Write] = [
+    _put,
+    _renamed,
+    _renamed_folder,
+    _copied,
+    fresh_folder,
+    lambda path: write_text("new", path),
+]
 REFUSING: list[Write] = [_append, _in_place, make_folder, lambda path: shorten(path, 0), require_sole]
 REMOVING: list[Write] = [remove, clear]
 
@@ -74,12 +83,16 @@ def precious(tmp_path: Path) -> Path:
 
 
 def _is_whole(home: Path) -> bool:
-    return [path.name for path in home.iterdir()] == ["file"] and (home / "file").read_text(encoding="utf-8") == "precious"
+    return [path.name for path in home.iterdir()] == ["file"] and (home / "file").read_text(
+        encoding="utf-8"
+    ) == "precious"
 
 
 @pytest.mark.parametrize("target", ["../home/file", "../home", "../home/missing"])
 @pytest.mark.parametrize("write", [*REPLACING, *REMOVING])
-def test_what_replaces_or_removes_a_link_leaves_its_target_alone(precious: Path, write: Write, target: str) -> None:
+def test_what_replaces_or_removes_a_link_leaves_its_target_alone(
+    precious: Path, write: Write, target: str
+) -> None:
     place = precious.parent / "ours" / "name"
     place.symlink_to(target)
     write(place)
@@ -89,10 +102,14 @@ def test_what_replaces_or_removes_a_link_leaves_its_target_alone(precious: Path,
 
 @pytest.mark.parametrize("target", ["../home/file", "../home", "../home/missing"])
 @pytest.mark.parametrize("write", REFUSING)
-def test_what_goes_on_in_a_place_refuses_a_link_and_names_it(precious: Path, write: Write, target: str) -> None:
+def test_what_goes_on_in_a_place_refuses_a_link_and_names_it(
+    precious: Path, write: Write, target: str
+) -> None:
     place = precious.parent / "ours" / "name"
     place.symlink_to(target)
-    with pytest.raises(LinkError, match=rf"ours/name must .* got a symbolic link to {re.escape(target)}; remove the link"):
+    with pytest.raises(
+        LinkError, match=rf"ours/name must .* got a symbolic link to {re.escape(target)}; remove the link"
+    ):
         write(place)
     assert _is_whole(precious)
 
@@ -130,7 +147,9 @@ def test_links_that_a_user_names_are_resolved_once_and_lead_where_they_lead(prec
     make_folder(real(link) / "new")
     assert (precious / "new").is_dir()
     (precious.parent / "nowhere").symlink_to("missing")
-    with pytest.raises(LinkError, match="nowhere must not be a symbolic link to a missing place, got one to missing"):
+    with pytest.raises(
+        LinkError, match="nowhere must not be a symbolic link to a missing place, got one to missing"
+    ):
         real(precious.parent / "nowhere")
 
 
@@ -150,7 +169,14 @@ def test_temporary_names_cannot_be_foreseen_and_those_of_killed_processes_go(tmp
         fcntl.flock(at_work, fcntl.LOCK_EX)
         write_text("new", tmp_path / "page")
         left = {path.name for path in tmp_path.iterdir()}
-    assert left == {"home", "page", ".page.partial", ".pager.part-0123abcd", ".page.part-aaaa", ".page.part-bbbb"}
+    assert left == {
+        "home",
+        "page",
+        ".page.partial",
+        ".pager.part-0123abcd",
+        ".page.part-aaaa",
+        ".page.part-bbbb",
+    }
     assert (tmp_path / "home").read_text(encoding="utf-8") == "precious"
 
 

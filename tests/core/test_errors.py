@@ -1,4 +1,6 @@
-"""Faults are counted, and only the first ten quoted; what goes from process to process arrives whole; a lack is no damage."""
+"""Faults are counted, and only the first ten quoted; what goes from process to process arrives whole; a lack
+is no damage.
+"""
 
 import errno
 import os
@@ -62,34 +64,58 @@ SHORTAGES = {
     "Python's memory": (MemoryError(), MEMORY),
     "Arrow's memory": (pa.lib.ArrowMemoryError("malloc of size 64 failed"), MEMORY),
     "memory of the system": (error_of(errno.ENOMEM), MEMORY),
-    "memory for a library": (ImportError("libtorch_cpu.so: failed to map segment from shared object"), MEMORY),
-    "memory of torch": (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"), MEMORY),
+    "memory for a library": (
+        ImportError("libtorch_cpu.so: failed to map segment from shared object"),
+        MEMORY,
+    ),
+    "memory of torch": (
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"),
+        MEMORY,
+    ),
     "memory of C++": (RuntimeError("std::bad_alloc"), MEMORY),
     "memory of Rust": (SafetensorError("I/O error: Cannot allocate memory (os error 12)"), MEMORY),
     "a thread of Python": (RuntimeError("can't start new thread"), THREADS),
     "a thread of Arrow": (
-        pa.lib.ArrowException("Unknown error: Failed to launch worker thread: Resource temporarily unavailable"),
+        pa.lib.ArrowException(
+            "Unknown error: Failed to launch worker thread: Resource temporarily unavailable"
+        ),
         THREADS,
     ),
-    "a thread of Rust": (PanicException('ThreadPoolBuildError { kind: IOError(Os { code: 11, kind: WouldBlock, message: "" }) }'), THREADS),
+    "a thread of Rust": (
+        PanicException(
+            'ThreadPoolBuildError { kind: IOError(Os { code: 11, kind: WouldBlock, message: "" }) }'
+        ),
+        THREADS,
+    ),
     "a process": (error_of(errno.EAGAIN), THREADS),
     "descriptors": (error_of(errno.EMFILE), DESCRIPTORS),
     "descriptors of the system": (error_of(errno.ENFILE), DESCRIPTORS),
-    "descriptors for a library": (ImportError("libm.so: cannot open shared object file: Too many open files"), DESCRIPTORS),
+    "descriptors for a library": (
+        ImportError("libm.so: cannot open shared object file: Too many open files"),
+        DESCRIPTORS,
+    ),
     "descriptors of tokenizers": (Exception("Too many open files (os error 24)"), DESCRIPTORS),
     "the disk": (error_of(errno.ENOSPC), DISK),
     "a quota": (error_of(errno.EDQUOT), DISK),
     "the limit on file size": (error_of(errno.EFBIG), DISK),
     "the disk of tokenizers": (Exception("No space left on device (os error 28)"), DISK),
-    "the disk of safetensors": (SafetensorError("Error while serializing: I/O error: File too large (os error 27)"), DISK),
+    "the disk of safetensors": (
+        SafetensorError("Error while serializing: I/O error: File too large (os error 27)"),
+        DISK,
+    ),
     "the disk of numpy": (OSError("1000000 requested and 131056 written"), DISK),
     "the disk of SQLite": (sqlite3.OperationalError("database or disk is full"), DISK),
-    "a cause below": (raised_for(error_of(errno.EMFILE), ValueError("Couldn't instantiate the tokenizer")), DESCRIPTORS),
+    "a cause below": (
+        raised_for(error_of(errno.EMFILE), ValueError("Couldn't instantiate the tokenizer")),
+        DESCRIPTORS,
+    ),
 }
 
 
 @pytest.mark.parametrize(("fault", "resource"), SHORTAGES.values(), ids=SHORTAGES)
-def test_a_resource_that_is_wanting_is_known_in_whatever_class_a_library_reports_it(fault: BaseException, resource: Resource) -> None:
+def test_a_resource_that_is_wanting_is_known_in_whatever_class_a_library_reports_it(
+    fault: BaseException, resource: Resource
+) -> None:
     shortage = shortage_of(fault)
     assert shortage is not None
     assert shortage.resource is resource
@@ -115,10 +141,17 @@ def test_other_faults_are_no_shortage_and_texts_of_users_are_not_taken_for_one(f
 
 
 @pytest.mark.parametrize(
-    "fault", [pa.lib.ArrowMemoryError("malloc of size 4611686018427387904 failed"), MemoryError("Unable to allocate 7.11 PiB for an array")]
+    "fault",
+    [
+        pa.lib.ArrowMemoryError("malloc of size 4611686018427387904 failed"),
+        MemoryError("Unable to allocate 7.11 PiB for an array"),
+    ],
 )
 def test_a_file_whose_header_asks_for_more_than_any_machine_has_is_damaged(fault: Exception) -> None:
-    with pytest.raises(DataError, match="vectors.npy must be undamaged"), reading(Path("vectors.npy"), remedy="write it again"):
+    with (
+        pytest.raises(DataError, match="vectors.npy must be undamaged"),
+        reading(Path("vectors.npy"), remedy="write it again"),
+    ):
         raise fault
 
 
@@ -141,5 +174,10 @@ def test_the_error_of_the_disk_is_found_below_a_statement_and_in_the_words_of_a_
         error = disk_error_of(fault)
         assert error is not None
         assert error.errno == number
-    for other in (error_of(errno.EMFILE), MemoryError(), RuntimeError("shape mismatch"), DataError("page must be new")):
+    for other in (
+        error_of(errno.EMFILE),
+        MemoryError(),
+        RuntimeError("shape mismatch"),
+        DataError("page must be new"),
+    ):
         assert disk_error_of(other) is None

@@ -11,17 +11,31 @@ import pytest
 
 from adiabat.core import disk
 from adiabat.core.errors import DataError, InUseError, JobError, StoreError
-from adiabat.core.files import is_there, read_json, read_plain, reading, sole_writer, write_json, write_text, writing_to
+from adiabat.core.files import (
+    is_there,
+    read_json,
+    read_plain,
+    reading,
+    sole_writer,
+    write_json,
+    write_text,
+    writing_to,
+)
 
 RECORD = {"name": "Grüße", "values": [1, 2.5, None, True], "nested": {"b": 1, "a": {}}}
 
 
 def test_json_is_read_as_it_was_written(tmp_path: Path) -> None:
     write_json({**RECORD, "by size": {2: "a", 10: "b"}}, tmp_path / "record.json")
-    assert read_json(tmp_path / "record.json", remedy="rebuild it") == {**RECORD, "by size": {"2": "a", "10": "b"}}
+    assert read_json(tmp_path / "record.json", remedy="rebuild it") == {
+        **RECORD,
+        "by size": {"2": "a", "10": "b"},
+    }
     with pytest.raises(DataError, match=r"absent\.json must exist; rebuild it$"):
         read_json(tmp_path / "absent.json", remedy="rebuild it")
-    with pytest.raises(DataError, match=r"must be readable, got: Is a directory; check its permissions and its disk$"):
+    with pytest.raises(
+        DataError, match=r"must be readable, got: Is a directory; check its permissions and its disk$"
+    ):
         read_json(tmp_path, remedy="rebuild it")
 
 
@@ -29,7 +43,9 @@ def test_a_pipe_or_a_device_is_refused_before_it_is_opened(tmp_path: Path) -> No
     os.mkfifo(tmp_path / "pipe.json")
     (tmp_path / "zero").symlink_to("/dev/zero")
     for path in (tmp_path / "pipe.json", tmp_path / "zero"):
-        with pytest.raises(JobError, match=f"{path.name} must be a file or a folder, got a device, pipe or socket"):
+        with pytest.raises(
+            JobError, match=f"{path.name} must be a file or a folder, got a device, pipe or socket"
+        ):
             read_json(path, remedy="rebuild it", error=JobError)
 
 
@@ -66,16 +82,22 @@ def _loaded(path: Path) -> object:
         return None
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{", "[" * 200_000, '{"a": 1, "written_by": "adiabat 9"}', "\udcff"])
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{", "[" * 200_000, '{"a": 1, "written_by": "adiabat 9"}', "\udcff"]
+)
 def test_what_is_no_sealed_object_is_refused_in_one_line(tmp_path: Path, content: str) -> None:
     path = tmp_path / "record.json"
     path.write_bytes(content.encode("utf-8", "surrogateescape"))
-    with pytest.raises(DataError, match=r"record\.json must be undamaged, got \w+: .*; rebuild it$") as caught:
+    with pytest.raises(
+        DataError, match=r"record\.json must be undamaged, got \w+: .*; rebuild it$"
+    ) as caught:
         read_json(path, remedy="rebuild it")
     assert len(str(caught.value).replace(str(path), "")) < 300
 
 
-@pytest.mark.parametrize("fault", [EOFError(), RecursionError("deep"), KeyError("a"), UnicodeDecodeError("utf-8", b"x", 0, 1, "y")])
+@pytest.mark.parametrize(
+    "fault", [EOFError(), RecursionError("deep"), KeyError("a"), UnicodeDecodeError("utf-8", b"x", 0, 1, "y")]
+)
 def test_any_fault_of_a_reader_names_the_file(tmp_path: Path, fault: Exception) -> None:
     with (
         pytest.raises(JobError, match=f"part must be undamaged, got {type(fault).__name__}"),
@@ -93,7 +115,10 @@ def test_an_error_of_our_own_and_an_interruption_pass_the_door(tmp_path: Path) -
 
 def test_the_checksum_stands_in_the_file_and_not_in_the_record(tmp_path: Path) -> None:
     write_json(RECORD, tmp_path / "record.json")
-    assert set(json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))) - set(RECORD) == {"checksum", "written_by"}
+    assert set(json.loads((tmp_path / "record.json").read_text(encoding="utf-8"))) - set(RECORD) == {
+        "checksum",
+        "written_by",
+    }
 
 
 def test_new_files_follow_the_umask(tmp_path: Path) -> None:
@@ -122,7 +147,9 @@ def test_two_writers_of_one_file_do_not_meet(tmp_path: Path) -> None:
     assert (tmp_path / "page").read_text(encoding="utf-8") == "mine"
 
 
-def test_a_writer_whose_file_is_in_place_leaves_that_of_the_next_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_whose_file_is_in_place_leaves_that_of_the_next_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     replace = Path.replace
 
     def replace_and_begin_another(part: Path, target: Path) -> Path:
@@ -133,7 +160,9 @@ def test_a_writer_whose_file_is_in_place_leaves_that_of_the_next_alone(tmp_path:
     monkeypatch.setattr(Path, "replace", replace_and_begin_another)
     write_text("mine", tmp_path / "page")
     assert (tmp_path / "page").read_text(encoding="utf-8") == "mine"
-    assert [part.read_text(encoding="utf-8") for part in tmp_path.glob(".page.part*")] == ["of another process"]
+    assert [part.read_text(encoding="utf-8") for part in tmp_path.glob(".page.part*")] == [
+        "of another process"
+    ]
 
 
 def test_many_writers_of_one_file_at_once_all_succeed(tmp_path: Path) -> None:
@@ -156,31 +185,50 @@ def test_a_file_that_could_not_take_its_place_is_removed(tmp_path: Path) -> None
 
 
 def test_a_directory_that_was_removed_is_told_from_a_full_disk(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="page must be writable, got No such file or directory; its directory was removed or renamed"):
+    with pytest.raises(
+        DataError,
+        match="page must be writable, got No such file or directory; its directory was removed or renamed",
+    ):
         write_text("a", tmp_path / "gone" / "page")
     with (
-        pytest.raises(DataError, match="page must be writable, got No space left on device; free space there"),
+        pytest.raises(
+            DataError, match="page must be writable, got No space left on device; free space there"
+        ),
         writing_to(tmp_path / "page"),
     ):
         raise OSError(errno.ENOSPC, "No space left on device")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_a_full_disk_is_one_error_also_where_the_rest_of_the_buffer_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk, "_locked_part", lambda path: (path.with_name("part"), os.fdopen(os.open("/dev/full", os.O_WRONLY), "wb")))
-    with pytest.raises(DataError, match="record must be writable, got No space left on device; free space there"):
+def test_a_full_disk_is_one_error_also_where_the_rest_of_the_buffer_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        disk,
+        "_locked_part",
+        lambda path: (path.with_name("part"), os.fdopen(os.open("/dev/full", os.O_WRONLY), "wb")),
+    )
+    with pytest.raises(
+        DataError, match="record must be writable, got No space left on device; free space there"
+    ):
         write_text("a", tmp_path / "record")
 
 
 def test_a_second_writer_is_refused_until_the_first_ends(tmp_path: Path) -> None:
-    with sole_writer(tmp_path), pytest.raises(InUseError, match="must have one writer at a time"), sole_writer(tmp_path):
+    with (
+        sole_writer(tmp_path),
+        pytest.raises(InUseError, match="must have one writer at a time"),
+        sole_writer(tmp_path),
+    ):
         pass
     with sole_writer(tmp_path):
         assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("answer", [errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
-def test_a_file_system_without_locks_is_written_unguarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: int) -> None:
+def test_a_file_system_without_locks_is_written_unguarded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: int
+) -> None:
     def refuses(handle: int, operation: int) -> None:
         raise OSError(answer, "no locks here")
 
@@ -191,7 +239,9 @@ def test_a_file_system_without_locks_is_written_unguarded(tmp_path: Path, monkey
     assert written
 
 
-def test_other_faults_of_locking_and_errors_of_the_body_stay_what_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_faults_of_locking_and_errors_of_the_body_stay_what_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     error = BlockingIOError(errno.EAGAIN, "write could not complete")
     with pytest.raises(BlockingIOError) as raised, sole_writer(tmp_path):
         raise error
@@ -211,5 +261,8 @@ def test_a_link_to_nowhere_is_no_missing_file(tmp_path: Path) -> None:
     (tmp_path / "lost").symlink_to("blobs/1")
     assert is_there(tmp_path / "good")
     assert not is_there(tmp_path / "other")
-    with pytest.raises(StoreError, match="lost must exist, got a link to blobs/1, which is not there; restore that, or remove the link"):
+    with pytest.raises(
+        StoreError,
+        match="lost must exist, got a link to blobs/1, which is not there; restore that, or remove the link",
+    ):
         is_there(tmp_path / "lost", error=StoreError)

@@ -30,7 +30,12 @@ class State:
     by_name: dict[str, Inner] = field(default_factory=dict)
 
 
-WHOLE: dict[str, Any] = {"step": 3, "best": {"loss": 0.5, "pairs": 2}, "sizes": [1, 2], "by_name": {"a": {"loss": 1.0, "pairs": 1}}}
+WHOLE: dict[str, Any] = {
+    "step": 3,
+    "best": {"loss": 0.5, "pairs": 2},
+    "sizes": [1, 2],
+    "by_name": {"a": {"loss": 1.0, "pairs": 1}},
+}
 
 
 def state_of(record: object, path: Path) -> State:
@@ -55,14 +60,18 @@ def test_a_value_comes_back_from_its_record(tmp_path: Path) -> None:
         ({"by_name": [1]}, "by_name must be a table, got [1]"),
     ],
 )
-def test_a_record_with_other_keys_or_types_is_of_another_version(change: dict[str, Any], told: str, tmp_path: Path) -> None:
+def test_a_record_with_other_keys_or_types_is_of_another_version(
+    change: dict[str, Any], told: str, tmp_path: Path
+) -> None:
     record = {key: value for key, value in {**WHOLE, **change}.items() if value is not None}
     path = tmp_path / "state.json"
     write_json(record, path)
     with pytest.raises(DataError) as caught:
         state_of(read_json(path, remedy="begin again"), path)
     message = str(caught.value)
-    assert message.startswith(f"{path} must be as adiabat {__version__} writes it, got other content under a right checksum: ")
+    assert message.startswith(
+        f"{path} must be as adiabat {__version__} writes it, got other content under a right checksum: "
+    )
     assert told in message
     assert message.endswith("; begin again")
     assert "\n" not in message
@@ -85,7 +94,9 @@ def test_the_version_that_wrote_a_file_is_named_and_decides_the_advice(
     assert str(caught.value).endswith(advice)
 
 
-def test_a_reader_that_meets_anything_in_a_newer_file_says_to_update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_meets_anything_in_a_newer_file_says_to_update(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "record.json"
     resealed(path, "1.0", {}, monkeypatch)
     told = r"was written by adiabat 1\.0, this is adiabat .* \(KeyError: 'gone'\); update adiabat"
@@ -97,7 +108,11 @@ def test_a_reader_that_meets_anything_in_a_newer_file_says_to_update(tmp_path: P
     ("number", "told"),
     [
         (1, f"was written by adiabat 0.1 (format 1), this is adiabat {__version__} (format 3); rebuild it"),
-        (4, f"was written by another version of adiabat (format 4), this is adiabat {__version__} (format 3); update adiabat"),
+        (
+            4,
+            "was written by another version of adiabat (format 4), this is adiabat "
+            f"{__version__} (format 3); update adiabat",
+        ),
         (None, "must state its format, a number such as 3, got None; rebuild it"),
         ("2", "must state its format, a number such as 3, got 2; rebuild it"),
     ],
@@ -116,13 +131,22 @@ def test_formats_that_are_read_pass(number: int, tmp_path: Path) -> None:
 def test_a_record_without_a_checksum_is_old_and_not_damaged(tmp_path: Path) -> None:
     path = tmp_path / "old.json"
     path.write_text(json.dumps({"a": 1}), encoding="utf-8")
-    with pytest.raises(DataError, match=r"old\.json must have a checksum, got none: adiabat 0\.1 wrote it, or it was edited; redo"):
+    with pytest.raises(
+        DataError,
+        match=r"old\.json must have a checksum, got none: adiabat 0\.1 wrote it, or it was edited; redo",
+    ):
         read_json(path, remedy="redo")
     assert read_json(path, remedy="redo", required=False) == {"a": 1}
 
 
 def test_versions_are_compared_by_their_numbers(tmp_path: Path) -> None:
-    assert [is_newer(version) for version in ("0.1.0", __version__, "0.10", "1.0.0.dev1", "unknown")] == [False, False, True, True, False]
+    assert [is_newer(version) for version in ("0.1.0", __version__, "0.10", "1.0.0.dev1", "unknown")] == [
+        False,
+        False,
+        True,
+        True,
+        False,
+    ]
     assert version_in(tmp_path / "missing.json") is None
     (tmp_path / "result.json").write_text('{"versions": {"adiabat": "0.1.0"}}', encoding="utf-8")
     assert version_in(tmp_path / "result.json") == "0.1.0"

@@ -45,7 +45,8 @@ def test_every_flipped_byte_is_refused_by_name_and_line_or_cuts_off_the_last_row
         except JobError as fault:
             refused.append(str(fault))
         else:
-            # The end of the last line, which then counts as cut off; or the name of the first checksum, which then counts as a column.
+            # The end of the last line, which then counts as cut off; or the name of the first checksum, which
+            # then counts as a column.
             if place == len(whole) - 1:
                 assert found == ROWS[:4]
             else:
@@ -59,7 +60,9 @@ def test_a_row_that_is_gone_is_noticed_at_the_next_one(tmp_path: Path, gone: int
     path = tmp_path / "log.jsonl"
     lines = write(path).splitlines(keepends=True)
     path.write_bytes(b"".join(lines[:gone] + lines[gone + 1 :]))
-    with pytest.raises(JobError, match=rf"log\.jsonl:{gone + 1} must be undamaged, got ValueError: .*; start anew"):
+    with pytest.raises(
+        JobError, match=rf"log\.jsonl:{gone + 1} must be undamaged, got ValueError: .*; start anew"
+    ):
         rows_in(path)
 
 

@@ -14,7 +14,19 @@ def test_a_unit_that_is_no_measure_is_refused(given: float | str) -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", ["PND", "pnd pooled", "Spearman", "AP", "average precision", "V-measure", "balanced accuracy", "F1", "P(rel=2)@5", "nDCG@10"]
+    "unit",
+    [
+        "PND",
+        "pnd pooled",
+        "Spearman",
+        "AP",
+        "average precision",
+        "V-measure",
+        "balanced accuracy",
+        "F1",
+        "P(rel=2)@5",
+        "nDCG@10",
+    ],
 )
 def test_measures_of_tasks_are_units(unit: str) -> None:
     assert Margin.parse(f"0.01 {unit}") == Margin(0.01, unit)
@@ -50,5 +62,7 @@ def test_a_measure_by_another_name_is_the_same_measure(unit: str, measure: str) 
 
 @pytest.mark.parametrize("unit", ["P", "RR@1", "average precision", "PND retrieval"])
 def test_a_margin_of_a_measure_that_is_not_measured_is_refused(unit: str) -> None:
-    with pytest.raises(ConfigError, match=f"a difference of nDCG@10, RR@10, PND, which are measured, got 0.01 {unit};"):
+    with pytest.raises(
+        ConfigError, match=f"a difference of nDCG@10, RR@10, PND, which are measured, got 0.01 {unit};"
+    ):
         require_margin(f"0.01 {unit}", ["nDCG@10", "RR@10", "PND"])

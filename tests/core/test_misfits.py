@@ -56,7 +56,9 @@ WHOLE = {"count": 1, "share": 0.5, "kind": "full", "names": ["a"]}
     ],
     ids=lambda given: given if isinstance(given, str) else "",
 )
-def test_a_fault_has_its_key_what_it_must_be_and_its_value(kind: type[Any], value: Any, phrase: str, tmp_path: Path) -> None:
+def test_a_fault_has_its_key_what_it_must_be_and_its_value(
+    kind: type[Any], value: Any, phrase: str, tmp_path: Path
+) -> None:
     with pytest.raises(ValidationError) as found:
         TypeAdapter(kind).validate_python(value)
     assert misfits(found.value) == [phrase]

@@ -9,7 +9,17 @@ import pytest
 
 from adiabat.core import provenance as seals
 from adiabat.core.errors import DataError, StoreError
-from adiabat.core.provenance import CHECKED, CHECKSUMS, Digest, DigestedFile, digest_of, read_array, require_seal, seal, write_array
+from adiabat.core.provenance import (
+    CHECKED,
+    CHECKSUMS,
+    Digest,
+    DigestedFile,
+    digest_of,
+    read_array,
+    require_seal,
+    seal,
+    write_array,
+)
 
 
 @pytest.fixture
@@ -25,7 +35,9 @@ def check(folder: Path, *, always: bool = False) -> frozenset[str]:
 
 
 def test_a_digest_is_the_published_one_of_sha_256_and_may_leave_a_header_out(folder: Path) -> None:
-    assert digest_of(folder / "one") == Digest(3, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
+    assert digest_of(folder / "one") == Digest(
+        3, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    )
     (folder / "three").write_bytes(b"headabc")
     assert digest_of(folder / "three", start=4) == digest_of(folder / "one")._replace(size=7, start=4)
 
@@ -74,7 +86,11 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the files that are read, as they are."""
     names: list[str] = []
     monkeypatch.setattr(seals, "TICK_NS", 0)
-    monkeypatch.setattr(seals, "digest_of", lambda path, *, start, **_: (names.append(path.name), digest_of(path, start=start))[1])
+    monkeypatch.setattr(
+        seals,
+        "digest_of",
+        lambda path, *, start, **_: (names.append(path.name), digest_of(path, start=start))[1],
+    )
     return names
 
 
@@ -107,7 +123,9 @@ def test_a_damaged_list_of_checksums_is_refused(folder: Path) -> None:
         check(folder)
 
 
-def test_a_folder_that_cannot_be_written_is_checked_each_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_written_is_checked_each_time(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(text: str, path: Path) -> None:
         raise seals.DataError("no space")
 
@@ -155,7 +173,10 @@ def test_an_array_of_which_a_byte_is_another_is_refused(folder: Path, place: int
     content = bytearray((folder / "a.npy").read_bytes())
     content[place] ^= 1
     (folder / "a.npy").write_bytes(content)
-    with pytest.raises(DataError, match=r"/a\.npy must be undamaged, got ValueError: its content does not match.*; make it again$"):
+    with pytest.raises(
+        DataError,
+        match=r"/a\.npy must be undamaged, got ValueError: its content does not match.*; make it again$",
+    ):
         read_array(folder / "a.npy", remedy="make it again")
     for cut in (0, 10, 100):
         (folder / "a.npy").write_bytes(content[:cut])

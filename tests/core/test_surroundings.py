@@ -1,4 +1,6 @@
-"""Where a process may find itself: without a home, with streams that are closed, full or of few letters, on a terminal without width."""
+"""Where a process may find itself: without a home, with streams that are closed, full or of few letters, on a
+terminal without width.
+"""
 
 import errno
 import io
@@ -49,10 +51,14 @@ def test_the_cache_is_where_the_user_has_one(tmp_path: Path, monkeypatch: pytest
     assert hub_cache("HF_HUB_CACHE", "hub") is None
 
 
-def test_a_user_without_a_home_has_a_cache_among_temporary_files_and_is_told(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_home_has_a_cache_among_temporary_files_and_is_told(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Path, "home", homeless)
     own = temporary / f"adiabat-{os.getuid()}"
-    with pytest.warns(UserWarning, match=f"there is no home directory: caches are in {own}; set XDG_CACHE_HOME"):
+    with pytest.warns(
+        UserWarning, match=f"there is no home directory: caches are in {own}; set XDG_CACHE_HOME"
+    ):
         assert user_cache() == own
     assert own.stat().st_mode & 0o777 == 0o700
     with pytest.warns(UserWarning, match="there is no home directory"):
@@ -62,7 +68,9 @@ def test_a_user_without_a_home_has_a_cache_among_temporary_files_and_is_told(tem
 
 
 @pytest.mark.parametrize("home", ["/proc", "/proc/nowhere", "/dev/null"])
-def test_a_home_that_cannot_be_written_is_named_and_replaced(home: str, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_home_that_cannot_be_written_is_named_and_replaced(
+    home: str, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HOME", home)
     with pytest.warns(UserWarning, match=f"{home}/.cache cannot be written: caches are in "):
         assert user_cache() == temporary / f"adiabat-{os.getuid()}"
@@ -79,7 +87,9 @@ def test_a_model_cache_that_can_only_be_read_is_used(tmp_path: Path, monkeypatch
         assert hub_cache("HF_DATASETS_CACHE", "datasets") is not None
 
 
-def test_a_temporary_cache_that_another_user_planted_is_refused(tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_temporary_cache_that_another_user_planted_is_refused(
+    tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Path, "home", homeless)
     (temporary / f"adiabat-{os.getuid()}").symlink_to(tmp_path)
     with pytest.raises(DataError, match=r"must be a folder of the user's own; set XDG_CACHE_HOME"):
@@ -94,20 +104,25 @@ def written(text: str, encoding: str) -> str:
 
 
 def test_signs_that_an_encoding_lacks_are_replaced_and_letters_escaped() -> None:
-    assert written("−0.5\N{NO-BREAK SPACE}% → é 星 🦄 …", "ascii") == "-0.5 % -> \\xe9 \\u661f \\U0001f984 ..."
+    assert (
+        written("−0.5\N{NO-BREAK SPACE}% → é 星 🦄 …", "ascii") == "-0.5 % -> \\xe9 \\u661f \\U0001f984 ..."
+    )
     assert written("±2 × é 星", "latin-1") == "±2 × é \\u661f"
     assert written("− é 星 🦄 \ud800", "utf-8") == "− é 星 🦄 \\ud800"
 
 
 @pytest.mark.parametrize(
-    ("encoding", "any_text"), [("utf-8", True), ("UTF8", True), ("ascii", False), ("iso-8859-1", False), ("cp1252", False)]
+    ("encoding", "any_text"),
+    [("utf-8", True), ("UTF8", True), ("ascii", False), ("iso-8859-1", False), ("cp1252", False)],
 )
 def test_an_encoding_without_every_letter_is_known(encoding: str, any_text: bool) -> None:
     assert shows_any_text(io.TextIOWrapper(io.BytesIO(), encoding=encoding)) is any_text
 
 
 @pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)])
-def test_a_closed_stream_is_opened_on_nothing_before_a_file_takes_its_place(closed: tuple[int, ...], tmp_path: Path) -> None:
+def test_a_closed_stream_is_opened_on_nothing_before_a_file_takes_its_place(
+    closed: tuple[int, ...], tmp_path: Path
+) -> None:
     def settled() -> None:
         for descriptor in closed:
             os.close(descriptor)
@@ -138,7 +153,9 @@ def test_notes_that_cannot_be_written_end_no_run() -> None:
     assert stream.write("another") == 7
 
 
-def test_output_that_cannot_be_written_does_not_fail_again_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_that_cannot_be_written_does_not_fail_again_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class Pending(io.StringIO):
         def flush(self) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -166,7 +183,10 @@ def test_words_that_the_locale_cannot_read_are_shown_with_the_remedy(monkeypatch
     require_words(["search", word])
     monkeypatch.setattr(sys, "getfilesystemencoding", lambda: "ascii")
     require_words(["search", "metal"])
-    with pytest.raises(ConfigError, match="the locale must have the letters of métal; choose a locale of UTF-8, or set PYTHONUTF8=1"):
+    with pytest.raises(
+        ConfigError,
+        match="the locale must have the letters of métal; choose a locale of UTF-8, or set PYTHONUTF8=1",
+    ):
         require_words(["search", word])
 
 

@@ -6,7 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from adiabat.core.wording import again, assignment, call_began, call_of, option, positional, typed, typed_command, written
+from adiabat.core.wording import (
+    again,
+    assignment,
+    call_began,
+    call_of,
+    option,
+    positional,
+    typed,
+    typed_command,
+    written,
+)
 
 
 @pytest.mark.parametrize(
@@ -19,7 +29,11 @@ from adiabat.core.wording import again, assignment, call_began, call_of, option,
         (lambda: option("budget", 1e17), "budget=1e17", "--budget 1e17"),
         (lambda: option("baseline_stores", "s"), 'baseline_stores="s"', "--baseline-store s"),
         (lambda: positional("store"), "store", "STORE"),
-        (lambda: assignment("tune.keep", "last"), 'settings={"tune": {"keep": "last"}}', "--set tune.keep=last"),
+        (
+            lambda: assignment("tune.keep", "last"),
+            'settings={"tune": {"keep": "last"}}',
+            "--set tune.keep=last",
+        ),
         (lambda: assignment("job.model", ...), 'settings={"job": {"model": ...}}', "--set job.model=..."),
         (lambda: call_of("safe-rate"), "adiabat.safe_rate", "adiabat safe-rate"),
         (
@@ -28,7 +42,11 @@ from adiabat.core.wording import again, assignment, call_began, call_of, option,
             "adiabat embed 'a b' CORPUS --out s",
         ),
         (again, "make the same call again", "run the same command again"),
-        (lambda: again(resume=True), "make the same call with resume=True", "run the same command with --resume"),
+        (
+            lambda: again(resume=True),
+            "make the same call with resume=True",
+            "run the same command with --resume",
+        ),
         (lambda: written('say "hi"'), "'say \"hi\"'", "'say \"hi\"'"),
     ],
 )

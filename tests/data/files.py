@@ -14,7 +14,10 @@ from adiabat.core.errors import DataError
 def write(path: Path, *rows: object) -> Path:
     """Rows as JSON lines, bytes as they are; the ending says how they are compressed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = b"".join(row if isinstance(row, bytes) else json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows)
+    data = b"".join(
+        row if isinstance(row, bytes) else json.dumps(row, ensure_ascii=False).encode() + b"\n"
+        for row in rows
+    )
     if path.suffix == ".zst":
         data = pa.Codec("zstd").compress(data, asbytes=True)
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)

@@ -14,7 +14,9 @@ def of_one(count: int) -> list[Int[np.ndarray, " n"]]:
     return [np.zeros(count, dtype=np.int64)]
 
 
-def arrange(order: Int[np.ndarray, " n"], rules: Rules, *, seed: int = 0, first_step: int = 0) -> tuple[list[list[int]], list[int]]:
+def arrange(
+    order: Int[np.ndarray, " n"], rules: Rules, *, seed: int = 0, first_step: int = 0
+) -> tuple[list[list[int]], list[int]]:
     batches, left = arranged(order, rules, np.random.default_rng(seed), first_step=first_step)
     return [batch.tolist() for batch in batches], left.tolist()
 
@@ -76,7 +78,9 @@ def test_a_curriculum_goes_from_random_to_alike() -> None:
     batches, _ = arrange(order, rules)
     mixed = np.array([len(set(topic[batch])) > 1 for batch in batches])
     # 1 - 0.9 t / 4,000, averaged over each quarter of the 4,000 steps.
-    assert [quarter.mean() for quarter in np.split(mixed, 4)] == pytest.approx([0.8875, 0.6625, 0.4375, 0.2125], abs=0.06)
+    assert [quarter.mean() for quarter in np.split(mixed, 4)] == pytest.approx(
+        [0.8875, 0.6625, 0.4375, 0.2125], abs=0.06
+    )
     later, _ = arrange(order, rules, first_step=4_000)
     assert np.mean([len(set(topic[batch])) > 1 for batch in later]) == pytest.approx(0.1, abs=0.02)
 
@@ -109,7 +113,9 @@ def test_no_text_stands_twice_in_a_batch(distinct: int) -> None:
 
 
 def test_a_text_in_half_of_the_examples_is_in_every_batch_once_and_costs_no_more() -> None:
-    keys = np.stack([np.arange(50_000), np.where(np.arange(50_000) % 2, 10**6, 10**6 + 1 + np.arange(50_000))], axis=1)
+    keys = np.stack(
+        [np.arange(50_000), np.where(np.arange(50_000) % 2, 10**6, 10**6 + 1 + np.arange(50_000))], axis=1
+    )
     order = np.random.default_rng(0).permutation(50_000)
     batches, left = arrange(order, Rules(batch_size=50, levels=of_one(50_000), keys=keys))
     assert repeats(batches, keys) == 0
@@ -141,7 +147,9 @@ def test_examples_that_a_batch_refuses_come_in_the_next_by_hand() -> None:
     assert left == []
 
 
-def test_repeats_across_several_windows_leave_out_no_more_than_the_remainder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeats_across_several_windows_leave_out_no_more_than_the_remainder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("adiabat.data.batch_arrangement.WINDOW", 4)
     random = np.random.default_rng(0)
     # Four rows ask each question, and four on average share an answer.
@@ -191,14 +199,18 @@ def test_a_budget_parts_batches_by_length_by_hand() -> None:
 
 def padding(batches: list[list[int]] | list[Int[np.ndarray, " n"]], tokens: Int[np.ndarray, " n"]) -> float:
     """Tokens of batches as they are padded, over those that they hold."""
-    return sum(len(batch) * tokens[batch].max() for batch in batches) / sum(tokens[batch].sum() for batch in batches)
+    return sum(len(batch) * tokens[batch].max() for batch in batches) / sum(
+        tokens[batch].sum() for batch in batches
+    )
 
 
 def test_no_batch_is_above_its_budget_and_padding_is_less() -> None:
     random = np.random.default_rng(0)
     tokens = random.integers(3, 200, 5_000)
     order = random.permutation(5_000)
-    batches, left = arrange(order, Rules(batch_size=64, levels=of_one(5_000), tokens=tokens, token_budget=2_000))
+    batches, left = arrange(
+        order, Rules(batch_size=64, levels=of_one(5_000), tokens=tokens, token_budget=2_000)
+    )
     assert max(int(tokens[batch].sum()) for batch in batches) <= 2_000
     assert sorted([*(row for batch in batches for row in batch), *left]) == list(range(5_000))
     by_chance = np.split(order[:4_980], 4_980 // 20)
@@ -215,7 +227,9 @@ def test_a_step_is_the_same_whatever_was_asked_before() -> None:
     rules = Rules(batch_size=16, levels=[topic, topic * 0], random_share=0.3, curriculum_steps=60, keys=keys)
     forwards = stream(rules, 400)
     expected = [forwards.rows(step).tolist() for step in range(90)]
-    assert [stream(rules, 400).rows(step).tolist() for step in (89, 0, 44)] == [expected[step] for step in (89, 0, 44)]
+    assert [stream(rules, 400).rows(step).tolist() for step in (89, 0, 44)] == [
+        expected[step] for step in (89, 0, 44)
+    ]
     backwards = stream(rules, 400)
     assert [backwards.rows(step).tolist() for step in reversed(range(90))] == expected[::-1]
 
@@ -230,7 +244,9 @@ def test_passes_differ_and_what_each_leaves_out_is_counted() -> None:
 
 def test_rules_that_leave_no_batch_are_refused() -> None:
     rules = Rules(batch_size=2, levels=of_one(10), keys=np.zeros((10, 2), dtype=np.int64))
-    with pytest.raises(DataError, match="10 examples must fill a batch of 2 under the rules of \\[batches\\], got none"):
+    with pytest.raises(
+        DataError, match="10 examples must fill a batch of 2 under the rules of \\[batches\\], got none"
+    ):
         stream(rules, 10).rows(0)
 
 
@@ -239,7 +255,9 @@ def test_a_pass_without_a_batch_ends_the_steps_whoever_planned_it(empty: int) ->
     rules = Rules(batch_size=2, levels=of_one(10))
     made = ArrangedBatches(lambda number: np.arange(1 if number == empty else 10), rules, pairs=10, seed=0)
     # As a note on what a run left out plans all its passes.
-    assert [made.batches(number) for number in range(3)] == [0 if number == empty else 5 for number in range(3)]
+    assert [made.batches(number) for number in range(3)] == [
+        0 if number == empty else 5 for number in range(3)
+    ]
     for _ in range(2):
         with pytest.raises(DataError, match="^1 examples must fill a batch of 2"):
             made.rows(5 * empty)

@@ -53,8 +53,12 @@ def test_the_batch_size_cuts_the_same_order_differently() -> None:
 @pytest.mark.parametrize("batch_size", [3, 10, 23])
 def test_batches_of_passes_add_up_and_a_later_first_step_moves_them(batch_size: int) -> None:
     plain, moved = (ShuffledBatches(10, batch_size, seed=3, first_step=first) for first in (0, 7))
-    assert [sum(plain.batches(number) for number in range(passes)) for passes in range(24)] == [10 * n // batch_size for n in range(24)]
-    assert [moved.rows(7 + step).tolist() for step in range(9)] == [plain.rows(step).tolist() for step in range(9)]
+    assert [sum(plain.batches(number) for number in range(passes)) for passes in range(24)] == [
+        10 * n // batch_size for n in range(24)
+    ]
+    assert [moved.rows(7 + step).tolist() for step in range(9)] == [
+        plain.rows(step).tolist() for step in range(9)
+    ]
 
 
 def test_a_batch_larger_than_the_data_goes_through_it_several_times() -> None:
@@ -66,7 +70,9 @@ def test_a_batch_larger_than_the_data_goes_through_it_several_times() -> None:
 def test_seeds_give_different_orders_and_every_order_is_about_as_frequent() -> None:
     orders = Counter(tuple(ShuffledBatches(3, 3, seed=seed).rows(0).tolist()) for seed in range(600))
     assert len(orders) == 6
-    assert sum((count - 100) ** 2 / 100 for count in orders.values()) < 20.5  # chi-square, 5 degrees of freedom, p = 0.001
+    assert (
+        sum((count - 100) ** 2 / 100 for count in orders.values()) < 20.5
+    )  # chi-square, 5 degrees of freedom, p = 0.001
 
 
 def test_random_numbers_of_a_step_depend_on_seed_and_step_alone() -> None:
@@ -111,7 +117,9 @@ def test_neighbours_in_the_file_are_spread_over_the_batches_of_a_validation() ->
 
 
 @pytest.mark.parametrize(("count", "weights"), [(11, [4, 4, 3]), (12, [4, 4, 4]), (3, [3]), (1, [1])])
-def test_each_row_comes_once_but_for_those_that_fill_the_last_batch_up(count: int, weights: list[int]) -> None:
+def test_each_row_comes_once_but_for_those_that_fill_the_last_batch_up(
+    count: int, weights: list[int]
+) -> None:
     order = np.random.default_rng(0).permutation(count)
     full, plain = (list(validation_batches(order, 4, full=full)) for full in (True, False))
     assert [weight for _, weight in full] == [weight for _, weight in plain] == weights
@@ -124,7 +132,8 @@ def test_each_row_comes_once_but_for_those_that_fill_the_last_batch_up(count: in
 def test_one_text_less_exchanges_at_most_one_row_of_each_batch(gone: int) -> None:
     left = TEXTS[:gone] + TEXTS[gone + 1 :]
     before, after = (
-        [{texts[row] for row in rows} for rows, _ in validation_batches(text_order(texts), 16, full=True)] for texts in (TEXTS, left)
+        [{texts[row] for row in rows} for rows, _ in validation_batches(text_order(texts), 16, full=True)]
+        for texts in (TEXTS, left)
     )
     assert all(len(one - other) <= 1 for one, other in zip(before[:-1], after[:-1], strict=True))
 
@@ -144,7 +153,9 @@ def test_shares_by_hand(rule: MixtureRule, temperature: float, shares: list[floa
 
 
 def test_a_hot_temperature_is_nearly_equal() -> None:
-    assert source_weights([1, 10**9], rule="temperature", temperature=1e6).tolist() == pytest.approx([0.5, 0.5], abs=1e-5)
+    assert source_weights([1, 10**9], rule="temperature", temperature=1e6).tolist() == pytest.approx(
+        [0.5, 0.5], abs=1e-5
+    )
 
 
 def test_given_weights_need_not_add_up_to_one() -> None:
@@ -220,7 +231,9 @@ def test_sources_of_one_size_are_not_in_the_same_order() -> None:
 @pytest.mark.parametrize("steps", [0, 1, 7, STEPS_COUNTED, STEPS_COUNTED + 1])
 def test_what_a_run_drew_of_each_source_is_what_a_plain_loop_counts(steps: int) -> None:
     mixed = mixture((5, 20), "equal", "cycle")
-    sampler = ArrangedBatches(mixed.order, Rules(batch_size=3, levels=[np.zeros(25, dtype=np.int64)]), pairs=40, seed=0)
+    sampler = ArrangedBatches(
+        mixed.order, Rules(batch_size=3, levels=[np.zeros(25, dtype=np.int64)]), pairs=40, seed=0
+    )
     # The last source never comes.
     sources = np.array([0] * 5 + [1] * 20)
     plain = [0, 0, 0]

@@ -98,17 +98,31 @@ def test_a_grid_has_objects_by_language_and_a_mapping_overrides_aliases():
     grid = row(premise={"en": "x"}, hypothesis={"en": "y"}, label="neutral")
     assert Columns().layout(grid, wanted=ALL) == "grid"
     assert Columns().find("positive", row("answer", "positive", "passage")) == "positive"
-    assert Columns({"positive": "answer"}).layout(row("question", "answer", "passage"), wanted=ALL) == "examples"
+    assert (
+        Columns({"positive": "answer"}).layout(row("question", "answer", "passage"), wanted=ALL) == "examples"
+    )
 
 
 @pytest.mark.parametrize(
     ("mapping", "names", "facts"),
     [
-        ({}, ("question", "answer", "passage"), ['found "passage" and "answer"', 'data.columns.positive = "passage" or "answer"']),
+        (
+            {},
+            ("question", "answer", "passage"),
+            ['found "passage" and "answer"', 'data.columns.positive = "passage" or "answer"'],
+        ),
         ({}, ("premise", "hypothesis", "label"), ["premise and hypothesis by language, found one text each"]),
-        ({}, ("query", "reply"), ['expected "query" and "positive", found "query" and "reply"', 'data.columns.positive = "reply"']),
+        (
+            {},
+            ("query", "reply"),
+            ['expected "query" and "positive", found "query" and "reply"', 'data.columns.positive = "reply"'],
+        ),
         ({}, ("q", "p"), ['expected "q" and "positive"', 'map it with data.columns.positive = "p"']),
-        ({}, ("query", "a", "b"), ['found "query", "a" and "b"', "say which it is with data.columns.positive"]),
+        (
+            {},
+            ("query", "a", "b"),
+            ['found "query", "a" and "b"', "say which it is with data.columns.positive"],
+        ),
         (
             {},
             ("lang", "en"),
@@ -117,7 +131,11 @@ def test_a_grid_has_objects_by_language_and_a_mapping_overrides_aliases():
                 "data.columns.NAME, such as settings={",
             ],
         ),
-        ({"positive": "answer"}, ("query", "pos"), ['expected "answer" (data.columns.positive)', 'found "query" and "pos"']),
+        (
+            {"positive": "answer"},
+            ("query", "pos"),
+            ['expected "answer" (data.columns.positive)', 'found "query" and "pos"'],
+        ),
     ],
 )
 def test_a_row_without_its_columns_is_refused_with_what_to_map(mapping, names, facts):
@@ -129,7 +147,10 @@ def test_a_row_without_its_columns_is_refused_with_what_to_map(mapping, names, f
 @pytest.mark.parametrize(
     ("mapping", "message"),
     [
-        ({"positve": "answer"}, r"unknown key data\.columns\.positve; did you mean data\.columns\.positive\?"),
+        (
+            {"positve": "answer"},
+            r"unknown key data\.columns\.positve; did you mean data\.columns\.positive\?",
+        ),
         ({"zzz": "answer"}, r"unknown key data\.columns\.zzz; the names are doc_id, text, "),
         ({"doc_id": "a", "query": "b"}, "columns must map names of one kind of row, got doc_id, query;"),
         ({"doc_id": "a"}, "columns must map .*query, positive here, got doc_id; leave these out"),
@@ -177,16 +198,29 @@ def test_rows_with_label_0_are_negatives_of_their_query(tmp_path: Path) -> None:
 
 
 def test_training_takes_labels_as_measuring_does(tmp_path: Path) -> None:
-    source = write(tmp_path / "t.jsonl", *LABELLED, *({"query": f"q{n}", "passage": f"d {n}", "label": 1} for n in range(20)))
+    source = write(
+        tmp_path / "t.jsonl",
+        *LABELLED,
+        *({"query": f"q{n}", "passage": f"d {n}", "label": 1} for n in range(20)),
+    )
     pairs, validation = read_pairs(str(source), TrainDataSection(validation_fraction=0.2))
     documents = list(pairs.texts.documents)
     asked = {"a": {"a 1", "a 3"}, "b": {"b 2"}} | {f"q{n}": {f"d {n}"} for n in range(20)}
-    trained = list(zip([*pairs.query, *validation.query], [*pairs.positive, *validation.positive], strict=True))
+    trained = list(
+        zip([*pairs.query, *validation.query], [*pairs.positive, *validation.positive], strict=True)
+    )
     queries = list(pairs.texts.queries)
-    assert {(queries[query], documents[positive]) for query, positive in trained} == {(q, d) for q, ds in asked.items() for d in ds}
-    negatives = {query: {documents[row] for row in pairs.negatives[place]} for place, query in enumerate(queries)}
+    assert {(queries[query], documents[positive]) for query, positive in trained} == {
+        (q, d) for q, ds in asked.items() for d in ds
+    }
+    negatives = {
+        query: {documents[row] for row in pairs.negatives[place]} for place, query in enumerate(queries)
+    }
     assert negatives == {query: set() for query in asked} | {"a": {"a 2"}, "b": {"b 1"}, "c": {"c 1"}}
-    assert pairs.notes == (f"t: {SAID}", "1 of 23 queries left out, because no row gives them a positive (label 1)")
+    assert pairs.notes == (
+        f"t: {SAID}",
+        "1 of 23 queries left out, because no row gives them a positive (label 1)",
+    )
 
 
 def test_a_stream_takes_labels_too(tmp_path: Path) -> None:
@@ -203,11 +237,14 @@ def test_a_list_of_labels_goes_with_a_list_of_documents(tmp_path: Path) -> None:
     assert f'{short}:1: "labels" must hold a label for each of 2 documents, got 1; ' in fault(short)
 
 
-@pytest.mark.parametrize(("value", "shown"), [(0.7, "0.7"), (3, "3"), (-1, "-1"), ("maybe", "'maybe'"), (None, "none"), ("", "''")])
+@pytest.mark.parametrize(
+    ("value", "shown"), [(0.7, "0.7"), (3, "3"), (-1, "-1"), ("maybe", "'maybe'"), (None, "none"), ("", "''")]
+)
 def test_graded_labels_are_refused_with_what_to_do(tmp_path: Path, value: object, shown: str) -> None:
     path = write(tmp_path / "t.jsonl", {"query": "a", "passage": "x", "score": value})
     assert fault(path) == (
-        f'{path}:1: "score" must be 0 or 1 (whether the document answers the query), got {shown}; write 1 if the document answers the '
+        f'{path}:1: "score" must be 0 or 1 (whether the document answers the query), '
+        f"got {shown}; write 1 if the document answers the "
         "query and 0 if it does not, or set data.columns.label = '' to count every row as an answer"
     )
     found, said = listed(path, columns={"label": ""})
@@ -215,8 +252,15 @@ def test_graded_labels_are_refused_with_what_to_do(tmp_path: Path, value: object
 
 
 def test_labels_that_are_0_throughout_are_refused(tmp_path: Path) -> None:
-    path = write(tmp_path / "t.jsonl", {"query": "a", "passage": "x", "label": 0}, {"query": "b", "passage": "y", "label": 0})
-    assert fault(path) == f"{path} must have a row with label 1, got label 0 in all 2; check what the labels mean"
+    path = write(
+        tmp_path / "t.jsonl",
+        {"query": "a", "passage": "x", "label": 0},
+        {"query": "b", "passage": "y", "label": 0},
+    )
+    assert (
+        fault(path)
+        == f"{path} must have a row with label 1, got label 0 in all 2; check what the labels mean"
+    )
 
 
 def test_a_score_beside_negatives_is_no_label_unless_it_is_named(tmp_path: Path) -> None:
@@ -239,15 +283,22 @@ def test_a_score_beside_negatives_is_no_label_unless_it_is_named(tmp_path: Path)
         (("positive", "pos2", "negative_1"), "xy", "z"),
     ],
 )
-def test_columns_that_people_write_are_read(tmp_path: Path, names: Sequence[str], positives: str, negatives: str) -> None:
+def test_columns_that_people_write_are_read(
+    tmp_path: Path, names: Sequence[str], positives: str, negatives: str
+) -> None:
     path = write(tmp_path / "t.jsonl", {"query": "a", **dict(zip(names, "xyz", strict=False))})
     assert listed(path) == ([("a", tuple(positives), tuple(negatives))], [])
 
 
 def test_columns_that_are_not_read_are_named_once_with_the_nearest_known_name(tmp_path: Path) -> None:
-    rows = [{"query": "a", "positive": "x", "negs": "y", "url": "u"}, {"query": "b", "positive": "x", "negs": "y", "Topics": "u"}]
+    rows = [
+        {"query": "a", "positive": "x", "negs": "y", "url": "u"},
+        {"query": "b", "positive": "x", "negs": "y", "Topics": "u"},
+    ]
     path = write(tmp_path / "t.jsonl", *rows)
-    told = 'ignored columns: "negs" (nearest known name: "neg"), "url", "Topics" (nearest known name: "topic")'
+    told = (
+        'ignored columns: "negs" (nearest known name: "neg"), "url", "Topics" (nearest known name: "topic")'
+    )
     assert listed(path)[1] == [told]
     stream = stream_examples(path)
     assert len(list(stream.examples)) == 2
@@ -255,7 +306,9 @@ def test_columns_that_are_not_read_are_named_once_with_the_nearest_known_name(tm
 
 
 def test_many_columns_are_named_in_a_short_line(tmp_path: Path) -> None:
-    path = write(tmp_path / "t.jsonl", {"query": "a", "positive": "x", **{f"u{'v' * n}": 0 for n in range(5_000)}})
+    path = write(
+        tmp_path / "t.jsonl", {"query": "a", "positive": "x", **{f"u{'v' * n}": 0 for n in range(5_000)}}
+    )
     (said,) = listed(path)[1]
     assert said.endswith(" and 992 or more")
     assert len(said) < 500
@@ -263,7 +316,9 @@ def test_many_columns_are_named_in_a_short_line(tmp_path: Path) -> None:
 
 def test_every_reader_names_what_it_does_not_read(tmp_path: Path) -> None:
     corpus = write(tmp_path / "c.jsonl", {"_id": "1", "text": "x", "Title": "y", "metadata": {}})
-    with pytest.warns(UserWarning, match=r'c.jsonl: ignored columns: "Title" \(nearest known name: "title"\)$'):
+    with pytest.warns(
+        UserWarning, match=r'c.jsonl: ignored columns: "Title" \(nearest known name: "title"\)$'
+    ):
         assert [one.text for one in read_corpus(corpus)] == ["x"]
     labelled = write(tmp_path / "l.jsonl", {"text": "x", "label": "y", "genre": "z"})
     with pytest.warns(UserWarning, match=r'l.jsonl: ignored columns: "genre"$'):
@@ -284,7 +339,10 @@ def test_lists_that_went_through_csv_are_the_lists_of_the_same_json(tmp_path: Pa
 
 def test_a_text_that_looks_like_a_list_stays_one_where_the_format_has_lists(tmp_path: Path) -> None:
     path = write(tmp_path / "t.jsonl", {"query": "a", "positive": "['x', 'y']"})
-    said = f'"positive" looks like a list in 1 row (first {path}:1) and is taken for one text; write a JSON list if it is one'
+    said = (
+        f'"positive" looks like a list in 1 row (first {path}:1) and is taken '
+        "for one text; write a JSON list if it is one"
+    )
     assert listed(path) == ([("a", ("['x', 'y']",), ())], [said])
 
 

@@ -34,14 +34,19 @@ def test_a_beir_folder_joins_title_and_text(tmp_path, ending):
     assert pairs(tmp_path) == pairs(tmp_path / f"corpus.jsonl{ending}") == wanted
 
 
-@pytest.mark.parametrize("columns", [("doc_id", "text"), ("docid", "passage"), ("pid", "contents"), ("id", "body"), ("_id", "abstract")])
+@pytest.mark.parametrize(
+    "columns",
+    [("doc_id", "text"), ("docid", "passage"), ("pid", "contents"), ("id", "body"), ("_id", "abstract")],
+)
 def test_corpora_of_every_form_read_the_same(tmp_path, columns):
     wanted = [("a", "one"), ("b", "שתיים"), ("c", "三")]
     rows = [dict(zip(columns, pair, strict=True)) for pair in wanted]
     sources = [write(tmp_path / "c.jsonl", *rows)]
     for ending, separator in (("csv", ","), ("tsv", "\t")):
         sources.append(tmp_path / f"c.{ending}")
-        sources[-1].write_text("\n".join(separator.join(cells) for cells in [columns, *wanted]), encoding="utf-8")
+        sources[-1].write_text(
+            "\n".join(separator.join(cells) for cells in [columns, *wanted]), encoding="utf-8"
+        )
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "c.parquet")
     datasets.Dataset.from_list(rows).save_to_disk(str(tmp_path / "saved"))
     for source in [*sources, tmp_path / "c.parquet", tmp_path / "saved"]:
@@ -85,7 +90,9 @@ def test_blank_documents_are_left_out_and_counted_in_one_warning(tmp_path):
 
 def test_examples_and_grids_have_no_blank_documents_to_leave_out(tmp_path):
     path = write(tmp_path / "t.jsonl", {"query": "q", "pos": ["p"]})
-    with pytest.raises(ConfigError, match='blank must be "error" for .*, which holds examples, got "drop"; leave it out'):
+    with pytest.raises(
+        ConfigError, match='blank must be "error" for .*, which holds examples, got "drop"; leave it out'
+    ):
         read_corpus(path, blank="drop")
     path = write(tmp_path / "g.jsonl", {"label": 0, "premise": {"en": "p"}, "hypothesis": {"en": "h"}})
     with pytest.raises(ConfigError, match="which holds a language grid"):
@@ -99,7 +106,9 @@ def test_a_row_with_an_id_and_a_text_is_a_document_whatever_else_it_has(tmp_path
     assert pairs(path, columns={"query": "question"}) == [(text_id("yes"), "yes")]
 
 
-@pytest.mark.parametrize("row", [{"id": 1, "query": "q", "passage": "p"}, {"query": "q", "pos": "p", "text": "other"}])
+@pytest.mark.parametrize(
+    "row", [{"id": 1, "query": "q", "passage": "p"}, {"query": "q", "pos": "p", "text": "other"}]
+)
 def test_a_row_without_an_id_or_a_text_of_its_own_stays_an_example(tmp_path, row):
     assert pairs(write(tmp_path / "t.jsonl", row)) == [(text_id("p"), "p")]
 
@@ -124,7 +133,10 @@ def test_a_triplet_file_gives_its_unique_texts_in_order(tmp_path):
 
 
 def test_a_language_grid_gives_its_hypotheses(tmp_path):
-    rows = [{"label": "neutral", "premise": {"en": "p"}, "hypothesis": {"fr": f"non {n}", "en": f"no {n}"}} for n in range(2)]
+    rows = [
+        {"label": "neutral", "premise": {"en": "p"}, "hypothesis": {"fr": f"non {n}", "en": f"no {n}"}}
+        for n in range(2)
+    ]
     path = write(tmp_path / "g.jsonl", *rows)
     assert pairs(path) == [("0:en", "no 0"), ("0:fr", "non 0"), ("1:en", "no 1"), ("1:fr", "non 1")]
 

@@ -71,7 +71,11 @@ def damaged(content: bytes, drawn: random.Random) -> bytes:
         return content[:place]
     if how == "zero":
         return content[:place] + bytes(min(64, len(content) - place)) + content[place + 64 :]
-    return content[:place] + (content[place : place + 40] * 2 if how == "repeat" else b"") + content[place + 40 :]
+    return (
+        content[:place]
+        + (content[place : place + 40] * 2 if how == "repeat" else b"")
+        + content[place + 40 :]
+    )
 
 
 def fault_of(source: Path) -> str | None:
@@ -117,11 +121,16 @@ def test_whatever_the_hub_fails_with_is_one_line(monkeypatch: pytest.MonkeyPatch
         raise RuntimeError("Dataset scripts are no longer supported, but found set.py")
 
     monkeypatch.setattr(datasets, "load_dataset", scripts)
-    with pytest.raises(DataError, match=r"^hf:some/set must be a readable data set, got: Dataset scripts are no longer supported, but"):
+    with pytest.raises(
+        DataError,
+        match=r"^hf:some/set must be a readable data set, got: Dataset scripts are no longer supported, but",
+    ):
         list(hub.dataset_rows("hf:some/set", split=None))
 
 
-def test_a_fault_that_no_reader_foresaw_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_that_no_reader_foresaw_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "t.jsonl"
     path.write_bytes(jsonl())
 
@@ -131,11 +140,19 @@ def test_a_fault_that_no_reader_foresaw_names_the_file(tmp_path: Path, monkeypat
     monkeypatch.setattr(json, "loads", broken)
     with pytest.raises(DataError) as caught:
         list(read_rows(path))
-    assert str(caught.value) == f"{path} must be undamaged, got KeyError: 'surprise'; write or download it again"
+    assert (
+        str(caught.value) == f"{path} must be undamaged, got KeyError: 'surprise'; write or download it again"
+    )
 
 
 @pytest.mark.parametrize(
-    "row", ['{"query": "a", "positive": Infinity}', '{"query": "a", "positive": [NaN]}', "[" * 100_000, '{"a":' * 100_000]
+    "row",
+    [
+        '{"query": "a", "positive": Infinity}',
+        '{"query": "a", "positive": [NaN]}',
+        "[" * 100_000,
+        '{"a":' * 100_000,
+    ],
 )
 def test_values_that_are_no_texts_are_told_by_line(tmp_path: Path, row: str) -> None:
     path = tmp_path / "t.jsonl"
@@ -152,7 +169,10 @@ def test_devices_pipes_and_sockets_are_refused(tmp_path: Path) -> None:
         for name in ("pipe.jsonl", "zero.jsonl", "s.jsonl"):
             with pytest.raises(DataError) as caught:
                 list(read_corpus(tmp_path / name))
-            told = f"{tmp_path / name} must be a file or a folder, got a device, pipe or socket; copy its output into a file"
+            told = (
+                f"{tmp_path / name} must be a file or a folder, got a device, pipe "
+                "or socket; copy its output into a file"
+            )
             assert str(caught.value) == told
 
 
@@ -168,12 +188,19 @@ def test_a_line_that_is_too_long_is_told(tmp_path: Path, name: str, monkeypatch:
     monkeypatch.setenv(LONGEST_LINE, "100")
     path, line = tmp_path / name, b'{"query": "a", "positive": "b"}'
     content = line.ljust(99) + b"\n" + line + b" " * 70 + b"\n"
-    path.write_bytes(gzip.compress(content) if name.endswith("gz") else b"a,b\n" + content if name.endswith("csv") else content)
+    path.write_bytes(
+        gzip.compress(content)
+        if name.endswith("gz")
+        else b"a,b\n" + content
+        if name.endswith("csv")
+        else content
+    )
     with pytest.raises(DataError) as caught:
         list(read_rows(path))
     number = 3 if name.endswith("csv") else 2
     assert str(caught.value) == (
-        f"{path}:{number} must have at most 100 bytes, got a longer line; end each row with a newline, or set ADIABAT_LONGEST_LINE to a "
+        f"{path}:{number} must have at most 100 bytes, got a longer line; end each row "
+        "with a newline, or set ADIABAT_LONGEST_LINE to a "
         "larger number of bytes"
     )
     monkeypatch.setenv(LONGEST_LINE, "-1")
@@ -208,7 +235,11 @@ except DataError:
     print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, LONGEST_LINE: "32000000"}
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, LONGEST_LINE: "32000000"},
     )
     assert int(done.stdout) < 160
 
@@ -229,14 +260,18 @@ TEXT_READERS: dict[str, tuple[bytes, Callable[[Path], object]]] = {
 
 
 @pytest.mark.parametrize("name", TEXT_READERS)
-def test_a_block_of_zero_bytes_is_refused_with_file_and_line_in_every_text_format(tmp_path: Path, name: str) -> None:
+def test_a_block_of_zero_bytes_is_refused_with_file_and_line_in_every_text_format(
+    tmp_path: Path, name: str
+) -> None:
     beginning, read = TEXT_READERS[name]
     content = beginning + b"x" + b"\0" * 30 + b"\n" + beginning
     path = write(tmp_path / name, content)
     with pytest.raises(AdiabatError) as caught:
         read(path)
     assert str(path) in str(caught.value)
-    assert f"{path}:2 must be text, got a zero byte at byte 2" in str(caught.value) or "(at line 2, column 2)" in str(caught.value)
+    assert f"{path}:2 must be text, got a zero byte at byte 2" in str(
+        caught.value
+    ) or "(at line 2, column 2)" in str(caught.value)
 
 
 POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
@@ -255,7 +290,10 @@ OTHER_READERS: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("name", [*TEXT_READERS, *OTHER_READERS])
 @pytest.mark.parametrize(
     ("content", "facts"),
-    [(POINTER, ["Git LFS pointer", "git lfs pull"]), (b"\n<!DOCTYPE html>\n<p>404</p>\n", ["HTML page", "download"])],
+    [
+        (POINTER, ["Git LFS pointer", "git lfs pull"]),
+        (b"\n<!DOCTYPE html>\n<p>404</p>\n", ["HTML page", "download"]),
+    ],
     ids=["pointer", "page"],
 )
 def test_a_file_that_stands_in_place_of_its_content_is_named_with_the_remedy(

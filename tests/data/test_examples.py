@@ -29,7 +29,9 @@ def beir(folder: Path, *, ending: str = "", **splits: str) -> Path:
 
 def bare(data: ExampleSet | LanguageGridSet) -> list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]:
     assert isinstance(data, ExampleSet)
-    return [(example.query_id, example.query, example.positives, example.negatives) for example in data.examples]
+    return [
+        (example.query_id, example.query, example.positives, example.negatives) for example in data.examples
+    ]
 
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
@@ -80,19 +82,27 @@ def test_csv_leaves_out_negatives_whose_cell_is_empty(tmp_path):
 
 
 def test_an_id_that_is_made_up_is_not_that_of_another_row_or_of_a_document(tmp_path):
-    rows = [{"query": "a", "pos": ["q0"]}, {"query": "b", "pos": ["q1"], "query_id": "q0"}, {"query": "a", "pos": ["q1"]}]
+    rows = [
+        {"query": "a", "pos": ["q0"]},
+        {"query": "b", "pos": ["q1"], "query_id": "q0"},
+        {"query": "a", "pos": ["q1"]},
+    ]
     ids = [query_id for query_id, *_ in bare(read_examples(write(tmp_path / "e.jsonl", *rows)))]
     assert ids == ["row-0-ca978112ca1b", "q0", "row-2-ca978112ca1b"]  # printf a | sha256sum | cut -c -12
 
 
 def test_columns_are_mapped(tmp_path):
     path = write(tmp_path / "e.jsonl", {"query": "q", "reply": "p", "wrong": ["n"]})
-    assert bare(read_examples(path, columns={"positive": "reply", "negative": "wrong"})) == [(invented_id(0, "q"), "q", ("p",), ("n",))]
+    assert bare(read_examples(path, columns={"positive": "reply", "negative": "wrong"})) == [
+        (invented_id(0, "q"), "q", ("p",), ("n",))
+    ]
 
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
 def test_beir_scores_above_zero_are_graded_positives(tmp_path, ending):
-    folder = beir(tmp_path / "set", ending=ending, dev="2\td1\t1\n1\td2\t3\n1\td3\t0\n1\td4\t-1\n1\td5\t1\n1\td5\t1\n")
+    folder = beir(
+        tmp_path / "set", ending=ending, dev="2\td1\t1\n1\td2\t3\n1\td3\t0\n1\td4\t-1\n1\td5\t1\n1\td5\t1\n"
+    )
     where = folder / "qrels" / "dev.tsv"
     assert read_examples(folder) == ExampleSet(
         "set/dev",
@@ -110,9 +120,15 @@ def test_the_split_of_a_beir_folder_is_chosen(tmp_path):
     assert [example.query_id for example in read_examples(folder).examples] == ["1"]
     assert [example.query_id for example in read_examples(folder, split="train").examples] == ["2", "3"]
     assert read_examples(folder, split="train").name == "set/train"
-    assert fault(folder, split="dev") == f'{folder} must have the split "dev", got test, train; choose one of them'
+    assert (
+        fault(folder, split="dev")
+        == f'{folder} must have the split "dev", got test, train; choose one of them'
+    )
     folder = beir(tmp_path / "other", dev="1\ta\t1\n", train="2\ta\t1\n")
-    assert fault(folder) == f"{folder} must be read with a split, got none, and there is no test; choose dev or train"
+    assert (
+        fault(folder)
+        == f"{folder} must be read with a split, got none, and there is no test; choose dev or train"
+    )
     assert read_examples(folder, usual_split="train").name == "other/train"
 
 
@@ -121,13 +137,19 @@ def test_queries_without_a_relevant_document_are_left_out_with_a_warning(tmp_pat
     with pytest.warns(UserWarning, match=r"test\.tsv: 1 of 2 queries have no score above 0 and are left out"):
         data = read_examples(folder)
     assert bare(data) == [("2", "two", ("a",), ())]
-    assert fault(beir(tmp_path / "none", test="1\ta\t0\n")).endswith("must hold at least one score above 0, got none; choose another split")
+    assert fault(beir(tmp_path / "none", test="1\ta\t0\n")).endswith(
+        "must hold at least one score above 0, got none; choose another split"
+    )
 
 
 def test_a_language_grid_keeps_the_languages_of_every_row(tmp_path):
     path = write(
         tmp_path / "xnli.jsonl.gz",
-        {"label": "neutral", "premise": {"fr": "f1", "en": "e1", "ar": "a1"}, "hypothesis": {"en": "E1", "fr": "F1", "ar": "A1"}},
+        {
+            "label": "neutral",
+            "premise": {"fr": "f1", "en": "e1", "ar": "a1"},
+            "hypothesis": {"en": "E1", "fr": "F1", "ar": "A1"},
+        },
         {"label": 0, "premise": {"en": "e2", "fr": "f2"}, "hypothesis": {"fr": "F2", "en": "E2", "ar": None}},
     )
     data = read_examples(path)
@@ -146,7 +168,10 @@ def test_languages_left_out_of_a_grid_are_noted_with_the_rows_that_lack_them(tmp
     every = ("ar", "en", "fr", "zh")
     lacking = [((), ("ar",)), (("zh",), ()), ((), ()), (("ar",), ("ar", "zh")), (("zh",), ())]
     sides = (
-        {side: {one: one for one in every if one not in gone} for side, gone in zip(("premise", "hypothesis"), row, strict=True)}
+        {
+            side: {one: one for one in every if one not in gone}
+            for side, gone in zip(("premise", "hypothesis"), row, strict=True)
+        }
         for row in lacking
     )
     path = write(tmp_path / "g.jsonl", *({"label": 0, **row} for row in sides))
@@ -154,21 +179,33 @@ def test_languages_left_out_of_a_grid_are_noted_with_the_rows_that_lack_them(tmp
     assert isinstance(data, LanguageGridSet)
     assert data.languages == ("en", "fr")
     assert data.notes == (
-        f"languages left out, since some rows lack them: ar ({path}:1 and 1 more row), zh ({path}:2 and 2 more rows); "
+        f"languages left out, since some rows lack them: ar ({path}:1 and 1 "
+        f"more row), zh ({path}:2 and 2 more rows); "
         "complete these rows to measure them",
     )
-    whole = read_examples(write(tmp_path / "whole.jsonl", {"label": 0, "premise": {"en": "e"}, "hypothesis": {"en": "E"}}))
+    whole = read_examples(
+        write(tmp_path / "whole.jsonl", {"label": 0, "premise": {"en": "e"}, "hypothesis": {"en": "E"}})
+    )
     assert isinstance(whole, LanguageGridSet)
     assert (whole.incomplete, whole.notes) == ({}, ())
 
 
 def test_what_is_written_comes_back(tmp_path):
     rows = [
-        {"query_id": f"{n}", "query": f"? {n} \u2029", "pos": [f"p{n}", "é" * (n % 5 + 1)], "neg": ["n\n"] * (n % 3)} for n in range(2000)
+        {
+            "query_id": f"{n}",
+            "query": f"? {n} \u2029",
+            "pos": [f"p{n}", "é" * (n % 5 + 1)],
+            "neg": ["n\n"] * (n % 3),
+        }
+        for n in range(2000)
     ]
     data = read_examples(write(tmp_path / "e.jsonl.zst", *rows))
     assert isinstance(data, ExampleSet)
-    again = [{"query_id": e.query_id, "query": e.query, "pos": list(e.positives), "neg": list(e.negatives)} for e in data.examples]
+    again = [
+        {"query_id": e.query_id, "query": e.query, "pos": list(e.positives), "neg": list(e.negatives)}
+        for e in data.examples
+    ]
     assert again == rows
 
 
@@ -232,7 +269,10 @@ EN = {"premise": {"en": "e"}, "hypothesis": {"en": "E"}}
             [{"label": 0, "premise": {"en": "e"}, "hypothesis": {"fr": "F"}}],
             ["must have a language that every premise and hypothesis is in"],
         ),
-        ([{"doc_id": "1", "text": "a"}], [':1: expected "query" and "positive" (an example), or "premise" and "hypothesis" ']),
+        (
+            [{"doc_id": "1", "text": "a"}],
+            [':1: expected "query" and "positive" (an example), or "premise" and "hypothesis" '],
+        ),
     ],
     ids=["triplets", "grid", "no common language", "corpus"],
 )
@@ -245,7 +285,10 @@ def test_every_fault_is_reported_with_its_line(tmp_path, rows, facts):
 @pytest.mark.parametrize(
     ("qrels", "facts"),
     [
-        ("query-id\tcorpus-id\tscore\n1\ta\t1\n9\ta\t1\n9\tb\t1\n", [':3: query must be one of queries.jsonl, got unknown id "9"']),
+        (
+            "query-id\tcorpus-id\tscore\n1\ta\t1\n9\ta\t1\n9\tb\t1\n",
+            [':3: query must be one of queries.jsonl, got unknown id "9"'],
+        ),
         (
             "query-id\tcorpus-id\tscore\n1\ta\thigh\n1\tb\n2\t\t1\n3\ta\t1\n3\ta\t2\n1\tc\t\n",
             [
@@ -257,8 +300,14 @@ def test_every_fault_is_reported_with_its_line(tmp_path, rows, facts):
                 ':7: "score" must be a whole number from -1,000 to 1,000, got nothing',
             ],
         ),
-        ("query-id\tcorpus-id\tscore\n1\ta\t1\n1\tb\t1001\n", [":3: \"score\" must be a whole number from -1,000 to 1,000, got '1001'"]),
-        ("1\td1\t2\n1\td2\t1\n", [":1 must be the header query-id corpus-id score (by tabs), got 1 d1 2; add it"]),
+        (
+            "query-id\tcorpus-id\tscore\n1\ta\t1\n1\tb\t1001\n",
+            [":3: \"score\" must be a whole number from -1,000 to 1,000, got '1001'"],
+        ),
+        (
+            "1\td1\t2\n1\td2\t1\n",
+            [":1 must be the header query-id corpus-id score (by tabs), got 1 d1 2; add it"],
+        ),
         ("1\td1\t1\n", [":1 must be the header query-id corpus-id score (by tabs), got 1 d1 1; add it"]),
     ],
 )
@@ -271,18 +320,33 @@ def test_faults_of_judgements_are_reported_with_their_line(tmp_path, qrels, fact
 
 def test_faults_of_beir_queries_and_mapped_columns_are_reported(tmp_path):
     folder = beir(tmp_path / "set", test="1\ta\t1\n")
-    with pytest.raises(ConfigError, match="columns must be left out for the BEIR folder .*, whose names are fixed, got query"):
+    with pytest.raises(
+        ConfigError, match="columns must be left out for the BEIR folder .*, whose names are fixed, got query"
+    ):
         read_examples(folder, columns={"query": "text"})
-    path = write(folder / "queries.jsonl", {"_id": "1", "text": "a"}, {"_id": "2", "text": ""}, {"_id": "1", "text": "b"}, {"_id": "4"})
+    path = write(
+        folder / "queries.jsonl",
+        {"_id": "1", "text": "a"},
+        {"_id": "2", "text": ""},
+        {"_id": "1", "text": "b"},
+        {"_id": "4"},
+    )
     message = fault(folder)
-    for fact in ("3 faults: ", ':2: "text" must not be empty', ':3: query id must be unique, got "1" again', ':4: expected "text"'):
+    for fact in (
+        "3 faults: ",
+        ':2: "text" must not be empty',
+        ':3: query id must be unique, got "1" again',
+        ':4: expected "text"',
+    ):
         assert fact in message
     assert str(path) in message
 
 
 def test_a_language_grid_in_the_layout_of_the_hub_is_read(tmp_path):
     hypothesis = {"language": ["en", "fr"], "translation": ["E", "F"]}
-    data = read_examples(write(tmp_path / "g.jsonl", {"label": 2, "premise": {"en": "e", "fr": "f"}, "hypothesis": hypothesis}))
+    data = read_examples(
+        write(tmp_path / "g.jsonl", {"label": 2, "premise": {"en": "e", "fr": "f"}, "hypothesis": hypothesis})
+    )
     assert isinstance(data, LanguageGridSet)
     assert (data.labels, data.hypotheses) == (("contradiction",), ({"en": "E", "fr": "F"},))
 
@@ -328,5 +392,9 @@ def test_the_choice_is_the_lowest_hashes_worked_by_hand() -> None:
 
 
 def test_hashes_are_the_first_eight_bytes_by_a_plain_loop() -> None:
-    below = [row for row, query in enumerate(QUERIES) if int(sha256(query.encode()).hexdigest()[:16], 16) < 2**64 // 10]
+    below = [
+        row
+        for row, query in enumerate(QUERIES)
+        if int(sha256(query.encode()).hexdigest()[:16], 16) < 2**64 // 10
+    ]
     assert held_out_queries(QUERIES, 0.1, 10**6).tolist() == below

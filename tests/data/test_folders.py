@@ -1,4 +1,6 @@
-"""A folder is read as the splits that its files name, as the ``datasets`` library finds them, and never as one set of several."""
+"""A folder is read as the splits that its files name, as the ``datasets`` library finds them, and never as
+one set of several.
+"""
 
 import csv
 import gzip
@@ -63,14 +65,20 @@ LAYOUTS = [
 
 
 @pytest.mark.parametrize(("train", "test"), LAYOUTS)
-def test_files_that_name_splits_are_read_by_split_and_never_together(tmp_path: Path, train: str, test: str) -> None:
+def test_files_that_name_splits_are_read_by_split_and_never_together(
+    tmp_path: Path, train: str, test: str
+) -> None:
     table(tmp_path / train, TRAIN)
     table(tmp_path / test, TEST)
     message = fault(tmp_path)
     assert f"{tmp_path} must be read with a split, got the splits " in message
     assert "train" in message
     assert f"name one as {tmp_path}?split=NAME" in message
-    assert queries(tmp_path, split="train") == queries(f"{tmp_path}?split=train") == [row["query"] for row in TRAIN]
+    assert (
+        queries(tmp_path, split="train")
+        == queries(f"{tmp_path}?split=train")
+        == [row["query"] for row in TRAIN]
+    )
     assert queries(f"{tmp_path}?split=test") == [row["query"] for row in TEST]
     assert 'must have the split "dev", got the splits ' in fault(tmp_path, split="dev")
     with pytest.raises(DataError, match="must be read with a split"):
@@ -78,7 +86,9 @@ def test_files_that_name_splits_are_read_by_split_and_never_together(tmp_path: P
 
 
 @pytest.mark.parametrize(("train", "test"), [names for names in LAYOUTS if names[0].islower()])
-def test_splits_are_those_of_the_library(tmp_path: Path, train: str, test: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_splits_are_those_of_the_library(
+    tmp_path: Path, train: str, test: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
     table(tmp_path / "set" / train, TRAIN)
     table(tmp_path / "set" / test, TEST)
@@ -112,15 +122,25 @@ def test_parts_of_the_only_split_are_read_in_order_and_counted(tmp_path: Path) -
     table(tmp_path / "train_part2.jsonl", TRAIN[2:])
     table(tmp_path / "train_part1.jsonl", TRAIN[:2])
     assert queries(tmp_path) == [row["query"] for row in TRAIN]
-    assert [row.location for row in read_rows(tmp_path)][1:3] == [f"{tmp_path}/train_part1.jsonl:2", f"{tmp_path}/train_part2.jsonl:1"]
+    assert [row.location for row in read_rows(tmp_path)][1:3] == [
+        f"{tmp_path}/train_part1.jsonl:2",
+        f"{tmp_path}/train_part2.jsonl:1",
+    ]
     assert count_rows(tmp_path) == 4
-    assert source_identity(str(tmp_path), None) == source_identity(str(tmp_path), "train") == (str(tmp_path), "train")
+    assert (
+        source_identity(str(tmp_path), None)
+        == source_identity(str(tmp_path), "train")
+        == (str(tmp_path), "train")
+    )
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv", "tsv.gz", "parquet"])
 def test_a_stream_goes_on_in_the_file_and_line_where_it_stopped(tmp_path: Path, ending: str) -> None:
     for part in range(3):
-        table(tmp_path / f"train-{part}.{ending}", [{"query": f"q{part}{row}", "positive": "a"} for row in range(3)])
+        table(
+            tmp_path / f"train-{part}.{ending}",
+            [{"query": f"q{part}{row}", "positive": "a"} for row in range(3)],
+        )
     expected = [f"q{part}{row}" for part in range(3) for row in range(3)]
     for size in (1, 2, 3, 4, 9):
         position, read = SourcePosition(), list[str]()
@@ -137,7 +157,9 @@ def test_files_of_no_split_beside_a_split_are_named(tmp_path: Path) -> None:
     table(tmp_path / "train.jsonl", TRAIN)
     table(tmp_path / "more.jsonl", TEST)
     assert "got the splits train and files that name no split (more.jsonl)" in fault(tmp_path)
-    with pytest.warns(UserWarning, match=r"files that name no split \(more.jsonl\) are left out of the split train"):
+    with pytest.warns(
+        UserWarning, match=r"files that name no split \(more.jsonl\) are left out of the split train"
+    ):
         assert len(queries(tmp_path, split="train")) == len(TRAIN)
 
 
@@ -159,7 +181,13 @@ def test_one_table_in_two_formats_is_refused(tmp_path: Path) -> None:
 
 def test_hidden_files_and_descriptions_hold_no_rows(tmp_path: Path) -> None:
     table(tmp_path / "train.jsonl", TRAIN)
-    for name in ("._train.jsonl", ".ipynb_checkpoints/test.jsonl", "dataset_infos.json", "config.json", "train.jsonl.stats.json"):
+    for name in (
+        "._train.jsonl",
+        ".ipynb_checkpoints/test.jsonl",
+        "dataset_infos.json",
+        "config.json",
+        "train.jsonl.stats.json",
+    ):
         write(tmp_path / name, b"no rows")
     assert len(queries(tmp_path)) == len(TRAIN)
 
@@ -177,14 +205,28 @@ def test_a_corpus_is_read_with_all_of_its_splits_and_training_texts_are_not(tmp_
     documents = [{"_id": f"d{number}", "text": f"text {number}"} for number in range(5)]
     table(tmp_path / "files/train.jsonl", documents[:3])
     table(tmp_path / "files/test.jsonl", documents[3:])
-    parts = {"train": datasets.Dataset.from_list(documents[:3]), "test": datasets.Dataset.from_list(documents[3:])}
+    parts = {
+        "train": datasets.Dataset.from_list(documents[:3]),
+        "test": datasets.Dataset.from_list(documents[3:]),
+    }
     datasets.DatasetDict(parts).save_to_disk(str(tmp_path / "saved"))
     for name in ("files", "saved"):
-        with pytest.warns(UserWarning, match=rf"{name}: all of its splits are read as one corpus \(the splits test, train\)"):
-            assert {document.doc_id for document in read_corpus(tmp_path / name)} == {"d0", "d1", "d2", "d3", "d4"}
+        with pytest.warns(
+            UserWarning, match=rf"{name}: all of its splits are read as one corpus \(the splits test, train\)"
+        ):
+            assert {document.doc_id for document in read_corpus(tmp_path / name)} == {
+                "d0",
+                "d1",
+                "d2",
+                "d3",
+                "d4",
+            }
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            assert [document.doc_id for document in read_corpus(f"{tmp_path / name}?split=test")] == ["d3", "d4"]
+            assert [document.doc_id for document in read_corpus(f"{tmp_path / name}?split=test")] == [
+                "d3",
+                "d4",
+            ]
         with pytest.raises(DataError, match="must be read with a split, got the splits test, train"):
             training_texts(tmp_path / name)
 
@@ -215,13 +257,22 @@ def test_configurations_and_splits_of_a_card_are_read_as_it_says(tmp_path: Path)
     table(tmp_path / "late.jsonl", TEST)
     table(tmp_path / "other.jsonl", TEST)
     (tmp_path / "README.md").write_text(CARD)
-    assert f"must be read with a configuration, got faq, other; name one as {tmp_path}?config=faq" in fault(tmp_path)
+    assert f"must be read with a configuration, got faq, other; name one as {tmp_path}?config=faq" in fault(
+        tmp_path
+    )
     assert "got the splits holdout, train" in fault(f"{tmp_path}?config=faq")
     assert len(queries(f"{tmp_path}?config=faq&split=train")) == len(TRAIN)
-    assert len(queries(f"{tmp_path}?config=faq", split="holdout")) == len(queries(f"{tmp_path}?config=other")) == len(TEST)
+    assert (
+        len(queries(f"{tmp_path}?config=faq", split="holdout"))
+        == len(queries(f"{tmp_path}?config=other"))
+        == len(TEST)
+    )
     assert 'must have the configuration "none", got faq, other' in fault(f"{tmp_path}?config=none")
     (tmp_path / "README.md").write_text(CARD.replace("late.jsonl", "../late.jsonl"))
-    assert "README.md must be undamaged, got ValueError: the pattern ../late.jsonl, which leads out of the folder" in fault(tmp_path)
+    assert (
+        "README.md must be undamaged, got ValueError: the pattern ../late.jsonl, "
+        "which leads out of the folder" in fault(tmp_path)
+    )
     (tmp_path / "README.md").write_text("---\nconfigs: [}\n---\n")
     assert f"{tmp_path}/README.md must be undamaged" in fault(tmp_path)
 
@@ -239,12 +290,20 @@ def test_a_folder_of_text_files_is_a_corpus_of_a_document_each(tmp_path: Path) -
         (tmp_path / name).write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
     for name in ("README.txt", "LICENSE", ".hidden.txt"):
         (tmp_path / name).write_text("about it")
-    expected = [("b.txt", "One.\nTwo."), ("law/a.TXT", "Four"), ("law/train.txt", "Three"), ("law/z.txt.gz", "Five")]
+    expected = [
+        ("b.txt", "One.\nTwo."),
+        ("law/a.TXT", "Four"),
+        ("law/train.txt", "Three"),
+        ("law/z.txt.gz", "Five"),
+    ]
     for read in (read_corpus, training_texts):
         assert [(document.doc_id, document.text) for document in read(tmp_path)] == expected
     assert count_rows(tmp_path) == 4
     assert "expected" in fault(tmp_path)
-    with pytest.raises(ConfigError, match='split must be left out for .*, each of whose text files is a document, got "train"'):
+    with pytest.raises(
+        ConfigError,
+        match='split must be left out for .*, each of whose text files is a document, got "train"',
+    ):
         read_corpus(f"{tmp_path}?split=train")
     (tmp_path / "law/broken.txt").write_bytes(b"line\nbad \xff\n")
     (tmp_path / "law/empty.txt").write_bytes(b" \n")
@@ -260,8 +319,9 @@ def test_text_files_beside_others_are_no_corpus(tmp_path: Path, beside: str) -> 
     told = refusal(read_corpus, tmp_path)
     assert "text files alone (.txt, each a document)" in told
     assert "vocab.txt" in told
-    assert 'must end in .jsonl, .csv, .tsv (each also .gz or .zst) or .parquet, got ".txt"; write a row for each text' in refusal(
-        read_corpus, tmp_path / "vocab.txt"
+    assert (
+        "must end in .jsonl, .csv, .tsv (each also .gz or .zst) or .parquet, "
+        'got ".txt"; write a row for each text' in refusal(read_corpus, tmp_path / "vocab.txt")
     )
 
 
@@ -277,7 +337,9 @@ def test_text_files_beside_others_are_no_corpus(tmp_path: Path, beside: str) -> 
         (("part-1.jsonl",), False),
     ],
 )
-def test_parts_that_are_counted_from_the_first_are_one_table(tmp_path: Path, names: Sequence[str], are_parts: bool) -> None:
+def test_parts_that_are_counted_from_the_first_are_one_table(
+    tmp_path: Path, names: Sequence[str], are_parts: bool
+) -> None:
     for number, name in enumerate(names):
         table(tmp_path / name, [TRAIN[number]])
     if are_parts:

@@ -1,4 +1,6 @@
-"""Corpus, queries and judgements are found in every layout of BEIR and mteb: folders, saved data sets, and the hub."""
+"""Corpus, queries and judgements are found in every layout of BEIR and mteb: folders, saved data sets, and
+the hub.
+"""
 
 import json
 from collections.abc import Callable, Sequence
@@ -41,7 +43,10 @@ def parquet(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 def card(folder: Path, **paths: dict[str, str]) -> None:
     """A ``README.md`` with the files of each configuration by split."""
     configs = [
-        {"config_name": name.replace("_", "-"), "data_files": [{"split": split, "path": path} for split, path in splits.items()]}
+        {
+            "config_name": name.replace("_", "-"),
+            "data_files": [{"split": split, "path": path} for split, path in splits.items()],
+        }
         for name, splits in paths.items()
     ]
     # JSON is YAML.
@@ -70,10 +75,19 @@ def with_a_card(folder: Path) -> None:
 
 def of_splits_in_every_part(folder: Path) -> None:
     for split, rows in (("test", TEST), ("dev", DEV)):
-        parquet(folder / f"corpus/{split}-00000-of-00001.parquet", [{**row, "_id": row["_id"]} for row in DOCUMENTS])
+        parquet(
+            folder / f"corpus/{split}-00000-of-00001.parquet",
+            [{**row, "_id": row["_id"]} for row in DOCUMENTS],
+        )
         parquet(folder / f"queries/{split}-00000-of-00001.parquet", QUERIES)
         parquet(folder / f"qrels/{split}-00000-of-00001.parquet", rows)
-    card(folder, **{part: {split: f"{part}/{split}-*" for split in ("test", "dev")} for part in ("corpus", "queries", "qrels")})
+    card(
+        folder,
+        **{
+            part: {split: f"{part}/{split}-*" for split in ("test", "dev")}
+            for part in ("corpus", "queries", "qrels")
+        },
+    )
 
 
 def of_plain_parquet(folder: Path) -> None:
@@ -84,7 +98,11 @@ def of_plain_parquet(folder: Path) -> None:
 
 
 def saved_by_part(folder: Path) -> None:
-    parts = {"corpus": {"corpus": DOCUMENTS}, "queries": {"queries": QUERIES}, "default": {"test": TEST, "dev": DEV}}
+    parts = {
+        "corpus": {"corpus": DOCUMENTS},
+        "queries": {"queries": QUERIES},
+        "default": {"test": TEST, "dev": DEV},
+    }
     for name, splits in parts.items():
         by_split = {split: datasets.Dataset.from_list(rows) for split, rows in splits.items()}
         datasets.DatasetDict(by_split).save_to_disk(str(folder / name))
@@ -92,7 +110,9 @@ def saved_by_part(folder: Path) -> None:
 
 def saved_as_one(folder: Path) -> None:
     parts = {"corpus": DOCUMENTS, "queries": QUERIES, "test": TEST, "dev": DEV}
-    datasets.DatasetDict({name: datasets.Dataset.from_list(rows) for name, rows in parts.items()}).save_to_disk(str(folder))
+    datasets.DatasetDict(
+        {name: datasets.Dataset.from_list(rows) for name, rows in parts.items()}
+    ).save_to_disk(str(folder))
 
 
 LAYOUTS: list[Callable[[Path], None]] = [
@@ -106,11 +126,15 @@ LAYOUTS: list[Callable[[Path], None]] = [
 ]
 
 
-def bare(address: str | Path, **options: Any) -> tuple[str, list[tuple[str, tuple[str, ...], tuple[str, ...], tuple[int, ...]]]]:
+def bare(
+    address: str | Path, **options: Any
+) -> tuple[str, list[tuple[str, tuple[str, ...], tuple[str, ...], tuple[int, ...]]]]:
     read = read_examples(address, **options)
     assert isinstance(read, ExampleSet)
     assert read.is_judged
-    return read.name, [(example.query, example.positives, example.negatives, example.grades) for example in read.examples]
+    return read.name, [
+        (example.query, example.positives, example.negatives, example.grades) for example in read.examples
+    ]
 
 
 OF_TEST = [("query 0", ("d0",), ("d1",), (2,))]
@@ -118,10 +142,17 @@ OF_DEV = [("query 1", ("d1",), (), (1,))]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.__name__)
-def test_every_layout_gives_the_same_queries_judgements_and_corpus(tmp_path: Path, layout: Callable[[Path], None]) -> None:
+def test_every_layout_gives_the_same_queries_judgements_and_corpus(
+    tmp_path: Path, layout: Callable[[Path], None]
+) -> None:
     layout(folder := tmp_path / "set")
     assert bare(folder) == ("set/test", OF_TEST)
-    assert bare(folder, split="dev") == bare(f"{folder}?split=dev") == bare(folder, split="validation") == ("set/dev", OF_DEV)
+    assert (
+        bare(folder, split="dev")
+        == bare(f"{folder}?split=dev")
+        == bare(folder, split="validation")
+        == ("set/dev", OF_DEV)
+    )
     assert bare(folder, usual_split="dev") == ("set/dev", OF_DEV)
     corpus = f"{folder}?config=corpus&split=test" if layout is of_splits_in_every_part else folder
     assert [document.doc_id for document in read_corpus(corpus)] == ["d0", "d1", "d2"]
@@ -145,7 +176,10 @@ def test_beir_keeps_judgements_on_the_hub_in_a_set_beside(tmp_path: Path) -> Non
     card(tmp_path / "set", corpus={"corpus": "corpus.jsonl"}, queries={"queries": "queries.jsonl"})
     name = f"hf:{tmp_path / 'set'}"
     assert f"{name} must have judgements, got none in {name}-qrels" in fault(name)
-    assert f"must hold judgements of its queries, got none; put them into {tmp_path}/set/qrels as SPLIT.tsv" in fault(tmp_path / "set")
+    assert (
+        f"must hold judgements of its queries, got none; put them into {tmp_path}/set/qrels as SPLIT.tsv"
+        in fault(tmp_path / "set")
+    )
     write(tmp_path / "set-qrels/test.jsonl", *TEST)
     write(tmp_path / "set-qrels/train.jsonl", *DEV)
     judged_sets._hub_splits.cache_clear()
@@ -160,7 +194,10 @@ def test_subsets_such_as_languages_are_chosen_by_name(tmp_path: Path) -> None:
     parts = [f"{language}_{part}" for language in ("en", "de") for part in ("corpus", "queries", "qrels")]
     card(tmp_path, **{part: {"test": f"{part.replace('_', '-')}/test-*"} for part in parts})
     for name in (str(tmp_path), f"hf:{tmp_path}"):
-        with pytest.raises(ConfigError, match=rf"{name} must be read with one of its subsets, got en, de; name one as {name}\?config=en"):
+        with pytest.raises(
+            ConfigError,
+            match=rf"{name} must be read with one of its subsets, got en, de; name one as {name}\?config=en",
+        ):
             read_examples(name)
         assert bare(f"{name}?config=de")[1] == OF_DEV
         assert len(list(read_corpus(f"{name}?config=de"))) == 3
@@ -168,7 +205,11 @@ def test_subsets_such_as_languages_are_chosen_by_name(tmp_path: Path) -> None:
 
 def test_judgements_of_another_shape_are_told_with_their_place(tmp_path: Path) -> None:
     of_json_lines(tmp_path)
-    path = write(tmp_path / "qrels/test.jsonl", {"query-id": "q0", "corpus-id": "d0", "score": None}, {"query-id": "q0", "doc": "d0"})
+    path = write(
+        tmp_path / "qrels/test.jsonl",
+        {"query-id": "q0", "corpus-id": "d0", "score": None},
+        {"query-id": "q0", "doc": "d0"},
+    )
     message = fault(tmp_path)
     assert f'{path}:1: "score" must be a whole number' in message
     assert f'{path}:2: expected "corpus-id" of a judgement, found "query-id", "doc"' in message

@@ -18,21 +18,38 @@ from adiabat.data.labelled import (
 from adiabat.data.table_rows import Row, RowError
 from tests.data.files import refusal, write
 
-PAIRS = ({"set": "one", "a": "cat", "b": "dog", "score": 3}, {"set": "two", "a": "à", "b": "猫", "score": 0.5})
-MORE = ({"set": "one", "a": "cat", "b": "car", "score": 1}, {"set": "two", "a": "à", "b": "β", "score": "4.5"})
-LAST = ({"set": "one", "a": "cow", "b": "hen", "score": 1}, {"set": "two", "a": "ü", "b": "β", "score": " 4e-1"})
+PAIRS = (
+    {"set": "one", "a": "cat", "b": "dog", "score": 3},
+    {"set": "two", "a": "à", "b": "猫", "score": 0.5},
+)
+MORE = (
+    {"set": "one", "a": "cat", "b": "car", "score": 1},
+    {"set": "two", "a": "à", "b": "β", "score": "4.5"},
+)
+LAST = (
+    {"set": "one", "a": "cow", "b": "hen", "score": 1},
+    {"set": "two", "a": "ü", "b": "β", "score": " 4e-1"},
+)
 
 
 def test_scored_pairs_keep_their_order_texts_and_sets(tmp_path):
     pairs = read_scored_pairs(write(tmp_path / "rows.jsonl", *PAIRS, *MORE, *LAST), sets="set")
-    assert (list(pairs.a), list(pairs.b)) == (["cat", "à", "cat", "à", "cow", "ü"], ["dog", "猫", "car", "β", "hen", "β"])
+    assert (list(pairs.a), list(pairs.b)) == (
+        ["cat", "à", "cat", "à", "cow", "ü"],
+        ["dog", "猫", "car", "β", "hen", "β"],
+    )
     assert pairs.scores.tolist() == [3, 0.5, 1, 4.5, 1, 0.4]
     assert (pairs.name, list(pairs.sets), len(pairs)) == ("rows", ["one", "two"] * 3, 6)
 
 
 def test_other_columns_and_a_filter_are_read_and_the_name_tells_the_filter(tmp_path):
-    rows = [{"s1": "x", "s2": "y", "gold": score, "lang": lang} for score, lang in ((1, "en"), (2, "en"), (3, "de"), (4, "en"))]
-    pairs = read_scored_pairs(write(tmp_path / "rows.jsonl", *rows), a="s1", b="s2", score="gold", where={"lang": "en"})
+    rows = [
+        {"s1": "x", "s2": "y", "gold": score, "lang": lang}
+        for score, lang in ((1, "en"), (2, "en"), (3, "de"), (4, "en"))
+    ]
+    pairs = read_scored_pairs(
+        write(tmp_path / "rows.jsonl", *rows), a="s1", b="s2", score="gold", where={"lang": "en"}
+    )
     assert pairs.scores.tolist() == [1, 2, 4]
     assert pairs.name == "rows/en"
 
@@ -41,24 +58,40 @@ def test_labels_are_compared_as_settings_write_them(tmp_path):
     rows = [{"a": "x", "b": str(i), "label": label} for i, label in enumerate((1, 0, "1", 1.0, 2, True))]
     pairs = read_labelled_pairs(write(tmp_path / "rows.jsonl", *rows))
     assert pairs.together.tolist() == [True, False, True, True, False, False]
-    assert read_labelled_pairs(write(tmp_path / "rows.jsonl", *rows), positive="true").together.tolist() == [False] * 5 + [True]
+    assert read_labelled_pairs(write(tmp_path / "rows.jsonl", *rows), positive="true").together.tolist() == [
+        False
+    ] * 5 + [True]
 
 
 def test_labelled_texts_have_their_labels_as_texts(tmp_path):
     texts = read_labelled_texts(
-        write(tmp_path / "rows.jsonl", {"text": "x", "label": 3}, {"text": "y", "label": "sport"}, {"text": "x", "label": 3.0})
+        write(
+            tmp_path / "rows.jsonl",
+            {"text": "x", "label": 3},
+            {"text": "y", "label": "sport"},
+            {"text": "x", "label": 3.0},
+        )
     )
-    assert (list(texts.texts), list(texts.labels), texts.distinct) == (["x", "y", "x"], ["3", "sport", "3"], ["3", "sport"])
+    assert (list(texts.texts), list(texts.labels), texts.distinct) == (
+        ["x", "y", "x"],
+        ["3", "sport", "3"],
+        ["3", "sport"],
+    )
 
 
 def test_parallel_texts_remember_their_columns(tmp_path):
-    path = write(tmp_path / "rows.jsonl", *({"en": f"e{i}", "x": f"x{i}", "lang": lang} for i, lang in enumerate("ddf")))
+    path = write(
+        tmp_path / "rows.jsonl",
+        *({"en": f"e{i}", "x": f"x{i}", "lang": lang} for i, lang in enumerate("ddf")),
+    )
     sentences = read_parallel_texts(path, a="en", b="x", where={"lang": "d"})
     assert (list(sentences.a), list(sentences.b)) == (["e0", "e1"], ["x0", "x1"])
     assert (sentences.columns, sentences.name, len(sentences)) == (("en", "x"), "rows/d", 2)
 
 
-BAD_SCORES = [{**PAIRS[0], "score": value} for value in ("high", None, float("nan"), True, [1], 10**400, "1_0")]
+BAD_SCORES = [
+    {**PAIRS[0], "score": value} for value in ("high", None, float("nan"), True, [1], 10**400, "1_0")
+]
 DUPLICATES = [{"a": "x", "b": "y", "dup": label} for label in (False, True, True)]
 
 
@@ -82,16 +115,41 @@ DUPLICATES = [{"a": "x", "b": "y", "dup": label} for label in (False, True, True
                 ':11: "b" must be a text, got a number',
             ],
         ),
-        (read_scored_pairs, 3 * PAIRS, {"sets": "set"}, ["2 faults: ", "for 'one', got 3 alone, 3 times", "for 'two', got 0.5 alone"]),
+        (
+            read_scored_pairs,
+            3 * PAIRS,
+            {"sets": "set"},
+            ["2 faults: ", "for 'one', got 3 alone, 3 times", "for 'two', got 0.5 alone"],
+        ),
         (read_scored_pairs, 3 * PAIRS[:1], {}, ['different scores in "score", got 3 alone, 3 times;']),
         (read_scored_pairs, PAIRS, {}, [" must have at least 3 pairs, got 2"]),
-        (read_scored_pairs, [*PAIRS, *MORE, *LAST[:1]], {"sets": "set"}, [" must have at least 3 pairs for 'two', got 2"]),
-        (read_labelled_pairs, DUPLICATES, {"label": "dup"}, ['"dup" is "1"', 'got "true" (2), "false" (1); set positive']),
+        (
+            read_scored_pairs,
+            [*PAIRS, *MORE, *LAST[:1]],
+            {"sets": "set"},
+            [" must have at least 3 pairs for 'two', got 2"],
+        ),
+        (
+            read_labelled_pairs,
+            DUPLICATES,
+            {"label": "dup"},
+            ['"dup" is "1"', 'got "true" (2), "false" (1); set positive'],
+        ),
         (
             read_labelled_texts,
-            [{"text": "x", "label": "l"}, {"text": "y", "label": None}, {"text": "z"}, {"text": "z", "label": {"en": 1}}],
+            [
+                {"text": "x", "label": "l"},
+                {"text": "y", "label": None},
+                {"text": "z"},
+                {"text": "z", "label": {"en": 1}},
+            ],
             {},
-            ["3 faults: ", ':2: "label" must not be empty', ':3 must have the column "label"', ':4: "label" must be a text or a number'],
+            [
+                "3 faults: ",
+                ':2: "label" must not be empty',
+                ':3 must have the column "label"',
+                ':4: "label" must be a text or a number',
+            ],
         ),
         (
             read_parallel_texts,
@@ -116,7 +174,10 @@ def test_labels_must_be_separable() -> None:
     require_separable(training, labelled("test", "z"))
     with pytest.raises(DataError, match='data must have texts of at least two labels, got only "x"'):
         require_separable(labelled("data", "x", "x"))
-    with pytest.raises(DataError, match=r'training must have texts of every label of the test, got none for "u" \(2\), "v" \(1\)'):
+    with pytest.raises(
+        DataError,
+        match=r'training must have texts of every label of the test, got none for "u" \(2\), "v" \(1\)',
+    ):
         require_separable(training, labelled("test", "u", "x", "v", "u"))
 
 
@@ -142,7 +203,14 @@ def test_a_filter_compares_numbers_and_truth_values_as_settings_write_them(tmp_p
     path = write(tmp_path / "rows.jsonl", *ROWS)
     assert texts(path, i="1") == ["y", "z"]
     assert texts(path, seen="true") == ["z"]
-    assert [plain_value(value) for value in (None, True, 3, 3.0, 0.5, "t")] == ["", "true", "3", "3", "0.5", "t"]
+    assert [plain_value(value) for value in (None, True, 3, 3.0, 0.5, "t")] == [
+        "",
+        "true",
+        "3",
+        "3",
+        "0.5",
+        "t",
+    ]
 
 
 def test_a_filter_that_leaves_nothing_tells_what_there_is(tmp_path):
@@ -153,7 +221,9 @@ def test_a_filter_that_leaves_nothing_tells_what_there_is(tmp_path):
         f'"lang" is "de" and "split" is "dev", {told}; "split" is "test" (2), "dev" (1)'
     )
     assert 'there is no column "langs", did you mean "lang"?' in refusal(texts, path, langs="en")
-    assert 'there is no column "zzz", the columns are "lang", "split", "i", "a", "seen"' in refusal(texts, path, zzz="en")
+    assert 'there is no column "zzz", the columns are "lang", "split", "i", "a", "seen"' in refusal(
+        texts, path, zzz="en"
+    )
 
 
 def test_of_many_values_the_ten_most_frequent_are_named():
@@ -197,17 +267,32 @@ def test_a_table_of_faulty_lines_alone_is_told_by_its_lines(tmp_path):
     assert "must be one JSON object" in refusal(texts, write(tmp_path / "rows.jsonl", 7), lang="en")
     assert "must hold at least one row" in refusal(texts, write(tmp_path / "rows.jsonl"), lang="en")
     # One line is at filter_fault, and no other passes the filter: the filter_fault may be why.
-    assert "rows.jsonl:1 must be one JSON object" in refusal(texts, write(tmp_path / "rows.jsonl", 7, {"lang": "de", "a": "x"}), lang="en")
+    assert "rows.jsonl:1 must be one JSON object" in refusal(
+        texts, write(tmp_path / "rows.jsonl", 7, {"lang": "de", "a": "x"}), lang="en"
+    )
 
 
 def test_the_address_names_the_columns_of_its_own_table(tmp_path):
     path = write(tmp_path / "rows.jsonl", *({"body": f"x{i}", "class": i % 2} for i in range(3)))
     texts = read_labelled_texts(f"{path}?text=body&label=class")
-    assert (list(texts.texts), list(texts.labels), texts.name) == (["x0", "x1", "x2"], ["0", "1", "0"], "rows")
+    assert (list(texts.texts), list(texts.labels), texts.name) == (
+        ["x0", "x1", "x2"],
+        ["0", "1", "0"],
+        "rows",
+    )
     # Settings name those of tables whose address names none.
-    assert list(read_labelled_texts(f"{path}?label=class", text="body", label="label").labels) == ["0", "1", "0"]
-    with pytest.raises(ConfigError, match="must not name query in its address: the task reads text, label, which its settings name"):
+    assert list(read_labelled_texts(f"{path}?label=class", text="body", label="label").labels) == [
+        "0",
+        "1",
+        "0",
+    ]
+    with pytest.raises(
+        ConfigError,
+        match="must not name query in its address: the task reads text, label, which its settings name",
+    ):
         read_labelled_texts(f"{path}?query=body")
     with pytest.raises(ConfigError, match="must not name text in its address: the task reads a, b, score"):
         read_scored_pairs(f"{path}?text=body")
-    assert 'must have the column "kind", got "body", "class"' in refusal(read_labelled_texts, f"{path}?text=body&label=kind")
+    assert 'must have the column "kind", got "body", "class"' in refusal(
+        read_labelled_texts, f"{path}?text=body&label=kind"
+    )

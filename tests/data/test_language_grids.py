@@ -5,14 +5,24 @@ from pathlib import Path
 import pytest
 
 from adiabat.core.errors import ConfigError, DataError
-from adiabat.data.language_grids import QuestionGridSet, chosen_languages, read_question_grid, require_every_label, select_languages
+from adiabat.data.language_grids import (
+    QuestionGridSet,
+    chosen_languages,
+    read_question_grid,
+    require_every_label,
+    select_languages,
+)
 from adiabat.data.records import LanguageGridSet
 from tests.data.files import write
 
 
 def grid() -> LanguageGridSet:
-    premises = tuple({language: f"{language} {number}" for language in ("ar", "de", "en")} for number in range(2))
-    hypotheses = tuple({language: f"{language} so {number}" for language in ("ar", "de", "en")} for number in range(2))
+    premises = tuple(
+        {language: f"{language} {number}" for language in ("ar", "de", "en")} for number in range(2)
+    )
+    hypotheses = tuple(
+        {language: f"{language} so {number}" for language in ("ar", "de", "en")} for number in range(2)
+    )
     return LanguageGridSet("pairs", ("ar", "de", "en"), ("entailment", "neutral"), premises, hypotheses)
 
 
@@ -38,7 +48,13 @@ def test_nothing_is_said_of_other_languages_where_some_are_named():
 @pytest.mark.parametrize(
     ("languages", "facts"),
     [
-        (["de", "zh"], ["pairs, in which every sentence pair is (ar, de, en), got zh (missing in g.jsonl:4)", "complete these rows"]),
+        (
+            ["de", "zh"],
+            [
+                "pairs, in which every sentence pair is (ar, de, en), got zh (missing in g.jsonl:4)",
+                "complete these rows",
+            ],
+        ),
         (["da"], ["got da (did you mean de or ar?); name others"]),
         ([f"q{letter}" for letter in "abcdefghijkl"], ["got 12 others: qa", "; qj; and 2 more; name others"]),
     ],
@@ -50,7 +66,10 @@ def test_unknown_languages_are_refused_with_near_ones(languages: list[str], fact
 
 
 def test_every_label_is_needed() -> None:
-    with pytest.raises(DataError, match=r"^g\.jsonl must have sentence pairs of every label .*, got none of contradiction; add"):
+    with pytest.raises(
+        DataError,
+        match=r"^g\.jsonl must have sentence pairs of every label .*, got none of contradiction; add",
+    ):
         require_every_label(grid(), source="g.jsonl")
     require_every_label(replace(grid(), labels=("contradiction", "neutral", "entailment")), source="g.jsonl")
 
@@ -68,8 +87,12 @@ PARAGRAPHS: Rows = [
 ]
 
 
-def read(folder: Path, questions: Rows = QUESTIONS, paragraphs: Rows = PARAGRAPHS, *, languages: Sequence[str] = ()) -> QuestionGridSet:
-    return read_question_grid(write(folder / "q.jsonl", *questions), write(folder / "p.jsonl", *paragraphs), languages=languages)
+def read(
+    folder: Path, questions: Rows = QUESTIONS, paragraphs: Rows = PARAGRAPHS, *, languages: Sequence[str] = ()
+) -> QuestionGridSet:
+    return read_question_grid(
+        write(folder / "q.jsonl", *questions), write(folder / "p.jsonl", *paragraphs), languages=languages
+    )
 
 
 def changed(rows: Rows, place: int, **changes: object) -> list[dict[str, object]]:
@@ -88,7 +111,11 @@ def test_questions_find_their_paragraphs_by_the_key(tmp_path):
 
 
 def test_languages_of_only_one_table_are_left_out_and_named(tmp_path):
-    grid = read(tmp_path, [{**row, "fr": "?", "pt-BR": "?"} for row in QUESTIONS], [{**row, "zh": row["en"]} for row in PARAGRAPHS])
+    grid = read(
+        tmp_path,
+        [{**row, "fr": "?", "pt-BR": "?"} for row in QUESTIONS],
+        [{**row, "zh": row["en"]} for row in PARAGRAPHS],
+    )
     assert grid.languages == ("de", "en")
     assert grid.notes == (
         f"fr, pt-BR left out: only {tmp_path / 'q.jsonl'} has them",
@@ -103,15 +130,27 @@ def test_a_subset_of_languages_may_be_incomplete_elsewhere(tmp_path):
 
 def test_indonesian_is_a_language_where_it_is_asked_for(tmp_path):
     questions = [{**row, "qid": row["id"], "id": f"apa {row['id']}"} for row in QUESTIONS]
-    grid = read(tmp_path, questions, [{**row, "id": f"itu {row['para']}"} for row in PARAGRAPHS], languages=["en", "id"])
+    grid = read(
+        tmp_path,
+        questions,
+        [{**row, "id": f"itu {row['para']}"} for row in PARAGRAPHS],
+        languages=["en", "id"],
+    )
     assert (grid.languages, grid.ids, grid.questions[0]["id"]) == (("en", "id"), ("a", "b", "c"), "apa a")
 
 
 def test_an_unknown_language_is_refused_with_near_ones(tmp_path):
     with pytest.raises(
-        ConfigError, match=r"languages must be of both .*q.jsonl and .*p.jsonl \(de, en, title\), got da \(did you mean de\?\)"
+        ConfigError,
+        match=r"languages must be of both .*q.jsonl and .*p.jsonl \(de, en, "
+        r"title\), got da \(did you mean de\?\)",
     ):
-        read(tmp_path, [{**row, "title": "T"} for row in QUESTIONS], [{**row, "title": "T"} for row in PARAGRAPHS], languages=["en", "da"])
+        read(
+            tmp_path,
+            [{**row, "title": "T"} for row in QUESTIONS],
+            [{**row, "title": "T"} for row in PARAGRAPHS],
+            languages=["en", "da"],
+        )
 
 
 def test_texts_missing_in_a_row_are_all_told_with_their_lines(tmp_path):
@@ -131,7 +170,8 @@ def test_texts_missing_in_a_row_are_all_told_with_their_lines(tmp_path):
         (
             changed(QUESTIONS, 2, para="9-9"),
             PARAGRAPHS,
-            r'q.jsonl:3: "para" must name a paragraph of .*p.jsonl, got unknown "9-9"; add the paragraphs, or leave',
+            r'q.jsonl:3: "para" must name a paragraph of .*p.jsonl, got unknown '
+            r'"9-9"; add the paragraphs, or leave',
         ),
         (
             [{**row, "para": "x"} for row in QUESTIONS],
@@ -141,7 +181,8 @@ def test_texts_missing_in_a_row_are_all_told_with_their_lines(tmp_path):
         (
             changed(QUESTIONS, 2, id="a"),
             PARAGRAPHS,
-            r'q.jsonl:3: the name of a question must be unique, got "a" again, first at .*q.jsonl:1; rename or remove the duplicates',
+            r'q.jsonl:3: the name of a question must be unique, got "a" again, first at '
+            r".*q.jsonl:1; rename or remove the duplicates",
         ),
         (
             QUESTIONS,
@@ -153,7 +194,11 @@ def test_texts_missing_in_a_row_are_all_told_with_their_lines(tmp_path):
             PARAGRAPHS,
             r'q.jsonl:1 must have the column "para", got "id", "de", "en"; set key to the column',
         ),
-        (QUESTIONS, [*PARAGRAPHS[:1], {**PARAGRAPHS[0], "para": "0-0"}], r"2 faults: .*two different paragraphs in de, got one; .* in en"),
+        (
+            QUESTIONS,
+            [*PARAGRAPHS[:1], {**PARAGRAPHS[0], "para": "0-0"}],
+            r"2 faults: .*two different paragraphs in de, got one; .* in en",
+        ),
         (QUESTIONS, PARAGRAPHS[:0], r"p.jsonl must hold at least one row, got none"),
         (
             QUESTIONS,
@@ -170,11 +215,16 @@ def test_what_cannot_be_measured_is_refused(tmp_path, questions, paragraphs, mes
 def test_lines_that_are_no_rows_are_told_with_the_rest(tmp_path):
     path = write(tmp_path / "q.jsonl", *QUESTIONS)
     path.write_text(path.read_text(encoding="utf-8") + "nonsense\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"2 faults: .*q.jsonl:4 must be one JSON object.*; .*p.jsonl:1: a text must be there"):
+    with pytest.raises(
+        DataError, match=r"2 faults: .*q.jsonl:4 must be one JSON object.*; .*p.jsonl:1: a text must be there"
+    ):
         read_question_grid(path, write(tmp_path / "p.jsonl", *changed(PARAGRAPHS, 0, de=None)))
 
 
 def test_columns_in_an_address_of_questions_are_refused_since_settings_name_them(tmp_path: Path) -> None:
     questions, paragraphs = write(tmp_path / "q.jsonl", *QUESTIONS), write(tmp_path / "p.jsonl", *PARAGRAPHS)
-    with pytest.raises(ConfigError, match="got query; its columns are languages, which tasks.languages names, and the one that tasks.key"):
+    with pytest.raises(
+        ConfigError,
+        match="got query; its columns are languages, which tasks.languages names, and the one that tasks.key",
+    ):
         read_question_grid(f"{questions}?query=en", paragraphs)

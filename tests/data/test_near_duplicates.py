@@ -45,7 +45,9 @@ def test_grams_ignore_case_punctuation_and_width_and_take_characters_where_words
     ],
 )
 def test_symbols_and_vowel_signs_are_not_dropped(first: str, second: str) -> None:
-    assert near([first, f"price of {first} in May"], signatures([second, f"price of {second} in May"])).tolist() == [False, False]
+    assert near(
+        [first, f"price of {first} in May"], signatures([second, f"price of {second} in May"])
+    ).tolist() == [False, False]
     assert near([first, first.upper()], signatures([first])).all()
     assert near(["?", "—"], signatures(["!", ""])).tolist() == [False, False]
 
@@ -97,7 +99,9 @@ def test_near_finds_the_same_words_in_other_case_among_thousands() -> None:
     assert near(["alone"], signatures([])).tolist() == [False]
 
 
-def test_signatures_are_kept_with_the_hashes_and_are_unknown_where_a_part_lacks_them(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signatures_are_kept_with_the_hashes_and_are_unknown_where_a_part_lacks_them(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     texts = TrainedTexts.of(["what is this", "what is that thing", "What is this?"], documents=["a"])
     assert texts.signatures.shape == (2, SIGNATURE_BYTES)
     record, content = packed(texts)

@@ -6,19 +6,26 @@ from adiabat.core.text import LARGEST_GRADE, grade_of, number_of, shown
 from adiabat.stats.ranking_measures import ranking_measures
 
 
-@pytest.mark.parametrize(("value", "number"), [("3", 3), (" -0.5 ", -0.5), ("1e-3", 0.001), (".5", 0.5), (7, 7), (0.25, 0.25)])
+@pytest.mark.parametrize(
+    ("value", "number"), [("3", 3), (" -0.5 ", -0.5), ("1e-3", 0.001), (".5", 0.5), (7, 7), (0.25, 0.25)]
+)
 def test_numbers_are_read(value, number):
     assert number_of(value) == number
 
 
-@pytest.mark.parametrize("value", ["1_0", "\u0661", "", "three", "0x10", "nan", "-inf", "1e999", 10**400, float("nan"), float("inf")])
+@pytest.mark.parametrize(
+    "value",
+    ["1_0", "\u0661", "", "three", "0x10", "nan", "-inf", "1e999", 10**400, float("nan"), float("inf")],
+)
 def test_what_other_programs_take_for_no_number_is_none(value):
     assert number_of(value) is None
 
 
 def test_grades_are_whole_and_bounded():
     assert [grade_of(text) for text in ("0", "2", "-1", "2.0", "1000", "-1000")] == [0, 2, -1, 2, 1000, -1000]
-    assert [grade_of(text) for text in ("1.5", "1001", "-1001", "1e300", "9" * 30, "1_0", "nan", "")] == [None] * 8
+    assert [grade_of(text) for text in ("1.5", "1001", "-1001", "1e300", "9" * 30, "1_0", "nan", "")] == [
+        None
+    ] * 8
 
 
 def test_the_largest_grade_is_measured_right_and_at_once():
@@ -31,7 +38,8 @@ def test_the_largest_grade_is_measured_right_and_at_once():
 
 
 @pytest.mark.parametrize(
-    ("value", "phrase"), [("high", "'high'"), (float("nan"), "nan"), ("9" * 61, f"'{'9' * 59}…'"), (10**400, f"1{'0' * 58}…")]
+    ("value", "phrase"),
+    [("high", "'high'"), (float("nan"), "nan"), ("9" * 61, f"'{'9' * 59}…'"), (10**400, f"1{'0' * 58}…")],
 )
 def test_values_are_shown_in_at_most_60_characters(value, phrase):
     assert shown(value) == phrase

@@ -29,4 +29,7 @@ def test_another_or_none_is_told_with_what_to_do(tmp_path: Path) -> None:
     path.write_bytes(b"abd")
     with pytest.raises(ModelError) as other:
         require_published(path, "00", remedy="fetch it again", error=ModelError)
-    assert str(other.value) == f"{path} must have the sha256 00, got {hashlib.sha256(b'abd').hexdigest()}; fetch it again"
+    assert (
+        str(other.value)
+        == f"{path} must have the sha256 00, got {hashlib.sha256(b'abd').hexdigest()}; fetch it again"
+    )

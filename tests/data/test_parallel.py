@@ -22,18 +22,28 @@ def found(path: str, **options: Any) -> list[tuple[str, str, str]]:
 
 def test_a_column_for_each_language(tmp_path: Path) -> None:
     path = table(
-        tmp_path / "a.jsonl", {"en": "one", "de": "eins", "fr": "un"}, {"en": "two", "de": "zwei", "fr": None, "note": "x", "id": 3}
+        tmp_path / "a.jsonl",
+        {"en": "one", "de": "eins", "fr": "un"},
+        {"en": "two", "de": "zwei", "fr": None, "note": "x", "id": 3},
     )
     assert found(path) == [("de", "one", "eins"), ("fr", "one", "un"), ("de", "two", "zwei")]
 
 
 def test_columns_that_are_objects_by_language(tmp_path: Path) -> None:
-    row = {"label": "neutral", "premise": {"en": "a", "sw": "b"}, "hypothesis": {"en": "c", "sw": "d", "ur": " "}}
+    row = {
+        "label": "neutral",
+        "premise": {"en": "a", "sw": "b"},
+        "hypothesis": {"en": "c", "sw": "d", "ur": " "},
+    }
     assert found(table(tmp_path / "a.jsonl", row)) == [("sw", "a", "b"), ("sw", "c", "d")]
 
 
 def test_one_translation_for_each_row_that_says_its_language(tmp_path: Path) -> None:
-    path = table(tmp_path / "a.jsonl", {"lang": "ar", "en": "one", "x": "واحد"}, {"lang": "zh_Hans", "en": "one", "x": "一"})
+    path = table(
+        tmp_path / "a.jsonl",
+        {"lang": "ar", "en": "one", "x": "واحد"},
+        {"lang": "zh_Hans", "en": "one", "x": "一"},
+    )
     assert found(path) == [("ar", "one", "واحد"), ("zh_Hans", "one", "一")]
     assert found(path, languages=("ar",)) == [("ar", "one", "واحد")]
 
@@ -62,12 +72,22 @@ def test_columns_that_say_something_else_are_no_languages(tmp_path: Path) -> Non
 
 
 def test_a_language_begins_anew_behind_a_gap(tmp_path: Path) -> None:
-    wide = table(tmp_path / "a.jsonl", {"en": "1", "de": "a", "fr": "b"}, {"en": "2", "fr": "c"}, {"en": "3", "de": "d", "fr": "e"})
+    wide = table(
+        tmp_path / "a.jsonl",
+        {"en": "1", "de": "a", "fr": "b"},
+        {"en": "2", "fr": "c"},
+        {"en": "3", "de": "d", "fr": "e"},
+    )
     begun = [(one.language, one.source) for one in read_parallel(ParallelSource(wide)) if one.begins]
     assert begun == [("de", "1"), ("fr", "1"), ("de", "3")]
-    nested = table(tmp_path / "n.jsonl", *[{"premise": {"en": "1", "de": "a"}, "hypothesis": {"en": "2", "de": "b"}}] * 2)
+    nested = table(
+        tmp_path / "n.jsonl", *[{"premise": {"en": "1", "de": "a"}, "hypothesis": {"en": "2", "de": "b"}}] * 2
+    )
     assert [one.begins for one in read_parallel(ParallelSource(nested))] == [True, False, False, False]
-    told = table(tmp_path / "b.jsonl", *({"lang": language, "en": "1", "x": "a"} for language in ("de", "fr", "de", "fr")))
+    told = table(
+        tmp_path / "b.jsonl",
+        *({"lang": language, "en": "1", "x": "a"} for language in ("de", "fr", "de", "fr")),
+    )
     assert [one.begins for one in read_parallel(ParallelSource(told))] == [True, True, False, False]
     own, its = files(tmp_path, "one\n\nthree\nfour\n", "eins\n\ndrei\nvier\n")
     assert [one.begins for one in read_parallel(ParallelSource(own, its))] == [True, True, False]
@@ -75,14 +95,22 @@ def test_a_language_begins_anew_behind_a_gap(tmp_path: Path) -> None:
 
 def test_languages_that_are_no_codes_are_told(tmp_path: Path) -> None:
     for label in ("pt/BR", "../../up", "validation", "corpus"):
-        with pytest.raises(DataError, match=r"a.jsonl:1: a language must be a code such as de or pt-BR, got '.*'; write its code"):
+        with pytest.raises(
+            DataError,
+            match=r"a.jsonl:1: a language must be a code such as de or pt-BR, got '.*'; write its code",
+        ):
             found(table(tmp_path / "a.jsonl", {"lang": label, "en": "one", "x": "eins"}))
-    with pytest.raises(ConfigError, match=r"a language must be a code such as de or pt-BR, got 2 faults: 'a/b'; 'German'; write its code"):
+    with pytest.raises(
+        ConfigError,
+        match=r"a language must be a code such as de or pt-BR, got 2 faults: 'a/b'; 'German'; write its code",
+    ):
         parallel_sources(["a.jsonl"], source="a/b", languages=["de", "German"])
 
 
 def test_another_source_language(tmp_path: Path) -> None:
-    assert found(table(tmp_path / "a.jsonl", {"en": "one", "de": "eins"}), source="de") == [("en", "eins", "one")]
+    assert found(table(tmp_path / "a.jsonl", {"en": "one", "de": "eins"}), source="de") == [
+        ("en", "eins", "one")
+    ]
 
 
 def test_csv_and_tsv_and_packed_rows(tmp_path: Path) -> None:
@@ -94,7 +122,9 @@ def test_csv_and_tsv_and_packed_rows(tmp_path: Path) -> None:
         assert found(str(tmp_path / name)) == [("de", "one", "eins")]
 
 
-def files(folder: Path, one: str, other: str, *, names: tuple[str, str] = ("text.en", "text.de")) -> tuple[str, str]:
+def files(
+    folder: Path, one: str, other: str, *, names: tuple[str, str] = ("text.en", "text.de")
+) -> tuple[str, str]:
     for name, content in zip(names, (one, other), strict=True):
         (folder / name).write_text(content, encoding="utf-8")
     return str(folder / names[0]), str(folder / names[1])
@@ -110,7 +140,9 @@ def test_two_files_that_go_line_by_line(tmp_path: Path) -> None:
 
 def test_the_language_of_a_file_is_told_by_its_name_or_by_the_user(tmp_path: Path) -> None:
     own, its = files(tmp_path, "one\n", "eins\n", names=("one.txt", "German.txt"))
-    with pytest.raises(DataError, match=r"German.txt must end in the code of its language, as corpus.de does, got none"):
+    with pytest.raises(
+        DataError, match=r"German.txt must end in the code of its language, as corpus.de does, got none"
+    ):
         found(own, translation=its)
     with pytest.raises(DataError, match=r"name the only language that is learned \(languages\)"):
         found(own, translation=its, languages=("de", "fr"))
@@ -123,17 +155,29 @@ def test_the_language_of_a_file_is_told_by_its_name_or_by_the_user(tmp_path: Pat
 
 def test_files_of_different_length_are_told_with_both_lengths(tmp_path: Path) -> None:
     own, its = files(tmp_path, "one\ntwo\nthree\n", "eins\nzwei\n")
-    with pytest.raises(DataError, match=r"text.de must have as many lines as .*text.en, one for each sentence, got 2 beside 3"):
+    with pytest.raises(
+        DataError,
+        match=r"text.de must have as many lines as .*text.en, one for each sentence, got 2 beside 3",
+    ):
         found(own, translation=its)
 
 
 @pytest.mark.parametrize(
     ("rows", "told"),
     [
-        ([{"de": "eins", "fr": "un"}], 'a.jsonl:1: must have a text in "en", the source language, got de, fr; name the language'),
-        ([{"en": "one", "title": "x"}], "a.jsonl:1: must have a translation beside en, got en, title; add one"),
+        (
+            [{"de": "eins", "fr": "un"}],
+            'a.jsonl:1: must have a text in "en", the source language, got de, fr; name the language',
+        ),
+        (
+            [{"en": "one", "title": "x"}],
+            "a.jsonl:1: must have a translation beside en, got en, title; add one",
+        ),
         ([{"en": "one", "de": "eins"}, {"en": " ", "de": "zwei"}], 'a.jsonl:2: "en" must not be empty'),
-        ([{"en": "one", "de": "eins"}, {"en": "two", "de": 2}], 'a.jsonl:2: "de" must be a text, got a number'),
+        (
+            [{"en": "one", "de": "eins"}, {"en": "two", "de": 2}],
+            'a.jsonl:2: "de" must be a text, got a number',
+        ),
         (
             [{"lang": "de", "en": "one", "gloss": "eins"}],
             "a.jsonl:1: a row with a language must have x or translation or target or text",
@@ -150,5 +194,7 @@ def test_faults_name_the_line(tmp_path: Path, rows: list[dict[str, Any]], told: 
 
 def test_columns_in_an_address_are_refused_since_languages_are_settings(tmp_path: Path) -> None:
     path = table(tmp_path / "a.jsonl", {"en": "one", "de": "eins"})
-    with pytest.raises(ConfigError, match="got text; its columns are languages, which data.source and data.languages name"):
+    with pytest.raises(
+        ConfigError, match="got text; its columns are languages, which data.source and data.languages name"
+    ):
         found(f"{path}?text=de")

@@ -65,14 +65,19 @@ def test_every_reader_of_examples_and_documents_maps_the_columns_of_an_address(t
     assert isinstance(read, ExampleSet)
     streamed = next(stream_examples(address).examples)
     tape = next(ExampleReader(address).read(SourcePosition(), 1))
-    assert {(each.query, each.positives) for each in (read.examples[0], streamed, tape)} == {("who?", ("she",))}
+    assert {(each.query, each.positives) for each in (read.examples[0], streamed, tape)} == {
+        ("who?", ("she",))
+    }
     assert (read.name, read.examples[0].location) == ("a", f"{path}:2")
     assert [document.doc_id for document in read_corpus(f"{path}?doc_id=nr&text=dokument")] == ["7"]
 
 
 def test_a_message_does_not_advise_the_mapping_that_was_given(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", b"frage,dokument\nwho?,she\n")
-    with pytest.raises(DataError, match=r'expected "antwort" \(\?positive\), found "frage" and "dokument"; name a column that is there'):
+    with pytest.raises(
+        DataError,
+        match=r'expected "antwort" \(\?positive\), found "frage" and "dokument"; name a column that is there',
+    ):
         read_examples(f"{path}?query=frage&positive=antwort")
     with pytest.raises(DataError, match=r'map it with \{"positive": "dokument"\} as the third of its entry'):
         read_examples(f"{path}?query=frage", setting="")

@@ -1,4 +1,6 @@
-"""Reading on from a place: in every format the same rows as from the start, with the line numbers of the file."""
+"""Reading on from a place: in every format the same rows as from the start, with the line numbers of the
+file.
+"""
 
 import csv
 import gzip
@@ -21,7 +23,10 @@ from adiabat.data.records import Example, invented_id
 from adiabat.data.table_rows import Row, read_rows
 
 COUNT = 23
-ROWS = [{"query": f"frage {n} ä", "positive": f"answer, {n}\nsecond line" if n % 3 == 0 else f"answer {n}"} for n in range(COUNT)]
+ROWS = [
+    {"query": f"frage {n} ä", "positive": f"answer, {n}\nsecond line" if n % 3 == 0 else f"answer {n}"}
+    for n in range(COUNT)
+]
 
 
 def jsonl(rows: list[dict[str, str]], *, end: str = "\n") -> bytes:
@@ -31,7 +36,10 @@ def jsonl(rows: list[dict[str, str]], *, end: str = "\n") -> bytes:
 def delimited(rows: list[dict[str, str]], delimiter: str) -> bytes:
     text = io.StringIO(newline="")
     if delimiter == "\t":
-        text.write("query\tpositive\n" + "".join(f"{row['query']}\t{row['positive']}\n".replace("\nsecond", " second") for row in rows))
+        text.write(
+            "query\tpositive\n"
+            + "".join(f"{row['query']}\t{row['positive']}\n".replace("\nsecond", " second") for row in rows)
+        )
     else:
         writer = csv.DictWriter(text, ["query", "positive"], lineterminator="\n")
         writer.writeheader()
@@ -115,10 +123,14 @@ def test_a_quoted_field_of_several_lines_counts_as_one_row_of_several_lines(tmp_
     rows = read_rows(tmp_path / "a.csv", cursor=cursor)
     next(rows)
     assert cursor.position() == Cursor(1, 4, 15 + 11 + 1 + 7)
-    assert [row.location for row in read_rows(tmp_path / "a.csv", cursor=cursor)] == [f"{tmp_path / 'a.csv'}:5"]
+    assert [row.location for row in read_rows(tmp_path / "a.csv", cursor=cursor)] == [
+        f"{tmp_path / 'a.csv'}:5"
+    ]
 
 
-def test_nothing_before_the_place_is_read_of_a_plain_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_before_the_place_is_read_of_a_plain_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"no json at all\n" * 5_000 + jsonl(ROWS))
     seen: list[int] = []
@@ -149,11 +161,18 @@ def test_nothing_before_the_place_is_read_of_a_plain_file(tmp_path: Path, monkey
     [
         ("a.jsonl", jsonl(ROWS[:1]), Cursor(2, 2, 500), "62 bytes where reading resumes at byte 500"),
         ("a.jsonl", jsonl(ROWS), Cursor(1, 1, 30), "the middle of a line where reading resumes at byte 30"),
-        ("a.jsonl.gz", gzip.compress(jsonl(ROWS[:3]), mtime=0), Cursor(5, 5, 500), "3 lines where reading resumes at line 6"),
+        (
+            "a.jsonl.gz",
+            gzip.compress(jsonl(ROWS[:3]), mtime=0),
+            Cursor(5, 5, 500),
+            "3 lines where reading resumes at line 6",
+        ),
         ("a.csv", b"query,positive\na,b\n", Cursor(3, 4, 80), "19 bytes where reading resumes at byte 80"),
     ],
 )
-def test_a_file_that_is_no_longer_the_same_is_told_in_one_line(tmp_path: Path, name: str, content: bytes, mark: Cursor, found: str) -> None:
+def test_a_file_that_is_no_longer_the_same_is_told_in_one_line(
+    tmp_path: Path, name: str, content: bytes, mark: Cursor, found: str
+) -> None:
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError) as fault:
         list(read_rows(tmp_path / name, cursor=mark.position()))
@@ -165,7 +184,9 @@ def test_a_file_that_is_no_longer_the_same_is_told_in_one_line(tmp_path: Path, n
 def test_a_table_with_fewer_rows_than_were_read_is_refused(tmp_path: Path, name: str) -> None:
     source = source_of(tmp_path, name)
     assert plain_rows(source, Cursor(COUNT)) == []
-    with pytest.raises(DataError, match=f"{name} must be unchanged since it was read, got .*, or start again"):
+    with pytest.raises(
+        DataError, match=f"{name} must be unchanged since it was read, got .*, or start again"
+    ):
         plain_rows(source, Cursor(COUNT + 2))
 
 
@@ -195,7 +216,9 @@ def test_faults_behind_a_place_have_the_line_numbers_of_the_file(tmp_path: Path)
 
 
 @pytest.mark.parametrize("split", [None, "train"])
-def test_a_data_set_of_the_hub_is_streamed_from_its_place(monkeypatch: pytest.MonkeyPatch, split: str | None) -> None:
+def test_a_data_set_of_the_hub_is_streamed_from_its_place(
+    monkeypatch: pytest.MonkeyPatch, split: str | None
+) -> None:
     asked: list[dict[str, Any]] = []
 
     def load(name: str, config: str | None, **options: Any) -> Any:
@@ -217,7 +240,9 @@ def queries(examples: Iterator[Example]) -> list[str]:
 
 @pytest.mark.parametrize("anew", [False, True])
 @pytest.mark.parametrize("name", ["plain.jsonl", "plain.csv", "packed.jsonl.gz", "folder-of-parquet"])
-def test_readings_that_follow_each_other_give_every_example_once(tmp_path: Path, name: str, anew: bool) -> None:
+def test_readings_that_follow_each_other_give_every_example_once(
+    tmp_path: Path, name: str, anew: bool
+) -> None:
     source = source_of(tmp_path, name)
     reader, position, found = ExampleReader(source), SourcePosition(), []
     while not position.ended:
@@ -227,7 +252,9 @@ def test_readings_that_follow_each_other_give_every_example_once(tmp_path: Path,
     assert [len(one) for one in found] == [5, 5, 5, 5, 3]
     whole = list(ExampleReader(source).read(SourcePosition(), COUNT))
     assert [one for part in found for one in part] == whole
-    assert [one.query_id for one in whole] == [invented_id(number, one.query) for number, one in enumerate(whole)]
+    assert [one.query_id for one in whole] == [
+        invented_id(number, one.query) for number, one in enumerate(whole)
+    ]
     assert (position.mark.rows, position.ends) == (COUNT, 1)
     assert queries(reader.read(position, 5)) == []
     assert queries(reader.read(position.rewound(), 2)) == [row["query"] for row in ROWS[:2]]
@@ -243,7 +270,9 @@ def test_the_end_is_seen_where_fewer_examples_come_than_were_asked_for(tmp_path:
     assert reader.position() == SourcePosition(behind.mark, ended=True, ends=1)
 
 
-def test_a_packed_file_is_opened_once_for_readings_that_follow_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_packed_file_is_opened_once_for_readings_that_follow_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reader = ExampleReader(source_of(tmp_path, "packed.jsonl.gz"))
     opened: list[str] = []
     open_stream = pa.input_stream
@@ -289,8 +318,16 @@ def test_a_fault_ends_its_own_reading_alone_and_a_mended_line_lets_reading_conti
             gzip.compress(jsonl(ROWS * 50), 0, mtime=0)[:-5],
             "must be a whole gzip file, got one that ends early, after line",
         ),
-        ("grid.jsonl", b'{"premise": {"de": "a"}, "hypothesis": {"de": "b"}, "label": 0}\n', "got a language grid"),
-        ("other.jsonl", b'{"query": "a", "reply": "b"}\n', 'expected "query" and "positive", found "query" and "reply"'),
+        (
+            "grid.jsonl",
+            b'{"premise": {"de": "a"}, "hypothesis": {"de": "b"}, "label": 0}\n',
+            "got a language grid",
+        ),
+        (
+            "other.jsonl",
+            b'{"query": "a", "reply": "b"}\n',
+            'expected "query" and "positive", found "query" and "reply"',
+        ),
     ],
 )
 def test_what_cannot_be_streamed_is_told(tmp_path: Path, name: str, content: bytes, message: str) -> None:

@@ -17,7 +17,11 @@ from adiabat.data.table_rows import FileFaults, count_rows, read_rows
 
 ROWS = [
     {"query": "what is α?", "pos": ["a", "b"], "neg": []},
-    {"query": "متى بدأت الأعراض؟ \u200fשלום", "pos": ["line\u2028separator", 'a "quote", and\ttab'], "neg": ["\x0bn"]},
+    {
+        "query": "متى بدأت الأعراض؟ \u200fשלום",
+        "pos": ["line\u2028separator", 'a "quote", and\ttab'],
+        "neg": ["\x0bn"],
+    },
 ]
 
 
@@ -109,7 +113,9 @@ def test_parquet_is_read_from_a_file_and_from_a_folder(tmp_path):
     for number, row in enumerate(ROWS):
         pq.write_table(pa.Table.from_pylist([row]), folder / f"part-{number}.parquet")
     assert values(tmp_path / "parts") == ROWS
-    assert [row.location for row in read_rows(tmp_path / "parts")] == [f"{folder / f'part-{n}.parquet'}:1" for n in range(2)]
+    assert [row.location for row in read_rows(tmp_path / "parts")] == [
+        f"{folder / f'part-{n}.parquet'}:1" for n in range(2)
+    ]
     assert values(folder / "part-1.parquet") == ROWS[1:]
     assert count_rows(tmp_path / "parts") == 2
 
@@ -122,10 +128,15 @@ def test_saved_data_sets_are_read_by_split(tmp_path):
     assert values(tmp_path / "one") == ROWS[1:]
     assert count_rows(tmp_path / "both", split="test") == 1
     both = tmp_path / "both"
-    told = f"{both} must be read with a split, got the splits test, train; set data.split, or name one as {both}/test"
+    told = (
+        f"{both} must be read with a split, got the splits test, train; set "
+        f"data.split, or name one as {both}/test"
+    )
     assert fault(both) == told
     assert values(both / "test") == ROWS[1:]
-    with pytest.raises(DataError, match='must have the split "dev", got the splits test, train; choose one of them'):
+    with pytest.raises(
+        DataError, match='must have the split "dev", got the splits test, train; choose one of them'
+    ):
         values(tmp_path / "both", split="dev")
     with pytest.raises(DataError, match='must have the split "test", got a single data set without splits'):
         values(tmp_path / "one", split="test")
@@ -136,7 +147,9 @@ def test_a_saved_data_set_that_is_damaged_is_one_clear_error(tmp_path, state):
     datasets.Dataset.from_list(ROWS).save_to_disk(str(tmp_path / "saved"))
     write(tmp_path / "saved" / "state.json", state.encode())
     message = fault(tmp_path / "saved")
-    assert message.startswith(f"{tmp_path / 'saved'} must be a whole saved data set, got one that is damaged (")
+    assert message.startswith(
+        f"{tmp_path / 'saved'} must be a whole saved data set, got one that is damaged ("
+    )
     assert message.endswith("); save or copy it again")
 
 
@@ -150,8 +163,13 @@ def test_hub_names_go_through_load_dataset(tmp_path, monkeypatch):
     assert values(f"{name}:default:test") == ROWS[1:]
     assert values(name, split="test") == ROWS[1:]
     assert count_rows(f"{name}:train") == 2
-    assert fault(name) == f"{name} must be read with a split, got the splits test, train; set data.split, or name one as {name}:test"
-    assert fault(f"hf:{tmp_path / 'none'}").startswith(f"hf:{tmp_path / 'none'} must be a readable data set, got: ")
+    assert (
+        fault(name) == f"{name} must be read with a split, got the splits test, train; set "
+        f"data.split, or name one as {name}:test"
+    )
+    assert fault(f"hf:{tmp_path / 'none'}").startswith(
+        f"hf:{tmp_path / 'none'} must be a readable data set, got: "
+    )
     assert "must read hf:NAME, hf:NAME:SPLIT or hf:NAME:CONFIG:SPLIT" in fault("hf:a:b:c:d")
 
 
@@ -170,17 +188,29 @@ def test_a_data_set_is_the_same_with_its_split_named_given_or_alone(tmp_path, mo
     saved = datasets.Dataset.from_list(ROWS)
     datasets.DatasetDict({"test": saved}).save_to_disk(str(tmp_path / "saved"))
     saved.save_to_disk(str(tmp_path / "single"))
-    of_saved = [(str(tmp_path / "saved"), None), (str(tmp_path / "saved"), "test"), (str(tmp_path / "saved" / "test"), None)]
+    of_saved = [
+        (str(tmp_path / "saved"), None),
+        (str(tmp_path / "saved"), "test"),
+        (str(tmp_path / "saved" / "test"), None),
+    ]
     assert {source_identity(*each) for each in of_saved} == {(str(tmp_path / "saved"), "test")}
     assert source_identity(str(tmp_path / "single"), None) == (str(tmp_path / "single"), None)
 
 
 def test_names_drop_endings_and_nothing_else():
-    assert [table_name(name) for name in ("a/b.jsonl.gz", "b.c.csv", "c.zst", "v1.2", "hf:o/n")] == ["b", "b.c", "c", "v1.2", "o/n"]
+    assert [table_name(name) for name in ("a/b.jsonl.gz", "b.c.csv", "c.zst", "v1.2", "hf:o/n")] == [
+        "b",
+        "b.c",
+        "c",
+        "v1.2",
+        "o/n",
+    ]
 
 
 def test_names_of_splits_stand_behind_the_name_of_their_folder():
-    assert [table_name(name) for name in ("law/test.jsonl.gz", "law/dev", "/test.jsonl", "law/tests.csv")] == [
+    assert [
+        table_name(name) for name in ("law/test.jsonl.gz", "law/dev", "/test.jsonl", "law/tests.csv")
+    ] == [
         "law/test",
         "law/dev",
         "test",
@@ -204,11 +234,26 @@ def test_names_of_splits_stand_behind_the_name_of_their_folder():
                 ":7 must be one JSON object, got true or false",
             ],
         ),
-        ("rows.jsonl", b"x\n" * 1234, ["1234 faults: ", ":10 must be one JSON object, got x (Expecting value at column 1); and 1224 more"]),
-        ("rows.json", b'[\n{"a": 1},\n{"a": 2}\n]\n', ["must hold one JSON object per line, got a JSON array"]),
+        (
+            "rows.jsonl",
+            b"x\n" * 1234,
+            [
+                "1234 faults: ",
+                ":10 must be one JSON object, got x (Expecting value at column 1); and 1224 more",
+            ],
+        ),
+        (
+            "rows.json",
+            b'[\n{"a": 1},\n{"a": 2}\n]\n',
+            ["must hold one JSON object per line, got a JSON array"],
+        ),
         ("rows.jsonl", b'{"a":' * 200_000, [":1 must be one JSON object", "nested too deeply"]),
         ("rows.jsonl", b'{"a": ' + b"1" * 5000 + b"}", ["(a number with too many digits)"]),
-        ("rows.jsonl", b'{"a": "x"}\n{"a": "caf\xe9"}', [":2 must be UTF-8, got byte 0xe9 at byte 11 of the line"]),
+        (
+            "rows.jsonl",
+            b'{"a": "x"}\n{"a": "caf\xe9"}',
+            [":2 must be UTF-8, got byte 0xe9 at byte 11 of the line"],
+        ),
         ("rows.csv", b"a\ncaf\xe9", [":2 must be UTF-8, got byte 0xe9 at byte 4 of the line"]),
         ("rows.tsv", b"a\ncaf\xe9", [":2 must be UTF-8, got byte 0xe9 at byte 4 of the line"]),
         ("rows.csv", b"id,te\xfft\n1,x\n", [":1 must be UTF-8"]),
@@ -217,7 +262,13 @@ def test_names_of_splits_stand_behind_the_name_of_their_folder():
         (
             "rows.csv",
             b'id,text\n1\n2,a,b\n3,"x"y\n4,fine\n5,"open',
-            ["4 faults: ", ":2 must have 2 fields", ":3 must have 2 fields", ":4 must be well-formed CSV", ":6 must be well-formed CSV"],
+            [
+                "4 faults: ",
+                ":2 must have 2 fields",
+                ":3 must have 2 fields",
+                ":4 must be well-formed CSV",
+                ":6 must be well-formed CSV",
+            ],
         ),
         ("rows.jsonl", jsonl(ROWS).decode().encode("utf-16"), ["must be UTF-8, got UTF-16; convert it"]),
         ("rows.jsonl.gz", jsonl(ROWS), ["must be a gzip file, got other bytes"]),
@@ -229,7 +280,9 @@ def test_names_of_splits_stand_behind_the_name_of_their_folder():
         ("rows", b"", ["got no ending"]),
     ],
 )
-def test_every_fault_of_a_file_is_reported_with_its_line(tmp_path: Path, name: str, content: bytes, facts: list[str]) -> None:
+def test_every_fault_of_a_file_is_reported_with_its_line(
+    tmp_path: Path, name: str, content: bytes, facts: list[str]
+) -> None:
     message = fault(write(tmp_path / name, content))
     assert all(fact in message for fact in [str(tmp_path / name), *facts]), message
 
@@ -238,15 +291,23 @@ def test_a_path_without_a_table_is_refused(tmp_path: Path) -> None:
     write(tmp_path / "triplets.jsonl", b"")
     path = tmp_path / "triplet.jsonl"
     assert fault(path) == f"{path} must exist, got no such file; did you mean {tmp_path / 'triplets.jsonl'}?"
-    assert fault(tmp_path / "no" / "x.csv") == f"{tmp_path / 'no' / 'x.csv'} must exist, got no such file; check the path"
+    assert (
+        fault(tmp_path / "no" / "x.csv")
+        == f"{tmp_path / 'no' / 'x.csv'} must exist, got no such file; check the path"
+    )
     assert fault(tmp_path).endswith("got triplets.jsonl; name the file itself or another folder")
-    with pytest.raises(ConfigError, match='split must be left out for .*, which has no splits, got "test"; leave it out'):
+    with pytest.raises(
+        ConfigError, match='split must be left out for .*, which has no splits, got "test"; leave it out'
+    ):
         read_rows(tmp_path / "triplets.jsonl", split="test")
 
 
 def test_valid_rows_beside_faults_are_read_and_blank_lines_skipped(tmp_path: Path) -> None:
     faults, path = FileFaults(), write(tmp_path / "rows.jsonl", b'\noops\n{"a": 1}\n   \n\n{"a": 2}')
-    assert [(row.location, row.values) for row in read_rows(path, faults=faults)] == [(f"{path}:3", {"a": 1}), (f"{path}:6", {"a": 2})]
+    assert [(row.location, row.values) for row in read_rows(path, faults=faults)] == [
+        (f"{path}:3", {"a": 1}),
+        (f"{path}:6", {"a": 2}),
+    ]
     assert (faults.count, count_rows(path)) == (1, 3)
     with pytest.raises(DataError, match=r"rows\.jsonl:2 must be one JSON object"):
         faults.raise_if_any()
@@ -281,7 +342,13 @@ def test_rows_come_back_as_written(tmp_path):
     assert [place for place, _ in read] == [f"{tmp_path / 'rows.parquet'}:{n}" for n in range(1, 2501)]
     assert parquet_size([tmp_path / "rows.parquet"]) == count_rows(tmp_path) == 2500
     first = read[0][1]
-    assert (list(first), len(first), "text" in first, "none" in first, first.get("none")) == (["id", "text", "more"], 3, True, False, None)
+    assert (list(first), len(first), "text" in first, "none" in first, first.get("none")) == (
+        ["id", "text", "more"],
+        3,
+        True,
+        False,
+        None,
+    )
 
 
 def test_a_time_that_python_cannot_hold_matters_only_where_it_is_used(tmp_path):
@@ -295,17 +362,27 @@ def test_a_time_that_python_cannot_hold_matters_only_where_it_is_used(tmp_path):
 
 @pytest.mark.parametrize("before", [0, 1500])
 def test_a_text_that_is_not_utf8_is_named_with_its_row_and_column(tmp_path, before):
-    path = parquet_of(tmp_path / "rows.parquet", ("id", pa.array(range(before + 1))), ("text", texts_with_a_stray_byte(before)))
+    path = parquet_of(
+        tmp_path / "rows.parquet",
+        ("id", pa.array(range(before + 1))),
+        ("text", texts_with_a_stray_byte(before)),
+    )
     assert [row.values["id"] for row in read_rows(path)] == list(range(before + 1))
     assert column_fault(path, "text") == (
-        f'{path}:{before + 1}: "text" must be UTF-8, got byte 0xff at byte 2 of the value; write the column again as UTF-8'
+        f'{path}:{before + 1}: "text" must be UTF-8, got byte 0xff at byte 2 of '
+        "the value; write the column again as UTF-8"
     )
 
 
 def test_a_column_given_twice_matters_only_where_it_is_used(tmp_path):
-    path = parquet_of(tmp_path / "rows.parquet", ("id", pa.array([1])), ("text", pa.array(["x"])), ("text", pa.array(["y"])))
+    path = parquet_of(
+        tmp_path / "rows.parquet", ("id", pa.array([1])), ("text", pa.array(["x"])), ("text", pa.array(["y"]))
+    )
     assert [(row.values["id"], list(row.values)) for row in read_rows(path)] == [(1, ["id", "text"])]
-    assert column_fault(path, "text") == f'{path} must have one column "text", got 2 of that name; rename or drop the others'
+    assert (
+        column_fault(path, "text")
+        == f'{path} must have one column "text", got 2 of that name; rename or drop the others'
+    )
 
 
 def written(path: Path, content: str) -> Path:
@@ -321,11 +398,16 @@ def corpus_fault(source: Path, **columns: str) -> str:
 
 def test_a_first_row_is_never_taken_for_the_header(tmp_path: Path) -> None:
     path = written(tmp_path / "collection.tsv", "0\twater is wet\n1\tthe heat\n")
-    told = f"{path}:1 must be a header of column names, got '0', 'water is wet', but '0' is not a name; put a header before the first row"
+    told = (
+        f"{path}:1 must be a header of column names, got '0', 'water is wet', but '0' "
+        "is not a name; put a header before the first row"
+    )
     assert corpus_fault(path) == told
     assert corpus_fault(path, doc_id="0", text="water is wet") == told
     sentence = "a passage of more than six words"
-    assert f"but '{sentence}' is not a name" in corpus_fault(written(path, f"d1\t{sentence}\nd2\tx\n"), doc_id="d1", text=sentence)
+    assert f"but '{sentence}' is not a name" in corpus_fault(
+        written(path, f"d1\t{sentence}\nd2\tx\n"), doc_id="d1", text=sentence
+    )
 
 
 def test_a_header_of_unknown_names_is_asked_for_where_it_stands(tmp_path: Path) -> None:
@@ -352,31 +434,43 @@ def test_a_number_beside_known_names_is_the_name_of_a_column(tmp_path: Path) -> 
         ("c.tsv", "_id,text\n1,a\n", "tabs, got commas in '_id,text'; write the file with tabs"),
     ],
 )
-def test_another_separator_than_that_of_the_format_is_named(tmp_path: Path, name: str, content: str, told: str) -> None:
+def test_another_separator_than_that_of_the_format_is_named(
+    tmp_path: Path, name: str, content: str, told: str
+) -> None:
     path = written(tmp_path / name, content)
     assert corpus_fault(path) == f"{path}:1 must separate its columns by {told}"
 
 
 def test_the_nameless_index_of_pandas_is_not_read_and_said(tmp_path: Path) -> None:
     path = written(tmp_path / "c.csv", ",_id,text\n0,a,x\n1,b,y\n")
-    with pytest.warns(UserWarning, match=r"c.csv:1: the first column is ignored: it has no name, like an index that pandas wrote"):
-        assert [row.values for row in read_rows(path)] == [{"_id": "a", "text": "x"}, {"_id": "b", "text": "y"}]
+    with pytest.warns(
+        UserWarning,
+        match=r"c.csv:1: the first column is ignored: it has no name, like an index that pandas wrote",
+    ):
+        assert [row.values for row in read_rows(path)] == [
+            {"_id": "a", "text": "x"},
+            {"_id": "b", "text": "y"},
+        ]
     assert "must name every column once" in corpus_fault(written(path, "_id,,text\na,,x\n"))
 
 
 def test_a_header_without_rows_may_be_a_row(tmp_path: Path) -> None:
     path = written(tmp_path / "c.csv", "_id,text\n")
     assert corpus_fault(path) == (
-        f"{path} must hold at least one row, got none below line 1, '_id', 'text'; check that the file is complete; if this "
+        f"{path} must hold at least one row, got none below line 1, '_id', 'text'; "
+        "check that the file is complete; if this "
         "line is a row, put a header of column names before it"
     )
 
 
 def test_one_object_over_many_lines_is_one_fault(tmp_path: Path) -> None:
-    path = written(tmp_path / "finetune.json", '{\n "queries": {\n  "q": "a"\n },\n "corpus": {"d": "b"}\n}\n')
+    path = written(
+        tmp_path / "finetune.json", '{\n "queries": {\n  "q": "a"\n },\n "corpus": {"d": "b"}\n}\n'
+    )
     with pytest.raises(DataError) as caught:
         read_examples(path)
     assert str(caught.value) == (
-        f'{path} must hold one JSON object per line, such as {{"query": ..., "positive": ...}}, got one over many lines that begins with '
+        f'{path} must hold one JSON object per line, such as {{"query": ..., "positive": '
+        f"...}}, got one over many lines that begins with "
         "'{'; write each query with its documents on its own line"
     )

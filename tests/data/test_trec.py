@@ -17,9 +17,15 @@ def written(folder: Path, name: str, *lines: str) -> Path:
 
 
 def test_a_run_is_scores_of_documents_by_query(tmp_path: Path) -> None:
-    path = written(tmp_path, "a.run", "q1 Q0 d1 1 9.5 mine", "q1\tQ0\td2\t2\t-1e-3\tmine", "", "q2 Q0 d1 1 3 mine")
+    path = written(
+        tmp_path, "a.run", "q1 Q0 d1 1 9.5 mine", "q1\tQ0\td2\t2\t-1e-3\tmine", "", "q2 Q0 d1 1 3 mine"
+    )
     (tmp_path / "a.run.gz").write_bytes(gzip.compress(path.read_bytes()))
-    assert read_run(path) == read_run(tmp_path / "a.run.gz") == {"q1": {"d1": 9.5, "d2": -0.001}, "q2": {"d1": 3.0}}
+    assert (
+        read_run(path)
+        == read_run(tmp_path / "a.run.gz")
+        == {"q1": {"d1": 9.5, "d2": -0.001}, "q2": {"d1": 3.0}}
+    )
 
 
 def test_judgements_have_four_columns_or_those_of_beir(tmp_path: Path) -> None:
@@ -32,7 +38,13 @@ def test_judgements_have_four_columns_or_those_of_beir(tmp_path: Path) -> None:
 
 def test_all_faulty_lines_of_a_run_are_told_at_once(tmp_path: Path) -> None:
     path = written(
-        tmp_path, "a.run", "q1 Q0 d1 1 9.5 mine", "q1 d1 9.5", "q1 Q0 d2 1 nan mine", "q1 Q0 d3 1 much mine", "q1 Q0 d1 2 1 mine"
+        tmp_path,
+        "a.run",
+        "q1 Q0 d1 1 9.5 mine",
+        "q1 d1 9.5",
+        "q1 Q0 d2 1 nan mine",
+        "q1 Q0 d3 1 much mine",
+        "q1 Q0 d1 2 1 mine",
     )
     with pytest.raises(DataError) as caught:
         read_run(path)
@@ -48,7 +60,10 @@ def test_all_faulty_lines_of_a_run_are_told_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("grade", ["1.5", "nan", "yes", "1001"])
 def test_a_grade_is_a_whole_number_that_trec_eval_can_take(tmp_path: Path, grade: str) -> None:
     path = written(tmp_path, "q", "q1 0 d1 1", f"q1 0 d2 {grade}")
-    told = f":2: grade must be a whole number from -1,000 to 1,000, got '{grade}'; write these lines in trec_eval's qrels format, and grade"
+    told = (
+        f":2: grade must be a whole number from -1,000 to 1,000, got '{grade}'; write "
+        "these lines in trec_eval's qrels format, and grade"
+    )
     with pytest.raises(DataError, match=re.escape(told)):
         read_qrels(path)
 

@@ -14,7 +14,9 @@ from adiabat.core.errors import ConfigError, DataError
 
 
 def rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode("utf-8").split("\n") if line]
+    return [
+        json.loads(line) for line in gzip.decompress(path.read_bytes()).decode("utf-8").split("\n") if line
+    ]
 
 
 def made(out: Path) -> dict[str, Any]:
@@ -46,12 +48,15 @@ def names(folder: Path) -> list[str]:
 
 def corpus(out: Path) -> dict[str, str]:
     """Id to title and text, as the readers join them."""
-    return {row["_id"]: f"{row.get('title', '')} {row['text']}".strip() for row in rows(out / "corpus.jsonl.gz")}
+    return {
+        row["_id"]: f"{row.get('title', '')} {row['text']}".strip() for row in rows(out / "corpus.jsonl.gz")
+    }
 
 
 def triplets(out: Path, stem: str) -> list[tuple[str, list[str], list[str]]]:
     """Query and the texts of its documents, looked up by their ids."""
     texts = corpus(out)
     return [
-        (row["query"], [texts[name] for name in row["pos"]], [texts[name] for name in row["neg"]]) for row in rows(out / f"{stem}.jsonl.gz")
+        (row["query"], [texts[name] for name in row["pos"]], [texts[name] for name in row["neg"]])
+        for row in rows(out / f"{stem}.jsonl.gz")
     ]

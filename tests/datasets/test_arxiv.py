@@ -1,4 +1,6 @@
-"""arxiv-negatives from a snapshot of our own in arXiv's format: who is kept, what is asked, which negatives, and the faults of a file."""
+"""arxiv-negatives from a snapshot of our own in arXiv's format: who is kept, what is asked, which negatives,
+and the faults of a file.
+"""
 
 import gzip
 import json
@@ -27,7 +29,14 @@ SUBJECTS = ["groups", "graphs", "lattices", "knots", "sheaves", "primes", "matro
 def paper(paper_id: str, categories: str, abstract: str | None = None, **other: Any) -> dict[str, Any]:
     """A row as the snapshot has it, line ends and blanks included."""
     text = f"  We sweep {paper_id}. Its rest is about {paper_id}.\n" if abstract is None else abstract
-    return {"id": paper_id, "submitter": "A. B.", "title": f"On\n  {paper_id}", "categories": categories, "abstract": text, **other}
+    return {
+        "id": paper_id,
+        "submitter": "A. B.",
+        "title": f"On\n  {paper_id}",
+        "categories": categories,
+        "abstract": text,
+        **other,
+    }
 
 
 def many(count: int = 60) -> list[dict[str, Any]]:
@@ -35,8 +44,14 @@ def many(count: int = 60) -> list[dict[str, Any]]:
     rows = []
     for number in range(count):
         words = " ".join(generator.choice(SUBJECTS, 6))
-        categories = " ".join(generator.choice(["math.CO", "math.GR", "cs.IT", "physics.gen-ph"], generator.integers(1, 4), replace=False))
-        rows.append(paper(f"{number:04}.1", categories, f"We sweep {words}. Number {number} is about {words}."))
+        categories = " ".join(
+            generator.choice(
+                ["math.CO", "math.GR", "cs.IT", "physics.gen-ph"], generator.integers(1, 4), replace=False
+            )
+        )
+        rows.append(
+            paper(f"{number:04}.1", categories, f"We sweep {words}. Number {number} is about {words}.")
+        )
     return rows
 
 
@@ -51,7 +66,12 @@ def settings(*, run: dict[str, Any] | None = None, **section: Any) -> ArxivSetti
 
 
 def make(
-    folder: Path, rows: list[dict[str, Any]], *, out: str = "made", run: dict[str, Any] | None = None, **section: Any
+    folder: Path,
+    rows: list[dict[str, Any]],
+    *,
+    out: str = "made",
+    run: dict[str, Any] | None = None,
+    **section: Any,
 ) -> DatasetSummary:
     return make_arxiv(snapshot(folder, rows), folder / out, settings(run=run, **section))
 
@@ -75,7 +95,9 @@ def test_negatives_worked_by_hand(tmp_path: Path) -> None:
         paper("1", "big small", "Red green blue. Red."),
         paper("2", "small big", "Red green blue. Blue."),
         paper("3", "big small", "Red. Unlike."),
-        paper("4", "small", "Red green blue. Red"),  # The nearest to paper 1 by its words, but it shares one category only.
+        paper(
+            "4", "small", "Red green blue. Red"
+        ),  # The nearest to paper 1 by its words, but it shares one category only.
         paper("5", "big", "Red green blue. Red and."),
         paper("6", "big", "Unlike. It is."),
     ]
@@ -88,7 +110,12 @@ def test_negatives_worked_by_hand(tmp_path: Path) -> None:
 
 
 def test_categories_are_sorted_by_their_size_in_the_whole_snapshot(tmp_path: Path) -> None:
-    rows = [paper("1", "x y"), paper("2", "x"), paper("3", "y"), *(paper(f"x{n}", "x", f"One {n}. Two {n}.") for n in range(3))]
+    rows = [
+        paper("1", "x y"),
+        paper("2", "x"),
+        paper("3", "y"),
+        *(paper(f"x{n}", "x", f"One {n}. Two {n}.") for n in range(3)),
+    ]
     # With y the smaller one, paper 1 is matched by 3; with more of y, by the papers of x.
     assert set(negatives(make(tmp_path, rows, out="few"))["1"][:20]) == {"3"}
     more = [paper(f"y{n}", "y z", "") for n in range(9)]
@@ -97,7 +124,14 @@ def test_categories_are_sorted_by_their_size_in_the_whole_snapshot(tmp_path: Pat
 
 def test_what_is_left_out_is_counted_by_the_reason(tmp_path: Path) -> None:
     twin = paper("7", "a", "Other words. Its rest is about 1.")
-    rows = [paper("1", "a"), paper("2", "a", "Only one sentence."), paper("3", "a", " "), paper("4", "a", None), twin, paper("8", "")]
+    rows = [
+        paper("1", "a"),
+        paper("2", "a", "Only one sentence."),
+        paper("3", "a", " "),
+        paper("4", "a", None),
+        twin,
+        paper("8", ""),
+    ]
     large = [paper(f"large{number}", "large") for number in range(6)]
     made = make(tmp_path, rows + large, max_category_size=5)
     assert list(corpus(made)) == ["1", "4"]
@@ -113,7 +147,9 @@ def test_every_example_lists_the_twenty_nearest_and_one_at_random(tmp_path: Path
     made = make(tmp_path, many(), difficulties=[1, 21])
     found = negatives(made)
     assert len(found) == 60 == made.documents
-    assert made.examples == dict.fromkeys(["test.jsonl.gz", "test-difficulty-01.jsonl.gz", "test-difficulty-21.jsonl.gz"], 60)
+    assert made.examples == dict.fromkeys(
+        ["test.jsonl.gz", "test-difficulty-01.jsonl.gz", "test-difficulty-21.jsonl.gz"], 60
+    )
     assert negatives(made, "test-difficulty-01") == {query: others[:1] for query, others in found.items()}
     assert negatives(made, "test-difficulty-21") == {query: others[20:] for query, others in found.items()}
     for query, others in found.items():
@@ -129,7 +165,11 @@ def test_a_narrow_subset_is_tuned_on_and_left_out_of_what_is_measured(tmp_path: 
     made = make(tmp_path, rows, narrow=["math.", "cs"])
     listed = {row["id"]: row["categories"].split() for row in rows}
     for prefix, name in (("math.", "math"), ("cs", "cs")):
-        inside = {paper_id for paper_id, labels in listed.items() if any(label.startswith(prefix) for label in labels)}
+        inside = {
+            paper_id
+            for paper_id, labels in listed.items()
+            if any(label.startswith(prefix) for label in labels)
+        }
         assert 0 < len(inside) < 61
         assert set(negatives(made, f"narrow-{name}")) == inside
         assert set(negatives(made, f"test-without-{name}")) == set(listed) - inside
@@ -155,7 +195,9 @@ def test_the_order_of_the_file_changes_nothing_and_the_seed_the_random_paper_alo
     for name in ("corpus.jsonl.gz", "test.jsonl.gz", "test-difficulty-21.jsonl.gz"):
         assert (first.folder / name).read_bytes() == (second.folder / name).read_bytes()
     one, other = negatives(first), negatives(make(tmp_path, rows, out="other seed", run={"seed": 1}))
-    assert {query: others[:20] for query, others in one.items()} == {query: others[:20] for query, others in other.items()}
+    assert {query: others[:20] for query, others in one.items()} == {
+        query: others[:20] for query, others in other.items()
+    }
     assert [others[20] for others in one.values()] != [others[20] for others in other.values()]
 
 
@@ -208,22 +250,33 @@ def test_the_first_sentence_ends_where_a_reader_would_end_it(first: str, rest: s
         ("first", [("1", "We ask e.g. this.", "And answer that. Twice."), ("2", "Other.", "Things.")]),
         (
             "title",
-            [("1", "On 1", "We ask e.g. this. And answer that. Twice."), ("2", "On 2", "Other. Things."), ("3", "On 3", "One only.")],
+            [
+                ("1", "On 1", "We ask e.g. this. And answer that. Twice."),
+                ("2", "On 2", "Other. Things."),
+                ("3", "On 3", "One only."),
+            ],
         ),
     ],
 )
-def test_queries_and_documents_of_each_flavour(tmp_path: Path, flavour: str, expected: list[tuple[str, str, str]]) -> None:
+def test_queries_and_documents_of_each_flavour(
+    tmp_path: Path, flavour: str, expected: list[tuple[str, str, str]]
+) -> None:
     abstracts = ["We ask\n e.g. this. And answer\nthat. Twice.", "Other. Things.", " One only.\n"]
-    made = make(tmp_path, [paper(str(number), "a", text) for number, text in enumerate(abstracts, 1)], flavour=flavour)
+    made = make(
+        tmp_path, [paper(str(number), "a", text) for number, text in enumerate(abstracts, 1)], flavour=flavour
+    )
     texts = corpus(made)
-    assert [(row.query_id, row.query, *(texts[name] for name in row.positives)) for row in examples(made).examples] == expected
+    assert [
+        (row.query_id, row.query, *(texts[name] for name in row.positives)) for row in examples(made).examples
+    ] == expected
 
 
 def test_categories_may_be_a_list_and_every_script_is_split_into_sentences(tmp_path: Path) -> None:
     listed = {"id": 2, "title": "t", "abstract": "Ü ist. Öl.", "categories": ["a", "b"]}
     made = make(tmp_path, [paper("1", "a", "שלום עולם. זה הסוף."), listed, paper("3", "c", "中文。句子。")])
     assert corpus(made) == {"1": "זה הסוף.", "2": "Öl.", "3": "句子。"}
-    # No other list begins with b, its smallest category, and no paper shares a word with it: all match, and go by id.
+    # No other list begins with b, its smallest category, and no paper shares a word with it: all match, and
+    # go by id.
     assert negatives(made)["2"][:20] == ("1", *["3"] * 19)
 
 
@@ -241,7 +294,14 @@ def test_every_fault_of_the_snapshot_is_reported_with_its_line(tmp_path: Path) -
     path.write_text("\n".join(lines) + "\n")
     with pytest.raises(DataError, match="^6 faults: ") as caught:
         make_arxiv(path, tmp_path / "made", settings())
-    for line, value in {2: '"categories"', 3: "a number", 4: "surrogate", 5: '"id"', 6: "an object", 7: "got {"}.items():
+    for line, value in {
+        2: '"categories"',
+        3: "a number",
+        4: "surrogate",
+        5: '"id"',
+        6: "an object",
+        7: "got {",
+    }.items():
         assert f"{path}:{line}" in str(caught.value)
         assert value in str(caught.value)
     assert list(tmp_path.iterdir()) == [path]
@@ -250,10 +310,26 @@ def test_every_fault_of_the_snapshot_is_reported_with_its_line(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("rows", "section", "facts"),
     [
-        ([{"id": "1", "query": "a"}, *[{}] * 30], {}, ["snapshot.json must", "id, query", "title, abstract, categories missing"]),
-        ([paper("1", "a"), paper("2", "a"), paper("1", "a", "Else. More.")], {}, ["json:3: id", 'got "1" again', "json:1"]),
-        (many(), {"narrow": ["math.", "matj.", "q-bio"]}, ["no paper has matj., q-bio; the most frequent begin with math, "]),
-        ([paper("1", "a")], {}, ["arxiv.max_category_size must leave at least two usable papers, 10,000 leaves 1"]),
+        (
+            [{"id": "1", "query": "a"}, *[{}] * 30],
+            {},
+            ["snapshot.json must", "id, query", "title, abstract, categories missing"],
+        ),
+        (
+            [paper("1", "a"), paper("2", "a"), paper("1", "a", "Else. More.")],
+            {},
+            ["json:3: id", 'got "1" again', "json:1"],
+        ),
+        (
+            many(),
+            {"narrow": ["math.", "matj.", "q-bio"]},
+            ["no paper has matj., q-bio; the most frequent begin with math, "],
+        ),
+        (
+            [paper("1", "a")],
+            {},
+            ["arxiv.max_category_size must leave at least two usable papers, 10,000 leaves 1"],
+        ),
         ([], {"narrow": ["math.", "../x"]}, ["arxiv.narrow"]),
         ([], {"narrow": ["math", "math."]}, ["arxiv.narrow"]),
         ([], {"difficulties": [1, 1]}, ["arxiv.difficulties"]),
@@ -279,7 +355,12 @@ def sentences(text: str) -> list[str]:
         ["Born in 1990.", "2 years later he left."],
         ['He said "stop."', "She did.", "(They all did.)", "«Oui !»", "Bien."],
         ["Dr. J. R. Smith met Mr. Brown et al. He left at once.", "Then nothing."],
-        ["He came from the U.S. Army, i.e. Washington (D.C. or near).", "See No. 5 and Fig. 2.", "No.", "That is all."],
+        [
+            "He came from the U.S. Army, i.e. Washington (D.C. or near).",
+            "See No. 5 and Fig. 2.",
+            "No.",
+            "That is all.",
+        ],
         ["Yahoo! is old.", "An ellipsis... goes on.", "Or…", "It does not."],
         ["他来了。", "她说：「好。」", "真的吗？", "是"],
         ["متى بدأت الأعراض؟", "بدأت أمس.", "شكرا۔", "نعم"],
@@ -299,7 +380,10 @@ def test_sentences_are_cut_where_a_reader_would_cut_them(parts: list[str]) -> No
 
 
 def test_a_line_end_alone_ends_no_sentence_and_a_text_without_words_gives_what_it_holds() -> None:
-    assert sentences("The first line\n  goes on here. The second.\n") == ["The first line\n  goes on here.", "The second."]
+    assert sentences("The first line\n  goes on here. The second.\n") == [
+        "The first line\n  goes on here.",
+        "The second.",
+    ]
     assert [sentences(text) for text in ("", "  \n\n ", ".", ". ! ... ?")] == [[], [], ["."], [". ! ... ?"]]
 
 

@@ -1,4 +1,6 @@
-"""arxiv-negatives of 60,326 real papers, where they are at hand: neighbours of some of them against scipy, over all candidates."""
+"""arxiv-negatives of 60,326 real papers, where they are at hand: neighbours of some of them against scipy,
+over all candidates.
+"""
 
 import json
 from collections import Counter
@@ -27,7 +29,11 @@ def sorted_categories(rows: dict[str, list[str]]) -> dict[str, list[str]]:
 def matching(paper: str, lists: dict[str, list[str]]) -> list[str]:
     """Other papers whose lists share the longest beginning."""
     for length in range(len(lists[paper]), -1, -1):
-        found = [other for other, labels in lists.items() if other != paper and labels[:length] == lists[paper][:length]]
+        found = [
+            other
+            for other, labels in lists.items()
+            if other != paper and labels[:length] == lists[paper][:length]
+        ]
         if found:
             return found
     raise AssertionError("one paper alone")
@@ -50,10 +56,16 @@ def test_real_papers_have_the_neighbours_that_scipy_finds_among_all_candidates(t
     assert made.documents == len(found) > 55_000
     rows = [row.values for row in read_rows(PAPERS)]
     # Sizes are those of the whole source, candidates only those that were kept.
-    lists = {paper: labels for paper, labels in sorted_categories({row["id"]: row["categories"] for row in rows}).items() if paper in found}
+    lists = {
+        paper: labels
+        for paper, labels in sorted_categories({row["id"]: row["categories"] for row in rows}).items()
+        if paper in found
+    }
     words = {row["id"]: Counter(WORD.findall(row["abstract"].lower())) for row in rows}
     for paper in np.random.default_rng(0).choice(sorted(found), CHECKED, replace=False).tolist():
-        near = sorted(matching(paper, lists), key=lambda other: (divergence(words[paper], words[other]), other))[:20]
+        near = sorted(
+            matching(paper, lists), key=lambda other: (divergence(words[paper], words[other]), other)
+        )[:20]
         assert found[paper][:20] == (*near, *near[-1:] * (20 - len(near)))
     told = json.loads((made.folder / "made.json").read_text())
     assert sum("left out" in note for note in told["notes"]) == 2

@@ -11,10 +11,19 @@ from adiabat.data.corpora import read_corpus
 from adiabat.data.examples import read_examples
 from adiabat.data.records import ExampleSet
 from adiabat.datasets import bundled as data
-from adiabat.datasets.bundled import DEMO_CORPUS, DEMO_RETAIN, DEMO_TEST, DEMO_TRAIN, DEMO_VALIDATION, demo_file
+from adiabat.datasets.bundled import (
+    DEMO_CORPUS,
+    DEMO_RETAIN,
+    DEMO_TEST,
+    DEMO_TRAIN,
+    DEMO_VALIDATION,
+    demo_file,
+)
 from tests.packaged import copy_read_by, require_damage_told, script
 
-SETS = {path.name: (DEMO_CORPUS, path) for path in (DEMO_TRAIN, DEMO_VALIDATION, DEMO_TEST)} | dict(DEMO_RETAIN)
+SETS = {path.name: (DEMO_CORPUS, path) for path in (DEMO_TRAIN, DEMO_VALIDATION, DEMO_TEST)} | dict(
+    DEMO_RETAIN
+)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +63,9 @@ def test_parts_of_the_tuned_field_share_no_paper_that_is_asked_for():
     asked = {}
     for name in (DEMO_TRAIN, DEMO_VALIDATION, DEMO_TEST):
         asked[name] = {example.positives[0] for example in examples(name).examples}
-        named[name] = {doc_id for example in examples(name).examples for doc_id in example.positives + example.negatives}
+        named[name] = {
+            doc_id for example in examples(name).examples for doc_id in example.positives + example.negatives
+        }
     for name, papers in asked.items():
         for other, documents in named.items():
             assert name == other or papers.isdisjoint(documents)
@@ -85,7 +96,9 @@ def test_a_changed_or_missing_file_is_refused(copied):
         demo_file("test")
 
 
-@pytest.mark.parametrize("content", ["", "{}", '{"format": 2, "files": {}}', '{"format": 1, "files": [1]}', None])
+@pytest.mark.parametrize(
+    "content", ["", "{}", '{"format": 2, "files": {}}', '{"format": 1, "files": [1]}', None]
+)
 def test_a_damaged_manifest_is_refused(copied, content):
     path = copied / "manifest.json"
     path.unlink() if content is None else path.write_text(content)
@@ -98,7 +111,9 @@ def test_jensen_shannon_is_what_its_definition_says(maker):
     left, right, again, apart = (maker.word_shares(text) for text in texts)
     words = {*left, *right}
     middle = {word: (left.get(word, 0) + right.get(word, 0)) / 2 for word in words}
-    plain = sum(share[word] * math.log(share[word] / middle[word]) / 2 for share in (left, right) for word in share)
+    plain = sum(
+        share[word] * math.log(share[word] / middle[word]) / 2 for share in (left, right) for word in share
+    )
     assert maker.jensen_shannon(left, right) == pytest.approx(plain)
     assert maker.jensen_shannon(left, right) == maker.jensen_shannon(right, left)
     assert maker.jensen_shannon(right, again) == pytest.approx(0, abs=1e-12)
@@ -118,4 +133,10 @@ def test_negatives_share_the_longest_prefix_first_and_then_the_most_words(maker)
         item("none-far", ("other",), "one two three"),
         item("none-mid", ("common",), "red two three"),
     ]
-    assert maker.hard_negatives(asked, maker.by_prefix([asked, *others])) == ["near", "far", "half", "none-near", "none-mid"]
+    assert maker.hard_negatives(asked, maker.by_prefix([asked, *others])) == [
+        "near",
+        "far",
+        "half",
+        "none-near",
+        "none-mid",
+    ]

@@ -10,7 +10,9 @@ from adiabat.datasets.hotpotqa import make_hotpotqa
 from tests.datasets.making import corpus, fault, maker, names, rows, triplets
 
 
-def question(number: int, *, level: str = "hard", passages: int = 10, positives: int = 2, **more: Any) -> dict[str, Any]:
+def question(
+    number: int, *, level: str = "hard", passages: int = 10, positives: int = 2, **more: Any
+) -> dict[str, Any]:
     context = [[f"Title {number}.{one}", [f"Passage {one} begins.", " It ends. "]] for one in range(passages)]
     facts = [[f"Title {number}.{one}", sentence] for one in range(positives) for sentence in (0, 1)]
     return {
@@ -45,11 +47,21 @@ def test_supporting_paragraphs_are_positives_and_the_others_negatives(tmp_path: 
 def test_levels_are_filled_from_both_splits_with_questions_of_enough_passages(tmp_path: Path) -> None:
     folder = tmp_path / "hotpot"
     folder.mkdir()
-    train = (question(1, level="easy"), question(2, level="medium", passages=9), question(3, level="hard", passages=11))
+    train = (
+        question(1, level="easy"),
+        question(2, level="medium", passages=9),
+        question(3, level="hard", passages=11),
+    )
     hotpot(folder / "hotpot_train_v1.1.json", *train)
     hotpot(folder / "hotpot_dev_distractor_v1.json", question(4), question(5, level="medium"))
     record = make(folder, tmp_path / "out")
-    wanted = {"train.jsonl.gz": 3, "easy.jsonl.gz": 1, "hard.jsonl.gz": 2, "dev.jsonl.gz": 2, "medium.jsonl.gz": 1}
+    wanted = {
+        "train.jsonl.gz": 3,
+        "easy.jsonl.gz": 1,
+        "hard.jsonl.gz": 2,
+        "dev.jsonl.gz": 2,
+        "medium.jsonl.gz": 1,
+    }
     assert record["examples"] == wanted
     assert record["notes"] == ["1 questions have fewer than 10 passages and are in no level's file"]
     assert [row["query_id"] for row in rows(tmp_path / "out" / "hard.jsonl.gz")] == ["id3", "id4"]
@@ -58,7 +70,9 @@ def test_levels_are_filled_from_both_splits_with_questions_of_enough_passages(tm
 
 def test_readers_read_what_was_made_by_ids_and_by_texts(tmp_path: Path) -> None:
     empty = [["שלום", []], ["Other", ["Text."]]]
-    source = hotpot(tmp_path / "x.json", question(1), question(2, context=empty, supporting_facts=[["שלום", 0]]))
+    source = hotpot(
+        tmp_path / "x.json", question(1), question(2, context=empty, supporting_facts=[["שלום", 0]])
+    )
     make(source, tmp_path / "ids")
     make(source, tmp_path / "texts", "hotpotqa.documents=texts")
     by_id, by_text = (read_examples(tmp_path / name / "test.jsonl.gz") for name in ("ids", "texts"))
@@ -67,13 +81,20 @@ def test_readers_read_what_was_made_by_ids_and_by_texts(tmp_path: Path) -> None:
     documents = {document.doc_id: document.text for document in read_corpus(tmp_path / "ids")}
     assert documents == corpus(tmp_path / "ids")
     for one, other in zip(by_id.examples, by_text.examples, strict=True):
-        assert tuple(documents[name] for name in one.positives + one.negatives) == other.positives + other.negatives
+        assert (
+            tuple(documents[name] for name in one.positives + one.negatives)
+            == other.positives + other.negatives
+        )
     assert by_text.examples[1].positives == ("שלום",)
 
 
 def test_questions_that_make_no_example_are_counted_by_reason(tmp_path: Path) -> None:
     source = hotpot(
-        tmp_path / "x.json", question(1), question(2, positives=0), question(3, positives=10), question(4, supporting_facts=[["Gone", 0]])
+        tmp_path / "x.json",
+        question(1),
+        question(2, positives=0),
+        question(3, positives=10),
+        question(4, supporting_facts=[["Gone", 0]]),
     )
     record = make(source, tmp_path / "out")
     assert record["notes"] == [
@@ -92,7 +113,10 @@ def test_every_fault_of_a_file_is_reported_with_its_element(tmp_path: Path) -> N
         (question(4, context={"title": []}), 'element 6: "context" must be a list of pairs, got an object'),
         (question(5, context=[["only a title"]]), 'element 7: "context" must be a list of pairs, got a list'),
         (question(6, context=[["a", "text"]]), 'element 8: a passage of "context"'),
-        (question(7, supporting_facts=None), 'element 9: "supporting_facts" must be a list of pairs, got null'),
+        (
+            question(7, supporting_facts=None),
+            'element 9: "supporting_facts" must be a list of pairs, got null',
+        ),
         (question(8, context=[["a", ["\ud800"]]]), 'element 10: "context" must be Unicode text'),
     ]
     source = hotpot(tmp_path / "x.json", question(1), *(element for element, _ in faults))

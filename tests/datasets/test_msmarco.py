@@ -32,19 +32,31 @@ def test_first_next_and_last_samples_make_the_three_files_of_one_pair_or_of_all(
     source = write(tmp_path / "m.jsonl.gz", [sample(number) for number in range(11)])
     record = make(source, tmp_path / "out", *SMALL)
     assert record["examples"] == {"train.jsonl.gz": 3, "dev.jsonl.gz": 2, "test.jsonl.gz": 4}
-    queries = {stem: [query for query, _, _ in triplets(tmp_path / "out", stem)] for stem in ("train", "dev", "test")}
+    queries = {
+        stem: [query for query, _, _ in triplets(tmp_path / "out", stem)] for stem in ("train", "dev", "test")
+    }
     wanted = {"train": range(3), "dev": range(3, 5), "test": range(7, 11)}
     assert queries == {stem: [f"query {number}" for number in numbers] for stem, numbers in wanted.items()}
     assert record["notes"] == ["2 of 11 samples left out: between the validation and the test samples"]
     assert triplets(tmp_path / "out", "train")[1] == ("query 1", ["yes 1.a"], ["no 1.0"])
     assert triplets(tmp_path / "out", "dev")[0] == ("query 3", ["yes 3.a"], ["no 3.0"])
-    assert triplets(tmp_path / "out", "test")[0] == ("query 7", ["yes 7.a", "yes 7.b"], ["no 7.0", "no 7.1", "no 7.2"])
+    assert triplets(tmp_path / "out", "test")[0] == (
+        "query 7",
+        ["yes 7.a", "yes 7.b"],
+        ["no 7.0", "no 7.1", "no 7.2"],
+    )
     assert len(corpus(tmp_path / "out")) == 5 * 2 + 4 * 5
     make(source, tmp_path / "all", *SMALL, "msmarco.pairs=all")
-    assert triplets(tmp_path / "all", "train")[1] == ("query 1", ["yes 1.a", "yes 1.b"], ["no 1.0", "no 1.1", "no 1.2"])
+    assert triplets(tmp_path / "all", "train")[1] == (
+        "query 1",
+        ["yes 1.a", "yes 1.b"],
+        ["no 1.0", "no 1.1", "no 1.2"],
+    )
 
 
-def test_a_negative_that_is_a_positive_is_none_and_samples_without_negatives_are_counted(tmp_path: Path) -> None:
+def test_a_negative_that_is_a_positive_is_none_and_samples_without_negatives_are_counted(
+    tmp_path: Path,
+) -> None:
     samples = [sample(number) for number in range(9)]
     samples[0]["neg"] = ["yes 0.b", "no 0.5"]
     samples[4]["neg"] = ["yes 4.a"]
@@ -67,18 +79,33 @@ def test_splits_have_their_sizes_and_stand_in_order(sizes: tuple[int, int, int])
     section = MsmarcoSection(train=sizes[0], dev=sizes[1], test=sizes[2])
     for spare in (0, 1, 5):
         splits = [split_of(number, sum(sizes) + spare, section) for number in range(sum(sizes) + spare)]
-        expected: list[str | None] = ["train"] * sizes[0] + ["dev"] * sizes[1] + [None] * spare + ["test"] * sizes[2]
+        expected: list[str | None] = (
+            ["train"] * sizes[0] + ["dev"] * sizes[1] + [None] * spare + ["test"] * sizes[2]
+        )
         assert splits == expected
 
 
-def test_test_samples_with_many_negatives_make_a_subset_and_shared_passages_are_one_document(tmp_path: Path) -> None:
+def test_test_samples_with_many_negatives_make_a_subset_and_shared_passages_are_one_document(
+    tmp_path: Path,
+) -> None:
     counts = [65, 65, 65, 65, 65, 64, 65, 66, 1]
     source = write(tmp_path / "m.jsonl", [sample(number, count) for number, count in enumerate(counts)])
     record = make(source, tmp_path / "out", *SMALL)
-    assert record["examples"] == {"train.jsonl.gz": 3, "dev.jsonl.gz": 2, "test.jsonl.gz": 4, "test-65negatives.jsonl.gz": 2}
+    assert record["examples"] == {
+        "train.jsonl.gz": 3,
+        "dev.jsonl.gz": 2,
+        "test.jsonl.gz": 4,
+        "test-65negatives.jsonl.gz": 2,
+    }
     assert [len(negatives) for _, _, negatives in triplets(tmp_path / "out", "test-65negatives")] == [65, 66]
     shared = [sample(number, neg=["shared", "shared", f"no {number}"]) for number in range(9)]
-    record = make(write(tmp_path / "s.jsonl", shared), tmp_path / "few", *SMALL, "msmarco.pairs=all", "msmarco.subset_negatives=2")
+    record = make(
+        write(tmp_path / "s.jsonl", shared),
+        tmp_path / "few",
+        *SMALL,
+        "msmarco.pairs=all",
+        "msmarco.subset_negatives=2",
+    )
     assert record["documents"] == 9 * 3 + 1
     assert record["examples"]["test-2negatives.jsonl.gz"] == 4
     assert triplets(tmp_path / "few", "test")[0][2] == ["shared", "no 5"]
@@ -93,7 +120,10 @@ def test_every_fault_of_a_file_is_reported_with_its_line(tmp_path: Path) -> None
     source = write(tmp_path / "m.jsonl", samples)
     message = fault(make, source, tmp_path / "out", *SMALL)
     assert message.startswith("4 faults: ")
-    assert all(fact in message for fact in (f"{source}:3", f'{source}:5: "pos"', f'{source}:7: "query"', f'{source}:8: "neg"'))
+    assert all(
+        fact in message
+        for fact in (f"{source}:3", f'{source}:5: "pos"', f'{source}:7: "query"', f'{source}:8: "neg"')
+    )
     assert names(tmp_path) == ["m.jsonl"]
 
 
@@ -103,8 +133,18 @@ def test_every_fault_of_a_file_is_reported_with_its_line(tmp_path: Path) -> None
         ("triples.train.small.tsv", "q\tp\tn\n", SMALL, ["must be a file of triplets", "got a table"]),
         ("m.jsonl", '{"question": "a", "text": "b"}\n' * 9, SMALL, ['"question" and "positive"']),
         ("m.json.gz", "no gzip", SMALL, ["must be a gzip file"]),
-        ("m.jsonl", json.dumps(sample(0)) + "\n", SMALL, ["msmarco.train + msmarco.dev + msmarco.test = 9 samples, got 1"]),
-        ("m.jsonl", "", ("msmarco.most_negatives=3",), ["msmarco.most_negatives has no effect with a file of triplets"]),
+        (
+            "m.jsonl",
+            json.dumps(sample(0)) + "\n",
+            SMALL,
+            ["msmarco.train + msmarco.dev + msmarco.test = 9 samples, got 1"],
+        ),
+        (
+            "m.jsonl",
+            "",
+            ("msmarco.most_negatives=3",),
+            ["msmarco.most_negatives has no effect with a file of triplets"],
+        ),
     ],
 )
 def test_a_source_or_setting_that_does_not_fit_is_refused(
@@ -120,7 +160,16 @@ TABLES: dict[str, list[Any]] = {
     "collection.tsv": [(number, text) for number, text in PASSAGES.items()],
     "queries.train.tsv": [(7, "first?"), (8, "second?"), (9, "judged by nobody")],
     "qrels.train.tsv": [(7, 0, 3, 1), (8, 0, 5, 1), (7, 0, 4, 1), (8, 0, 6, 0), (7, 0, 3, 1)],
-    "qidpidtriples.train.full.2.tsv": [(8, 5, 20), (7, 3, 4), (7, 3, 21), (8, 5, 22), (7, 3, 21), (7, 3, 23), (9, 1, 2), (8, 5, 6)],
+    "qidpidtriples.train.full.2.tsv": [
+        (8, 5, 20),
+        (7, 3, 4),
+        (7, 3, 21),
+        (8, 5, 22),
+        (7, 3, 21),
+        (7, 3, 23),
+        (9, 1, 2),
+        (8, 5, 6),
+    ],
     "queries.dev.small.tsv": [(11, "ثالث")],
     "qrels.dev.small.tsv": [(11, 0, 2, 1)],
     "top1000.dev": [(11, pid, "ثالث", PASSAGES[pid]) for pid in (10, 2, 11, 10, 12)],
@@ -148,7 +197,9 @@ def test_splits_are_the_publishers_and_documents_go_by_passage_id(folder: Path, 
         {"query_id": "7", "query": "first?", "pos": ["3", "4"], "neg": ["21", "23"]},
         {"query_id": "8", "query": "second?", "pos": ["5"], "neg": ["20", "22", "6"]},
     ]
-    assert rows(tmp_path / "out" / "dev.small.jsonl.gz") == [{"query_id": "11", "query": "ثالث", "pos": ["2"], "neg": ["10", "11", "12"]}]
+    assert rows(tmp_path / "out" / "dev.small.jsonl.gz") == [
+        {"query_id": "11", "query": "ثالث", "pos": ["2"], "neg": ["10", "11", "12"]}
+    ]
     used = (2, 3, 4, 5, 6, 10, 11, 12, 20, 21, 22, 23)
     assert list(read_corpus(tmp_path / "out")) == [Document(str(number), PASSAGES[number]) for number in used]
     assert record["notes"] == ["12 of 30 passages written: those that a query names"]
@@ -167,13 +218,22 @@ def test_packed_tables_give_the_same(folder: Path, tmp_path: Path) -> None:
 def test_training_queries_get_the_first_positive_and_the_first_negative(folder: Path, tmp_path: Path) -> None:
     (folder / "top1000.dev").unlink()
     record = make(folder, tmp_path / "out")
-    assert [(row["pos"], row["neg"]) for row in rows(tmp_path / "out" / "train.jsonl.gz")] == [(["3"], ["21"]), (["5"], ["20"])]
+    assert [(row["pos"], row["neg"]) for row in rows(tmp_path / "out" / "train.jsonl.gz")] == [
+        (["3"], ["21"]),
+        (["5"], ["20"]),
+    ]
     assert rows(tmp_path / "out" / "dev.small.jsonl.gz")[0]["neg"] == []
     assert record["notes"][1].startswith("dev.small: 1 of 1 queries have no negatives")
 
 
 def test_the_number_of_negatives_is_limited(folder: Path, tmp_path: Path) -> None:
-    make(folder, tmp_path / "out", "msmarco.pairs=all", "msmarco.most_negatives=2", "msmarco.subset_negatives=2")
+    make(
+        folder,
+        tmp_path / "out",
+        "msmarco.pairs=all",
+        "msmarco.most_negatives=2",
+        "msmarco.subset_negatives=2",
+    )
     assert [row["neg"] for row in rows(tmp_path / "out" / "train.jsonl.gz")] == [["21", "23"], ["20", "22"]]
     assert rows(tmp_path / "out" / "dev.small-2negatives.jsonl.gz")[0]["neg"] == ["10", "11"]
 
@@ -186,8 +246,16 @@ def test_the_number_of_negatives_is_limited(folder: Path, tmp_path: Path) -> Non
         ({"qrels.train.tsv": None, "qrels.dev.small.tsv": None}, [], ["must hold qrels.SPLIT.tsv"]),
         ({"queries.train.tsv": [(8, "second?")]}, [], ["queries.train.tsv must hold", 'the id "7"']),
         ({"collection.tsv": TABLES["collection.tsv"][:21]}, [], ["collection.tsv must hold", 'the id "21"']),
-        ({"collection.tsv": [("x", "y"), (3, ""), *TABLES["collection.tsv"]]}, [], ["2 faults: ", 'collection.tsv:2: "passage"']),
-        ({}, ["msmarco.train=5", "msmarco.documents=texts"], ["2 faults: msmarco.train has no effect", "msmarco.documents must"]),
+        (
+            {"collection.tsv": [("x", "y"), (3, ""), *TABLES["collection.tsv"]]},
+            [],
+            ["2 faults: ", 'collection.tsv:2: "passage"'],
+        ),
+        (
+            {},
+            ["msmarco.train=5", "msmarco.documents=texts"],
+            ["2 faults: msmarco.train has no effect", "msmarco.documents must"],
+        ),
         (
             {
                 "qrels.train.tsv": [(7, 0, "D3", 1), (8, 0, 5, 1), (8, 0, 6)],

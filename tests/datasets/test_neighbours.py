@@ -8,17 +8,31 @@ import pytest
 from scipy.spatial.distance import jensenshannon
 
 from adiabat.core.progress import Watch
-from adiabat.datasets.neighbours import RESOLUTION, WORD, Postings, count_words, groups_of, nearest, nearest_of_groups, sort_by_size
+from adiabat.datasets.neighbours import (
+    RESOLUTION,
+    WORD,
+    Postings,
+    count_words,
+    groups_of,
+    nearest,
+    nearest_of_groups,
+    sort_by_size,
+)
 
 LETTERS = "abcdefghij"
 
 
 def texts_at_random(count: int, *, seed: int = 0, words: int = 40) -> list[str]:
-    """Texts whose words are as unequal as those of a language, every tenth of them a copy of the one before."""
+    """Texts whose words are as unequal as those of a language, every tenth of them a copy of the one
+    before.
+    """
     generator = np.random.default_rng(seed)
     vocabulary = [f"w{LETTERS[i // 10]}{LETTERS[i % 10]}" for i in range(100)]
     weights = 1 / np.arange(1, 101)
-    texts = [" ".join(generator.choice(vocabulary, generator.integers(1, words), p=weights / weights.sum())) for _ in range(count)]
+    texts = [
+        " ".join(generator.choice(vocabulary, generator.integers(1, words), p=weights / weights.sum()))
+        for _ in range(count)
+    ]
     for row in range(9, count, 10):
         texts[row] = " ".join(generator.permutation(texts[row - 1].split()))
     return texts
@@ -56,7 +70,9 @@ def test_a_divergence_worked_by_hand() -> None:
     # p = (1/2, 1/2, 0), q = (1/2, 0, 1/2): the shared word adds nothing, each of the others 1/2 x 1/2 ln 2.
     assert divergences(["aa bb", "aa cc"])[1] == pytest.approx(0.5 * math.log(2), abs=1e-15)
     # p = (3/4, 1/4), q = (1/4, 3/4), middle (1/2, 1/2): 3/4 ln 3/2 + 1/4 ln 1/2.
-    assert divergences(["aa aa aa bb", "bb aa bb bb"])[1] == pytest.approx(0.75 * math.log(1.5) + 0.25 * math.log(0.5), abs=1e-15)
+    assert divergences(["aa aa aa bb", "bb aa bb bb"])[1] == pytest.approx(
+        0.75 * math.log(1.5) + 0.25 * math.log(0.5), abs=1e-15
+    )
     # Equal distributions are at 0, disjoint ones at ln 2.
     found = divergences(["aa bb", "BB aa", "aa bb aa bb", "cc dd", "", "12 $x^2$ a"])
     assert found[:3] == pytest.approx([0, 0, 0], abs=1e-15)
@@ -69,7 +85,10 @@ def test_divergences_are_those_of_scipy_and_of_the_definition() -> None:
     vocabulary = sorted({word for text in texts for word in WORD.findall(text)})
     for row in (0, 8, 9, 59):
         found = divergences(texts, row)
-        peers = [jensenshannon(distribution(texts[row], vocabulary), distribution(other, vocabulary)) ** 2 for other in texts]
+        peers = [
+            jensenshannon(distribution(texts[row], vocabulary), distribution(other, vocabulary)) ** 2
+            for other in texts
+        ]
         assert found == pytest.approx(peers, abs=1e-12)
         assert found == pytest.approx([plain_divergence(texts[row], other) for other in texts], abs=1e-12)
 
@@ -107,7 +126,12 @@ def test_copies_come_first_by_row_and_the_last_is_repeated_where_candidates_are_
 
 def test_categories_go_sort_by_size_equal_ones_by_name() -> None:
     sizes = {"math.CO": 30, "cs.DM": 7, "math.LO": 7, "cs.CC": 12}
-    assert sort_by_size(["math.CO", "math.LO", "cs.DM", "cs.CC", "cs.DM"], sizes) == ("cs.DM", "math.LO", "cs.CC", "math.CO")
+    assert sort_by_size(["math.CO", "math.LO", "cs.DM", "cs.CC", "cs.DM"], sizes) == (
+        "cs.DM",
+        "math.LO",
+        "cs.CC",
+        "math.CO",
+    )
 
 
 def test_groups_worked_by_hand() -> None:
@@ -131,7 +155,10 @@ def plain_candidates(lists: list[tuple[str, ...]], row: int) -> list[int]:
 
 def lists_at_random(count: int, *, letters: str, most: int) -> list[tuple[str, ...]]:
     generator = np.random.default_rng(5)
-    return [tuple(sorted(generator.choice(list(letters), generator.integers(1, most), replace=False).tolist())) for _ in range(count)]
+    return [
+        tuple(sorted(generator.choice(list(letters), generator.integers(1, most), replace=False).tolist()))
+        for _ in range(count)
+    ]
 
 
 def test_groups_are_those_of_plain_loops_and_everyone_asks_once() -> None:

@@ -12,8 +12,17 @@ from adiabat.datasets.arxiv import sentence_spans
 from adiabat.datasets.squad import Answer, make_squad, sentence_roles
 from tests.datasets.making import corpus, fault, maker, names, rows, triplets
 
-CONTEXT = "The mill was built by Dr. Ada Moor in 1801. It burnt down in 1850. Moor had left. Nobody rebuilt it! The river is quiet."
-S = ["The mill was built by Dr. Ada Moor in 1801.", "It burnt down in 1850.", "Moor had left.", "Nobody rebuilt it!", "The river is quiet."]
+CONTEXT = (
+    "The mill was built by Dr. Ada Moor in 1801. It burnt down in 1850. Moor had "
+    "left. Nobody rebuilt it! The river is quiet."
+)
+S = [
+    "The mill was built by Dr. Ada Moor in 1801.",
+    "It burnt down in 1850.",
+    "Moor had left.",
+    "Nobody rebuilt it!",
+    "The river is quiet.",
+]
 
 
 def qa(query_id: str, question: str, *answers: str, at: int | None = None, **more: Any) -> dict[str, Any]:
@@ -22,7 +31,9 @@ def qa(query_id: str, question: str, *answers: str, at: int | None = None, **mor
 
 
 def squad(path: Path, *paragraphs: dict[str, Any]) -> Path:
-    data = json.dumps({"version": "1.1", "data": [{"title": "Mill", "paragraphs": list(paragraphs)}]}, ensure_ascii=False).encode()
+    data = json.dumps(
+        {"version": "1.1", "data": [{"title": "Mill", "paragraphs": list(paragraphs)}]}, ensure_ascii=False
+    ).encode()
     path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
     return path
 
@@ -35,13 +46,17 @@ make = maker(make_squad, SquadSettings)
 
 
 def test_the_sentence_of_the_answer_is_positive_and_the_others_are_negative(tmp_path: Path) -> None:
-    make(squad(tmp_path / "train-v1.1.json", paragraph(qa("q1", " When did it burn? ", "1850"))), tmp_path / "out")
+    make(
+        squad(tmp_path / "train-v1.1.json", paragraph(qa("q1", " When did it burn? ", "1850"))),
+        tmp_path / "out",
+    )
     assert triplets(tmp_path / "out", "train") == [("When did it burn?", [S[1]], [S[0], *S[2:]])]
     assert rows(tmp_path / "out" / "train.jsonl.gz")[0]["query_id"] == "q1"
 
 
 @pytest.mark.parametrize(
-    ("repeats", "positives", "negatives"), [("positive", [0, 2], [1, 3, 4]), ("negative", [0], [1, 2, 3, 4]), ("drop", [0], [1, 3, 4])]
+    ("repeats", "positives", "negatives"),
+    [("positive", [0, 2], [1, 3, 4]), ("negative", [0], [1, 2, 3, 4]), ("drop", [0], [1, 3, 4])],
 )
 def test_a_sentence_that_repeats_the_answer_is_what_the_setting_says(
     tmp_path: Path, repeats: Repeats, positives: list[int], negatives: list[int]
@@ -54,7 +69,10 @@ def test_a_sentence_that_repeats_the_answer_is_what_the_setting_says(
 
 def test_a_part_of_a_word_is_no_repetition_and_an_offset_that_is_off_finds_the_nearest_place() -> None:
     context = "The art is old. Parts of it start late. An art."
-    assert sentence_roles(context, sentence_spans(context), [Answer(4, "art")], repeats="positive") == ([0, 2], [1])
+    assert sentence_roles(context, sentence_spans(context), [Answer(4, "art")], repeats="positive") == (
+        [0, 2],
+        [1],
+    )
     context = "Moor came. Then Moor left. Then nobody."
     spans = sentence_spans(context)
     assert sentence_roles(context, spans, [Answer(15, "Moor")], repeats="negative") == ([1], [0, 2])
@@ -89,7 +107,12 @@ def test_both_splits_make_all_of_them_and_the_subset_with_enough_sentences(tmp_p
     short = "Water is wet. Fire is hot. Air is thin."
     squad(folder / "dev-v1.1.json", paragraph(qa("q2", "What is hot?", "Fire", at=14), context=short))
     record = make(folder, tmp_path / "out")
-    assert record["examples"] == {"train.jsonl.gz": 1, "all.jsonl.gz": 2, "all-min5.jsonl.gz": 1, "dev.jsonl.gz": 1}
+    assert record["examples"] == {
+        "train.jsonl.gz": 1,
+        "all.jsonl.gz": 2,
+        "all-min5.jsonl.gz": 1,
+        "dev.jsonl.gz": 1,
+    }
     assert [query for query, _, _ in triplets(tmp_path / "out", "all-min5")] == ["When?"]
     assert make(folder, tmp_path / "three", "squad.min_sentences=3")["examples"]["all-min3.jsonl.gz"] == 2
 
@@ -143,7 +166,11 @@ def test_every_fault_of_a_file_is_reported_with_its_location(tmp_path: Path) -> 
         qa("", "?"),
     ]
     good = paragraph(qa("q1", "When?", "1850"), qa("q1", "Again?", "1850"))
-    articles = [{"paragraphs": [good, paragraph(*questions), {"qas": []}, "x", {"context": "x"}]}, {"title": "none"}, 3]
+    articles = [
+        {"paragraphs": [good, paragraph(*questions), {"qas": []}, "x", {"context": "x"}]},
+        {"title": "none"},
+        3,
+    ]
     source.write_text(json.dumps({"data": articles}), encoding="utf-8")
     message = fault(make, source, tmp_path / "out")
     assert message.startswith("11 faults: ")

@@ -13,7 +13,16 @@ from adiabat.data.table_rows import FileFaults
 from adiabat.datasets import json_streams as streams
 from adiabat.datasets.json_streams import json_elements, read_json, split_files, tab_rows
 
-ELEMENTS: list[Any] = [{"a": [1, "x]"], "b": {"c": "מ,"}}, [], 'text, with ] and \\ "', 12345, -1.5e10, None, True, {}]
+ELEMENTS: list[Any] = [
+    {"a": [1, "x]"], "b": {"c": "מ,"}},
+    [],
+    'text, with ] and \\ "',
+    12345,
+    -1.5e10,
+    None,
+    True,
+    {},
+]
 
 
 def write(path: Path, text: str) -> Path:
@@ -80,7 +89,9 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, name: str, content:
             read(tmp_path / name)
 
 
-def test_an_element_without_end_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_element_without_end_does_not_fill_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(streams, "_READ_BYTES", 1_000)
     monkeypatch.setattr(streams, "_LONGEST_ELEMENT", 5_000)
     told: list[int] = []
@@ -90,7 +101,9 @@ def test_an_element_without_end_does_not_fill_the_memory(tmp_path: Path, monkeyp
     assert max(told) <= 32_000
 
 
-def test_progress_runs_to_the_size_of_the_packed_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_runs_to_the_size_of_the_packed_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     draw = random.Random(0)
     path = write(tmp_path / "a.json.gz", json.dumps([draw.randbytes(1_000).hex() for _ in range(200)]))
     monkeypatch.setattr(streams, "_READ_BYTES", 5_000)
@@ -105,11 +118,18 @@ def test_progress_runs_to_the_size_of_the_packed_file(tmp_path: Path, monkeypatc
 
 def test_tab_rows_have_their_fields_and_locations_and_faults_do_not_end_them(tmp_path: Path) -> None:
     faults, path = FileFaults(), tmp_path / "a.tsv"
-    path.write_bytes('7\tan "odd\u2028text\r\n\n8\tשלום\n9\n10\ta\tb\n11\tfirst\n'.encode() + b"1\t\xff\n2\tlast")
-    rows = [(f"{path}:1", ["7", 'an "odd\u2028text']), (f"{path}:3", ["8", "שלום"]), (f"{path}:6", ["11", "first"])]
+    path.write_bytes(
+        '7\tan "odd\u2028text\r\n\n8\tשלום\n9\n10\ta\tb\n11\tfirst\n'.encode() + b"1\t\xff\n2\tlast"
+    )
+    rows = [
+        (f"{path}:1", ["7", 'an "odd\u2028text']),
+        (f"{path}:3", ["8", "שלום"]),
+        (f"{path}:6", ["11", "first"]),
+    ]
     assert list(tab_rows(path, 2, faults)) == [*rows, (f"{path}:8", ["2", "last"])]
     assert faults.told() == (
-        f"3 faults: {path}:4 must have 2 fields between tabs, got 1; {path}:5 must have 2 fields between tabs, got 3; "
+        f"3 faults: {path}:4 must have 2 fields between tabs, got 1; {path}:5 "
+        "must have 2 fields between tabs, got 3; "
         f"{path}:7 must be UTF-8, got byte 0xff at byte 3 of the line"
     )
 
@@ -118,12 +138,16 @@ def test_the_splits_of_a_source_are_its_files(tmp_path: Path) -> None:
     patterns = {"train": "train-v*.json*", "dev": "dev-v*.json*"}
     with pytest.raises(DataError, match=r"must hold train-v\*\.json\* or dev-v\*\.json\*, got none of them"):
         split_files(tmp_path, patterns)
-    dev, train, other = (write(tmp_path / name, "{}") for name in ("dev-v1.1.json", "train-v1.1.json.gz", "README"))
+    dev, train, other = (
+        write(tmp_path / name, "{}") for name in ("dev-v1.1.json", "train-v1.1.json.gz", "README")
+    )
     assert list(split_files(tmp_path, patterns).items()) == [("train", train), ("dev", dev)]
     assert split_files(dev, patterns) == {"dev": dev}
     assert split_files(other, patterns) == {"test": other}
     write(tmp_path / "dev-v2.0.json", "{}")
-    with pytest.raises(DataError, match=r"must hold one file of each split, got dev-v1\.1\.json and dev-v2\.0\.json"):
+    with pytest.raises(
+        DataError, match=r"must hold one file of each split, got dev-v1\.1\.json and dev-v2\.0\.json"
+    ):
         split_files(tmp_path, patterns)
     with pytest.raises(DataError, match=r"dev-v1\.2\.json must exist, got no such file; did you mean"):
         split_files(tmp_path / "dev-v1.2.json", patterns)

@@ -45,13 +45,17 @@ def make(source: Path, out: Path, documents: Documents = "ids") -> DatasetSummar
 
 def test_documents_and_examples_are_what_the_readers_read(source: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert make(source, out) == DatasetSummary(out, 2, {"train.jsonl.gz": 1, "train-hard.jsonl.gz": 1}, ("1 of 3 left out",))
+    assert make(source, out) == DatasetSummary(
+        out, 2, {"train.jsonl.gz": 1, "train-hard.jsonl.gz": 1}, ("1 of 3 left out",)
+    )
     assert names(out) == ["corpus.jsonl.gz", "made.json", "train-hard.jsonl.gz", "train.jsonl.gz"]
     wanted = [Document("d1", "A title שלום"), Document("d2", "line\u2028separator")]
     assert list(read_corpus(out)) == list(read_corpus(out / "corpus.jsonl.gz")) == wanted
     examples = read_examples(out / "train.jsonl.gz")
     assert isinstance(examples, ExampleSet)
-    assert [(one.query_id, one.query, one.positives, one.negatives) for one in examples.examples] == [("7", "what?", ("d1",), ("d2",))]
+    assert [(one.query_id, one.query, one.positives, one.negatives) for one in examples.examples] == [
+        ("7", "what?", ("d1",), ("d2",))
+    ]
 
 
 def test_a_maker_that_fails_leaves_nothing(source: Path, tmp_path: Path) -> None:
@@ -135,7 +139,9 @@ def test_a_hash_set_agrees_with_a_set_while_it_grows() -> None:
     assert len(hashes) == len(expected) > 3 * 1024 + 1
 
 
-def test_a_record_holds_source_settings_and_counts_and_equal_rows_are_equal_bytes(source: Path, tmp_path: Path) -> None:
+def test_a_record_holds_source_settings_and_counts_and_equal_rows_are_equal_bytes(
+    source: Path, tmp_path: Path
+) -> None:
     for name in ("one", "two"):
         make(source, tmp_path / name)
     record = made(tmp_path / "one")
@@ -148,7 +154,9 @@ def test_a_record_holds_source_settings_and_counts_and_equal_rows_are_equal_byte
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
-def test_texts_in_examples_need_no_corpus_and_many_rows_keep_their_order(source: Path, tmp_path: Path) -> None:
+def test_texts_in_examples_need_no_corpus_and_many_rows_keep_their_order(
+    source: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     with create_dataset(out, maker="tests", source=source, settings=SETTINGS, documents="texts") as output:
         fill(output)
@@ -157,32 +165,48 @@ def test_texts_in_examples_need_no_corpus_and_many_rows_keep_their_order(source:
         with pytest.raises(ValueError, match="stem must be other than corpus"):
             output.example("corpus", {"query": "x"})
     assert output.summary.documents == 0
-    assert rows(out / "train.jsonl.gz") == [{"query": "what?", "pos": ["A title שלום"], "neg": ["line\u2028separator"]}]
-    assert next(document.doc_id for document in read_corpus(out / "train.jsonl.gz")) == text_id("A title שלום")
+    assert rows(out / "train.jsonl.gz") == [
+        {"query": "what?", "pos": ["A title שלום"], "neg": ["line\u2028separator"]}
+    ]
+    assert next(document.doc_id for document in read_corpus(out / "train.jsonl.gz")) == text_id(
+        "A title שלום"
+    )
     assert [row["number"] for row in rows(out / "many.jsonl.gz")] == list(range(3_000))
     assert "corpus.jsonl.gz" not in names(out)
 
 
-def test_an_empty_directory_is_filled_and_stays_empty_where_the_maker_fails(source: Path, tmp_path: Path) -> None:
+def test_an_empty_directory_is_filled_and_stays_empty_where_the_maker_fails(
+    source: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     out.mkdir()
     with (
-        pytest.raises(DataError, match=r"source\.json must give at least one example, got none \(all were empty\)"),
+        pytest.raises(
+            DataError, match=r"source\.json must give at least one example, got none \(all were empty\)"
+        ),
         create_dataset(out, maker="tests", source=source, settings=SETTINGS) as output,
     ):
         output.note("all were empty")
     assert names(out) == []
     make(source, out)
     before = names(out)
-    with pytest.raises(DataError, match=r"out must be a new or empty directory, .*out holds corpus.jsonl.gz, .* and 1 more"):
+    with pytest.raises(
+        DataError, match=r"out must be a new or empty directory, .*out holds corpus.jsonl.gz, .* and 1 more"
+    ):
         make(source, out)
     assert names(out) == before
     assert names(tmp_path) == ["in", "out"]
 
 
-def test_a_file_or_the_current_directory_is_refused(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_or_the_current_directory_is_refused(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(source.parent)
-    for out, fact in ((source, "source.json is a file"), (source / "below", "Not a directory"), (Path(), "the current directory")):
+    for out, fact in (
+        (source, "source.json is a file"),
+        (source / "below", "Not a directory"),
+        (Path(), "the current directory"),
+    ):
         with pytest.raises(DataError, match=f"out must be .*{fact}"):
             make(source, out)
     assert names(tmp_path) == ["in"]

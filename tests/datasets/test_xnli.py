@@ -11,7 +11,17 @@ from adiabat.data.records import Document, LanguageGridSet
 from adiabat.datasets.xnli import make_xnli
 from tests.datasets.making import fault, maker, names, rows
 
-COLUMNS = ("language", "gold_label", "sentence1_binary_parse", "sentence1", "sentence2", "promptID", "pairID", "genre", "match")
+COLUMNS = (
+    "language",
+    "gold_label",
+    "sentence1_binary_parse",
+    "sentence1",
+    "sentence2",
+    "promptID",
+    "pairID",
+    "genre",
+    "match",
+)
 LABELS = ("neutral", "contradiction", "entailment")
 GREETINGS = {"ar": "مرحبا", "en": 'say "hello', "zh": "你好"}
 
@@ -53,7 +63,11 @@ def test_rows_of_one_pair_become_one_row_with_all_languages(tmp_path: Path) -> N
         "premise": {"ar": "مرحبا 0", "en": 'say "hello 0', "zh": "你好 0"},
         "hypothesis": {"ar": "مرحبا 0 ?", "en": 'say "hello 0 ?', "zh": "你好 0 ?"},
     }
-    assert (second["pair_id"], second["label"], second["hypothesis"]["zh"]) == ("2", "contradiction", "你好 1 ?")
+    assert (second["pair_id"], second["label"], second["hypothesis"]["zh"]) == (
+        "2",
+        "contradiction",
+        "你好 1 ?",
+    )
 
 
 def test_the_reader_reads_both_splits_as_language_grids(tmp_path: Path) -> None:
@@ -86,27 +100,44 @@ def test_pairs_without_a_label_are_left_out_and_counted(tmp_path: Path) -> None:
     assert record["examples"] == {"dev.jsonl.gz": 2}
 
 
-def test_pairs_that_lack_a_language_are_refused_dropped_or_written_in_the_chosen_languages(tmp_path: Path) -> None:
+def test_pairs_that_lack_a_language_are_refused_dropped_or_written_in_the_chosen_languages(
+    tmp_path: Path,
+) -> None:
     incomplete = by_language(4)
     del incomplete[9]  # Pair 2 in Chinese.
     del incomplete[4]  # Pair 1 in English.
     source = xnli(tmp_path / "xnli.test.tsv", incomplete)
     message = fault(make, source, tmp_path / "out")
     assert message.startswith("2 faults: ")
-    for fact in (f'{source}:2: pair "1"', "none in en", f'{source}:3: pair "2"', "none in zh", "xnli.incomplete = drop"):
+    for fact in (
+        f'{source}:2: pair "1"',
+        "none in en",
+        f'{source}:3: pair "2"',
+        "none in zh",
+        "xnli.incomplete = drop",
+    ):
         assert fact in message
     record = make(source, tmp_path / "dropped", "xnli.incomplete=drop")
     assert record["notes"] == ["2 of 4 pairs of test left out: in fewer languages than others"]
     assert [pair["pair_id"] for pair in rows(tmp_path / "dropped" / "test.jsonl.gz")] == ["3", "4"]
     make(source, tmp_path / "chosen", 'xnli.languages=["ar"]')
     assert [list(pair["premise"]) for pair in rows(tmp_path / "chosen" / "test.jsonl.gz")] == [["ar"]] * 4
-    assert 'pair "1" must be in every language, got none in fr' in fault(make, source, tmp_path / "none", 'xnli.languages=["ar", "fr"]')
+    assert 'pair "1" must be in every language, got none in fr' in fault(
+        make, source, tmp_path / "none", 'xnli.languages=["ar", "fr"]'
+    )
     with pytest.raises(ConfigError, match="xnli.languages"):
         read_settings(XnliSettings, None, ["xnli.languages=[]"])
 
 
 def test_every_fault_of_a_file_is_reported_with_its_line(tmp_path: Path) -> None:
-    faulty = [row(0, "en"), row(0, "en"), row(0, "ar", "entailment"), row(1, "en", "maybe"), row(2, "zh", premise=""), "en\tneutral"]
+    faulty = [
+        row(0, "en"),
+        row(0, "en"),
+        row(0, "ar", "entailment"),
+        row(1, "en", "maybe"),
+        row(2, "zh", premise=""),
+        "en\tneutral",
+    ]
     source = xnli(tmp_path / "xnli.test.tsv", faulty)
     message = fault(make, source, tmp_path / "out")
     assert message.startswith("5 faults: ")
@@ -119,5 +150,7 @@ def test_every_fault_of_a_file_is_reported_with_its_line(tmp_path: Path) -> None
     ):
         assert fact in message
     xnli(source, ["en\thello"], columns=("language", "text"))
-    assert "columns gold_label, sentence1, sentence2, pairID, got language, text" in fault(make, source, tmp_path / "out")
+    assert "columns gold_label, sentence1, sentence2, pairID, got language, text" in fault(
+        make, source, tmp_path / "out"
+    )
     assert names(tmp_path) == ["xnli.test.tsv"]

@@ -1,4 +1,6 @@
-"""Where a student starts: the layer that ridge regression gives, by hand, by brute force, with few texts and between two widths."""
+"""Where a student starts: the layer that ridge regression gives, by hand, by brute force, with few texts and
+between two widths.
+"""
 
 import gzip
 import json
@@ -42,7 +44,10 @@ def test_the_unit_of_vectors_changes_nothing(width: int) -> None:
     rows, towards = drawn(20, 4), drawn(20, width, seed=1)
     for scale in (1e-3, 1e3):
         np.testing.assert_allclose(
-            rows @ fitted_layer(rows, towards), scale * rows @ fitted_layer(scale * rows, towards), rtol=1e-3, atol=1e-5
+            rows @ fitted_layer(rows, towards),
+            scale * rows @ fitted_layer(scale * rows, towards),
+            rtol=1e-3,
+            atol=1e-5,
         )
 
 
@@ -53,7 +58,8 @@ def test_the_strength_is_that_of_the_least_error_of_texts_left_out_one_by_one() 
     def error(strength: float) -> float:
         left = [np.delete(np.arange(20), one) for one in range(20)]
         return sum(
-            float(((rows[one] @ ridge(rows[rest], towards[rest], strength) - towards[one]) ** 2).sum()) for one, rest in enumerate(left)
+            float(((rows[one] @ ridge(rows[rest], towards[rest], strength) - towards[one]) ** 2).sum())
+            for one, rest in enumerate(left)
         )
 
     # Of rows of unit length, in the quadratic mean.
@@ -92,7 +98,11 @@ def rows_of(store: Store, texts: list[str]) -> np.ndarray:
 
 @pytest.mark.parametrize("width", [16, 32, 48])
 def test_a_layer_is_fitted_to_texts_that_are_not_held_out_and_kept(width: int, tmp_path: Path) -> None:
-    teacher, student, lessons = tiny_dual(seed=1), tiny_dual(seed=2, width=width), lessons_of(tmp_path / "lessons")
+    teacher, student, lessons = (
+        tiny_dual(seed=1),
+        tiny_dual(seed=2, width=width),
+        lessons_of(tmp_path / "lessons"),
+    )
     targets = build_targets([teacher], lessons.folder, tmp_path, side="query")
     path = write_layer(student, targets, lessons, tmp_path)
     embedded = student.encode(TEXTS[5:], side="query")
@@ -109,13 +119,18 @@ def test_a_layer_is_fitted_to_texts_that_are_not_held_out_and_kept(width: int, t
 def test_a_layer_between_two_widths_needs_as_many_texts_as_the_student_has_numbers(tmp_path: Path) -> None:
     lessons, student = lessons_of(tmp_path / "lessons"), tiny_dual(width=96)
     targets = build_targets([tiny_dual()], lessons.folder, tmp_path, side="query")
-    said = "teachers must have at least 96 texts, the width of the student, got 75 beside those held out; add texts"
+    said = (
+        "teachers must have at least 96 texts, the width of the student, "
+        "got 75 beside those held out; add texts"
+    )
     with pytest.raises(DataError, match=said):
         write_layer(student, targets, lessons, tmp_path)
     assert not list(tmp_path.glob("layer-*"))
 
 
-def test_of_many_texts_a_layer_is_fitted_to_those_of_the_smallest_digests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_texts_a_layer_is_fitted_to_those_of_the_smallest_digests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(layer, "SAMPLE", 40)
     teacher, student, lessons = tiny_dual(seed=1), tiny_dual(seed=2), lessons_of(tmp_path / "lessons")
     targets = build_targets([teacher], lessons.folder, tmp_path, side="query")
@@ -123,4 +138,6 @@ def test_of_many_texts_a_layer_is_fitted_to_those_of_the_smallest_digests(tmp_pa
     # Not those that come first.
     assert len(set(chosen) & set(TEXTS[5:45])) < 40
     found = np.load(write_layer(student, targets, lessons, tmp_path))
-    np.testing.assert_allclose(found, fitted_layer(student.encode(chosen, side="query"), rows_of(targets, chosen)), atol=1e-4)
+    np.testing.assert_allclose(
+        found, fitted_layer(student.encode(chosen, side="query"), rows_of(targets, chosen)), atol=1e-4
+    )

@@ -42,12 +42,17 @@ def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def settings_of(**section: Any) -> DistillStaticSettings:
-    return checked(DistillStaticSettings, {"static": {"reduction": {"dims": 8}, "dtype": "float32", **section}, "run": {"device": "cpu"}})
+    return checked(
+        DistillStaticSettings,
+        {"static": {"reduction": {"dims": 8}, "dtype": "float32", **section}, "run": {"device": "cpu"}},
+    )
 
 
 def made(teacher: Path, out: Path, notes: list[str] | None = None, **section: Any) -> DistillResult:
     said = notes if notes is not None else []
-    return adiabat.distill_static(str(teacher), out, settings=settings_of(**section), progress=Watch(note=said.append))
+    return adiabat.distill_static(
+        str(teacher), out, settings=settings_of(**section), progress=Watch(note=said.append)
+    )
 
 
 def embedded(folder: Path) -> Float[np.ndarray, "n e"]:
@@ -56,26 +61,39 @@ def embedded(folder: Path) -> Float[np.ndarray, "n e"]:
 
 
 @pytest.mark.parametrize(
-    "section", [{}, {"reduction": {"dims": 4}, "weighting": {"a": 1e-2}}, {"weighting": "none"}, {"reduction": "none"}]
+    "section",
+    [{}, {"reduction": {"dims": 4}, "weighting": {"a": 1e-2}}, {"weighting": "none"}, {"reduction": "none"}],
 )
 @pytest.mark.parametrize("pooling", ["mean", "first", "last"])
-def test_vectors_are_those_of_model2vec(teacher: Path, tmp_path: Path, section: dict[str, Any], pooling: str) -> None:
+def test_vectors_are_those_of_model2vec(
+    teacher: Path, tmp_path: Path, section: dict[str, Any], pooling: str
+) -> None:
     made(teacher, tmp_path / "ours", pooling=pooling, **section)
     tower, static = load(teacher).document, settings_of(**section).static
     coefficient, dims = getattr(static.weighting, "a", None), static.reduction.dims
     peer = distill_from_model(
-        tower.backbone, tower.tokenizer, device="cpu", pca_dims=dims, sif_coefficient=coefficient, quantize_to="float32", pooling=pooling
+        tower.backbone,
+        tower.tokenizer,
+        device="cpu",
+        pca_dims=dims,
+        sif_coefficient=coefficient,
+        quantize_to="float32",
+        pooling=pooling,
     )
     ours = StaticModel.from_pretrained(str(tmp_path / "ours"))
     assert ours.tokens == peer.tokens
     known = [row for row, token in enumerate(peer.tokens) if token != "[UNK]"]
-    np.testing.assert_allclose(ours.embedding[known], peer.embedding[known], atol=1e-3 * np.abs(peer.embedding).max())
+    np.testing.assert_allclose(
+        ours.embedding[known], peer.embedding[known], atol=1e-3 * np.abs(peer.embedding).max()
+    )
     np.testing.assert_allclose(ours.encode(TEXTS), peer.encode(TEXTS), atol=1e-3)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "int8"])
 @pytest.mark.parametrize("normalize", [True, False])
-def test_three_libraries_give_the_same_embeddings(teacher: Path, tmp_path: Path, dtype: str, normalize: bool) -> None:
+def test_three_libraries_give_the_same_embeddings(
+    teacher: Path, tmp_path: Path, dtype: str, normalize: bool
+) -> None:
     made(teacher, tmp_path / "model", dtype=dtype, normalize=normalize)
     ours, first, second = (
         embedded(tmp_path / "model"),
@@ -127,7 +145,9 @@ def test_unknown_tokens_say_nothing(tmp_path: Path) -> None:
     model = tiny_dual(width=24)
     tower = model.document.with_settings(EncoderSettings(max_tokens=64), tokenizer=wordpiece())
     adiabat.distill_static(
-        DualEncoder(tower, tower, "words"), tmp_path / "model", settings=settings_of(reduction={"dims": 3}, normalize=False)
+        DualEncoder(tower, tower, "words"),
+        tmp_path / "model",
+        settings=settings_of(reduction={"dims": 3}, normalize=False),
     )
     static = load(tmp_path / "model")
     found = static.encode(["the cat", "the 日 cat", "日"], side="query", precision="fp32")
@@ -140,25 +160,37 @@ def test_unknown_tokens_say_nothing(tmp_path: Path) -> None:
 
 def test_counts_of_a_corpus_weigh_tokens(teacher: Path, tmp_path: Path) -> None:
     corpus = tmp_path / "corpus.jsonl"
-    corpus.write_text("".join(f'{{"_id": "d{number}", "text": "{"a" * 9}{"b" * number}"}}\n' for number in range(3)), encoding="utf-8")
+    corpus.write_text(
+        "".join(f'{{"_id": "d{number}", "text": "{"a" * 9}{"b" * number}"}}\n' for number in range(3)),
+        encoding="utf-8",
+    )
     tables = {}
     ways: dict[str, dict[str, Any]] = {"sif": {"a": 0.1}, "tfidf": {}, "zipf": {}, "none": {}}
     for name, section in ways.items():
         given = {} if name == "none" else {"corpus": str(corpus)}
-        assert made(teacher, tmp_path / name, weighting={"kind": name, **section, **given}).counted == (0 if name == "none" else 3)
+        assert made(teacher, tmp_path / name, weighting={"kind": name, **section, **given}).counted == (
+            0 if name == "none" else 3
+        )
         model = StaticModel.from_pretrained(str(tmp_path / name))
         tables[name] = {token: row for token, row in zip(model.tokens, model.embedding, strict=True)}
     rows = len(tables["none"])
     # A blank is put before each text, so that its first word is a word as any other.
     share = {"a": (27 + 1) / (33 + rows), "b": (3 + 1) / (33 + rows), "z": 1 / (33 + rows)}
     for letter, often in share.items():
-        np.testing.assert_allclose(tables["sif"][letter], tables["none"][letter] * 0.1 / (0.1 + often), rtol=1e-5)
-    # "a" comes most often, so that it weighs nothing; "b" as often as what stands before each text, whose row is a later one.
+        np.testing.assert_allclose(
+            tables["sif"][letter], tables["none"][letter] * 0.1 / (0.1 + often), rtol=1e-5
+        )
+    # "a" comes most often, so that it weighs nothing; "b" as often as what stands before each text, whose row
+    # is a later one.
     for letter, rank in {"a": 0, "b": 1}.items():
-        np.testing.assert_allclose(tables["zipf"][letter], tables["none"][letter] * np.log1p(rank), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(
+            tables["zipf"][letter], tables["none"][letter] * np.log1p(rank), rtol=1e-5, atol=1e-6
+        )
     containing = {"a": 3, "b": 2, "z": 0}
     for letter, documents in containing.items():
-        np.testing.assert_allclose(tables["tfidf"][letter], tables["none"][letter] * (np.log(4 / (1 + documents)) + 1), rtol=1e-5)
+        np.testing.assert_allclose(
+            tables["tfidf"][letter], tables["none"][letter] * (np.log(4 / (1 + documents)) + 1), rtol=1e-5
+        )
 
 
 def test_words_are_added(teacher: Path, tmp_path: Path) -> None:
@@ -177,7 +209,10 @@ def test_words_that_are_there_already_are_told(tmp_path: Path) -> None:
     section = {"reduction": {"dims": 3}, "vocabulary": str(tmp_path / "words.txt")}
     notes: list[str] = []
     found = adiabat.distill_static(
-        DualEncoder(tower, tower, "words"), tmp_path / "model", settings=settings_of(**section), progress=Watch(note=notes.append)
+        DualEncoder(tower, tower, "words"),
+        tmp_path / "model",
+        settings=settings_of(**section),
+        progress=Watch(note=notes.append),
     )
     assert notes == found.notes == ["1 of 2 words are tokens of the teacher already"]
     assert found.added == 1
@@ -190,8 +225,19 @@ def test_the_record_says_what_it_came_from(teacher: Path, tmp_path: Path) -> Non
     assert 0 < found.kept < 1
     assert found.settings["static"]["reduction"]["dims"] == 8
     assert found.inputs["teacher"]["weights_sha256"] == load(teacher).document.weights_digest()
-    written = [".call.json", "1_Normalize", "config.json", "config_sentence_transformers.json", "model.safetensors", "modules.json"]
-    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [*written, "result.json", "tokenizer.json"]
+    written = [
+        ".call.json",
+        "1_Normalize",
+        "config.json",
+        "config_sentence_transformers.json",
+        "model.safetensors",
+        "modules.json",
+    ]
+    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [
+        *written,
+        "result.json",
+        "tokenizer.json",
+    ]
 
 
 @pytest.mark.parametrize("at", ["save_static", "write_result", "list_modules"])
@@ -216,24 +262,37 @@ def test_what_was_cut_short_goes_on_and_what_is_there_is_refused(
 def test_numbers_beyond_the_type_on_disk_are_told(teacher: Path, tmp_path: Path) -> None:
     model = load(teacher)
     with torch.no_grad():
-        for norm in [part for part in model.document.backbone.modules() if isinstance(part, torch.nn.LayerNorm)]:
+        for norm in [
+            part for part in model.document.backbone.modules() if isinstance(part, torch.nn.LayerNorm)
+        ]:
             norm.weight.mul_(1e6)
     settings = settings_of(reduction="none", dtype="float16")
-    with pytest.raises(DataError, match=r"static.dtype must hold numbers up to \S+, got float16; take float32"):
+    with pytest.raises(
+        DataError, match=r"static.dtype must hold numbers up to \S+, got float16; take float32"
+    ):
         adiabat.distill_static(model, tmp_path / "model", settings=settings)
 
 
 @pytest.mark.parametrize(
     ("section", "kind", "told"),
     [
-        ({"reduction": {"dims": 25}}, ConfigError, "static.reduction.dims must be at most 24, the width of the teacher, got 25"),
+        (
+            {"reduction": {"dims": 25}},
+            ConfigError,
+            "static.reduction.dims must be at most 24, the width of the teacher, got 25",
+        ),
         ({"without": "["}, ConfigError, "static.without must be a regular expression"),
         ({"vocabulary": "gone.txt"}, DataError, "static.vocabulary must be a readable file, got gone.txt"),
         ({"weighting": {"corpus": "gone.jsonl"}}, DataError, "gone.jsonl"),
     ],
 )
 def test_what_cannot_be_made_is_told_before_anything_passes(
-    teacher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: dict[str, Any], kind: type[Exception], told: str
+    teacher: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    section: dict[str, Any],
+    kind: type[Exception],
+    told: str,
 ) -> None:
     monkeypatch.setattr(Encoder, "encode_tokens", lambda *args, **named: pytest.fail("too early"))
     with pytest.raises(kind) as caught:
@@ -247,7 +306,10 @@ def test_what_cannot_be_made_is_told_before_anything_passes(
         ({"weighting": {"a": 0.0}}, "static.weighting.a must be > 0, got 0"),
         ({"weighting": {"a": 1.0}}, "static.weighting.a must be < 1, got 1"),
         ({"reduction": {"dims": 0}}, "static.reduction.dims must be > 0, got 0"),
-        ({"weighting": "tfidf"}, 'static.weighting.corpus must be given with static.weighting = "tfidf", got none; add corpus'),
+        (
+            {"weighting": "tfidf"},
+            'static.weighting.corpus must be given with static.weighting = "tfidf", got none; add corpus',
+        ),
         ({"pooling": "middle"}, "static.pooling must be 'mean', 'token', 'first' or 'last', got 'middle'"),
     ],
 )
@@ -259,7 +321,9 @@ def test_settings_that_make_no_model_are_told(section: dict[str, Any], told: str
 
 def test_document_frequencies_need_texts(teacher: Path) -> None:
     section = settings_of(weighting={"kind": "tfidf", "corpus": "corpus.jsonl"}).static
-    with pytest.raises(ConfigError, match='texts must be given with static.weighting = "tfidf", .*; give some'):
+    with pytest.raises(
+        ConfigError, match='texts must be given with static.weighting = "tfidf", .*; give some'
+    ):
         distilling.distill(load(teacher).document, section)
 
 
@@ -271,7 +335,9 @@ def test_document_frequencies_need_texts(teacher: Path) -> None:
         (b"\xff\xfe", "words.txt must be UTF-8, got UTF-16"),
     ],
 )
-def test_files_of_words_that_are_none_are_told(teacher: Path, tmp_path: Path, text: str | bytes, told: str) -> None:
+def test_files_of_words_that_are_none_are_told(
+    teacher: Path, tmp_path: Path, text: str | bytes, told: str
+) -> None:
     words = tmp_path / "words.txt"
     words.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(DataError) as caught:

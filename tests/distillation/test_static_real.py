@@ -1,4 +1,6 @@
-"""Second tier: static models of real teachers, beside model2vec's: the same vectors, and the same scores on STS."""
+"""Second tier: static models of real teachers, beside model2vec's: the same vectors, and the same scores on
+STS.
+"""
 
 import gzip
 import json
@@ -47,14 +49,26 @@ def sentence_pairs() -> tuple[list[str], list[str], list[float]]:
     return [row["a"] for row in rows], [row["b"] for row in rows], [row["score"] for row in rows]
 
 
-@pytest.mark.parametrize(("name", "without"), [("all-MiniLM-L6-v2", r"\[unused\d+\]"), ("multilingual-e5-small-q4", FEW_WORDS)])
+@pytest.mark.parametrize(
+    ("name", "without"), [("all-MiniLM-L6-v2", r"\[unused\d+\]"), ("multilingual-e5-small-q4", FEW_WORDS)]
+)
 def test_vectors_and_scores_are_those_of_model2vec(tmp_path: Path, name: str, without: str) -> None:
     teacher = demo_model_folder() if name == "all-MiniLM-L6-v2" else fetched(name, tmp_path / "teacher")
     settings = checked(
-        DistillStaticSettings, {"static": {"reduction": {"dims": 256}, "dtype": "float32", "without": without}, "run": {"device": "cpu"}}
+        DistillStaticSettings,
+        {
+            "static": {"reduction": {"dims": 256}, "dtype": "float32", "without": without},
+            "run": {"device": "cpu"},
+        },
     )
     adiabat.distill_static(str(teacher), tmp_path / "ours", settings=settings)
-    options = {"pca_dims": 256, "sif_coefficient": 1e-4, "token_remove_pattern": without, "quantize_to": "float32", "device": "cpu"}
+    options = {
+        "pca_dims": 256,
+        "sif_coefficient": 1e-4,
+        "token_remove_pattern": without,
+        "quantize_to": "float32",
+        "device": "cpu",
+    }
     peer = distill(str(teacher), **options)
     found = StaticModel.from_pretrained(tmp_path / "ours")
     assert found.tokens == peer.tokens
@@ -65,7 +79,10 @@ def test_vectors_and_scores_are_those_of_model2vec(tmp_path: Path, name: str, wi
     np.testing.assert_allclose(tables[0][rows] * signs, tables[1][rows], atol=1e-3 * np.abs(tables[1]).max())
     left, right, scores = sentence_pairs()
     ours = load(tmp_path / "ours")
-    told = [spearmanr(cosines(*(encode(texts) for texts in (left, right))), scores).statistic for encode in (ours_of(ours), peer.encode)]
+    told = [
+        spearmanr(cosines(*(encode(texts) for texts in (left, right))), scores).statistic
+        for encode in (ours_of(ours), peer.encode)
+    ]
     assert told[0] == pytest.approx(told[1], abs=1e-3)
     assert told[0] > 0.3
 

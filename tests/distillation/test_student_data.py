@@ -22,7 +22,15 @@ from adiabat.core.errors import DataError, JobError, StoreError
 from adiabat.data.corpora import read_corpus
 from adiabat.data.parallel import Translation
 from adiabat.data.records import text_id
-from adiabat.distillation.student_data import Lessons, build_targets, cached_matrix, joined_rows, main_directions, unit, write_lessons
+from adiabat.distillation.student_data import (
+    Lessons,
+    build_targets,
+    cached_matrix,
+    joined_rows,
+    main_directions,
+    unit,
+    write_lessons,
+)
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.encoder import Encoder
 from adiabat.models.loading import load
@@ -37,7 +45,11 @@ SENTENCES = [f"sentence {number}" for number in range(COUNT)]
 
 
 def in_languages(*languages: str) -> list[Translation]:
-    return [Translation(text, f"{language}: {text}", language, "file:1") for text in SENTENCES for language in languages]
+    return [
+        Translation(text, f"{language}: {text}", language, "file:1")
+        for text in SENTENCES
+        for language in languages
+    ]
 
 
 def written(folder: Path, translations: list[Translation], **options: Any) -> Lessons:
@@ -65,7 +77,9 @@ def test_a_text_is_held_out_with_its_translations_and_its_passages(tmp_path: Pat
     held_out = rows(lessons.path("validation"))
     texts = {row["query"] for row in held_out if row["positive"] == text_id(row["query"])}
     assert 0 < len(texts) < COUNT / 2
-    assert {row["query"] for row in held_out} == texts | {f"{language}: {text}" for text in texts for language in ("de", "fr")}
+    assert {row["query"] for row in held_out} == texts | {
+        f"{language}: {text}" for text in texts for language in ("de", "fr")
+    }
     for name in ("en", "de", "fr"):
         for row in rows(lessons.path(name)):
             assert not any(row["query"].removeprefix(f"{name}: ") == text for text in texts)
@@ -95,7 +109,9 @@ def test_passages_end_at_gaps(tmp_path: Path) -> None:
     told = [replace(one, begins=number in gaps) for number, one in enumerate(in_languages("de"))]
     lessons = written(tmp_path / "new", told, passages=4)
     passages = [_numbers(row["query"]) for row in rows(lessons.path("de")) if len(_numbers(row["query"])) > 1]
-    assert all(later == earlier + 1 and later not in gaps for one in passages for earlier, later in pairwise(one))
+    assert all(
+        later == earlier + 1 and later not in gaps for one in passages for earlier, later in pairwise(one)
+    )
     held_out = {number for row in rows(lessons.path("validation")) for number in _numbers(row["query"])}
     assert ([0, 1] in passages) == (not held_out & {0, 1})
     # No sentence stands by itself where its neighbour does.
@@ -106,7 +122,10 @@ def test_passages_end_at_gaps(tmp_path: Path) -> None:
 def test_as_many_texts_are_held_out_as_are_wanted(tmp_path: Path) -> None:
     few = ParallelDataSection(validation_fraction=0.5, max_validation=1)
     assert len(rows(written(tmp_path / "one", in_languages("de"), settings=few).path("validation"))) == 2
-    with pytest.raises(DataError, match="must leave 2 different texts for validation, and some for training, got 1 of 60 held out"):
+    with pytest.raises(
+        DataError,
+        match="must leave 2 different texts for validation, and some for training, got 1 of 60 held out",
+    ):
         written(tmp_path / "two", in_languages("de"), settings=few, least=2)
 
 
@@ -118,11 +137,18 @@ def test_repeated_texts_are_embedded_once_and_learned_as_often_as_they_are_trans
 
 
 def test_texts_of_a_corpus_are_found_by_their_ids_whatever_stands_around_them(tmp_path: Path) -> None:
-    spaced = [Translation(f" {one.source}\u00a0\n", f"\t{one.text} ", one.language, one.location) for one in in_languages("de")]
+    spaced = [
+        Translation(f" {one.source}\u00a0\n", f"\t{one.text} ", one.language, one.location)
+        for one in in_languages("de")
+    ]
     lessons = written(tmp_path / "new", spaced, passages=3)
     found = list(read_corpus(lessons.folder / "corpus.jsonl.gz"))
     assert [one.doc_id for one in found] == [text_id(one.text) for one in found]
-    assert all(row["query"] == row["query"].strip() for name in ("en", "de", "validation") for row in rows(lessons.path(name)))
+    assert all(
+        row["query"] == row["query"].strip()
+        for name in ("en", "de", "validation")
+        for row in rows(lessons.path(name))
+    )
 
 
 def test_what_is_written_is_not_written_again(tmp_path: Path) -> None:
@@ -142,7 +168,9 @@ def test_lessons_that_were_damaged_are_refused_by_name(tmp_path: Path, name: str
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
-    with pytest.raises(JobError, match=rf"{file} must be undamaged, got .*; remove the folder to make it again"):
+    with pytest.raises(
+        JobError, match=rf"{file} must be undamaged, got .*; remove the folder to make it again"
+    ):
         written(tmp_path / "new", in_languages("de"))
 
 
@@ -154,7 +182,9 @@ def test_lessons_of_other_settings_or_files_are_refused_and_it_is_said_which(tmp
     written(folder, in_languages("de"), sources=sources)
     told = f"{folder} was made from other texts or settings (data.passages); choose another out, or remove it"
     with pytest.raises(JobError, match=f"^{re.escape(told)}$"):
-        written(folder, in_languages("de"), sources=sources, settings=SETTINGS.model_copy(update={"passages": 2}))
+        written(
+            folder, in_languages("de"), sources=sources, settings=SETTINGS.model_copy(update={"passages": 2})
+        )
     second.write_text("c")
     with pytest.raises(JobError, match=re.escape(f"other texts or settings ({second});")):
         written(folder, in_languages("de"), sources=sources)
@@ -171,13 +201,20 @@ def test_lessons_stand_where_a_file_has_another_date_alone(tmp_path: Path) -> No
 
 
 def test_a_fraction_that_holds_nothing_out_is_told(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"= 1e-09 and data.max_validation = 1000 must leave texts on both sides, got 0 of 60 held"):
+    with pytest.raises(
+        DataError,
+        match=r"= 1e-09 and data.max_validation = 1000 must leave texts on both sides, got 0 of 60 held",
+    ):
         written(tmp_path / "new", in_languages("de"), settings=ParallelDataSection(validation_fraction=1e-9))
     assert not (tmp_path / "new").exists()
 
 
 def test_at_most_so_many_texts_are_held_out(tmp_path: Path) -> None:
-    lessons = written(tmp_path / "new", in_languages("de"), settings=ParallelDataSection(validation_fraction=0.9, max_validation=5))
+    lessons = written(
+        tmp_path / "new",
+        in_languages("de"),
+        settings=ParallelDataSection(validation_fraction=0.9, max_validation=5),
+    )
     assert len(rows(lessons.path("validation"))) == 10
 
 
@@ -252,11 +289,15 @@ def test_no_vector_is_computed_twice(tmp_path: Path, corpus: Path, monkeypatch: 
     assert sorted(seen) == sorted((teacher.query.weights_digest(), text) for text in TEXTS)
 
 
-def test_targets_go_on_with_the_directions_that_were_kept(tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_targets_go_on_with_the_directions_that_were_kept(
+    tmp_path: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = targets_of([tiny_dual()], corpus, tmp_path, width=8)
     before = rows_of(first)
     shutil.rmtree(tmp_path / "made" / "targets")
-    monkeypatch.setattr("adiabat.distillation.student_data.main_directions", lambda *given: pytest.fail("found anew"))
+    monkeypatch.setattr(
+        "adiabat.distillation.student_data.main_directions", lambda *given: pytest.fail("found anew")
+    )
     again = targets_of([tiny_dual()], corpus, tmp_path, width=8)
     np.testing.assert_array_equal(rows_of(again), before)
     assert again.manifest.fingerprint == first.manifest.fingerprint
@@ -271,11 +312,17 @@ def test_joined_rows_are_of_unit_length_and_a_row_of_zeros_stays(tmp_path: Path,
 
 def test_a_text_that_a_teacher_gives_no_vector_is_named(tmp_path: Path) -> None:
     path = tmp_path / "corpus.jsonl"
-    path.write_text("".join(json.dumps({"_id": text_id(text), "text": text}) + "\n" for text in ("the cat", "日")), encoding="utf-8")
+    path.write_text(
+        "".join(json.dumps({"_id": text_id(text), "text": text}) + "\n" for text in ("the cat", "日")),
+        encoding="utf-8",
+    )
     tower = tiny_dual(width=24).document.with_settings(EncoderSettings(max_tokens=64), tokenizer=wordpiece())
     settings = checked(DistillStaticSettings, {"static": {"reduction": {"dims": 3}}})
     adiabat.distill_static(DualEncoder(tower, tower, "words"), tmp_path / "static", settings=settings)
-    said = r"a teacher must give every text a nonzero vector, .*static gives none to '日'; remove it, or take another teacher"
+    said = (
+        r"a teacher must give every text a nonzero vector, .*static gives none "
+        r"to '日'; remove it, or take another teacher"
+    )
     with pytest.raises(DataError, match=said):
         targets_of([load(tmp_path / "static")], path, tmp_path)
 
@@ -289,7 +336,9 @@ def test_stores_of_another_teacher_are_refused(tmp_path: Path, corpus: Path) -> 
 def test_fewer_texts_than_numbers_are_told(tmp_path: Path) -> None:
     path = tmp_path / "few.jsonl"
     path.write_text("".join(f'{{"_id": "{text_id(text)}", "text": "{text}"}}\n' for text in TEXTS[:5]))
-    with pytest.raises(DataError, match=r"teachers must have at least 8 texts, the width of the student, got 5; add texts"):
+    with pytest.raises(
+        DataError, match=r"teachers must have at least 8 texts, the width of the student, got 5; add texts"
+    ):
         targets_of([tiny_dual()], path, tmp_path, width=8)
     assert [one.name for one in tmp_path.iterdir()] == ["few.jsonl"]
 

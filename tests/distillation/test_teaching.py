@@ -27,8 +27,14 @@ from tests.pages import no_page as no_page
 from tests.tiny import tiny_dual
 
 WORDS = ("red", "blue", "green", "old", "new", "cat", "dog", "house", "tree", "river")
-SENTENCES = [f"the {one} {other} of {number}" for number, (one, other) in enumerate((a, b) for a in WORDS[:5] for b in WORDS)]
-STEPS = {"train": {"steps": 6, "batch_size": 16, "learning_rate": 5e-3, "dropout": False}, "run": {"device": "cpu"}}
+SENTENCES = [
+    f"the {one} {other} of {number}"
+    for number, (one, other) in enumerate((a, b) for a in WORDS[:5] for b in WORDS)
+]
+STEPS = {
+    "train": {"steps": 6, "batch_size": 16, "learning_rate": 5e-3, "dropout": False},
+    "run": {"device": "cpu"},
+}
 LONG = {"train": {"steps": 60}}
 """Until a student is close to its teacher."""
 
@@ -37,11 +43,18 @@ LONG = {"train": {"steps": 60}}
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two teachers, students of two widths, and texts, in the current directory."""
     monkeypatch.chdir(tmp_path)
-    for name, options in {"teacher": {"seed": 1}, "second": {"seed": 2}, "student": {"seed": 3}, "small": {"seed": 4, "width": 16}}.items():
+    for name, options in {
+        "teacher": {"seed": 1},
+        "second": {"seed": 2},
+        "student": {"seed": 3},
+        "small": {"seed": 4, "width": 16},
+    }.items():
         save(tiny_dual(**options), tmp_path / name)
     rows = [{"en": text, "de": text.upper(), "fr": text[::-1]} for text in SENTENCES]
     (tmp_path / "parallel.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps({"id": str(n), "text": text}) + "\n" for n, text in enumerate(SENTENCES)))
+    (tmp_path / "corpus.jsonl").write_text(
+        "".join(json.dumps({"id": str(n), "text": text}) + "\n" for n, text in enumerate(SENTENCES))
+    )
     return tmp_path
 
 
@@ -51,7 +64,11 @@ def multilingual(**tables: Any) -> MultilingualSettings:
         "data": {"parallel": ["parallel.jsonl"], "passages": 2},
     }
     return checked(
-        MultilingualSettings, {name: {**usual.get(name, {}), **STEPS.get(name, {}), **tables.get(name, {})} for name in _names(tables)}
+        MultilingualSettings,
+        {
+            name: {**usual.get(name, {}), **STEPS.get(name, {}), **tables.get(name, {})}
+            for name in _names(tables)
+        },
     )
 
 
@@ -60,8 +77,17 @@ def _names(tables: dict[str, Any]) -> set[str]:
 
 
 def fitting(**tables: Any) -> FitSettings:
-    usual = {"distill": {"teachers": ["teacher"], "student": "student", "out": "job"}, "data": {"texts": ["corpus.jsonl"]}}
-    return checked(FitSettings, {name: {**usual.get(name, {}), **STEPS.get(name, {}), **tables.get(name, {})} for name in _names(tables)})
+    usual = {
+        "distill": {"teachers": ["teacher"], "student": "student", "out": "job"},
+        "data": {"texts": ["corpus.jsonl"]},
+    }
+    return checked(
+        FitSettings,
+        {
+            name: {**usual.get(name, {}), **STEPS.get(name, {}), **tables.get(name, {})}
+            for name in _names(tables)
+        },
+    )
 
 
 def cosine(student: str, texts: list[str], wanted: np.ndarray) -> float:
@@ -100,10 +126,15 @@ def test_texts_may_be_documents_of_examples_and_queries_and_blank_documents_are_
         file.write('{"id": "blank", "text": ""}\n')
     with pytest.warns(UserWarning, match="blank documents"):
         adiabat.distill_fit(
-            settings=fitting(data={"texts": ["corpus.jsonl", "pairs.jsonl"], "queries": ["pairs.jsonl"]}, train={"steps": 2})
+            settings=fitting(
+                data={"texts": ["corpus.jsonl", "pairs.jsonl"], "queries": ["pairs.jsonl"]},
+                train={"steps": 2},
+            )
         )
     with gzip.open("job/prepared/lessons/corpus.jsonl.gz", "rt", encoding="utf-8") as file:
-        assert sorted(json.loads(line)["text"] for line in file) == sorted([*SENTENCES, *(str(row["query"]) for row in rows)])
+        assert sorted(json.loads(line)["text"] for line in file) == sorted(
+            [*SENTENCES, *(str(row["query"]) for row in rows)]
+        )
 
 
 @pytest.mark.usefixtures("here")
@@ -124,7 +155,9 @@ def test_a_student_starts_near_its_teacher_by_a_layer_and_ends_in_its_space(stud
     assert result.training is not None
     assert result.training.validation_loss[0][1] < 0.05
     job, wanted = adiabat.load("job"), adiabat.load("teacher").encode(SENTENCES, side="query")
-    assert [tuple(one.get_parameter("linear.weight").shape) for one in job.query.projections] == [(32, adiabat.load(student).width)]
+    assert [tuple(one.get_parameter("linear.weight").shape) for one in job.query.projections] == [
+        (32, adiabat.load(student).width)
+    ]
     assert cosine("job", SENTENCES, wanted) > 0.99
 
 
@@ -132,7 +165,9 @@ def test_a_student_starts_near_its_teacher_by_a_layer_and_ends_in_its_space(stud
 def test_a_static_student_takes_its_layer_into_its_table() -> None:
     static = checked(DistillStaticSettings, {"static": {"reduction": {"dims": 8}, "dtype": "float32"}})
     adiabat.distill_static("teacher", "static", settings=static)
-    result = adiabat.distill_fit(settings=fitting(distill={"student": "static", "width": "projection"}, train={"steps": 2}))
+    result = adiabat.distill_fit(
+        settings=fitting(distill={"student": "static", "width": "projection"}, train={"steps": 2})
+    )
     job, wanted = adiabat.load("job"), adiabat.load("teacher").encode(SENTENCES, side="query")
     assert not len(job.query.projections)
     assert job.width == 32
@@ -148,10 +183,15 @@ def test_a_job_with_a_layer_is_resumed_and_repeated_but_not_with_another_layer()
     first = adiabat.distill_fit(settings=fitting(train={"steps": 3}))
     before = Path("job/log.jsonl").read_text()
     # By another name of its folder.
-    adiabat.distill_fit(settings=fitting(distill={"out": str(Path("job").resolve())}, train={"steps": 3}), resume=True)
+    adiabat.distill_fit(
+        settings=fitting(distill={"out": str(Path("job").resolve())}, train={"steps": 3}), resume=True
+    )
     assert Path("job/log.jsonl").read_text() == before
     settings = read_settings(TrainSettings, Path("job/config.toml"))
-    again, other = (settings.model_copy(update={"job": settings.job.model_copy(update={"out": out})}) for out in ("again", "other"))
+    again, other = (
+        settings.model_copy(update={"job": settings.job.model_copy(update={"out": out})})
+        for out in ("again", "other")
+    )
     repeated = adiabat.train(settings=again)
     assert first.training is not None
     assert repeated is not None
@@ -183,9 +223,15 @@ def test_several_teachers_teach_one_student() -> None:
 @pytest.mark.usefixtures("here")
 def test_a_static_student_has_a_rate_of_its_own() -> None:
     adiabat.distill_static(
-        "teacher", "static", settings=checked(DistillStaticSettings, {"static": {"reduction": "none", "dtype": "float32"}})
+        "teacher",
+        "static",
+        settings=checked(DistillStaticSettings, {"static": {"reduction": "none", "dtype": "float32"}}),
     )
-    adiabat.distill_fit(settings=fitting(distill={"student": "static", "width": "none"}, train={"learning_rate": 0.01, "steps": 60}))
+    adiabat.distill_fit(
+        settings=fitting(
+            distill={"student": "static", "width": "none"}, train={"learning_rate": 0.01, "steps": 60}
+        )
+    )
     wanted = adiabat.load("teacher").encode(SENTENCES, side="query")
     assert cosine("static", SENTENCES, wanted) < 0.9 < 0.98 < cosine("job", SENTENCES, wanted)
     settings = fitting(distill={"student": "static", "out": "usual"})
@@ -231,23 +277,33 @@ def logged(job: str) -> list[tuple[int, float]]:
     ("tables", "told"),
     [
         ({"distill": {"teachers": []}}, "distill.teachers must be given, got none"),
-        ({"data": {"parallel": []}}, "data.parallel must be given, got none; write it into the file, or add parallel"),
-        ({"data": {"languages": ["de", "xx"]}}, "languages must be of the parallel texts (de, fr), got xx; name others"),
+        (
+            {"data": {"parallel": []}},
+            "data.parallel must be given, got none; write it into the file, or add parallel",
+        ),
+        (
+            {"data": {"languages": ["de", "xx"]}},
+            "languages must be of the parallel texts (de, fr), got xx; name others",
+        ),
         (
             {"distill": {"width": "pca", "student": "wide"}},
-            "distill.width must be projection or auto where the student has 48 dimensions and its teachers have 32, got pca; change it",
+            "distill.width must be projection or auto where the student has 48 dimensions "
+            "and its teachers have 32, got pca; change it",
         ),
         (
             {"distill": {"width": "none", "student": "small"}},
-            "distill.width must be pca or projection or auto where the student has 16 dimensions and its teachers have 32, got none",
+            "distill.width must be pca or projection or auto where the student has 16 "
+            "dimensions and its teachers have 32, got none",
         ),
         (
             {"distill": {"width": "pca"}},
-            "distill.width must be projection or none or auto where the student has 32 dimensions and its teachers have 32, got pca",
+            "distill.width must be projection or none or auto where the student has 32 "
+            "dimensions and its teachers have 32, got pca",
         ),
         (
             {"train": {"loss": {"negatives_per_query": 3}}},
-            "train.loss.negatives_per_query belongs to in_batch_softmax, samtone, pair, triplet; kind is cosine_distance",
+            "train.loss.negatives_per_query belongs to in_batch_softmax, samtone, "
+            "pair, triplet; kind is cosine_distance",
         ),
         ({"distill": {"student": "nobody"}}, "nobody"),
     ],
@@ -298,9 +354,13 @@ def test_more_files_of_texts_are_checked_than_a_process_may_open() -> None:
 def test_a_loss_that_a_student_of_unit_length_cannot_lower_is_refused() -> None:
     save(tiny_dual(seed=5, settings=EncoderSettings(normalize=False)), Path("long"))
     mse = {"train": {"loss": "mse", "steps": 2}}
-    with pytest.raises(ConfigError, match="train.loss = mse needs a student that can reach its teacher's vectors"):
+    with pytest.raises(
+        ConfigError, match="train.loss = mse needs a student that can reach its teacher's vectors"
+    ):
         adiabat.distill_fit(settings=fitting(distill={"teachers": ["long"]}, **mse))
-    adiabat.distill_fit(settings=fitting(distill={"teachers": ["long"], "out": "unit"}, teacher={"normalize": True}, **mse))
+    adiabat.distill_fit(
+        settings=fitting(distill={"teachers": ["long"], "out": "unit"}, teacher={"normalize": True}, **mse)
+    )
     adiabat.distill_fit(settings=fitting(distill={"student": "long", "out": "free"}, **mse))
 
 

@@ -18,12 +18,16 @@ from adiabat.models.towers import DualEncoder, side_of
 from tests.commands import lines
 from tests.tiny import save_tiny, tiny_dual, tiny_encoder
 
-TEXTS = [{"_id": f"t{number}", "text": f"text {number} about {'abcdefgh'[number % 8] * 4}"} for number in range(24)]
+TEXTS = [
+    {"_id": f"t{number}", "text": f"text {number} about {'abcdefgh'[number % 8] * 4}"} for number in range(24)
+]
 
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A tuned pair, whose query tower is of seed 1 and whose document tower of seed 0; each as a model of its own; and texts."""
+    """A tuned pair, whose query tower is of seed 1 and whose document tower of seed 0; each as a model of its
+    own; and texts.
+    """
     monkeypatch.chdir(tmp_path)
     save_tiny(tmp_path / "pair", shared=False)
     for side, seed in (("query", 1), ("document", 0)):
@@ -47,14 +51,20 @@ def test_a_static_model_is_of_the_tower_that_was_named(tower: str) -> None:
 
 @pytest.mark.usefixtures("here")
 def test_towers_that_differ_are_not_chosen_between() -> None:
-    told = r'.tower must be query or document for pair, whose towers differ, got none; add tower="query" .* or tower="document"'
+    told = (
+        r".tower must be query or document for pair, whose towers differ, got "
+        r'none; add tower="query" .* or tower="document"'
+    )
     with pytest.raises(ConfigError, match=f"^static{told}"):
         adiabat.distill_static("pair", "static", dims=4)
     assert not Path("static").exists()
     student = {"steps": 1, "batch_size": 4, "validation_fraction": 0.2}
     with pytest.raises(ConfigError, match=f"^distill{told}"):
         adiabat.distill_fit(["only query", "pair"], "only query", "fitted", texts="texts.jsonl", **student)
-    lines(Path("parallel.jsonl"), [{"en": row["text"], "de": f"Text {number}"} for number, row in enumerate(TEXTS)])
+    lines(
+        Path("parallel.jsonl"),
+        [{"en": row["text"], "de": f"Text {number}"} for number, row in enumerate(TEXTS)],
+    )
     with pytest.raises(ConfigError, match=f"^distill{told}"):
         adiabat.distill_multilingual("pair", "only query", "bridged", parallel="parallel.jsonl", **student)
 
@@ -65,7 +75,12 @@ def test_saved_towers_are_compared_by_their_files_before_they_are_loaded() -> No
         require_side("pair", None, setting="static.tower")
     save(DualEncoder(tiny_encoder(), tiny_encoder(), "alike"), Path("alike"))
     assert Path("alike", "query_0_Transformer", "model.safetensors").exists()
-    for model, chosen in (("pair", "query"), ("only query", None), ("alike", None), (adiabat.load("pair"), None)):
+    for model, chosen in (
+        ("pair", "query"),
+        ("only query", None),
+        ("alike", None),
+        (adiabat.load("pair"), None),
+    ):
         require_side(model, chosen, setting="static.tower")
 
 
@@ -81,15 +96,27 @@ def test_equal_towers_need_no_choice() -> None:
 def test_the_steps_of_an_ablation_learn_from_one_tower() -> None:
     for tower in (None, "query", "document"):
         static = {} if tower is None else {"tower": tower}
-        settings = checked(AblateSettings, {"ablate": {"suite": "s.toml", "out": "o", "texts": ["texts.jsonl"]}, "static": static})
+        settings = checked(
+            AblateSettings,
+            {"ablate": {"suite": "s.toml", "out": "o", "texts": ["texts.jsonl"]}, "static": static},
+        )
         assert _fit("teacher", settings, Path("student"), Path("out")).distill.tower == tower
 
 
 @pytest.mark.usefixtures("here")
 def test_a_store_of_a_model_with_two_towers_says_which_of_them_made_it() -> None:
     notes: list[str] = []
-    store = adiabat.embed("pair", "texts.jsonl", "store", dtype="float32", precision="fp32", progress=Watch(notes.append, lambda *_: None))
+    store = adiabat.embed(
+        "pair",
+        "texts.jsonl",
+        "store",
+        dtype="float32",
+        precision="fp32",
+        progress=Watch(notes.append, lambda *_: None),
+    )
     assert "pair has two towers: its document tower encodes the documents" in notes
     texts = [str(row["text"]) for row in TEXTS]
     expected = adiabat.load("only document").encode(texts, side="document", precision="fp32")
-    np.testing.assert_allclose(store.gather(store.rows([str(row["_id"]) for row in TEXTS])), expected, atol=1e-5)
+    np.testing.assert_allclose(
+        store.gather(store.rows([str(row["_id"]) for row in TEXTS])), expected, atol=1e-5
+    )

@@ -63,7 +63,9 @@ def pair_sets(*sets: ExampleSet) -> tuple[PairSet, ...]:
 def examples(rows: Sequence[Row], *, name: str = "set") -> ExampleSet:
     """A data set of rows."""
     made = [
-        Example(f"{name} {number}", query, tuple(near), tuple(far), (1,) * len(near), f"{name}.jsonl:{number + 1}")
+        Example(
+            f"{name} {number}", query, tuple(near), tuple(far), (1,) * len(near), f"{name}.jsonl:{number + 1}"
+        )
         for number, (query, near, far) in enumerate(rows)
     ]
     return ExampleSet(name, made)
@@ -78,7 +80,13 @@ def both_sets() -> tuple[PairSet, PairSet]:
 def settings_of(**tables: dict[str, Any]) -> TrainSettings:
     """Settings with these tables; dropout is off unless it is asked for."""
     usual = {"train": {"dropout": False, "batch_size": 5}}
-    return checked(TrainSettings, {**tables, **overlaid(TrainSettings, usual, by_name(TrainSettings, "train", tables.get("train", {})))})
+    return checked(
+        TrainSettings,
+        {
+            **tables,
+            **overlaid(TrainSettings, usual, by_name(TrainSettings, "train", tables.get("train", {}))),
+        },
+    )
 
 
 def section(**settings: Any) -> TrainSection:
@@ -133,7 +141,11 @@ def write_problem(folder: Path, *, queries: int = 40) -> Problem:
     kinds = ["paper", "note", "memo", "letter", "book"]
     texts = [f"{kinds[number % 5]} {number * number}" for number in range(queries)]
     rows = [
-        {"query": f"about {text}", "positive": text, "negative": [texts[(n + 7) % queries], texts[(n + 13) % queries]]}
+        {
+            "query": f"about {text}",
+            "positive": text,
+            "negative": [texts[(n + 7) % queries], texts[(n + 13) % queries]],
+        }
         for n, text in enumerate(texts)
     ]
     write_rows(folder / "pairs.jsonl", rows)
@@ -146,7 +158,13 @@ def write_rows(path: Path, rows: Sequence[dict[str, Any]]) -> None:
 
 def job_settings(problem: Problem, out: Path, **tables: dict[str, Any]) -> TrainSettings:
     """A short job that learns."""
-    regime: dict[str, Any] = {"learning_rate": 3e-3, "batch_size": 6, "steps": 12, "validate_every": 4, "dropout": True}
+    regime: dict[str, Any] = {
+        "learning_rate": 3e-3,
+        "batch_size": 6,
+        "steps": 12,
+        "validate_every": 4,
+        "dropout": True,
+    }
     if tables.get("train", {}).get("epochs"):
         del regime["steps"]
     run = {"log_every": 3, **tables.get("run", {})}
@@ -157,7 +175,9 @@ def job_settings(problem: Problem, out: Path, **tables: dict[str, Any]) -> Train
             **tables,
             "job": {"model": "tiny", "data": str(problem.data), "out": str(out), **tables.get("job", {})},
             "data": {**share, **tables.get("data", {})},
-            **overlaid(TrainSettings, {"train": regime}, by_name(TrainSettings, "train", tables.get("train", {}))),
+            **overlaid(
+                TrainSettings, {"train": regime}, by_name(TrainSettings, "train", tables.get("train", {}))
+            ),
             "run": run,
         },
     )

@@ -11,25 +11,37 @@ TOPICS = ("cooking", "travel", "chess")
 
 
 def write_streams(folder: Path) -> list[dict[str, Any]]:
-    """Three files; a third of each file's queries share their answer, some have several, all list a negative."""
+    """Three files; a third of each file's queries share their answer, some have several, all list a
+    negative.
+    """
     for number, count in enumerate(SIZES):
         rows = [
             {
                 "query": f"what of {number} {n}",
-                "positive": [f"answer {number} {n - n % 3 if n % 9 < 3 else n}", *([f"more {n}"] if n % 7 == 0 else [])],
+                "positive": [
+                    f"answer {number} {n - n % 3 if n % 9 < 3 else n}",
+                    *([f"more {n}"] if n % 7 == 0 else []),
+                ],
                 "negative": f"no {n % 5}",
                 "topic": TOPICS[n % 3],
             }
             for n in range(count)
         ]
         write_rows(folder / f"{number}.jsonl", rows)
-    write_rows(folder / "held.jsonl", [{"query": f"held {n}", "positive": f"out {n}", "negative": f"no {n}"} for n in range(7)])
+    write_rows(
+        folder / "held.jsonl",
+        [{"query": f"held {n}", "positive": f"out {n}", "negative": f"no {n}"} for n in range(7)],
+    )
     return [{"path": str(folder / f"{number}.jsonl")} for number in range(len(SIZES))]
 
 
 def stream_settings(folder: Path, out: Path, **tables: dict[str, Any]) -> TrainSettings:
     """A short job over windows of 20 examples."""
-    data = {"sources": write_streams(folder), "validation": str(folder / "held.jsonl"), "stream": {"shard_size": 20}}
+    data = {
+        "sources": write_streams(folder),
+        "validation": str(folder / "held.jsonl"),
+        "stream": {"shard_size": 20},
+    }
     train = {"batch_size": 4, "steps": 24, "validate_every": 8, "learning_rate": 3e-3, "dropout": True}
     return settings_of(
         **{

@@ -27,7 +27,9 @@ def paired(*rows: Row) -> PairSet:
     return pairs
 
 
-def drawn(pairs: PairSet, picked: np.ndarray = SIX, *, seed: int = 0, step: int = 0, **settings: Any) -> Batch:
+def drawn(
+    pairs: PairSet, picked: np.ndarray = SIX, *, seed: int = 0, step: int = 0, **settings: Any
+) -> Batch:
     return draw_batch(pairs, picked, section(**settings), seed=seed, step=step)
 
 
@@ -37,7 +39,10 @@ def vectors(texts: int, *, seed: int) -> Tensor:
 
 
 def sides_of(batch: Batch, pairs: PairSet) -> Sides:
-    query, document = (vectors(len(texts), seed=seed) for seed, texts in enumerate((pairs.texts.queries, pairs.texts.documents)))
+    query, document = (
+        vectors(len(texts), seed=seed)
+        for seed, texts in enumerate((pairs.texts.queries, pairs.texts.documents))
+    )
     return Sides(query[torch.from_numpy(batch.query)], document[torch.from_numpy(batch.documents)])
 
 
@@ -52,13 +57,18 @@ def as_rows(batch: Batch) -> tuple[list[int], ...]:
 def counted_as_negatives(pairs: Pairs) -> list[set[int]]:
     """For each pair the numbers of the batch's positives that count against it."""
     everything = slice(None)
-    return [set(np.flatnonzero(~row)) for row in pairs.block("query", "positive").excluded(everything, everything).numpy()]
+    return [
+        set(np.flatnonzero(~row))
+        for row in pairs.block("query", "positive").excluded(everything, everything).numpy()
+    ]
 
 
 # --- Drawing ---
 
 
-@pytest.mark.parametrize("settings", [{}, {"loss": {"negatives_shared": False}}, {"loss": "triplet"}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, {"loss": {"negatives_shared": False}}, {"loss": "triplet"}], ids=str
+)
 def test_a_batch_follows_from_the_seed_and_the_step_alone(settings: dict[str, Any]) -> None:
     pairs, _ = both_sets()
     many = {"negatives_per_query": 2, **settings}
@@ -66,7 +76,10 @@ def test_a_batch_follows_from_the_seed_and_the_step_alone(settings: dict[str, An
     before = [as_rows(drawn(pairs, picked, step=step, **many)) for step in range(8)]
     assert [as_rows(drawn(pairs, picked, step=step, **many)) for step in reversed(range(8))] == before[::-1]
     assert len({str(rows) for rows in before}) > 1
-    assert as_rows(drawn(pairs, picked, seed=1, **many)) != before[0] or as_rows(drawn(pairs, picked, seed=2, **many)) != before[0]
+    assert (
+        as_rows(drawn(pairs, picked, seed=1, **many)) != before[0]
+        or as_rows(drawn(pairs, picked, seed=2, **many)) != before[0]
+    )
 
 
 def test_shared_negatives_are_some_of_those_listed_each_once_and_no_more_than_asked_for() -> None:
@@ -111,7 +124,10 @@ def test_own_negatives_of_queries_that_list_few_are_filled_up_with_the_positive(
 
 def test_triplets_take_what_is_listed_in_turn_until_there_are_enough() -> None:
     u, v = 1, 2
-    assert drawn(paired(*UNEVEN), np.arange(2), loss="triplet", negatives_per_query=5).own.tolist() == [[u, v, u, v, u], [u] * 5]
+    assert drawn(paired(*UNEVEN), np.arange(2), loss="triplet", negatives_per_query=5).own.tolist() == [
+        [u, v, u, v, u],
+        [u] * 5,
+    ]
 
 
 # --- What is refused ---
@@ -134,7 +150,9 @@ OWN = {"negatives_shared": False, "mask_duplicates": False}
         (UNEVEN, {"loss": {"mask_duplicates": False, "negatives_per_query": 2}}, None),
     ],
 )
-def test_data_that_list_too_few_negatives_for_the_loss_are_refused(rows: Any, settings: dict[str, Any], message: str | None) -> None:
+def test_data_that_list_too_few_negatives_for_the_loss_are_refused(
+    rows: Any, settings: dict[str, Any], message: str | None
+) -> None:
     with pytest.raises((ConfigError, DataError), match=message) if message else nullcontext():
         check_negatives(paired(*rows), section(**settings))
 
@@ -142,18 +160,28 @@ def test_data_that_list_too_few_negatives_for_the_loss_are_refused(rows: Any, se
 # --- Sharing out ---
 
 
-@pytest.mark.parametrize("settings", [{}, {"loss": {"negatives_shared": False}}, {"loss": "triplet"}, {"negatives_per_query": 0}], ids=str)
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"loss": {"negatives_shared": False}}, {"loss": "triplet"}, {"negatives_per_query": 0}],
+    ids=str,
+)
 @pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("most", [1, 3])
-def test_the_parts_of_all_processes_make_up_the_batch_negatives_included(settings: dict[str, Any], count: int, most: int) -> None:
+def test_the_parts_of_all_processes_make_up_the_batch_negatives_included(
+    settings: dict[str, Any], count: int, most: int
+) -> None:
     pairs, _ = both_sets()
     wanted = {"negatives_per_query": most, **settings}
-    picked = SIX if settings.get("loss") != "triplet" else np.flatnonzero(pairs.negatives.lengths[pairs.query])[:6]
+    picked = (
+        SIX if settings.get("loss") != "triplet" else np.flatnonzero(pairs.negatives.lengths[pairs.query])[:6]
+    )
     whole = drawn(pairs, picked, step=3, **wanted)
     parts = [share_of(pairs, whole, section(**wanted), Processes(rank, count)) for rank in range(count)]
     assert all(len(part.query) == 6 // count for part in parts)
     for name in ("query", "positive", "shared", "own"):
-        assert np.concatenate([getattr(part, name) for part in parts]).tolist() == getattr(whole, name).tolist()
+        assert (
+            np.concatenate([getattr(part, name) for part in parts]).tolist() == getattr(whole, name).tolist()
+        )
     for part in parts:
         listed = [row for query in part.query.tolist() for row in pairs.negatives[query]]
         assert set(part.shared.tolist()) <= set(listed)
@@ -168,7 +196,10 @@ def test_embeddings_stand_where_their_texts_do() -> None:
     for settings in choices:
         batch = drawn(pairs, negatives_per_query=2, **settings)
         made = pairs_for(pairs, batch, **settings)
-        query, document = vectors(len(pairs.texts.queries), seed=0), vectors(len(pairs.texts.documents), seed=1)
+        query, document = (
+            vectors(len(pairs.texts.queries), seed=0),
+            vectors(len(pairs.texts.documents), seed=1),
+        )
         assert torch.equal(made.query, query[torch.from_numpy(batch.query)])
         assert torch.equal(made.positive, document[torch.from_numpy(batch.positive)])
         for found, rows in ((made.shared, batch.shared), (made.own, batch.own)):
@@ -179,11 +210,15 @@ def test_embeddings_stand_where_their_texts_do() -> None:
 def test_a_place_that_was_filled_up_does_not_count() -> None:
     pairs = paired(("a", ["x"], ["u", "v", "w"]), ("b", ["y"], ["u"]), ("c", ["z"], []))
     own: dict[str, Any] = {"loss": {"negatives_shared": False}}
-    filled = in_batch_softmax(pairs_for(pairs, drawn(pairs, np.arange(3), negatives_per_query=3, **own), **own), temperature=0.7)
+    filled = in_batch_softmax(
+        pairs_for(pairs, drawn(pairs, np.arange(3), negatives_per_query=3, **own), **own), temperature=0.7
+    )
     query, document = vectors(3, seed=0), vectors(6, seed=1)
     # x, y and z are rows 0, 4 and 5; u, v and w are rows 1 to 3.
     expected = 0.0
-    for place, (positive, candidates) in enumerate([(0, [0, 4, 5, 1, 2, 3]), (4, [0, 4, 5, 1]), (5, [0, 4, 5])]):
+    for place, (positive, candidates) in enumerate(
+        [(0, [0, 4, 5, 1, 2, 3]), (4, [0, 4, 5, 1]), (5, [0, 4, 5])]
+    ):
         scores = [float(query[place] @ document[row]) / 0.7 for row in candidates]
         expected += float(np.log(np.sum(np.exp(scores)))) - scores[candidates.index(positive)]
     assert float(filled) == pytest.approx(expected / 3, rel=1e-5)
@@ -196,7 +231,11 @@ def test_an_answer_of_the_query_is_no_negative_of_it_wherever_it_stands() -> Non
     assert counted_as_negatives(made) == [{2}, {2}, {0, 1}]
     everything = slice(None)
     # Shared negatives: x of "b", y of "c"; both answer "a", and y answers "b".
-    assert made.shared_block().excluded(everything, everything).tolist() == [[True, True], [False, True], [False, False]]
+    assert made.shared_block().excluded(everything, everything).tolist() == [
+        [True, True],
+        [False, True],
+        [False, False],
+    ]
 
 
 def test_an_answer_that_is_in_no_pair_of_the_batch_is_masked_where_it_is_listed_by_another() -> None:
@@ -222,12 +261,16 @@ def test_nothing_is_masked_but_the_pair_itself_where_duplicates_are_not() -> Non
     pairs = paired(("a", ["x", "y"], ["z"]), ("b", ["y"], ["x"]))
     made = pairs_for(pairs, drawn(pairs, np.array([0, 1, 2, 0])), mask_duplicates=False)
     assert counted_as_negatives(made) == [{1, 2, 3}, {0, 2, 3}, {0, 1, 3}, {0, 1, 2}]
-    assert [made.query_keys, made.positive_keys, made.answer_keys, made.shared_keys, made.own_keys] == [None] * 5
+    assert [made.query_keys, made.positive_keys, made.answer_keys, made.shared_keys, made.own_keys] == [
+        None
+    ] * 5
     assert not made.shared_block().excluded(slice(None), slice(None)).any()
 
 
 def test_a_query_of_many_answers_brings_only_those_of_the_batch() -> None:
-    pairs = paired(("a", [f"answer {number}" for number in range(500)], []), ("b", ["answer 7"], ["answer 400", "u"]))
+    pairs = paired(
+        ("a", [f"answer {number}" for number in range(500)], []), ("b", ["answer 7"], ["answer 400", "u"])
+    )
     made = pairs_for(pairs, drawn(pairs, np.array([3, 500]), negatives_per_query=2))
     assert made.answer_keys.shape == (2, 3)
     assert set(made.answer_keys[0].tolist()) == {3, 7, 400}
@@ -239,13 +282,18 @@ def test_a_query_of_many_answers_brings_only_those_of_the_batch() -> None:
 def test_the_loss_is_the_same_with_all_answers_as_with_those_of_the_batch() -> None:
     train, _ = both_sets()
     for step in range(4):
-        batch = drawn(train, np.random.default_rng(step).permutation(len(train))[:6], step=step, negatives_per_query=2)
+        batch = drawn(
+            train, np.random.default_rng(step).permutation(len(train))[:6], step=step, negatives_per_query=2
+        )
         made = pairs_for(train, batch)
         answers = [train.answers[row] for row in batch.query.tolist()]
         most = max(map(len, answers))
-        every = replace(made, answer_keys=torch.from_numpy(np.stack([np.resize(rows, most) for rows in answers])))
+        every = replace(
+            made, answer_keys=torch.from_numpy(np.stack([np.resize(rows, most) for rows in answers]))
+        )
         assert torch.equal(
-            in_batch_softmax(made, temperature=0.3, symmetric=True), in_batch_softmax(every, temperature=0.3, symmetric=True)
+            in_batch_softmax(made, temperature=0.3, symmetric=True),
+            in_batch_softmax(every, temperature=0.3, symmetric=True),
         )
 
 
@@ -253,7 +301,10 @@ def test_the_loss_is_the_same_with_all_answers_as_with_those_of_the_batch() -> N
 def test_a_guide_is_given_unit_vectors_in_step_with_the_texts_and_its_margin(seen_by: str) -> None:
     train, _ = both_sets()
     settings: dict[str, Any] = {
-        "loss": {"negatives_shared": seen_by == "all", "guide": {"model": "other", "margin": 0.2, "relative": True}}
+        "loss": {
+            "negatives_shared": seen_by == "all",
+            "guide": {"model": "other", "margin": 0.2, "relative": True},
+        }
     }
     batch = drawn(train, negatives_per_query=2, **settings)
     opinion = Sides(torch.randn(len(batch.query), 3), torch.randn(len(batch.documents), 3))

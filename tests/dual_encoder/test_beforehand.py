@@ -49,7 +49,12 @@ def run(commands: list[list[str]], **environment: str) -> list[str]:
     """What is told on stderr by commands that run in one process, which must not load torch."""
     code = QUICK.format(commands=commands)
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False, env={**os.environ, **environment}
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, **environment},
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
@@ -71,7 +76,11 @@ def test_mistakes_are_told_before_torch_is_loaded(world: Path) -> None:
     }
     told = run(list(mistakes.values()))
     assert told[1::2] == ["exit 2"] * len(mistakes)
-    assert [words for words, line in zip(mistakes, told[::2], strict=True) if words.removeprefix("tuned ") not in line] == []
+    assert [
+        words
+        for words, line in zip(mistakes, told[::2], strict=True)
+        if words.removeprefix("tuned ") not in line
+    ] == []
     assert not (world / "new").exists()
 
 
@@ -91,20 +100,37 @@ def test_of_the_processes_of_a_machine_the_first_tells_a_mistake(world: Path) ->
         ({"job": {"data": "gone.jsonl"}}, DataError, "gone.jsonl must exist"),
         ({"data": {"corpus": "gone.jsonl"}}, DataError, "gone.jsonl must exist"),
         ({"data": {"validation": "gone.jsonl"}}, DataError, "gone.jsonl must exist"),
-        ({"job": {"data": None}, "data": {"sources": [{"path": "pairs.jsonl", "corpus": "gone.csv"}]}}, DataError, "gone.csv must exist"),
-        ({"towers": {"kind": "asymmetric", "frozen": "document", "store": "gone"}}, StoreError, "gone must be a store"),
+        (
+            {"job": {"data": None}, "data": {"sources": [{"path": "pairs.jsonl", "corpus": "gone.csv"}]}},
+            DataError,
+            "gone.csv must exist",
+        ),
+        (
+            {"towers": {"kind": "asymmetric", "frozen": "document", "store": "gone"}},
+            StoreError,
+            "gone must be a store",
+        ),
         ({"job": {"out": "begun"}}, JobError, "holds a job already"),
     ],
 )
-def test_python_users_are_told_the_same(world: Path, tables: dict[str, Any], error: type[AdiabatError], told: str) -> None:
-    for begin in (lambda given: adiabat.train(settings=given), lambda given: require_ready(given, resume=False)):
+def test_python_users_are_told_the_same(
+    world: Path, tables: dict[str, Any], error: type[AdiabatError], told: str
+) -> None:
+    for begin in (
+        lambda given: adiabat.train(settings=given),
+        lambda given: require_ready(given, resume=False),
+    ):
         with pytest.raises(error, match=told):
             begin(settings(**tables))
     assert not (world / "new").exists()
 
 
-@pytest.mark.parametrize(("ranked", "rank"), [({}, 0), ({"RANK": "0"}, 0), ({"RANK": "3"}, 3), ({"RANK": "x"}, 0)])
-def test_the_rank_is_what_the_launcher_says(monkeypatch: pytest.MonkeyPatch, ranked: dict[str, str], rank: int) -> None:
+@pytest.mark.parametrize(
+    ("ranked", "rank"), [({}, 0), ({"RANK": "0"}, 0), ({"RANK": "3"}, 3), ({"RANK": "x"}, 0)]
+)
+def test_the_rank_is_what_the_launcher_says(
+    monkeypatch: pytest.MonkeyPatch, ranked: dict[str, str], rank: int
+) -> None:
     monkeypatch.delenv("RANK", raising=False)
     for name, value in ranked.items():
         monkeypatch.setenv(name, value)
@@ -123,5 +149,7 @@ def test_an_estimate_needs_no_directory_and_may_be_of_a_job_that_stands_there(wo
 def test_a_job_of_before_settings_existed_is_gone_on_with_by_their_defaults_alone(world: Path) -> None:
     forget(Job(world / "begun"), "train.keep", "mixture")
     assert require_ready(settings(job={"out": "begun"}), resume=True) is None
-    with pytest.raises(JobError, match="got a difference: train.keep was 'not set', is 'best'; repeat the first command"):
+    with pytest.raises(
+        JobError, match="got a difference: train.keep was 'not set', is 'best'; repeat the first command"
+    ):
         require_ready(settings(job={"out": "begun"}, train={"keep": "best"}), resume=True)

@@ -1,4 +1,6 @@
-"""Each setting means the loss that it says; several widths, guides and similarities against plain loops and peers."""
+"""Each setting means the loss that it says; several widths, guides and similarities against plain loops and
+peers.
+"""
 
 import math
 import warnings
@@ -50,8 +52,16 @@ IN_BATCH: dict[str, tuple[dict[str, Any], Callable[..., Tensor], dict[str, Any]]
     "one way": ({"loss": {"symmetric": False}}, in_batch_softmax, {"symmetric": False}),
     "a margin": ({"margin": 0.3}, in_batch_softmax, {"symmetric": True, "margin": 0.3}),
     "samtone": ({"loss": "samtone"}, samtone, {"side": "query"}),
-    "samtone of documents": ({"loss": {"kind": "samtone", "same_tower": "document"}}, samtone, {"side": "document"}),
-    "samtone of both": ({"loss": {"kind": "samtone", "same_tower": "both", "margin": 0.1}}, samtone, {"side": "both", "margin": 0.1}),
+    "samtone of documents": (
+        {"loss": {"kind": "samtone", "same_tower": "document"}},
+        samtone,
+        {"side": "document"},
+    ),
+    "samtone of both": (
+        {"loss": {"kind": "samtone", "same_tower": "both", "margin": 0.1}},
+        samtone,
+        {"side": "both", "margin": 0.1},
+    ),
     "samtone one way": ({"loss": {"kind": "samtone", "symmetric": False}}, samtone, {"symmetric": False}),
     "pair": ({"loss": "pair"}, pair, {"symmetric": True, "weight": 0.1}),
     "pair with everything": (
@@ -72,14 +82,18 @@ def test_a_setting_is_the_loss_that_it_says(name: str, tile: int | None) -> None
 
 
 @pytest.mark.parametrize("distance", ["cosine", "euclidean"])
-def test_triplets_are_those_of_this_process_with_a_margin_of_a_tenth_where_none_is_said(distance: Any) -> None:
+def test_triplets_are_those_of_this_process_with_a_margin_of_a_tenth_where_none_is_said(
+    distance: Any,
+) -> None:
     pairs = replace(batch(shared=False), rows=slice(2, 5))
     assert pairs.own is not None
     near = (pairs.query[2:5], pairs.positive[2:5], pairs.own[2:5])
     for margin in (None, 0.0, 0.4):
         given: dict[str, Any] = {} if margin is None else {"margin": margin}
         expected = float(triplet_margin(*near, margin=0.1 if margin is None else margin, distance=distance))
-        assert loss_of(pairs, loss="triplet", distance=distance, **given) == pytest.approx(expected, rel=1e-12)
+        assert loss_of(pairs, loss="triplet", distance=distance, **given) == pytest.approx(
+            expected, rel=1e-12
+        )
 
 
 # --- Similarity ---
@@ -88,7 +102,9 @@ def test_triplets_are_those_of_this_process_with_a_margin_of_a_tenth_where_none_
 def test_the_cosine_takes_no_notice_of_lengths_and_the_product_does() -> None:
     longer = replace(batch(), query=3 * batch().query)
     assert loss_of(longer) == pytest.approx(loss_of(batch()), rel=1e-12)
-    assert loss_of(batch(), similarity="dot") == pytest.approx(float(in_batch_softmax(batch(), temperature=T, symmetric=True)), rel=1e-12)
+    assert loss_of(batch(), similarity="dot") == pytest.approx(
+        float(in_batch_softmax(batch(), temperature=T, symmetric=True)), rel=1e-12
+    )
     assert loss_of(longer, similarity="dot") != pytest.approx(loss_of(batch(), similarity="dot"), rel=1e-3)
     assert loss_of(batch().unit(), similarity="dot") == pytest.approx(loss_of(batch()), rel=1e-12)
 
@@ -96,15 +112,27 @@ def test_the_cosine_takes_no_notice_of_lengths_and_the_product_does() -> None:
 # --- Several widths ---
 
 
-MANY = [{}, {"similarity": "dot"}, {"loss": {"kind": "samtone", "same_tower": "both"}}, {"loss": "pair"}, {"loss": "triplet"}]
+MANY = [
+    {},
+    {"similarity": "dot"},
+    {"loss": {"kind": "samtone", "same_tower": "both"}},
+    {"loss": "pair"},
+    {"loss": "triplet"},
+]
 
 
 @pytest.mark.parametrize("settings", [*MANY, {"loss": {"guide": "self"}}], ids=str)
-def test_the_loss_over_widths_is_the_mean_over_the_first_numbers_and_the_whole(settings: dict[str, Any]) -> None:
+def test_the_loss_over_widths_is_the_mean_over_the_first_numbers_and_the_whole(
+    settings: dict[str, Any],
+) -> None:
     pairs, losses = batch(), []
     for width in (2, 5, WIDTH):
-        shared, own = (None if part is None else part[..., :width].clone() for part in (pairs.shared, pairs.own))
-        narrow = replace(pairs, query=pairs.query[:, :width], positive=pairs.positive[:, :width], shared=shared, own=own)
+        shared, own = (
+            None if part is None else part[..., :width].clone() for part in (pairs.shared, pairs.own)
+        )
+        narrow = replace(
+            pairs, query=pairs.query[:, :width], positive=pairs.positive[:, :width], shared=shared, own=own
+        )
         losses.append(loss_of(narrow, **settings))
     found = loss_of(pairs, matryoshka=(5, 2), **settings)
     assert found == pytest.approx(sum(losses) / 3, rel=1e-12)
@@ -141,28 +169,36 @@ def test_a_model_that_is_its_own_guide_takes_out_what_it_finds_as_good_as_the_po
     query = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]], dtype=torch.float64)
     positive = torch.tensor([[0.8, 0.6], [0.96, 0.28], [0.0, 1.0]], dtype=torch.float64)
     pairs = Pairs(3 * query, 2 * positive)
-    # Cosines with a, b and c. First query: 0.8, 0.96, 0, so that b is out. Second: 0.6, 0.28, 1, so that a and c are out. Third: -0.8,
+    # Cosines with a, b and c. First query: 0.8, 0.96, 0, so that b is out. Second: 0.6, 0.28, 1, so that a
+    # and c are out. Third: -0.8,
     # -0.96, 0, so that nothing is.
     first = math.log(math.exp(0.8 / T) + math.exp(0.0)) - 0.8 / T
     third = math.log(math.exp(-0.8 / T) + math.exp(-0.96 / T) + math.exp(0.0))
     assert loss_of(pairs, symmetric=False, guide="self") == pytest.approx((first + third) / 3, rel=1e-9)
     # 0.85 below its positive, the first query and the second keep nothing, and the third b alone.
     third = math.log(math.exp(-0.96 / T) + math.exp(0.0))
-    assert loss_of(pairs, symmetric=False, guide={"model": "self", "margin": 0.85}) == pytest.approx(third / 3, rel=1e-9)
+    assert loss_of(pairs, symmetric=False, guide={"model": "self", "margin": 0.85}) == pytest.approx(
+        third / 3, rel=1e-9
+    )
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
 @pytest.mark.parametrize(("margin", "relative"), [(0.0, False), (0.2, False), (0.2, True)])
 def test_its_own_opinion_follows_the_similarity(similarity: str, margin: float, relative: bool) -> None:
     pairs = batch().unit() if similarity == "cosine" else batch()
-    judged = replace(pairs, guide=Guide(pairs.query, pairs.positive, pairs.shared, pairs.own, margin=margin, relative=relative))
+    judged = replace(
+        pairs,
+        guide=Guide(pairs.query, pairs.positive, pairs.shared, pairs.own, margin=margin, relative=relative),
+    )
     expected = float(in_batch_softmax(judged, temperature=T, symmetric=True))
     guide = {"model": "self", "margin": margin, "relative": relative}
     assert loss_of(batch(), guide=guide, similarity=similarity) == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_guide_that_comes_with_the_pairs_is_heeded_as_it_is() -> None:
-    query, positive, shared = (random(count, 3, seed=seed) for count, seed in ((PAIRS, 5), (PAIRS, 6), (SHARED, 7)))
+    query, positive, shared = (
+        random(count, 3, seed=seed) for count, seed in ((PAIRS, 5), (PAIRS, 6), (SHARED, 7))
+    )
     opinion = Guide(query, positive, shared, random(PAIRS, OWN, 3, seed=8), margin=0.1)
     judged = replace(batch(), guide=opinion)
     expected = float(in_batch_softmax(judged.unit(), temperature=T, symmetric=True))

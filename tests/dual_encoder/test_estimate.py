@@ -84,7 +84,9 @@ def test_operations_are_those_of_each_tower_over_its_own_tokens(problem: Problem
     objective, _ = prepared(from_memory, settings_of(problem, **tables), ALONE)
     tokens = {side: float(sum(objective.tokens_of(step)[side] for step in range(12))) for side in SIDES}
     found = estimated(problem, **tables)
-    expected = sum(training_flops(passed_parameters(objective.towers.tower(side)), tokens[side]) for side in SIDES)
+    expected = sum(
+        training_flops(passed_parameters(objective.towers.tower(side)), tokens[side]) for side in SIDES
+    )
     assert found.flops == pytest.approx(expected)
     assert (found.parameters, found.trained, found.notes) == (*counts_of(objective), notes_of(objective))
 
@@ -95,7 +97,9 @@ def test_time_is_that_of_a_step_times_their_number_and_progress_is_shown(problem
     found = estimate(from_memory, settings_of(problem), watch=watch)
     assert found.seconds == pytest.approx(12 * found.step_seconds)
     assert 0 < found.step_seconds < 60
-    assert [told for told in shown if told[0] == "measuring steps"] == [("measuring steps", done, 3) for done in range(4)]
+    assert [told for told in shown if told[0] == "measuring steps"] == [
+        ("measuring steps", done, 3) for done in range(4)
+    ]
     # At least the weights, their gradients and two moments of each, and no more than the machine has.
     most = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert 16 * found.trained < found.memory_bytes < most
@@ -103,7 +107,9 @@ def test_time_is_that_of_a_step_times_their_number_and_progress_is_shown(problem
 
 
 def test_what_is_told_is_a_run_that_reads_back_as_the_same_settings(problem: Problem) -> None:
-    settings = settings_of(problem, train={"freeze": ["embeddings"], "matryoshka": [4, 8]}, towers={"kind": "asymmetric"})
+    settings = settings_of(
+        problem, train={"freeze": ["embeddings"], "matryoshka": [4, 8]}, towers={"kind": "asymmetric"}
+    )
     found = estimate(from_memory, settings, watch=SILENT)
     (problem.folder / "RUN.toml").write_text(found.summary())
     assert read_settings(TrainSettings, problem.folder / "RUN.toml") == settings

@@ -40,7 +40,9 @@ def rows(*numbers: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("in_files", [False, True])
-def test_embeddings_are_those_of_the_tower_row_by_row_whoever_asked_for_them(in_files: bool, tmp_path: Path) -> None:
+def test_embeddings_are_those_of_the_tower_row_by_row_whoever_asked_for_them(
+    in_files: bool, tmp_path: Path
+) -> None:
     tower = model().query
     frozen = frozen_tower(tower)
     if in_files:
@@ -56,7 +58,8 @@ def test_embeddings_are_those_of_the_tower_row_by_row_whoever_asked_for_them(in_
 def test_side_and_precision_are_handed_on() -> None:
     tower = model().query
     query, document, rounded = (
-        frozen_tower(tower, **options).embed(np.arange(5)) for options in ({}, {"side": "document"}, {"precision": "bf16"})
+        frozen_tower(tower, **options).embed(np.arange(5))
+        for options in ({}, {"side": "document"}, {"precision": "bf16"})
     )
     assert not torch.allclose(query, document, atol=1e-3)
     assert not torch.equal(query, rounded)
@@ -78,7 +81,9 @@ def test_a_text_is_embedded_once_and_again_after_a_resume_only_where_no_checkpoi
     again = frozen_tower(model().query)
     again.vectors.keep_in(tmp_path / "one-0", resume=resume)
     assert torch.equal(again.embed(rows(0, 1, 2))[1:2], kept) or not resume
-    assert [text for _, text in encoded] == (["three words here"] if resume else ["one", "two words", "three words here"])
+    assert [text for _, text in encoded] == (
+        ["three words here"] if resume else ["one", "two words", "three words here"]
+    )
 
 
 def test_a_full_disk_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,11 +91,15 @@ def test_a_full_disk_is_told_in_one_line(tmp_path: Path, monkeypatch: pytest.Mon
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.posix_fallocate", full)
-    with pytest.raises(JobError, match=r"one-0\.f32 must hold 320 bytes, got: No space left on device; free some space"):
+    with pytest.raises(
+        JobError, match=r"one-0\.f32 must hold 320 bytes, got: No space left on device; free some space"
+    ):
         frozen_tower(model().query).vectors.keep_in(tmp_path / "one-0", resume=False)
 
 
-def test_over_many_steps_and_validations_a_frozen_tower_and_a_guide_see_no_text_twice(encoded: list[tuple[Encoder, str]]) -> None:
+def test_over_many_steps_and_validations_a_frozen_tower_and_a_guide_see_no_text_twice(
+    encoded: list[tuple[Encoder, str]],
+) -> None:
     objective = objective_of(
         towers={"kind": "asymmetric", "frozen": "document"},
         train={"loss": {"negatives_per_query": 2, "guide": {"model": "other", "margin": 0.1}}},

@@ -18,7 +18,11 @@ from tests.dual_encoder.problem import settings_of, write_problem, write_rows
 def contents(pairs: PairSet) -> list[Any]:
     """Every part, texts and notes among it."""
     each = [getattr(pairs, name).tolist() for name in ("query", "positive", "sources", "topics", "tags")]
-    lists = [numbers.tolist() for ragged in (pairs.answers, pairs.negatives) for numbers in (ragged.values, ragged.offsets)]
+    lists = [
+        numbers.tolist()
+        for ragged in (pairs.answers, pairs.negatives)
+        for numbers in (ragged.values, ragged.offsets)
+    ]
     texts = [list(getattr(pairs.texts, name)) for name in ("queries", "documents", "query_ids")]
     return [*each, *lists, *texts, pairs.name, pairs.notes, pairs.digest()]
 
@@ -43,7 +47,9 @@ def here(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("queries", [40, 3_000])
-def test_what_is_kept_equals_what_is_in_memory_and_is_read_once(tmp_path: Path, queries: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_kept_equals_what_is_in_memory_and_is_read_once(
+    tmp_path: Path, queries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_problem(tmp_path, queries=queries)
     check_as_in_memory(tmp_path)
     before = read(tmp_path)
@@ -55,7 +61,10 @@ def test_what_is_kept_equals_what_is_in_memory_and_is_read_once(tmp_path: Path, 
 
 def test_texts_of_any_script_come_back_as_they_were(tmp_path: Path) -> None:
     texts = ("שלום", "a\u2028b", "\U0001f600", "e\u0301", "x" * 10_000)
-    write_rows(tmp_path / "pairs.jsonl", [{"query": f"{text} {n}", "positive": f"{text} \u0301"} for text in texts for n in range(4)])
+    write_rows(
+        tmp_path / "pairs.jsonl",
+        [{"query": f"{text} {n}", "positive": f"{text} \u0301"} for text in texts for n in range(4)],
+    )
     check_as_in_memory(tmp_path)
 
 
@@ -78,7 +87,11 @@ def test_a_file_that_was_changed_is_read_again(here: Path) -> None:
 
 def test_other_columns_and_another_validation_are_other_pairs(here: Path) -> None:
     write_rows(here / "dev.jsonl", [{"query": "new", "positive": "p"}])
-    others = ({}, {"columns": {"positive": "negative", "negative": "positive"}}, {"validation": str(here / "dev.jsonl")})
+    others = (
+        {},
+        {"columns": {"positive": "negative", "negative": "positive"}},
+        {"validation": str(here / "dev.jsonl")},
+    )
     assert len({read(here, **other)[0].texts.folder for other in others}) == 3
 
 
@@ -101,10 +114,16 @@ def full(*_: object, **__: object) -> NoReturn:
 def test_a_faulty_file_and_a_full_disk_keep_nothing(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(np, "savez", full)
-        with pytest.raises(DataError, match=r"cache must have room for the pairs, got: No space left on device; free some space, or name"):
+        with pytest.raises(
+            DataError,
+            match=r"cache must have room for the pairs, got: No space left on "
+            r"device; free some space, or name",
+        ):
             read(here)
     section = settings_of(data={"validation_fraction": 0.3}).data
-    with pytest.raises(DataError, match=r"^/proc/pairs must be writable, got: .*; name another folder \(data.cache\)$"):
+    with pytest.raises(
+        DataError, match=r"^/proc/pairs must be writable, got: .*; name another folder \(data.cache\)$"
+    ):
         read_pairs(str(here / "pairs.jsonl"), section, cache=Path("/proc/pairs"))
     write_rows(here / "pairs.jsonl", [{"query": "a", "positive": "b"}, {"query": "", "positive": "b"}])
     with pytest.raises(DataError, match=r'pairs.jsonl:2: "query" must not be empty'):
@@ -122,7 +141,9 @@ def test_what_a_killed_process_left_is_cleared_after_a_day_and_not_before(here: 
     assert [folder.name for folder in (here / "cache").glob(".making-*")] == [".making-new"]
 
 
-def test_two_processes_that_read_at_once_end_with_one_folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_processes_that_read_at_once_end_with_one_folder(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stream = reading.stream_examples
     inner: list[PairSet] = []
 
@@ -136,7 +157,9 @@ def test_two_processes_that_read_at_once_end_with_one_folder(here: Path, monkeyp
     assert len(list((here / "cache").iterdir())) == 1
 
 
-def test_the_cache_is_where_it_is_asked_for_or_where_the_user_keeps_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_where_it_is_asked_for_or_where_the_user_keeps_caches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert cache_folder("here") == Path("here")
     monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
     assert cache_folder(None) == Path("/caches/adiabat")
@@ -155,7 +178,15 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda content: b"",
     "swap": lambda content: b"",
 }
-FILES = ["about.json", "checksums.json", "documents.arrow", "equal.npz", "numbers.npz", "queries.arrow", "query_ids.arrow"]
+FILES = [
+    "about.json",
+    "checksums.json",
+    "documents.arrow",
+    "equal.npz",
+    "numbers.npz",
+    "queries.arrow",
+    "query_ids.arrow",
+]
 
 
 @pytest.mark.parametrize("how", DAMAGE)
@@ -164,7 +195,11 @@ def test_pairs_that_were_damaged_are_read_again_and_it_is_said(here: Path, name:
     folder = read(here)[0].texts.folder
     assert sorted(path.name for path in folder.iterdir() if path.name != ".checked.json") == FILES
     other = folder / ("queries.arrow" if name != "queries.arrow" else "documents.arrow")
-    (folder / name).write_bytes(other.read_bytes() if how == "swap" else DAMAGE[how]((folder / name).read_bytes()))
-    with pytest.warns(UserWarning, match=rf"{folder / name} must be undamaged, got .*; the pairs are read again"):
+    (folder / name).write_bytes(
+        other.read_bytes() if how == "swap" else DAMAGE[how]((folder / name).read_bytes())
+    )
+    with pytest.warns(
+        UserWarning, match=rf"{folder / name} must be undamaged, got .*; the pairs are read again"
+    ):
         read(here)
     check_as_in_memory(here)

@@ -26,9 +26,14 @@ def test_a_budget_pays_for_the_steps_that_fit_into_it(budget: float, steps: int)
 
 
 def test_a_budget_below_one_step_and_one_without_end_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"^train.budget_flops must pay for a step, which takes 20 FLOP, got 19; raise it, or lower "):
+    with pytest.raises(
+        ConfigError,
+        match=r"^train.budget_flops must pay for a step, which takes 20 FLOP, got 19; raise it, or lower ",
+    ):
         steps_within(19.0, lambda step: 20.0)
-    with pytest.raises(ConfigError, match=r"must pay for at most about 1,000,000 steps of 20 FLOP, got 1e\+12; lower it$"):
+    with pytest.raises(
+        ConfigError, match=r"must pay for at most about 1,000,000 steps of 20 FLOP, got 1e\+12; lower it$"
+    ):
         steps_within(1e12, lambda step: 20.0)
 
 
@@ -36,7 +41,11 @@ def test_a_run_spends_its_budget_to_within_a_step_and_says_so(problem: Problem, 
     objective, _ = prepared(from_memory, job_settings(problem, tmp_path / "none"), ALONE)
     costs = [objective.flops_of(step) for step in range(8)]
     budget = sum(costs[:6]) + costs[6] / 2
-    record = run(job_settings(problem, tmp_path / "job", train={"budget_flops": budget, "epochs": 1.0, "schedule": "cosine"})).training
+    record = run(
+        job_settings(
+            problem, tmp_path / "job", train={"budget_flops": budget, "epochs": 1.0, "schedule": "cosine"}
+        )
+    ).training
     assert record.steps == 6
     assert record.stop_reason == "the limit of 6 steps was reached"
     assert record.flops == pytest.approx(sum(costs[:6]))
@@ -45,7 +54,9 @@ def test_a_run_spends_its_budget_to_within_a_step_and_says_so(problem: Problem, 
         assert record.operations == pytest.approx(sum(objective.cost(step).operations for step in range(6)))
 
 
-def test_a_run_reads_as_many_tokens_as_it_says(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_reads_as_many_tokens_as_it_says(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read: list[int] = []
     forward = Encoder.forward
 
@@ -61,11 +72,17 @@ def test_a_run_reads_as_many_tokens_as_it_says(problem: Problem, tmp_path: Path,
     monkeypatch.setattr(Encoder, "forward", counted)
     result = run(job_settings(problem, tmp_path / "job", train={"steps": 5, "schedule": "constant"}))
     assert sum(read) == sum(sum(objective.tokens_of(step).values()) for step in range(5))
-    assert result.training.flops == pytest.approx(6 * passed_parameters(objective.towers.query).forward * sum(read))
+    assert result.training.flops == pytest.approx(
+        6 * passed_parameters(objective.towers.query).forward * sum(read)
+    )
 
 
-@pytest.mark.parametrize("frozen", [{}, {"kind": "asymmetric", "frozen": "document"}], ids=["none", "document"])
-def test_a_resumed_run_has_spent_what_one_that_never_stopped_has(problem: Problem, tmp_path: Path, frozen: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "frozen", [{}, {"kind": "asymmetric", "frozen": "document"}], ids=["none", "document"]
+)
+def test_a_resumed_run_has_spent_what_one_that_never_stopped_has(
+    problem: Problem, tmp_path: Path, frozen: dict[str, str]
+) -> None:
     def spent(name: str, steps: int, *, resume: bool = False) -> TrainingRecord:
         train = {"steps": steps, "schedule": "constant", "warmup_fraction": 0.0}
         return run(job_settings(problem, tmp_path / name, train=train, towers=frozen), resume=resume).training
@@ -80,14 +97,17 @@ def test_a_resumed_run_has_spent_what_one_that_never_stopped_has(problem: Proble
 
 def test_a_second_pass_is_counted_and_is_none_of_the_budget(problem: Problem, tmp_path: Path) -> None:
     plain, cached = (
-        prepared(from_memory, job_settings(problem, tmp_path / "none", memory={"cached": use}), ALONE)[0] for use in (False, True)
+        prepared(from_memory, job_settings(problem, tmp_path / "none", memory={"cached": use}), ALONE)[0]
+        for use in (False, True)
     )
     first, second = plain.cost(0), cached.cost(0)
     assert first.flops == second.flops
     assert 1.2 < second.operations / first.operations < 1.4
 
 
-def test_texts_of_a_frozen_tower_are_counted_once_at_the_step_that_needs_them(problem: Problem, tmp_path: Path) -> None:
+def test_texts_of_a_frozen_tower_are_counted_once_at_the_step_that_needs_them(
+    problem: Problem, tmp_path: Path
+) -> None:
     frozen = {"kind": "asymmetric", "frozen": "document"}
     objective, _ = prepared(from_memory, job_settings(problem, tmp_path / "none", towers=frozen), ALONE)
     document, texts = objective.towers.document, objective.train.texts.documents
@@ -99,7 +119,9 @@ def test_texts_of_a_frozen_tower_are_counted_once_at_the_step_that_needs_them(pr
             spent = objective.cost(step).operations
         new = set(objective._batch(step).documents.ravel().tolist()) - seen
         seen |= new
-        lengths = document.tokenize(texts.take(np.array(sorted(new), dtype=np.int64)), side="document").lengths
+        lengths = document.tokenize(
+            texts.take(np.array(sorted(new), dtype=np.int64)), side="document"
+        ).lengths
         alone = operations_of(document).of(lengths, trained=False, cached=False, checkpointed=False)
         assert spent - trained == pytest.approx(alone)
         # Documents of a validation are none of the step after it.
@@ -127,16 +149,23 @@ def steps_alone_take_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("adiabat.dual_encoder.train._reserve", lambda *_: 0.0)
 
 
-def test_time_alone_gives_the_steps_that_fit_into_it(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_alone_gives_the_steps_that_fit_into_it(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("adiabat.dual_encoder.train.step_seconds", lambda objective, watch: 2.0)
     monkeypatch.setattr("adiabat.dual_encoder.train._validation_seconds", lambda objective: 8.0)
     steps_alone_take_time(monkeypatch)
     notes: list[str] = []
 
     def lasting(seconds: float) -> TrainSettings:
-        return job_settings(problem, tmp_path / "job", train={"steps": None, "budget_seconds": seconds, "validate_every": 4})
+        return job_settings(
+            problem, tmp_path / "job", train={"steps": None, "budget_seconds": seconds, "validate_every": 4}
+        )
 
-    with pytest.raises(ConfigError, match=r"^train.budget_seconds must pay for a step, which takes 4 s, got 1; raise it, or lower train"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^train.budget_seconds must pay for a step, which takes 4 s, got 1; raise it, or lower train",
+    ):
         run(lasting(1.0))
     assert not (tmp_path / "job").exists()
     # Each step takes 2 s and a quarter of a validation.
@@ -148,22 +177,32 @@ def test_time_alone_gives_the_steps_that_fit_into_it(problem: Problem, tmp_path:
     assert (result.training.steps, result.training.stop_reason) == (10, "the limit of 10 steps was reached")
     assert result.settings["train"]["steps"] == 10
     # What was found is not measured again: the schedule of the steps taken depends on it.
-    monkeypatch.setattr("adiabat.dual_encoder.train.step_seconds", lambda objective, watch: pytest.fail("measured again"))
+    monkeypatch.setattr(
+        "adiabat.dual_encoder.train.step_seconds", lambda objective, watch: pytest.fail("measured again")
+    )
     assert run(settings, resume=True).training.steps == 10
 
 
-def test_a_time_limit_holds_loading_and_writing_too(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_time_limit_holds_loading_and_writing_too(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("adiabat.dual_encoder.train.step_seconds", lambda objective, watch: 2.0)
     monkeypatch.setattr("adiabat.dual_encoder.train._validation_seconds", lambda objective: 8.0)
     monkeypatch.setattr("adiabat.dual_encoder.train.seconds_since", lambda _: 30.0)
-    monkeypatch.setattr("adiabat.dual_encoder.train.writing_time", lambda _: WritingTime(checkpoint=1.0, ending=5.0))
+    monkeypatch.setattr(
+        "adiabat.dual_encoder.train.writing_time", lambda _: WritingTime(checkpoint=1.0, ending=5.0)
+    )
 
     def lasting(seconds: float) -> TrainSettings:
-        return job_settings(problem, tmp_path / "job", train={"steps": None, "budget_seconds": seconds, "validate_every": 4})
+        return job_settings(
+            problem, tmp_path / "job", train={"steps": None, "budget_seconds": seconds, "validate_every": 4}
+        )
 
     # 30 s before, and 8 + 1 + 5 s after the last step; each step takes 4 s with its share of validations.
     assert estimate(from_memory, lasting(44 + 41.0), watch=SILENT).steps == 10
-    with pytest.raises(ConfigError, match=r"^train.budget_seconds must pay for a step.* got 47; .* take 44 s of it"):
+    with pytest.raises(
+        ConfigError, match=r"^train.budget_seconds must pay for a step.* got 47; .* take 44 s of it"
+    ):
         estimate(from_memory, lasting(47.0), watch=SILENT)
 
 
@@ -178,9 +217,15 @@ def test_measuring_steps_changes_no_number_of_the_run(problem: Problem, tmp_path
     assert torch.equal(state, torch.get_rng_state())
 
 
-def test_a_run_ends_with_the_first_step_past_its_time(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_ends_with_the_first_step_past_its_time(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def run_for(seconds: float, *, resume: bool = False) -> TrainingRecord:
-        settings = job_settings(problem, tmp_path / "job", train={"steps": 1000, "budget_seconds": seconds, "schedule": "constant"})
+        settings = job_settings(
+            problem,
+            tmp_path / "job",
+            train={"steps": 1000, "budget_seconds": seconds, "schedule": "constant"},
+        )
         with monkeypatch.context() as patched:
             clock(patched, 1.0)
             steps_alone_take_time(patched)

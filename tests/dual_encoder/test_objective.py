@@ -45,7 +45,10 @@ LOSSES: dict[str, tuple[dict[str, Any], Callable[[Pairs], Tensor]]] = {
         {"loss": {"kind": "samtone", "same_tower": "both", "negatives_per_query": 3}},
         partial(samtone, temperature=T, side="both"),
     ),
-    "pair": ({"loss": {"kind": "pair", "weight": 0.3}}, partial(pair, temperature=T, weight=0.3, symmetric=True)),
+    "pair": (
+        {"loss": {"kind": "pair", "weight": 0.3}},
+        partial(pair, temperature=T, weight=0.3, symmetric=True),
+    ),
 }
 
 
@@ -55,7 +58,9 @@ def is_triplet(given: dict[str, Any]) -> bool:
 
 def objective_with(train: dict[str, Any] | None = None, **tables: Any) -> PairContrast:
     given = train or {}
-    warm = {} if is_triplet(given) or "temperature" in {**given, **given.get("loss", {})} else {"temperature": T}
+    warm = (
+        {} if is_triplet(given) or "temperature" in {**given, **given.get("loss", {})} else {"temperature": T}
+    )
     return objective_of(train={**warm, **given}, **tables)
 
 
@@ -70,16 +75,26 @@ def named(objective: PairContrast, batch: Batch) -> tuple[list[str], list[str], 
     """Texts of a batch, place by place."""
     texts = objective.train.texts
     query = [texts.queries[row] for row in batch.query]
-    positive, shared, own = ([texts.documents[row] for row in rows.ravel()] for rows in (batch.positive, batch.shared, batch.own))
+    positive, shared, own = (
+        [texts.documents[row] for row in rows.ravel()] for rows in (batch.positive, batch.shared, batch.own)
+    )
     return query, positive, shared, own
 
 
 def pairs_by_hand(objective: PairContrast, batch: Batch) -> Pairs:
-    """Every place of the batch passed by itself through its tower; keys are numbers of texts, answers those of the rows."""
+    """Every place of the batch passed by itself through its tower; keys are numbers of texts, answers those
+    of the rows.
+    """
     query, positive, shared, own = named(objective, batch)
     number = {text: key for key, text in enumerate(dict.fromkeys([*query, *positive, *shared, *own]))}
     answered = [
-        [number[near] for asked, positives, _ in (*ROWS, *HELD_OUT) if asked == one for near in positives if near in number]
+        [
+            number[near]
+            for asked, positives, _ in (*ROWS, *HELD_OUT)
+            if asked == one
+            for near in positives
+            if near in number
+        ]
         for one in query
     ]
     most = max(map(len, answered))
@@ -105,7 +120,11 @@ def gradients(objective: PairContrast, loss: Tensor) -> dict[str, Tensor]:
     """Of all parameters that have one; they have none afterwards."""
     objective.module.zero_grad()
     torch.autograd.backward(loss)
-    found = {name: weights.grad for name, weights in objective.module.named_parameters() if weights.grad is not None}
+    found = {
+        name: weights.grad
+        for name, weights in objective.module.named_parameters()
+        if weights.grad is not None
+    }
     objective.module.zero_grad()
     return found
 
@@ -114,13 +133,17 @@ def require_close(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> None:
     assert found.keys() == wanted.keys()
     assert found
     for name, gradient in wanted.items():
-        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-5, msg=partial("{}: {}".format, name))
+        torch.testing.assert_close(
+            found[name], gradient, rtol=1e-4, atol=1e-5, msg=partial("{}: {}".format, name)
+        )
 
 
 # --- One step ---
 
 
-def check_step(objective: PairContrast, step: int, loss: Callable[[Pairs], Tensor], *, threads: int = 1) -> None:
+def check_step(
+    objective: PairContrast, step: int, loss: Callable[[Pairs], Tensor], *, threads: int = 1
+) -> None:
     """Loss and gradient are those of plain passes."""
     expected = loss(pairs_by_hand(objective, drawn(objective, step)))
     wanted = gradients(objective, expected)
@@ -148,10 +171,17 @@ def test_every_loss_is_that_of_plain_passes(name: str, architecture: str) -> Non
 
 @pytest.mark.parametrize("distance", ["cosine", "euclidean"])
 def test_triplets_are_those_of_plain_passes(distance: Any) -> None:
-    settings = {"loss": {"kind": "triplet", "distance": distance, "margin": 0.4, "negatives_per_query": 3}, "batch_size": 4}
+    settings = {
+        "loss": {"kind": "triplet", "distance": distance, "margin": 0.4, "negatives_per_query": 3},
+        "batch_size": 4,
+    }
     train, validation = (listing_negatives(pairs) for pairs in both_sets())
     objective = objective_with(settings, towers=ARCHITECTURES["ADE"], sets=(train, validation))
-    check_step(objective, 1, lambda pairs: triplet_margin(pairs.query, pairs.positive, pairs.own, margin=0.4, distance=distance))
+    check_step(
+        objective,
+        1,
+        lambda pairs: triplet_margin(pairs.query, pairs.positive, pairs.own, margin=0.4, distance=distance),
+    )
 
 
 def listing_negatives(pairs: PairSet) -> PairSet:
@@ -166,7 +196,13 @@ def test_products_are_of_the_vectors_as_they_are() -> None:
 
 @pytest.mark.parametrize("seen_by", ["all", "own"])
 def test_another_model_judges_by_the_cosine_of_its_own_vectors(seen_by: str) -> None:
-    settings = {"loss": {"negatives_shared": seen_by == "all", "negatives_per_query": 2, "guide": {"model": "other", "margin": 0.05}}}
+    settings = {
+        "loss": {
+            "negatives_shared": seen_by == "all",
+            "negatives_per_query": 2,
+            "guide": {"model": "other", "margin": 0.05},
+        }
+    }
     objective = objective_with(settings)
     query, positive, shared, own = named(objective, drawn(objective, 2))
 
@@ -235,7 +271,12 @@ def step_with(memory: dict[str, Any], settings: dict[str, Any]) -> tuple[float, 
     learned = {} if is_triplet(settings) else {"temperature": {"kind": "learned", "first": T}}
     train, validation = both_sets()
     sets = (listing_negatives(train), validation) if is_triplet(settings) else (train, validation)
-    objective = objective_with({**learned, **settings, "dropout": True}, memory=memory, towers={"kind": "shared_projection"}, sets=sets)
+    objective = objective_with(
+        {**learned, **settings, "dropout": True},
+        memory=memory,
+        towers={"kind": "shared_projection"},
+        sets=sets,
+    )
     torch.manual_seed(11)
     with objective.passing():
         loss = objective.loss(1)
@@ -246,7 +287,9 @@ def step_with(memory: dict[str, Any], settings: dict[str, Any]) -> tuple[float, 
 
 @pytest.mark.parametrize("name", EVERY_LOSS)
 @pytest.mark.parametrize("tokens", [None, 60])
-def test_gradient_caching_checkpointing_and_tiles_change_nothing_under_dropout(name: str, tokens: int | None) -> None:
+def test_gradient_caching_checkpointing_and_tiles_change_nothing_under_dropout(
+    name: str, tokens: int | None
+) -> None:
     cut = {} if tokens is None else {"chunk_tokens": tokens}
     tiled = {} if is_triplet(EVERY_LOSS[name]) else {"loss_tile": 2}
     plain_loss, wanted = step_with(cut, EVERY_LOSS[name])
@@ -261,7 +304,9 @@ def test_gradient_caching_checkpointing_and_tiles_change_nothing_under_dropout(n
 
 def test_a_temperature_is_fixed_scheduled_or_learned() -> None:
     assert objective_with().temperature(7) == T
-    scheduled = objective_with({"loss": {"temperature": {"kind": "scheduled", "first": 1.0, "steps": 6, "last": 0.25}}})
+    scheduled = objective_with(
+        {"loss": {"temperature": {"kind": "scheduled", "first": 1.0, "steps": 6, "last": 0.25}}}
+    )
     # The inverse grows from 1 to 4.
     assert [scheduled.temperature(step) for step in (0, 2, 6, 9)] == pytest.approx([1.0, 1 / 2, 1 / 4, 1 / 4])
     fixed = objective_with({"temperature": 0.5})
@@ -290,7 +335,10 @@ def test_a_step_names_its_queries_and_counts_its_tokens() -> None:
     first = {asked: f"set {number}" for number, (asked, _, _) in reversed(list(enumerate(ROWS)))}
     assert objective.batch_ids(4) == [first[one] for one in query]
     tower = objective.towers.query
-    distinct = {"query": sorted(set(query)), "document": sorted({text for texts in documents for text in texts})}
+    distinct = {
+        "query": sorted(set(query)),
+        "document": sorted({text for texts in documents for text in texts}),
+    }
     assert objective.tokens_of(4) == {
         side: tower.tokenize(texts, side=side).values.size  # type: ignore[arg-type]
         for side, texts in distinct.items()

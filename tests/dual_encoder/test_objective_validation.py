@@ -27,7 +27,9 @@ def sets_of(*held_out: Row) -> tuple[PairSet, PairSet]:
     return train, validation
 
 
-def objective_with(train: dict[str, Any] | None = None, *, rows: tuple[Row, ...] = (*HELD_OUT, *OTHERS), **tables: Any) -> PairContrast:
+def objective_with(
+    train: dict[str, Any] | None = None, *, rows: tuple[Row, ...] = (*HELD_OUT, *OTHERS), **tables: Any
+) -> PairContrast:
     given = train or {}
     warm = {} if "temperature" in given or "triplet" in str(given.get("loss")) else {"temperature": T}
     return objective_of(train={**warm, **given}, sets=sets_of(*rows), **tables)
@@ -58,12 +60,20 @@ def ranks_by_hand(objective: PairContrast, rows: tuple[Row, ...], measure: str) 
     query, document = embedded(objective)
     asked = dict.fromkeys(one for one, _, _ in rows)
     candidates = {text for _, positives, _ in rows for text in positives}
-    candidates |= {text for one, _, negatives in (*ROWS, *rows) if one in asked for text in negatives if text not in answers_of(one, rows)}
+    candidates |= {
+        text
+        for one, _, negatives in (*ROWS, *rows)
+        if one in asked
+        for text in negatives
+        if text not in answers_of(one, rows)
+    }
     ranks = []
     for one in asked:
         scores = {text: near(query[one], document[text], measure) for text in candidates}
         best = max(scores[text] for text in answers_of(one, rows) & candidates)
-        ranks.append(1 + sum(score >= best for text, score in scores.items() if text not in answers_of(one, rows)))
+        ranks.append(
+            1 + sum(score >= best for text, score in scores.items() if text not in answers_of(one, rows))
+        )
     return ranks
 
 
@@ -79,7 +89,9 @@ LISTING = tuple(row for row in (*HELD_OUT, *OTHERS) if row[2])
 def test_errors_and_measures_equal_loops_over_all_candidates(measure: str) -> None:
     for seed in range(3):
         rows = LISTING if measure == "euclidean" else (*HELD_OUT, *OTHERS)
-        objective = objective_with(MEASURES[measure], rows=rows, job={"model": "other" if seed else "tiny"}, run={"seed": seed})
+        objective = objective_with(
+            MEASURES[measure], rows=rows, job={"model": "other" if seed else "tiny"}, run={"seed": seed}
+        )
         ranks = ranks_by_hand(objective, rows, measure)
         found = objective.validate()
         assert (found.errors, found.pairs) == (sum(rank > 1 for rank in ranks), len(ranks))
@@ -93,8 +105,12 @@ def test_errors_may_be_listed_pairs_in_the_wrong_order(measure: str, monkeypatch
     monkeypatch.setattr(ranks_module, "PAIRS_AT_A_TIME", 4)
     objective = objective_with({**MEASURES[measure], "error_unit": "pairs"}, rows=LISTING)
     (query, document), validation, errors, pairs = embedded(objective), objective.validation, 0, 0
-    for asked, row in zip(validation.texts.queries.take(validation.query), range(len(validation)), strict=True):
-        own = near(query[asked], document[validation.texts.documents.take(validation.positive[[row]])[0]], measure)
+    for asked, row in zip(
+        validation.texts.queries.take(validation.query), range(len(validation)), strict=True
+    ):
+        own = near(
+            query[asked], document[validation.texts.documents.take(validation.positive[[row]])[0]], measure
+        )
         for text in validation.texts.documents.take(validation.negatives[int(validation.query[row])]):
             errors += own <= near(query[asked], document[text], measure)
             pairs += 1
@@ -105,7 +121,9 @@ def test_errors_may_be_listed_pairs_in_the_wrong_order(measure: str, monkeypatch
     assert (found.loss, found.measures) == (alone.loss, alone.measures)
 
 
-def softmax_by_hand(objective: PairContrast, pairs: list[tuple[str, str]], shared: list[str], rows: tuple[Row, ...]) -> float:
+def softmax_by_hand(
+    objective: PairContrast, pairs: list[tuple[str, str]], shared: list[str], rows: tuple[Row, ...]
+) -> float:
     """Mean loss of the queries of a batch: one direction, plain loops."""
     query, document = embedded(objective)
     total = 0.0
@@ -116,16 +134,27 @@ def softmax_by_hand(objective: PairContrast, pairs: list[tuple[str, str]], share
             related = asked == one or text in answers_of(one, rows) or positive in answers_of(asked, rows)
             if other != place and not related:
                 kept.append(near(query[one], document[text], "cosine") / T)
-        kept += [near(query[one], document[text], "cosine") / T for text in shared if text not in answers_of(one, rows)]
+        kept += [
+            near(query[one], document[text], "cosine") / T
+            for text in shared
+            if text not in answers_of(one, rows)
+        ]
         total += math.log(sum(map(math.exp, kept))) - own
     return total / len(pairs)
 
 
 @pytest.mark.parametrize("batch_size", [2, 5, 11, 64])
-def test_the_loss_is_the_mean_over_full_batches_of_the_training_size_in_the_order_of_the_texts_hashes(batch_size: int) -> None:
+def test_the_loss_is_the_mean_over_full_batches_of_the_training_size_in_the_order_of_the_texts_hashes(
+    batch_size: int,
+) -> None:
     rows = (*HELD_OUT, *OTHERS)
-    objective = objective_with({"loss": {"symmetric": False, "negatives_per_query": 2}, "batch_size": batch_size})
-    pairs = sorted(((query, text) for query, near, _ in rows for text in near), key=lambda pair: hash_texts(["\0".join(pair)])[0])
+    objective = objective_with(
+        {"loss": {"symmetric": False, "negatives_per_query": 2}, "batch_size": batch_size}
+    )
+    pairs = sorted(
+        ((query, text) for query, near, _ in rows for text in near),
+        key=lambda pair: hash_texts(["\0".join(pair)])[0],
+    )
     listed: dict[str, set[str]] = {}
     for query, _, far in (*ROWS, *rows):
         listed.setdefault(query, set()).update(text for text in far if text not in answers_of(query, rows))
@@ -133,7 +162,10 @@ def test_the_loss_is_the_mean_over_full_batches_of_the_training_size_in_the_orde
     for start in range(0, len(pairs), batch_size):
         end = min(start + batch_size, len(pairs))
         batch = pairs[max(0, end - batch_size) : end]
-        lowest = [sorted(listed[query], key=lambda text, query=query: hash_texts([f"{query}\0{text}"])[0])[:2] for query, _ in batch]
+        lowest = [
+            sorted(listed[query], key=lambda text, query=query: hash_texts([f"{query}\0{text}"])[0])[:2]
+            for query, _ in batch
+        ]
         shared = [text for texts in lowest for text in texts]
         total += (end - start) * softmax_by_hand(objective, batch, shared, rows)
     assert objective.validate().loss == pytest.approx(total / len(pairs), rel=1e-5)
@@ -141,11 +173,15 @@ def test_the_loss_is_the_mean_over_full_batches_of_the_training_size_in_the_orde
 
 TOPICS = ("a cat in the yard", "a dog by the sea", "the moon at night", "rust on a stone")
 SORTED: tuple[Row, ...] = tuple(
-    (f"where is {topic}, {n}", [f"{topic}, number {n}"], [f"{topic}, but {n + 1}"]) for topic in TOPICS for n in range(40)
+    (f"where is {topic}, {n}", [f"{topic}, number {n}"], [f"{topic}, but {n + 1}"])
+    for topic in TOPICS
+    for n in range(40)
 )
 
 
-@pytest.mark.parametrize("settings", [{}, {"loss": "samtone"}, {"negatives_per_query": 0}, {"loss": {"guide": "other"}}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, {"loss": "samtone"}, {"negatives_per_query": 0}, {"loss": {"guide": "other"}}], ids=str
+)
 def test_the_loss_does_not_depend_on_the_order_of_the_file(settings: dict[str, Any]) -> None:
     in_order = objective_with({"batch_size": 16, **settings}, rows=SORTED).validate()
     shuffled = tuple(SORTED[place] for place in np.random.default_rng(1).permutation(len(SORTED)))
@@ -158,15 +194,22 @@ def test_the_loss_does_not_depend_on_the_order_of_the_file(settings: dict[str, A
     [SORTED[:-1], (*SORTED, ("who is new", ["nobody known"], [])), SORTED[:37] + SORTED[39:]],
     ids=["one less", "one more", "two less"],
 )
-def test_rows_that_come_or_go_change_each_batch_by_as_many_pairs_and_the_loss_by_little(rows: tuple[Row, ...]) -> None:
+def test_rows_that_come_or_go_change_each_batch_by_as_many_pairs_and_the_loss_by_little(
+    rows: tuple[Row, ...],
+) -> None:
     before, after = (objective_with({"batch_size": 16}, rows=some) for some in (SORTED, rows))
-    names = [[set(one.validation.texts.queries.take(batch.query)) for batch, _ in one._validation_batches[:9]] for one in (before, after)]
+    names = [
+        [set(one.validation.texts.queries.take(batch.query)) for batch, _ in one._validation_batches[:9]]
+        for one in (before, after)
+    ]
     assert all(len(left - right) <= abs(len(rows) - len(SORTED)) for left, right in zip(*names, strict=True))
     assert after.validate().loss == pytest.approx(before.validate().loss, abs=0.02)
 
 
 def test_a_single_pair_is_measured_all_the_same() -> None:
-    found = objective_with({"negatives_per_query": 0}, rows=(("who is lonely", ["nobody else"], []),)).validate()
+    found = objective_with(
+        {"negatives_per_query": 0}, rows=(("who is lonely", ["nobody else"], []),)
+    ).validate()
     assert found == Validation(0.0, 0, 1, {"P@1": 1.0, "RR": 1.0})
 
 
@@ -178,11 +221,16 @@ def test_a_schedule_is_validated_at_its_last_temperature_and_a_learned_one_as_it
     assert learned.validate().loss == pytest.approx(fixed.loss, rel=1e-6)
     with torch.no_grad():
         dict(learned.module.named_parameters())["temperature.log_factor"].fill_(math.log(2.0))
-    assert learned.validate().loss == pytest.approx(objective_with({"temperature": 0.5}).validate().loss, rel=1e-6)
+    assert learned.validate().loss == pytest.approx(
+        objective_with({"temperature": 0.5}).validate().loss, rel=1e-6
+    )
 
 
 def test_a_guide_is_heard_in_validation_too() -> None:
-    found = [objective_with({"loss": {"guide": guide}} if guide else {}).validate() for guide in (None, "other", "self")]
+    found = [
+        objective_with({"loss": {"guide": guide}} if guide else {}).validate()
+        for guide in (None, "other", "self")
+    ]
     assert len({validation.loss for validation in found}) == 3
     assert len({validation.errors for validation in found}) == 1
 
@@ -196,7 +244,9 @@ def test_a_frozen_tower_validates_like_one_that_is_not() -> None:
 
 
 @pytest.mark.parametrize("dropout", [False, True])
-def test_validation_leaves_modes_random_numbers_and_gradients_alone_and_does_not_depend_on_steps(dropout: bool) -> None:
+def test_validation_leaves_modes_random_numbers_and_gradients_alone_and_does_not_depend_on_steps(
+    dropout: bool,
+) -> None:
     objective, quiet = objective_with({"dropout": dropout}), objective_with().validate()
     objective.towers.query.backbone.get_submodule("embeddings").train(not dropout)
     before, state = [module.training for module in objective.module.modules()], torch.get_rng_state()

@@ -11,7 +11,14 @@ from adiabat.config.dual_training import TrainSettings
 from adiabat.core.errors import DataError
 from adiabat.data.batch_sampler import BatchSampler, ShuffledBatches
 from adiabat.data.pair_sets import PairSet
-from adiabat.dual_encoder.batches import in_small_groups, left_out_note, mixture_note, mixture_of, sampler_of, unnamed
+from adiabat.dual_encoder.batches import (
+    in_small_groups,
+    left_out_note,
+    mixture_note,
+    mixture_of,
+    sampler_of,
+    unnamed,
+)
 from adiabat.dual_encoder.pair_data import read_pairs
 from adiabat.dual_encoder.train import train
 from tests.dual_encoder.problem import from_memory, settings_of, write_rows
@@ -36,7 +43,12 @@ def write_sources(folder: Path) -> list[dict[str, Any]]:
 
 
 def settings_for(folder: Path, **tables: dict[str, Any]) -> TrainSettings:
-    data = {"sources": write_sources(folder), "validation_fraction": 0.1, "columns": {"tag": "tags"}, **tables.pop("data", {})}
+    data = {
+        "sources": write_sources(folder),
+        "validation_fraction": 0.1,
+        "columns": {"tag": "tags"},
+        **tables.pop("data", {}),
+    }
     return settings_of(data=data, **tables)
 
 
@@ -63,9 +75,13 @@ def test_without_mixture_and_rules_all_pairs_come_shuffled_without_a_gap(tmp_pat
 
 
 @pytest.mark.parametrize("in_turn", [True, False])
-def test_task_pairs_and_parallel_sentences_take_turns_or_stand_in_every_batch_in_equal_parts(tmp_path: Path, in_turn: bool) -> None:
+def test_task_pairs_and_parallel_sentences_take_turns_or_stand_in_every_batch_in_equal_parts(
+    tmp_path: Path, in_turn: bool
+) -> None:
     """Translation bridging in one run (Reimers 2021)."""
-    write_rows(tmp_path / "task.jsonl", [{"query": f"question {n}", "positive": f"answer {n}"} for n in range(200)])
+    write_rows(
+        tmp_path / "task.jsonl", [{"query": f"question {n}", "positive": f"answer {n}"} for n in range(200)]
+    )
     write_rows(tmp_path / "parallel.jsonl", [{"en": f"sentence {n}", "de": f"Satz {n}"} for n in range(60)])
     parallel = {"path": str(tmp_path / "parallel.jsonl"), "columns": {"query": "de", "positive": "en"}}
     settings = settings_of(
@@ -81,7 +97,9 @@ def test_task_pairs_and_parallel_sentences_take_turns_or_stand_in_every_batch_in
         assert all(abs(share - 5) <= 2 for share in shares)
 
 
-def test_a_pass_over_sources_is_as_long_as_they_are_together_and_a_cap_takes_other_pairs_in_each(tmp_path: Path) -> None:
+def test_a_pass_over_sources_is_as_long_as_they_are_together_and_a_cap_takes_other_pairs_in_each(
+    tmp_path: Path,
+) -> None:
     for mixture, longest in (({}, 48), ({"cap": 10}, 10)):
         settings = settings_for(tmp_path, mixture=mixture)
         pairs = pairs_of(settings)
@@ -95,26 +113,41 @@ def test_a_pass_over_sources_is_as_long_as_they_are_together_and_a_cap_takes_oth
 
 @pytest.mark.parametrize("rule", ["equal", "temperature", "weights", "proportional"])
 def test_batches_of_one_source_keep_the_ratio_of_the_mixture(tmp_path: Path, rule: str) -> None:
-    settings = settings_for(tmp_path, mixture={"rule": rule, "one_source_per_batch": True, "exhausted": "cycle"}, train={"batch_size": 2})
+    settings = settings_for(
+        tmp_path,
+        mixture={"rule": rule, "one_source_per_batch": True, "exhausted": "cycle"},
+        train={"batch_size": 2},
+    )
     if rule == "weights":
-        given = [source | {"weight": weight} for source, weight in zip(write_sources(tmp_path), (1.0, 2.0, 1.0), strict=True)]
-        settings = settings_for(tmp_path, data={"sources": given}, **{name: settings.model_dump()[name] for name in ("mixture",)})
+        given = [
+            source | {"weight": weight}
+            for source, weight in zip(write_sources(tmp_path), (1.0, 2.0, 1.0), strict=True)
+        ]
+        settings = settings_for(
+            tmp_path, data={"sources": given}, **{name: settings.model_dump()[name] for name in ("mixture",)}
+        )
     pairs = pairs_of(settings)
     sources = [set(pairs.sources[batch]) for batch in batches(pairs, settings, 30)]
     assert all(len(one) == 1 for one in sources)
     wanted = mixture_of(pairs, settings).weights
-    assert np.bincount([source for one in sources for source in one], minlength=3) / 30 == pytest.approx(wanted, abs=0.07)
+    assert np.bincount([source for one in sources for source in one], minlength=3) / 30 == pytest.approx(
+        wanted, abs=0.07
+    )
 
 
 @pytest.mark.parametrize("group", ["topic", "tag"])
 def test_batches_are_of_one_topic_or_tag_but_for_the_random_share(tmp_path: Path, group: str) -> None:
-    settings = settings_for(tmp_path, batches={"group": {"kind": group, "random_share": 0.0}}, train={"batch_size": 3})
+    settings = settings_for(
+        tmp_path, batches={"group": {"kind": group, "random_share": 0.0}}, train={"batch_size": 3}
+    )
     pairs = pairs_of(settings)
     numbers = {"topic": pairs.topics, "tag": pairs.tags}[group]
     alike = [len(set(numbers[batch])) == 1 for batch in batches(pairs, settings, len(pairs) // 3 - 1)]
     assert np.mean(alike) > 0.8
     if group == "tag":
-        by_topic = [len(set(pairs.topics[batch])) == 1 for batch in batches(pairs, settings, len(pairs) // 3 - 1)]
+        by_topic = [
+            len(set(pairs.topics[batch])) == 1 for batch in batches(pairs, settings, len(pairs) // 3 - 1)
+        ]
         assert sum(by_topic) > sum(alike)
 
 
@@ -134,19 +167,29 @@ def test_a_budget_of_tokens_bounds_each_batch(tmp_path: Path) -> None:
 
 
 def test_what_was_in_no_batch_is_told(tmp_path: Path) -> None:
-    write_rows(tmp_path / "alike.jsonl", [{"query": f"q {n}", "positive": "the same" if n % 2 else f"p {n}"} for n in range(40)])
+    write_rows(
+        tmp_path / "alike.jsonl",
+        [{"query": f"q {n}", "positive": "the same" if n % 2 else f"p {n}"} for n in range(40)],
+    )
     settings = settings_of(batches={"no_duplicates": True}, train={"batch_size": 4})
     pairs, _ = read_pairs(str(tmp_path / "alike.jsonl"), settings.data)
     made = order(pairs, settings)
     assert f"of {len(pairs)} pairs of a pass were in no batch" in str(left_out_note(made, steps=1))
 
 
-@pytest.mark.parametrize(("group", "columns"), [("topic", {"topic": "same"}), ("tag", {"tag": "same"}), ("tag", {"topic": "chess"})])
+@pytest.mark.parametrize(
+    ("group", "columns"),
+    [("topic", {"topic": "same"}), ("tag", {"tag": "same"}), ("tag", {"topic": "chess"})],
+)
 def test_one_topic_or_tag_for_all_is_refused(tmp_path: Path, group: str, columns: dict[str, str]) -> None:
-    write_rows(tmp_path / "one.jsonl", [{"query": f"q {n}", "positive": f"p {n}", **columns} for n in range(40)])
+    write_rows(
+        tmp_path / "one.jsonl", [{"query": f"q {n}", "positive": f"p {n}", **columns} for n in range(40)]
+    )
     settings = settings_of(batches={"group": group})
     pairs, _ = read_pairs(str(tmp_path / "one.jsonl"), settings.data)
-    with pytest.raises(DataError, match=f"one: pairs must be of several {group}s where batches.group is {group}, got one;"):
+    with pytest.raises(
+        DataError, match=f"one: pairs must be of several {group}s where batches.group is {group}, got one;"
+    ):
         order(pairs, settings)
 
 
@@ -159,7 +202,10 @@ def test_pairs_of_small_topics_are_counted(tmp_path: Path) -> None:
 
 
 def unnamed_of(folder: Path, group: str, rows: list[dict[str, Any]]) -> tuple[PairSet, str | None]:
-    write_rows(folder / "some.jsonl", [{"query": f"q {n}", "positive": f"p {n}", **row} for n, row in enumerate(rows)])
+    write_rows(
+        folder / "some.jsonl",
+        [{"query": f"q {n}", "positive": f"p {n}", **row} for n, row in enumerate(rows)],
+    )
     settings = settings_of(batches={"group": group}, train={"batch_size": 5})
     pairs, _ = read_pairs(str(folder / "some.jsonl"), settings.data)
     return pairs, unnamed(pairs, settings)
@@ -168,7 +214,10 @@ def unnamed_of(folder: Path, group: str, rows: list[dict[str, Any]]) -> tuple[Pa
 def test_pairs_without_a_topic_are_counted_and_form_batches_of_their_own(tmp_path: Path) -> None:
     pairs, told = unnamed_of(tmp_path, "topic", [{"topic": "" if n % 3 else "chess"} for n in range(60)])
     without = [int(query.split()[1]) % 3 > 0 for query in (pairs.texts.queries[row] for row in pairs.query)]
-    assert told == f"{sum(without)} of {len(pairs)} pairs have no topic: they form separate batches, as if they shared one topic"
+    assert (
+        told == f"{sum(without)} of {len(pairs)} pairs have no topic: they form separate "
+        "batches, as if they shared one topic"
+    )
     settings = settings_of(batches={"group": {"kind": "topic", "random_share": 0.0}}, train={"batch_size": 5})
     kinds = [{without[row] for row in batch} for batch in batches(pairs, settings, len(pairs) // 5)]
     assert sum(kind == {True} for kind in kinds) == sum(without) // 5
@@ -177,21 +226,30 @@ def test_pairs_without_a_topic_are_counted_and_form_batches_of_their_own(tmp_pat
 def test_pairs_without_a_tag_are_told_by_whether_there_are_topics(tmp_path: Path) -> None:
     _, told = unnamed_of(tmp_path, "tag", [{"tag": "" if n % 3 else "ends"} for n in range(60)])
     assert str(told).endswith("pairs have no tag: they form separate batches, as if they shared one tag")
-    _, told = unnamed_of(tmp_path, "tag", [{"tag": "" if n % 3 else "ends", "topic": n % 2} for n in range(60)])
+    _, told = unnamed_of(
+        tmp_path, "tag", [{"tag": "" if n % 3 else "ends", "topic": n % 2} for n in range(60)]
+    )
     assert str(told).endswith("as if they shared one tag in each topic")
     assert unnamed_of(tmp_path, "none", [{}] * 60)[1] is None
     assert unnamed_of(tmp_path, "topic", [{"topic": n % 2} for n in range(60)])[1] is None
 
 
 @pytest.mark.parametrize("exhausted", ["drop", "cycle"])
-def test_what_was_drawn_of_each_source_is_told_beside_what_was_asked_for(tmp_path: Path, exhausted: str) -> None:
-    settings = settings_for(tmp_path, mixture={"rule": "equal", "exhausted": exhausted}, batches={"no_duplicates": True})
+def test_what_was_drawn_of_each_source_is_told_beside_what_was_asked_for(
+    tmp_path: Path, exhausted: str
+) -> None:
+    settings = settings_for(
+        tmp_path, mixture={"rule": "equal", "exhausted": exhausted}, batches={"no_duplicates": True}
+    )
     pairs = pairs_of(settings)
     steps = 2 * len(pairs) // 5 + 3
     made = order(pairs, settings)
     drawn = Counter(int(pairs.sources[row]) for batch in batches(pairs, settings, steps) for row in batch)
     told = mixture_note(made, pairs, settings, steps=steps)
-    wanted = [f"{drawn[number]:,} ({100 * drawn[number] / drawn.total():.1f} %, asked for 33.3 %)" for number in range(3)]
+    wanted = [
+        f"{drawn[number]:,} ({100 * drawn[number] / drawn.total():.1f} %, asked for 33.3 %)"
+        for number in range(3)
+    ]
     assert told is not None
     assert [part.rpartition(".jsonl ")[2] for part in told.split("; ")] == wanted
     assert mixture_note(made, pairs, settings, steps=0) is None
@@ -206,7 +264,9 @@ def test_of_one_source_no_shares_are_told(tmp_path: Path) -> None:
 
 def test_rules_that_leave_no_batch_leave_no_directory(tmp_path: Path) -> None:
     job = {"model": "tiny", "out": str(tmp_path / "job")}
-    settings = settings_for(tmp_path, job=job, batches={"token_budget": 5}, train={"batch_size": 4, "steps": 2})
+    settings = settings_for(
+        tmp_path, job=job, batches={"token_budget": 5}, train={"batch_size": 4, "steps": 2}
+    )
     with pytest.raises(DataError, match=r"must fill a batch of 4 under the rules of \[batches\], got none"):
         train(from_memory, settings)
     assert not (tmp_path / "job").exists()

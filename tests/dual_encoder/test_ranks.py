@@ -14,12 +14,16 @@ def rows(*lists: list[int]) -> list[np.ndarray]:
     return [np.array(one, dtype=np.int64) for one in lists]
 
 
-def ranked(query: torch.Tensor, documents: torch.Tensor, answers: list[np.ndarray], *, distance: bool = False) -> list[int]:
+def ranked(
+    query: torch.Tensor, documents: torch.Tensor, answers: list[np.ndarray], *, distance: bool = False
+) -> list[int]:
     found: list[int] = ranks_of_answers(query, documents, answers, distance=distance).tolist()
     return found
 
 
-def by_loops(query: torch.Tensor, documents: torch.Tensor, answers: list[np.ndarray], *, distance: bool) -> list[int]:
+def by_loops(
+    query: torch.Tensor, documents: torch.Tensor, answers: list[np.ndarray], *, distance: bool
+) -> list[int]:
     found = []
     for vector, own in zip(query.double().tolist(), answers, strict=True):
         scores = [
@@ -37,7 +41,8 @@ def test_by_hand() -> None:
     # Products with the first query: 1, 0, 2, 0.9; with the second 0, 1, 0, 0.1; with the third 1, 1, 2, 1.
     assert ranked(query, documents, rows([0], [3], [3])) == [2, 2, 4]
     assert ranked(query, documents, rows([0, 3], [0, 3], [2, 0])) == [2, 2, 1]
-    # Distances from the first query: 0, 1.41, 1, 0.14; the second: 1.41, 0, 2.24, 1.27; the third: 1, 1, 1.41, 0.91.
+    # Distances from the first query: 0, 1.41, 1, 0.14; the second: 1.41, 0, 2.24, 1.27; the third: 1, 1,
+    # 1.41, 0.91.
     assert ranked(query, documents, rows([2], [3], [0]), distance=True) == [3, 2, 3]
 
 
@@ -49,10 +54,14 @@ def test_a_tie_counts_against_the_answer_and_answers_do_not_count_against_each_o
 
 @pytest.mark.parametrize("distance", [False, True])
 @pytest.mark.parametrize("at_a_time", [512, 4, 1])
-def test_ranks_equal_loops_over_all_candidates(distance: bool, at_a_time: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_equal_loops_over_all_candidates(
+    distance: bool, at_a_time: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ranks, "QUERIES_AT_A_TIME", at_a_time)
     generator = np.random.default_rng(3)
-    query, documents = (torch.from_numpy(generator.standard_normal((count, 4)).astype(np.float32)) for count in (9, 40))
+    query, documents = (
+        torch.from_numpy(generator.standard_normal((count, 4)).astype(np.float32)) for count in (9, 40)
+    )
     answers = [np.sort(generator.choice(40, size=1 + number % 3, replace=False)) for number in range(9)]
     found = ranked(query, documents, answers, distance=distance)
     assert found == by_loops(query, documents, answers, distance=distance)
@@ -60,13 +69,17 @@ def test_ranks_equal_loops_over_all_candidates(distance: bool, at_a_time: int, m
 
 
 def test_distances_of_near_texts_are_told_apart() -> None:
-    """Far from the origin, as vectors without unit length are, rounding swallows what lies between near ones."""
+    """Far from the origin, as vectors without unit length are, rounding swallows what lies between near
+    ones.
+    """
     generator = np.random.default_rng(1)
     centre = 20 * np.ones(16)
     documents = torch.from_numpy((centre + 1e-3 * generator.standard_normal((200, 16))).astype(np.float32))
     query = torch.from_numpy((centre + 1e-3 * generator.standard_normal((60, 16))).astype(np.float32))
     answers = rows(*([number] for number in range(60)))
-    assert ranked(query, documents, answers, distance=True) == by_loops(query, documents, answers, distance=True)
+    assert ranked(query, documents, answers, distance=True) == by_loops(
+        query, documents, answers, distance=True
+    )
 
 
 def test_what_is_no_number_is_never_first() -> None:

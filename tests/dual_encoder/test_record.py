@@ -47,7 +47,10 @@ def test_each_parameter_counts_once(tables: dict[str, Any], towers: int, more: i
 @pytest.mark.usefixtures("two_blocks")
 def test_what_is_frozen_or_left_to_adapters_is_not_trained() -> None:
     adapters = 2 * 2 * (4 * 32 + 48 + 48)
-    assert counts_of(objective_of(train={"method": {"kind": "lora", "rank": 2}})) == (size_of() + adapters, adapters)
+    assert counts_of(objective_of(train={"method": {"kind": "lora", "rank": 2}})) == (
+        size_of() + adapters,
+        adapters,
+    )
     frozen = objective_of(towers={"kind": "asymmetric", "frozen": "document"})
     assert counts_of(frozen) == (2 * size_of(), size_of() - 16 * 17)
 
@@ -67,8 +70,14 @@ def test_ordinary_data_need_one_note_on_negatives_and_none_where_all_or_none_lis
 
 def test_texts_that_are_cut_are_counted_on_the_side_they_are_on() -> None:
     objective = objective_of(job={"model": "short"})
-    tower, texts = objective.towers.query.with_settings(EncoderSettings(max_tokens=99, query_prompt="ask: ")), objective.train.texts
-    queries, documents = tower.tokenize(texts.queries, side="query"), tower.tokenize(texts.documents, side="document")
+    tower, texts = (
+        objective.towers.query.with_settings(EncoderSettings(max_tokens=99, query_prompt="ask: ")),
+        objective.train.texts,
+    )
+    queries, documents = (
+        tower.tokenize(texts.queries, side="query"),
+        tower.tokenize(texts.documents, side="document"),
+    )
     full = [int((tokens.lengths >= 12).sum()) for tokens in (queries, documents)]
     assert 0 < full[1] < len(documents)
     assert [note for note in notes_of(objective) if "reach the limit" in note] == [
@@ -80,7 +89,10 @@ def test_texts_that_are_cut_are_counted_on_the_side_they_are_on() -> None:
 @pytest.mark.parametrize(("name", "told"), [("tiny", 0), ("unit", 1)])
 def test_a_product_of_unit_vectors_is_told_to_be_the_cosine(name: str, told: int) -> None:
     notes = notes_of(objective_of(job={"model": name}, train={"loss": {"similarity": "dot"}}))
-    said = "embeddings have unit length, so that train.loss.similarity = dot is the cosine; encoder.normalize = false lets lengths differ"
+    said = (
+        "embeddings have unit length, so that train.loss.similarity = dot is the cosine; "
+        "encoder.normalize = false lets lengths differ"
+    )
     assert notes.count(said) == told
     assert said not in notes_of(objective_of(job={"model": name}))
 
@@ -93,11 +105,23 @@ def test_the_record_is_that_of_the_log_and_of_the_settings(tmp_path: Path) -> No
     rows = log_of(tmp_path / "job")
     assert record.loss == [(row["step"], row["loss"]) for row in rows if "loss" in row]
     assert [step for step, _ in record.loss] == [3, 5, 6, 9, 10, 12]
-    assert record.validation_loss == [(row["epoch"], row["validation_loss"]) for row in rows if "validation_loss" in row]
-    assert record.validation_errors == [(row["epoch"], row["validation_errors"]) for row in rows if "validation_errors" in row]
+    assert record.validation_loss == [
+        (row["epoch"], row["validation_loss"]) for row in rows if "validation_loss" in row
+    ]
+    assert record.validation_errors == [
+        (row["epoch"], row["validation_errors"]) for row in rows if "validation_errors" in row
+    ]
     for name in ("P@1", "RR"):
-        assert record.measures[name] == [(row["epoch"], row[f"validation_{name}"]) for row in rows if "validation_loss" in row]
-    assert (record.kind, record.unit, record.steps, record.epochs, record.best_epoch) == ("training", "queries", 12, 3, 3)
+        assert record.measures[name] == [
+            (row["epoch"], row[f"validation_{name}"]) for row in rows if "validation_loss" in row
+        ]
+    assert (record.kind, record.unit, record.steps, record.epochs, record.best_epoch) == (
+        "training",
+        "queries",
+        12,
+        3,
+        3,
+    )
     assert record.settings["train"]["validate_every"] == 5
     assert record.parameters == size_of()
     assert record.passes == pytest.approx(12 * 6 / int(record.trained_on.split()[1]))
@@ -109,15 +133,29 @@ def test_the_result_says_whose_it_is_and_what_went_in(tmp_path: Path) -> None:
     recorded(tmp_path, train={"steps": 2}, run={"seed": 3})
     result = read_result(tmp_path / "job" / "result.json")
     assert (result.title, result.model, result.seed) == ("Training tiny on pairs", str(tmp_path / "job"), 3)
-    digests = {f"{name}_sha256": digest for name, digest in read_description(Job(tmp_path / "job"))["digests"].items()}
-    assert result.inputs["train"] == {"model": "tiny", "data": str(tmp_path / "pairs.jsonl"), "out": str(tmp_path / "job"), **digests}
+    digests = {
+        f"{name}_sha256": digest
+        for name, digest in read_description(Job(tmp_path / "job"))["digests"].items()
+    }
+    assert result.inputs["train"] == {
+        "model": "tiny",
+        "data": str(tmp_path / "pairs.jsonl"),
+        "out": str(tmp_path / "job"),
+        **digests,
+    }
 
 
 @pytest.mark.usefixtures("two_blocks")
 def test_changes_are_told_of_the_weights_that_changed_adapters_merged(tmp_path: Path) -> None:
-    record = recorded(tmp_path, train={"method": {"kind": "lora", "rank": 2}, "freeze": ["blocks[0]"], "steps": 3})
+    record = recorded(
+        tmp_path, train={"method": {"kind": "lora", "rank": 2}, "freeze": ["blocks[0]"], "steps": 3}
+    )
     names = {layer.name for layer in record.layers}
     assert names
     assert all(".layer.1." in name and name.endswith("weight") and "lora" not in name for name in names)
-    apart = recorded(tmp_path / "apart", train={"freeze": ["embeddings", "blocks[0]"], "steps": 3}, towers={"kind": "asymmetric"})
+    apart = recorded(
+        tmp_path / "apart",
+        train={"freeze": ["embeddings", "blocks[0]"], "steps": 3},
+        towers={"kind": "asymmetric"},
+    )
     assert {layer.name.partition(".")[0] for layer in apart.layers} == {"query", "document"}

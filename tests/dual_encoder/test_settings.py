@@ -1,4 +1,6 @@
-"""Settings of a training job: what does not fit is refused in one line each; lengths, rates and weight groups that they come to."""
+"""Settings of a training job: what does not fit is refused in one line each; lengths, rates and weight groups
+that they come to.
+"""
 
 import json
 from pathlib import Path
@@ -26,8 +28,14 @@ WHERE = "with data.stream"
     ("tables", "message"),
     [
         # Without effect, or without sense.
-        ({"train": {"loss": "triplet"}, "memory": {"loss_tile": 8}}, 'memory.loss_tile has no effect with train.loss = "triplet"'),
-        ({"train": {"loss": {"negatives_shared": False, "negatives_per_query": 0}}}, "train.loss.negatives_shared has no effect"),
+        (
+            {"train": {"loss": "triplet"}, "memory": {"loss_tile": 8}},
+            'memory.loss_tile has no effect with train.loss = "triplet"',
+        ),
+        (
+            {"train": {"loss": {"negatives_shared": False, "negatives_per_query": 0}}},
+            "train.loss.negatives_shared has no effect",
+        ),
         (
             {"train": {"loss": {"guide": {"model": "self", "relative": True}}}},
             "train.loss.guide.relative has no effect with train.loss.guide.margin = 0",
@@ -35,45 +43,103 @@ WHERE = "with data.stream"
         ({"run": {"compile": True}, "memory": {"checkpointing": True}}, "memory.checkpointing must be false"),
         ({"memory": {"length_buckets": [64, 64]}}, r"memory.length_buckets must ascend, got \[64, 64\]"),
         # Several sources.
-        ({"job": {"data": "a.jsonl"}, "data": {"sources": TWO[:1]}}, "data.sources must be left out with job.data"),
-        ({"mixture": {"rule": "equal"}}, "mixture.rule has no effect with one source; leave it out, or list several"),
-        ({"mixture": {"exhausted": "cycle"}}, "mixture.exhausted has no effect with one source; leave it out, or list several"),
-        ({"mixture": {"rule": "equal", "one_source_per_batch": True}}, "2 faults: mixture.rule .*; mixture.one_source_per_batch has no"),
+        (
+            {"job": {"data": "a.jsonl"}, "data": {"sources": TWO[:1]}},
+            "data.sources must be left out with job.data",
+        ),
+        (
+            {"mixture": {"rule": "equal"}},
+            "mixture.rule has no effect with one source; leave it out, or list several",
+        ),
+        (
+            {"mixture": {"exhausted": "cycle"}},
+            "mixture.exhausted has no effect with one source; leave it out, or list several",
+        ),
+        (
+            {"mixture": {"rule": "equal", "one_source_per_batch": True}},
+            "2 faults: mixture.rule .*; mixture.one_source_per_batch has no",
+        ),
         (
             {"data": {"sources": [{"path": "a", "weight": 2.0}, {"path": "b"}]}},
-            r"weight of number 1 \(a\) has no effect with mixture.rule = .proportional.; leave it out, or set mixture.rule = .weights.",
+            r"weight of number 1 \(a\) has no effect with mixture.rule = .proportional.; "
+            r"leave it out, or set mixture.rule = .weights.",
         ),
-        ({"data": {"sources": [{"path": "a", "weight": 0.0}]}}, r"data.sources.weight of number 1 \(a\) must be > 0, got 0"),
-        ({"data": {"sources": [{"path": "a", "wieght": 1.0}]}}, "unknown key data.sources.wieght; did you mean data.sources.weight?"),
+        (
+            {"data": {"sources": [{"path": "a", "weight": 0.0}]}},
+            r"data.sources.weight of number 1 \(a\) must be > 0, got 0",
+        ),
+        (
+            {"data": {"sources": [{"path": "a", "wieght": 1.0}]}},
+            "unknown key data.sources.wieght; did you mean data.sources.weight?",
+        ),
         ({"data": {"sources": [{"weight": 1.0}]}}, "data.sources.path of number 1 must be given"),
         # How long a run is.
         ({"batches": {"token_budget": 10}}, "train.steps must be given with batches.token_budget"),
-        ({"batches": {"random_share": 0.3}}, "unknown key batches.random_share; did you mean batches.group.random_share?"),
-        ({"train": {"steps": 3, "budget_flops": 1e12}}, "train.steps has no effect with train.budget_flops; leave it out"),
-        ({"train": {"epochs": 3.0, "budget_flops": 1e12}}, "train.epochs has no effect with train.budget_flops; leave it out"),
-        ({"train": {"epochs": 2.0, "budget_seconds": 1.0}}, "train.epochs has no effect with train.budget_seconds; leave it out"),
+        (
+            {"batches": {"random_share": 0.3}},
+            "unknown key batches.random_share; did you mean batches.group.random_share?",
+        ),
+        (
+            {"train": {"steps": 3, "budget_flops": 1e12}},
+            "train.steps has no effect with train.budget_flops; leave it out",
+        ),
+        (
+            {"train": {"epochs": 3.0, "budget_flops": 1e12}},
+            "train.epochs has no effect with train.budget_flops; leave it out",
+        ),
+        (
+            {"train": {"epochs": 2.0, "budget_seconds": 1.0}},
+            "train.epochs has no effect with train.budget_seconds; leave it out",
+        ),
         # Streams.
-        ({"data": {"stream": True}}, f"train.steps must be given {WHERE}, got none.*; data.validation must be given {WHERE}, got none"),
-        ({"data": {**STREAM, "corpus": "corpus.jsonl"}}, f"data.corpus must be left out {WHERE}: examples must hold their texts"),
-        ({"data": {**STREAM, "sources": [TWO[0], {"path": "b", "corpus": "c"}]}}, "data.sources.corpus of number 2 must be left out"),
+        (
+            {"data": {"stream": True}},
+            f"train.steps must be given {WHERE}, got none.*; data.validation must be given {WHERE}, got none",
+        ),
+        (
+            {"data": {**STREAM, "corpus": "corpus.jsonl"}},
+            f"data.corpus must be left out {WHERE}: examples must hold their texts",
+        ),
+        (
+            {"data": {**STREAM, "sources": [TWO[0], {"path": "b", "corpus": "c"}]}},
+            "data.sources.corpus of number 2 must be left out",
+        ),
         (
             {"data": STREAM, "towers": {"kind": "asymmetric", "frozen": "document", "store": "stored"}},
             f"towers.store must be left out {WHERE}: examples must hold",
         ),
-        ({"data": {**STREAM, "sources": TWO}}, f'mixture.rule must be equal or weights {WHERE}, .* got "proportional"'),
+        (
+            {"data": {**STREAM, "sources": TWO}},
+            f'mixture.rule must be equal or weights {WHERE}, .* got "proportional"',
+        ),
         (
             {"data": {**STREAM, "sources": TWO}, "mixture": {"rule": "temperature"}},
             'mixture.rule must be .*, got "temperature"',
         ),
-        ({"data": STREAM, "mixture": {"cap": 10}}, f"mixture.cap must be left out {WHERE}, since sizes are not known, got 10"),
+        (
+            {"data": STREAM, "mixture": {"cap": 10}},
+            f"mixture.cap must be left out {WHERE}, since sizes are not known, got 10",
+        ),
         (
             {"data": STREAM, "train": {"steps": 9, "schedule": "exponential"}},
             f'train.schedule must follow steps {WHERE}, got "exponential"',
         ),
-        ({"data": STREAM, "train": {"budget_flops": 1e12}}, f"train.budget_flops must be left out {WHERE}, since the number of tokens"),
-        ({"data": {**STREAM, "stream": {"shard_size": 50}}}, "data.stream.shard_size must be at least train.batch_size = 64, got 50"),
-        ({"data": STREAM, "train": {"steps": 10, "epochs": 2.0}}, "train.epochs has no effect with train.steps; leave it out"),
-        ({"data": {**STREAM, "max_validation": 5}}, "data.max_validation has no effect with data.validation; leave it out"),
+        (
+            {"data": STREAM, "train": {"budget_flops": 1e12}},
+            f"train.budget_flops must be left out {WHERE}, since the number of tokens",
+        ),
+        (
+            {"data": {**STREAM, "stream": {"shard_size": 50}}},
+            "data.stream.shard_size must be at least train.batch_size = 64, got 50",
+        ),
+        (
+            {"data": STREAM, "train": {"steps": 10, "epochs": 2.0}},
+            "train.epochs has no effect with train.steps; leave it out",
+        ),
+        (
+            {"data": {**STREAM, "max_validation": 5}},
+            "data.max_validation has no effect with data.validation; leave it out",
+        ),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(tables: dict[str, Any], message: str) -> None:
@@ -84,7 +150,11 @@ def test_settings_that_do_not_fit_are_refused(tables: dict[str, Any], message: s
 @pytest.mark.parametrize("exhausted", ["drop", "cycle", "stop"])
 @pytest.mark.parametrize("rule", ["equal", "weights"])
 def test_a_stream_takes_mixtures_that_need_no_sizes(rule: str, exhausted: str) -> None:
-    tables = {"data": {**STREAM, "sources": TWO}, "mixture": {"rule": rule, "exhausted": exhausted}, "train": {"steps": 10}}
+    tables = {
+        "data": {**STREAM, "sources": TWO},
+        "mixture": {"rule": rule, "exhausted": exhausted},
+        "train": {"steps": 10},
+    }
     settings = checked(TrainSettings, tables)
     assert (settings.mixture.rule.kind, settings.data.stream.shard_size) == (rule, 131_072)
 
@@ -111,22 +181,37 @@ def test_a_run_is_as_long_as_its_passes_or_its_steps(train: dict[str, Any], pair
     ("train", "factors"),
     [
         # Four and a half steps of 18, rounded up.
-        ({"schedule": {"kind": "cosine", "final_fraction": 0.1}, "warmup_fraction": 0.25}, {3: 0.8, 4: 1.0, 5: 1.0, 18: 0.1}),
+        (
+            {"schedule": {"kind": "cosine", "final_fraction": 0.1}, "warmup_fraction": 0.25},
+            {3: 0.8, 4: 1.0, 5: 1.0, 18: 0.1},
+        ),
         ({"warmup_steps": 3}, {0: 1 / 3, 1: 2 / 3, 2: 1.0, 3: 1.0, 18: 0.0}),
         ({"schedule": {"kind": "exponential", "gamma": 0.5}, "warmup_fraction": 0.0}, {8: 0.25}),
     ],
 )
-def test_the_schedule_runs_over_the_whole_run_with_its_warm_up(train: dict[str, Any], factors: dict[int, float]) -> None:
+def test_the_schedule_runs_over_the_whole_run_with_its_warm_up(
+    train: dict[str, Any], factors: dict[int, float]
+) -> None:
     schedule = schedule_of(checked(TrainSettings, {"train": train}), total_steps=18, steps_per_pass=4)
     assert {step: schedule.factor(step) for step in factors} == pytest.approx(factors)
 
 
-def test_matrices_decay_and_biases_norms_and_a_learned_temperature_do_not(problem: Problem, tmp_path: Path) -> None:
-    settings = job_settings(problem, tmp_path / "job", train={"loss": {"temperature": "learned"}, "weight_decay": 0.07})
+def test_matrices_decay_and_biases_norms_and_a_learned_temperature_do_not(
+    problem: Problem, tmp_path: Path
+) -> None:
+    settings = job_settings(
+        problem, tmp_path / "job", train={"loss": {"temperature": "learned"}, "weight_decay": 0.07}
+    )
     objective, _ = prepared(from_memory, settings, ALONE)
     loop = _loop(objective, Job(tmp_path / "job"), SILENT, seconds=None)
-    decay = {id(weights): group["weight_decay"] for group in loop.optimizer.param_groups for weights in group["params"]}
-    trained = {name: weights for name, weights in objective.module.named_parameters() if weights.requires_grad}
+    decay = {
+        id(weights): group["weight_decay"]
+        for group in loop.optimizer.param_groups
+        for weights in group["params"]
+    }
+    trained = {
+        name: weights for name, weights in objective.module.named_parameters() if weights.requires_grad
+    }
     assert {name: decay.pop(id(weights)) for name, weights in trained.items()} == {
         name: 0.07 if weights.dim() == 2 else 0.0 for name, weights in trained.items()
     }
@@ -139,27 +224,42 @@ def test_matrices_decay_and_biases_norms_and_a_learned_temperature_do_not(proble
 
 def again(folder: Path, *changes: str) -> TrainSettings:
     """The settings of a job as another one."""
-    return read_settings(TrainSettings, folder / "job" / "config.toml", [f"job.out={folder / 'again'}", *changes])
+    return read_settings(
+        TrainSettings, folder / "job" / "config.toml", [f"job.out={folder / 'again'}", *changes]
+    )
 
 
-def test_the_configuration_of_a_job_is_a_run_that_gives_the_same_again(problem: Problem, tmp_path: Path) -> None:
+def test_the_configuration_of_a_job_is_a_run_that_gives_the_same_again(
+    problem: Problem, tmp_path: Path
+) -> None:
     run(job_settings(problem, tmp_path / "job", train={"freeze": ["embeddings"], "matryoshka": [4]}))
     run(again(tmp_path))
     assert everything(tmp_path / "again") == everything(tmp_path / "job")
 
 
-def test_a_run_that_says_what_its_inputs_were_is_refused_when_they_are_others(problem: Problem, tmp_path: Path) -> None:
+def test_a_run_that_says_what_its_inputs_were_is_refused_when_they_are_others(
+    problem: Problem, tmp_path: Path
+) -> None:
     run(job_settings(problem, tmp_path / "job", train={"steps": 1}))
     rows = [json.loads(line) for line in problem.data.read_text().splitlines()]
     write_rows(tmp_path / "other.jsonl", rows[:-1])
-    others = {f"job.data={tmp_path / 'other.jsonl'}": "examples must .* the pairs", "job.model=other": "model must .* the model"}
+    others = {
+        f"job.data={tmp_path / 'other.jsonl'}": "examples must .* the pairs",
+        "job.model=other": "model must .* the model",
+    }
     for changed, what in others.items():
-        with pytest.raises(ConfigError, match=f"digests.{what} differs? from .* the job began with; restore the inputs"):
+        with pytest.raises(
+            ConfigError, match=f"digests.{what} differs? from .* the job began with; restore the inputs"
+        ):
             run(again(tmp_path, changed))
     assert not (tmp_path / "again").exists()
 
 
-@pytest.mark.parametrize("changes", [["run.seed=7"], ["towers.projection_width=5"], ["train.method=lora", "train.method.rank=4"]])
-def test_what_the_inputs_were_does_not_depend_on_what_is_made_of_them(problem: Problem, tmp_path: Path, changes: list[str]) -> None:
+@pytest.mark.parametrize(
+    "changes", [["run.seed=7"], ["towers.projection_width=5"], ["train.method=lora", "train.method.rank=4"]]
+)
+def test_what_the_inputs_were_does_not_depend_on_what_is_made_of_them(
+    problem: Problem, tmp_path: Path, changes: list[str]
+) -> None:
     run(job_settings(problem, tmp_path / "job", train={"steps": 1}))
     assert run(again(tmp_path, *changes)).training.steps == 1

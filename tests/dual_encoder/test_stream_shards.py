@@ -1,4 +1,6 @@
-"""What each shard of a stream takes of its sources: by hand, against a plain loop over lists, and whatever the sizes are."""
+"""What each shard of a stream takes of its sources: by hand, against a plain loop over lists, and whatever
+the sizes are.
+"""
 
 import json
 from collections.abc import Iterator
@@ -22,11 +24,18 @@ Taken = list[list[int]]
 """Numbers of the rows that a shard took, by source."""
 
 
-def sources_of(folder: Path, sizes: list[int], *, size: int, exhausted: Exhausted, weights: list[float] | None = None) -> Sources:
+def sources_of(
+    folder: Path, sizes: list[int], *, size: int, exhausted: Exhausted, weights: list[float] | None = None
+) -> Sources:
     for source, count in enumerate(sizes):
         write_rows(folder / f"{source}.jsonl", [{"query": str(row), "positive": "p"} for row in range(count)])
     shares = np.array(weights or [1.0] * len(sizes))
-    return Sources([ExampleReader(str(folder / f"{source}.jsonl")) for source in range(len(sizes))], shares / shares.sum(), size, exhausted)
+    return Sources(
+        [ExampleReader(str(folder / f"{source}.jsonl")) for source in range(len(sizes))],
+        shares / shares.sum(),
+        size,
+        exhausted,
+    )
 
 
 def taking(taken: Taken) -> Take:
@@ -90,8 +99,13 @@ def test_quotas_add_up_to_the_weights_of_all_shards_together() -> None:
 
 
 @pytest.mark.parametrize("exhausted", ["cycle", "stop"])
-@pytest.mark.parametrize(("sizes", "size"), [([12, 24, 48], 20), ([5, 100, 7], 30), ([9, 9], 9), ([3], 10), ([40], 7), ([10, 20], 20)])
-def test_shards_are_those_of_a_plain_loop(tmp_path: Path, sizes: list[int], size: int, exhausted: Exhausted) -> None:
+@pytest.mark.parametrize(
+    ("sizes", "size"),
+    [([12, 24, 48], 20), ([5, 100, 7], 30), ([9, 9], 9), ([3], 10), ([40], 7), ([10, 20], 20)],
+)
+def test_shards_are_those_of_a_plain_loop(
+    tmp_path: Path, sizes: list[int], size: int, exhausted: Exhausted
+) -> None:
     sources = sources_of(tmp_path, sizes, size=size, exhausted=exhausted)
     quotas = [shard_quotas(number, size, sources.weights).tolist() for number in range(12)]
     assert [taken for taken, _ in shards(sources, 12)] == plain(sizes, quotas, exhausted)
@@ -99,7 +113,9 @@ def test_shards_are_those_of_a_plain_loop(tmp_path: Path, sizes: list[int], size
 
 @pytest.mark.parametrize("exhausted", ["cycle", "drop", "stop"])
 @pytest.mark.parametrize("seed", range(6))
-def test_no_row_comes_twice_in_a_shard_and_none_is_passed_over(tmp_path: Path, exhausted: Exhausted, seed: int) -> None:
+def test_no_row_comes_twice_in_a_shard_and_none_is_passed_over(
+    tmp_path: Path, exhausted: Exhausted, seed: int
+) -> None:
     random = np.random.default_rng(seed)
     sizes, size = random.integers(1, 40, random.integers(1, 4)).tolist(), int(random.integers(3, 60))
     found = shards(sources_of(tmp_path, sizes, size=size, exhausted=exhausted), 15)
@@ -148,7 +164,9 @@ def test_the_last_shard_before_a_stop_keeps_the_ratio(tmp_path: Path) -> None:
 @pytest.mark.parametrize("exhausted", ["cycle", "drop", "stop"])
 def test_a_shard_is_read_again_from_where_its_parts_began(tmp_path: Path, exhausted: Exhausted) -> None:
     sizes = [7, 30, 11]
-    for number, (taken, parts) in enumerate(shards(sources_of(tmp_path, sizes, size=16, exhausted=exhausted), 8)):
+    for number, (taken, parts) in enumerate(
+        shards(sources_of(tmp_path, sizes, size=16, exhausted=exhausted), 8)
+    ):
         again: Taken = [[], [], []]
         sources = sources_of(tmp_path, sizes, size=16, exhausted=exhausted)
         assert sources.read(number, [part.start for part in parts], taking(again)) == parts
@@ -158,7 +176,10 @@ def test_a_shard_is_read_again_from_where_its_parts_began(tmp_path: Path, exhaus
 def test_a_row_comes_back_from_the_disk_as_it_was(tmp_path: Path) -> None:
     parts = shards(sources_of(tmp_path, [5, 8], size=6, exhausted="cycle"), 3)[-1][1]
     row = Row(2, 10, 5, 6, 1, 0, (3, 2), "ab" * 32, False, parts, TrainedFile(3, 4, 0, "cd" * 32))
-    assert rebuilt(Row, json.loads(json.dumps(asdict(row))), tmp_path / "shards.jsonl", remedy="start again") == row
+    assert (
+        rebuilt(Row, json.loads(json.dumps(asdict(row))), tmp_path / "shards.jsonl", remedy="start again")
+        == row
+    )
 
 
 def test_a_source_without_rows_is_refused(tmp_path: Path) -> None:

@@ -51,7 +51,13 @@ def one_source(folder: Path, rows: list[dict[str, Any]], **tables: dict[str, Any
     """A job over one file."""
     write_rows(folder / "one.jsonl", rows)
     data = {"sources": [{"path": str(folder / "one.jsonl")}], **tables.pop("data", {})}
-    return stream_settings(folder, folder / "job", data=data, mixture={"rule": "proportional", **tables.pop("mixture", {})}, **tables)
+    return stream_settings(
+        folder,
+        folder / "job",
+        data=data,
+        mixture={"rule": "proportional", **tables.pop("mixture", {})},
+        **tables,
+    )
 
 
 def rows(count: int, **more: Any) -> list[dict[str, Any]]:
@@ -63,18 +69,29 @@ def rows(count: int, **more: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("exhausted", ["drop", "cycle"])
 @pytest.mark.parametrize("shard", [20, 300])
-def test_each_shard_is_trained_on_once_and_holds_what_its_row_says(tmp_path: Path, shard: int, exhausted: str) -> None:
+def test_each_shard_is_trained_on_once_and_holds_what_its_row_says(
+    tmp_path: Path, shard: int, exhausted: str
+) -> None:
     objective = objective_of(
-        stream_settings(tmp_path, tmp_path / "job", data={"stream": {"shard_size": shard}}, mixture={"exhausted": exhausted})
+        stream_settings(
+            tmp_path,
+            tmp_path / "job",
+            data={"stream": {"shard_size": shard}},
+            mixture={"exhausted": exhausted},
+        )
     )
     drawn = [Counter(queries(objective, step)) for step in range(40)]
-    read = {n: [example.query for example in stream_examples(tmp_path / f"{n}.jsonl").examples] for n in range(3)}
+    read = {
+        n: [example.query for example in stream_examples(tmp_path / f"{n}.jsonl").examples] for n in range(3)
+    }
     for row in objective.stream.rows[:-1]:
         batches = sum(drawn[row.first : row.first + row.steps], Counter())
         for source, part in enumerate(row.parts):
             first, texts = part.start.mark.rows, read[source]
             taken = {texts[(first + n) % len(texts)] for n in range(part.given)}
-            mine = {query: count for query, count in batches.items() if query.startswith(f"what of {source} ")}
+            mine = {
+                query: count for query, count in batches.items() if query.startswith(f"what of {source} ")
+            }
             assert set(mine) <= taken
             assert sum(mine.values()) == row.drawn[source]
         assert batches.total() == sum(row.drawn) == 4 * row.steps
@@ -84,11 +101,15 @@ def test_each_shard_is_trained_on_once_and_holds_what_its_row_says(tmp_path: Pat
 
 
 def test_batches_of_a_shard_are_planned_as_those_of_data_that_are_all_there(tmp_path: Path) -> None:
-    tables: dict[str, Any] = {"batches": {"group": {"kind": "topic", "random_share": 0.3}, "no_duplicates": True}}
+    tables: dict[str, Any] = {
+        "batches": {"group": {"kind": "topic", "random_share": 0.3}, "no_duplicates": True}
+    }
     settings = stream_settings(tmp_path, tmp_path / "job", data={"stream": {"shard_size": 63}}, **tables)
     objective = objective_of(settings)
     # 21 of each source; the smallest has 12.
-    sets = [ExampleSet(str(n), list(stream_examples(tmp_path / f"{n}.jsonl").examples)[:21]) for n in range(3)]
+    sets = [
+        ExampleSet(str(n), list(stream_examples(tmp_path / f"{n}.jsonl").examples)[:21]) for n in range(3)
+    ]
     whole: PairSet = joined(pair_sets(*sets))
     plain = settings_of(
         data={"sources": [source.model_dump(exclude_none=True) for source in settings.data.sources]},
@@ -96,7 +117,9 @@ def test_batches_of_a_shard_are_planned_as_those_of_data_that_are_all_there(tmp_
         **{**tables, "train": {"batch_size": 4}},
     )
     # A shard has a seed that no run may be given.
-    expected = sampler_of(plain.model_copy(update={"run": plain.run.model_copy(update={"seed": shard_seed(0, 0)})}), whole)
+    expected = sampler_of(
+        plain.model_copy(update={"run": plain.run.model_copy(update={"seed": shard_seed(0, 0)})}), whole
+    )
     assert objective.sampler.batches(0) == expected.batches(0) > 8
     for step in range(expected.batches(0)):
         np.testing.assert_array_equal(objective.rows(step), expected.rows(step))
@@ -107,7 +130,9 @@ def test_a_file_that_is_sorted_by_topic_has_shards_of_one(tmp_path: Path) -> Non
     sorted_rows = [row | {"topic": f"topic {n // 30}"} for n, row in enumerate(rows(90))]
     objective = objective_of(one_source(tmp_path, sorted_rows, batches={"group": "topic"}))
     assert {len(set(objective.at(step).pairs.topics)) for step in range(20)} == {1, 2}
-    with pytest.raises(DataError, match="pairs must be of several topics where batches.group is topic, got one"):
+    with pytest.raises(
+        DataError, match="pairs must be of several topics where batches.group is topic, got one"
+    ):
         objective_of(one_source(tmp_path, rows(90), batches={"group": "topic"}))
 
 
@@ -136,12 +161,21 @@ def test_a_rest_that_makes_no_batch_is_passed_over(tmp_path: Path) -> None:
     objective = objective_of(one_source(tmp_path, rows(43)))
     for step in range(25):
         objective.rows(step)
-    assert [(row.pairs, row.steps, row.left) for row in objective.stream.rows][:4] == [(20, 5, 0), (20, 5, 0), (3, 0, 3), (20, 5, 0)]
+    assert [(row.pairs, row.steps, row.left) for row in objective.stream.rows][:4] == [
+        (20, 5, 0),
+        (20, 5, 0),
+        (3, 0, 3),
+        (20, 5, 0),
+    ]
 
 
 def test_shards_without_a_batch_are_refused(tmp_path: Path) -> None:
     alike = [{"query": f"q {n}", "positive": "the same"} for n in range(50)]
-    with pytest.raises(DataError, match=r"one: a shard must fill a batch of 4 under the rules of \[batches\], but its 20 pairs fill none"):
+    with pytest.raises(
+        DataError,
+        match=r"one: a shard must fill a batch of 4 under the rules of "
+        r"\[batches\], but its 20 pairs fill none",
+    ):
         objective_of(one_source(tmp_path, alike, batches={"no_duplicates": True}))
     objective = objective_of(one_source(tmp_path, [*rows(20), *alike], batches={"no_duplicates": True}))
     with pytest.raises(DataError, match="its 20 pairs fill none; raise data.stream.shard_size"):
@@ -152,7 +186,9 @@ def test_queries_without_negatives_are_refused_where_the_loss_needs_them(tmp_pat
     lacking = [*rows(20), {"query": "bare", "positive": "p"}, *rows(40)[20:]]
     objective = objective_of(one_source(tmp_path, lacking, train={"loss": "triplet"}))
     objective.rows(4)
-    with pytest.raises(DataError, match="every query must list a negative if train.loss is triplet .* got none for 1 of 20"):
+    with pytest.raises(
+        DataError, match="every query must list a negative if train.loss is triplet .* got none for 1 of 20"
+    ):
         objective.rows(5)
 
 
@@ -165,18 +201,28 @@ def test_the_record_says_what_was_read_and_drawn(tmp_path: Path) -> None:
     assert record.passes is None
     assert record.stop_reason == "the limit of 24 steps was reached"
     shards = rows_of(tmp_path / "job")
-    note = next(note for note in record.notes if note.startswith(f"the stream was read in {len(shards)} shards"))
+    note = next(
+        note for note in record.notes if note.startswith(f"the stream was read in {len(shards)} shards")
+    )
     objective = objective_of(stream_settings(tmp_path, tmp_path / "again"))
     drawn = Counter(query.split()[2] for step in range(24) for query in queries(objective, step))
     for source in range(3):
-        assert f"{source}.jsonl {drawn[str(source)]} ({100 * drawn[str(source)] / 96:.1f} %, asked for 33.3 %), its end reached" in note
+        assert (
+            f"{source}.jsonl {drawn[str(source)]} ({100 * drawn[str(source)] / 96:.1f} "
+            "%, asked for 33.3 %), its end reached" in note
+        )
     left = sum(row["left"] for row in shards[:-1])
-    assert any(note.startswith(f"{left} of ") and note.endswith("pairs were in no batch of their shard") for note in record.notes)
+    assert any(
+        note.startswith(f"{left} of ") and note.endswith("pairs were in no batch of their shard")
+        for note in record.notes
+    )
 
 
 @pytest.mark.parametrize("validate_every", [4, 100])
 def test_a_run_stops_where_the_first_source_runs_out(tmp_path: Path, validate_every: int) -> None:
-    settings = stream_settings(tmp_path, tmp_path / "job", mixture={"exhausted": "stop"}, train={"validate_every": validate_every})
+    settings = stream_settings(
+        tmp_path, tmp_path / "job", mixture={"exhausted": "stop"}, train={"validate_every": validate_every}
+    )
     record = run(settings)
     assert record.stop_reason.endswith("0.jsonl ran out, and mixture.exhausted is stop")
     last = rows_of(tmp_path / "job")[-1]
@@ -196,7 +242,10 @@ def test_a_run_stops_behind_a_shard_whose_end_nobody_saw(tmp_path: Path) -> None
 
 
 def test_shards_that_no_checkpoint_needs_are_removed(tmp_path: Path) -> None:
-    tables: dict[str, Any] = {"run": {"checkpoint_seconds": 1e-6}, "towers": {"kind": "asymmetric", "frozen": "document"}}
+    tables: dict[str, Any] = {
+        "run": {"checkpoint_seconds": 1e-6},
+        "towers": {"kind": "asymmetric", "frozen": "document"},
+    }
     run(stream_settings(tmp_path, tmp_path / "job", **tables))
     # Those of the last checkpoint but one are needed until the last one is whole.
     numbers = [row["shard"] for row in rows_of(tmp_path / "job") if row["first"] + row["steps"] > 22]
@@ -214,7 +263,9 @@ def cut_short(settings: TrainSettings, step: int, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("damaged", [False, True])
-def test_shards_that_were_lost_or_damaged_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damaged: bool) -> None:
+def test_shards_that_were_lost_or_damaged_are_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damaged: bool
+) -> None:
     run(stream_settings(tmp_path, tmp_path / "whole"))
     settings = stream_settings(tmp_path, tmp_path / "cut")
     cut_short(settings, 12, monkeypatch)
@@ -225,7 +276,11 @@ def test_shards_that_were_lost_or_damaged_are_made_again(tmp_path: Path, monkeyp
             (shard / "documents.arrow").write_bytes(content)
         else:
             shutil.rmtree(shard)
-    with pytest.warns(UserWarning, match=r"documents.arrow must be undamaged, got .*; the pairs are read") if damaged else nullcontext():
+    with (
+        pytest.warns(UserWarning, match=r"documents.arrow must be undamaged, got .*; the pairs are read")
+        if damaged
+        else nullcontext()
+    ):
         run(settings, resume=True)
     assert everything(tmp_path / "cut") == everything(tmp_path / "whole")
 
@@ -236,7 +291,10 @@ def test_a_shard_that_comes_out_otherwise_is_refused(tmp_path: Path, monkeypatch
     shutil.rmtree(max((tmp_path / "job" / "stream").glob("shard-*")))
     changed = tmp_path / "2.jsonl"
     changed.write_text(changed.read_text().replace("what", "whom"))
-    with pytest.raises(DataError, match=r"0 \+ 1 \+ 2: shard 2 must hold the pairs of its first reading, got other pairs; restore the"):
+    with pytest.raises(
+        DataError,
+        match=r"0 \+ 1 \+ 2: shard 2 must hold the pairs of its first reading, got other pairs; restore the",
+    ):
         run(settings, resume=True)
 
 
@@ -252,7 +310,9 @@ def test_a_folder_that_is_no_table_is_refused_before_a_model_is_loaded(tmp_path:
     (tmp_path / "beir" / "qrels").mkdir(parents=True)
     (tmp_path / "beir" / "queries.jsonl").write_text("{}")
     settings = one_source(tmp_path, [], data={"sources": [{"path": str(tmp_path / "beir")}]})
-    with pytest.raises(DataError, match="beir must hold one example a row with data.stream, got a BEIR folder"):
+    with pytest.raises(
+        DataError, match="beir must hold one example a row with data.stream, got a BEIR folder"
+    ):
         require_ready(settings, resume=False)
 
 
@@ -260,7 +320,10 @@ def test_validation_queries_that_are_also_trained_on_are_told(tmp_path: Path) ->
     settings = stream_settings(tmp_path, tmp_path / "job")
     held = [{"query": f"what of 2 {n}", "positive": f"out {n}"} for n in (0, 1, 2, 30, 99)]
     write_rows(tmp_path / "held.jsonl", held)
-    told = "up to 3 of 5 validation queries are also trained on in one shard, so validation looks better than it is"
+    told = (
+        "up to 3 of 5 validation queries are also trained on in one shard, "
+        "so validation looks better than it is"
+    )
     assert told in run(settings).notes
 
 

@@ -1,4 +1,6 @@
-"""Three streams killed at several moments, and resumed: the same sequence of examples, log and weights, bit for bit."""
+"""Three streams killed at several moments, and resumed: the same sequence of examples, log and weights, bit
+for bit.
+"""
 
 import json
 import os
@@ -43,7 +45,12 @@ def while_reading(shard: int) -> Moment:
     read = Sources.read
 
     def dying(self: Sources, number: int, starts: Any, take: Any) -> Any:
-        return read(self, number, starts, lambda examples, place: die() if number == shard and place == 1 else take(examples, place))
+        return read(
+            self,
+            number,
+            starts,
+            lambda examples, place: die() if number == shard and place == 1 else take(examples, place),
+        )
 
     return lambda patch: patch.setattr(Sources, "read", dying)
 
@@ -105,7 +112,11 @@ def note_sequence(patch: pytest.MonkeyPatch, path: Path) -> None:
 
     def noted(self: PairContrast, step: int) -> Tensor:
         batch, texts = self._batch(step), self.train.texts
-        line = {"step": step, "queries": texts.queries.take(batch.query), "documents": texts.documents.take(batch.documents)}
+        line = {
+            "step": step,
+            "queries": texts.queries.take(batch.query),
+            "documents": texts.documents.take(batch.documents),
+        }
         with path.open("a") as file:
             file.write(json.dumps(line) + "\n")
         return loss(self, step)
@@ -129,7 +140,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number, (tables, moments) in enumerate(JOBS.values()):
         whole, cut = (stream_settings(here, here / f"{kind}-{number}", **tables) for kind in ("whole", "cut"))
         begin(whole, None)
-        assert [exit_code(partial(begin, cut, moment)) for moment in moments] == [-signal.SIGKILL] * len(moments)
+        assert [exit_code(partial(begin, cut, moment)) for moment in moments] == [-signal.SIGKILL] * len(
+            moments
+        )
         begin(cut, None)
     return here
 
@@ -144,7 +157,9 @@ def sequence(path: Path) -> dict[int, Any]:
 
 
 @pytest.mark.parametrize("number", range(len(JOBS)))
-def test_examples_shards_notes_and_all_that_a_job_leaves_are_those_of_the_uninterrupted_run(folder: Path, number: int) -> None:
+def test_examples_shards_notes_and_all_that_a_job_leaves_are_those_of_the_uninterrupted_run(
+    folder: Path, number: int
+) -> None:
     whole, cut = (folder / f"{kind}-{number}" for kind in ("whole", "cut"))
     steps = sequence(Path(f"{whole}{SEQUENCE}"))
     assert list(steps) == list(range(24))

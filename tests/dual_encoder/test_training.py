@@ -19,7 +19,15 @@ from adiabat.models.loading import load
 from adiabat.models.towers import DualEncoder
 from adiabat.results.record import read_result
 from adiabat.training.distributed import ALONE
-from tests.dual_encoder.problem import Problem, from_memory, job_settings, model, run, write_problem, write_rows
+from tests.dual_encoder.problem import (
+    Problem,
+    from_memory,
+    job_settings,
+    model,
+    run,
+    write_problem,
+    write_rows,
+)
 from tests.jobs import FILES, everything, log_of, weights_of
 
 TEXTS = ["about paper 4", "anything", "a text that is rather longer than the others"]
@@ -50,14 +58,22 @@ WAYS: dict[str, dict[str, Any]] = {
     "towers apart": {"towers": {"kind": "asymmetric"}},
     "a shared projection": {"towers": {"kind": "shared_projection", "projection_width": 6}},
     "adapters": {"train": {"method": {"kind": "lora", "rank": 4}}},
-    "adapters in towers apart": {"train": {"method": {"kind": "lora", "rank": 4}}, "towers": {"kind": "asymmetric", "projection_width": 6}},
+    "adapters in towers apart": {
+        "train": {"method": {"kind": "lora", "rank": 4}},
+        "towers": {"kind": "asymmetric", "projection_width": 6},
+    },
     "biases": {"train": {"loss": {"kind": "samtone", "same_tower": "both"}, "method": "bias"}},
-    "frozen documents": {"towers": {"kind": "asymmetric", "frozen": "document"}, "train": {"loss": {"kind": "triplet", "margin": 0.3}}},
+    "frozen documents": {
+        "towers": {"kind": "asymmetric", "frozen": "document"},
+        "train": {"loss": {"kind": "triplet", "margin": 0.3}},
+    },
 }
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_was_trained_loads_here_and_in_sentence_transformers(problem: Problem, tmp_path: Path, way: str) -> None:
+def test_what_was_trained_loads_here_and_in_sentence_transformers(
+    problem: Problem, tmp_path: Path, way: str
+) -> None:
     tables = {**WAYS[way], "train": {"steps": 4, **WAYS[way].get("train", {})}}
     run(job_settings(problem, tmp_path / "job", **tables))
     found = load(tmp_path / "job" / "model")
@@ -67,7 +83,9 @@ def test_what_was_trained_loads_here_and_in_sentence_transformers(problem: Probl
     for side, vectors in theirs.items():
         ours = found.encode(TEXTS, side=side, precision="fp32")  # type: ignore[arg-type]
         np.testing.assert_allclose(ours, np.asarray(vectors), atol=1e-5)
-        same = ours.shape[1] == start.width and np.allclose(ours, start.encode(TEXTS, side=side, precision="fp32"))  # type: ignore[arg-type]
+        same = ours.shape[1] == start.width and np.allclose(
+            ours, start.encode(TEXTS, side=side, precision="fp32")
+        )  # type: ignore[arg-type]
         assert same == (way == "frozen documents" and side == "document")
     assert found.shared == ("towers" not in WAYS[way])
     assert peer.similarity_fn_name == "cosine"
@@ -77,7 +95,9 @@ def test_what_was_trained_loads_here_and_in_sentence_transformers(problem: Probl
 def test_frozen_weights_stay_as_they_were_bit_for_bit(problem: Problem, tmp_path: Path) -> None:
     run(job_settings(problem, tmp_path / "job", train={"freeze": ["embeddings", "blocks[0].attention"]}))
     before, after = weights_of(model().query), weights_of(load(tmp_path / "job" / "model").query)
-    frozen = {name for name in before if ".embeddings." in name or ".layer.0.attention." in name or "pooler" in name}
+    frozen = {
+        name for name in before if ".embeddings." in name or ".layer.0.attention." in name or "pooler" in name
+    }
     assert {name for name in before if after[name] == before[name]} == frozen
     assert len(frozen) > 8
 
@@ -94,12 +114,22 @@ def test_a_job_repeats_itself_and_another_seed_gives_another_result(problem: Pro
 
 @pytest.mark.usefixtures("two_blocks")
 def test_the_best_weights_are_those_of_the_lowest_validation_loss(problem: Problem, tmp_path: Path) -> None:
-    settings = {"learning_rate": 0.015, "steps": 12, "validate_every": 2, "schedule": "constant", "warmup_fraction": 0.0}
-    kept, last = (job_settings(problem, tmp_path / keep, train={**settings, "keep": keep}) for keep in ("best", "last"))
+    settings = {
+        "learning_rate": 0.015,
+        "steps": 12,
+        "validate_every": 2,
+        "schedule": "constant",
+        "warmup_fraction": 0.0,
+    }
+    kept, last = (
+        job_settings(problem, tmp_path / keep, train={**settings, "keep": keep}) for keep in ("best", "last")
+    )
     for regime in (kept, last):
         run(regime)
     assert log_of(tmp_path / "best") == log_of(tmp_path / "last")
-    losses = {row["epoch"]: row["validation_loss"] for row in log_of(tmp_path / "best") if "validation_loss" in row}
+    losses = {
+        row["epoch"]: row["validation_loss"] for row in log_of(tmp_path / "best") if "validation_loss" in row
+    }
     best = min(losses, key=lambda epoch: losses[epoch])
     assert 0 < best < 6, "a rate at which the last weights are not the best"
     found = {keep: everything(tmp_path / keep) for keep in ("best", "last")}
@@ -132,11 +162,15 @@ def test_ways_to_train_run_to_their_end(problem: Problem, tmp_path: Path, train:
     assert (len(set(learned)) > 1) == (train.get("loss", {}).get("temperature") == "learned")
 
 
-def test_bf16_changes_the_steps_but_hardly_the_losses(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bf16_changes_the_steps_but_hardly_the_losses(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("adiabat.models.device.native_bf16", lambda device: False)
     losses, notes = {}, dict[str, list[str]](fp32=[], bf16=[])
     for precision in ("fp32", "bf16"):
-        settings = job_settings(problem, tmp_path / precision, train={"dropout": False}, run={"precision": precision})
+        settings = job_settings(
+            problem, tmp_path / precision, train={"dropout": False}, run={"precision": precision}
+        )
         run(settings, notes=notes[precision])
         losses[precision] = [row["loss"] for row in log_of(tmp_path / precision) if "loss" in row]
     assert losses["bf16"] != losses["fp32"]
@@ -148,7 +182,14 @@ def test_bf16_changes_the_steps_but_hardly_the_losses(problem: Problem, tmp_path
 
 
 def test_a_batch_of_one_learns_from_the_negatives_of_its_query(problem: Problem, tmp_path: Path) -> None:
-    run(job_settings(problem, tmp_path / "job", train={"batch_size": 1, "steps": 60, "validate_every": 60}, run={"log_every": 20}))
+    run(
+        job_settings(
+            problem,
+            tmp_path / "job",
+            train={"batch_size": 1, "steps": 60, "validate_every": 60},
+            run={"log_every": 20},
+        )
+    )
     losses = [row["loss"] for row in log_of(tmp_path / "job") if "loss" in row]
     assert 0 < losses[-1] < losses[0]
 
@@ -156,7 +197,11 @@ def test_a_batch_of_one_learns_from_the_negatives_of_its_query(problem: Problem,
 def test_a_batch_of_all_pairs_is_the_largest_there_can_be(problem: Problem, tmp_path: Path) -> None:
     pairs = len(read_pairs(str(problem.data), job_settings(problem, tmp_path).data)[0])
     run(job_settings(problem, tmp_path / "job", train={"batch_size": pairs, "steps": 1}))
-    with pytest.raises(DataError, match=f"pairs: train.batch_size must be at most the {pairs} pairs trained on, got {pairs + 1}; lower it"):
+    with pytest.raises(
+        DataError,
+        match=f"pairs: train.batch_size must be at most the {pairs} pairs "
+        f"trained on, got {pairs + 1}; lower it",
+    ):
         run(job_settings(problem, tmp_path / "new", train={"batch_size": pairs + 1}))
 
 
@@ -167,7 +212,9 @@ def test_a_loss_that_is_no_number_names_step_and_queries_and_leaves_the_weights_
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loss = PairContrast.loss
-    monkeypatch.setattr(PairContrast, "loss", lambda self, step: loss(self, step) * (math.nan if step == 5 else 1.0))
+    monkeypatch.setattr(
+        PairContrast, "loss", lambda self, step: loss(self, step) * (math.nan if step == 5 else 1.0)
+    )
     settings = job_settings(problem, tmp_path / "job")
     with pytest.raises(JobError) as fault:
         run(settings)
@@ -180,7 +227,13 @@ def test_a_loss_that_is_no_number_names_step_and_queries_and_leaves_the_weights_
 
 
 def test_a_rate_that_is_far_too_high_ends_in_one_line(problem: Problem, tmp_path: Path) -> None:
-    train = {"loss": {"similarity": "dot"}, "learning_rate": 1e30, "optimizer": "sgd", "max_grad_norm": 0, "warmup_fraction": 0.0}
+    train = {
+        "loss": {"similarity": "dot"},
+        "learning_rate": 1e30,
+        "optimizer": "sgd",
+        "max_grad_norm": 0,
+        "warmup_fraction": 0.0,
+    }
     with pytest.raises(JobError, match="must be a finite number, got (nan|inf)"):
         run(job_settings(problem, tmp_path / "job", train=train))
 
@@ -189,14 +242,19 @@ def test_a_rate_that_is_far_too_high_ends_in_one_line(problem: Problem, tmp_path
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "no data, no place": ({"job": {"data": None, "out": None}}, "2 faults: job.data must be given, got none; job.out must be given"),
+    "no data, no place": (
+        {"job": {"data": None, "out": None}},
+        "2 faults: job.data must be given, got none; job.out must be given",
+    ),
     "a pattern that is none": ({"train": {"freeze": ["blocks[a]"]}}, r"freeze must use blocks\[i\]"),
     "a batch that is too large": ({"train": {"batch_size": 999}}, "train.batch_size must be at most the"),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_wrong_is_told_before_a_model_is_loaded_and_leaves_nothing(problem: Problem, tmp_path: Path, name: str) -> None:
+def test_what_is_wrong_is_told_before_a_model_is_loaded_and_leaves_nothing(
+    problem: Problem, tmp_path: Path, name: str
+) -> None:
     tables, said = REFUSED[name]
     with pytest.raises(AdiabatError, match=said):
         run_training(never, job_settings(problem, tmp_path / "new", **tables))
@@ -206,14 +264,30 @@ def test_what_is_wrong_is_told_before_a_model_is_loaded_and_leaves_nothing(probl
 def test_data_that_does_not_fit_the_loss_is_refused_before_a_model_is_loaded(tmp_path: Path) -> None:
     write_problem(tmp_path)
     write_rows(tmp_path / "dev.jsonl", [{"query": "a new one", "positive": "its answer"}])
-    write_rows(tmp_path / "bare.jsonl", [{"query": f"q {number}", "positive": f"p {number}"} for number in range(20)])
+    write_rows(
+        tmp_path / "bare.jsonl", [{"query": f"q {number}", "positive": f"p {number}"} for number in range(20)]
+    )
     dev = {"validation": str(tmp_path / "dev.jsonl")}
     for data, validation, train, message in (
         ("bare", {}, {"loss": "triplet"}, "bare: every query must list a negative if train.loss is triplet"),
-        ("bare", {}, {"error_unit": "pairs"}, 'bare: validation must list negatives where train.error_unit is "pairs"'),
+        (
+            "bare",
+            {},
+            {"error_unit": "pairs"},
+            'bare: validation must list negatives where train.error_unit is "pairs"',
+        ),
         ("pairs", dev, {"loss": "triplet"}, "dev: every query must list a negative"),
-        ("pairs", dev, {"keep": "best"}, 'dev: validation must have two documents to tell apart where train.keep is "best", got one'),
+        (
+            "pairs",
+            dev,
+            {"keep": "best"},
+            'dev: validation must have two documents to tell apart where train.keep is "best", got one',
+        ),
     ):
         job = {"data": str(tmp_path / f"{data}.jsonl")}
         with pytest.raises(DataError, match=message):
-            prepared(never, job_settings(Problem(tmp_path), tmp_path / "new", job=job, train=train, data=validation), ALONE)
+            prepared(
+                never,
+                job_settings(Problem(tmp_path), tmp_path / "new", job=job, train=train, data=validation),
+                ALONE,
+            )

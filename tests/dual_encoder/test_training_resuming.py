@@ -15,7 +15,15 @@ from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Result
 from adiabat.runs.output_dir import open_job
 from adiabat.training import loop
-from tests.dual_encoder.problem import Problem, from_memory, job_settings, model, run, write_problem, write_rows
+from tests.dual_encoder.problem import (
+    Problem,
+    from_memory,
+    job_settings,
+    model,
+    run,
+    write_problem,
+    write_rows,
+)
 from tests.jobs import log_of
 
 CONSTANT: dict[str, Any] = {"schedule": "constant", "warmup_fraction": 0.0}
@@ -47,16 +55,29 @@ def test_a_job_whose_steps_depend_on_its_end_does_not_and_is_told_why(
     with pytest.raises(JobError) as fault:
         run(job_settings(problem, tmp_path / "job", train={**train, "steps": 8}), resume=True)
     assert f"with its settings and data, got a difference: train.steps was 4, is 8 ({why}" in str(fault.value)
-    assert 'a job begun with train.schedule = "constant" and its warm-up in train.warmup_steps can be made longer' in str(fault.value)
+    assert (
+        'a job begun with train.schedule = "constant" and its warm-up in '
+        "train.warmup_steps can be made longer" in str(fault.value)
+    )
 
 
-def test_an_end_that_the_run_has_passed_is_refused_in_steps_and_in_passes(problem: Problem, tmp_path: Path) -> None:
+def test_an_end_that_the_run_has_passed_is_refused_in_steps_and_in_passes(
+    problem: Problem, tmp_path: Path
+) -> None:
     run(job_settings(problem, tmp_path / "job", train={**CONSTANT, "steps": 8}))
-    with pytest.raises(JobError, match="train.steps must give at least 8 steps, the number already taken, got 6; raise it, or start again"):
+    with pytest.raises(
+        JobError,
+        match="train.steps must give at least 8 steps, the number already taken, "
+        "got 6; raise it, or start again",
+    ):
         run(job_settings(problem, tmp_path / "job", train={**CONSTANT, "steps": 6}), resume=True)
     run(job_settings(problem, tmp_path / "passes", train={**CONSTANT, "epochs": 2.0}))
     taken = log_of(tmp_path / "passes")[-1]["step"]
-    with pytest.raises(JobError, match=f"train.epochs must give at least {taken} steps, the number already taken, got {(taken + 1) // 2}"):
+    with pytest.raises(
+        JobError,
+        match=f"train.epochs must give at least {taken} steps, the number "
+        f"already taken, got {(taken + 1) // 2}",
+    ):
         run(job_settings(problem, tmp_path / "passes", train={**CONSTANT, "epochs": 1.0}), resume=True)
     run(job_settings(problem, tmp_path / "passes", train={**CONSTANT, "epochs": 2.5}), resume=True)
     assert log_of(tmp_path / "passes")[-1]["step"] > taken
@@ -67,7 +88,10 @@ def test_an_end_that_the_run_has_passed_is_refused_in_steps_and_in_passes(proble
 
 def guided(folder: Path, here: Path | None = None, **tables: Any) -> TrainSettings:
     """A job with a guide and a validation file; its data lie `here`."""
-    usual = {"train": {"loss": {"guide": "other"}, "steps": 2}, "data": {"validation": str((here or folder) / "dev.jsonl")}}
+    usual = {
+        "train": {"loss": {"guide": "other"}, "steps": 2},
+        "data": {"validation": str((here or folder) / "dev.jsonl")},
+    }
     return job_settings(Problem(here or folder), folder / "job", **{**usual, **tables})
 
 
@@ -75,29 +99,42 @@ def guided(folder: Path, here: Path | None = None, **tables: Any) -> TrainSettin
 def finished(tmp_path: Path) -> Path:
     """The folder of that job, which is over."""
     write_problem(tmp_path)
-    write_rows(tmp_path / "dev.jsonl", [{"query": f"new {n}", "positive": f"paper {n * n}", "negative": "memo 4"} for n in range(3)])
+    write_rows(
+        tmp_path / "dev.jsonl",
+        [{"query": f"new {n}", "positive": f"paper {n * n}", "negative": "memo 4"} for n in range(3)],
+    )
     run(guided(tmp_path))
     return tmp_path
 
 
-def test_other_settings_and_inputs_are_refused_by_name_and_others_may_lie_and_run_elsewhere(finished: Path) -> None:
+def test_other_settings_and_inputs_are_refused_by_name_and_others_may_lie_and_run_elsewhere(
+    finished: Path,
+) -> None:
     other = {"loss": {"guide": "other", "temperature": 0.1}, "steps": 2, "method": "bias"}
     with pytest.raises(JobError, match="got 3 differences") as fault:
         run(guided(finished, job={"data": "nowhere"}, train=other, run={"seed": 4}), resume=True)
-    for difference in ("run.seed was 0, is 4", "train.loss.temperature.value was 0.05, is 0.1", "train.method.kind was 'full', is 'bias'"):
+    for difference in (
+        "run.seed was 0, is 4",
+        "train.loss.temperature.value was 0.05, is 0.1",
+        "train.method.kind was 'full', is 'bias'",
+    ):
         assert difference in str(fault.value)
     for changed in ("tiny", "other"):
 
         def load(name: str, section: EncoderSection, changed: str = changed) -> DualEncoder:
             return model(seed=5) if name == changed else from_memory(name, section)
 
-        with pytest.raises(JobError, match="got a difference: the model differs from the one the job began with; "):
+        with pytest.raises(
+            JobError, match="got a difference: the model differs from the one the job began with; "
+        ):
             train(load, guided(finished), resume=True)
     for name in ("pairs.jsonl", "dev.jsonl"):
         before = (finished / name).read_text()
         rows = [json.loads(line) for line in before.splitlines()]
         write_rows(finished / name, [{**rows[0], "positive": "another"}, *rows[1:]])
-        with pytest.raises(JobError, match="got a difference: the pairs differ from those the job began with; "):
+        with pytest.raises(
+            JobError, match="got a difference: the pairs differ from those the job began with; "
+        ):
             run(guided(finished), resume=True)
         (finished / "moved").mkdir(exist_ok=True)
         (finished / "moved" / name).write_text(before)
@@ -108,7 +145,10 @@ def test_other_settings_and_inputs_are_refused_by_name_and_others_may_lie_and_ru
 
 
 def test_a_job_of_several_sources_goes_on_wherever_they_lie_and_not_with_others(tmp_path: Path) -> None:
-    problem, rows = write_problem(tmp_path), [{"query": f"new {n}", "positive": f"paper {n * n}"} for n in range(8)]
+    problem, rows = (
+        write_problem(tmp_path),
+        [{"query": f"new {n}", "positive": f"paper {n * n}"} for n in range(8)],
+    )
     write_rows(tmp_path / "more.jsonl", rows)
 
     def settings(*names: str, weight: float = 1.0) -> TrainSettings:
@@ -138,13 +178,21 @@ def numbers_of(result: Result) -> dict[str, Any]:
     """All of a result but times, and the folder of its job."""
     record = result.training
     assert record is not None
-    return {**asdict(record), "seconds": 0.0, "settings": {**record.settings, "job": {}}, "versions": result.versions}
+    return {
+        **asdict(record),
+        "seconds": 0.0,
+        "settings": {**record.settings, "job": {}},
+        "versions": result.versions,
+    }
 
 
 @pytest.mark.parametrize(
     "tables",
     [
-        {"towers": {"kind": "asymmetric", "frozen": "document"}, "train": {"method": {"kind": "lora", "rank": 2}}},
+        {
+            "towers": {"kind": "asymmetric", "frozen": "document"},
+            "train": {"method": {"kind": "lora", "rank": 2}},
+        },
         {"towers": {"kind": "asymmetric", "frozen": "query"}},
         {"train": {"loss": {"guide": "other"}}},
         {"memory": {"cached": True, "chunk_tokens": 32}},
@@ -184,8 +232,12 @@ REGIME: dict[str, Any] = {
 }
 
 
-def test_towers_apart_stop_after_idle_validations_of_two_signals_and_keep_the_best(problem: Problem, tmp_path: Path) -> None:
-    """A rate at which validation soon gets no better: the run ends before its steps, with the weights of the best validation."""
+def test_towers_apart_stop_after_idle_validations_of_two_signals_and_keep_the_best(
+    problem: Problem, tmp_path: Path
+) -> None:
+    """A rate at which validation soon gets no better: the run ends before its steps, with the weights of the
+    best validation.
+    """
     train = {**REGIME, **CONSTANT, "learning_rate": 0.03, "idle_epochs": 2}
     record = run(job_settings(problem, tmp_path / "job", train=train, towers={"kind": "asymmetric"})).training
     assert record.stop_reason in (
@@ -204,12 +256,16 @@ def test_towers_apart_stop_after_idle_validations_of_two_signals_and_keep_the_be
     assert record.best_epoch == best
 
 
-def test_an_idle_limit_may_change_when_a_job_goes_on_but_not_to_one_that_it_has_passed(problem: Problem, tmp_path: Path) -> None:
+def test_an_idle_limit_may_change_when_a_job_goes_on_but_not_to_one_that_it_has_passed(
+    problem: Problem, tmp_path: Path
+) -> None:
     train_with = {**REGIME, **CONSTANT, "learning_rate": 1e-9, "steps": 12}
     whole = job_settings(problem, tmp_path / "whole", train={**train_with, "idle_epochs": 5})
     run(whole)
     run(job_settings(problem, tmp_path / "longer", train={**train_with, "idle_epochs": 3}))
     run(job_settings(problem, tmp_path / "longer", train={**train_with, "idle_epochs": 5}), resume=True)
     assert log_of(tmp_path / "longer") == log_of(tmp_path / "whole")
-    with pytest.raises(JobError, match=r"train\.idle_epochs must be at least \d, or the run would have ended already, got 1"):
+    with pytest.raises(
+        JobError, match=r"train\.idle_epochs must be at least \d, or the run would have ended already, got 1"
+    ):
         run(job_settings(problem, tmp_path / "longer", train={**train_with, "idle_epochs": 1}), resume=True)

@@ -20,9 +20,16 @@ from tests.forks import exit_code
 from tests.jobs import log_of
 
 JOBS: dict[str, dict[str, Any]] = {
-    "shared negatives": {"train": {"loss": {"kind": "samtone", "same_tower": "both", "guide": "self", "temperature": "learned"}}},
+    "shared negatives": {
+        "train": {
+            "loss": {"kind": "samtone", "same_tower": "both", "guide": "self", "temperature": "learned"}
+        }
+    },
     "own negatives": {
-        "train": {"loss": {"negatives_shared": False, "negatives_per_query": 2, "guide": "other"}, "keep": "best"},
+        "train": {
+            "loss": {"negatives_shared": False, "negatives_per_query": 2, "guide": "other"},
+            "keep": "best",
+        },
         "towers": {"kind": "shared_projection", "projection_width": 8},
         "memory": {"cached": True, "chunk_tokens": 60, "loss_tile": 2},
     },
@@ -40,12 +47,23 @@ JOBS: dict[str, dict[str, Any]] = {
 def run_all(folder: Path, out: Path) -> list[str]:
     """Every job, without dropout, which each process draws for itself; returns what was said.
 
-    By SGD: AdamW would move weights by the sign of gradients that are nothing but rounding, such as those of attention's key biases.
+    By SGD: AdamW would move weights by the sign of gradients that are nothing but rounding, such as those of
+    attention's key biases.
     """
     said: list[str] = []
     for name, tables in JOBS.items():
-        train = {**tables.get("train", {}), "optimizer": "sgd", "learning_rate": 0.05, "dropout": False, "steps": 6, "validate_every": 3}
-        data = {key: str(folder / value) if key == "validation" else value for key, value in tables.get("data", {}).items()}
+        train = {
+            **tables.get("train", {}),
+            "optimizer": "sgd",
+            "learning_rate": 0.05,
+            "dropout": False,
+            "steps": 6,
+            "validate_every": 3,
+        }
+        data = {
+            key: str(folder / value) if key == "validation" else value
+            for key, value in tables.get("data", {}).items()
+        }
         settings = job_settings(Problem(folder), out / name, **{**tables, "data": data, "train": train})
         run_training(from_memory, settings, watch=Watch(note=said.append))
     return said
@@ -59,7 +77,16 @@ def work(folder: Path) -> int:
 
 def launch(folder: Path, said: int) -> None:
     """Start the processes, of which only the first says as much as one alone."""
-    config = LaunchConfig(1, 1, 2, run_id="test", rdzv_backend="c10d", rdzv_endpoint="127.0.0.1:0", start_method="fork", max_restarts=0)
+    config = LaunchConfig(
+        1,
+        1,
+        2,
+        run_id="test",
+        rdzv_backend="c10d",
+        rdzv_endpoint="127.0.0.1:0",
+        start_method="fork",
+        max_restarts=0,
+    )
     assert elastic_launch(config, work)(folder) == {0: said, 1: 0}
 
 
@@ -75,7 +102,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def weights_of(job: Path) -> dict[str, Tensor]:
     towers = load(job / "model")
-    return {f"{side} {name}": weights for side in ("query", "document") for name, weights in towers.tower(side).named_parameters()}
+    return {
+        f"{side} {name}": weights
+        for side in ("query", "document")
+        for name, weights in towers.tower(side).named_parameters()
+    }
 
 
 def numbers_of(job: Path) -> list[list[Any]]:
@@ -85,21 +116,32 @@ def numbers_of(job: Path) -> list[list[Any]]:
 @pytest.mark.parametrize("name", JOBS)
 def test_weights_and_log_are_those_of_one_process(folder: Path, name: str) -> None:
     one, two = (folder / count / name for count in ("one", "two"))
-    np.testing.assert_allclose(np.concatenate(numbers_of(two)), np.concatenate(numbers_of(one)), rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(
+        np.concatenate(numbers_of(two)), np.concatenate(numbers_of(one)), rtol=1e-3, atol=1e-5
+    )
     assert [list(row) for row in log_of(one)] == [list(row) for row in log_of(two)]
     found, wanted = weights_of(two), weights_of(one)
     assert found.keys() == wanted.keys()
     for key, weights in wanted.items():
-        torch.testing.assert_close(found[key], weights, rtol=1e-4, atol=1e-5, msg=partial("{}: {}".format, key))
+        torch.testing.assert_close(
+            found[key], weights, rtol=1e-4, atol=1e-5, msg=partial("{}: {}".format, key)
+        )
     start = dict(from_memory("tiny", EncoderSection()).query.named_parameters())
-    assert max(float((found[f"query {key}"] - weights).abs().max().detach()) for key, weights in start.items()) > 0.002
+    assert (
+        max(float((found[f"query {key}"] - weights).abs().max().detach()) for key, weights in start.items())
+        > 0.002
+    )
 
 
 @pytest.mark.parametrize("name", JOBS)
 def test_one_process_alone_writes(folder: Path, name: str) -> None:
     one, two = (
-        sorted(str(path.relative_to(folder / count / name)) for path in (folder / count / name).rglob("*")) for count in ("one", "two")
+        sorted(str(path.relative_to(folder / count / name)) for path in (folder / count / name).rglob("*"))
+        for count in ("one", "two")
     )
-    # Each process keeps what it embedded by a tower that does not change; which checksums were compared is remembered a moment later.
+    # Each process keeps what it embedded by a tower that does not change; which checksums were compared is
+    # remembered a moment later.
     own = ("-1.f32", "-1.npy", CHECKED)
-    assert [path for path in two if not path.endswith(own)] == [path for path in one if not path.endswith(own)]
+    assert [path for path in two if not path.endswith(own)] == [
+        path for path in one if not path.endswith(own)
+    ]

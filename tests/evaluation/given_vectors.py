@@ -12,8 +12,12 @@ from adiabat.models.device import Precision
 from adiabat.models.towers import DualEncoder
 
 
-def give(monkeypatch: pytest.MonkeyPatch, vectors: Mapping[str, Sequence[float]]) -> list[tuple[Side, Precision, list[str]]]:
-    """Every model gives these vectors from now on; what it was asked for is noted in the list that comes back."""
+def give(
+    monkeypatch: pytest.MonkeyPatch, vectors: Mapping[str, Sequence[float]]
+) -> list[tuple[Side, Precision, list[str]]]:
+    """Every model gives these vectors from now on; what it was asked for is noted in the list that comes
+    back.
+    """
     asked: list[tuple[Side, Precision, list[str]]] = []
 
     def encode(
@@ -37,4 +41,7 @@ def sentences(count: int, *, seed: int) -> list[str]:
     """Different made-up sentences."""
     generator = np.random.default_rng(seed)
     words = ["river", "stone", "green", "walks", "über", "река", "seven", "cold", "lamp", "why"]
-    return [f"{' '.join(generator.choice(words, size=generator.integers(2, 7)))} {number}" for number in range(count)]
+    return [
+        f"{' '.join(generator.choice(words, size=generator.integers(2, 7)))} {number}"
+        for number in range(count)
+    ]

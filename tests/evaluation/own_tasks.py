@@ -1,4 +1,6 @@
-"""Small tasks of mteb's kinds with data made here; importing this imports mteb, which takes seconds and seeds generators."""
+"""Small tasks of mteb's kinds with data made here; importing this imports mteb, which takes seconds and seeds
+generators.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -15,13 +17,37 @@ from mteb.abstasks import (
 from mteb.abstasks.clustering_legacy import AbsTaskClusteringLegacy
 from mteb.abstasks.task_metadata import TaskMetadata
 
-WORDS = ("bread", "river", "engine", "violin", "glacier", "ledger", "pepper", "harbour", "orbit", "quilt", "saddle", "thunder")
-UNSTATED = ("reference", "date", "domains", "task_subtypes", "license", "annotations_creators", "dialect", "sample_creation")
+WORDS = (
+    "bread",
+    "river",
+    "engine",
+    "violin",
+    "glacier",
+    "ledger",
+    "pepper",
+    "harbour",
+    "orbit",
+    "quilt",
+    "saddle",
+    "thunder",
+)
+UNSTATED = (
+    "reference",
+    "date",
+    "domains",
+    "task_subtypes",
+    "license",
+    "annotations_creators",
+    "dialect",
+    "sample_creation",
+)
 UNSTATED += ("bibtex_citation",)
 ONE_LANGUAGE = {"default": ["eng-Latn"]}
 
 
-def about(name: str, kind: str, score: str, languages: Mapping[str, list[str]] = ONE_LANGUAGE) -> TaskMetadata:
+def about(
+    name: str, kind: str, score: str, languages: Mapping[str, list[str]] = ONE_LANGUAGE
+) -> TaskMetadata:
     return TaskMetadata(
         name=name,
         description="Made for a test.",
@@ -41,7 +67,10 @@ def rows(**columns: Sequence[Any]) -> datasets.Dataset:
 
 def documents(count: int = 40) -> list[tuple[str, str, str]]:
     """Id, title and text; every third has no title, and two have one text."""
-    made = [(f"d{i}", f"on {WORDS[i % 12]}" if i % 3 else "", f"{WORDS[i % 12]} and {WORDS[i * 5 % 12]} {i * i}") for i in range(count)]
+    made = [
+        (f"d{i}", f"on {WORDS[i % 12]}" if i % 3 else "", f"{WORDS[i % 12]} and {WORDS[i * 5 % 12]} {i * i}")
+        for i in range(count)
+    ]
     return [*made[:-1], (made[-1][0], *made[0][1:])]
 
 
@@ -82,7 +111,9 @@ class WithoutSelf(Notes):
     def load_data(self, *_: Any, **__: Any) -> None:
         super().load_data()
         data = self.dataset["default"]["test"]
-        data["queries"] = rows(id=[f"d{i}" for i in range(16)], text=[text for _, _, text in documents()[:16]])
+        data["queries"] = rows(
+            id=[f"d{i}" for i in range(16)], text=[text for _, _, text in documents()[:16]]
+        )
         data["relevant_docs"] = {f"d{i}": {f"d{i + 12}": 1, f"d{i + 24}": 1} for i in range(16)}
 
 
@@ -95,7 +126,10 @@ class Alike(AbsTaskSTS):
 
     @staticmethod
     def pairs(count: int) -> datasets.Dataset:
-        ones, others = [f"a {WORDS[i % 12]}" for i in range(count)], [f"the {WORDS[i * 7 % 12]} {i}" for i in range(count)]
+        ones, others = (
+            [f"a {WORDS[i % 12]}" for i in range(count)],
+            [f"the {WORDS[i * 7 % 12]} {i}" for i in range(count)],
+        )
         return rows(sentence1=ones, sentence2=others, score=[i * 3 % 6 for i in range(count)])
 
 
@@ -107,8 +141,14 @@ class Topics(AbsTaskClassification):
     metadata = about("Topics", "Classification", "accuracy")
 
     def load_data(self, *_: Any, **__: Any) -> None:
-        labelled = {split: [(f"{WORDS[i % 4]} {i + start}", i % 4) for i in range(40)] for split, start in (("train", 0), ("test", 40))}
-        made = {split: rows(text=[text for text, _ in pairs], label=[label for _, label in pairs]) for split, pairs in labelled.items()}
+        labelled = {
+            split: [(f"{WORDS[i % 4]} {i + start}", i % 4) for i in range(40)]
+            for split, start in (("train", 0), ("test", 40))
+        }
+        made = {
+            split: rows(text=[text for text, _ in pairs], label=[label for _, label in pairs])
+            for split, pairs in labelled.items()
+        }
         self.dataset = datasets.DatasetDict(made)
         self.data_loaded = True
 
@@ -118,7 +158,13 @@ class Duplicates(AbsTaskPairClassification):
 
     def load_data(self, *_: Any, **__: Any) -> None:
         pairs = Alike.pairs(30)
-        self.dataset = {"test": rows(sentence1=pairs["sentence1"], sentence2=pairs["sentence2"], labels=[i * 3 % 2 for i in range(30)])}
+        self.dataset = {
+            "test": rows(
+                sentence1=pairs["sentence1"],
+                sentence2=pairs["sentence2"],
+                labels=[i * 3 % 2 for i in range(30)],
+            )
+        }
         self.data_loaded = True
 
 
@@ -152,5 +198,7 @@ class Summaries(AbsTaskSummarization):
         machine = [[f"{WORDS[(i + j) % 12]} {j}" for j in range(5)] for i in range(6)]
         people = [[f"{WORDS[i]} {WORDS[i + 1]}"] for i in range(6)]
         grades = [[(i + 2 * j) % 5 for j in range(5)] for i in range(6)]
-        self.dataset = {"test": rows(text=WORDS[:6], human_summaries=people, machine_summaries=machine, relevance=grades)}
+        self.dataset = {
+            "test": rows(text=WORDS[:6], human_summaries=people, machine_summaries=machine, relevance=grades)
+        }
         self.data_loaded = True

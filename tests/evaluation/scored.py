@@ -9,11 +9,19 @@ from adiabat.results.suite_result import SuiteModel
 from adiabat.stats.samples import GridSample, Sample, TaskScores
 
 
-def ranked(values: Sequence[float], *, task: str = "asked", similarity: str = "cosine", units: Sequence[str] | None = None) -> TaskScores:
+def ranked(
+    values: Sequence[float],
+    *,
+    task: str = "asked",
+    similarity: str = "cosine",
+    units: Sequence[str] | None = None,
+) -> TaskScores:
     """A retrieval task with the values of one measure."""
     names = list(units or [f"q{number}" for number in range(len(values))])
     sample = Sample("nDCG@10", np.array(values, dtype=np.float64), similarity)
-    return TaskScores(task, "retrieval", "query", names, [sample], texts=[f"text of {name}" for name in names], documents=50)
+    return TaskScores(
+        task, "retrieval", "query", names, [sample], texts=[f"text of {name}" for name in names], documents=50
+    )
 
 
 def gridded(values: np.ndarray, *, task: str = "grid") -> TaskScores:
@@ -21,7 +29,9 @@ def gridded(values: np.ndarray, *, task: str = "grid") -> TaskScores:
     languages = ("de", "en")
     cells = GridSample("P@1", "cosine", languages, languages, values.astype(np.float32), False)
     sample = Sample("P@1", values.mean(axis=(0, 1)), "cosine")
-    return TaskScores(task, "question_grid", "question", [str(n) for n in range(values.shape[2])], [sample], grids=[cells])
+    return TaskScores(
+        task, "question_grid", "question", [str(n) for n in range(values.shape[2])], [sample], grids=[cells]
+    )
 
 
 def model(name: str, *tasks: TaskScores, runs: Sequence[Sequence[TaskScores]] = ()) -> ModelScores:

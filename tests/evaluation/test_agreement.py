@@ -1,4 +1,6 @@
-"""All figures of a task against pytrec_eval on the run written out, and against scikit-learn, with ties and without."""
+"""All figures of a task against pytrec_eval on the run written out, and against scikit-learn, with ties and
+without.
+"""
 
 from pathlib import Path
 
@@ -20,7 +22,15 @@ from adiabat.store.vector_store import Store
 from tests.evaluation.given_vectors import give
 from tests.tiny import tiny_dual
 
-TREC = {"nDCG@10": "ndcg_cut_10", "nDCG": "ndcg", "AP": "map", "AP@30": "map_cut_30", "RR": "recip_rank", "P@5": "P_5", "R@30": "recall_30"}
+TREC = {
+    "nDCG@10": "ndcg_cut_10",
+    "nDCG": "ndcg",
+    "AP": "map",
+    "AP@30": "map_cut_30",
+    "RR": "recip_rank",
+    "P@5": "P_5",
+    "R@30": "recall_30",
+}
 JUDGED = ("Judged@10", "Judged@3", "Success@5", "RR@10", "Recall@100")
 Case = tuple[TaskScores, AddressedSet, np.ndarray, bool]
 DOCUMENTS, QUERIES, WIDTH = 60, 25, 8
@@ -36,15 +46,25 @@ def vectors(seed: int, count: int, *, tied: bool) -> np.ndarray:
 
 def store_of(folder: Path, documents: np.ndarray) -> Store:
     np.save(folder / "vectors.npy", documents)
-    return import_vectors(folder / "vectors.npy", folder / "store", ids=[f"d{row}" for row in range(len(documents))], dtype="float32")
+    return import_vectors(
+        folder / "vectors.npy",
+        folder / "store",
+        ids=[f"d{row}" for row in range(len(documents))],
+        dtype="float32",
+    )
 
 
 def data(seed: int) -> AddressedSet:
     generator = np.random.default_rng(seed)
-    positives = [generator.permutation(DOCUMENTS)[: generator.integers(1, 9)].tolist() for _ in range(QUERIES)]
+    positives = [
+        generator.permutation(DOCUMENTS)[: generator.integers(1, 9)].tolist() for _ in range(QUERIES)
+    ]
     grades = [generator.integers(1, 4, len(one)).tolist() for one in positives]
     texts = [f"text {number}" for number in range(QUERIES)]
-    irrelevant = [[row for row in generator.permutation(DOCUMENTS)[:12].tolist() if row not in near] for near in positives]
+    irrelevant = [
+        [row for row in generator.permutation(DOCUMENTS)[:12].tolist() if row not in near]
+        for near in positives
+    ]
     ids = [f"q{number}" for number in range(QUERIES)]
     lists = [Ragged.of(rows) for rows in (positives, grades, irrelevant)]
     return AddressedSet("set", ids, texts, *lists, is_judged=True)
@@ -52,7 +72,9 @@ def data(seed: int) -> AddressedSet:
 
 @pytest.fixture(params=[False, True], ids=["no ties", "ties"])
 def case(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
-    """Scores by a model of given vectors, the data, the cosine of every query and document, and whether some are equal."""
+    """Scores by a model of given vectors, the data, the cosine of every query and document, and whether some
+    are equal.
+    """
     tied = bool(request.param)
     documents, queries, asked = vectors(1, DOCUMENTS, tied=tied), vectors(2, QUERIES, tied=False), data(3)
     give(monkeypatch, {text: vector.tolist() for text, vector in zip(asked.queries, queries, strict=True)})
@@ -66,10 +88,16 @@ def case(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
 def test_every_rank_measure_of_every_query_is_that_of_trec_eval(case: Case) -> None:
     scores, asked, table, tied = case
     qrels = {
-        query_id: {f"d{row}": int(grade) for row, grade in zip(asked.positives[query], asked.grades[query], strict=True)}
+        query_id: {
+            f"d{row}": int(grade)
+            for row, grade in zip(asked.positives[query], asked.grades[query], strict=True)
+        }
         for query, query_id in enumerate(asked.query_ids)
     }
-    run = {query_id: {f"d{row}": float(score) for row, score in enumerate(table[query])} for query, query_id in enumerate(asked.query_ids)}
+    run = {
+        query_id: {f"d{row}": float(score) for row, score in enumerate(table[query])}
+        for query, query_id in enumerate(asked.query_ids)
+    }
     assert (len(np.unique(table)) < table.size) == tied
     judge = pytrec_eval.RelevanceEvaluator(qrels, set(TREC.values()))
     judged = judge.evaluate(pessimistic_run(run, qrels) if tied else run)
@@ -89,7 +117,10 @@ def test_measures_of_all_judged_documents_are_those_of_ir_measures(case: Case) -
         run[query_id] = {f"d{row}": float(DOCUMENTS - place) for place, row in enumerate(order)}
         qrels[query_id] = {f"d{row}": int(grade) for row, grade in judged.items()}
     for name in JUDGED:
-        theirs = {metric.query_id: metric.value for metric in ir_measures.iter_calc([ir_measures.parse_measure(name)], qrels, run)}
+        theirs = {
+            metric.query_id: metric.value
+            for metric in ir_measures.iter_calc([ir_measures.parse_measure(name)], qrels, run)
+        }
         ours = next(one.values for one in scores.samples if one.measure == name)
         assert ours == pytest.approx([theirs[query_id] for query_id in asked.query_ids], abs=1e-12), name
     assert len({value for one in scores.samples if one.measure == "Judged@10" for value in one.values}) > 3
@@ -98,7 +129,9 @@ def test_measures_of_all_judged_documents_are_those_of_ir_measures(case: Case) -
 def test_pnd_is_one_minus_the_area_under_the_curve_where_half_of_the_ties_are_added(
     case: Case,
 ) -> None:
-    """The area counts a tie as half in order: ``1 - AUC = (errors - ties / 2) / (p n)``, so ``PND = 1 - AUC + ties / (2 p n)``."""
+    """The area counts a tie as half in order: ``1 - AUC = (errors - ties / 2) / (p n)``, so ``PND = 1 - AUC +
+    ties / (2 p n)``.
+    """
     scores, asked, table, tied = case
     ours = next(one.values for one in scores.samples if one.measure == "PND")
     all_ties = 0
@@ -106,6 +139,8 @@ def test_pnd_is_one_minus_the_area_under_the_curve_where_half_of_the_ties_are_ad
         relevant = np.isin(np.arange(DOCUMENTS), asked.positives[query])
         ties = int((row[relevant][:, None] == row[~relevant][None]).sum())
         area = roc_auc_score(relevant, row)
-        assert ours[query] == pytest.approx(1 - area + ties / (2 * relevant.sum() * (~relevant).sum()), abs=1e-12)
+        assert ours[query] == pytest.approx(
+            1 - area + ties / (2 * relevant.sum() * (~relevant).sum()), abs=1e-12
+        )
         all_ties += ties
     assert (all_ties > 0) == tied

@@ -32,7 +32,9 @@ def store(make_store: Callable[..., Store]) -> Store:
 
 
 def scored(store: Store, data: AddressedSet, model: DualEncoder = MODEL) -> TaskScores:
-    return score_retrieval(System(model, store), data, settings=MeasureSection(depth=8, report=("nDCG@10", "RR", "AP", "P@1")))
+    return score_retrieval(
+        System(model, store), data, settings=MeasureSection(depth=8, report=("nDCG@10", "RR", "AP", "P@1"))
+    )
 
 
 def values(scores: TaskScores) -> dict[str, float]:
@@ -41,7 +43,12 @@ def values(scores: TaskScores) -> dict[str, float]:
 
 def given(folder: Path, vectors: np.ndarray) -> Store:
     np.save(folder / "vectors.npy", vectors.astype(np.float32))
-    return import_vectors(folder / "vectors.npy", folder / "store", ids=[f"d{row}" for row in range(len(vectors))], dtype="float32")
+    return import_vectors(
+        folder / "vectors.npy",
+        folder / "store",
+        ids=[f"d{row}" for row in range(len(vectors))],
+        dtype="float32",
+    )
 
 
 def test_where_every_score_ties_every_pair_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,10 +60,14 @@ def test_where_every_score_ties_every_pair_is_lost(tmp_path: Path, monkeypatch: 
     assert {found[name] for name in ("nDCG@10", "RR", "AP", "P@1")} == {0.0}
 
 
-def test_a_query_of_a_zero_vector_ties_with_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_of_a_zero_vector_ties_with_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = asked([[0]])
     give(monkeypatch, {data.queries[0]: [0.0, 0.0]})
-    assert values(scored(given(tmp_path, np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])), data))["PND"] == 1.0
+    assert (
+        values(scored(given(tmp_path, np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])), data))["PND"] == 1.0
+    )
 
 
 @pytest.mark.parametrize("row", [2, 7], ids=["a positive", "another document"])
@@ -66,13 +77,18 @@ def test_stored_vectors_that_are_no_numbers_are_named(store: Store, tmp_path: Pa
     with (tmp_path / "damaged" / VECTOR_FILE).open("r+b") as file:
         file.seek(HEADER_BYTES + row * store.manifest.row_bytes)
         file.write(np.full(store.width, np.nan, dtype=store.dtype).tobytes())
-    with pytest.raises(StoreError, match=f'damaged must hold finite vectors, got NaN or infinity for "d{row}"; it is damaged: rebuild'):
+    with pytest.raises(
+        StoreError,
+        match=f'damaged must hold finite vectors, got NaN or infinity for "d{row}"; it is damaged: rebuild',
+    ):
         scored(damaged, asked([[2]]))
 
 
 def test_a_store_of_one_document_has_nothing_to_compare_with(make_store: Callable[..., Store]) -> None:
     with pytest.raises(
-        DataError, match="set: the corpus must hold documents beside the positives of a query, got 1 in all; name a larger one"
+        DataError,
+        match="set: the corpus must hold documents beside the positives of a "
+        "query, got 1 in all; name a larger one",
     ):
         scored(make_store(MODEL, TEXTS[:1]), asked([[0]]))
 

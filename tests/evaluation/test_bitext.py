@@ -30,20 +30,37 @@ def by_loops(queries: np.ndarray, answers: np.ndarray, texts: list[str], similar
     found = []
     for row, query in enumerate(queries.astype(np.float64)):
         scores = [pair_score(query, answer, similarity) for answer in answers.astype(np.float64)]
-        found.append(all(score < scores[row] for score, text in zip(scores, texts, strict=True) if text != texts[row]))
+        found.append(
+            all(score < scores[row] for score, text in zip(scores, texts, strict=True) if text != texts[row])
+        )
     return found
 
 
 def test_bitext_worked_by_hand(monkeypatch):
-    vectors = {"one": [1, 0], "two": [0, 1], "three": [1, 1], "eins": [2, 0.1], "zwei": [1, 0.9], "drei": [0, 3]}
+    vectors = {
+        "one": [1, 0],
+        "two": [0, 1],
+        "three": [1, 1],
+        "eins": [2, 0.1],
+        "zwei": [1, 0.9],
+        "drei": [0, 3],
+    }
     give(monkeypatch, {text: [float(x) for x in vector] for text, vector in vectors.items()})
-    # "two" is nearest to "drei", "three" to "zwei": one of three is found. From the other side "eins" finds "one" alone, too.
+    # "two" is nearest to "drei", "three" to "zwei": one of three is found. From the other side "eins" finds
+    # "one" alone, too.
     pairs = ParallelTexts("hand", ["one", "two", "three"], ["eins", "zwei", "drei"], ("en", "de"))
     scores = score_bitext(tiny_dual(), pairs, side="query", name="hand", watch=SILENT)
     assert scores.samples[1].values.tolist() == [1, 0, 0]
-    assert values(scores) == pytest.approx({"accuracy": 1 / 3, "accuracy a to b": 1 / 3, "accuracy b to a": 1 / 3})
+    assert values(scores) == pytest.approx(
+        {"accuracy": 1 / 3, "accuracy a to b": 1 / 3, "accuracy b to a": 1 / 3}
+    )
     assert {sample.similarity for sample in scores.samples} == {"cosine"}
-    assert (scores.kind, scores.unit, scores.documents, list(scores.units)) == ("bitext", "pair", 3, ["0", "1", "2"])
+    assert (scores.kind, scores.unit, scores.documents, list(scores.units)) == (
+        "bitext",
+        "pair",
+        3,
+        ["0", "1", "2"],
+    )
     assert scores.texts[1] == "two\nzwei"
     assert scores.notes == ('a is "en", b is "de"; a tie with another sentence is an error',)
 
@@ -65,14 +82,20 @@ def test_bitext_equals_the_evaluator_of_sentence_transformers(tmp_path):
     mine = values(score_bitext(model, pairs, side="query", name="peer", watch=SILENT))
     assert 0 < mine["accuracy"] < 1
     assert mine == pytest.approx(
-        {"accuracy": peer["mean_accuracy"], "accuracy a to b": peer["src2trg_accuracy"], "accuracy b to a": peer["trg2src_accuracy"]}
+        {
+            "accuracy": peer["mean_accuracy"],
+            "accuracy a to b": peer["src2trg_accuracy"],
+            "accuracy b to a": peer["trg2src_accuracy"],
+        }
     )
 
 
 def test_turning_the_sides_round_turns_the_ways_round():
     pairs, model = parallel(30), tiny_dual(seed=5, shared=False)
     turned = ParallelTexts("turned", pairs.b, pairs.a, ("de", "en"))
-    one, two = (values(score_bitext(model, data, side="document", name="x", watch=SILENT)) for data in (pairs, turned))
+    one, two = (
+        values(score_bitext(model, data, side="document", name="x", watch=SILENT)) for data in (pairs, turned)
+    )
     assert (one["accuracy"], one["accuracy a to b"]) == (two["accuracy"], two["accuracy b to a"])
 
 
@@ -99,7 +122,9 @@ def test_answers_too_close_for_quick_products_are_told_apart_exactly():
     queries = (answers + 1e-3 * generator.standard_normal(answers.shape)).astype(np.float32)
     exact = exact_table(FixedPoint.of(queries), FixedPoint.of(answers), "cosine")
     wanted = [(row[number] > np.delete(row, number)).all() for number, row in enumerate(exact)]
-    found = finds_translation(queries, answers, [str(number) for number in range(40)], block_rows=16, tile_rows=16)
+    found = finds_translation(
+        queries, answers, [str(number) for number in range(40)], block_rows=16, tile_rows=16
+    )
     assert found.tolist() == wanted
     assert 0 < found.sum() < 40
 

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from adiabat.core.errors import DataError
-from adiabat.evaluation.language_grid_measures import MEASURE, cluster_ids, grid_scores, measure_grid, measure_grid_retrieval, placements
+from adiabat.evaluation.language_grid_measures import (
+    MEASURE,
+    cluster_ids,
+    grid_scores,
+    measure_grid,
+    measure_grid_retrieval,
+    placements,
+)
 from adiabat.models.embedding_head import Similarity
 from adiabat.stats.samples import GridSample, Sample
 
@@ -23,8 +30,12 @@ def xnli_like(premises: int) -> tuple[list[str], np.ndarray]:
     return list(LABELS) * premises, np.repeat(np.arange(premises), 3)
 
 
-def scores_of(seed: int, labels: Sequence[str], clusters: np.ndarray, *, cells: tuple[int, int] = (2, 3)) -> np.ndarray:
-    """Random scores, rounded so that some tie: clusters have an effect of their own, entailment scores higher."""
+def scores_of(
+    seed: int, labels: Sequence[str], clusters: np.ndarray, *, cells: tuple[int, int] = (2, 3)
+) -> np.ndarray:
+    """Random scores, rounded so that some tie: clusters have an effect of their own, entailment scores
+    higher.
+    """
     generator = np.random.default_rng(seed)
     entailed = np.array([label == "entailment" for label in labels])
     of_cluster = generator.standard_normal((*cells, int(clusters.max()) + 1))[..., clusters]
@@ -38,7 +49,9 @@ def ragged(seed: int, pairs: int = 120, clusters: int = 50) -> tuple[list[str], 
     return list(generator.permutation(list(LABELS) * (pairs // 3))), np.unique(drawn, return_inverse=True)[1]
 
 
-def measured(scores: np.ndarray, labels: Sequence[str], clusters: np.ndarray | None = None) -> tuple[Sample, list[GridSample]]:
+def measured(
+    scores: np.ndarray, labels: Sequence[str], clusters: np.ndarray | None = None
+) -> tuple[Sample, list[GridSample]]:
     """The grid by one similarity, its languages called by numbers."""
     rows, columns = ([f"l{number}" for number in range(size)] for size in scores.shape[:2])
     clusters = np.arange(len(labels)) if clusters is None else clusters
@@ -55,20 +68,27 @@ def discrepancy(scores: np.ndarray, entailed: np.ndarray, other: np.ndarray) -> 
     return float((scores[other][None, :] >= scores[entailed][:, None]).mean())
 
 
-def resampled_by_counting(scores: np.ndarray, labels: Sequence[str], members: Sequence[np.ndarray], drawn: np.ndarray) -> float:
+def resampled_by_counting(
+    scores: np.ndarray, labels: Sequence[str], members: Sequence[np.ndarray], drawn: np.ndarray
+) -> float:
     """Put the pairs of drawn clusters together and count again: the average over cells and comparisons."""
     names = np.array(labels)
     rows = np.concatenate([members[cluster] for cluster in drawn])
     entailed = rows[names[rows] == "entailment"]
     values = [
-        discrepancy(scores[cell], entailed, rows[names[rows] == other]) for other in LABELS[1:] for cell in np.ndindex(*scores.shape[:2])
+        discrepancy(scores[cell], entailed, rows[names[rows] == other])
+        for other in LABELS[1:]
+        for cell in np.ndindex(*scores.shape[:2])
     ]
     return float(np.mean(values))
 
 
 def test_scores_of_a_case_worked_by_hand():
     premises = {"en": np.array([[1.0, 0.0], [0.0, 2.0]], dtype=np.float32)}
-    hypotheses = {"de": np.array([[3.0, 0.0], [3.0, 6.0]], dtype=np.float32), "fr": np.array([[0.0, 1.0], [0.0, -1.0]], dtype=np.float32)}
+    hypotheses = {
+        "de": np.array([[3.0, 0.0], [3.0, 6.0]], dtype=np.float32),
+        "fr": np.array([[0.0, 1.0], [0.0, -1.0]], dtype=np.float32),
+    }
     scores = grid_scores(premises, hypotheses)
     np.testing.assert_allclose(scores["cosine"], [[[1, 2 / 5**0.5], [0, -1]]], atol=1e-15)
     np.testing.assert_allclose(scores["distance"], [[[-2, -5], [-(2**0.5), -3]]], atol=1e-15)
@@ -77,12 +97,16 @@ def test_scores_of_a_case_worked_by_hand():
 def test_scores_agree_with_plain_loops_across_blocks():
     premises, hypotheses = vectors(0, "abc", 150), vectors(1, "xy", 150)
     scores = grid_scores(premises, hypotheses, similarities=["cosine", "distance", "dot"])
-    assert {name: values.shape for name, values in scores.items()} == dict.fromkeys(["cosine", "distance", "dot"], (3, 2, 150))
+    assert {name: values.shape for name, values in scores.items()} == dict.fromkeys(
+        ["cosine", "distance", "dot"], (3, 2, 150)
+    )
     for a, query in enumerate(premises.values()):
         for b, document in enumerate(hypotheses.values()):
             for n in (0, 63, 64, 127, 128, 149):
                 q, d = query[n].astype(np.float64), document[n].astype(np.float64)
-                assert scores["cosine"][a, b, n] == pytest.approx(q @ d / np.linalg.norm(q) / np.linalg.norm(d), abs=1e-14)
+                assert scores["cosine"][a, b, n] == pytest.approx(
+                    q @ d / np.linalg.norm(q) / np.linalg.norm(d), abs=1e-14
+                )
                 assert scores["distance"][a, b, n] == pytest.approx(-np.linalg.norm(q - d), abs=1e-13)
                 assert scores["dot"][a, b, n] == pytest.approx(q @ d, abs=1e-13)
 
@@ -110,7 +134,10 @@ def test_a_vector_has_with_itself_a_cosine_of_exactly_one_and_no_distance():
 
 def test_cosine_ignores_length_and_distance_does_not():
     premises, hypotheses = vectors(5, "ab", 40), vectors(6, "ab", 40)
-    scores, longer = grid_scores(premises, hypotheses), grid_scores({name: 4 * values for name, values in premises.items()}, hypotheses)
+    scores, longer = (
+        grid_scores(premises, hypotheses),
+        grid_scores({name: 4 * values for name, values in premises.items()}, hypotheses),
+    )
     assert (scores["cosine"] == longer["cosine"]).all()
     assert (scores["distance"] != longer["distance"]).all()
 
@@ -128,7 +155,9 @@ def test_broken_vectors_are_all_reported_at_once():
     premises["de"][3, 0] = np.inf
     hypotheses["en"][80, 2] = np.nan
     with pytest.raises(
-        DataError, match=r"2 faults: premise vector of sentence pair 3 in de .* squared length inf; .* sentence pair 80 in en"
+        DataError,
+        match=r"2 faults: premise vector of sentence pair 3 in de .* squared "
+        r"length inf; .* sentence pair 80 in en",
     ):
         grid_scores(premises, hypotheses)
 
@@ -138,10 +167,14 @@ def test_a_zero_vector_has_a_cosine_of_zero_with_everything():
     premises["en"][1], hypotheses["en"][2] = 0, 0
     scores = grid_scores(premises, hypotheses)
     assert np.flatnonzero(scores["cosine"][0, 0] == 0).tolist() == [1, 2]
-    assert scores["distance"][0, 0, 1] == pytest.approx(-np.linalg.norm(hypotheses["en"][1].astype(np.float64)))
+    assert scores["distance"][0, 0, 1] == pytest.approx(
+        -np.linalg.norm(hypotheses["en"][1].astype(np.float64))
+    )
 
 
-@pytest.mark.parametrize("hypotheses", [{}, {"a": np.ones((3, 4), dtype=np.float32)}, {"a": np.ones((2, 5), dtype=np.float32)}])
+@pytest.mark.parametrize(
+    "hypotheses", [{}, {"a": np.ones((3, 4), dtype=np.float32)}, {"a": np.ones((2, 5), dtype=np.float32)}]
+)
 def test_languages_of_different_shapes_are_refused(hypotheses):
     with pytest.raises(ValueError, match="all of one shape"):
         grid_scores({"a": np.ones((2, 4), dtype=np.float32)}, hypotheses)
@@ -155,8 +188,9 @@ def test_placements_of_a_case_worked_by_hand():
 
 
 def test_the_pseudo_values_of_a_case_worked_by_hand():
-    # Entailment 0.9 and 0.5, neutral 0.1 and 0.7, contradiction 0.2 and 0.3, each first in the first cluster. Only 0.5 loses, against 0.7:
-    # U = 1/4, placements 0, 1/2 and 0, 1/2. The first cluster's influence is (0 - 1/4) / 2 twice, the second's (1/2 - 1/4) / 2 twice.
+    # Entailment 0.9 and 0.5, neutral 0.1 and 0.7, contradiction 0.2 and 0.3, each first in the first cluster.
+    # Only 0.5 loses, against 0.7: U = 1/4, placements 0, 1/2 and 0, 1/2. The first cluster's influence is (0
+    # - 1/4) / 2 twice, the second's (1/2 - 1/4) / 2 twice.
     sample, (neutral, contradiction) = measured(
         np.array([[[0.9, 0.1, 0.2, 0.5, 0.7, 0.3]]]), list(LABELS) * 2, np.array([0, 0, 0, 1, 1, 1])
     )
@@ -164,7 +198,12 @@ def test_the_pseudo_values_of_a_case_worked_by_hand():
     assert (neutral.errors.tolist(), neutral.total) == ([[1]], 4)
     assert contradiction.values.tolist() == [[[0.0, 0.0]]]
     assert sample.values.tolist() == [-0.125, 0.375]
-    assert (sample.key, sample.statistic, sample.lower_is_better, sample.reference) == (("PND", "cosine"), "mean", True, None)
+    assert (sample.key, sample.statistic, sample.lower_is_better, sample.reference) == (
+        ("PND", "cosine"),
+        "mean",
+        True,
+        None,
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -174,7 +213,9 @@ def test_pseudo_values_agree_with_their_definition_in_plain_loops(seed):
     _, cells = measured(scores, labels, clusters)
     count = int(clusters.max()) + 1
     for one, other in zip(cells, LABELS[1:], strict=True):
-        entailed, rest = ([i for i, label in enumerate(labels) if label == name] for name in ("entailment", other))
+        entailed, rest = (
+            [i for i, label in enumerate(labels) if label == name] for name in ("entailment", other)
+        )
         lost = {(i, j): scores[0, 0, j] >= scores[0, 0, i] for i in entailed for j in rest}
         level = sum(lost.values()) / len(lost)
         influence = np.zeros(count)
@@ -194,12 +235,22 @@ def test_every_cell_holds_its_exact_discrepancy_and_is_the_mean_of_its_units():
     ]
     names, values = np.array(labels), []
     for one, other in zip(cells, LABELS[1:], strict=True):
-        loops = [[errors_by_loops(scores[a, b, names == "entailment"], scores[a, b, names == other]) for b in range(2)] for a in range(3)]
+        loops = [
+            [
+                errors_by_loops(scores[a, b, names == "entailment"], scores[a, b, names == other])
+                for b in range(2)
+            ]
+            for a in range(3)
+        ]
         assert (one.errors.tolist(), one.total, one.lower_is_better) == (loops, 1600, True)
-        np.testing.assert_allclose(one.values.mean(axis=-1, dtype=np.float64), one.errors / one.total, atol=1e-7)
+        np.testing.assert_allclose(
+            one.values.mean(axis=-1, dtype=np.float64), one.errors / one.total, atol=1e-7
+        )
         values.append(one.errors / one.total)
     assert sample.values.mean() == pytest.approx(np.mean(values), abs=1e-14)
-    np.testing.assert_allclose(sample.values, np.mean([one.values for one in cells], axis=(0, 1, 2)), atol=1e-6)
+    np.testing.assert_allclose(
+        sample.values, np.mean([one.values for one in cells], axis=(0, 1, 2)), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("even", [True, False])
@@ -252,16 +303,23 @@ def test_cluster_ids_number_premises_by_first_appearance():
 def test_unknown_labels_are_all_reported_at_once():
     with pytest.raises(
         DataError,
-        match=r"3 faults: label of sentence pair 1 .* 'yes'; label of sentence pair 2 .* 'no'; .* one contradiction, got none; name",
+        match=r"3 faults: label of sentence pair 1 .* 'yes'; label of sentence pair 2 .* "
+        r"'no'; .* one contradiction, got none; name",
     ):
         measured(np.zeros((1, 1, 4)), ["entailment", "yes", "no", "neutral"])
 
 
 def measured_retrieval(
-    premises: np.ndarray, hypotheses: np.ndarray, labels: Sequence[str], clusters: np.ndarray, similarity: Similarity = "cosine"
+    premises: np.ndarray,
+    hypotheses: np.ndarray,
+    labels: Sequence[str],
+    clusters: np.ndarray,
+    similarity: Similarity = "cosine",
 ) -> tuple[Sample, list[GridSample]]:
     """A grid of one language of premises or several, in the arrays' first axis."""
-    asked, told = ({f"l{place}": vectors for place, vectors in enumerate(side)} for side in (premises, hypotheses))
+    asked, told = (
+        {f"l{place}": vectors for place, vectors in enumerate(side)} for side in (premises, hypotheses)
+    )
     samples, cells = measure_grid_retrieval(asked, told, labels, similarities=[similarity], clusters=clusters)
     return samples[0], cells
 
@@ -271,25 +329,35 @@ def score(query: np.ndarray, document: np.ndarray, similarity: Similarity) -> fl
     if similarity == "distance":
         return -float(np.linalg.norm(query - document))
     product = float(query @ document)
-    return product if similarity == "dot" else product / float(np.linalg.norm(query) * np.linalg.norm(document))
+    return (
+        product if similarity == "dot" else product / float(np.linalg.norm(query) * np.linalg.norm(document))
+    )
 
 
 def retrieval_by_loops(
-    asked: np.ndarray, told: np.ndarray, labels: Sequence[str], clusters: np.ndarray, negative: str, similarity: Similarity
+    asked: np.ndarray,
+    told: np.ndarray,
+    labels: Sequence[str],
+    clusters: np.ndarray,
+    negative: str,
+    similarity: Similarity,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Errors and comparisons by the cluster of the query and that of the candidate."""
     errors, compared = (np.zeros((clusters.max() + 1,) * 2) for _ in range(2))
     for i, label in enumerate(labels):
         for j, other in enumerate(labels):
             if label == "entailment" and other == negative and clusters[i] != clusters[j]:
-                # Small whole numbers: sums are exact, and equal directions divide to equal numbers but for the last bits.
+                # Small whole numbers: sums are exact, and equal directions divide to equal numbers but for
+                # the last bits.
                 gap = score(asked[i], told[j], similarity) - score(asked[i], told[i], similarity)
                 errors[clusters[i], clusters[j]] += gap > -1e-9
                 compared[clusters[i], clusters[j]] += 1
     return errors, compared
 
 
-def problem(seed: int, premises: int = 7, languages: int = 2, width: int = 3) -> tuple[np.ndarray, np.ndarray, list[str], np.ndarray]:
+def problem(
+    seed: int, premises: int = 7, languages: int = 2, width: int = 3
+) -> tuple[np.ndarray, np.ndarray, list[str], np.ndarray]:
     """Vectors of few small whole numbers, so that many tie; clusters of unequal size."""
     generator = np.random.default_rng(seed)
     clusters = np.concatenate([np.repeat(np.arange(premises), 3), generator.integers(0, premises, 6)])
@@ -299,12 +367,17 @@ def problem(seed: int, premises: int = 7, languages: int = 2, width: int = 3) ->
 
 
 def test_retrieval_of_a_case_worked_by_hand() -> None:
-    # Premise 0 asks (1, 0): what it entails lies at 45 degrees, premise 1's neutral one on it (an error), its contradiction across.
-    # Premise 1 asks (0, 1): what it entails lies on it, premise 0's neutral one too (a tie is an error), its contradiction across.
+    # Premise 0 asks (1, 0): what it entails lies at 45 degrees, premise 1's neutral one on it (an error), its
+    # contradiction across. Premise 1 asks (0, 1): what it entails lies on it, premise 0's neutral one too (a
+    # tie is an error), its contradiction across.
     asked = np.array([[[1, 0]] * 3 + [[0, 1]] * 3], dtype=np.float32)
     told = np.array([[[1, 1], [0, 1], [1, 0], [0, 1], [1, 0], [0, -1]]], dtype=np.float32)
     sample, (neutral, contradiction) = measured_retrieval(asked, told, LABELS * 2, np.repeat([0, 1], 3))
-    assert (neutral.comparison, neutral.errors.tolist(), neutral.total) == ("retrieval entailment-neutral", [[2]], 2)
+    assert (neutral.comparison, neutral.errors.tolist(), neutral.total) == (
+        "retrieval entailment-neutral",
+        [[2]],
+        2,
+    )
     assert (contradiction.comparison, contradiction.errors.tolist(), contradiction.total) == (
         "retrieval entailment-contradiction",
         [[0]],
@@ -346,7 +419,9 @@ def test_pseudo_values_are_the_slope_of_the_value_in_how_often_a_premise_is_draw
 def test_neither_the_order_of_sentence_pairs_nor_the_length_of_vectors_matters_to_the_cosine() -> None:
     asked, told, labels, clusters = problem(3)
     order = np.random.default_rng(0).permutation(len(labels))
-    mixed = measured_retrieval(4 * asked[:, order], 8 * told[:, order], [labels[row] for row in order], clusters[order])
+    mixed = measured_retrieval(
+        4 * asked[:, order], 8 * told[:, order], [labels[row] for row in order], clusters[order]
+    )
     plain = measured_retrieval(asked, told, labels, clusters)
     assert np.array_equal(mixed[0].values, plain[0].values)
     assert [one.errors.tolist() for one in mixed[1]] == [one.errors.tolist() for one in plain[1]]
@@ -354,4 +429,6 @@ def test_neither_the_order_of_sentence_pairs_nor_the_length_of_vectors_matters_t
 
 def test_one_premise_alone_has_no_candidates_of_others() -> None:
     asked, told, labels, clusters = problem(0)
-    assert measure_grid_retrieval({"a": asked[0]}, {"a": told[0]}, labels, similarities=["cosine"], clusters=clusters * 0) == ([], [])
+    assert measure_grid_retrieval(
+        {"a": asked[0]}, {"a": told[0]}, labels, similarities=["cosine"], clusters=clusters * 0
+    ) == ([], [])

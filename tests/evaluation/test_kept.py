@@ -33,18 +33,38 @@ def everything() -> TaskScores:
     errors = np.arange(6).reshape(2, 3)
     samples = [
         Sample(
-            "PND pooled", np.array([1.0, 2.0, 0.0, 4.0]), "cosine", np.array([3.0, 4.0, 5.0, 6.0]), lower_is_better=True, proportion=True
+            "PND pooled",
+            np.array([1.0, 2.0, 0.0, 4.0]),
+            "cosine",
+            np.array([3.0, 4.0, 5.0, 6.0]),
+            lower_is_better=True,
+            proportion=True,
         ),
         Sample("PND pooled", np.array([1.0, 2.0, 0.0, 1 / 3]), "distance", np.array([3.0, 4.0, 5.0, 6.0])),
-        Sample("Spearman", generator.random(4), "dot", generator.random(4), "spearman", np.array([0, 0, 1, 1])),
+        Sample(
+            "Spearman", generator.random(4), "dot", generator.random(4), "spearman", np.array([0, 0, 1, 1])
+        ),
         Sample("accuracy", np.array([0.0, 1.0, 1.0, 0.0])),
     ]
     cells = [
-        GridSample("entailment-neutral", "cosine", ("en", "de"), ("en", "de", "fr"), values, True, errors, 100),
+        GridSample(
+            "entailment-neutral", "cosine", ("en", "de"), ("en", "de", "fr"), values, True, errors, 100
+        ),
         GridSample("P@1", "cosine", ("en", "de"), ("en", "de", "fr"), values + 1, False),
     ]
     texts = ["one", "שתיים", "", "4 | <b>"]
-    return TaskScores("a task", "nli_grid", "premise", ["1", "2", "3", "4"], samples, texts, 7, cells, {"facts": 0.5}, ("a note", "מבחן"))
+    return TaskScores(
+        "a task",
+        "nli_grid",
+        "premise",
+        ["1", "2", "3", "4"],
+        samples,
+        texts,
+        7,
+        cells,
+        {"facts": 0.5},
+        ("a note", "מבחן"),
+    )
 
 
 def assert_equal(one: Any, other: Any) -> None:
@@ -62,7 +82,9 @@ def assert_equal(one: Any, other: Any) -> None:
         assert (list(one) == list(other)) if isinstance(one, list | tuple) else one == other
 
 
-@pytest.mark.parametrize("scores", [everything(), ranked([0.1, 1 / 3]), gridded(np.ones((2, 2, 3)))], ids=["all", "ranked", "grid"])
+@pytest.mark.parametrize(
+    "scores", [everything(), ranked([0.1, 1 / 3]), gridded(np.ones((2, 2, 3)))], ids=["all", "ranked", "grid"]
+)
 def test_scores_come_back_as_they_went(tmp_path: Path, scores: TaskScores) -> None:
     path = tmp_path / "deep" / "scores.parquet"
     write_scores(scores, path, key="abc", about={"model": "m", "seconds": 1.5})
@@ -116,7 +138,10 @@ UNKNOWN = {"measure": "nDCG@10", "similarity": "cosine", "statistic": "zzz"}
     [
         (Path.unlink, "got no such file"),
         (lambda path: pq.write_table(pa.table({"a": [1]}), path), "format of scores must be 1, got None"),
-        (lambda path: write_scores(ranked([0.1, np.nan]), path, key="", about={}), "values of nDCG@10 by cosine that are not finite"),
+        (
+            lambda path: write_scores(ranked([0.1, np.nan]), path, key="", about={}),
+            "values of nDCG@10 by cosine that are not finite",
+        ),
         *((partial(truncated, share=share), UNDAMAGED) for share in (0.0, 0.5, 0.9)),
         (without_values, UNDAMAGED),
         *(
@@ -128,9 +153,21 @@ UNKNOWN = {"measure": "nDCG@10", "similarity": "cosine", "statistic": "zzz"}
                 ("unit", ["a", None], 'the column "unit" must hold texts, got nothing in 1 of 2 rows'),
                 ("unit", [1.0, 2.0], 'the column "unit" must hold texts, got double'),
                 ("unit", ["a", "a"], "the column \"unit\" must name each unit once, got 'a' again"),
-                ("nDCG@10 by cosine", [0.1, None], 'the column "nDCG@10 by cosine" must hold numbers, got nothing in 1 of 2 rows'),
-                ("nDCG@10 by cosine", ["a", "b"], 'the column "nDCG@10 by cosine" must hold numbers, got string'),
-                ("nDCG@10 by cosine", [True, False], 'the column "nDCG@10 by cosine" must hold numbers, got bool'),
+                (
+                    "nDCG@10 by cosine",
+                    [0.1, None],
+                    'the column "nDCG@10 by cosine" must hold numbers, got nothing in 1 of 2 rows',
+                ),
+                (
+                    "nDCG@10 by cosine",
+                    ["a", "b"],
+                    'the column "nDCG@10 by cosine" must hold numbers, got string',
+                ),
+                (
+                    "nDCG@10 by cosine",
+                    [True, False],
+                    'the column "nDCG@10 by cosine" must hold numbers, got bool',
+                ),
                 ("cluster", [0.0, 1.5], 'the column "cluster" must hold whole numbers, got double'),
             )
         ),
@@ -139,12 +176,17 @@ UNKNOWN = {"measure": "nDCG@10", "similarity": "cosine", "statistic": "zzz"}
             for change in ({"about": None}, {"key": 3}, {"samples": []}, {"units": 5}, {"samples": [UNKNOWN]})
         ),
         (
-            partial(recorded, change={"samples": [{"measure": "nDCG@10", "similarity": "cosine", "proportion": "no"}]}),
+            partial(
+                recorded,
+                change={"samples": [{"measure": "nDCG@10", "similarity": "cosine", "proportion": "no"}]},
+            ),
             r"samples\.0\.proportion must be true or false, got 'no'",
         ),
     ],
 )
-def test_damaged_and_foreign_files_are_refused(tmp_path: Path, damage: Callable[[Path], object], says: str) -> None:
+def test_damaged_and_foreign_files_are_refused(
+    tmp_path: Path, damage: Callable[[Path], object], says: str
+) -> None:
     path = tmp_path / "s.parquet"
     write_scores(ranked([0.1, 0.2]), path, key="", about={})
     damage(path)
@@ -171,7 +213,10 @@ def test_every_flipped_byte_is_refused_by_name_or_changes_nothing(tmp_path: Path
 def test_files_are_found_sorted_without_those_half_written(tmp_path: Path) -> None:
     for name in ("b/run-1/x", "a/y", "a/.z.parquet.77"):
         write_scores(ranked([0.1]), tmp_path / f"{name}.parquet", key="", about={})
-    assert [str(path.relative_to(tmp_path)) for path in score_files(tmp_path)] == ["a/y.parquet", "b/run-1/x.parquet"]
+    assert [str(path.relative_to(tmp_path)) for path in score_files(tmp_path)] == [
+        "a/y.parquet",
+        "b/run-1/x.parquet",
+    ]
 
 
 def test_folders_have_one_name_in_any_order() -> None:
@@ -207,22 +252,30 @@ def test_files_of_others_are_not_replaced(tmp_path: Path) -> None:
     refuse_foreign_scores(tmp_path)
     (tmp_path / "scores").mkdir()
     (tmp_path / "scores" / "exam.csv").write_text("mine")
-    with pytest.raises(JobError, match=r"must hold no scores except those of an earlier evaluation, got .*exam\.csv"):
+    with pytest.raises(
+        JobError, match=r"must hold no scores except those of an earlier evaluation, got .*exam\.csv"
+    ):
         refuse_foreign_scores(tmp_path)
 
 
-def test_scores_of_an_evaluation_that_was_killed_before_its_result_are_replaced_and_those_of_a_suite_are_not(tmp_path: Path) -> None:
+def test_scores_of_an_evaluation_that_was_killed_before_its_result_are_replaced_and_those_of_a_suite_are_not(
+    tmp_path: Path,
+) -> None:
     for side in ("model", "model/run 1", "baseline"):
         write_scores(ranked([0.1]), tmp_path / "scores" / side / "asked.parquet", key="", about={})
     refuse_foreign_scores(tmp_path)
     # A suite may have a model of that name.
     write_scores(ranked([0.1]), tmp_path / "scores" / "model" / "listed.parquet", key="0123", about={})
-    with pytest.raises(JobError, match=r"must hold no scores except those of an earlier evaluation, got .*listed\.parquet"):
+    with pytest.raises(
+        JobError, match=r"must hold no scores except those of an earlier evaluation, got .*listed\.parquet"
+    ):
         refuse_foreign_scores(tmp_path)
 
 
 def test_a_file_of_another_program_is_not_taken_for_scores_of_a_killed_evaluation(tmp_path: Path) -> None:
     (tmp_path / "scores" / "model").mkdir(parents=True)
     (tmp_path / "scores" / "model" / "exam.parquet").write_text("not a table", encoding="utf-8")
-    with pytest.raises(JobError, match=r"must hold no scores except those of an earlier evaluation, got .*exam\.parquet"):
+    with pytest.raises(
+        JobError, match=r"must hold no scores except those of an earlier evaluation, got .*exam\.parquet"
+    ):
         refuse_foreign_scores(tmp_path)

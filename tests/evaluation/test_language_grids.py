@@ -44,7 +44,8 @@ def free() -> DualEncoder:
 def sentence_pairs() -> LanguageGridSet:
     premises = tuple({language: f"{language} {text}" for language in LANGUAGES} for text in PREMISES)
     hypotheses = tuple(
-        {language: f"{language} says {number}{'xyz'[number % 3]}" for language in LANGUAGES} for number in range(len(LABELS))
+        {language: f"{language} says {number}{'xyz'[number % 3]}" for language in LANGUAGES}
+        for number in range(len(LABELS))
     )
     return LanguageGridSet("pairs", LANGUAGES, LABELS, premises, hypotheses)
 
@@ -54,16 +55,29 @@ def questions() -> QuestionGridSet:
     asked = tuple({"de": f"wer ist {number}", "en": f"who is {number}"} for number in "abcdef")
     told = [{"de": f"das ist {number}", "en": f"that is {number}"} for number in range(4)]
     told[3]["de"] = told[1]["de"]
-    return QuestionGridSet("asked", LANGUAGES, tuple("abcdef"), asked, tuple(told), np.array([0, 1, 2, 3, 3, 1]))
+    return QuestionGridSet(
+        "asked", LANGUAGES, tuple("abcdef"), asked, tuple(told), np.array([0, 1, 2, 3, 3, 1])
+    )
 
 
 def store_of(folder: Path, model: DualEncoder, texts: Mapping[str, str]) -> Store:
     documents = [Document(doc_id, text) for doc_id, text in texts.items()]
-    return build_store(model, lambda: iter(documents), folder / "store", dtype="float32", source="corpus", encoder_name="tiny").store
+    return build_store(
+        model,
+        lambda: iter(documents),
+        folder / "store",
+        dtype="float32",
+        source="corpus",
+        encoder_name="tiny",
+    ).store
 
 
 def hypotheses_of(data: LanguageGridSet) -> dict[str, str]:
-    return {grid_id(pair, language): data.hypotheses[pair][language] for pair in range(len(data)) for language in LANGUAGES}
+    return {
+        grid_id(pair, language): data.hypotheses[pair][language]
+        for pair in range(len(data))
+        for language in LANGUAGES
+    }
 
 
 def encoded(model: DualEncoder, every: Sequence[Mapping[str, str]], language: str, side: Side) -> np.ndarray:
@@ -71,20 +85,35 @@ def encoded(model: DualEncoder, every: Sequence[Mapping[str, str]], language: st
 
 
 def pnd_by_loops(queries: np.ndarray, documents: np.ndarray, cells: GridSample) -> float:
-    """Of all (entailment, other) pairs of sentence pairs, the share in which entailment is not closer; of retrieval, for one premise."""
+    """Of all (entailment, other) pairs of sentence pairs, the share in which entailment is not closer; of
+    retrieval, for one premise.
+    """
     if cells.comparison.startswith("retrieval"):
-        every = [(i, j) for i, j in np.ndindex(len(LABELS), len(LABELS)) if LABELS[i] == "entailment" and PREMISES[i] != PREMISES[j]]
+        every = [
+            (i, j)
+            for i, j in np.ndindex(len(LABELS), len(LABELS))
+            if LABELS[i] == "entailment" and PREMISES[i] != PREMISES[j]
+        ]
         asked = [(i, j) for i, j in every if cells.comparison == f"retrieval entailment-{LABELS[j]}"]
-        near, far = ([pair_score(queries[pair[0]], documents[pair[side]], cells.similarity) for pair in asked] for side in (0, 1))
+        near, far = (
+            [pair_score(queries[pair[0]], documents[pair[side]], cells.similarity) for pair in asked]
+            for side in (0, 1)
+        )
         return sum(other >= one for one, other in zip(near, far, strict=True)) / len(asked)
     scores = [pair_score(one, other, cells.similarity) for one, other in zip(queries, documents, strict=True)]
     entailed = [score for score, label in zip(scores, LABELS, strict=True) if label == "entailment"]
-    rest = [score for score, label in zip(scores, LABELS, strict=True) if f"entailment-{label}" == cells.comparison]
+    rest = [
+        score
+        for score, label in zip(scores, LABELS, strict=True)
+        if f"entailment-{label}" == cells.comparison
+    ]
     return sum(other >= one for one in entailed for other in rest) / (len(entailed) * len(rest))
 
 
 @pytest.mark.parametrize("name", ["model", "free"])
-def test_every_cell_of_a_grid_of_sentence_pairs_equals_loops(name: str, request: pytest.FixtureRequest) -> None:
+def test_every_cell_of_a_grid_of_sentence_pairs_equals_loops(
+    name: str, request: pytest.FixtureRequest
+) -> None:
     model, data = request.getfixturevalue(name), sentence_pairs()
     scores = score_nli_grid(model, data)
     similarities = ["cosine"] if name == "model" else ["cosine", "distance", "dot"]
@@ -94,9 +123,15 @@ def test_every_cell_of_a_grid_of_sentence_pairs_equals_loops(name: str, request:
     asked = [encoded(model, data.premises, language, "query") for language in LANGUAGES]
     told = [encoded(model, data.hypotheses, language, "document") for language in LANGUAGES]
     for cells in scores.grids:
-        np.testing.assert_allclose(cell_values(cells), [[pnd_by_loops(one, other, cells) for other in told] for one in asked])
+        np.testing.assert_allclose(
+            cell_values(cells), [[pnd_by_loops(one, other, cells) for other in told] for one in asked]
+        )
     for sample in scores.samples:
-        own = [cells for cells in scores.grids if cells.comparison.startswith("retrieval") == sample.measure.endswith("retrieval")]
+        own = [
+            cells
+            for cells in scores.grids
+            if cells.comparison.startswith("retrieval") == sample.measure.endswith("retrieval")
+        ]
         tables = [cell_values(cells) for cells in own if cells.similarity == sample.similarity]
         assert sample.values.mean() == pytest.approx(np.mean(tables), abs=1e-14)
 
@@ -116,16 +151,23 @@ def test_hypotheses_of_a_store_are_scored_by_their_stored_vectors(free: DualEnco
     store = store_of(tmp_path, free, texts)
     scores = score_nli_grid(free, data, hypotheses=store)
     asked = [encoded(free, data.premises, language, "query") for language in LANGUAGES]
-    told = [store.gather(store.rows([grid_id(pair, language) for pair in range(7)])).astype(np.float64) for language in LANGUAGES]
+    told = [
+        store.gather(store.rows([grid_id(pair, language) for pair in range(7)])).astype(np.float64)
+        for language in LANGUAGES
+    ]
     for cells in scores.grids:
-        np.testing.assert_allclose(cell_values(cells), [[pnd_by_loops(one, other, cells) for other in told] for one in asked])
+        np.testing.assert_allclose(
+            cell_values(cells), [[pnd_by_loops(one, other, cells) for other in told] for one in asked]
+        )
     assert scores.documents == 15
 
 
 def test_missing_hypotheses_are_counted_and_named(model: DualEncoder, tmp_path: Path) -> None:
     store = store_of(tmp_path, model, {"a": "a document"})
     with pytest.raises(
-        DataError, match=r"pairs: every hypothesis must be in the store .*, got 7 in de that are not: 0:de, .*; embed the grid file first"
+        DataError,
+        match=r"pairs: every hypothesis must be in the store .*, got 7 in de that are "
+        r"not: 0:de, .*; embed the grid file first",
     ):
         score_nli_grid(model, sentence_pairs(), hypotheses=store)
 
@@ -141,16 +183,22 @@ def test_every_question_in_every_cell_equals_loops(name: str, request: pytest.Fi
     for (comparison, similarity), found in values.items():
         for a, b, i in np.ndindex(2, 2, 6):
             texts = [paragraph[LANGUAGES[b]] for paragraph in data.paragraphs]
-            points = [pair_score(asked[LANGUAGES[a]][i], document, similarity) for document in told[LANGUAGES[b]]]
+            points = [
+                pair_score(asked[LANGUAGES[a]][i], document, similarity) for document in told[LANGUAGES[b]]
+            ]
             # Of each text once.
             by_text = dict(zip(texts, points, strict=True))
             own = by_text.pop(texts[data.answers[i]])
             lost = sum(score >= own for score in by_text.values())
-            assert found[a, b, i] == pytest.approx(float(lost == 0) if comparison == "P@1" else lost / len(by_text))
+            assert found[a, b, i] == pytest.approx(
+                float(lost == 0) if comparison == "P@1" else lost / len(by_text)
+            )
             lost_somewhere += lost
     assert lost_somewhere > 0
     assert set(values) == {
-        (one, other) for one in ("P@1", "PND") for other in (["cosine"] if name == "model" else ["cosine", "distance", "dot"])
+        (one, other)
+        for one in ("P@1", "PND")
+        for other in (["cosine"] if name == "model" else ["cosine", "distance", "dot"])
     }
 
 
@@ -159,7 +207,9 @@ def test_paragraphs_of_equal_text_are_one_answer_and_are_counted(model: DualEnco
     scores = score_question_grid(model, data)
     assert "paragraphs with equal texts count as the same answer: 1 in de" in scores.notes
     # Whether a question names the one or the other changes nothing in German, and does in English.
-    other = QuestionGridSet("asked", LANGUAGES, data.ids, data.questions, data.paragraphs, np.array([0, 3, 2, 1, 1, 3]))
+    other = QuestionGridSet(
+        "asked", LANGUAGES, data.ids, data.questions, data.paragraphs, np.array([0, 3, 2, 1, 1, 3])
+    )
     pairs = list(zip(scores.grids, score_question_grid(model, other).grids, strict=True))
     assert all((one.values[:, 0] == two.values[:, 0]).all() for one, two in pairs)
     assert any((one.values[:, 1] != two.values[:, 1]).any() for one, two in pairs)
@@ -169,7 +219,9 @@ def mute(monkeypatch: pytest.MonkeyPatch, word: str, value: float) -> None:
     """From now on models give this value throughout for texts that begin with the word."""
     encode = DualEncoder.encode
 
-    def muted(self: DualEncoder, texts: Sequence[str], *, side: Side, precision: Precision, on_progress: object) -> np.ndarray:
+    def muted(
+        self: DualEncoder, texts: Sequence[str], *, side: Side, precision: Precision, on_progress: object
+    ) -> np.ndarray:
         vectors = encode(self, texts, side=side, precision=precision)
         vectors[[text.startswith(word) for text in texts]] = value
         return vectors
@@ -182,7 +234,10 @@ def test_zero_vectors_are_scored_and_counted(model: DualEncoder, monkeypatch: py
     mute(monkeypatch, "de", 0.0)
     scores = score_nli_grid(model, sentence_pairs())
     assert scores.facts == {"zero vectors": 14.0}
-    assert "14 texts have a zero vector, equally near to every text (premise in de: 7, hypothesis in de: 7)" in scores.notes
+    assert (
+        "14 texts have a zero vector, equally near to every text (premise in de: 7, hypothesis in de: 7)"
+        in scores.notes
+    )
     # All pairs score 0 there, and ties are errors.
     assert [cell_values(cells)[0].tolist() for cells in scores.grids] == [[1.0, 1.0]] * 4
 
@@ -205,10 +260,15 @@ def test_a_result_of_before_and_after_holds_what_both_scored(model: DualEncoder)
     )
     # The change is over premises, of which some have several sentence pairs.
     assert result.units == len(after.units) == len(after.samples[0].values) < len(sentence_pairs())
-    # Three sentence pairs are entailed, two neutral, two contradicted: 6 + 6 comparisons; 3 + 4 of them are of different premises.
+    # Three sentence pairs are entailed, two neutral, two contradicted: 6 + 6 comparisons; 3 + 4 of them are
+    # of different premises.
     assert (result.languages, result.pairs) == (["de", "en"], 4 * (12 + 7))
     for table, now, was in zip(result.grid, after.grids, before.grids, strict=True):
-        assert (table.comparison, table.after, table.before) == (now.comparison, cell_values(now).tolist(), cell_values(was).tolist())
+        assert (table.comparison, table.after, table.before) == (
+            now.comparison,
+            cell_values(now).tolist(),
+            cell_values(was).tolist(),
+        )
     change = result.main_change()
     assert change.after == pytest.approx(np.mean([table.after for table in result.grid[:2]]))
     assert change.before == pytest.approx(np.mean([table.before for table in result.grid[:2]]))
@@ -219,22 +279,31 @@ def test_cells_over_several_runs_have_changes_of_means_and_no_verdicts(model: Du
     before, after = before_and_after(model)
     third = DualEncoder(tiny_encoder(seed=4, settings=model.query.settings), model.document, "again")
     runs = [after, score_nli_grid(third, sentence_pairs())]
-    result, alone = (dataset_result(every, before, sentence_pairs(), role="retain", seed=0, resamples=50) for every in (runs, runs[:1]))
+    result, alone = (
+        dataset_result(every, before, sentence_pairs(), role="retain", seed=0, resamples=50)
+        for every in (runs, runs[:1])
+    )
     assert (result.kind, result.pairs, alone.pairs) == ("grid", 76, 76)
     for number, table in enumerate(result.grid):
         means = np.mean([cell_values(scores.grids[number]) for scores in runs], axis=0)
         np.testing.assert_allclose(table.after, means, rtol=1e-6)
         assert table.before == alone.grid[number].before == cell_values(before.grids[number]).tolist()
         percent = 100 * (np.array(table.before) - means) / np.array(table.before)
-        np.testing.assert_allclose(np.array(table.improvement, dtype=np.float64), percent, rtol=1e-4, atol=1e-4)
-        assert (table.verdicts, table.improved, table.worsened, table.not_worse, table.worsened_z) == (None,) * 5
+        np.testing.assert_allclose(
+            np.array(table.improvement, dtype=np.float64), percent, rtol=1e-4, atol=1e-4
+        )
+        assert (table.verdicts, table.improved, table.worsened, table.not_worse, table.worsened_z) == (
+            None,
+        ) * 5
     assert all(table.verdicts is not None for table in alone.grid)
     # No signs were flipped for cells.
     assert result.notes == [*after.notes]
     assert (result.worse_cells(), result.cells) == (0, 4)
 
 
-def test_cells_of_one_model_are_not_worse_unless_their_margin_is_a_share_of_nothing(model: DualEncoder) -> None:
+def test_cells_of_one_model_are_not_worse_unless_their_margin_is_a_share_of_nothing(
+    model: DualEncoder,
+) -> None:
     scores = score_nli_grid(model, sentence_pairs())
     (first, *others) = scores.grids
     errors = np.array(first.errors).copy()
@@ -245,15 +314,24 @@ def test_cells_of_one_model_are_not_worse_unless_their_margin_is_a_share_of_noth
     assert {cell for table in result.grid for row in table.verdicts or [] for cell in row} == {"undecided"}
     held, absolute = (of_one_model(result, margin) for margin in (Margin(), Margin.parse("0.01 PND")))
     assert held.main_change().verdict == "not worse"
-    assert (held.grid[0].verdicts, held.grid[0].not_worse) == ([["not worse", "undecided"], ["not worse", "not worse"]], 3)
+    assert (held.grid[0].verdicts, held.grid[0].not_worse) == (
+        [["not worse", "undecided"], ["not worse", "not worse"]],
+        3,
+    )
     assert [table.not_worse for table in absolute.grid] == [4] * len(absolute.grid)
-    assert of_one_model(replace(result, grid=without_grid_verdicts(result.grid)), Margin()).grid[0].verdicts is None
+    assert (
+        of_one_model(replace(result, grid=without_grid_verdicts(result.grid)), Margin()).grid[0].verdicts
+        is None
+    )
 
 
 def test_a_grid_says_that_signs_were_flipped_more_often_than_asked(model: DualEncoder) -> None:
     before, after = before_and_after(model)
     result = dataset_result([after], before, sentence_pairs(), role="target", seed=0, resamples=50)
-    assert any("flipped 80 times in the cells of the grid, not measure.resamples = 50" in note for note in result.notes)
+    assert any(
+        "flipped 80 times in the cells of the grid, not measure.resamples = 50" in note
+        for note in result.notes
+    )
     alone = dataset_result([after], None, sentence_pairs(), role="target", seed=0, resamples=50)
     assert (list(after.notes), alone.grid[0].before, alone.main_change().before) == (alone.notes, None, None)
 
@@ -261,11 +339,20 @@ def test_a_grid_says_that_signs_were_flipped_more_often_than_asked(model: DualEn
 ANSWERS = np.array([0, 0, 2, 1, 3])
 
 
-def question_vectors(seed: int, *, width: int = 6) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Five questions in two languages, paragraphs in two others; one paragraph comes twice under different numbers."""
+def question_vectors(
+    seed: int, *, width: int = 6
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Five questions in two languages, paragraphs in two others; one paragraph comes twice under different
+    numbers.
+    """
     generator = np.random.default_rng(seed)
-    questions = {language: generator.standard_normal((5, width)).astype(np.float32) for language in ("de", "en")}
-    paragraphs = {language: 2 * generator.standard_normal((size, width)).astype(np.float32) for language, size in (("fr", 4), ("zh", 6))}
+    questions = {
+        language: generator.standard_normal((5, width)).astype(np.float32) for language in ("de", "en")
+    }
+    paragraphs = {
+        language: 2 * generator.standard_normal((size, width)).astype(np.float32)
+        for language, size in (("fr", 4), ("zh", 6))
+    }
     paragraphs["zh"][5] = paragraphs["zh"][0]
     return questions, paragraphs, {"fr": ANSWERS, "zh": ANSWERS + 1 - (ANSWERS == 0)}
 
@@ -274,13 +361,17 @@ def test_questions_of_a_case_worked_by_hand():
     # The first question is nearest to its paragraph; the second has it in second place of three.
     questions = {"en": np.array([[1.0, 0.0], [1.0, 0.2]], dtype=np.float32)}
     paragraphs = {"de": np.array([[2.0, 0.1], [0.0, 1.0], [1.0, 3.0]], dtype=np.float32)}
-    samples, cells = measure_question_grid(questions, paragraphs, {"de": np.array([0, 2])}, similarities=["cosine"])
+    samples, cells = measure_question_grid(
+        questions, paragraphs, {"de": np.array([0, 2])}, similarities=["cosine"]
+    )
     assert [(one.measure, one.similarity, one.lower_is_better, one.values.tolist()) for one in samples] == [
         ("P@1", "cosine", False, [1.0, 0.0]),
         ("RR", "cosine", False, [1.0, 0.5]),
         ("PND", "cosine", True, [0.0, 0.5]),
     ]
-    assert [(one.comparison, one.rows, one.columns, one.lower_is_better, one.values.tolist()) for one in cells] == [
+    assert [
+        (one.comparison, one.rows, one.columns, one.lower_is_better, one.values.tolist()) for one in cells
+    ] == [
         ("P@1", ("en",), ("de",), False, [[[1.0, 0.0]]]),
         ("PND", ("en",), ("de",), True, [[[0.0, 0.5]]]),
     ]
@@ -289,7 +380,9 @@ def test_questions_of_a_case_worked_by_hand():
 def test_an_equal_vector_is_a_tie_and_a_tie_is_lost():
     vector = np.array([0.3, 0.7, -0.2], dtype=np.float32)
     paragraphs = {"en": np.stack([vector, vector, -vector])}
-    samples, _ = measure_question_grid({"en": vector[None]}, paragraphs, {"en": np.array([0])}, similarities=["cosine"])
+    samples, _ = measure_question_grid(
+        {"en": vector[None]}, paragraphs, {"en": np.array([0])}, similarities=["cosine"]
+    )
     assert [one.values.tolist() for one in samples] == [[0.0], [0.5], [0.5]]
 
 
@@ -300,7 +393,10 @@ def test_neither_the_order_of_questions_nor_of_paragraphs_matters():
     moved = {**paragraphs, "fr": paragraphs["fr"][places]}
     told = {"fr": np.argsort(places)[answers["fr"]][order], "zh": answers["zh"][order]}
     shuffled, _ = measure_question_grid(
-        {language: vectors[order] for language, vectors in questions.items()}, moved, told, similarities=["cosine"]
+        {language: vectors[order] for language, vectors in questions.items()},
+        moved,
+        told,
+        similarities=["cosine"],
     )
     for one, other in zip(samples, shuffled, strict=True):
         np.testing.assert_allclose(other.values, one.values[order], atol=1e-15)

@@ -25,7 +25,9 @@ from tests.evaluation.given_ranker import asked
 from tests.stats.brute_force import errors_and_pairs, rank_measures_by_loops
 
 WORDS = ("river", "stone", "green", "cold", "lamp")
-TEXTS = [" ".join(WORDS[(number * step) % 5] for step in range(1, 2 + number % 4)) for number in range(18)] + ["...", "nothing shared"]
+TEXTS = [
+    " ".join(WORDS[(number * step) % 5] for step in range(1, 2 + number % 4)) for number in range(18)
+] + ["...", "nothing shared"]
 QUERIES = ["green rivers", "cold stone lamp", "lamp", "unheard of", "rivers rivers stone"]
 POSITIVES = [[2, 7], [3], [18], [4, 5], [19, 0, 1]]
 NEGATIVES = [[1], [18, 19], [0], [1], [2, 3]]
@@ -75,7 +77,9 @@ def test_every_figure_is_that_of_loops_over_all_documents(tmp_path: Path, stemme
 
 def test_stems_find_what_whole_words_do_not(tmp_path: Path) -> None:
     rivers = [row for row, text in enumerate(TEXTS) if "river" in text]
-    one = AddressedSet("set", ["q"], ["rivers"], Ragged.of([rivers]), Ragged.of([[1] * len(rivers)]), Ragged.of([[]]))
+    one = AddressedSet(
+        "set", ["q"], ["rivers"], Ragged.of([rivers]), Ragged.of([[1] * len(rivers)]), Ragged.of([[]])
+    )
     plain, stemmed = (scored(system(tmp_path, stemmer=language), one) for language in (None, "english"))
     assert (values(plain, "AP")[0], values(plain, "PND")[0]) == (0.0, 1.0)
     assert (values(stemmed, "AP")[0], values(stemmed, "PND")[0]) == (pytest.approx(1.0), 0.0)
@@ -96,9 +100,14 @@ def test_listed_candidates_are_all_ranked_whatever_they_score(tmp_path: Path) ->
 def test_the_document_that_is_the_query_is_left_out_where_the_corpus_says_so(tmp_path: Path) -> None:
     one = AddressedSet("set", ["d3"], [TEXTS[3]], Ragged.of([[7]]), Ragged.of([[1]]), Ragged.of([[]]))
     plain = system(tmp_path)
-    reading = replace(plain, read=lambda: iter(Document(f"d{row}", f"Title {text}") for row, text in enumerate(TEXTS)))
+    reading = replace(
+        plain, read=lambda: iter(Document(f"d{row}", f"Title {text}") for row, text in enumerate(TEXTS))
+    )
     dropped, kept = scored(reading, one), scored(plain, one)
-    assert [next(s.reference for s in scores.samples if s.measure == "PND pooled").tolist() for scores in (dropped, kept)] == [
+    assert [
+        next(s.reference for s in scores.samples if s.measure == "PND pooled").tolist()
+        for scores in (dropped, kept)
+    ] == [
         [18.0],
         [19.0],
     ]
@@ -109,7 +118,9 @@ def test_the_document_that_is_the_query_is_left_out_where_the_corpus_says_so(tmp
 
 
 def test_an_index_of_another_corpus_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="must be of as many documents as there are ids, got 20 and 1; build the index again"):
+    with pytest.raises(
+        StoreError, match="must be of as many documents as there are ids, got 20 and 1; build the index again"
+    ):
         BM25System(build_bm25(TEXTS, tmp_path), ["d0"])
 
 
@@ -125,7 +136,9 @@ SCIFACT = Path(__file__).resolve().parents[3] / "shared" / "data" / "beir" / "sc
         ("english", 0.665, 0.679),
     ],
 )
-def test_bm25_on_scifact_is_within_what_was_published(tmp_path: Path, stemmer: str | None, least: float, most: float) -> None:
+def test_bm25_on_scifact_is_within_what_was_published(
+    tmp_path: Path, stemmer: str | None, least: float, most: float
+) -> None:
     if not SCIFACT.exists():
         pytest.skip("beir/scifact is not among the shared data")
     documents = list(read_corpus(SCIFACT))
@@ -143,12 +156,18 @@ def test_bm25_on_scifact_is_within_what_was_published(tmp_path: Path, stemmer: s
         Ragged.of([[]] * len(found)),
     )
     measures = ("nDCG@10", "RR", "AP", "P@1")
-    scores = score_retrieval(BM25System(index, ids), asked, settings=MeasureSection(report=measures, depth=1000))
+    scores = score_retrieval(
+        BM25System(index, ids), asked, settings=MeasureSection(report=measures, depth=1000)
+    )
     assert least <= value_of(scores.samples[0])[0] <= most
     # The same from lists of a search, judged by ir-measures document by document.
     hits = index.search(asked.queries, 1000)
     run = {
-        query_id: {ids[row]: float(score) for row, score in zip(hits.rows[query], hits.scores[query], strict=True) if row >= 0}
+        query_id: {
+            ids[row]: float(score)
+            for row, score in zip(hits.rows[query], hits.scores[query], strict=True)
+            if row >= 0
+        }
         for query, query_id in enumerate(asked.query_ids)
     }
     qrels = {one.query_id: dict(zip(one.positives, one.grades, strict=True)) for one in found.examples}

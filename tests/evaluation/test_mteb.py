@@ -1,4 +1,6 @@
-"""Tasks of mteb: the same score as by mteb's own wrapper of the same model, and scores of every text that give it again."""
+"""Tasks of mteb: the same score as by mteb's own wrapper of the same model, and scores of every text that
+give it again.
+"""
 
 import math
 import random
@@ -31,7 +33,9 @@ from tests.tiny import tiny_dual
 # mteb warns of its own calls.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The fill_missing parameter is deprecated:DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:The `get_sentence_embedding_dimension` method has been renamed:FutureWarning"),
+    pytest.mark.filterwarnings(
+        "ignore:The `get_sentence_embedding_dimension` method has been renamed:FutureWarning"
+    ),
     pytest.mark.filterwarnings("ignore:To copy construct from a tensor:UserWarning:mteb"),
 ]
 
@@ -54,7 +58,13 @@ def by_mteb(folder: Path, task: Any) -> float:
     import mteb
     from sentence_transformers import SentenceTransformer
 
-    result = mteb.evaluate(SentenceTransformer(str(folder), device="cpu"), task, cache=None, co2_tracker=False, show_progress_bar=False)
+    result = mteb.evaluate(
+        SentenceTransformer(str(folder), device="cpu"),
+        task,
+        cache=None,
+        co2_tracker=False,
+        show_progress_bar=False,
+    )
     return float(result.task_results[0].get_score())
 
 
@@ -63,7 +73,9 @@ def both_ways(model: DualEncoder, folder: Path, kind: Any) -> tuple[TaskScores, 
     return score_mteb(load(str(folder)), kind()), by_mteb(folder, kind())
 
 
-def test_the_score_is_that_of_mtebs_own_wrapper_and_the_units_give_it_again(tmp_path: Path, tasks: ModuleType) -> None:
+def test_the_score_is_that_of_mtebs_own_wrapper_and_the_units_give_it_again(
+    tmp_path: Path, tasks: ModuleType
+) -> None:
     model = tiny_dual()
     kinds = {
         tasks.Notes: ("query", 16, "nDCG@10"),
@@ -87,7 +99,9 @@ def test_the_score_is_that_of_mtebs_own_wrapper_and_the_units_give_it_again(tmp_
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_prompts_and_towers_go_to_queries_and_documents_as_with_mtebs_own_wrapper(tmp_path: Path, tasks: ModuleType, shared: bool) -> None:
+def test_prompts_and_towers_go_to_queries_and_documents_as_with_mtebs_own_wrapper(
+    tmp_path: Path, tasks: ModuleType, shared: bool
+) -> None:
     model = tiny_dual(settings=PROMPTS, shared=shared)
     for kind in (tasks.Notes, tasks.Reranked):
         scores, wanted = both_ways(model, tmp_path / kind.__name__, kind)
@@ -103,14 +117,18 @@ def test_texts_without_a_role_go_through_the_query_tower(tasks: ModuleType) -> N
     np.testing.assert_array_equal(score_mteb(model, tasks.Alike()).samples[0].values, alone.samples[0].values)
 
 
-def test_a_query_is_scored_by_the_formula_and_ties_go_as_mteb_breaks_them(tasks: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_is_scored_by_the_formula_and_ties_go_as_mteb_breaks_them(
+    tasks: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # All scores tie, so the ranking is by id from the last: d9, d8, d7, d6, d5, d4, d39, d38, ...
     monkeypatch.setattr(MtebEncoder, "similarity", lambda self, one, other: torch.zeros(len(one), len(other)))
     scores = score_mteb(tiny_dual(), tasks.Notes())
     ranking = sorted((doc_id for doc_id, _, _ in tasks.documents()), reverse=True)
     for query, value in zip(range(16), scores.samples[0].values, strict=True):
         grades = {f"d{query}": 2, f"d{query + 12}": 1}
-        gained = sum(grades.get(doc_id, 0) / math.log2(place + 2) for place, doc_id in enumerate(ranking[:10]))
+        gained = sum(
+            grades.get(doc_id, 0) / math.log2(place + 2) for place, doc_id in enumerate(ranking[:10])
+        )
         assert value == pytest.approx(gained / (2 + 1 / math.log2(3)))
     assert scores.samples[0].values.any()
     assert (scores.documents, scores.texts[0], scores.units[0]) == (40, "what of bread 0?", "q0")
@@ -127,14 +145,22 @@ def test_parts_are_groups_whose_mean_is_the_score(tasks: ModuleType) -> None:
 
 def test_data_sets_are_the_units_where_mteb_keeps_too_little(tasks: ModuleType) -> None:
     two, one = score_mteb(tiny_dual(), tasks.Linear()), score_mteb(tiny_dual(), tasks.Summaries())
-    assert (two.unit, two.units, two.samples[0].measure) == ("data set", ["en/test", "de/test"], "cosine_pearson")
+    assert (two.unit, two.units, two.samples[0].measure) == (
+        "data set",
+        ["en/test", "de/test"],
+        "cosine_pearson",
+    )
     assert two.notes[-1].endswith("its 2 data sets are the units")
     assert one.notes[-1].endswith("its one data set is the only unit, too few for a test")
     assert one.facts["mteb's cosine_spearman"] == one.samples[0].values[0]
 
 
-def test_units_that_do_not_give_mtebs_score_again_are_not_believed(tasks: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adiabat.evaluation.mteb_units._mteb_ranking", lambda task, query, scores: dict.fromkeys(scores, 0.0))
+def test_units_that_do_not_give_mtebs_score_again_are_not_believed(
+    tasks: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "adiabat.evaluation.mteb_units._mteb_ranking", lambda task, query, scores: dict.fromkeys(scores, 0.0)
+    )
     assert score_mteb(tiny_dual(), tasks.Notes()).unit == "data set"
 
 
@@ -163,12 +189,16 @@ def test_only_the_watch_tells_how_far_it_is(tasks: ModuleType, capfd: pytest.Cap
 
 def test_data_that_cannot_be_had_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
-        DataError, match=r"^STS15: mteb/sts15-sts must be available from the Hugging Face hub or its cache, got: .*HF_HOME\)$"
+        DataError,
+        match=r"^STS15: mteb/sts15-sts must be available from the Hugging Face "
+        r"hub or its cache, got: .*HF_HOME\)$",
     ):
         score_mteb(tiny_dual(), "STS15")
 
 
-def test_a_hub_that_does_not_answer_is_not_asked_again(tasks: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_that_does_not_answer_is_not_asked_again(
+    tasks: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import datasets
     from huggingface_hub import constants
 
@@ -197,25 +227,38 @@ def test_a_hub_that_does_not_answer_is_not_asked_again(tasks: ModuleType, monkey
 
 def test_mistakes_are_one_line(tasks: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_dual()
-    with pytest.raises(ConfigError, match=r"task must be the name of a task of mteb .*, got 'SciFct'; did you mean SciFact\?"):
+    with pytest.raises(
+        ConfigError, match=r"task must be the name of a task of mteb .*, got 'SciFct'; did you mean SciFact\?"
+    ):
         score_mteb(model, "SciFct")
     with pytest.raises(ConfigError, match=r"got 'no such thing at all'; mteb.get_tasks\(\) lists them"):
         score_mteb(model, "no such thing at all")
     with pytest.raises(ConfigError, match="CIFAR10 must be a task of texts alone, got image; choose another"):
         score_mteb(model, "CIFAR10")
-    with pytest.raises(ConfigError, match="CQADupstackRetrieval must be a single task, got an aggregate; name its parts: CQADupstack"):
+    with pytest.raises(
+        ConfigError,
+        match="CQADupstackRetrieval must be a single task, got an aggregate; name its parts: CQADupstack",
+    ):
         score_mteb(model, "CQADupstackRetrieval")
     monkeypatch.setitem(sys.modules, "mteb", None)
     with pytest.raises(
-        MissingDependencyError, match=r"a task of mteb needs the package mteb; install it with: pip install 'adiabat\[mteb\]'"
+        MissingDependencyError,
+        match=r"a task of mteb needs the package mteb; install it with: pip install 'adiabat\[mteb\]'",
     ):
         score_mteb(model, "SciFact")
 
 
 @pytest.mark.filterwarnings("ignore:An input array is constant")
 def test_a_score_that_is_no_number_is_refused(tasks: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MtebEncoder, "encode", lambda self, inputs, **_: np.ones((sum(len(b["text"]) for b in inputs), 4), np.float32))
-    with pytest.raises(DataError, match="Alike: mteb's cosine_spearman must be a number, got none for 2 data sets: en/test; de/test"):
+    monkeypatch.setattr(
+        MtebEncoder,
+        "encode",
+        lambda self, inputs, **_: np.ones((sum(len(b["text"]) for b in inputs), 4), np.float32),
+    )
+    with pytest.raises(
+        DataError,
+        match="Alike: mteb's cosine_spearman must be a number, got none for 2 data sets: en/test; de/test",
+    ):
         score_mteb(tiny_dual(), tasks.Alike())
 
 
@@ -238,7 +281,13 @@ def test_vectors_are_compared_by_what_the_model_was_made_for(tasks: ModuleType) 
 def test_options_that_would_change_embeddings_are_refused(tasks: ModuleType) -> None:
     metadata, batches = tasks.Notes().metadata, [{"text": tasks.WORDS[:2]}]
     encoder = MtebEncoder(tiny_dual())
-    usual = {"task_metadata": metadata, "hf_split": "test", "hf_subset": "default", "batch_size": 2, "show_progress_bar": False}
+    usual = {
+        "task_metadata": metadata,
+        "hf_split": "test",
+        "hf_subset": "default",
+        "batch_size": 2,
+        "show_progress_bar": False,
+    }
     assert encoder.encode(batches, **usual).shape[0] == 2
     with pytest.raises(TypeError, match="precision"):
         encoder.encode(batches, **usual, precision="int8")
@@ -247,7 +296,10 @@ def test_options_that_would_change_embeddings_are_refused(tasks: ModuleType) -> 
 def test_a_similarity_that_adiabat_does_not_compute_is_refused() -> None:
     model = tiny_dual()
     odd = DualEncoder(model.query, model.document, "m", {"similarity_fn_name": "manhattan"})
-    with pytest.raises(ModelError, match="m: similarity_fn_name in config_sentence_transformers.json must be .*, got manhattan"):
+    with pytest.raises(
+        ModelError,
+        match="m: similarity_fn_name in config_sentence_transformers.json must be .*, got manhattan",
+    ):
         MtebEncoder(odd)
 
 

@@ -20,7 +20,9 @@ RANDOM = np.random.default_rng(5)
 LOW, MIDDLE, HIGH = (np.clip(RANDOM.random(60) + shift, 0, 1).tolist() for shift in (-0.3, 0.0, 0.3))
 
 
-def found(*models: ModelScores, baseline: str | None = None, seed: int = 3, resamples: int = 500) -> SuiteResult:
+def found(
+    *models: ModelScores, baseline: str | None = None, seed: int = 3, resamples: int = 500
+) -> SuiteResult:
     settings = CompareSettings.model_validate({"measure": {"resamples": resamples}, "run": {"seed": seed}})
     return compare_models(models, settings, title="", command="", baseline=baseline, versions={}, inputs={})
 
@@ -34,7 +36,10 @@ def test_each_model_is_compared_with_the_best_of_the_task() -> None:
 def test_a_lower_discrepancy_is_the_better_one() -> None:
     def pnd(values: list[float]) -> ModelScores:
         scores = ranked(values)
-        return model(str(np.mean(values)), type(scores)(scores.task, "triplets", "query", scores.units, [_lower(values)]))
+        return model(
+            str(np.mean(values)),
+            type(scores)(scores.task, "triplets", "query", scores.units, [_lower(values)]),
+        )
 
     findings = found(pnd(HIGH), pnd(LOW))
     assert findings.pairings[0].against == str(np.mean(LOW))
@@ -46,8 +51,13 @@ def _lower(values: list[float]) -> Sample:
 
 
 def test_with_a_baseline_every_other_model_is_compared_with_it() -> None:
-    findings = found(model("a", ranked(MIDDLE)), model("b", ranked(HIGH)), model("c", ranked(LOW)), baseline="a")
-    assert [(one.model, one.against, one.change.verdict) for one in findings.pairings] == [("b", "a", "better"), ("c", "a", "worse")]
+    findings = found(
+        model("a", ranked(MIDDLE)), model("b", ranked(HIGH)), model("c", ranked(LOW)), baseline="a"
+    )
+    assert [(one.model, one.against, one.change.verdict) for one in findings.pairings] == [
+        ("b", "a", "better"),
+        ("c", "a", "worse"),
+    ]
 
 
 def test_a_pairing_is_what_two_samples_alone_would_give() -> None:
@@ -55,7 +65,9 @@ def test_a_pairing_is_what_two_samples_alone_would_give() -> None:
     findings = found(model("a", one), model("b", other), baseline="a")
     alone = paired_changes(other.samples, one.samples, seed=3, resamples=500)[0]
     assert findings.pairings[0].change == alone
-    assert alone.improvement == pytest.approx(improvement(float(np.mean(MIDDLE)), float(np.mean(HIGH)), lower_is_better=False))
+    assert alone.improvement == pytest.approx(
+        improvement(float(np.mean(MIDDLE)), float(np.mean(HIGH)), lower_is_better=False)
+    )
 
 
 def test_the_correction_is_over_all_tasks() -> None:
@@ -64,7 +76,11 @@ def test_the_correction_is_over_all_tasks() -> None:
     shifts = [0.0, 0.02, 0.045, 0.06, 0.2, 0.0, 0.01, 0.03]
     models = [
         model(
-            name, *(ranked((base + on * (shift + generator.normal(0, 0.15, 40))).tolist(), task=f"t{k}") for k, shift in enumerate(shifts))
+            name,
+            *(
+                ranked((base + on * (shift + generator.normal(0, 0.15, 40))).tolist(), task=f"t{k}")
+                for k, shift in enumerate(shifts)
+            ),
         )
         for name, on in (("a", 0.0), ("b", 1.0))
     ]
@@ -72,17 +88,24 @@ def test_the_correction_is_over_all_tasks() -> None:
     p_values = np.array([one.change.p for one in pairings], dtype=np.float64)
     held = benjamini_hochberg(p_values)
     assert [one.significant for one in pairings] == [
-        bool(one) and pairing.change.verdict != "undecided" for one, pairing in zip(held, pairings, strict=True)
+        bool(one) and pairing.change.verdict != "undecided"
+        for one, pairing in zip(held, pairings, strict=True)
     ]
     # A chance finding on its own, which does not stand among eight.
     assert any(one.change.verdict != "undecided" and not one.significant for one in pairings)
 
 
 def test_a_model_that_cannot_do_a_task_is_left_out_of_it() -> None:
-    findings = found(model("a", ranked(LOW), ranked(HIGH, task="more")), model("bm25", ranked(HIGH, similarity="bm25")))
+    findings = found(
+        model("a", ranked(LOW), ranked(HIGH, task="more")), model("bm25", ranked(HIGH, similarity="bm25"))
+    )
     assert [task.name for task in findings.tasks] == ["asked", "more"]
     assert [(one.task, one.model) for one in findings.pairings] == [("asked", "a")]
-    assert {(one.task, one.model) for one in findings.scores} == {("asked", "a"), ("asked", "bm25"), ("more", "a")}
+    assert {(one.task, one.model) for one in findings.scores} == {
+        ("asked", "a"),
+        ("asked", "bm25"),
+        ("more", "a"),
+    }
 
 
 @pytest.mark.parametrize(
@@ -96,7 +119,10 @@ def test_a_model_that_cannot_do_a_task_is_left_out_of_it() -> None:
 )
 def test_models_of_other_units_are_refused_with_their_number(units: list[str], told: str) -> None:
     with pytest.raises(DataError, match=f"{told};"):
-        found(model("a", ranked([0.1, 0.2, 0.3])), model("b", ranked([0.1, 0.2, 0.3, 0.4][: len(units)], units=units)))
+        found(
+            model("a", ranked([0.1, 0.2, 0.3])),
+            model("b", ranked([0.1, 0.2, 0.3, 0.4][: len(units)], units=units)),
+        )
 
 
 def test_runs_of_several_seeds_count_by_their_mean() -> None:
@@ -106,7 +132,11 @@ def test_runs_of_several_seeds_count_by_their_mean() -> None:
     assert change.after == pytest.approx(np.mean([MIDDLE, HIGH, LOW]))
     assert change.test == "bootstrap"
     low, high = change.difference_interval or (0.0, 0.0)
-    alone = found(model("a", ranked(LOW)), model("b", ranked(np.mean([MIDDLE, HIGH, LOW], axis=0).tolist())), baseline="a")
+    alone = found(
+        model("a", ranked(LOW)),
+        model("b", ranked(np.mean([MIDDLE, HIGH, LOW], axis=0).tolist())),
+        baseline="a",
+    )
     narrow = alone.pairings[0].change.difference_interval or (0.0, 0.0)
     # Seeds differ a great deal here, and three of them leave much open.
     assert high - low > 2 * (narrow[1] - narrow[0])
@@ -114,7 +144,10 @@ def test_runs_of_several_seeds_count_by_their_mean() -> None:
 
 def test_units_are_shown_where_models_differ_most() -> None:
     findings = found(model("a", ranked([0.5, 0.5, 0.5])), model("b", ranked([0.5, 0.9, 0.2])))
-    assert [(unit.unit, unit.values) for unit in findings.units] == [("q1", {"a": 0.5, "b": 0.9}), ("q2", {"a": 0.5, "b": 0.2})]
+    assert [(unit.unit, unit.values) for unit in findings.units] == [
+        ("q1", {"a": 0.5, "b": 0.9}),
+        ("q2", {"a": 0.5, "b": 0.2}),
+    ]
     assert findings.units[0].text == "text of q1"
 
 
@@ -133,15 +166,23 @@ def test_a_grid_is_compared_cell_by_cell() -> None:
 
 def test_a_note_that_all_models_have_is_the_tasks() -> None:
     one, other = ranked([0.1, 0.2]), ranked([0.3, 0.2])
-    notes = [type(one)(s.task, s.kind, s.unit, s.units, s.samples, notes=("common", own)) for s, own in ((one, "a"), (other, "b"))]
+    notes = [
+        type(one)(s.task, s.kind, s.unit, s.units, s.samples, notes=("common", own))
+        for s, own in ((one, "a"), (other, "b"))
+    ]
     assert found(model("a", notes[0]), model("b", notes[1])).tasks[0].notes == ["common", "a: a", "b: b"]
-    assert found(model("a", notes[0]), model("b", one), model("c", notes[0])).tasks[0].notes == ["a, c: common", "a, c: a"]
+    assert found(model("a", notes[0]), model("b", one), model("c", notes[0])).tasks[0].notes == [
+        "a, c: common",
+        "a, c: a",
+    ]
 
 
 def test_figures_of_single_models_are_told_in_the_mean_over_runs() -> None:
     one, other = (replace(ranked([0.1, 0.2]), facts={"unknown words": count}) for count in (3.0, 4.0))
     facts = found(model("a", ranked([0.3, 0.3])), model("b", runs=[[one], [other]])).facts
-    assert [(fact.model, fact.task, fact.name, fact.value) for fact in facts] == [("b", "asked", "unknown words", 3.5)]
+    assert [(fact.model, fact.task, fact.name, fact.value) for fact in facts] == [
+        ("b", "asked", "unknown words", 3.5)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -185,7 +226,9 @@ def test_half_a_character_that_a_file_could_not_keep_makes_no_other_text() -> No
 def test_of_models_equal_but_for_rounding_the_first_is_the_reference() -> None:
     values = [0.1, 0.2, 0.3, 0.6, 0.7]
     higher = [*values[:-1], np.nextafter(0.7, 1.0)]
-    assert [one.against for one in found(model("a", ranked(values)), model("b", ranked(higher))).pairings] == ["a"]
+    assert [
+        one.against for one in found(model("a", ranked(values)), model("b", ranked(higher))).pairings
+    ] == ["a"]
 
 
 def test_a_best_model_that_was_chosen_among_equals_is_seldom_called_better() -> None:
@@ -200,12 +243,20 @@ def test_a_best_model_that_was_chosen_among_equals_is_seldom_called_better() -> 
 
 def test_cells_of_models_with_several_runs_have_values_and_changes_and_no_verdicts() -> None:
     cells = np.random.default_rng(3).random((2, 2, 40))
-    findings = found(model("a", gridded(cells)), model("b", runs=[[gridded(cells)], [gridded(cells * 0.5)]]), baseline="a")
-    assert [(grid.model, grid.against, grid.grid.verdicts) for grid in findings.grids] == [("a", None, None), ("b", "a", None)]
+    findings = found(
+        model("a", gridded(cells)), model("b", runs=[[gridded(cells)], [gridded(cells * 0.5)]]), baseline="a"
+    )
+    assert [(grid.model, grid.against, grid.grid.verdicts) for grid in findings.grids] == [
+        ("a", None, None),
+        ("b", "a", None),
+    ]
     np.testing.assert_allclose(findings.grids[1].grid.after, cells.mean(axis=2) * 0.75, rtol=1e-6)
     np.testing.assert_allclose(findings.grids[1].grid.before, cells.mean(axis=2), rtol=1e-6)
 
 
 def test_pseudo_values_are_not_shown_as_if_they_were_scores_of_units() -> None:
-    one, other = (replace(ranked(v), samples=[replace(ranked(v).samples[0], pseudo_values=True)]) for v in ([0.5, 0.5], [0.5, 0.9]))
+    one, other = (
+        replace(ranked(v), samples=[replace(ranked(v).samples[0], pseudo_values=True)])
+        for v in ([0.5, 0.5], [0.5, 0.9])
+    )
     assert not found(model("a", one), model("b", other)).units

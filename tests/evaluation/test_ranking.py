@@ -11,7 +11,15 @@ import pytest
 from adiabat.core.progress import SILENT
 from adiabat.core.ragged import Ragged
 from adiabat.evaluation import ranking
-from adiabat.evaluation.ranking import Counts, PositiveRanks, Ranker, fused_ranks, rank_in_lists, rank_in_store, tied_positives_last
+from adiabat.evaluation.ranking import (
+    Counts,
+    PositiveRanks,
+    Ranker,
+    fused_ranks,
+    rank_in_lists,
+    rank_in_store,
+    tied_positives_last,
+)
 from adiabat.store.search import Hits
 from tests.evaluation.given_ranker import GivenRanker, asked
 
@@ -19,7 +27,9 @@ QUERIES, DOCUMENTS = 40, 12
 
 
 def drawn(seed: int) -> tuple[np.ndarray, list[list[int]], list[list[int]], list[list[int]], list[list[int]]]:
-    """Scores of which many coincide and some are 0, positives, grades, negatives, and rows that are left out."""
+    """Scores of which many coincide and some are 0, positives, grades, negatives, and rows that are left
+    out.
+    """
     generator = np.random.default_rng(seed)
     table = generator.integers(0, 5, (QUERIES, DOCUMENTS)).astype(np.float32)
     orders = [generator.permutation(DOCUMENTS).tolist() for _ in range(QUERIES)]
@@ -27,26 +37,44 @@ def drawn(seed: int) -> tuple[np.ndarray, list[list[int]], list[list[int]], list
     positives = [order[:cut] for order, cut in zip(orders, cuts, strict=True)]
     grades = [generator.integers(1, 4, len(one)).tolist() for one in positives]
     negatives = [order[cut : cut + 4] for order, cut in zip(orders, cuts, strict=True)]
-    return table, positives, grades, negatives, [order[-1:] if number % 3 else [] for number, order in enumerate(orders)]
+    return (
+        table,
+        positives,
+        grades,
+        negatives,
+        [order[-1:] if number % 3 else [] for number, order in enumerate(orders)],
+    )
 
 
-def by_sorting(row: np.ndarray, positives: list[int], grades: list[int], others: list[int], *, least: float) -> tuple[list[int], int, int]:
+def by_sorting(
+    row: np.ndarray, positives: list[int], grades: list[int], others: list[int], *, least: float
+) -> tuple[list[int], int, int]:
     """Places of the positives, pairs in the wrong order, and how many documents are found."""
     grade_of = dict(zip(positives, grades, strict=True))
     order = sorted([*positives, *others], key=lambda document: (-row[document], grade_of.get(document, 0)))
     wrong = sum(row[other] >= row[positive] for positive in positives for other in others)
-    return sorted(order.index(positive) for positive in positives), wrong, sum(row[document] >= least for document in order)
+    return (
+        sorted(order.index(positive) for positive in positives),
+        wrong,
+        sum(row[document] >= least for document in order),
+    )
 
 
 def check(found: PositiveRanks, number: int, expected: tuple[list[int], int, int], pairs: int) -> None:
     places, wrong, length = expected
     assert sorted(found.ranks[number].tolist()) == places
-    assert (found.counts.errors[number], found.counts.pairs[number], found.retrieved[number]) == (wrong, pairs, length)
+    assert (found.counts.errors[number], found.counts.pairs[number], found.retrieved[number]) == (
+        wrong,
+        pairs,
+        length,
+    )
 
 
 @pytest.mark.parametrize("least", [-math.inf, 1.0], ids=["all are found", "some are found"])
 @pytest.mark.parametrize("seed", range(3))
-def test_standings_in_a_store_are_those_of_sorting(seed: int, least: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standings_in_a_store_are_those_of_sorting(
+    seed: int, least: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ranking, "QUERIES_PER_BLOCK", 17)
     table, positives, grades, _, aside = drawn(seed)
     ranker = GivenRanker(table, least)
@@ -59,18 +87,26 @@ def test_standings_in_a_store_are_those_of_sorting(seed: int, least: float, monk
 
 
 @pytest.mark.parametrize("least", [-math.inf, 1.0], ids=["all are found", "some are found"])
-def test_documents_judged_not_relevant_have_their_ranks_and_change_no_other(least: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The judged documents of a query, some of which are left out, by sorting: unjudged ones first where scores tie."""
+def test_documents_judged_not_relevant_have_their_ranks_and_change_no_other(
+    least: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The judged documents of a query, some of which are left out, by sorting: unjudged ones first where
+    scores tie.
+    """
     monkeypatch.setattr(ranking, "QUERIES_PER_BLOCK", 17)
     table, positives, grades, negatives, aside = drawn(4)
     data = replace(asked(positives, grades=grades, negatives=negatives), is_judged=True)
     ranker = GivenRanker(table, least)
-    plain, found = (rank_in_store(ranker, data, Ragged.of(aside), SILENT, judged=judged) for judged in (False, True))
+    plain, found = (
+        rank_in_store(ranker, data, Ragged.of(aside), SILENT, judged=judged) for judged in (False, True)
+    )
     assert found.retrieved.tolist() == plain.retrieved.tolist()
     assert found.counts.errors.tolist() == plain.counts.errors.tolist()
     assert found.counts.pairs.tolist() == plain.counts.pairs.tolist()
     for number, near in enumerate(positives):
-        judged = dict(zip(near, grades[number], strict=True)) | {row: 0 for row in negatives[number] if row not in aside[number]}
+        judged = dict(zip(near, grades[number], strict=True)) | {
+            row: 0 for row in negatives[number] if row not in aside[number]
+        }
         rows = [row for row in range(DOCUMENTS) if row not in aside[number]]
         order = sorted(rows, key=lambda row: (-table[number][row], judged.get(row, -1)))
         assert sorted(found.ranks[number][: len(near)].tolist()) == sorted(plain.ranks[number].tolist())
@@ -80,14 +116,18 @@ def test_documents_judged_not_relevant_have_their_ranks_and_change_no_other(leas
 
 @pytest.mark.parametrize("least", [-math.inf, 1.0], ids=["all are found", "some are found"])
 @pytest.mark.parametrize("judged", [False, True])
-def test_removed_documents_are_those_of_a_smaller_collection(judged: bool, least: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removed_documents_are_those_of_a_smaller_collection(
+    judged: bool, least: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Against a table without their columns, and by sorting what stood above the first relevant document."""
     monkeypatch.setattr(ranking, "QUERIES_PER_BLOCK", 17)
     table, positives, grades, negatives, aside = drawn(5)
     table, removed = np.concatenate([table, table[:, :3] + 1], axis=1), np.arange(DOCUMENTS, DOCUMENTS + 3)
     aside = [[*rows, DOCUMENTS] if number % 2 else rows for number, rows in enumerate(aside)]
     data = replace(asked(positives, grades=grades, negatives=negatives), is_judged=True)
-    found = rank_in_store(GivenRanker(table, least), data, Ragged.of(aside), SILENT, judged=judged, removed=removed)
+    found = rank_in_store(
+        GivenRanker(table, least), data, Ragged.of(aside), SILENT, judged=judged, removed=removed
+    )
     left = Ragged.of([row for row in rows if row < DOCUMENTS] for rows in aside)
     alone = rank_in_store(GivenRanker(table[:, :DOCUMENTS], least), data, left, SILENT, judged=judged)
     assert found.ranks.values.tolist() == alone.ranks.values.tolist()
@@ -95,7 +135,10 @@ def test_removed_documents_are_those_of_a_smaller_collection(judged: bool, least
     assert found.counts.errors.tolist() == alone.counts.errors.tolist()
     assert found.counts.pairs.tolist() == alone.counts.pairs.tolist()
     best = [max(table[number][rows]) for number, rows in enumerate(positives)]
-    above = [any(table[number][row] >= best[number] for row in removed if row not in aside[number]) for number in range(QUERIES)]
+    above = [
+        any(table[number][row] >= best[number] for row in removed if row not in aside[number])
+        for number in range(QUERIES)
+    ]
     assert alone.above is None
     assert found.above is not None
     assert found.above.tolist() == above
@@ -113,21 +156,31 @@ class CountingRanker(GivenRanker):
         return super().count_at_least(queries, thresholds, *more)
 
 
-@pytest.mark.parametrize(("least", "more"), [(-math.inf, 0), (1.0, 1)], ids=["all are found", "some are found"])
-def test_every_document_is_looked_at_once_for_all_that_is_counted(least: float, more: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("least", "more"), [(-math.inf, 0), (1.0, 1)], ids=["all are found", "some are found"]
+)
+def test_every_document_is_looked_at_once_for_all_that_is_counted(
+    least: float, more: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ranking, "QUERIES_PER_BLOCK", 17)
     table, positives, grades, _, aside = drawn(2)
     ranker = CountingRanker(table, least)
     rank_in_store(ranker, asked(positives, grades=grades), Ragged.of(aside), SILENT)
     widest = [max(map(len, positives[start : start + 17])) for start in (0, 17, 34)]
-    assert ranker.passes == [(queries, wide + more) for queries, wide in zip((17, 17, 6), widest, strict=True)]
+    assert ranker.passes == [
+        (queries, wide + more) for queries, wide in zip((17, 17, 6), widest, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_standings_in_lists_are_those_of_sorting_whatever_a_candidate_scores(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_standings_in_lists_are_those_of_sorting_whatever_a_candidate_scores(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ranking, "QUERIES_PER_BLOCK", 17)
     table, positives, grades, negatives, _ = drawn(seed)
-    found = rank_in_lists(GivenRanker(table, min_score=1.0), asked(positives, grades=grades, negatives=negatives), SILENT)
+    found = rank_in_lists(
+        GivenRanker(table, min_score=1.0), asked(positives, grades=grades, negatives=negatives), SILENT
+    )
     for number, near in enumerate(positives):
         expected = by_sorting(table[number], near, grades[number], negatives[number], least=-math.inf)
         check(found, number, expected, len(near) * len(negatives[number]))
@@ -136,7 +189,9 @@ def test_standings_in_lists_are_those_of_sorting_whatever_a_candidate_scores(see
 def test_an_increasing_map_of_scores_changes_nothing() -> None:
     table, positives, grades, _, aside = drawn(9)
     data = asked(positives, grades=grades)
-    one, other = (rank_in_store(GivenRanker(each), data, Ragged.of(aside), SILENT) for each in (table, np.exp2(table)))
+    one, other = (
+        rank_in_store(GivenRanker(each), data, Ragged.of(aside), SILENT) for each in (table, np.exp2(table))
+    )
     assert np.array_equal(one.ranks.values, other.ranks.values)
     assert np.array_equal(one.counts.errors, other.counts.errors)
 
@@ -165,7 +220,8 @@ def test_fusion_is_that_of_its_formula_in_fractions_and_ties_are_lost() -> None:
 
 
 def test_fusion_by_hand() -> None:
-    # Ranks 1 and 3, 2 and 1, 3 and absent, absent and 2: document 1 has 1/62 + 1/61, document 0 has 1/61 + 1/63.
+    # Ranks 1 and 3, 2 and 1, 3 and absent, absent and 2: document 1 has 1/62 + 1/61, document 0 has 1/61 +
+    # 1/63.
     rankings = [np.array([[0, 1, 2]]), np.array([[1, 3, 0]])]
     ranks = [fused_ranks(rankings, asked([[row]])).ranks[0].tolist() for row in range(5)]
     assert ranks == [[1], [0], [3], [2], [4]]

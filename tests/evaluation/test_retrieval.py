@@ -1,4 +1,6 @@
-"""Scoring a model on data sets: the streamed, padded, blockwise ways against plain loops over every document."""
+"""Scoring a model on data sets: the streamed, padded, blockwise ways against plain loops over every
+document.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -61,8 +63,12 @@ def examples(
     )
 
 
-def scored(model: DualEncoder, store: Store, data: AddressedSet, *, watch: Watch = SILENT, **settings: object) -> TaskScores:
-    return score_retrieval(System(model, store), data, settings=MeasureSection.model_validate(settings), watch=watch)
+def scored(
+    model: DualEncoder, store: Store, data: AddressedSet, *, watch: Watch = SILENT, **settings: object
+) -> TaskScores:
+    return score_retrieval(
+        System(model, store), data, settings=MeasureSection.model_validate(settings), watch=watch
+    )
 
 
 def sample(scores: TaskScores, measure: str, similarity: str = "cosine") -> Sample:
@@ -80,9 +86,14 @@ def pnd_of(scores: TaskScores, similarity: str = "cosine") -> tuple[float, float
     return value(scores, "PND", similarity), value(scores, "PND pooled", similarity), int(pairs.sum())
 
 
-def pnd_by_loops(table: Sequence[Sequence[float]], data: AddressedSet, others: Sequence[Sequence[int]]) -> tuple[float, float, int]:
+def pnd_by_loops(
+    table: Sequence[Sequence[float]], data: AddressedSet, others: Sequence[Sequence[int]]
+) -> tuple[float, float, int]:
     """Mean over queries, pooled, and pairs."""
-    counts = [errors_and_pairs(row, data.positives[query].tolist(), others[query]) for query, row in enumerate(table)]
+    counts = [
+        errors_and_pairs(row, data.positives[query].tolist(), others[query])
+        for query, row in enumerate(table)
+    ]
     shares = [wrong / pairs for wrong, pairs in counts]
     pairs = sum(pairs for _, pairs in counts)
     return sum(shares) / len(shares), sum(wrong for wrong, _ in counts) / pairs, pairs
@@ -96,20 +107,34 @@ LISTED_NEGATIVES = [[7, 1], [11, 4, 5], [9], [0, 1, 2, 3], [10, 3], [3, 12]]
 def others_of(store: Store, data: AddressedSet, *, left_out: dict[int, int] | None = None) -> list[list[int]]:
     """All documents but a query's positives, and but the one that has its id."""
     rows = range(store.count)
-    return [[row for row in rows if row not in data.positives[query] and (left_out or {}).get(query) != row] for query in range(len(data))]
+    return [
+        [row for row in rows if row not in data.positives[query] and (left_out or {}).get(query) != row]
+        for query in range(len(data))
+    ]
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_pnd_against_the_whole_store_equals_loops_with_ties_and_several_positives(store: Store, model: DualEncoder, seed: int) -> None:
+def test_pnd_against_the_whole_store_equals_loops_with_ties_and_several_positives(
+    store: Store, model: DualEncoder, seed: int
+) -> None:
     asking = DualEncoder(tiny_encoder(seed=seed), model.document, "asking")
     data = examples(STORE_POSITIVES)
     scores = scored(asking, store, data)
-    assert pnd_of(scores) == pytest.approx(pnd_by_loops(all_scores(asking, store, data.queries), data, others_of(store, data)))
-    assert (scores.task, scores.kind, scores.unit, scores.units) == ("set", "retrieval", "query", data.query_ids)
+    assert pnd_of(scores) == pytest.approx(
+        pnd_by_loops(all_scores(asking, store, data.queries), data, others_of(store, data))
+    )
+    assert (scores.task, scores.kind, scores.unit, scores.units) == (
+        "set",
+        "retrieval",
+        "query",
+        data.query_ids,
+    )
     assert (scores.texts, scores.documents) == (data.queries, 20)
 
 
-def test_a_document_that_ties_with_a_positive_is_an_error_and_a_second_positive_is_none(model: DualEncoder, store: Store) -> None:
+def test_a_document_that_ties_with_a_positive_is_an_error_and_a_second_positive_is_none(
+    model: DualEncoder, store: Store
+) -> None:
     # Row 3 ties with 7 and 11. Alone it has at least two errors; with both beside it as positives, two fewer.
     table = all_scores(model, store, QUERIES[:1])[0]
     above = sum(score > table[3] for score in table)
@@ -117,7 +142,9 @@ def test_a_document_that_ties_with_a_positive_is_an_error_and_a_second_positive_
     assert value(scored(model, store, examples([[3, 7, 11]])), "PND pooled") == pytest.approx(above / 17)
 
 
-def test_rank_measures_equal_a_full_ranking_with_ties_against_the_relevant(model: DualEncoder, store: Store) -> None:
+def test_rank_measures_equal_a_full_ranking_with_ties_against_the_relevant(
+    model: DualEncoder, store: Store
+) -> None:
     grades = [[1], [2, 1, 3], [1, 1], [4], [1, 2], [1]]
     data = examples(STORE_POSITIVES, grades=grades)
     scores, table = scored(model, store, data, report=MEASURES), all_scores(model, store, QUERIES)
@@ -136,7 +163,9 @@ def test_of_positives_that_tie_the_lower_grade_comes_first(model: DualEncoder, s
         assert sample(scores, "nDCG@10").values[0] == pytest.approx(by_hand["nDCG@10"])
 
 
-def test_the_document_with_the_querys_own_id_is_left_out_by_its_id_alone_only_where_asked(model: DualEncoder, store: Store) -> None:
+def test_the_document_with_the_querys_own_id_is_left_out_by_its_id_alone_only_where_asked(
+    model: DualEncoder, store: Store
+) -> None:
     # d4 and d3 are documents; d3 is a positive of its own query and stays.
     data = examples([[0], [3], [5]], ids=["d4", "d3", "q"])
     dropped, kept = (scored(model, store, data, report=MEASURES, drop_same_id=drop) for drop in (True, False))
@@ -145,7 +174,11 @@ def test_the_document_with_the_querys_own_id_is_left_out_by_its_id_alone_only_wh
         others = others_of(store, data, left_out=left_out)
         assert pnd_of(scores) == pytest.approx(pnd_by_loops(table, data, others))
         by_hand = [
-            rank_measures_by_loops(table[query], {int(data.positives[query][0]): 1}, [*others[query], int(data.positives[query][0])])
+            rank_measures_by_loops(
+                table[query],
+                {int(data.positives[query][0]): 1},
+                [*others[query], int(data.positives[query][0])],
+            )
             for query in range(3)
         ]
         assert sample(scores, "RR").values == pytest.approx([one["RR"] for one in by_hand])
@@ -156,12 +189,17 @@ def test_the_document_with_the_querys_own_id_is_left_out_by_its_id_alone_only_wh
     said: list[str] = []
     left = scored(model, store, data, watch=Watch(note=said.append))
     assert pnd_of(left) == pnd_of(kept)
-    assert said == ["set: 1 document with the id of a query and another text, ranked like all others; drop_same_id = true leaves documents "
-                    "out by their id alone"]  # fmt: skip
+    assert said == [
+        "set: 1 document with the id of a query and another text, ranked like all others; "
+        "drop_same_id = true leaves documents out by their id alone"
+    ]
 
 
-def test_a_query_that_is_a_document_is_left_out_with_a_title_before_it_or_without(model: DualEncoder, store: Store) -> None:
-    # d4 and d5 read as their queries do, d5 but for its first word as a title; d9 ends alike in the middle of a word.
+def test_a_query_that_is_a_document_is_left_out_with_a_title_before_it_or_without(
+    model: DualEncoder, store: Store
+) -> None:
+    # d4 and d5 read as their queries do, d5 but for its first word as a title; d9 ends alike in the middle of
+    # a word.
     texts = [TEXTS[4], TEXTS[5].partition(" ")[2], TEXTS[9][1:], TEXTS[3]]
     data = replace(examples([[0], [1], [2], [3]], ids=["d4", "d5", "d9", "d3"]), queries=texts)
     left = scored(model, store, data)
@@ -176,7 +214,10 @@ def test_what_judges_found_irrelevant_is_ranked_with_the_whole_corpus_unless_can
     listed = examples(LISTED_POSITIVES, LISTED_NEGATIVES)
     judged = replace(listed, is_judged=True)
     whole = scored(model, store, judged)
-    assert (whole.kind, pnd_of(whole)) == ("retrieval", pnd_of(scored(model, store, judged, negatives="store")))
+    assert (whole.kind, pnd_of(whole)) == (
+        "retrieval",
+        pnd_of(scored(model, store, judged, negatives="store")),
+    )
     asked = scored(model, store, judged, negatives="listed")
     assert (asked.kind, pnd_of(asked)) == ("triplets", pnd_of(scored(model, store, listed)))
 
@@ -199,12 +240,18 @@ def test_a_cutoff_beyond_the_depth_is_searched_to(model: DualEncoder, store: Sto
 
 @pytest.mark.parametrize("positives", [[3], [3, 7]], ids=["one positive", "two that tie"])
 def test_a_tie_across_the_depth_is_lost(model: DualEncoder, store: Store, positives: list[int]) -> None:
-    # Rows 3, 7 and 11 tie: a ranking cut within the tie holds the lower rows, which are the positives, by accident.
+    # Rows 3, 7 and 11 tie: a ranking cut within the tie holds the lower rows, which are the positives, by
+    # accident.
     table = all_scores(model, store, QUERIES[:1])[0]
     above = sum(score > table[3] for score in table)
     ties_lost = 3 - len(positives)
-    reached = [value(scored(model, store, examples([positives]), depth=above + 1 + extra, report=("RR",)), "RR") for extra in range(3)]
-    assert reached == [0 if extra < ties_lost else pytest.approx(1 / (above + ties_lost + 1)) for extra in range(3)]
+    reached = [
+        value(scored(model, store, examples([positives]), depth=above + 1 + extra, report=("RR",)), "RR")
+        for extra in range(3)
+    ]
+    assert reached == [
+        0 if extra < ties_lost else pytest.approx(1 / (above + ties_lost + 1)) for extra in range(3)
+    ]
 
 
 def test_listed_pairs_equal_loops(model: DualEncoder, store: Store) -> None:
@@ -212,19 +259,37 @@ def test_listed_pairs_equal_loops(model: DualEncoder, store: Store) -> None:
     scores, table = scored(model, store, data, report=MEASURES), all_scores(model, store, data.queries)
     assert pnd_of(scores) == pytest.approx(pnd_by_loops(table, data, LISTED_NEGATIVES))
     for query, positives in enumerate(LISTED_POSITIVES):
-        by_hand = rank_measures_by_loops(table[query], dict.fromkeys(positives, 1), positives + LISTED_NEGATIVES[query])
+        by_hand = rank_measures_by_loops(
+            table[query], dict.fromkeys(positives, 1), positives + LISTED_NEGATIVES[query]
+        )
         assert {name: sample(scores, name).values[query] for name in MEASURES} == pytest.approx(by_hand)
     assert scores.kind == "triplets"
     assert "positives are compared with listed negatives" in scores.notes
 
 
-def test_measures_that_no_order_of_the_listed_candidates_changes_are_left_out(model: DualEncoder, store: Store) -> None:
+def test_measures_that_no_order_of_the_listed_candidates_changes_are_left_out(
+    model: DualEncoder, store: Store
+) -> None:
     """The longest list has five candidates."""
-    scores = scored(model, store, examples(LISTED_POSITIVES, LISTED_NEGATIVES), report=("Recall@100", "R@4", "RR@10", "Judged@2", "P@5"))
+    scores = scored(
+        model,
+        store,
+        examples(LISTED_POSITIVES, LISTED_NEGATIVES),
+        report=("Recall@100", "R@4", "RR@10", "Judged@2", "P@5"),
+    )
     assert [sample.measure for sample in scores.samples] == ["PND", "PND pooled", "R@4", "RR@10"]
-    assert "Recall@100, Judged@2, P@5 cannot change among so few listed candidates and are left out" in scores.notes
+    assert (
+        "Recall@100, Judged@2, P@5 cannot change among so few listed candidates and are left out"
+        in scores.notes
+    )
     whole = scored(model, store, examples(STORE_POSITIVES))
-    assert [sample.measure for sample in whole.samples] == ["nDCG@10", "Recall@100", "RR@10", "PND", "PND pooled"]
+    assert [sample.measure for sample in whole.samples] == [
+        "nDCG@10",
+        "Recall@100",
+        "RR@10",
+        "PND",
+        "PND pooled",
+    ]
 
 
 def test_queries_without_listed_negatives_are_left_out_and_counted(model: DualEncoder, store: Store) -> None:
@@ -232,9 +297,15 @@ def test_queries_without_listed_negatives_are_left_out_and_counted(model: DualEn
     scores, table = scored(model, store, some), all_scores(model, store, some.queries)
     shares = [
         wrong / pairs
-        for wrong, pairs in (errors_and_pairs(table[query], LISTED_POSITIVES[query], LISTED_NEGATIVES[query]) for query in (1, 2, 3, 5))
+        for wrong, pairs in (
+            errors_and_pairs(table[query], LISTED_POSITIVES[query], LISTED_NEGATIVES[query])
+            for query in (1, 2, 3, 5)
+        )
     ]
-    assert (scores.units, scores.texts) == (["q1", "q2", "q3", "q5"], [QUERIES[query] for query in (1, 2, 3, 5)])
+    assert (scores.units, scores.texts) == (
+        ["q1", "q2", "q3", "q5"],
+        [QUERIES[query] for query in (1, 2, 3, 5)],
+    )
     assert sample(scores, "PND").values == pytest.approx(shares)
     assert "2 of 6 queries list no negatives and were left out, 4 are measured" in scores.notes
 
@@ -251,17 +322,25 @@ def test_listed_negatives_are_chosen_only_where_at_least_half_of_the_queries_lis
     assert len(scored(model, store, some, negatives="listed").units) == listing
 
 
-def test_no_listed_negatives_at_all_mean_the_store_unless_listed_ones_were_asked_for(model: DualEncoder, store: Store) -> None:
+def test_no_listed_negatives_at_all_mean_the_store_unless_listed_ones_were_asked_for(
+    model: DualEncoder, store: Store
+) -> None:
     bare = examples(LISTED_POSITIVES)
     assert scored(model, store, bare).kind == "retrieval"
-    told = "measure.negatives must be store or auto where no query lists negatives, got listed; set measure.negatives = store"
+    told = (
+        "measure.negatives must be store or auto where no query lists negatives, "
+        "got listed; set measure.negatives = store"
+    )
     with pytest.raises(DataError, match=f"^set: {told}$"):
         scored(model, store, bare, negatives="listed")
 
 
 @pytest.mark.parametrize("negatives", [None, LISTED_NEGATIVES], ids=["store", "listed"])
-def test_without_normalising_every_similarity_is_measured(make_store: Callable[..., Store], negatives: list[list[int]] | None) -> None:
-    # With this seed the norms differ enough for distance and cosine to rank differently, whatever a machine rounds.
+def test_without_normalising_every_similarity_is_measured(
+    make_store: Callable[..., Store], negatives: list[list[int]] | None
+) -> None:
+    # With this seed the norms differ enough for distance and cosine to rank differently, whatever a machine
+    # rounds.
     loose = tiny_dual(seed=9, settings=EncoderSettings(max_tokens=64, normalize=False))
     store = make_store(loose, TEXTS)
     data = examples(LISTED_POSITIVES, negatives)
@@ -269,13 +348,17 @@ def test_without_normalising_every_similarity_is_measured(make_store: Callable[.
     assert similarities_of(loose) == ("cosine", "distance", "dot")
     for similarity in similarities_of(loose):
         table = all_scores(loose, store, data.queries, similarity)
-        assert pnd_of(scores, similarity) == pytest.approx(pnd_by_loops(table, data, negatives or others_of(store, data)))
+        assert pnd_of(scores, similarity) == pytest.approx(
+            pnd_by_loops(table, data, negatives or others_of(store, data))
+        )
     if not negatives:
         assert value(scores, "PND") != value(scores, "PND", "distance")
     assert not any("unit length" in note for note in scores.notes)
 
 
-def test_with_both_sides_normalised_only_cosine_is_measured_and_the_notes_say_why(model: DualEncoder, store: Store) -> None:
+def test_with_both_sides_normalised_only_cosine_is_measured_and_the_notes_say_why(
+    model: DualEncoder, store: Store
+) -> None:
     left, asked = (
         score_retrieval(System(model, store), examples([[1]]), settings=MeasureSection(), similarities=which)
         for which in (None, ("distance", "cosine"))
@@ -289,7 +372,10 @@ def test_with_both_sides_normalised_only_cosine_is_measured_and_the_notes_say_wh
 
 @pytest.mark.parametrize("side", ["query", "document"])
 def test_one_side_that_does_not_normalise_is_enough_for_all(side: str) -> None:
-    unit, loose = tiny_encoder(seed=1), tiny_encoder(seed=1, settings=EncoderSettings(max_tokens=64, normalize=False))
+    unit, loose = (
+        tiny_encoder(seed=1),
+        tiny_encoder(seed=1, settings=EncoderSettings(max_tokens=64, normalize=False)),
+    )
     towers = (loose, unit) if side == "query" else (unit, loose)
     assert similarities_of(DualEncoder(*towers, "mixed")) == ("cosine", "distance", "dot")
     stated = DualEncoder(*towers, "mixed", {"similarity_fn_name": "dot"})
@@ -297,7 +383,9 @@ def test_one_side_that_does_not_normalise_is_enough_for_all(side: str) -> None:
 
 
 @pytest.mark.parametrize("negatives", [None, LISTED_NEGATIVES], ids=["store", "listed"])
-def test_a_result_is_made_from_scores_before_and_after(model: DualEncoder, store: Store, negatives: list[list[int]] | None) -> None:
+def test_a_result_is_made_from_scores_before_and_after(
+    model: DualEncoder, store: Store, negatives: list[list[int]] | None
+) -> None:
     data = examples(LISTED_POSITIVES, negatives)
     after = scored(model, store, data)
     before = scored(DualEncoder(tiny_encoder(seed=2), model.document, "before"), store, data)
@@ -307,13 +395,16 @@ def test_a_result_is_made_from_scores_before_and_after(model: DualEncoder, store
     assert result.pairs == pnd_of(after)[2]
     assert result.units == 6
     for change in result.changes:
-        assert (change.after, change.before) == pytest.approx((value(after, change.measure), value(before, change.measure)))
+        assert (change.after, change.before) == pytest.approx(
+            (value(after, change.measure), value(before, change.measure))
+        )
     assert result.notes == list(after.notes)
 
 
 LADDER_TEXTS = [f"document {number} on {'abcdefg'[number % 7] * 4}" for number in range(12)]
 LADDER_TEXTS[7] = LADDER_TEXTS[3]
-# The positive of the third query is one text with document 7: a tie, which is an error. The second query lists a document twice.
+# The positive of the third query is one text with document 7: a tie, which is an error. The second query
+# lists a document twice.
 LADDERS = [(0, (1, 2, 3)), (5, (4, 11, 11)), (3, (7, 6, 8)), (9, (10, 0, 7))]
 
 
@@ -322,7 +413,9 @@ def ladder_store(model: DualEncoder, make_store: Callable[..., Store]) -> Store:
     return make_store(model, LADDER_TEXTS)
 
 
-def laddered(ladder_store: Store, ladders: Sequence[tuple[int, tuple[int, ...]]] = LADDERS, **options: bool) -> AddressedSet:
+def laddered(
+    ladder_store: Store, ladders: Sequence[tuple[int, tuple[int, ...]]] = LADDERS, **options: bool
+) -> AddressedSet:
     rows = [
         Example(f"q{number}", f"what is {'abcd'[number]}", (f"d{near}",), tuple(f"d{row}" for row in far))
         for number, (near, far) in enumerate(ladders)
@@ -330,24 +423,37 @@ def laddered(ladder_store: Store, ladders: Sequence[tuple[int, tuple[int, ...]]]
     return address(ExampleSet("papers", tuple(rows), **options), ladder_store, merge_equal=True)
 
 
-def test_every_number_is_compared_as_loops_compare_it(model: DualEncoder, ladder_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_number_is_compared_as_loops_compare_it(
+    model: DualEncoder, ladder_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = laddered(ladder_store)
     table = all_scores(model, ladder_store, data.queries)
-    expected = [[float(table[row][far] >= table[row][near]) for far in negatives] for row, (near, negatives) in enumerate(LADDERS)]
+    expected = [
+        [float(table[row][far] >= table[row][near]) for far in negatives]
+        for row, (near, negatives) in enumerate(LADDERS)
+    ]
     monkeypatch.setattr(ranking, "QUERIES_PER_BLOCK", 3)
     scores = score_retrieval(System(model, ladder_store), data, settings=MeasureSection())
-    assert [sample.measure for sample in scores.ladder] == ["PND, negative 1", "PND, negative 2", "PND, negative 3"]
+    assert [sample.measure for sample in scores.ladder] == [
+        "PND, negative 1",
+        "PND, negative 2",
+        "PND, negative 3",
+    ]
     found = np.stack([sample.values for sample in scores.ladder], axis=1)
     assert found.tolist() == expected
     assert found[2, 0] == 1
     assert 0 < found.sum() < found.size
 
 
-def test_there_is_no_ladder_where_lists_differ_in_length_or_nothing_is_listed(model: DualEncoder, ladder_store: Store) -> None:
+def test_there_is_no_ladder_where_lists_differ_in_length_or_nothing_is_listed(
+    model: DualEncoder, ladder_store: Store
+) -> None:
     assert laddered(ladder_store, [*LADDERS[:3], (9, (10, 0))]).negative_columns is None
     assert laddered(ladder_store, [(near, far[:1]) for near, far in LADDERS]).negative_columns is None
     assert laddered(ladder_store, is_judged=True).negative_columns is None
-    assert not score_retrieval(System(model, ladder_store), laddered(ladder_store), settings=MeasureSection(negatives="store")).ladder
+    assert not score_retrieval(
+        System(model, ladder_store), laddered(ladder_store), settings=MeasureSection(negatives="store")
+    ).ladder
 
 
 def test_the_curve_stands_in_the_result_and_on_its_page_without_verdicts_where_the_model_was_trained_on_it(
@@ -360,12 +466,18 @@ def test_the_curve_stands_in_the_result_and_on_its_page_without_verdicts_where_t
     result = evaluate_datasets(model, before, [data], **about)
     (found,) = result.datasets
     table = all_scores(before, ladder_store, data.examples.queries)
-    shares = [np.mean([table[row][far[place]] >= table[row][near] for row, (near, far) in enumerate(LADDERS)]) for place in range(3)]
+    shares = [
+        np.mean([table[row][far[place]] >= table[row][near] for row, (near, far) in enumerate(LADDERS)])
+        for place in range(3)
+    ]
     assert [change.before for change in found.ladder] == pytest.approx(shares)
     page = pages.files(result)["report.html"]()
     assert "Errors by listed negative: papers" in page
     assert "PND, negative 3" in page
-    assert "Errors by listed negative" not in pages.files(replace(result, datasets=[replace(found, ladder=[])]))["report.html"]()
+    assert (
+        "Errors by listed negative"
+        not in pages.files(replace(result, datasets=[replace(found, ladder=[])]))["report.html"]()
+    )
     trained = TrainedTexts.of(data.examples.queries)
     seen = evaluate_datasets(model, before, [data], trained=[trained, None], **about).datasets[0]
     assert {change.verdict for change in (*seen.changes, *seen.ladder)} == {None}

@@ -69,11 +69,15 @@ def test_scores_of_every_unit_are_kept_and_give_the_values_again(whole: tuple[Su
     assert asked.texts[0] == "which river 0 and river"
 
 
-def test_measures_of_every_kind_know_their_bounds_and_only_grids_have_pseudo_values(whole: tuple[SuiteResult, Path]) -> None:
+def test_measures_of_every_kind_know_their_bounds_and_only_grids_have_pseudo_values(
+    whole: tuple[SuiteResult, Path],
+) -> None:
     for path in score_files(whole[1] / "scores"):
         scores = read_scores(path)
         correlation = scores.kind in ("sts", "words")
-        assert {sample.bounds for sample in scores.samples} == {CORRELATION if correlation else SHARE}, scores.kind
+        assert {sample.bounds for sample in scores.samples} == {CORRELATION if correlation else SHARE}, (
+            scores.kind
+        )
         assert {sample.pseudo_values for sample in scores.samples} == {scores.kind == "nli_grid"}
     assert (ranking_bounds("RR"), ranking_bounds("NumRelRet@5")) == (SHARE, None)
 
@@ -81,10 +85,18 @@ def test_measures_of_every_kind_know_their_bounds_and_only_grids_have_pseudo_val
 def test_the_result_is_written_and_read_again(whole: tuple[SuiteResult, Path], tmp_path: Path) -> None:
     write_report(whole[0], tmp_path)
     assert read_result(tmp_path / "result.json", SuiteResult).to_json() == whole[0].to_json()
-    assert {path.name for path in tmp_path.iterdir()} == {"result.json", "report.html", "table.csv", "table.md", "table.tex"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "result.json",
+        "report.html",
+        "table.csv",
+        "table.md",
+        "table.tex",
+    }
 
 
-def test_the_same_command_encodes_nothing_again(world: Path, whole: tuple[SuiteResult, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_command_encodes_nothing_again(
+    world: Path, whole: tuple[SuiteResult, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     result, out = whole
     with encoded(monkeypatch) as texts:
         notes: list[str] = []
@@ -124,7 +136,9 @@ def test_a_model_more_costs_only_itself(world: Path, tmp_path: Path, monkeypatch
     assert [model.name for model in result.models] == ["one", "two"]
 
 
-def test_a_tuned_query_tower_encodes_no_document(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tuned_query_tower_encodes_no_document(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def loader(name: str, section: EncoderSection) -> DualEncoder:
         base = tiny("base", section)
         return base if name == "base" else DualEncoder(tiny("other", section).query, base.document, name=name)
@@ -137,9 +151,17 @@ def test_a_tuned_query_tower_encodes_no_document(world: Path, tmp_path: Path, mo
     assert result.pairings
 
 
-def test_a_store_of_the_user_is_read_where_it_fits(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_of_the_user_is_read_where_it_fits(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     corpus = world / "corpus.jsonl"
-    fitting = build_store(tiny("one", EncoderSection()), lambda: read_corpus(corpus), tmp_path / "store", source="c", encoder_name="one")
+    fitting = build_store(
+        tiny("one", EncoderSection()),
+        lambda: read_corpus(corpus),
+        tmp_path / "store",
+        source="c",
+        encoder_name="one",
+    )
     table = {**tables(world)[0], "stores": [str(fitting.store.path)]}
     with encoded(monkeypatch) as texts:
         own = run(suite([table]), tmp_path / "own", "one", "two")
@@ -150,20 +172,31 @@ def test_a_store_of_the_user_is_read_where_it_fits(world: Path, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("other", ["fewer documents", "another text"])
-def test_a_store_of_other_documents_is_passed_over(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str) -> None:
+def test_a_store_of_other_documents_is_passed_over(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str
+) -> None:
     documents = list(read_corpus(world / "corpus.jsonl"))
     if other == "another text":
         documents[7] = replace(documents[7], text=f"{documents[7].text}!")
     else:
         documents.pop()
-    store = build_store(tiny("one", EncoderSection()), lambda: iter(documents), tmp_path / "store", source="c", encoder_name="one").store
+    store = build_store(
+        tiny("one", EncoderSection()),
+        lambda: iter(documents),
+        tmp_path / "store",
+        source="c",
+        encoder_name="one",
+    ).store
     with encoded(monkeypatch) as texts:
         run(suite([{**tables(world)[0], "stores": [str(store.path)]}]), tmp_path / "out", "one")
     assert [side for side, _ in texts].count("document") == 25
 
 
 def test_another_prompt_is_another_model(world: Path, tmp_path: Path) -> None:
-    models = [{"name": "bare", "model": "m"}, {"name": "asking", "model": "m", "encoder": {"query_prompt": "query: "}}]
+    models = [
+        {"name": "bare", "model": "m"},
+        {"name": "asking", "model": "m", "encoder": {"query_prompt": "query: "}},
+    ]
     result = run(suite(tables(world)[:1], models=models), tmp_path)
     assert [model.query_prompt for model in result.models] == ["", "query: "]
     values = [score.value for score in result.scores if score.measure == "nDCG@10"]
@@ -174,7 +207,10 @@ def test_another_prompt_is_another_model(world: Path, tmp_path: Path) -> None:
 def test_runs_of_a_model_are_kept_apart_and_averaged(world: Path, tmp_path: Path) -> None:
     models = [{"name": "base", "model": "base"}, {"name": "seeds", "model": "s0", "runs": ["s1", "s2"]}]
     result = run(suite(tables(world)[:1], models=models, suite={"baseline": "base"}), tmp_path)
-    values = [read_scores(tmp_path / "scores" / "seeds" / f"run-{n}" / "asked.parquet").samples[0].values for n in (1, 2, 3)]
+    values = [
+        read_scores(tmp_path / "scores" / "seeds" / f"run-{n}" / "asked.parquet").samples[0].values
+        for n in (1, 2, 3)
+    ]
     score = result.main_score("asked", "seeds")
     assert score is not None
     assert score.value == pytest.approx(np.mean(values))
@@ -182,7 +218,9 @@ def test_runs_of_a_model_are_kept_apart_and_averaged(world: Path, tmp_path: Path
     assert result.pairings[0].against == "base"
 
 
-def test_a_suite_that_was_cut_short_goes_on(world: Path, whole: tuple[SuiteResult, Path], tmp_path: Path) -> None:
+def test_a_suite_that_was_cut_short_goes_on(
+    world: Path, whole: tuple[SuiteResult, Path], tmp_path: Path
+) -> None:
     class StopError(AdiabatError):
         pass
 
@@ -222,7 +260,9 @@ def test_tasks_and_models_that_nothing_can_be_measured_with_are_refused(world: P
         run(suite(tables(world)[2:4]), tmp_path, "bm25")
 
 
-def test_scores_of_other_versions_are_told(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scores_of_other_versions_are_told(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(running, "versions", lambda device: {"torch": "1.0", "device": device})
         run(suite(tables(world)[:2]), tmp_path, "one")
@@ -237,7 +277,10 @@ def test_runs_that_are_no_longer_listed_are_told(world: Path, tmp_path: Path) ->
     run(suite(tables(world)[:1], **models("two", "three")), tmp_path)
     told: list[str] = []
     run(suite(tables(world)[:1], **models("two")), tmp_path, watch=Watch(note=told.append))
-    assert any(f"{tmp_path / 'scores' / 'm' / 'run-3'} holds scores of a run that is not listed now" in note for note in told)
+    assert any(
+        f"{tmp_path / 'scores' / 'm' / 'run-3'} holds scores of a run that is not listed now" in note
+        for note in told
+    )
 
 
 def test_a_store_of_other_vectors_gives_scores_of_its_own(world: Path, tmp_path: Path) -> None:
@@ -245,7 +288,14 @@ def test_a_store_of_other_vectors_gives_scores_of_its_own(world: Path, tmp_path:
     keys = []
     for dtype in get_args(StoreDtype):
         documents = partial(read_corpus, str(world / "corpus.jsonl"))
-        build_store(tiny("one", EncoderSection()), documents, tmp_path / dtype, dtype=dtype, source="corpus", encoder_name="one")
+        build_store(
+            tiny("one", EncoderSection()),
+            documents,
+            tmp_path / dtype,
+            dtype=dtype,
+            source="corpus",
+            encoder_name="one",
+        )
         table = {**tables(world)[0], "stores": [str(tmp_path / dtype)]}
         run(suite([table]), tmp_path / "out", "one")
         keys.append(read_record(tmp_path / "out" / "scores" / "one" / "asked.parquet")["key"])
@@ -254,5 +304,7 @@ def test_a_store_of_other_vectors_gives_scores_of_its_own(world: Path, tmp_path:
 
 def test_a_baseline_that_is_no_model_is_refused_before_data_are_read(tmp_path: Path) -> None:
     settings = suite([{"kind": "sts", "data": "missing.jsonl"}], suite={"baseline": "nobody"})
-    with pytest.raises(ConfigError, match=r"suite\.baseline must be the name of a model, got nobody; the models are one"):
+    with pytest.raises(
+        ConfigError, match=r"suite\.baseline must be the name of a model, got nobody; the models are one"
+    ):
         run(settings, tmp_path, "one")

@@ -53,11 +53,14 @@ def test_folders_of_runs_are_seeds_of_one_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b"damaged"], ids=["lost", "damaged"])
-def test_the_rest_is_compared_where_a_file_of_a_run_is_lost_or_damaged_and_that_is_said(tmp_path: Path, content: bytes | None) -> None:
+def test_the_rest_is_compared_where_a_file_of_a_run_is_lost_or_damaged_and_that_is_said(
+    tmp_path: Path, content: bytes | None
+) -> None:
     before = kept(tmp_path / "before", ranked([0.1, 0.2, 0.3]), ranked([0.5, 0.6, 0.7], task="other"))
     for number, gain in ((1, 0.1), (2, 0.3)):
         after = [
-            ranked([value + gain for value in values], task=task) for values, task in (([0.1, 0.2, 0.3], "asked"), ([0.5] * 3, "other"))
+            ranked([value + gain for value in values], task=task)
+            for values, task in (([0.1, 0.2, 0.3], "asked"), ([0.5] * 3, "other"))
         ]
         kept(tmp_path / "after" / f"run {number}", *after, model="after", run=number)
     file = tmp_path / "after" / "run 2" / "asked.parquet"
@@ -69,7 +72,9 @@ def test_the_rest_is_compared_where_a_file_of_a_run_is_lost_or_damaged_and_that_
     value = next(score.value for score in result.scores if (score.model, score.task) == ("after", "asked"))
     assert value == pytest.approx(0.3)
     assert "asked: after has scores of only 1 of its 2 runs" in result.notes
-    assert any(f"left out: {file} must be undamaged" in note for note in result.notes) == (content is not None)
+    assert any(f"left out: {file} must be undamaged" in note for note in result.notes) == (
+        content is not None
+    )
     assert "1 of its 2 runs" in result.summary()
 
 
@@ -99,13 +104,22 @@ def two_states(folder: Path) -> None:
         (one_run_beside_several, "a must hold scores of one run or of several, got both"),
         (a_copied_file, r"other\.parquet must hold the scores of a task once, got asked twice"),
         (two_models, "a must hold scores of one model, got 2: .*a/run-1, .*a/run-2; name the folder of one"),
-        (two_states, r"must hold scores of one state of the model, got those of 2 in .*a: asked\.parquet and more\.parquet"),
-        (lambda folder: kept(folder, ranked([0.1], task="x")), "at least one task in common, got x in .*a and asked in .*b"),
+        (
+            two_states,
+            r"must hold scores of one state of the model, got those of 2 in "
+            r".*a: asked\.parquet and more\.parquet",
+        ),
+        (
+            lambda folder: kept(folder, ranked([0.1], task="x")),
+            "at least one task in common, got x in .*a and asked in .*b",
+        ),
         (Path.mkdir, "a must hold scores, got no score files"),
         (lambda folder: None, "a must be a folder with scores, .* got no such file"),
     ],
 )
-def test_scores_that_cannot_be_compared_are_refused(tmp_path: Path, write: Callable[[Path], object], message: str) -> None:
+def test_scores_that_cannot_be_compared_are_refused(
+    tmp_path: Path, write: Callable[[Path], object], message: str
+) -> None:
     write(tmp_path / "a")
     with pytest.raises(DataError, match=message):
         compared(tmp_path / "a", kept(tmp_path / "b", ranked(VALUES[1])))
@@ -131,13 +145,19 @@ def test_missing_queries_are_counted_or_left_out_when_that_is_asked_for(tmp_path
 
 
 def test_models_of_one_name_go_by_their_paths(tmp_path: Path) -> None:
-    a, b = kept(tmp_path / "a", ranked(VALUES[0]), model="m"), kept(tmp_path / "b", ranked(VALUES[1]), model="m")
+    a, b = (
+        kept(tmp_path / "a", ranked(VALUES[0]), model="m"),
+        kept(tmp_path / "b", ranked(VALUES[1]), model="m"),
+    )
     assert [model.name for model in compared(a, b).models] == [str(a), str(b)]
 
 
 def trec(folder: Path, name: str, rows: Sequence[tuple[str, str, float]]) -> Path:
     path = folder / name
-    path.write_text("".join(f"{query} Q0 {document} 0 {score} {name}\n" for query, document, score in rows), encoding="utf-8")
+    path.write_text(
+        "".join(f"{query} Q0 {document} 0 {score} {name}\n" for query, document, score in rows),
+        encoding="utf-8",
+    )
     return path
 
 
@@ -145,10 +165,22 @@ def trec(folder: Path, name: str, rows: Sequence[tuple[str, str, float]]) -> Pat
 def judged(tmp_path: Path) -> tuple[Path, Path, Path]:
     """Two runs without ties, and judgements in grades."""
     generator = np.random.default_rng(7)
-    grades = "".join(f"q{query} 0 d{document} {generator.integers(0, 3)}\n" for query in range(12) for document in range(20))
+    grades = "".join(
+        f"q{query} 0 d{document} {generator.integers(0, 3)}\n"
+        for query in range(12)
+        for document in range(20)
+    )
     (tmp_path / "qrels.txt").write_text(grades, encoding="utf-8")
     runs = [
-        trec(tmp_path, name, [(f"q{query}", f"d{document}", generator.random()) for query in range(12) for document in range(20)])
+        trec(
+            tmp_path,
+            name,
+            [
+                (f"q{query}", f"d{document}", generator.random())
+                for query in range(12)
+                for document in range(20)
+            ],
+        )
         for name in ("one.run", "two.run")
     ]
     return runs[0], runs[1], tmp_path / "qrels.txt"
@@ -163,7 +195,9 @@ def test_runs_without_ties_have_the_values_of_ir_measures(judged: tuple[Path, Pa
     for metric in ir_measures.iter_calc([ir_measures.parse_measure(name) for name in names], truth, run):
         expected[str(metric.measure)][metric.query_id] = metric.value
     for sample in scores.samples:
-        np.testing.assert_allclose(sample.values, [expected[sample.measure][query] for query in scores.units], rtol=1e-9)
+        np.testing.assert_allclose(
+            sample.values, [expected[sample.measure][query] for query in scores.units], rtol=1e-9
+        )
 
 
 def test_queries_without_a_result_count_as_zero_and_what_is_left_out_is_counted() -> None:
@@ -179,7 +213,9 @@ def test_a_run_of_other_queries_is_refused() -> None:
         scores_of_run({"x": {"a": 1.0}}, {"q": {"a": 1}}, ["RR"], task="t", name="x.run")
 
 
-def test_a_run_is_compared_with_kept_scores_of_the_task_that_it_is_named_for(tmp_path: Path, judged: tuple[Path, Path, Path]) -> None:
+def test_a_run_is_compared_with_kept_scores_of_the_task_that_it_is_named_for(
+    tmp_path: Path, judged: tuple[Path, Path, Path]
+) -> None:
     run, _, qrels = judged
     own = compared(run, judged[1], qrels=qrels)
     units = scores_of_run(read_run(run), read_qrels(qrels), ["nDCG@10"], task="t").units
@@ -204,16 +240,24 @@ def test_settings_without_effect_are_refused(tmp_path: Path, judged: tuple[Path,
         compared(a, tmp_path / "b" / ".." / "a")
 
 
-TIED = {"q1": {"d1": 1.0, "d2": 1.0, "d10": 1.0, "e": 0.5}, "q2": {"d1": 2.0, "d2": 1.0}, "q3": {"d1": 1.0, "d2": 1.0}}
+TIED = {
+    "q1": {"d1": 1.0, "d2": 1.0, "d10": 1.0, "e": 0.5},
+    "q2": {"d1": 2.0, "d2": 1.0},
+    "q3": {"d1": 1.0, "d2": 1.0},
+}
 GRADES = {"q1": {"d2": 1}, "q2": {"d1": 1}, "q3": {"d1": 1}}
 
 
 def test_ties_are_counted_and_the_order_of_relevant_documents_is_told() -> None:
-    """Of q1's three equals d2 is the last by our rule, and the first of trec_eval (d2, d10, d1); of q3's two d1 is last by both."""
+    """Of q1's three equals d2 is the last by our rule, and the first of trec_eval (d2, d10, d1); of q3's two
+    d1 is last by both.
+    """
     ours = scores_of_run(TIED, GRADES, ("RR",), task="t")
     assert ours.samples[0].values.tolist() == pytest.approx([1 / 3, 1, 1 / 2])
     told = "5 documents in 2 queries have the same score as another document of the query: "
-    assert ours.notes[0].startswith(f"{told}relevant documents are ranked last among equals; measure.ties = trec_eval")
+    assert ours.notes[0].startswith(
+        f"{told}relevant documents are ranked last among equals; measure.ties = trec_eval"
+    )
     theirs = scores_of_run(TIED, GRADES, ("RR",), task="t", ties="trec_eval")
     assert theirs.samples[0].values.tolist() == pytest.approx([1, 1, 1 / 2])
     assert theirs.notes == (f"{told}they are ranked in trec_eval's order, by descending document id",)
@@ -224,8 +268,13 @@ def test_the_order_of_trec_eval_gives_the_values_of_pytrec_eval() -> None:
     """Scores with few values, some equal in 32 bits alone, and ids of several scripts and lengths."""
     rng = np.random.default_rng(0)
     ids = [f"{start}{number}" for start in ("d", "D", "é", "文", "😀", "") for number in range(9)]
-    run = {f"q{query}": {one: rng.integers(0, 4) + rng.choice([0.0, 1e-12]) for one in rng.permutation(ids)} for query in range(20)}
-    qrels = {query: {one: int(rng.integers(0, 3)) for one in rng.choice(ids, 12, replace=False)} for query in run}
+    run = {
+        f"q{query}": {one: rng.integers(0, 4) + rng.choice([0.0, 1e-12]) for one in rng.permutation(ids)}
+        for query in range(20)
+    }
+    qrels = {
+        query: {one: int(rng.integers(0, 3)) for one in rng.choice(ids, 12, replace=False)} for query in run
+    }
     found = scores_of_run(run, qrels, ("nDCG@10", "AP", "RR", "P@5"), task="t", ties="trec_eval")
     peer = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut.10", "map", "recip_rank", "P.5"}).evaluate(run)
     for sample, name in zip(found.samples, ("ndcg_cut_10", "map", "recip_rank", "P_5"), strict=True):

@@ -1,4 +1,6 @@
-"""Describing a space from models and stores: what is drawn, what is left out, and what is refused in words."""
+"""Describing a space from models and stores: what is drawn, what is left out, and what is refused in
+words.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -45,16 +47,32 @@ def vectors_of(*, seed: int = 0, shift: float = 0.0) -> Vectors:
     return made | {f"query {row}": vector for row, vector in enumerate(queries.tolist())}
 
 
-def examples_of(store: Store, positives: Sequence[Sequence[int]] | None = None, *, ids: str = "q") -> AddressedSet:
-    rows = [[int(row) for row in store.rows([f"d{number}" for number in own])] for own in positives or [[n] for n in range(COUNT)]]
+def examples_of(
+    store: Store, positives: Sequence[Sequence[int]] | None = None, *, ids: str = "q"
+) -> AddressedSet:
+    rows = [
+        [int(row) for row in store.rows([f"d{number}" for number in own])]
+        for own in positives or [[n] for n in range(COUNT)]
+    ]
     queries = [f"query {number}" for number in range(len(rows))]
     grades = [[1] * len(own) for own in rows]
     return AddressedSet(
-        "set", [f"{ids}{n}" for n in range(len(rows))], queries, Ragged.of(rows), Ragged.of(grades), Ragged.of([[]] * len(rows))
+        "set",
+        [f"{ids}{n}" for n in range(len(rows))],
+        queries,
+        Ragged.of(rows),
+        Ragged.of(grades),
+        Ragged.of([[]] * len(rows)),
     )
 
 
-def analysed(after: System, examples: AddressedSet, *, before: System | None = None, settings: SpaceSettings | None = None) -> SpaceResult:
+def analysed(
+    after: System,
+    examples: AddressedSet,
+    *,
+    before: System | None = None,
+    settings: SpaceSettings | None = None,
+) -> SpaceResult:
     return analyse_space(
         after,
         before,
@@ -78,7 +96,9 @@ def stored(
     return store
 
 
-def test_cosines_are_those_of_the_models_vectors(model: DualEncoder, stored: Callable[[Vectors], Store]) -> None:
+def test_cosines_are_those_of_the_models_vectors(
+    model: DualEncoder, stored: Callable[[Vectors], Store]
+) -> None:
     vectors = vectors_of()
     store = stored(vectors)
     found = analysed(System(model, store), examples_of(store))
@@ -89,7 +109,13 @@ def test_cosines_are_those_of_the_models_vectors(model: DualEncoder, stored: Cal
     assert found.number("cosine to nearest document").after == pytest.approx(np.mean(best))
     assert found.distribution("nearest").after.quantiles[3] == pytest.approx(np.median(best))
     assert found.distribution("positive").edges == found.distribution("nearest").edges
-    assert (found.looked_at, found.queries, found.distinct, found.sampled, found.documents) == (30, 30, 30, 30, 30)
+    assert (found.looked_at, found.queries, found.distinct, found.sampled, found.documents) == (
+        30,
+        30,
+        30,
+        30,
+        30,
+    )
 
 
 def test_a_shift_of_one_tower_is_seen_beside_the_baseline(
@@ -131,7 +157,9 @@ def test_the_same_analysis_gives_the_same_numbers_and_another_seed_draws_others(
     assert other.numbers != one.numbers
 
 
-def test_each_query_is_taken_with_the_first_positive_of_its_highest_grade(model: DualEncoder, stored: Callable[[Vectors], Store]) -> None:
+def test_each_query_is_taken_with_the_first_positive_of_its_highest_grade(
+    model: DualEncoder, stored: Callable[[Vectors], Store]
+) -> None:
     store = stored(vectors_of())
     examples = examples_of(store, [[n, (n + 1) % COUNT, (n + 2) % COUNT] for n in range(COUNT)])
     graded = replace(examples, grades=Ragged.of([[1, 2, 2]] * COUNT))
@@ -139,11 +167,19 @@ def test_each_query_is_taken_with_the_first_positive_of_its_highest_grade(model:
     assert looked.positives.tolist() == [int(store.rows([f"d{(n + 1) % COUNT}"])[0]) for n in range(COUNT)]
 
 
-def test_queries_that_share_a_positive_are_one_cluster(model: DualEncoder, stored: Callable[[Vectors], Store]) -> None:
+def test_queries_that_share_a_positive_are_one_cluster(
+    model: DualEncoder, stored: Callable[[Vectors], Store]
+) -> None:
     store = stored(vectors_of())
-    looked = SpaceSample.drawn(examples_of(store, [[n // 2 * 2] for n in range(COUNT)]), store, settings_of().space, seed=0)
+    looked = SpaceSample.drawn(
+        examples_of(store, [[n // 2 * 2] for n in range(COUNT)]), store, settings_of().space, seed=0
+    )
     clusters = looked.clusters
-    assert all((clusters[one] == clusters[other]) == (one // 2 == other // 2) for one in range(COUNT) for other in range(COUNT))
+    assert all(
+        (clusters[one] == clusters[other]) == (one // 2 == other // 2)
+        for one in range(COUNT)
+        for other in range(COUNT)
+    )
 
 
 def test_a_document_with_the_querys_own_id_is_passed_over_unless_it_is_the_positive(
@@ -156,23 +192,32 @@ def test_a_document_with_the_querys_own_id_is_passed_over_unless_it_is_the_posit
     store = stored(vectors)
     others = examples_of(store, [[(n + 1) % COUNT] for n in range(COUNT)], ids="d")
     nearest = [
-        analysed(System(model, store), examples, settings=settings_of(drop_same_id=drop)).number("cosine to nearest document").after or 0
+        analysed(System(model, store), examples, settings=settings_of(drop_same_id=drop))
+        .number("cosine to nearest document")
+        .after
+        or 0
         for examples, drop in ((others, True), (others, False), (examples_of(store, ids="d"), True))
     ]
     assert nearest[0] < 0.9
     assert nearest[1:] == pytest.approx([1.0, 1.0], abs=1e-6)
 
 
-def test_vectors_of_length_zero_are_left_out_and_counted(model: DualEncoder, stored: Callable[[Vectors], Store]) -> None:
+def test_vectors_of_length_zero_are_left_out_and_counted(
+    model: DualEncoder, stored: Callable[[Vectors], Store]
+) -> None:
     vectors = vectors_of()
     store = stored(vectors)
     vectors["query 3"] = [0.0] * 32
     found = analysed(System(model, store), examples_of(store))
     assert found.looked_at == COUNT - 1
-    assert any(note.startswith("1 of the queries drawn left out because their vector") for note in found.notes)
+    assert any(
+        note.startswith("1 of the queries drawn left out because their vector") for note in found.notes
+    )
 
 
-def test_a_tower_that_gives_one_vector_is_described_with_a_note(model: DualEncoder, stored: Callable[[Vectors], Store]) -> None:
+def test_a_tower_that_gives_one_vector_is_described_with_a_note(
+    model: DualEncoder, stored: Callable[[Vectors], Store]
+) -> None:
     vectors = vectors_of()
     store = stored(vectors)
     vectors |= {f"query {number}": vectors["query 0"] for number in range(COUNT)}
@@ -193,12 +238,17 @@ def test_a_tower_that_gives_one_vector_is_described_with_a_note(model: DualEncod
         (
             None,
             COUNT,
-            "got 0 of 0 queries, after 30 of 30 drawn were left out because their vector, or their positive's, has length 0",
+            "got 0 of 0 queries, after 30 of 30 drawn were left out because their "
+            "vector, or their positive's, has length 0",
         ),
     ],
 )
 def test_too_few_queries_are_refused(
-    model: DualEncoder, stored: Callable[[Vectors], Store], positives: list[list[int]] | None, zeros: int, says: str
+    model: DualEncoder,
+    stored: Callable[[Vectors], Store],
+    positives: list[list[int]] | None,
+    zeros: int,
+    says: str,
 ) -> None:
     vectors = vectors_of()
     store = stored(vectors)
@@ -246,6 +296,8 @@ def test_groups_stay_together_and_the_same_vectors_give_the_same_map() -> None:
         assert own < other
 
 
-@pytest.mark.parametrize(("wanted", "points", "fits"), [(30.0, 1000, 30.0), (30.0, 40, 13.0), (30.0, 4, 2.0), (5.5, 100, 5.5)])
+@pytest.mark.parametrize(
+    ("wanted", "points", "fits"), [(30.0, 1000, 30.0), (30.0, 40, 13.0), (30.0, 4, 2.0), (5.5, 100, 5.5)]
+)
 def test_the_perplexity_fits_the_number_of_points(wanted: float, points: int, fits: float) -> None:
     assert space_maps.fit_perplexity(wanted, points) == fits

@@ -23,7 +23,11 @@ def unit(count: int, width: int = 8, *, seed: int = 0, shift: float = 0.0) -> Fl
 
 
 def drawn(count: int, resamples: int = 4, *, seed: int = 1) -> Float[np.ndarray, "r n"]:
-    return np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=resamples).astype(np.float64)
+    return (
+        np.random.default_rng(seed)
+        .multinomial(count, np.full(count, 1 / count), size=resamples)
+        .astype(np.float64)
+    )
 
 
 def turned(vectors: Float[np.ndarray, "n e"], *, seed: int = 5) -> Float[np.ndarray, "n e"]:
@@ -49,7 +53,9 @@ def test_values_worked_by_hand() -> None:
     assert spaces.mean_cosine_of(AXES)(ONES)[0] == pytest.approx(2 / 6)
     assert spaces.cosines_of(AXES, AXES[::-1]).tolist() == [0.0, 1.0, 0.0]
     assert spaces.distance_of_means(AXES, AXES[[2, 2, 2]]) == pytest.approx(math.hypot(2 / 3, -2 / 3))
-    assert spaces.mean_of(np.array([1.0, 2.0, 6.0]))(np.array([[1.0, 1.0, 1.0], [0.0, 3.0, 1.0]])).tolist() == [3.0, 3.0]
+    assert spaces.mean_of(np.array([1.0, 2.0, 6.0]))(
+        np.array([[1.0, 1.0, 1.0], [0.0, 3.0, 1.0]])
+    ).tolist() == [3.0, 3.0]
     # Lengths vary along one direction alone.
     assert spaces.spectrum_of(AXES).tolist() == pytest.approx([1.0, 0.0])
     assert spaces.effective_rank(np.array([0.5, 0.5])) == pytest.approx(2.0)
@@ -60,8 +66,12 @@ def test_numbers_of_pairs_equal_plain_loops_whatever_is_drawn() -> None:
     vectors, counts = unit(9), drawn(9)
     kernel = np.array([[math.exp(-2 * sum((a - b) ** 2)) for b in vectors] for a in vectors])
     cosines = np.array([[float(sum(a * b)) for b in vectors] for a in vectors])
-    assert spaces.uniformity_of(vectors)(counts).tolist() == pytest.approx([math.log(looped(kernel, own)) for own in counts])
-    assert spaces.mean_cosine_of(vectors)(counts).tolist() == pytest.approx([looped(cosines, own) for own in counts])
+    assert spaces.uniformity_of(vectors)(counts).tolist() == pytest.approx(
+        [math.log(looped(kernel, own)) for own in counts]
+    )
+    assert spaces.mean_cosine_of(vectors)(counts).tolist() == pytest.approx(
+        [looped(cosines, own) for own in counts]
+    )
 
 
 def test_a_unit_drawn_twice_is_as_if_it_stood_there_twice_but_makes_no_pair_with_itself() -> None:
@@ -90,7 +100,9 @@ def test_the_spectrum_is_that_of_the_covariance(count: int, width: int) -> None:
     values = np.sort(np.linalg.eigvalsh(np.cov(vectors.T)))[::-1][: min(count, width)]
     found = spaces.spectrum_of(vectors)
     assert found == pytest.approx(values / values.sum(), abs=1e-12)
-    assert spaces.effective_rank(found) == pytest.approx(math.exp(-sum(share * math.log(share) for share in found if share > 1e-15)))
+    assert spaces.effective_rank(found) == pytest.approx(
+        math.exp(-sum(share * math.log(share) for share in found if share > 1e-15))
+    )
 
 
 def test_vectors_that_are_all_the_same_have_uniformity_0_cosine_1_and_no_spectrum() -> None:
@@ -121,12 +133,18 @@ def test_ratios_are_cosines_to_a_query_over_cosines_to_its_positive() -> None:
     queries, positives = unit(40, seed=1, shift=2), unit(40, seed=2, shift=2)
     pairs: Int[np.ndarray, "k 2"] = spaces.random_pairs(np.arange(40), 100, seed=0)
     found = spaces.ratios_of(queries, positives, pairs)
-    wanted = [float(queries[i] @ queries[j]) / float(queries[i] @ positives[j]) for i, j in pairs if abs(queries[i] @ positives[j]) >= 0.01]
+    wanted = [
+        float(queries[i] @ queries[j]) / float(queries[i] @ positives[j])
+        for i, j in pairs
+        if abs(queries[i] @ positives[j]) >= 0.01
+    ]
     assert found.values.tolist() == pytest.approx(wanted)
 
 
 def test_denominators_near_zero_are_left_out_whatever_their_sign() -> None:
-    found = spaces.Ratios(np.full(5, 0.5), np.array([0.009, -0.009, 0.0, 0.01, -0.5]), np.zeros((5, 2), dtype=int))
+    found = spaces.Ratios(
+        np.full(5, 0.5), np.array([0.009, -0.009, 0.0, 0.01, -0.5]), np.zeros((5, 2), dtype=int)
+    )
     assert found.defined.tolist() == [False, False, False, True, True]
     assert found.values.tolist() == [50.0, -1.0]
 
@@ -135,7 +153,9 @@ def test_nan_is_counted_and_lengths_are_told() -> None:
     vectors = np.array([[3.0, 4.0], [0.0, 0.0], [np.nan, 1.0], [np.inf, 1.0]], dtype=np.float32)
     assert spaces.lengths_of(vectors[:2], name="query vectors").tolist() == [5.0, 0.0]
     with pytest.raises(
-        DataError, match=r"^query vectors must be finite, got NaN or infinity in 2 of 4; the model's training may have diverged"
+        DataError,
+        match=r"^query vectors must be finite, got NaN or infinity in 2 of 4; "
+        r"the model's training may have diverged",
     ):
         spaces.lengths_of(vectors, name="query vectors")
 
@@ -184,7 +204,10 @@ def test_the_area_is_the_mean_of_scikit_learns_over_equal_folds() -> None:
     generator = np.random.default_rng(0)
     queries, documents = generator.integers(0, 30, size=(2, 200)).astype(np.float64)
     labels = np.repeat([1, 0], 40)
-    peers = [roc_auc_score(labels, np.concatenate([queries[fold == FOLDS], documents[fold == FOLDS]])) for fold in range(5)]
+    peers = [
+        roc_auc_score(labels, np.concatenate([queries[fold == FOLDS], documents[fold == FOLDS]]))
+        for fold in range(5)
+    ]
     assert auc_of(queries, documents, FOLDS)(np.ones((1, 200)))[0] == pytest.approx(np.mean(peers))
 
 
@@ -199,7 +222,13 @@ def test_a_resample_equals_plain_loops_over_pairs_of_a_fold() -> None:
                 if folds[one] == folds[other]:
                     weight = own[one] * own[other]
                     compared += weight
-                    won += weight * (1.0 if queries[one] > documents[other] else 0.5 if queries[one] == documents[other] else 0.0)
+                    won += weight * (
+                        1.0
+                        if queries[one] > documents[other]
+                        else 0.5
+                        if queries[one] == documents[other]
+                        else 0.0
+                    )
         assert auc_of(queries, documents, folds)(own[None])[0] == pytest.approx(won / compared)
 
 
@@ -218,6 +247,7 @@ def test_a_fold_is_judged_by_a_probe_that_has_not_seen_it() -> None:
     before = probe_scores(queries, documents, FOLDS)[0]
     swapped = np.where((FOLDS == 2)[:, None], documents, queries)
     after = probe_scores(swapped, np.where((FOLDS == 2)[:, None], queries, documents), FOLDS)
-    # What fold 2 holds changes what the others learn from, but not what fold 2 is judged by: its scores change places.
+    # What fold 2 holds changes what the others learn from, but not what fold 2 is judged by: its scores
+    # change places.
     assert after[1][FOLDS == 2] == pytest.approx(before[FOLDS == 2])
     assert after[0][FOLDS != 2] != pytest.approx(before[FOLDS != 2], abs=1e-3)

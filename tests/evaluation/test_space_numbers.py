@@ -1,4 +1,6 @@
-"""All numbers of a space together: before beside after on the same resamples, intervals that hold what they should, nothing by mistake."""
+"""All numbers of a space together: before beside after on the same resamples, intervals that hold what they
+should, nothing by mistake.
+"""
 
 from dataclasses import replace
 
@@ -12,7 +14,14 @@ from adiabat.results.space_result import SpaceNumber, Whose
 from tests.evaluation.test_space_geometry import turned, unit
 
 COUNT = 60
-MEANS = ("cosine to nearest document", "cosine to positive", "alignment", "uniformity", "cosine of random pairs", "ratio, median")
+MEANS = (
+    "cosine to nearest document",
+    "cosine to positive",
+    "alignment",
+    "uniformity",
+    "cosine of random pairs",
+    "ratio, median",
+)
 
 
 def made(*, seed: int = 0, shift: float = 1.0, count: int = COUNT) -> Space:
@@ -20,9 +29,16 @@ def made(*, seed: int = 0, shift: float = 1.0, count: int = COUNT) -> Space:
     return Space(queries, positives, unit(50, seed=seed + 2), spaces.cosines_of(queries, positives))
 
 
-def plan_of(clusters: Int[np.ndarray, " n"] | None = None, *, documents: int = 50, resamples: int = 200) -> SpaceResampling:
+def plan_of(
+    clusters: Int[np.ndarray, " n"] | None = None, *, documents: int = 50, resamples: int = 200
+) -> SpaceResampling:
     return SpaceResampling.of(
-        np.arange(COUNT) if clusters is None else clusters, documents, pairs=300, folds=3, resamples=resamples, seed=0
+        np.arange(COUNT) if clusters is None else clusters,
+        documents,
+        pairs=300,
+        folds=3,
+        resamples=resamples,
+        seed=0,
     )
 
 
@@ -37,14 +53,18 @@ def test_every_number_comes_once_with_its_formula_and_source() -> None:
     assert all((one.formula, one.source) == FORMULAS[one.name] for one in numbers)
     without = {one.name for one in numbers if one.after_interval is None}
     assert without == {"distance of tower means", "variance along first component", "effective rank"}
-    assert all(one.before is None and one.difference is None and one.difference_interval is None for one in numbers)
+    assert all(
+        one.before is None and one.difference is None and one.difference_interval is None for one in numbers
+    )
 
 
 def test_values_are_those_of_the_plain_formulas() -> None:
     space, plan = made(), plan_of()
     found = named(space_numbers(space, None, plan))
     i, j = plan.pairs.T
-    ratios = (space.queries[i] * space.queries[j]).sum(axis=1) / (space.queries[i] * space.positives[j]).sum(axis=1)
+    ratios = (space.queries[i] * space.queries[j]).sum(axis=1) / (space.queries[i] * space.positives[j]).sum(
+        axis=1
+    )
     ratios = ratios[np.abs((space.queries[i] * space.positives[j]).sum(axis=1)) >= 0.01]
     wanted = {
         ("alignment", "both"): np.mean(2 - 2 * (space.queries * space.positives).sum(axis=1)),
@@ -53,18 +73,33 @@ def test_values_are_those_of_the_plain_formulas() -> None:
         ("cosine to another query less to its positive", "both"): np.mean(
             (space.queries[i] * (space.queries[j] - space.positives[j])).sum(axis=1)
         ),
-        ("distance of tower means", "both"): np.linalg.norm(space.queries.mean(axis=0) - space.positives.mean(axis=0)),
-        ("cosine of random pairs", "documents"): (np.sum(space.documents @ space.documents.T) - 50) / (50 * 49),
+        ("distance of tower means", "both"): np.linalg.norm(
+            space.queries.mean(axis=0) - space.positives.mean(axis=0)
+        ),
+        ("cosine of random pairs", "documents"): (np.sum(space.documents @ space.documents.T) - 50)
+        / (50 * 49),
     }
     assert {key: found[key].after for key in wanted} == pytest.approx(wanted)
 
 
 def test_before_and_after_are_what_each_gives_alone_and_a_difference_is_theirs() -> None:
     after, before, plan = made(seed=0), made(seed=5, shift=2.0), plan_of()
-    both, alone, other = space_numbers(after, before, plan), space_numbers(after, None, plan), space_numbers(before, None, plan)
-    assert [(one.after, one.after_interval) for one in both] == [(one.after, one.after_interval) for one in alone]
-    assert [(one.before, one.before_interval) for one in both] == [(one.after, one.after_interval) for one in other]
-    assert all(one.difference == one.after - one.before for one in both if one.after is not None and one.before is not None)
+    both, alone, other = (
+        space_numbers(after, before, plan),
+        space_numbers(after, None, plan),
+        space_numbers(before, None, plan),
+    )
+    assert [(one.after, one.after_interval) for one in both] == [
+        (one.after, one.after_interval) for one in alone
+    ]
+    assert [(one.before, one.before_interval) for one in both] == [
+        (one.after, one.after_interval) for one in other
+    ]
+    assert all(
+        one.difference == one.after - one.before
+        for one in both
+        if one.after is not None and one.before is not None
+    )
 
 
 def test_a_model_beside_itself_differs_nowhere() -> None:
@@ -78,7 +113,9 @@ def test_turning_the_axes_of_one_model_changes_nothing() -> None:
     space, plan = made(), plan_of()
     queries, positives, documents = turned(space.queries), turned(space.positives), turned(space.documents)
     pairs = zip(
-        space_numbers(space, None, plan), space_numbers(Space(queries, positives, documents, space.nearest), None, plan), strict=True
+        space_numbers(space, None, plan),
+        space_numbers(Space(queries, positives, documents, space.nearest), None, plan),
+        strict=True,
     )
     for one, other in pairs:
         assert other.after == pytest.approx(one.after, abs=1e-3 if "AUC" in one.name else 1e-9), one.name
@@ -91,7 +128,9 @@ def test_queries_that_share_a_positive_are_drawn_together_and_widen_the_interval
     copied = Space(space.queries[six], space.positives[six], space.documents, space.nearest[six])
     widths = []
     for clusters in (np.arange(COUNT), six):
-        low, high = named(space_numbers(copied, None, plan_of(clusters)))["cosine to nearest document", "both"].after_interval or (0, 0)
+        low, high = named(space_numbers(copied, None, plan_of(clusters)))[
+            "cosine to nearest document", "both"
+        ].after_interval or (0, 0)
         widths.append(high - low)
     assert widths[1] == pytest.approx(widths[0] * np.sqrt(6), rel=0.2)
 
@@ -101,7 +140,9 @@ def test_intervals_hold_the_value_and_narrow_with_more_queries(name: str) -> Non
     of: Whose = "queries" if name in ("uniformity", "cosine of random pairs") else "both"
     widths = []
     for count in (COUNT, 16 * COUNT):
-        plan = SpaceResampling.of(np.arange(count), 50, pairs=300 * count // COUNT, folds=3, resamples=200, seed=0)
+        plan = SpaceResampling.of(
+            np.arange(count), 50, pairs=300 * count // COUNT, folds=3, resamples=200, seed=0
+        )
         one = named(space_numbers(made(count=count, shift=3.0), None, plan))[name, of]
         assert one.after is not None
         assert one.after_interval is not None

@@ -25,7 +25,9 @@ def test_vectors_are_those_of_the_model_and_of_the_side_asked_for():
         vectors = embed_texts(model, texts, side=side, name="task", watch=SILENT)
         np.testing.assert_allclose(vectors, model.encode(texts, side=side, precision="fp32"), atol=1e-6)
         np.testing.assert_array_equal(vectors[0], vectors[2])
-    assert not np.allclose(vectors, embed_texts(model, texts, side="query", name="task", watch=SILENT), atol=1e-3)
+    assert not np.allclose(
+        vectors, embed_texts(model, texts, side="query", name="task", watch=SILENT), atol=1e-3
+    )
 
 
 def test_a_vector_that_is_not_finite_is_refused_with_its_text(monkeypatch):
@@ -33,7 +35,8 @@ def test_a_vector_that_is_not_finite_is_refused_with_its_text(monkeypatch):
     with pytest.raises(DataError) as caught:
         embed_texts(tiny_dual(), ["x", "nan", "nan", "w" * 99], side="query", name="task", watch=SILENT)
     assert str(caught.value) == (
-        f"task: vectors must be finite, got NaN or infinity for 2 texts: 'nan'; '{'w' * 59}…'; the model's weights are damaged"
+        "task: vectors must be finite, got NaN or infinity for 2 texts: 'nan'; "
+        f"'{'w' * 59}…'; the model's weights are damaged"
     )
 
 
@@ -41,5 +44,7 @@ def test_zero_vectors_are_found_and_refused_with_their_texts():
     vectors = np.array([[0, 0], [0, -1e-30], [0, 0]])
     assert zero_rows(vectors).tolist() == [True, False, True]
     require_directions(vectors[1:2], ["b"], name="task")
-    with pytest.raises(DataError, match="task: vectors must not be zero, which have no cosine, got one for 'a'; leave"):
+    with pytest.raises(
+        DataError, match="task: vectors must not be zero, which have no cosine, got one for 'a'; leave"
+    ):
         require_directions(vectors, ["a", "b", "a"], name="task")

@@ -23,7 +23,12 @@ LEAVE, FUSE, TUNE, MORE, EMBED = (
         ({"queries": 49, "fused": 9.0, "mapped": 9.0}, 1.0, MORE, ["49\N{NO-BREAK SPACE}queries"]),
         ({"queries": 50, "fused": 9.0}, 1.0, FUSE, ["+9.0 %"]),
         # BM25 alone is best.
-        ({"bm25": 12.0, "fused": 8.0, "mapped": 9.0}, 1.0, EMBED, ["BM25", "+12.0 % [+11.0, +13.0]", "the fusion of both by +3.7 %"]),
+        (
+            {"bm25": 12.0, "fused": 8.0, "mapped": 9.0},
+            1.0,
+            EMBED,
+            ["BM25", "+12.0 % [+11.0, +13.0]", "the fusion of both by +3.7 %"],
+        ),
         # By more than the fusion, as an estimate, but the pairs do not show it.
         (
             {"bm25": 12.0, "fused": 8.0, "bm25_over_fused": make_gain(3.7, half_width=4.0)},
@@ -31,8 +36,18 @@ LEAVE, FUSE, TUNE, MORE, EMBED = (
             FUSE,
             ["+8.0 %", "its difference from the fusion is +3.7 % [\N{MINUS SIGN}0.3, +7.7]"],
         ),
-        ({"bm25": 12.0, "fused": 1.0, "bm25_over_fused": make_gain(10.9, half_width=11.0)}, 4.0, MORE, ["BM25 alone gains +12.0 %"]),
-        ({"queries": 40, "left_out": 60}, 1.0, MORE, ["queries, which the model was not trained on, are too few"]),
+        (
+            {"bm25": 12.0, "fused": 1.0, "bm25_over_fused": make_gain(10.9, half_width=11.0)},
+            4.0,
+            MORE,
+            ["BM25 alone gains +12.0 %"],
+        ),
+        (
+            {"queries": 40, "left_out": 60},
+            1.0,
+            MORE,
+            ["queries, which the model was not trained on, are too few"],
+        ),
         ({"bm25": 8.0, "fused": 12.0}, 1.0, FUSE, ["+12.0 %"]),
         ({"bm25": 10.0, "fused": 9.5}, 1.0, FUSE, ["+9.5 %"]),
         ({"bm25": 1.5, "fused": 0.0}, 1.0, LEAVE, []),
@@ -44,7 +59,8 @@ LEAVE, FUSE, TUNE, MORE, EMBED = (
         # A gain that is no evidence is none: its interval is one percent to either side.
         ({"mapped": 0.9, "fused": 0.5}, 1.0, LEAVE, ["1.0 %"]),
         ({"mapped": -4.0, "fused": -2.0}, 1.0, LEAVE, []),
-        # Nothing helps: because answers are out of reach, because the set is blunt, or because there is nothing to gain.
+        # Nothing helps: because answers are out of reach, because the set is blunt, or because there is
+        # nothing to gain.
         ({"headroom": (500, 100, 200)}, 1.0, EMBED, ["25 %", "first 100"]),
         ({"headroom": (500, 100, 200), "mapped": 5.0}, 1.0, TUNE, ["+5.0 %"]),
         ({"headroom": (501, 100, 199)}, 1.0, LEAVE, ["800\N{NO-BREAK SPACE}queries"]),
@@ -57,7 +73,12 @@ LEAVE, FUSE, TUNE, MORE, EMBED = (
         ({"bm25": None, "fused": None, "mapped": None}, 4.0, MORE, ["Neither BM25 nor a linear map"]),
         ({"bm25": None, "fused": None, "mapped": None}, 1.2, MORE, ["nothing is known"]),
         # Gains that are shown, and too small to act on, are not denied.
-        ({"fused": make_gain(1.4, half_width=0.5), "mapped": 0.7}, 1.0, LEAVE, ["shows a gain of 2 % from fusion with BM25 or 1 % from a"]),
+        (
+            {"fused": make_gain(1.4, half_width=0.5), "mapped": 0.7},
+            1.0,
+            LEAVE,
+            ["shows a gain of 2 % from fusion with BM25 or 1 % from a"],
+        ),
         # A gain of 2 % is not excluded: the sharpness of the linear map says nothing about fusion.
         (
             {"fused": make_gain(2.8, half_width=4.0)},
@@ -65,12 +86,24 @@ LEAVE, FUSE, TUNE, MORE, EMBED = (
             MORE,
             ["Fusion with BM25 may gain 2 % (+2.8 % [\u22121.2, +6.8]): 800", "about 6,300"],
         ),
-        ({"mapped": make_gain(0.9, half_width=1.3)}, 1.8, MORE, ["A linear map of the query vectors may gain 2 %", "four times as many"]),
+        (
+            {"mapped": make_gain(0.9, half_width=1.3)},
+            1.8,
+            MORE,
+            ["A linear map of the query vectors may gain 2 %", "four times as many"],
+        ),
         ({"fused": 1.9, "measured": 400}, 1.0, MORE, ["800", "would show a gain of 5.6 %"]),
-        ({"mapped": make_gain(0.9, half_width=1.3), "measured": 400}, 1.8, MORE, ["more than 400 of 800", "advise.queries"]),
+        (
+            {"mapped": make_gain(0.9, half_width=1.3), "measured": 400},
+            1.8,
+            MORE,
+            ["more than 400 of 800", "advise.queries"],
+        ),
     ],
 )
-def test_the_first_rule_that_applies_decides(figures: dict[str, Any], detectable: float | None, choice: str, facts: list[str]) -> None:
+def test_the_first_rule_that_applies_decides(
+    figures: dict[str, Any], detectable: float | None, choice: str, facts: list[str]
+) -> None:
     found = recommend(make_advised(**figures), detectable, 5.6)
     assert found.choice == choice
     assert [fact for fact in facts if fact not in found.reason] == [], found.reason

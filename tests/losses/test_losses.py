@@ -1,4 +1,6 @@
-"""In-batch losses: worked by hand, again in plain loops, against sentence-transformers, and whatever must not change them."""
+"""In-batch losses: worked by hand, again in plain loops, against sentence-transformers, and whatever must not
+change them.
+"""
 
 import math
 from collections.abc import Callable
@@ -42,8 +44,12 @@ def batch_for(name: str, *sizes: int) -> Pairs:
     return batch(*sizes) if name in FORWARD_ONLY else replace(batch(*sizes), known=None)
 
 
-def batch(pairs: int = 5, shared: int = 3, own: int = 2, width: int = 6, *, dtype: torch.dtype = torch.float64) -> Pairs:
-    """Unit rows with everything a batch can have: repeated queries and positives, negatives that are positives, a guide."""
+def batch(
+    pairs: int = 5, shared: int = 3, own: int = 2, width: int = 6, *, dtype: torch.dtype = torch.float64
+) -> Pairs:
+    """Unit rows with everything a batch can have: repeated queries and positives, negatives that are
+    positives, a guide.
+    """
     keys = torch.arange(pairs)
     sides = [random(pairs, width, seed=1, dtype=dtype), random(pairs, width, seed=2, dtype=dtype)]
     more = [random(shared, width, seed=3, dtype=dtype), random(pairs, own, width, seed=4, dtype=dtype)]
@@ -54,8 +60,11 @@ def batch(pairs: int = 5, shared: int = 3, own: int = 2, width: int = 6, *, dtyp
         query_keys=keys.clone().index_fill_(0, torch.tensor([pairs - 1]), 0),
         positive_keys=(100 + keys).index_fill_(0, torch.tensor([2]), 101),
         shared_keys=200 + torch.arange(shared) - 99 * (torch.arange(shared) == 0),
-        # The last pair asks what the first one asks, so its positive, as this own negative, answers the first one too.
-        own_keys=(300 + torch.arange(pairs * own)).view(pairs, own).index_put((torch.tensor(0), torch.tensor(0)), torch.tensor(99 + pairs)),
+        # The last pair asks what the first one asks, so its positive, as this own negative, answers the first
+        # one too.
+        own_keys=(300 + torch.arange(pairs * own))
+        .view(pairs, own)
+        .index_put((torch.tensor(0), torch.tensor(0)), torch.tensor(99 + pairs)),
         known=random(pairs, pairs + shared, seed=5) > 1.5,
         guide=Guide(
             random(pairs, 4, seed=6, dtype=dtype),
@@ -83,11 +92,17 @@ class Loops:
         if self.pairs.positive_keys is None:
             return set()
         queries = self.pairs.query_keys
-        asking = [j for j in range(len(self.pairs.query)) if j == i or (queries is not None and queries[i] == queries[j])]
+        asking = [
+            j
+            for j in range(len(self.pairs.query))
+            if j == i or (queries is not None and queries[i] == queries[j])
+        ]
         return {int(self.pairs.positive_keys[j]) for j in asking}
 
     def same(self, i: int, j: int) -> bool:
-        if i == j or (self.pairs.query_keys is not None and self.pairs.query_keys[i] == self.pairs.query_keys[j]):
+        if i == j or (
+            self.pairs.query_keys is not None and self.pairs.query_keys[i] == self.pairs.query_keys[j]
+        ):
             return True
         keys = self.pairs.positive_keys
         return keys is not None and (int(keys[j]) in self.answers(i) or int(keys[i]) in self.answers(j))
@@ -97,17 +112,29 @@ class Loops:
         return math.inf if guide is None else dot(guide.query[i], guide.positive[i]) - guide.margin
 
     def guided(self, i: int, left: str, right: Tensor) -> bool:
-        return dot(getattr(self.pairs.guide, left)[i], right) > self.threshold(i) if self.pairs.guide else False
+        return (
+            dot(getattr(self.pairs.guide, left)[i], right) > self.threshold(i) if self.pairs.guide else False
+        )
 
     def terms(self, i: int, of: str, against: str) -> list[float]:
         """exp(s_ij) of the candidates on one side of the other pairs."""
         found = []
         for j in range(len(self.pairs.query)):
-            known = (of, against) == ("query", "positive") and self.pairs.known is not None and bool(self.pairs.known[i, j])
+            known = (
+                (of, against) == ("query", "positive")
+                and self.pairs.known is not None
+                and bool(self.pairs.known[i, j])
+            )
             if not (
-                self.same(i, j) or known or self.guided(i, of, getattr(self.pairs.guide, against)[j] if self.pairs.guide else Tensor())
+                self.same(i, j)
+                or known
+                or self.guided(i, of, getattr(self.pairs.guide, against)[j] if self.pairs.guide else Tensor())
             ):
-                found.append(math.exp(dot(getattr(self.pairs, of)[i], getattr(self.pairs, against)[j]) / self.temperature))
+                found.append(
+                    math.exp(
+                        dot(getattr(self.pairs, of)[i], getattr(self.pairs, against)[j]) / self.temperature
+                    )
+                )
         return found
 
     def further(self, i: int) -> list[float]:
@@ -124,7 +151,9 @@ class Loops:
                 found.append(math.exp(dot(pairs.query[i], pairs.own[i, h]) / self.temperature))
         return found
 
-    def loss(self, *, margin: float = 0.0, symmetric: bool = False, same_tower: tuple[str, ...] = ()) -> float:
+    def loss(
+        self, *, margin: float = 0.0, symmetric: bool = False, same_tower: tuple[str, ...] = ()
+    ) -> float:
         total = 0.0
         every = range(len(self.pairs.query))
         for i in every:
@@ -141,7 +170,9 @@ class Loops:
         total = 0.0
         for i in range(len(self.pairs.query)):
             own = math.exp(dot(self.pairs.query[i], self.pairs.positive[i]) / self.temperature)
-            total -= math.log(own / sum([*([] if printed else [own]), *self.terms(i, "positive", "positive")]))
+            total -= math.log(
+                own / sum([*([] if printed else [own]), *self.terms(i, "positive", "positive")])
+            )
         return total / len(self.pairs.query)
 
 
@@ -159,7 +190,8 @@ def expected(name: str, loops: Loops) -> float:
     }[name]()
 
 
-# By hand: q = p = the unit axes of a plane, T = 1/2, so s_ii = 2, s_ij = 0, and both other towers' scores are 0 too.
+# By hand: q = p = the unit axes of a plane, T = 1/2, so s_ii = 2, s_ij = 0, and both other towers' scores are
+# 0 too.
 E2 = math.exp(2)
 BY_HAND = {
     "softmax": math.log((E2 + 1) / E2),
@@ -189,7 +221,15 @@ def test_a_margin_makes_the_positive_harder_by_hand() -> None:
 def test_a_loss_agrees_with_plain_loops(name: str, plain: bool) -> None:
     pairs = batch_for(name)
     if plain:
-        pairs = replace(pairs, query_keys=None, positive_keys=None, shared_keys=None, own_keys=None, known=None, guide=None)
+        pairs = replace(
+            pairs,
+            query_keys=None,
+            positive_keys=None,
+            shared_keys=None,
+            own_keys=None,
+            known=None,
+            guide=None,
+        )
     assert LOSSES[name](pairs, temperature=0.3).item() == pytest.approx(expected(name, Loops(pairs, 0.3)))
 
 
@@ -199,7 +239,10 @@ def test_tiles_change_neither_value_nor_gradients(name: str, tile: int) -> None:
     results = []
     for size in (None, tile):
         pairs = batch_for(name)
-        leaves = [part.detach().clone().requires_grad_() for part in (pairs.query, pairs.positive, pairs.shared, pairs.own)]
+        leaves = [
+            part.detach().clone().requires_grad_()
+            for part in (pairs.query, pairs.positive, pairs.shared, pairs.own)
+        ]
         temperature = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
         trained = replace(pairs, query=leaves[0], positive=leaves[1], shared=leaves[2], own=leaves[3])
         loss = LOSSES[name](trained, temperature=temperature, tile=size)
@@ -213,7 +256,9 @@ def test_tiles_change_neither_value_nor_gradients(name: str, tile: int) -> None:
 def test_tiles_agree_on_large_batches_in_float32(size: int, tile: int) -> None:
     results = []
     for choice in (None, tile):
-        query, positive = (random(size, 16, seed=seed, dtype=torch.float32).requires_grad_() for seed in (1, 2))
+        query, positive = (
+            random(size, 16, seed=seed, dtype=torch.float32).requires_grad_() for seed in (1, 2)
+        )
         loss = samtone(Pairs(query, positive).unit(), temperature=0.05, side="both", tile=choice)
         loss.backward()
         results.append((loss.detach(), query.grad, positive.grad))
@@ -230,9 +275,14 @@ def test_gradients_pass_torchs_numerical_check(name: str, tile: int | None) -> N
         changed = replace(pairs, query=query, positive=positive, shared=shared, own=own)
         return LOSSES[name](changed, temperature=temperature, tile=tile)
 
-    leaves = [part.detach().clone().requires_grad_() for part in (pairs.query, pairs.positive, pairs.shared, pairs.own)]
+    leaves = [
+        part.detach().clone().requires_grad_()
+        for part in (pairs.query, pairs.positive, pairs.shared, pairs.own)
+    ]
     # Along a random direction: loops, peers and tiles tell the rest, and every evaluation checks all shapes.
-    assert torch.autograd.gradcheck(loss, (*leaves, torch.tensor(0.5, dtype=torch.float64, requires_grad=True)), fast_mode=True)
+    assert torch.autograd.gradcheck(
+        loss, (*leaves, torch.tensor(0.5, dtype=torch.float64, requires_grad=True)), fast_mode=True
+    )
 
 
 PEERS: dict[str, dict[str, object]] = {
@@ -245,7 +295,9 @@ PEERS: dict[str, dict[str, object]] = {
 @pytest.mark.parametrize("name", PEERS)
 @pytest.mark.parametrize("shared", [0, 4, 8])
 def test_value_and_gradient_equal_sentence_transformers(name: str, shared: int) -> None:
-    ours, theirs = ([random(4, 16, seed=seed).requires_grad_() for seed in range(2 + shared // 4)] for _ in range(2))
+    ours, theirs = (
+        [random(4, 16, seed=seed).requires_grad_() for seed in range(2 + shared // 4)] for _ in range(2)
+    )
     negatives = torch.cat(ours[2:]) if shared else None
     loss = LOSSES[name](Pairs(ours[0], ours[1], shared=negatives).unit(), temperature=1 / 20)
     other = peer.MultipleNegativesRankingLoss(model=nn.Identity(), scale=20.0, **PEERS[name])
@@ -270,22 +322,38 @@ class Named(nn.Module):
 
 @pytest.mark.parametrize("relative", [False, True])
 @pytest.mark.parametrize("anchors", [False, True])
-def test_guided_masking_equals_sentence_transformers(relative: bool, anchors: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guided_masking_equals_sentence_transformers(
+    relative: bool, anchors: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = [random(6, 16, seed=seed).requires_grad_() for seed in range(3)]
     guide = [random(6, 8, seed=seed) for seed in range(3, 6)]
     loss = peer.GISTEmbedLoss.__new__(peer.GISTEmbedLoss)
     nn.Module.__init__(loss)
     loss.model, loss.guide = Named(), Named()
     loss.temperature, loss.margin, loss.margin_strategy = 0.1, 0.05, "relative" if relative else "absolute"
-    loss.contrast_anchors, loss.contrast_positives, loss.gather_across_devices, loss.must_retokenize = anchors, False, False, False
+    loss.contrast_anchors, loss.contrast_positives, loss.gather_across_devices, loss.must_retokenize = (
+        anchors,
+        False,
+        False,
+        False,
+    )
     loss.similarity_fct, loss.cross_entropy_loss = nn.CosineSimilarity(dim=-1), nn.CrossEntropyLoss()
     embedded = iter([model, guide])
-    monkeypatch.setattr("sentence_transformers.sentence_transformer.losses.gist_embed.embed_columns", lambda *_: next(embedded))
+    monkeypatch.setattr(
+        "sentence_transformers.sentence_transformer.losses.gist_embed.embed_columns",
+        lambda *_: next(embedded),
+    )
     wanted = loss([{}, {}, {}], torch.empty(0))
     theirs = torch.autograd.grad(wanted, model)
     unit = [nn.functional.normalize(part, dim=1) for part in guide]
-    pairs = Pairs(model[0], model[1], shared=model[2], guide=Guide(*unit, margin=0.05, relative=relative)).unit()
-    mine = samtone(pairs, temperature=0.1, symmetric=False) if anchors else in_batch_softmax(pairs, temperature=0.1)
+    pairs = Pairs(
+        model[0], model[1], shared=model[2], guide=Guide(*unit, margin=0.05, relative=relative)
+    ).unit()
+    mine = (
+        samtone(pairs, temperature=0.1, symmetric=False)
+        if anchors
+        else in_batch_softmax(pairs, temperature=0.1)
+    )
     torch.testing.assert_close(mine, wanted)
     for gradient, other in zip(torch.autograd.grad(mine, model), theirs, strict=True):
         torch.testing.assert_close(gradient, other)
@@ -321,8 +389,12 @@ def test_the_order_of_pairs_and_negatives_does_not_matter(name: str) -> None:
 @pytest.mark.parametrize("name", LOSSES)
 def test_under_cosine_lengths_do_not_matter(name: str) -> None:
     pairs = batch_for(name)
-    longer = replace(pairs, query=7 * pairs.query, positive=pairs.positive / 3, shared=2 * pairs.shared, own=5 * pairs.own)
-    torch.testing.assert_close(LOSSES[name](longer.unit(), temperature=0.2), LOSSES[name](pairs, temperature=0.2))
+    longer = replace(
+        pairs, query=7 * pairs.query, positive=pairs.positive / 3, shared=2 * pairs.shared, own=5 * pairs.own
+    )
+    torch.testing.assert_close(
+        LOSSES[name](longer.unit(), temperature=0.2), LOSSES[name](pairs, temperature=0.2)
+    )
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -331,7 +403,11 @@ def test_the_losses_of_two_halves_average_to_that_of_the_whole(name: str, tile: 
     pairs = batch_for(name, 6)
     parts = [slice(0, 3), slice(3, 6)]
     halves = [
-        LOSSES[name](replace(pairs, rows=rows, known=None if pairs.known is None else pairs.known[rows]), temperature=0.2, tile=tile)
+        LOSSES[name](
+            replace(pairs, rows=rows, known=None if pairs.known is None else pairs.known[rows]),
+            temperature=0.2,
+            tile=tile,
+        )
         for rows in parts
     ]
     torch.testing.assert_close(sum(halves) / 2, LOSSES[name](pairs, temperature=0.2))
@@ -339,7 +415,9 @@ def test_the_losses_of_two_halves_average_to_that_of_the_whole(name: str, tile: 
 
 @pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("tile", [None, 2])
-def test_pairs_that_are_all_the_same_have_nothing_to_learn_from_one_another(name: str, tile: int | None) -> None:
+def test_pairs_that_are_all_the_same_have_nothing_to_learn_from_one_another(
+    name: str, tile: int | None
+) -> None:
     query, positive = random(4, 6).requires_grad_(), random(4, 6, seed=1).requires_grad_()
     pairs = Pairs(query, positive, query_keys=torch.zeros(4, dtype=torch.int64)).unit()
     loss = LOSSES[name](pairs, temperature=0.1, tile=tile)
@@ -367,9 +445,16 @@ def test_a_temperature_not_above_zero_is_refused(name: str, temperature: float) 
 @pytest.mark.parametrize(
     ("loss", "options", "message"),
     [
-        *((in_batch_softmax, {"margin": margin}, "margin must be a finite number >= 0") for margin in (-0.1, math.nan, math.inf)),
+        *(
+            (in_batch_softmax, {"margin": margin}, "margin must be a finite number >= 0")
+            for margin in (-0.1, math.nan, math.inf)
+        ),
         *((pair, {"weight": weight}, "weight must be between 0 and 1") for weight in (-0.1, 1.1, math.nan)),
-        (samtone, {"side": "both", "symmetric": False}, 'side must be "query" where symmetric is False, got "both"'),
+        (
+            samtone,
+            {"side": "both", "symmetric": False},
+            'side must be "query" where symmetric is False, got "both"',
+        ),
         (in_batch_softmax, {"tile": 0}, "tile must be at least 1 row, got 0"),
     ],
 )

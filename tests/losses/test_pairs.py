@@ -1,4 +1,6 @@
-"""What does not count as a negative: keys, guides and what is known; and parts of a batch that do not belong together."""
+"""What does not count as a negative: keys, guides and what is known; and parts of a batch that do not belong
+together.
+"""
 
 import inspect
 import math
@@ -30,14 +32,18 @@ def test_keys_of_negatives_alone_are_refused() -> None:
 
 @pytest.mark.parametrize("tile", [None, 1, 7])
 @pytest.mark.parametrize("width", [16, 384])
-def test_a_text_that_repeats_the_positive_is_out_under_a_guide_whatever_the_tiles(width: int, tile: int | None) -> None:
+def test_a_text_that_repeats_the_positive_is_out_under_a_guide_whatever_the_tiles(
+    width: int, tile: int | None
+) -> None:
     # Every positive stands twice: for the guide it is a tie, which no rounding may decide.
     unit = nn.functional.normalize(random(40, width, dtype=torch.float32), dim=1)
     query, positive = unit[:20].repeat(2, 1), unit[20:].repeat(2, 1)
     pairs = Pairs(query, positive, guide=Guide(query, positive))
     scores = query @ positive.T
     out = torch.eye(20, dtype=torch.bool).repeat(2, 2) | (scores > scores.diagonal()[:, None])
-    total = torch.logsumexp((scores / 0.05).masked_fill(out & ~torch.eye(40, dtype=torch.bool), -math.inf), dim=1)
+    total = torch.logsumexp(
+        (scores / 0.05).masked_fill(out & ~torch.eye(40, dtype=torch.bool), -math.inf), dim=1
+    )
     wanted = (total - scores.diagonal() / 0.05).mean()
     torch.testing.assert_close(in_batch_softmax(pairs, temperature=0.05, tile=tile), wanted)
 
@@ -45,14 +51,21 @@ def test_a_text_that_repeats_the_positive_is_out_under_a_guide_whatever_the_tile
 def test_a_positive_of_the_same_query_is_no_negative_wherever_it_stands() -> None:
     keys = {"query_keys": torch.tensor([0, 0]), "positive_keys": torch.tensor([10, 11])}
     sides = torch.eye(2), torch.eye(2)
-    shared = in_batch_softmax(Pairs(*sides, shared=torch.eye(2)[1:], shared_keys=torch.tensor([11]), **keys), temperature=0.1)
-    own = in_batch_softmax(Pairs(*sides, own=torch.eye(2)[:, None], own_keys=torch.tensor([[10], [11]]), **keys), temperature=0.1)
+    shared = in_batch_softmax(
+        Pairs(*sides, shared=torch.eye(2)[1:], shared_keys=torch.tensor([11]), **keys), temperature=0.1
+    )
+    own = in_batch_softmax(
+        Pairs(*sides, own=torch.eye(2)[:, None], own_keys=torch.tensor([[10], [11]]), **keys), temperature=0.1
+    )
     assert (shared.item(), own.item()) == (0.0, 0.0)
 
 
 def test_what_is_known_of_documents_is_refused_where_more_is_compared() -> None:
     for loss in (partial(in_batch_softmax, symmetric=True), samtone, pair):
-        with pytest.raises(ValueError, match="known must be left out of a loss that compares more than queries with documents"):
+        with pytest.raises(
+            ValueError,
+            match="known must be left out of a loss that compares more than queries with documents",
+        ):
             loss(batch(), temperature=0.1)
 
 
@@ -62,7 +75,10 @@ def test_what_is_known_of_documents_is_refused_where_more_is_compared() -> None:
         ({"positive": torch.ones(1, 6)}, "positive must have 5 rows, got 1"),
         ({"own": torch.ones(4, 2, 6)}, "own must have 5 rows, got 4"),
         ({"shared_keys": torch.arange(2)}, "shared_keys must have 3 rows, got 2"),
-        ({"known": torch.zeros(5, 5, dtype=torch.bool)}, "known must have a column for each of 8 documents, got 5"),
+        (
+            {"known": torch.zeros(5, 5, dtype=torch.bool)},
+            "known must have a column for each of 8 documents, got 5",
+        ),
         ({"rows": slice(5, 9)}, "rows must name at least one pair"),
     ],
 )

@@ -67,6 +67,8 @@ def test_the_gradient_is_that_of_the_formula() -> None:
 
 @pytest.mark.parametrize("start", [0.0, -0.1, math.nan, math.inf, 0.001])
 def test_an_impossible_start_is_refused(start: float) -> None:
-    known = "at least 0.01, the coldest temperature, got 0.001" if start == 0.001 else "a finite number above 0"
+    known = (
+        "at least 0.01, the coldest temperature, got 0.001" if start == 0.001 else "a finite number above 0"
+    )
     with pytest.raises(ValueError, match=f"start must be {known}"):
         LearnedTemperature(start)

@@ -20,7 +20,14 @@ QUERIES = ["who says a and s", "document 7", "v"]
 def store(tmp_path: Path) -> Store:
     """The corpus backwards."""
     documents = [Document(f"d{number}", text) for number, text in enumerate(TEXTS)][::-1]
-    return build_store(FakeEncoder(), lambda: iter(documents), tmp_path / "s", source="c", encoder_name="fake", dtype="float32").store
+    return build_store(
+        FakeEncoder(),
+        lambda: iter(documents),
+        tmp_path / "s",
+        source="c",
+        encoder_name="fake",
+        dtype="float32",
+    ).store
 
 
 @pytest.fixture
@@ -89,19 +96,25 @@ def test_fused_candidates_are_those_of_both_with_cosines(dense: DenseSource, lex
         assert np.allclose(found.hits.scores[place], cosines[place, expected], atol=1e-6)
 
 
-def test_candidates_by_the_positives_are_those_of_their_texts_with_the_scores_of_the_query(lexical: LexicalSource) -> None:
+def test_candidates_by_the_positives_are_those_of_their_texts_with_the_scores_of_the_query(
+    lexical: LexicalSource,
+) -> None:
     positives = [["says b and t"], ["document 12", "says h and v"], ["unheard of"]]
     for search_by in ("positive", "both"):
         found = LexicalSource(lexical.index, search_by).find(QUERIES, 6, lambda: positives)
         for place, (query, texts) in enumerate(zip(QUERIES, positives, strict=True)):
             asked = [*texts, query] if search_by == "both" else texts
-            expected = fused_ranks(*(lexical.index.search([text], 6).rows[0] for text in asked), depth=6).tolist()
+            expected = fused_ranks(
+                *(lexical.index.search([text], 6).rows[0] for text in asked), depth=6
+            ).tolist()
             rows = found.hits.rows[place]
             assert rows[rows >= 0].tolist() == expected
             scores = lexical.index.scores(query, [TEXTS[row] for row in expected])
             assert found.hits.scores[place, rows >= 0].tolist() == scores.tolist()
             assert (found.hits.scores[place, rows < 0] == -np.inf).all()
-        with pytest.raises(ValueError, match=f"positives must be given where BM25 searches by {search_by}, got none"):
+        with pytest.raises(
+            ValueError, match=f"positives must be given where BM25 searches by {search_by}, got none"
+        ):
             LexicalSource(lexical.index, search_by).find(QUERIES, 6)
     # Of one positive alone there is nothing to fuse: the order is that of BM25.
     alone = LexicalSource(lexical.index, "positive").find(QUERIES[:1], 6, lambda: positives[:1])

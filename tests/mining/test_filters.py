@@ -20,20 +20,28 @@ from adiabat.mining.candidates import (
 
 def test_scaling_all_scores_changes_nothing_where_the_margin_is_relative() -> None:
     rng = np.random.default_rng(0)
-    candidates, positives = rng.standard_normal(100).astype(np.float32), rng.standard_normal(2).astype(np.float32)
+    candidates, positives = (
+        rng.standard_normal(100).astype(np.float32),
+        rng.standard_normal(2).astype(np.float32),
+    )
     before = too_close(candidates, positives, 0.3, relative=True)
     assert np.array_equal(before, too_close(candidates * 8, positives * 8, 0.3, relative=True))
     assert 0 < before.sum() < 100
 
 
 def test_the_first_reason_counts() -> None:
-    masks: dict[Reason, np.ndarray] = {"judge": np.array([True, True, False]), "duplicate": np.array([True, False, False])}
+    masks: dict[Reason, np.ndarray] = {
+        "judge": np.array([True, True, False]),
+        "duplicate": np.array([True, False, False]),
+    }
     assert first_reasons(3, masks).tolist() == [code_of("duplicate"), code_of("judge"), PASSED]
     assert first_reasons(2, {}).tolist() == [PASSED, PASSED]
 
 
 def test_two_rankings_fused_by_hand() -> None:
-    """Row 2 is second and first: 1/62 + 1/61; row 1 first and third: 1/61 + 1/63; rows 3 and 7 second and third of one: 1/62, 1/63."""
+    """Row 2 is second and first: 1/62 + 1/61; row 1 first and third: 1/61 + 1/63; rows 3 and 7 second and
+    third of one: 1/62, 1/63.
+    """
     one, other = np.array([1, 2, 7, -1]), np.array([2, 3, 1, -1])
     assert fused_ranks(one, other, depth=10).tolist() == [2, 1, 3, 7]
     assert fused_ranks(one, other, depth=2).tolist() == [2, 1]
@@ -54,9 +62,21 @@ def test_a_ranking_fused_with_itself_or_with_nothing_stays(seed: int) -> None:
     ("candidates", "positives", "margin", "relative", "expected"),
     [
         ([0.75, 0.5, 0.25], [0.5], 0.0, False, [True, True, False]),  # A tie is too close.
-        ([0.5, 0.375, 0.25, 0.125], [0.75, 0.5], 0.25, False, [True, True, True, False]),  # Below the lowest positive.
+        (
+            [0.5, 0.375, 0.25, 0.125],
+            [0.75, 0.5],
+            0.25,
+            False,
+            [True, True, True, False],
+        ),  # Below the lowest positive.
         ([8.0, 7.5, 7.0], [10.0], 0.25, True, [True, True, False]),
-        ([-0.5, -0.625, -0.75], [-0.5], 0.25, True, [True, True, False]),  # The bar lies below a negative score too.
+        (
+            [-0.5, -0.625, -0.75],
+            [-0.5],
+            0.25,
+            True,
+            [True, True, False],
+        ),  # The bar lies below a negative score too.
     ],
 )
 def test_scores_within_the_margin_are_too_close(
@@ -66,7 +86,10 @@ def test_scores_within_the_margin_are_too_close(
     assert too_close(*scores, margin, relative=relative).tolist() == expected
 
 
-PASSAGE = "The 1973 oil crisis began in October 1973 when members of the organisation proclaimed an oil embargo against several nations."
+PASSAGE = (
+    "The 1973 oil crisis began in October 1973 when members of the organisation "
+    "proclaimed an oil embargo against several nations."
+)
 
 
 def runs(text: str) -> list[str]:
@@ -77,7 +100,10 @@ def plain_overlap(positive: str, candidate: str) -> float:
     one, other = runs(candidate), runs(positive)
     if not one or not other:
         return 0.0
-    within, around = sum(run in other for run in one) / len(one), sum(run in one for run in other) / len(other)
+    within, around = (
+        sum(run in other for run in one) / len(one),
+        sum(run in one for run in other) / len(other),
+    )
     both = min(within, around)
     return max(within if len(one) >= CONTAINMENT else both, around if len(other) >= CONTAINMENT else both)
 
@@ -95,7 +121,9 @@ def test_normalising_forgives_case_white_space_and_compatibility_forms() -> None
 
 
 def test_a_share_worked_by_hand() -> None:
-    """abcdefgh has the runs abcde, bcdef, cdefg, defgh; abcdefxy has abcde, bcdef, cdefx, defxy: two of four, either way."""
+    """abcdefgh has the runs abcde, bcdef, cdefg, defgh; abcdefxy has abcde, bcdef, cdefx, defxy: two of four,
+    either way.
+    """
     assert overlap("abcdefgh", "abcdefxy") == 0.5
 
 
@@ -106,7 +134,9 @@ def test_shares_are_those_of_plain_loops(seed: int) -> None:
     texts = [normalised(text) for text in texts]
     found = shingles(texts)
     for positive, own in zip(texts, found, strict=True):
-        assert overlaps(own, found).tolist() == pytest.approx([plain_overlap(positive, candidate) for candidate in texts])
+        assert overlaps(own, found).tolist() == pytest.approx(
+            [plain_overlap(positive, candidate) for candidate in texts]
+        )
 
 
 @pytest.mark.parametrize(
@@ -114,7 +144,8 @@ def test_shares_are_those_of_plain_loops(seed: int) -> None:
     [
         PASSAGE.upper(),
         PASSAGE.replace(",", "").replace(".", ""),
-        f"It is said that {PASSAGE} This was long ago, and nobody remembers why any of it had to happen in that way.",
+        f"It is said that {PASSAGE} This was long ago, and nobody remembers "
+        "why any of it had to happen in that way.",
         PASSAGE[:70],
         PASSAGE.replace("several", "some"),
     ],

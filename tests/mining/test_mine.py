@@ -29,10 +29,15 @@ from tests.mining.world import lines
 from tests.tiny import tiny_dual
 
 DOCUMENTS = [
-    {"_id": f"d{number}", "text": f"document {number} about {'abcdefgh'[number % 8] * 5}, part {number % 3}"} for number in range(40)
+    {"_id": f"d{number}", "text": f"document {number} about {'abcdefgh'[number % 8] * 5}, part {number % 3}"}
+    for number in range(40)
 ]
 PAIRS = [
-    {"query_id": f"x{number}", "query": f"who wrote document {number} about {'abcdefgh'[number % 8] * 5}?", "pos": [f"d{number}"]}
+    {
+        "query_id": f"x{number}",
+        "query": f"who wrote document {number} about {'abcdefgh'[number % 8] * 5}?",
+        "pos": [f"d{number}"],
+    }
     for number in range(20)
 ]
 ARGUMENTS = ("data", "corpus", "model", "store", "index", "watch")
@@ -54,7 +59,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
     lines(tmp_path / "pairs.jsonl", PAIRS)
 
     def run(out: str = "mined.jsonl", **more: Any) -> Mining:
-        given = {"data": "pairs.jsonl", "corpus": "corpus.jsonl"} | {name: more.pop(name) for name in ARGUMENTS if name in more}
+        given = {"data": "pairs.jsonl", "corpus": "corpus.jsonl"} | {
+            name: more.pop(name) for name in ARGUMENTS if name in more
+        }
         blank = {"corpus": {"blank": more.pop("blank")}} if "blank" in more else {}
         table = more | blank | {"mine": {"negatives_per_query": 2, **more.get("mine", {})}}
         return mine(out=Path(out), load=tiny, settings=checked(MineSettings, table), **given)
@@ -65,7 +72,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Here:
 @pytest.fixture
 def store(here: Here) -> Store:
     built = build_store(
-        tiny_dual(seed=1), lambda: read_corpus("corpus.jsonl"), "store", dtype="float32", source="corpus.jsonl", encoder_name="a"
+        tiny_dual(seed=1),
+        lambda: read_corpus("corpus.jsonl"),
+        "store",
+        dtype="float32",
+        source="corpus.jsonl",
+        encoder_name="a",
     )
     return built.store
 
@@ -81,8 +93,16 @@ def test_the_file_is_read_again_and_holds_no_answers(here: Here) -> None:
     assert [(one.query_id, one.query, list(one.positives)) for one in examples.examples] == [
         (pair["query_id"], pair["query"], pair["pos"]) for pair in PAIRS
     ]
-    assert all(len(set(one.negatives)) == 2 and not set(one.negatives) & set(one.positives) for one in examples.examples)
-    assert sorted(path.name for path in Path().iterdir()) == ["corpus.jsonl", "mined.jsonl", "mined.jsonl.stats.json", "pairs.jsonl"]
+    assert all(
+        len(set(one.negatives)) == 2 and not set(one.negatives) & set(one.positives)
+        for one in examples.examples
+    )
+    assert sorted(path.name for path in Path().iterdir()) == [
+        "corpus.jsonl",
+        "mined.jsonl",
+        "mined.jsonl.stats.json",
+        "pairs.jsonl",
+    ]
 
 
 def test_the_statistics_are_those_of_the_file(here: Here) -> None:
@@ -112,7 +132,9 @@ def kill(monkeypatch: pytest.MonkeyPatch, *, blocks: int) -> list[int]:
 
 
 @pytest.mark.parametrize("kills", [1, 3])
-def test_a_killed_run_goes_on_and_writes_the_same(here: Here, monkeypatch: pytest.MonkeyPatch, kills: int) -> None:
+def test_a_killed_run_goes_on_and_writes_the_same(
+    here: Here, monkeypatch: pytest.MonkeyPatch, kills: int
+) -> None:
     settings = {"mine": {"choice": "random"}}
     whole = here("whole.jsonl", **settings)
     begun = kill(monkeypatch, blocks=kills)
@@ -125,12 +147,16 @@ def test_a_killed_run_goes_on_and_writes_the_same(here: Here, monkeypatch: pytes
     assert begun == [4] * 6  # five blocks, one of them twice
     assert again.out.read_bytes() == whole.out.read_bytes()
     of_the_run = ("created", "seconds")
-    one, other = ({key: value for key, value in run.report.items() if key not in of_the_run} for run in (again, whole))
+    one, other = (
+        {key: value for key, value in run.report.items() if key not in of_the_run} for run in (again, whole)
+    )
     assert one == other
 
 
 @pytest.mark.parametrize("change", ["settings", "data", "corpus"])
-def test_what_was_begun_otherwise_is_begun_anew(here: Here, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+def test_what_was_begun_otherwise_is_begun_anew(
+    here: Here, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
     kill(monkeypatch, blocks=2)
     with pytest.raises(KeyboardInterrupt):
         here()
@@ -166,7 +192,9 @@ def test_an_index_is_kept_and_used_again(here: Here, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("source", ["dense", "fused"])
 @pytest.mark.parametrize("corpus", ["corpus.jsonl", "store"])
 def test_vectors_propose_candidates(here: Here, store: Store, source: str, corpus: str) -> None:
-    mining = here(corpus=corpus, store=None if corpus == "store" else "store", model="a", mine={"source": source})
+    mining = here(
+        corpus=corpus, store=None if corpus == "store" else "store", model="a", mine={"source": source}
+    )
     towers = tiny_dual(seed=1)
     for row in rows_of(mining)[:3]:
         assert len(row["neg"]) == 2
@@ -184,10 +212,16 @@ def test_a_corpus_and_its_store_give_the_same_negatives(here: Here, store: Store
 
 
 def test_a_judge_with_a_store_decides_as_one_that_encodes(here: Here, store: Store) -> None:
-    judged = [here(f"{number}.jsonl", judge={"model": "a", **more}) for number, more in enumerate(({}, {"store": "store"}))]
+    judged = [
+        here(f"{number}.jsonl", judge={"model": "a", **more})
+        for number, more in enumerate(({}, {"store": "store"}))
+    ]
     assert judged[0].out.read_bytes() == judged[1].out.read_bytes()
     assert judged[0].report["dropped"]["judge"]["candidates"] > 0
-    assert judged[0].report["judged"] >= judged[0].report["dropped"]["judge"]["candidates"] + judged[0].report["negatives"]
+    assert (
+        judged[0].report["judged"]
+        >= judged[0].report["dropped"]["judge"]["candidates"] + judged[0].report["negatives"]
+    )
 
 
 @pytest.mark.parametrize("ids", [True, False], ids=["ids", "texts"])
@@ -198,7 +232,9 @@ def test_negatives_by_the_positives_resemble_them(here: Here, ids: bool) -> None
     lines(Path("corpus.jsonl"), [*DOCUMENTS, said, alike])
     lines(Path("pairs.jsonl"), [{"query": "which animal? document", "pos": ["d40" if ids else said["text"]]}])
     settings = {"mine": {"negatives_per_query": 1, "choice": "ranked"}}
-    (by_query,), (by_positive,) = (rows_of(here(f"{by}.jsonl", bm25={"search_by": by}, **settings)) for by in ("query", "positive"))
+    (by_query,), (by_positive,) = (
+        rows_of(here(f"{by}.jsonl", bm25={"search_by": by}, **settings)) for by in ("query", "positive")
+    )
     assert by_query["neg"] != by_positive["neg"] == ["d41" if ids else alike["text"]]
     assert by_positive["neg_scores"] == [0.0]
     (either,) = rows_of(here("both.jsonl", bm25={"search_by": "both"}, mine={"negatives_per_query": 50}))
@@ -218,45 +254,82 @@ def test_queries_without_any_negative_are_written_apart_or_dropped(here: Here) -
         "mined.without-negatives.jsonl",
     )
     dropped = here("dropped.jsonl", mine={"too_few": "drop"})
-    assert (dropped.without_negatives, dropped.report["without_negatives"], len(rows_of(dropped))) == (None, None, 20)
+    assert (dropped.without_negatives, dropped.report["without_negatives"], len(rows_of(dropped))) == (
+        None,
+        None,
+        20,
+    )
     assert mining.report["too_few"] == dropped.report["too_few"] == dropped.report["without"] == 1
-    with pytest.raises(DataError, match="must hold at least one query, got none with mine.negatives_per_query = 90"):
+    with pytest.raises(
+        DataError, match="must hold at least one query, got none with mine.negatives_per_query = 90"
+    ):
         here("none.jsonl", mine={"too_few": "drop", "negatives_per_query": 90})
     mining.out.unlink()
     with pytest.raises(DataError, match=r"must be a new file, mined\.without-negatives\.jsonl exists"):
         here()
     lines(Path("pairs.jsonl"), [{"query": "zebra", "pos": ["d1"]}])
-    with pytest.raises(DataError, match="must hold at least one query, got none with a negative; lower the margins"):
+    with pytest.raises(
+        DataError, match="must hold at least one query, got none with a negative; lower the margins"
+    ):
         here("zebra.jsonl")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"model": "a"}, 'model has no effect with mine.source = bm25, got a; leave it out, or add source="dense"'),
+        (
+            {"model": "a"},
+            'model has no effect with mine.source = bm25, got a; leave it out, or add source="dense"',
+        ),
         ({"store": "store"}, "store has no effect with mine.source = bm25"),
-        ({"encoder": {"max_tokens": 9}}, "encoder has no effect with mine.source = bm25, got settings of a model"),
+        (
+            {"encoder": {"max_tokens": 9}},
+            "encoder has no effect with mine.source = bm25, got settings of a model",
+        ),
         ({"mine": {"source": "dense"}}, "mine.source = dense must have model and store, got none"),
         ({"mine": {"source": "fused"}, "model": "a"}, "mine.source = fused must have store, got none"),
-        ({"mine": {"source": "dense"}, "model": "aa", "store": "store"}, "was built by another encoder: weights"),
+        (
+            {"mine": {"source": "dense"}, "model": "aa", "store": "store"},
+            "was built by another encoder: weights",
+        ),
         ({"judge": {"model": "aa", "store": "store"}}, "was built by another encoder: weights"),
-        ({"corpus": "store", "blank": "drop"}, "corpus must be left out of the settings where corpus is a store"),
+        (
+            {"corpus": "store", "blank": "drop"},
+            "corpus must be left out of the settings where corpus is a store",
+        ),
         ({"out": "corpus.jsonl"}, "out must be a new file, corpus.jsonl exists"),
         ({"out": "gone/mined.jsonl"}, "out must be in a folder that exists, got gone/mined.jsonl"),
         ({"out": "."}, r"out must end in \.jsonl, .*, got \.; name a file in it, such as mined\.jsonl"),
         ({"out": "/"}, r"got /; name a file in it, such as /mined\.jsonl"),
-        ({"out": "store/mined.jsonl"}, r"out must be a directory of its own, store/mined\.jsonl lies in the job, model or store"),
+        (
+            {"out": "store/mined.jsonl"},
+            r"out must be a directory of its own, store/mined\.jsonl lies in the job, model or store",
+        ),
         ({"out": f"{'m' * 195}.jsonl"}, r"out must be a name of at most 200 bytes, got 201"),
         ({"index": Path("store")}, "index must be a folder of its own, store is a store"),
         ({"index": Path("pairs.jsonl")}, "index must be a folder of its own, pairs.jsonl is a file"),
-        ({"index": Path("pairs.jsonl/x")}, r"index must be in a directory, pairs\.jsonl/x lies in the file .*pairs\.jsonl"),
-        ({"index": Path()}, r"index must be a new or empty folder, or hold an earlier index, \. holds .*corpus\.jsonl"),
-        ({"index": Path("own"), "out": "own/mined.jsonl"}, r"index must be a folder of its own, own/mined\.jsonl lies in it"),
-        ({"index": Path("store/index")}, "index must be a directory of its own, store/index lies in the job, model or store"),
+        (
+            {"index": Path("pairs.jsonl/x")},
+            r"index must be in a directory, pairs\.jsonl/x lies in the file .*pairs\.jsonl",
+        ),
+        (
+            {"index": Path()},
+            r"index must be a new or empty folder, or hold an earlier index, \. holds .*corpus\.jsonl",
+        ),
+        (
+            {"index": Path("own"), "out": "own/mined.jsonl"},
+            r"index must be a folder of its own, own/mined\.jsonl lies in it",
+        ),
+        (
+            {"index": Path("store/index")},
+            "index must be a directory of its own, store/index lies in the job, model or store",
+        ),
         ({"corpus": "faulty.jsonl"}, "2 faults"),
     ],
 )
-def test_what_cannot_be_is_refused_and_nothing_is_left(here: Here, store: Store, arguments: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_is_refused_and_nothing_is_left(
+    here: Here, store: Store, arguments: dict[str, Any], message: str
+) -> None:
     lines(Path("faulty.jsonl"), [*DOCUMENTS, DOCUMENTS[0], {"_id": "x", "text": ""}])
     Path("own").mkdir()
     before = listing(Path())
@@ -271,7 +344,10 @@ def test_what_cannot_be_is_refused_and_nothing_is_left(here: Here, store: Store,
         ({"mine": {"skip_first": 100}}, "mine.skip_first must be below mine.depth = 100, got 100"),
         ({"mine": {"source": "dense"}, "bm25": {"k1": 1.2}}, 'bm25 has no effect with mine.source = "dense"'),
         ({"judge": {"model": "m", "relative": True}}, "judge.relative has no effect with judge.margin = 0"),
-        ({"judge": {"model": "m", "relative": True, "margin": 1.5}}, "judge.margin must be <= 1 where judge.relative is true, got 1.5"),
+        (
+            {"judge": {"model": "m", "relative": True, "margin": 1.5}},
+            "judge.margin must be <= 1 where judge.relative is true, got 1.5",
+        ),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(table: dict[str, Any], message: str) -> None:
@@ -282,7 +358,9 @@ def test_settings_that_do_not_fit_are_refused(table: dict[str, Any], message: st
 def test_an_index_of_stems_or_of_an_older_version_is_built_again(here: Here) -> None:
     first = here("first.jsonl", index=Path("kept"))
     record = read_json(Path("kept", LEXICAL_FILE), remedy="")
-    build_bm25([document["text"] for document in DOCUMENTS], Path("kept"), stemmer="english", corpus=record["corpus"])
+    build_bm25(
+        [document["text"] for document in DOCUMENTS], Path("kept"), stemmer="english", corpus=record["corpus"]
+    )
     assert here("words.jsonl", index=Path("kept")).out.read_bytes() == first.out.read_bytes()
     assert BM25Index.open(Path("kept")).stemmer is None
     write_json({**record, "version": 2}, Path("kept", LEXICAL_FILE))

@@ -61,7 +61,11 @@ def test_answers_as_texts_are_found_by_their_text(tmp_path: Path) -> None:
     miner = miner_of(tmp_path, [Example("x", QUERY, (ANSWER, "an answer that is in no corpus"))])
     (one,) = mined(miner)
     found = reasons(miner, one)
-    assert (found["answer"], found["shouted"], found["longer"]) == ("known_positive", "duplicate", "near_duplicate")
+    assert (found["answer"], found["shouted"], found["longer"]) == (
+        "known_positive",
+        "duplicate",
+        "near_duplicate",
+    )
     assert one.positive_rows.tolist() == [-1, -1]
     assert one.positive_scores[0] == one.scores[list(found).index("answer")]
 
@@ -70,7 +74,11 @@ def test_what_another_row_of_the_same_question_knows_counts(tmp_path: Path) -> N
     miner = miner_of(tmp_path, [ASKED, Example("q2", QUERY, ("second",)), Example("q3", QUERY, ("cat3",))])
     for one in mined(miner):
         found = reasons(miner, one)
-        assert (found["answer"], found["cat3"], found["shouted"]) == ("known_positive", "known_positive", "duplicate")
+        assert (found["answer"], found["cat3"], found["shouted"]) == (
+            "known_positive",
+            "known_positive",
+            "duplicate",
+        )
 
 
 def test_first_ranks_are_counted_among_what_is_left(tmp_path: Path) -> None:
@@ -136,12 +144,16 @@ def test_a_judge_is_asked_about_no_more_than_it_takes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("choice", ["ranked", "random"])
-def test_a_query_fares_alike_in_any_company(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choice: str) -> None:
+def test_a_query_fares_alike_in_any_company(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choice: str
+) -> None:
     corpus = {f"d{number}": f"word{number % 5} word{number % 7} common text {number}" for number in range(60)}
     examples = [Example(f"x{number}", f"word{number % 5} common", (f"d{number}",)) for number in range(20)]
     miner = miner_of(tmp_path, examples, corpus=corpus, choice=choice, depth=30)
     together = [(one.chosen, one.codes.tolist()) for one in mined(miner)]
-    assert [(one.chosen, one.codes.tolist()) for example in examples for one in miner.mine([example])] == together
+    assert [
+        (one.chosen, one.codes.tolist()) for example in examples for one in miner.mine([example])
+    ] == together
     monkeypatch.setattr(miner_module, "BATCH_QUERIES", 3)
     monkeypatch.setattr(miner_module, "CACHED_SHINGLES", 0)
     assert [(one.chosen, one.codes.tolist()) for one in mined(miner)] == together
@@ -158,10 +170,20 @@ def test_a_query_that_shares_no_word_gets_nothing(tmp_path: Path) -> None:
 
 def test_an_answer_in_a_right_to_left_script_is_known_again(tmp_path: Path) -> None:
     text = "ישבה החתולה על השטיח האדום הישן בשמש וישנה עד שבא הערב והיה קר"
-    corpus = {"a": text, "b": f"{text} בבית", "c": "החתולה ישבה בבית אחר לגמרי", "d": text.replace(" ", "\u00a0")}
+    corpus = {
+        "a": text,
+        "b": f"{text} בבית",
+        "c": "החתולה ישבה בבית אחר לגמרי",
+        "d": text.replace(" ", "\u00a0"),
+    }
     miner = miner_of(tmp_path, [Example("x", "איפה ישבה החתולה", ("a",))], corpus=corpus)
     (one,) = mined(miner)
-    assert reasons(miner, one) == {"a": "known_positive", "b": "near_duplicate", "c": "kept", "d": "duplicate"}
+    assert reasons(miner, one) == {
+        "a": "known_positive",
+        "b": "near_duplicate",
+        "c": "kept",
+        "d": "duplicate",
+    }
 
 
 def test_a_random_order_is_decided_by_seed_id_and_text_and_is_uniform() -> None:
@@ -174,5 +196,8 @@ def test_a_random_order_is_decided_by_seed_id_and_text_and_is_uniform() -> None:
     assert orders[0] == orders[1]
     assert len({tuple(order) for order in orders}) == 4
     assert query_number("ab", "c") != query_number("a", "bc")
-    firsts = [in_order_of_choice(np.arange(4), "random", query_generator(0, str(number), ""))[0] for number in range(2000)]
+    firsts = [
+        in_order_of_choice(np.arange(4), "random", query_generator(0, str(number), ""))[0]
+        for number in range(2000)
+    ]
     assert np.abs(np.bincount(firsts) - 500).max() < 80  # four standard deviations

@@ -51,10 +51,15 @@ def test_rows_are_those_of_whole_blocks_after_a_kill(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ROW_FILES)
 @pytest.mark.parametrize("damage", [lambda content: b"", lambda content: content.replace(b"neg", b"beg")])
-def test_rows_that_are_not_those_of_before_are_refused_by_name(tmp_path: Path, name: str, damage: Callable[[bytes], bytes]) -> None:
+def test_rows_that_are_not_those_of_before_are_refused_by_name(
+    tmp_path: Path, name: str, damage: Callable[[bytes], bytes]
+) -> None:
     MinedRows.open(tmp_path, PLAN).extend([{"a": 1, "neg": [7]}, {"a": 2, "neg": []}], 2)
     (tmp_path / name).write_bytes(damage((tmp_path / name).read_bytes()))
-    with pytest.raises(DataError, match=rf"{name} must be undamaged, .* does not match its checksum; remove the folder .*, and make"):
+    with pytest.raises(
+        DataError,
+        match=rf"{name} must be undamaged, .* does not match its checksum; remove the folder .*, and make",
+    ):
         MinedRows.open(tmp_path, PLAN)
 
 
@@ -64,7 +69,9 @@ def test_a_full_disk_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     partial = MinedRows.open(tmp_path, PLAN)
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(DataError, match=rf"{ROWS_FILE} must be writable, got No space left on device; free space there"):
+    with pytest.raises(
+        DataError, match=rf"{ROWS_FILE} must be writable, got No space left on device; free space there"
+    ):
         partial.extend([{"a": 1, "neg": [7]}], 1)
 
 
@@ -94,7 +101,9 @@ def test_other_endings_are_refused(name: str) -> None:
 
 
 def test_a_row_holds_ids_or_texts_and_a_score_for_each(tmp_path: Path) -> None:
-    miner = miner_of(tmp_path, [Example("x", QUERY, ("answer",), ("mat",))], listed="keep", negatives_per_query=2)
+    miner = miner_of(
+        tmp_path, [Example("x", QUERY, ("answer",), ("mat",))], listed="keep", negatives_per_query=2
+    )
     (one,) = mined(miner)
     by_id, by_text = (row_of(one, miner.corpus, ids=ids) for ids in (True, False))
     assert list(by_id) == ["query_id", "query", "pos", "neg", "pos_scores", "neg_scores"]
@@ -111,7 +120,9 @@ WORDS = {f"d{number}": f"word{number % 5} word{number % 7} common text {number}"
 
 
 def queries(folder: Path, count: int = 25) -> list[MinedQuery]:
-    examples = [Example(f"x{number}", f"word{number % 5} common {number}", (f"d{number}",)) for number in range(count)]
+    examples = [
+        Example(f"x{number}", f"word{number % 5} common {number}", (f"d{number}",)) for number in range(count)
+    ]
     return mined(miner_of(folder, examples, corpus=WORDS, depth=30, skip_first=1, relative_margin=0.1))
 
 
@@ -169,7 +180,9 @@ def test_examples_are_drawn_whatever_the_order(tmp_path: Path) -> None:
 def test_counting_goes_on_from_what_was_written_down(tmp_path: Path) -> None:
     every = queries(tmp_path)
     first = tally_of(every[:11])
-    later = rebuilt(MiningCounts, json.loads(json.dumps(asdict(first))), tmp_path / "progress.json", remedy="mine again")
+    later = rebuilt(
+        MiningCounts, json.loads(json.dumps(asdict(first))), tmp_path / "progress.json", remedy="mine again"
+    )
     for one in every[11:]:
         later.add(one, wanted=3, written=True)
     assert asdict(later) == asdict(tally_of(every))

@@ -1,4 +1,6 @@
-"""What is asked, and faults of what is given: missing ids, ids in other capitals, negatives that are positives."""
+"""What is asked, and faults of what is given: missing ids, ids in other capitals, negatives that are
+positives.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -36,12 +38,19 @@ def corpus(tmp_path: Path) -> WrittenCorpus:
 
 
 def asked(
-    folder: Path, rows: Sequence[Mapping[str, object]], corpus: WrittenCorpus, *, listed: bool = True, **settings: str
+    folder: Path,
+    rows: Sequence[Mapping[str, object]],
+    corpus: WrittenCorpus,
+    *,
+    listed: bool = True,
+    **settings: str,
 ) -> MiningQueries:
     path = folder / "data.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     section = DataSection.model_validate(settings)
-    return queries_in_corpus(read_queries(str(path), section), corpus, section, corpus_name="c.jsonl", keep_listed=listed)
+    return queries_in_corpus(
+        read_queries(str(path), section), corpus, section, corpus_name="c.jsonl", keep_listed=listed
+    )
 
 
 def test_ids_and_texts_are_told_apart_by_the_corpus(tmp_path: Path, corpus: WrittenCorpus) -> None:
@@ -57,8 +66,13 @@ def test_ids_and_texts_are_told_apart_by_the_corpus(tmp_path: Path, corpus: Writ
     assert queries.examples[0].negatives == ()
 
 
-def test_missing_documents_may_be_left_out_and_queries_with_them(tmp_path: Path, corpus: WrittenCorpus) -> None:
-    rows: list[dict[str, object]] = [{"query": "a", "pos": ["D1", "x"], "neg": ["y", "D2"]}, {"query": "b", "pos": "x"}]
+def test_missing_documents_may_be_left_out_and_queries_with_them(
+    tmp_path: Path, corpus: WrittenCorpus
+) -> None:
+    rows: list[dict[str, object]] = [
+        {"query": "a", "pos": ["D1", "x"], "neg": ["y", "D2"]},
+        {"query": "b", "pos": "x"},
+    ]
     questions = asked(tmp_path, rows, corpus, missing="drop")
     assert [(one.positives, one.negatives) for one in questions.examples] == [(("D1",), ("D2",))]
     told = "data: 2 documents missing from the corpus left out, and 1 query without a positive"
@@ -66,7 +80,9 @@ def test_missing_documents_may_be_left_out_and_queries_with_them(tmp_path: Path,
 
 
 @pytest.mark.parametrize("listed", [True, False])
-def test_a_negative_that_equals_a_positive_is_said_and_left_out(tmp_path: Path, corpus: WrittenCorpus, listed: bool) -> None:
+def test_a_negative_that_equals_a_positive_is_said_and_left_out(
+    tmp_path: Path, corpus: WrittenCorpus, listed: bool
+) -> None:
     rows: list[dict[str, object]] = [
         {"query": "a", "pos": "D1", "neg": ["D2", "D1"]},
         {"query": "b", "pos": "d3", "neg": "D4"},
@@ -75,7 +91,9 @@ def test_a_negative_that_equals_a_positive_is_said_and_left_out(tmp_path: Path, 
     questions = asked(tmp_path, rows, corpus, listed=listed)
     assert [one.negatives for one in questions.examples] == [("D2",) if listed else (), (), ()]
     (note,) = questions.notes
-    assert note.startswith("data: listed negatives that equal a positive of their query left out: 2 of them: ")
+    assert note.startswith(
+        "data: listed negatives that equal a positive of their query left out: 2 of them: "
+    )
     assert "data.jsonl:1" in note
     assert "data.jsonl:2" in note
 
@@ -88,7 +106,12 @@ def test_equal_queries_know_each_others_answers(tmp_path: Path, corpus: WrittenC
         {"query": "A", "pos": "D2"},
     ]
     questions = asked(tmp_path, rows, corpus)
-    assert [questions.known_answers(one) for one in questions.examples] == [("D1", "d3"), ("D4",), ("D1", "d3"), ("D2",)]
+    assert [questions.known_answers(one) for one in questions.examples] == [
+        ("D1", "d3"),
+        ("D4",),
+        ("D1", "d3"),
+        ("D2",),
+    ]
 
 
 def test_the_digest_sees_every_part_and_every_border(tmp_path: Path, corpus: WrittenCorpus) -> None:
@@ -108,22 +131,43 @@ def test_the_digest_sees_every_part_and_every_border(tmp_path: Path, corpus: Wri
     ("rows", "settings", "facts"),
     [
         (
-            [{"query": "a", "pos": "D1"}, {"query": "b", "pos": ["x", "D2"]}, {"query": "c", "pos": "D4", "neg": ["y", "x"]}],
+            [
+                {"query": "a", "pos": "D1"},
+                {"query": "b", "pos": ["x", "D2"]},
+                {"query": "c", "pos": "D4", "neg": ["y", "x"]},
+            ],
             {},
             ["c.jsonl, it lacks 2 documents", 'data.jsonl:2: "x"', 'data.jsonl:3: "y"; name the corpus'],
         ),
         (
             [{"query": "a", "pos": "D1"}, {"query": "b", "pos": "d2"}, {"query": "c", "pos": "D3"}],
             {},
-            ['data.jsonl:2: "d2" (which differs only in case from its "D2")', '"D3"', '"d3")', "case-sensitive"],
+            [
+                'data.jsonl:2: "d2" (which differs only in case from its "D2")',
+                '"D3"',
+                '"d3")',
+                "case-sensitive",
+            ],
         ),
         # Ids that all differ in case do not pass for texts.
-        ([{"query": "a", "pos": ["d1", "d2"]}, {"query": "b", "pos": "x"}], {}, ['"d1" (which differs only in case from its "D1")']),
-        ([{"query": "a", "pos": ["x", "D1"]}, {"query": "a", "pos": "x"}], {"missing": "error"}, ['data.jsonl:1: "x"']),
+        (
+            [{"query": "a", "pos": ["d1", "d2"]}, {"query": "b", "pos": "x"}],
+            {},
+            ['"d1" (which differs only in case from its "D1")'],
+        ),
+        (
+            [{"query": "a", "pos": ["x", "D1"]}, {"query": "a", "pos": "x"}],
+            {"missing": "error"},
+            ['data.jsonl:1: "x"'],
+        ),
     ],
 )
 def test_missing_documents_are_named_with_their_location(
-    tmp_path: Path, corpus: WrittenCorpus, rows: list[dict[str, object]], settings: dict[str, str], facts: list[str]
+    tmp_path: Path,
+    corpus: WrittenCorpus,
+    rows: list[dict[str, object]],
+    settings: dict[str, str],
+    facts: list[str],
 ) -> None:
     with pytest.raises(DataError) as caught:
         asked(tmp_path, rows, corpus, **settings)
@@ -135,8 +179,12 @@ def test_data_without_usable_queries_are_refused(tmp_path: Path, corpus: Written
     (folder / "qrels").mkdir(parents=True)
     (folder / "queries.jsonl").write_text('{"_id": "q", "text": "question"}\n')
     (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\tgone\t1\n")
-    with pytest.raises(DataError, match="must hold at least one query whose positives the corpus c.jsonl has"):
-        queries_in_corpus(read_queries(str(folder), section), corpus, section, corpus_name="c.jsonl", keep_listed=False)
+    with pytest.raises(
+        DataError, match="must hold at least one query whose positives the corpus c.jsonl has"
+    ):
+        queries_in_corpus(
+            read_queries(str(folder), section), corpus, section, corpus_name="c.jsonl", keep_listed=False
+        )
     (tmp_path / "grid.jsonl").write_text('{"premise": {"en": "a"}, "hypothesis": {"en": "c"}, "label": 0}\n')
     with pytest.raises(DataError, match="must hold queries with positives, got a language grid"):
         read_queries(str(tmp_path / "grid.jsonl"), section)
@@ -146,11 +194,16 @@ DOCUMENTS = [Document(f"d{number}", f"text {number}") for number in range(9)]
 
 
 def store_of(documents: list[Document], path: Path) -> Store:
-    return build_store(FakeEncoder(), lambda: iter(documents), path, source="corpus", encoder_name="fake").store
+    return build_store(
+        FakeEncoder(), lambda: iter(documents), path, source="corpus", encoder_name="fake"
+    ).store
 
 
 def test_a_written_corpus_answers_as_a_store_does(tmp_path: Path) -> None:
-    corpus, store = written_corpus(lambda: iter(DOCUMENTS), tmp_path, source="corpus", replace=False), store_of(DOCUMENTS, tmp_path / "s")
+    corpus, store = (
+        written_corpus(lambda: iter(DOCUMENTS), tmp_path, source="corpus", replace=False),
+        store_of(DOCUMENTS, tmp_path / "s"),
+    )
     assert isinstance(corpus, Documents)
     assert isinstance(store, Documents)
     assert corpus.count == store.count == 9
@@ -163,7 +216,10 @@ def test_a_written_corpus_answers_as_a_store_does(tmp_path: Path) -> None:
 def test_a_corpus_is_written_once_and_another_is_refused_or_replaced(tmp_path: Path) -> None:
     first = written_corpus(lambda: iter(DOCUMENTS), tmp_path, source="corpus", replace=False)
     changed = (tmp_path / "texts.arrow").stat().st_mtime_ns
-    assert written_corpus(lambda: iter(DOCUMENTS), tmp_path, source="corpus", replace=False).digest == first.digest
+    assert (
+        written_corpus(lambda: iter(DOCUMENTS), tmp_path, source="corpus", replace=False).digest
+        == first.digest
+    )
     assert (tmp_path / "texts.arrow").stat().st_mtime_ns == changed
     with pytest.raises(DataError, match="must hold the current corpus new, it holds another"):
         written_corpus(lambda: iter(DOCUMENTS[:4]), tmp_path, source="new", replace=False)
@@ -186,4 +242,6 @@ def test_rows_in_a_store_of_the_same_documents_in_any_order(tmp_path: Path) -> N
     with pytest.raises(DataError, match='every document of corpus, it lacks 2 documents: "d7"; "d8"'):
         rows_in_store(corpus, store_of(DOCUMENTS[:7], tmp_path / "few"), source="corpus")
     with pytest.raises(DataError, match="must hold the documents of corpus alone, got 10 and 9"):
-        rows_in_store(corpus, store_of([*DOCUMENTS, Document("more", "more")], tmp_path / "more"), source="corpus")
+        rows_in_store(
+            corpus, store_of([*DOCUMENTS, Document("more", "more")], tmp_path / "more"), source="corpus"
+        )

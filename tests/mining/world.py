@@ -45,12 +45,18 @@ def miner_of(
     **settings: Any,
 ) -> Miner:
     folder.mkdir(exist_ok=True)
-    documents = written_corpus(lambda: (Document(*one) for one in corpus.items()), folder, source="corpus", replace=True)
+    documents = written_corpus(
+        lambda: (Document(*one) for one in corpus.items()), folder, source="corpus", replace=True
+    )
     section = MineSection.model_validate({"negatives_per_query": 3, **settings})
     read = ExampleSet("set", tuple(examples))
-    questions = queries_in_corpus(read, documents, DataSection(), corpus_name="corpus", keep_listed=section.listed == "keep")
+    questions = queries_in_corpus(
+        read, documents, DataSection(), corpus_name="corpus", keep_listed=section.listed == "keep"
+    )
     source = LexicalSource(build_bm25(all_texts(documents), folder))
-    return Miner(documents, questions, source, section, seed, judge, judge_settings or JudgeSection(model="judge"))
+    return Miner(
+        documents, questions, source, section, seed, judge, judge_settings or JudgeSection(model="judge")
+    )
 
 
 def mined(miner: Miner) -> list[MinedQuery]:
@@ -64,4 +70,7 @@ def chosen(miner: Miner, one: MinedQuery) -> list[str]:
 def reasons(miner: Miner, one: MinedQuery) -> dict[str, str]:
     """Candidate to why it was dropped; "kept" where it was not."""
     names = ("kept", *REASONS)
-    return {doc_id: names[code] for doc_id, code in zip(miner.corpus.doc_ids(one.rows), one.codes.tolist(), strict=True)}
+    return {
+        doc_id: names[code]
+        for doc_id, code in zip(miner.corpus.doc_ids(one.rows), one.codes.tolist(), strict=True)
+    }

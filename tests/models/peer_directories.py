@@ -1,4 +1,6 @@
-"""Tiny random directories of sentence-transformers, each with one thing that it reads: for vectors that must be equal."""
+"""Tiny random directories of sentence-transformers, each with one thing that it reads: for vectors that must
+be equal.
+"""
 
 import json
 import shutil
@@ -21,7 +23,15 @@ from tests.models.static_models import word_table, word_tokenizer
 from tests.tiny import VOCABULARY, Kind, edit, save_tiny, tiny_backbone, tiny_tokenizer, write
 
 TEXTS = [
-    *("Where does the RIVER rise?", "река", "مرحبا", "a", "  spaces ", "alpha " * 20 + "omega of the long text", "word " * 150),
+    *(
+        "Where does the RIVER rise?",
+        "река",
+        "مرحبا",
+        "a",
+        "  spaces ",
+        "alpha " * 20 + "omega of the long text",
+        "word " * 150,
+    ),
     *("river bank rise of a b c d e", "the cat on the moon"),
 ]
 
@@ -35,8 +45,12 @@ def peer_of(folder: Path) -> SentenceTransformer:
     return SentenceTransformer(str(folder), device="cpu")
 
 
-def assert_same_vectors(model: DualEncoder, folder: Path, texts: Sequence[str] = TEXTS, *, alone: bool = False, atol: float = 1e-5) -> None:
-    """Vectors of texts together are those that sentence-transformers gives for them, or for each text alone."""
+def assert_same_vectors(
+    model: DualEncoder, folder: Path, texts: Sequence[str] = TEXTS, *, alone: bool = False, atol: float = 1e-5
+) -> None:
+    """Vectors of texts together are those that sentence-transformers gives for them, or for each text
+    alone.
+    """
     peer = peer_of(folder)
     for side in SIDES:
         encode = peer.encode_query if side == "query" else peer.encode_document
@@ -45,7 +59,13 @@ def assert_same_vectors(model: DualEncoder, folder: Path, texts: Sequence[str] =
 
 
 def model(
-    kind: Kind = "bert", *, pooling: Pooling = "mean", normalize: bool = True, prompts: bool = False, limit: int = 24, layers: int = 1
+    kind: Kind = "bert",
+    *,
+    pooling: Pooling = "mean",
+    normalize: bool = True,
+    prompts: bool = False,
+    limit: int = 24,
+    layers: int = 1,
 ) -> Build:
     """A whole directory of its own."""
     settings = EncoderSettings(pooling, normalize, limit, *(("query: ", "passage: ") if prompts else ()))
@@ -98,17 +118,28 @@ def with_modules(*extra: nn.Module, root: dict[str, object] | None = None) -> Bu
         backbone = folder.parent / "backbone"
         tiny_backbone().save_pretrained(backbone)
         tiny_tokenizer().save_pretrained(backbone)
-        peer = SentenceTransformer(modules=[peers.Transformer(str(backbone)), peers.Pooling(32), *extra], device="cpu")
+        peer = SentenceTransformer(
+            modules=[peers.Transformer(str(backbone)), peers.Pooling(32), *extra], device="cpu"
+        )
         peer.save_pretrained(str(folder), create_model_card=False)
         edit(folder, ROOT, **(root or {}))
 
     return build
 
 
-def dense(out: int, activation: nn.Module | None = None, *, width: int = 32, bias: bool = True, residual: bool = False) -> peers.Dense:
+def dense(
+    out: int,
+    activation: nn.Module | None = None,
+    *,
+    width: int = 32,
+    bias: bool = True,
+    residual: bool = False,
+) -> peers.Dense:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(out)
-        return peers.Dense(width, out, bias=bias, activation_function=activation or nn.Tanh(), use_residual=residual)
+        return peers.Dense(
+            width, out, bias=bias, activation_function=activation or nn.Tanh(), use_residual=residual
+        )
 
 
 def cut(out: int) -> peers.Dense:
@@ -116,18 +147,29 @@ def cut(out: int) -> peers.Dense:
     return peers.Dense(32, out, bias=False, activation_function=nn.Identity(), init_weight=torch.eye(out, 32))
 
 
-def routes(parameters: dict[str, object] | None = None, *, names: tuple[str, str] = ("query", "document"), old: bool = False) -> Build:
+def routes(
+    parameters: dict[str, object] | None = None,
+    *,
+    names: tuple[str, str] = ("query", "document"),
+    old: bool = False,
+) -> Build:
     """Two towers, as Router lays them out, or the older Asym."""
 
     def build(folder: Path) -> None:
         save_tiny(folder, settings=EncoderSettings(max_tokens=24), shared=False)
         record = json.loads((folder / "router_config.json").read_text())
-        structure = dict(zip(names, (record["structure"]["query"], record["structure"]["document"]), strict=True))
+        structure = dict(
+            zip(names, (record["structure"]["query"], record["structure"]["document"]), strict=True)
+        )
         record |= {"structure": structure, "parameters": parameters or {"allow_empty_key": True}}
         write(folder, "router_config.json", record)
         if old:
             (folder / "router_config.json").rename(folder / "config.json")
-            write(folder, "modules.json", [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Asym"}])
+            write(
+                folder,
+                "modules.json",
+                [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Asym"}],
+            )
 
     return build
 
@@ -179,7 +221,9 @@ def whole_t5(folder: Path) -> None:
     model("t5")(folder)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        config = T5Config(vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, pad_token_id=1)
+        config = T5Config(
+            vocab_size=VOCABULARY, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, pad_token_id=1
+        )
         T5Model(config).save_pretrained(folder)
 
 
@@ -187,31 +231,51 @@ def with_a_head_for_words(folder: Path) -> None:
     """The weights of pre-training beside those of the backbone."""
     model()(folder)
     tensors = load_file(folder / "model.safetensors")
-    head = {"cls.predictions.bias": torch.zeros(VOCABULARY), "cls.seq_relationship.weight": torch.zeros(2, 32)}
-    save_file({**{f"bert.{name}": weights for name, weights in tensors.items()}, **head}, folder / "model.safetensors", {"format": "pt"})
+    head = {
+        "cls.predictions.bias": torch.zeros(VOCABULARY),
+        "cls.seq_relationship.weight": torch.zeros(2, 32),
+    }
+    save_file(
+        {**{f"bert.{name}": weights for name, weights in tensors.items()}, **head},
+        folder / "model.safetensors",
+        {"format": "pt"},
+    )
 
 
 def linked(folder: Path) -> None:
     """A directory whose files are links, as in the hub's cache."""
     model()(folder.parent / "blobs")
-    shutil.copytree(folder.parent / "blobs", folder, copy_function=lambda source, target: Path(target).symlink_to(source))
+    shutil.copytree(
+        folder.parent / "blobs", folder, copy_function=lambda source, target: Path(target).symlink_to(source)
+    )
 
 
 LEFT = {"truncation_side": "left"}
 TEXT = {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
-NEW_FORM = {"transformer_task": "feature-extraction", "modality_config": TEXT, "module_output_name": "token_embeddings"}
+NEW_FORM = {
+    "transformer_task": "feature-extraction",
+    "modality_config": TEXT,
+    "module_output_name": "token_embeddings",
+}
 SIDES_MAPPED = {"('query', 'text')": "ask", "('document', None)": "tell"}
 
 DIRECTORIES: dict[str, Build] = {
     **{f"pooling {name}": model(pooling=name) for name in ("mean", "cls", "max", "weighted_mean", "last")},
     **{f"limit of {family}": limits_in(name) for family, name in zip(FAMILIES, FILES, strict=True)},
-    "pooling: no mode": replaced("1_Pooling/config.json", {"embedding_dimension": 32, "pooling_mode_mean_tokens": False}),
-    "pooling: flags of version 2": replaced(
-        "1_Pooling/config.json", {"word_embedding_dimension": 32, "pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
+    "pooling: no mode": replaced(
+        "1_Pooling/config.json", {"embedding_dimension": 32, "pooling_mode_mean_tokens": False}
     ),
-    "pooling: a list of one": replaced("1_Pooling/config.json", {"embedding_dimension": 32, "pooling_mode": ["max"]}),
+    "pooling: flags of version 2": replaced(
+        "1_Pooling/config.json",
+        {"word_embedding_dimension": 32, "pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False},
+    ),
+    "pooling: a list of one": replaced(
+        "1_Pooling/config.json", {"embedding_dimension": 32, "pooling_mode": ["max"]}
+    ),
     "pooling: include_prompt": changed("1_Pooling/config.json", of=model(prompts=True), include_prompt=False),
-    "pooling: include_prompt of a decoder": changed("1_Pooling/config.json", of=model("llama", prompts=True), include_prompt=False),
+    "pooling: include_prompt of a decoder": changed(
+        "1_Pooling/config.json", of=model("llama", prompts=True), include_prompt=False
+    ),
     "t5": whole_t5,
     "xlm-roberta": model("xlm-roberta", prompts=True),
     "gpt-neox": model("gpt-neox", pooling="last"),
@@ -220,18 +284,24 @@ DIRECTORIES: dict[str, Build] = {
     "links to files": linked,
     "normalize: twice": with_modules(peers.Normalize(), peers.Normalize()),
     "normalize: none": model(normalize=False),
-    "normalize: named": replaced("2_Normalize/config.json", {"module_input_name": "sentence_embedding", "module_output_name": None}),
+    "normalize: named": replaced(
+        "2_Normalize/config.json", {"module_input_name": "sentence_embedding", "module_output_name": None}
+    ),
     "dense: tanh": with_modules(dense(8)),
     "dense: named": with_modules(dense(8, nn.ReLU()), peers.Normalize()),
     "dense: two": with_modules(dense(20, nn.GELU()), dense(6, nn.Sigmoid(), width=20, bias=False)),
     "dense: use_residual": with_modules(dense(32, residual=True)),
-    "dense: use_residual to another width": with_modules(dense(8, nn.Identity(), residual=True), peers.Normalize()),
+    "dense: use_residual to another width": with_modules(
+        dense(8, nn.Identity(), residual=True), peers.Normalize()
+    ),
     "root: truncate_dim": changed(ROOT, truncate_dim=16),
     "root: truncate_dim of vectors of any length": changed(ROOT, of=model(normalize=False), truncate_dim=5),
     "root: truncate_dim past the width": changed(ROOT, truncate_dim=99),
     "root: truncate_dim after a dense": with_modules(dense(8), peers.Normalize(), root={"truncate_dim": 3}),
     "root: truncate_dim beyond a dense that cuts": with_modules(cut(8), root={"truncate_dim": 16}),
-    "root: default_prompt_name": changed(ROOT, prompts={"x": "x: "}, default_prompt_name="x", similarity_fn_name="dot"),
+    "root: default_prompt_name": changed(
+        ROOT, prompts={"x": "x: "}, default_prompt_name="x", similarity_fn_name="dot"
+    ),
     "root: prompts": model(prompts=True),
     "root: of version 2": replaced(ROOT, {"__version__": {"sentence_transformers": "2.0.0"}}),
     "tokenizer_config: truncation_side": changed("tokenizer_config.json", truncation_side="left"),
@@ -240,20 +310,36 @@ DIRECTORIES: dict[str, Build] = {
     "transformer: model_max_length": changed(LIMITS, tokenizer_args={"model_max_length": 9}),
     "tokenizer_config: no limit": changed("tokenizer_config.json", model_max_length=float("inf")),
     "transformer: config_args": changed(LIMITS, config_args={"layer_norm_eps": 0.5}),
-    "transformer: config_kwargs with fewer blocks": changed(LIMITS, of=model(layers=2), config_kwargs={"num_hidden_layers": 1}),
-    "transformer: model_args": changed(LIMITS, model_args={"torch_dtype": "float32", "attn_implementation": "eager"}),
+    "transformer: config_kwargs with fewer blocks": changed(
+        LIMITS, of=model(layers=2), config_kwargs={"num_hidden_layers": 1}
+    ),
+    "transformer: model_args": changed(
+        LIMITS, model_args={"torch_dtype": "float32", "attn_implementation": "eager"}
+    ),
     "transformer: do_lower_case": changed(LIMITS, do_lower_case=True),
     "transformer: query_length": changed(LIMITS, of=model(prompts=True), query_length=9),
     "transformer: document_length": changed(LIMITS, document_length=40, query_length=7),
-    "transformer: processing_kwargs": changed(LIMITS, processing_kwargs={"text": {"max_length": 11, "padding": "longest"}}),
+    "transformer: processing_kwargs": changed(
+        LIMITS, processing_kwargs={"text": {"max_length": 11, "padding": "longest"}}
+    ),
     "transformer: processing_kwargs for all": changed(
         LIMITS, query_length=7, processing_kwargs={"text": {"max_length": 11}, "common": {"max_length": 13}}
     ),
-    "transformer: processing_kwargs without a cut": changed(LIMITS, of=model("llama"), processing_kwargs={"text": {"truncation": False}}),
-    "transformer: processing_kwargs of other inputs": changed(
-        LIMITS, processing_kwargs={"image": {"size": 1}, "audio": {}, "video": {}, "chat_template": {"restore_suffix": False}}
+    "transformer: processing_kwargs without a cut": changed(
+        LIMITS, of=model("llama"), processing_kwargs={"text": {"truncation": False}}
     ),
-    "transformer: modality_config": replaced(LIMITS, {**NEW_FORM, "unpad_inputs": False, "processor_kwargs": {"model_max_length": 12}}),
+    "transformer: processing_kwargs of other inputs": changed(
+        LIMITS,
+        processing_kwargs={
+            "image": {"size": 1},
+            "audio": {},
+            "video": {},
+            "chat_template": {"restore_suffix": False},
+        },
+    ),
+    "transformer: modality_config": replaced(
+        LIMITS, {**NEW_FORM, "unpad_inputs": False, "processor_kwargs": {"model_max_length": 12}}
+    ),
     "transformer: no limit but the tokenizer's": without_limits("bert", 21),
     "transformer: no limit but the positions": without_limits("bert", 10**30),
     "transformer: no limit at all": without_limits("t5", 10**30),
@@ -264,13 +350,19 @@ DIRECTORIES: dict[str, Build] = {
     "static: rows of model2vec": model2vec_rows,
     "router": routes({"default_route": "document", "allow_empty_key": True, "route_mappings": {}}),
     "router: route_mappings": routes({"route_mappings": SIDES_MAPPED}, names=("ask", "tell")),
-    "router: route_mappings that swap the towers": routes({"route_mappings": {"('query', None)": "document", "(None, 'text')": "query"}}),
+    "router: route_mappings that swap the towers": routes(
+        {"route_mappings": {"('query', None)": "document", "(None, 'text')": "query"}}
+    ),
     "asym": routes(old=True),
     "lora": adapted("bert", ["query", "value"]),
-    "lora: ranks of its own": adapted("bert", ["query", "dense"], use_rslora=True, rank_pattern={"query": 2}, lora_alpha=3),
+    "lora: ranks of its own": adapted(
+        "bert", ["query", "dense"], use_rslora=True, rank_pattern={"query": 2}, lora_alpha=3
+    ),
     "lora of a t5": adapted("t5", ["q", "v"]),
     "lora: layers trained whole": adapted("bert", ["query"], modules_to_save=["intermediate.dense"]),
-    "lora: tokens trained whole": adapted("bert", ["query"], trainable_token_indices={"word_embeddings": [60, 61, 70]}),
+    "lora: tokens trained whole": adapted(
+        "bert", ["query"], trainable_token_indices={"word_embeddings": [60, 61, 70]}
+    ),
     "lora: biases": adapted("bert", ["query", "dense"], bias="all"),
 }
 """Name to what writes the directory; the part before a colon says which module's key it is about."""

@@ -22,7 +22,19 @@ WIDTH = 8
 OLD = "sentence_transformers.models.{}"
 NEW = "sentence_transformers.sentence_transformer.modules.{}"
 
-CORNERS = ["", "   ", "cat", "cat cat cat", "the cat on the moon", "zebra", "zebra cat", "cat zebra", "a dog " * 40, "salt sea salt", "cat"]
+CORNERS = [
+    "",
+    "   ",
+    "cat",
+    "cat cat cat",
+    "the cat on the moon",
+    "zebra",
+    "zebra cat",
+    "cat zebra",
+    "a dog " * 40,
+    "salt sea salt",
+    "cat",
+]
 """No token, one, repeated, unknown, more than any limit here, twice the same."""
 
 
@@ -30,7 +42,9 @@ def word_tokenizer(*, limit: int | None = None, side: str = "right") -> Tokenize
     """A token for each known word, and special tokens around a text where they are asked for."""
     backend = Tokenizer(WordLevel({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]"))
     backend.pre_tokenizer = WhitespaceSplit()
-    backend.post_processor = TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)])
+    backend.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
     backend.enable_padding(pad_id=1, pad_token="[PAD]")
     if limit is not None:
         backend.enable_truncation(limit, direction=side)
@@ -42,10 +56,16 @@ def word_table(*, rows: int = len(WORDS), width: int = WIDTH, seed: int = 0) -> 
     return torch.randn(rows, width, generator=torch.Generator().manual_seed(seed))
 
 
-def static_encoder(table: Float[Tensor, "v d"] | None = None, *, settings: EncoderSettings | None = None, side: str = "right") -> Encoder:
+def static_encoder(
+    table: Float[Tensor, "v d"] | None = None, *, settings: EncoderSettings | None = None, side: str = "right"
+) -> Encoder:
     """An encoder over the words above."""
     table = word_table() if table is None else table
-    return Encoder(StaticBackbone(table), StaticTokenizer(word_tokenizer(), rows=len(table), side=side), settings or EncoderSettings())
+    return Encoder(
+        StaticBackbone(table),
+        StaticTokenizer(word_tokenizer(), rows=len(table), side=side),
+        settings or EncoderSettings(),
+    )
 
 
 def write_embedding(folder: Path, tensors: dict[str, Tensor], backend: Tokenizer | None = None) -> Path:
@@ -58,20 +78,32 @@ def write_embedding(folder: Path, tensors: dict[str, Tensor], backend: Tokenizer
 
 def write_modules(folder: Path, *modules: tuple[str, str]) -> None:
     """List modules by path and dotted type."""
-    write(folder, "modules.json", [{"idx": i, "name": str(i), "path": path, "type": kind} for i, (path, kind) in enumerate(modules)])
+    write(
+        folder,
+        "modules.json",
+        [{"idx": i, "name": str(i), "path": path, "type": kind} for i, (path, kind) in enumerate(modules)],
+    )
     for path, _ in modules:
         (folder / path).mkdir(exist_ok=True)
     write(folder, "config_sentence_transformers.json", {})
 
 
-def write_model2vec(folder: Path, tensors: dict[str, Tensor], backend: Tokenizer | None = None, **config: object) -> Path:
+def write_model2vec(
+    folder: Path, tensors: dict[str, Tensor], backend: Tokenizer | None = None, **config: object
+) -> Path:
     """Write a directory of model2vec that lists no modules."""
     write_embedding(folder, tensors, backend)
     write(folder, "config.json", {"model_type": "model2vec", "architectures": ["StaticModel"], **config})
     return folder
 
 
-def write_static(folder: Path, table: Float[Tensor, "v d"] | None = None, *, limit: int | None = None, normalize: bool = True) -> Path:
+def write_static(
+    folder: Path,
+    table: Float[Tensor, "v d"] | None = None,
+    *,
+    limit: int | None = None,
+    normalize: bool = True,
+) -> Path:
     """Write a directory of sentence-transformers as it writes one itself."""
     table = word_table() if table is None else table
     write_embedding(folder / "0_StaticEmbedding", {"embedding.weight": table}, word_tokenizer(limit=limit))

@@ -1,4 +1,6 @@
-"""Low-rank adapters, and biases alone: which weights are trained, what is computed, and that a saved model is a plain one."""
+"""Low-rank adapters, and biases alone: which weights are trained, what is computed, and that a saved model is
+a plain one.
+"""
 
 import copy
 import math
@@ -28,8 +30,23 @@ from adiabat.training.gradient_cache import Chunking
 from adiabat.training.passes import Passes, side_passes
 from tests.tiny import KINDS, Kind, tiny_backbone, tiny_encoder
 
-TEXTS = ["a", "two words", "three short words", "the longest of all the texts in this batch", "b", "again two"]
-GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 2, "vocab_size": 50, "n_positions": 16, "bos_token_id": 1, "eos_token_id": 2}
+TEXTS = [
+    "a",
+    "two words",
+    "three short words",
+    "the longest of all the texts in this batch",
+    "b",
+    "again two",
+]
+GPT2 = {
+    "n_embd": 32,
+    "n_layer": 2,
+    "n_head": 2,
+    "vocab_size": 50,
+    "n_positions": 16,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
 
 
 @contextmanager
@@ -58,7 +75,9 @@ def trained(encoder: Encoder, *, rate: float = 0.05) -> Encoder:
     """A few steps of SGD, after which the embeddings are clearly others."""
     before = embed(encoder).detach()
     target = torch.randn(before.shape, generator=torch.Generator().manual_seed(0))
-    optimizer = torch.optim.SGD([weights for weights in encoder.parameters() if weights.requires_grad], lr=rate)
+    optimizer = torch.optim.SGD(
+        [weights for weights in encoder.parameters() if weights.requires_grad], lr=rate
+    )
     for _ in range(4):
         optimizer.zero_grad()
         (-(embed(encoder) * target).sum()).backward()
@@ -80,7 +99,9 @@ def gradients(encoder: Encoder, passes: Passes) -> dict[str, Tensor]:
     table = TokenTable.of(encoder, TEXTS, side="query")
     target = torch.randn(5, encoder.width, generator=torch.Generator().manual_seed(0))
     (passes.embed(table, np.array([3, 0, 5, 2, 1])) * target).sum().square().backward()
-    return {name: weights.grad.clone() for name, weights in encoder.named_parameters() if weights.grad is not None}
+    return {
+        name: weights.grad.clone() for name, weights in encoder.named_parameters() if weights.grad is not None
+    }
 
 
 def assert_side_passes_agree(encoder: Encoder, chunking: Chunking) -> None:
@@ -90,11 +111,15 @@ def assert_side_passes_agree(encoder: Encoder, chunking: Chunking) -> None:
         found = gradients(encoder, passes)
     assert found.keys() == wanted.keys() == trainable_names(encoder)
     for name, gradient in wanted.items():
-        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-5 * float(1 + gradient.abs().max()))
+        torch.testing.assert_close(
+            found[name], gradient, rtol=1e-4, atol=1e-5 * float(1 + gradient.abs().max())
+        )
 
 
 def assert_saved_as_a_plain_model(encoder: Encoder, folder: Path) -> None:
-    """What is saved gives these embeddings in transformers, sentence-transformers and here, under one digest."""
+    """What is saved gives these embeddings in transformers, sentence-transformers and here, under one
+    digest.
+    """
     save(DualEncoder(encoder, encoder), folder)
     loaded = load(folder).query
     peer = SentenceTransformer(str(folder), device="cpu")
@@ -112,7 +137,8 @@ def assert_saved_as_a_plain_model(encoder: Encoder, folder: Path) -> None:
 def test_with_new_adapters_a_backbone_computes_what_it_did_bit_for_bit(kind: Kind) -> None:
     encoder = tiny_encoder(kind, layers=2)
     family, packs = type(encoder.backbone), is_packable(encoder.backbone)
-    # Without a graph: which kernel torch takes for attention can depend on whether a table of positions is trained.
+    # Without a graph: which kernel torch takes for attention can depend on whether a table of positions is
+    # trained.
     with torch.no_grad():
         before = embed(encoder)
         add_lora(encoder.backbone, rank=4)
@@ -132,7 +158,9 @@ def test_how_many_numbers_are_trained_is_as_counted_by_hand() -> None:
     # Two blocks, each with four layers of 32 to 32, one of 32 to 64 and one back.
     assert add_lora(tiny_backbone("bert", layers=2), rank=3) == 2 * 3 * (4 * (32 + 32) + 2 * (32 + 64))
     # Queries and output 32 to 32, keys and values 32 to 16, and three layers between 32 and 64.
-    assert add_lora(tiny_backbone("llama", layers=2), rank=3) == 2 * 3 * (2 * (32 + 32) + 2 * (32 + 16) + 3 * (32 + 64))
+    assert add_lora(tiny_backbone("llama", layers=2), rank=3) == 2 * 3 * (
+        2 * (32 + 32) + 2 * (32 + 16) + 3 * (32 + 64)
+    )
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "gpt2"])
@@ -175,14 +203,18 @@ def test_a_merged_backbone_computes_the_same_and_holds_no_trace_of_adapters(kind
     kept = {name: weights.detach().clone() for name, weights in encoder.named_parameters()}
     merged = plain(encoder)
     torch.testing.assert_close(embed(merged), embed(encoder), rtol=0, atol=1e-5)
-    assert [(name, type(part)) for name, part in merged.backbone.named_modules()] == [(n, type(p)) for n, p in untouched.named_modules()]
+    assert [(name, type(part)) for name, part in merged.backbone.named_modules()] == [
+        (n, type(p)) for n, p in untouched.named_modules()
+    ]
     assert list(dict(merged.backbone.named_parameters())) == list(dict(untouched.named_parameters()))
     # A tower keeps no keys and values.
     assert merged.backbone.config.to_dict() == {**untouched.config.to_dict(), "use_cache": False}
     assert not hasattr(merged.backbone, "peft_config")
     assert all(weights.requires_grad for weights in merged.parameters())
     assert all(torch.equal(weights, kept[name]) for name, weights in encoder.named_parameters())
-    assert trainable_names(encoder.backbone) == {name.removeprefix("backbone.") for name in kept if "lora_" in name}
+    assert trainable_names(encoder.backbone) == {
+        name.removeprefix("backbone.") for name in kept if "lora_" in name
+    }
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -216,13 +248,20 @@ def test_two_threads_give_the_gradients_of_one_pass(kind: Kind, cached: bool) ->
     ("rank", "alpha", "message"),
     [
         (0, None, "rank must be >= 1, got 0"),
-        (17, None, r"rank must be <= 16, the smaller width of layers\.0\.self_attn\.k_proj \(16 by 32\), got 17; lower it"),
+        (
+            17,
+            None,
+            r"rank must be <= 16, the smaller width of layers\.0\.self_attn\.k_proj "
+            r"\(16 by 32\), got 17; lower it",
+        ),
         (4, 0.0, "alpha must be > 0, got 0.0"),
         (4, math.inf, "alpha must be > 0, got inf"),
         (4, math.nan, "alpha must be > 0, got nan"),
     ],
 )
-def test_a_rank_or_alpha_out_of_range_is_said_in_one_line_and_changes_nothing(rank: int, alpha: float | None, message: str) -> None:
+def test_a_rank_or_alpha_out_of_range_is_said_in_one_line_and_changes_nothing(
+    rank: int, alpha: float | None, message: str
+) -> None:
     backbone = tiny_backbone("llama", layers=2)
     with pytest.raises(ConfigError, match=message) as caught:
         add_lora(backbone, rank=rank, alpha=alpha)
@@ -242,16 +281,27 @@ def test_adapters_are_not_put_on_adapters() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("pattern", ["embeddings", "blocks[0:1]", "blocks[-1].attention", "intermediate", "output.dense", r"1\..*weight$"])
+@pytest.mark.parametrize(
+    "pattern",
+    ["embeddings", "blocks[0:1]", "blocks[-1].attention", "intermediate", "output.dense", r"1\..*weight$"],
+)
 def test_a_pattern_that_names_a_dense_layer_names_its_adapter(kind: Kind, pattern: str) -> None:
     backbone = tiny_backbone(kind, layers=2)
     before = frozen_parameters(backbone, [pattern])
     add_lora(backbone, rank=2)
-    adapted = {name.removesuffix("lora_A.default.weight") for name, _ in backbone.named_parameters() if "lora_A" in name}
+    adapted = {
+        name.removesuffix("lora_A.default.weight")
+        for name, _ in backbone.named_parameters()
+        if "lora_A" in name
+    }
     wanted = set()
     for name in before:
         layer, _, last = name.rpartition(".")
-        inside = ["base_layer.weight", "lora_A.default.weight", "lora_B.default.weight"] if last == "weight" else ["base_layer.bias"]
+        inside = (
+            ["base_layer.weight", "lora_A.default.weight", "lora_B.default.weight"]
+            if last == "weight"
+            else ["base_layer.bias"]
+        )
         wanted |= {f"{layer}.{own}" for own in inside} if f"{layer}." in adapted else {name}
     assert set(frozen_parameters(backbone, [pattern])) == wanted
 
@@ -260,24 +310,35 @@ def test_frozen_adapters_get_no_gradient() -> None:
     encoder = with_lora()
     report = freeze(encoder.backbone, ["blocks[0:1]", r"attention\.self\.query\.weight"])
     embed(encoder).square().sum(dim=0)[0].backward()
-    trained_names = {name for name, weights in encoder.backbone.named_parameters() if weights.grad is not None}
+    trained_names = {
+        name for name, weights in encoder.backbone.named_parameters() if weights.grad is not None
+    }
     assert trained_names == trainable_names(encoder.backbone)
     assert trained_names == {
         f"encoder.layer.1.{layer}.lora_{factor}.default.weight"
-        for layer in ("attention.self.key", "attention.self.value", "attention.output.dense", "intermediate.dense", "output.dense")
+        for layer in (
+            "attention.self.key",
+            "attention.self.value",
+            "attention.output.dense",
+            "intermediate.dense",
+            "output.dense",
+        )
         for factor in "AB"
     }
     assert report.trainable == 4 * (3 * (32 + 32) + 2 * (32 + 64))
 
 
-def test_adapters_beside_a_models_weights_are_merged_when_it_is_loaded_so_that_saving_keeps_the_whole(tmp_path: Path) -> None:
+def test_adapters_beside_a_models_weights_are_merged_when_it_is_loaded_so_that_saving_keeps_the_whole(
+    tmp_path: Path,
+) -> None:
     encoder = trained(with_lora())
     whole = Encoder(merge_adapters(encoder.backbone), encoder.tokenizer, encoder.settings)
     save(DualEncoder(whole, whole), tmp_path / "model")
     plain = tiny_encoder(layers=2).backbone
     torch.manual_seed(3)
     assert not embed(whole).allclose(embed(tiny_encoder(layers=2)), atol=1e-3)
-    # Written as transformers writes a model that has adapters: the adapters alone, here beside the weights that they belong to.
+    # Written as transformers writes a model that has adapters: the adapters alone, here beside the weights
+    # that they belong to.
     plain.save_pretrained(tmp_path / "model")
     encoder.backbone._hf_peft_config_loaded = True
     encoder.backbone.save_pretrained(tmp_path / "model")
@@ -289,8 +350,21 @@ def test_adapters_beside_a_models_weights_are_merged_when_it_is_loaded_so_that_s
 
 
 WITH_BIASES: tuple[Kind, ...] = ("bert", "xlm-roberta", "gpt-neox", "llama")
-SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 50, "intermediate_size": 64, "num_attention_heads": 2}
-GROUPED = {**SIZES, "num_key_value_heads": 1, "head_dim": 16, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+SIZES = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "vocab_size": 50,
+    "intermediate_size": 64,
+    "num_attention_heads": 2,
+}
+GROUPED = {
+    **SIZES,
+    "num_key_value_heads": 1,
+    "head_dim": 16,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
 
 
 @pytest.mark.parametrize("kind", WITH_BIASES)
@@ -298,7 +372,9 @@ def test_only_biases_are_trained(kind: Kind) -> None:
     encoder = tiny_encoder(kind, layers=2)
     count = train_biases_only(encoder.backbone)
     embed(encoder).square().sum(dim=0)[0].backward()
-    with_gradient = {name: weights for name, weights in encoder.backbone.named_parameters() if weights.grad is not None}
+    with_gradient = {
+        name: weights for name, weights in encoder.backbone.named_parameters() if weights.grad is not None
+    }
     assert set(with_gradient) == trainable_names(encoder.backbone)
     assert all(name.endswith(".bias") and not name.startswith("pooler.") for name in with_gradient)
     assert count == sum(weights.numel() for weights in with_gradient.values())
@@ -318,10 +394,16 @@ def test_biases_of_any_name_are_biases() -> None:
 
 def test_llama_is_given_zero_biases_and_computes_what_it_did_bit_for_bit() -> None:
     encoder = tiny_encoder("llama", layers=2)
-    before, names, state = embed(encoder), {name for name, _ in encoder.backbone.named_parameters()}, torch.get_rng_state()
+    before, names, state = (
+        embed(encoder),
+        {name for name, _ in encoder.backbone.named_parameters()},
+        torch.get_rng_state(),
+    )
     count = train_biases_only(encoder.backbone)
     added = {name for name, _ in encoder.backbone.named_parameters()} - names
-    layers = [f"self_attn.{one}_proj" for one in "qkvo"] + [f"mlp.{one}_proj" for one in ("gate", "up", "down")]
+    layers = [f"self_attn.{one}_proj" for one in "qkvo"] + [
+        f"mlp.{one}_proj" for one in ("gate", "up", "down")
+    ]
     assert added == {f"layers.{block}.{layer}.bias" for block in range(2) for layer in layers}
     assert count == 2 * (32 + 16 + 16 + 32 + 64 + 64 + 32)
     assert torch.equal(embed(encoder), before)
@@ -334,7 +416,11 @@ def test_llama_is_given_zero_biases_and_computes_what_it_did_bit_for_bit() -> No
     ("family", "config", "ends"),
     [
         (tf.Qwen3Model, tf.Qwen3Config(**GROUPED), {"_proj"}),
-        (tf.ModernBertModel, tf.ModernBertConfig(**{**GROUPED, "cls_token_id": 1, "sep_token_id": 2}), {"Wqkv", "Wo", "Wi", "norm"}),
+        (
+            tf.ModernBertModel,
+            tf.ModernBertConfig(**{**GROUPED, "cls_token_id": 1, "sep_token_id": 2}),
+            {"Wqkv", "Wo", "Wi", "norm"},
+        ),
     ],
 )
 def test_other_families_are_given_the_biases_that_their_configuration_knows(
@@ -345,7 +431,9 @@ def test_other_families_are_given_the_biases_that_their_configuration_knows(
     before = backbone(input_ids=tokens).last_hidden_state
     assert train_biases_only(backbone) > 0
     assert torch.equal(backbone(input_ids=tokens).last_hidden_state, before)
-    assert {name for name, _ in backbone.named_parameters()} == {name for name, _ in family(backbone.config).named_parameters()}
+    assert {name for name, _ in backbone.named_parameters()} == {
+        name for name, _ in family(backbone.config).named_parameters()
+    }
     stems = {name.removesuffix(".bias") for name in trainable_names(backbone)}
     assert {end for end in ends if any(stem.endswith(end) for stem in stems)} == ends
 
@@ -353,16 +441,24 @@ def test_other_families_are_given_the_biases_that_their_configuration_knows(
 @pytest.mark.parametrize("kind", ["t5", "mistral"])
 def test_a_family_without_biases_says_what_to_do_instead(kind: str) -> None:
     backbone = tiny_backbone("t5", layers=2) if kind == "t5" else tf.MistralModel(tf.MistralConfig(**GROUPED))
-    with pytest.raises(ModelError, match=f"training biases alone needs a backbone with biases, got type {kind}.*; use LoRA") as caught:
+    with pytest.raises(
+        ModelError, match=f"training biases alone needs a backbone with biases, got type {kind}.*; use LoRA"
+    ) as caught:
         train_biases_only(backbone)
     assert "\n" not in str(caught.value)
     assert all(weights.requires_grad for weights in backbone.parameters())
 
 
 @pytest.mark.parametrize(
-    ("kind", "method"), [*((kind, train_biases_only) for kind in WITH_BIASES), ("bert", lambda backbone: add_lora(backbone, rank=2))]
+    ("kind", "method"),
+    [
+        *((kind, train_biases_only) for kind in WITH_BIASES),
+        ("bert", lambda backbone: add_lora(backbone, rank=2)),
+    ],
 )
-def test_freezing_first_or_afterwards_is_the_same(kind: Kind, method: Callable[[tf.PreTrainedModel], int]) -> None:
+def test_freezing_first_or_afterwards_is_the_same(
+    kind: Kind, method: Callable[[tf.PreTrainedModel], int]
+) -> None:
     first, last = tiny_backbone(kind, layers=2), tiny_backbone(kind, layers=2)
     patterns = ["embeddings", "blocks[0]", "output.dense"]
     freeze(first, patterns)

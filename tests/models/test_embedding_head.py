@@ -32,7 +32,9 @@ def right_padded(lengths: list[int], *, width: int = 5, seed: int = 0) -> tuple[
 def pooled_in_plain_loops(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Tensor:
     rows = []
     for states, flags in zip(hidden.tolist(), mask.tolist(), strict=True):
-        kept = [(place + 1, state) for place, (state, flag) in enumerate(zip(states, flags, strict=True)) if flag]
+        kept = [
+            (place + 1, state) for place, (state, flag) in enumerate(zip(states, flags, strict=True)) if flag
+        ]
         columns = list(zip(*(state for _, state in kept), strict=True))
         weights = [place for place, _ in kept]
         if pooling == "cls":
@@ -44,7 +46,12 @@ def pooled_in_plain_loops(hidden: Tensor, mask: Tensor, pooling: Pooling) -> Ten
         elif pooling == "mean":
             rows.append([sum(column) / len(kept) for column in columns])
         else:
-            rows.append([sum(w * x for w, x in zip(weights, column, strict=True)) / sum(weights) for column in columns])
+            rows.append(
+                [
+                    sum(w * x for w, x in zip(weights, column, strict=True)) / sum(weights)
+                    for column in columns
+                ]
+            )
     return torch.tensor(rows)
 
 
@@ -54,25 +61,35 @@ def test_pooled_vector_is_the_one_worked_by_hand(pooling: Pooling) -> None:
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
-@pytest.mark.parametrize("lengths", [[4, 1, 7, 2], [6], [1], [3, 3]], ids=["ragged", "batch of one", "one token", "no padding"])
+@pytest.mark.parametrize(
+    "lengths", [[4, 1, 7, 2], [6], [1], [3, 3]], ids=["ragged", "batch of one", "one token", "no padding"]
+)
 def test_pooling_equals_plain_loops(pooling: Pooling, lengths: list[int]) -> None:
     hidden, mask = right_padded(lengths)
-    torch.testing.assert_close(pool(hidden, mask, pooling=pooling), pooled_in_plain_loops(hidden, mask, pooling))
+    torch.testing.assert_close(
+        pool(hidden, mask, pooling=pooling), pooled_in_plain_loops(hidden, mask, pooling)
+    )
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.parametrize(("lengths", "skipped"), [([4, 1, 7, 2], 0), ([6], 0), ([1], 0), ([5, 4, 7], 2)])
-def test_pooling_equals_sentence_transformers_with_the_prompt_and_without(pooling: Pooling, lengths: list[int], skipped: int) -> None:
+def test_pooling_equals_sentence_transformers_with_the_prompt_and_without(
+    pooling: Pooling, lengths: list[int], skipped: int
+) -> None:
     hidden, mask = right_padded(lengths, seed=1)
     peer = PeerPooling(hidden.shape[2], pooling_mode=PEER_NAMES[pooling], include_prompt=not skipped)
-    expected = peer({"token_embeddings": hidden, "attention_mask": mask.clone(), "prompt_length": skipped})["sentence_embedding"]
+    expected = peer({"token_embeddings": hidden, "attention_mask": mask.clone(), "prompt_length": skipped})[
+        "sentence_embedding"
+    ]
     mask[:, :skipped] = 0
     torch.testing.assert_close(pool(hidden, mask, pooling=pooling), expected)
 
 
 def test_bfloat16_states_are_summed_in_float32() -> None:
     # Summed in bfloat16, 4,096 ones would stop growing at 256.
-    pooled = pool(torch.ones(1, 4096, 2, dtype=torch.bfloat16), torch.ones(1, 4096, dtype=torch.long), pooling="mean")
+    pooled = pool(
+        torch.ones(1, 4096, 2, dtype=torch.bfloat16), torch.ones(1, 4096, dtype=torch.long), pooling="mean"
+    )
     assert pooled.dtype == torch.float32
     assert pooled.tolist() == [[1.0, 1.0]]
 
@@ -115,8 +132,12 @@ def test_a_new_projection_keeps_angles_nearly(out: int) -> None:
     torch.manual_seed(0)
     vectors = torch.randn(40, 256)
     projected = new_projection(256, out, seed=1)(vectors)
-    # Each coordinate of the result has the variance of the mean squared coordinate of the vector: lengths grow with sqrt(out / width).
+    # Each coordinate of the result has the variance of the mean squared coordinate of the vector: lengths
+    # grow with sqrt(out / width).
     lengths = projected.norm(dim=1) / vectors.norm(dim=1)
     torch.testing.assert_close(lengths.mean().item(), (out / 256) ** 0.5, rtol=0.03, atol=0)
-    cosines = [nn.functional.normalize(rows, dim=1) @ nn.functional.normalize(rows, dim=1).T for rows in (vectors, projected)]
+    cosines = [
+        nn.functional.normalize(rows, dim=1) @ nn.functional.normalize(rows, dim=1).T
+        for rows in (vectors, projected)
+    ]
     assert (cosines[0] - cosines[1]).abs().mean() < out**-0.5

@@ -1,4 +1,6 @@
-"""One tower: texts in, vectors out, whatever the order, the batch, the script, the layout and the token that pads."""
+"""One tower: texts in, vectors out, whatever the order, the batch, the script, the layout and the token that
+pads.
+"""
 
 import inspect
 from pathlib import Path
@@ -19,7 +21,19 @@ from adiabat.models.encoder import Encoder
 from adiabat.models.loading import load, override
 from adiabat.models.saving import save
 from adiabat.models.towers import DualEncoder
-from tests.tiny import CLS, KINDS, PAD, SEP, Kind, lists, save_tiny, tiny_backbone, tiny_dual, tiny_encoder, tiny_tokenizer
+from tests.tiny import (
+    CLS,
+    KINDS,
+    PAD,
+    SEP,
+    Kind,
+    lists,
+    save_tiny,
+    tiny_backbone,
+    tiny_dual,
+    tiny_encoder,
+    tiny_tokenizer,
+)
 
 TEXTS = [
     "Where does the river rise?",
@@ -47,7 +61,9 @@ LAYOUTS_AND_POOLINGS: list[tuple[Kind, Pooling]] = [
 
 def one_by_one(encoder: Encoder, texts: list[str]) -> np.ndarray:
     with torch.no_grad():
-        rows = [encoder(encoder.collate(encoder.tokenize([text], side="query"), side="query")) for text in texts]
+        rows = [
+            encoder(encoder.collate(encoder.tokenize([text], side="query"), side="query")) for text in texts
+        ]
     return torch.cat(rows).numpy()
 
 
@@ -62,7 +78,9 @@ def test_encoding_in_batches_equals_forward_one_by_one(kind: Kind, pooling: Pool
 def test_the_token_budget_does_not_change_the_vectors(token_budget: int) -> None:
     encoder = tiny_encoder()
     expected = encoder.encode(TEXTS, side="query", precision="fp32")
-    np.testing.assert_allclose(encoder.encode(TEXTS, side="query", precision="fp32", token_budget=token_budget), expected, atol=1e-6)
+    np.testing.assert_allclose(
+        encoder.encode(TEXTS, side="query", precision="fp32", token_budget=token_budget), expected, atol=1e-6
+    )
 
 
 def test_order_is_kept_across_blocks_of_tokenising(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +124,9 @@ def test_embeddings_are_truncated_after_unit_length_by_hand(normalize: bool, exp
     assert encoder.encode(["a"], side="query").shape == (1, 2)
 
 
-@pytest.mark.parametrize("residual", [nn.Identity(), nn.Linear(2, 2, bias=False)], ids=["as it is", "projected"])
+@pytest.mark.parametrize(
+    "residual", [nn.Identity(), nn.Linear(2, 2, bias=False)], ids=["as it is", "projected"]
+)
 def test_a_residual_projection_adds_what_it_was_given_by_hand(residual: nn.Identity | nn.Linear) -> None:
     linear = nn.Linear(2, 2)
     with torch.no_grad():
@@ -120,9 +140,15 @@ def test_a_residual_projection_adds_what_it_was_given_by_hand(residual: nn.Ident
 
 @pytest.mark.parametrize("pool_prompt", [True, False])
 @pytest.mark.parametrize(("kind", "pooling"), LAYOUTS_AND_POOLINGS)
-def test_prompts_are_handled_as_in_sentence_transformers(kind: Kind, pooling: Pooling, pool_prompt: bool, tmp_path: Path) -> None:
+def test_prompts_are_handled_as_in_sentence_transformers(
+    kind: Kind, pooling: Pooling, pool_prompt: bool, tmp_path: Path
+) -> None:
     settings = EncoderSettings(
-        pooling=pooling, max_tokens=40, query_prompt="query: ", document_prompt="Represent: ", pool_prompt=pool_prompt
+        pooling=pooling,
+        max_tokens=40,
+        query_prompt="query: ",
+        document_prompt="Represent: ",
+        pool_prompt=pool_prompt,
     )
     encoder = tiny_encoder(kind, settings=settings)
     save(DualEncoder(encoder, encoder), tmp_path)
@@ -142,8 +168,12 @@ def test_last_token_pooling_finds_the_last_letter_though_padding_is_end_of_text(
     assert token_ids[0][-1] == SEP
     batch = encoder.collate(token_ids, side="query")
     with torch.no_grad():
-        hidden = encoder.backbone(input_ids=batch.input_ids, attention_mask=batch.attention_mask).last_hidden_state
-        expected = torch.nn.functional.normalize(torch.stack([hidden[row, len(ids) - 1] for row, ids in enumerate(token_ids)]), dim=-1)
+        hidden = encoder.backbone(
+            input_ids=batch.input_ids, attention_mask=batch.attention_mask
+        ).last_hidden_state
+        expected = torch.nn.functional.normalize(
+            torch.stack([hidden[row, len(ids) - 1] for row, ids in enumerate(token_ids)]), dim=-1
+        )
         torch.testing.assert_close(encoder(batch), expected)
 
 
@@ -157,7 +187,12 @@ def test_a_tokenizer_without_padding_token_fills_with_zero() -> None:
 
 
 def test_xlm_roberta_pads_with_the_id_its_positions_know() -> None:
-    assert tiny_encoder("xlm-roberta").collate(Ragged.of([[CLS, 9, SEP], [CLS, SEP]]), side="query").input_ids[1, 2] == PAD
+    assert (
+        tiny_encoder("xlm-roberta")
+        .collate(Ragged.of([[CLS, 9, SEP], [CLS, SEP]]), side="query")
+        .input_ids[1, 2]
+        == PAD
+    )
 
 
 def test_dropout_is_off_while_encoding_and_every_module_gets_its_mode_back_even_after_a_fault() -> None:
@@ -234,13 +269,17 @@ def test_a_padding_token_changes_no_vector_and_no_fingerprint(folder: Path) -> N
     assert model.fingerprint() == load(folder).fingerprint()
 
 
-def test_sentence_transformers_encodes_with_what_was_saved_with_a_padding_token_and_not_without(folder: Path, tmp_path: Path) -> None:
+def test_sentence_transformers_encodes_with_what_was_saved_with_a_padding_token_and_not_without(
+    folder: Path, tmp_path: Path
+) -> None:
     with pytest.raises(ValueError, match="does not have a padding token"):
         SentenceTransformer(str(folder), device="cpu").encode(SHORT)
     model = load(folder, pad_token="[SEP]")
     save(model, tmp_path / "padded")
     np.testing.assert_allclose(
-        SentenceTransformer(str(tmp_path / "padded"), device="cpu").encode_query(SHORT), query_vectors(model), atol=1e-5
+        SentenceTransformer(str(tmp_path / "padded"), device="cpu").encode_query(SHORT),
+        query_vectors(model),
+        atol=1e-5,
     )
     again = load(tmp_path / "padded")
     assert again.query.tokenizer.pad_token == "[SEP]"
@@ -249,7 +288,8 @@ def test_sentence_transformers_encodes_with_what_was_saved_with_a_padding_token_
 
 def test_an_encoder_that_cannot_pad_is_refused_with_the_token_to_set() -> None:
     with pytest.raises(
-        ModelError, match=r'the tokenizer must have a padding token, got none: .*; set encoder.pad_token = "\[SEP\]"'
+        ModelError,
+        match=r'the tokenizer must have a padding token, got none: .*; set encoder.pad_token = "\[SEP\]"',
     ) as caught:
         require_pad_token(without_padding().query.tokenizer)
     assert "\n" not in str(caught.value)
@@ -262,7 +302,10 @@ def test_a_token_that_is_not_special_is_refused(token: str, folder: Path) -> Non
     with pytest.raises(ConfigError) as caught:
         load(folder, pad_token=token)
     listed = "'[CLS]', '[PAD]', '[SEP]', '[UNK]', '[MASK]'"
-    assert str(caught.value) == f"encoder.pad_token must be one of the tokenizer's special tokens ({listed}), got {token!r}; choose another"
+    assert (
+        str(caught.value) == "encoder.pad_token must be one of the tokenizer's special tokens "
+        f"({listed}), got {token!r}; choose another"
+    )
 
 
 @pytest.mark.parametrize("token", ["[SEP]", "[PAD]", "<|endoftext|>"])

@@ -31,7 +31,9 @@ def changed_weight(encoder: Encoder) -> Encoder:
 def other_activation(encoder: Encoder) -> Encoder:
     projection = encoder.projections[0]
     assert isinstance(projection, Projection)
-    return Encoder(encoder.backbone, encoder.tokenizer, encoder.settings, [Projection(projection.linear, nn.ReLU())])
+    return Encoder(
+        encoder.backbone, encoder.tokenizer, encoder.settings, [Projection(projection.linear, nn.ReLU())]
+    )
 
 
 def with_residual(encoder: Encoder) -> Encoder:
@@ -99,13 +101,21 @@ def test_each_change_is_named_alone(name: str) -> None:
 
 
 def test_the_query_prompt_counts_for_queries_alone() -> None:
-    plain, prompted = (tiny_encoder(settings=replace(SETTINGS, query_prompt=prompt)) for prompt in ("", "query: "))
+    plain, prompted = (
+        tiny_encoder(settings=replace(SETTINGS, query_prompt=prompt)) for prompt in ("", "query: ")
+    )
     assert prompted.fingerprint("document") == plain.fingerprint("document")
-    assert plain.fingerprint("query").differences(prompted.fingerprint("query")) == ['prompt "" in the store, "query: " in the encoder']
+    assert plain.fingerprint("query").differences(prompted.fingerprint("query")) == [
+        'prompt "" in the store, "query: " in the encoder'
+    ]
 
 
-def test_both_sides_have_their_fingerprints_and_weights_that_they_share_are_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = tiny_encoder(settings=replace(SETTINGS, query_prompt="query: ", document_prompt="passage: ", query_max_tokens=8))
+def test_both_sides_have_their_fingerprints_and_weights_that_they_share_are_hashed_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    encoder = tiny_encoder(
+        settings=replace(SETTINGS, query_prompt="query: ", document_prompt="passage: ", query_max_tokens=8)
+    )
     shared, apart = DualEncoder(encoder, encoder), DualEncoder(encoder, tiny_encoder())
     for model in (shared, apart):
         assert model.fingerprints() == (model.fingerprint("query"), model.fingerprint("document"))

@@ -37,8 +37,19 @@ from tests.tiny import lists, save_tiny, tiny_dual, tiny_encoder, tiny_tokenizer
 
 FULL, WINDOW = "full_attention", "sliding_attention"
 PLAIN = {"rope_type": "default", "rope_theta": 300.0}
-LLAMA3 = {"rope_type": "llama3", "factor": 3.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
-LONG = {"rope_type": "longrope", "rope_theta": 300.0, "short_factor": [1.0, 1.5, 2.0, 2.5], "long_factor": [2.0, 3.0, 4.0, 5.0]}
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 3.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+LONG = {
+    "rope_type": "longrope",
+    "rope_theta": 300.0,
+    "short_factor": [1.0, 1.5, 2.0, 2.5],
+    "long_factor": [2.0, 3.0, 4.0, 5.0],
+}
 
 
 def layers(*kinds: str) -> dict[str, Any]:
@@ -67,30 +78,48 @@ def saved(tower: Encoder, folder: Path, name: str) -> dict[str, Any]:
         # Transformers 5 adds the number of positions, from which 4.51 would compute another factor.
         (llama(rope_type="yarn", factor=3.0), {"rope_scaling": {"rope_type": "yarn", "factor": 3.0}}),
         (
-            encoder(GPTNeoXModel, GPTNeoXConfig(**SIZES, rope_parameters={**PLAIN, "partial_rotary_factor": 0.5})),
+            encoder(
+                GPTNeoXModel, GPTNeoXConfig(**SIZES, rope_parameters={**PLAIN, "partial_rotary_factor": 0.5})
+            ),
             {"rotary_emb_base": 300.0, "rotary_pct": 0.5},
         ),
         (
-            encoder(Phi3Model, Phi3Config(**{**SIZES, "max_position_embeddings": 64}, **GROUPED, rope_parameters=LONG)),
-            {"rope_scaling": {"type": "longrope", "short_factor": LONG["short_factor"], "long_factor": LONG["long_factor"]}},
+            encoder(
+                Phi3Model,
+                Phi3Config(**{**SIZES, "max_position_embeddings": 64}, **GROUPED, rope_parameters=LONG),
+            ),
+            {
+                "rope_scaling": {
+                    "type": "longrope",
+                    "short_factor": LONG["short_factor"],
+                    "long_factor": LONG["long_factor"],
+                }
+            },
         ),
         (
             encoder(
                 ModernBertModel,
                 ModernBertConfig(
-                    **layers(FULL, WINDOW, FULL, WINDOW), **MODERN, rope_parameters={FULL: {**PLAIN, "rope_theta": 700.0}, WINDOW: PLAIN}
+                    **layers(FULL, WINDOW, FULL, WINDOW),
+                    **MODERN,
+                    rope_parameters={FULL: {**PLAIN, "rope_theta": 700.0}, WINDOW: PLAIN},
                 ),
             ),
             {"global_rope_theta": 700.0, "local_rope_theta": 300.0, "global_attn_every_n_layers": 2},
         ),
         (
-            encoder(Gemma3TextModel, Gemma3TextConfig(**layers(WINDOW, WINDOW, FULL, WINDOW), **GROUPED, head_dim=8)),
+            encoder(
+                Gemma3TextModel,
+                Gemma3TextConfig(**layers(WINDOW, WINDOW, FULL, WINDOW), **GROUPED, head_dim=8),
+            ),
             {"rope_theta": 1_000_000.0, "rope_local_base_freq": 10_000.0, "sliding_window_pattern": 3},
         ),
     ],
     ids=["llama", "llama3", "yarn", "gpt_neox", "phi3", "modernbert", "gemma3"],
 )
-def test_angles_and_layers_stand_at_their_former_places_too(tower: Encoder, former: dict[str, object], tmp_path: Path) -> None:
+def test_angles_and_layers_stand_at_their_former_places_too(
+    tower: Encoder, former: dict[str, object], tmp_path: Path
+) -> None:
     config = saved(tower, tmp_path, "config.json")
     assert {key: config.get(key) for key in former} == former
     assert config["rope_parameters"] == tower.backbone.config.rope_parameters
@@ -100,7 +129,9 @@ def test_angles_and_layers_stand_at_their_former_places_too(tower: Encoder, form
 
 
 def test_a_tokenizer_is_all_in_its_own_file_and_pads_on_the_right(tmp_path: Path) -> None:
-    pieces = {token: i for i, token in enumerate(["[UNK]", "[PAD]", "[SEP]", "[CLS]", "[MASK]", "river", "[Q]"])}
+    pieces = {
+        token: i for i, token in enumerate(["[UNK]", "[PAD]", "[SEP]", "[CLS]", "[MASK]", "river", "[Q]"])
+    }
     tokenizer = BertTokenizer(vocab=pieces, do_lower_case=False, padding_side="left")
     tokenizer.add_special_tokens({"additional_special_tokens": ["[Q]"]})
     tower = Encoder(tiny_architecture("bert"), tokenizer, EncoderSettings(max_tokens=32)).eval()
@@ -155,17 +186,40 @@ def limited(side: str) -> Encoder:
         (encoder(UMT5EncoderModel, tiny_architecture("umt5").config), Versions((5, 4), (4, 50))),
         (made_bidirectional(), Versions((5, 2), (5, 2))),
         (
-            encoder(Gemma3TextModel, Gemma3TextConfig(**layers(FULL), **GROUPED, head_dim=8, use_bidirectional_attention=True)),
+            encoder(
+                Gemma3TextModel,
+                Gemma3TextConfig(**layers(FULL), **GROUPED, head_dim=8, use_bidirectional_attention=True),
+            ),
             Versions((5, 0), (4, 57)),
         ),
-        (encoder(ModernBertModel, ModernBertConfig(**layers(WINDOW, FULL, WINDOW), **MODERN)), Versions((5, 2), (5, 0))),
         (
-            encoder(Qwen2Model, Qwen2Config(**SIZES, **GROUPED, use_sliding_window=True, sliding_window=5, max_window_layers=1)),
+            encoder(ModernBertModel, ModernBertConfig(**layers(WINDOW, FULL, WINDOW), **MODERN)),
+            Versions((5, 2), (5, 0)),
+        ),
+        (
+            encoder(
+                Qwen2Model,
+                Qwen2Config(
+                    **SIZES, **GROUPED, use_sliding_window=True, sliding_window=5, max_window_layers=1
+                ),
+            ),
             Versions((5, 0), (4, 53)),
         ),
-        (llama(rope_type="yarn", factor=3.0, original_max_position_embeddings=200), Versions((5, 0), (4, 51))),
+        (
+            llama(rope_type="yarn", factor=3.0, original_max_position_embeddings=200),
+            Versions((5, 0), (4, 51)),
+        ),
     ],
-    ids=["plain", "limits", "umt5", "bidirectional", "gemma3", "modernbert", "windows in some layers", "yarn"],
+    ids=[
+        "plain",
+        "limits",
+        "umt5",
+        "bidirectional",
+        "gemma3",
+        "modernbert",
+        "windows in some layers",
+        "yarn",
+    ],
 )
 def test_a_model_says_which_versions_it_needs(tower: Encoder, needed: Versions, tmp_path: Path) -> None:
     assert oldest_versions(tower, tiny_encoder()) == needed

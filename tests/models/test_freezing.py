@@ -12,11 +12,30 @@ from adiabat.models.freezing import check_patterns, freeze, frozen_parameters
 from tests.architectures import ARCHITECTURES, tiny_architecture
 
 PARTS = ("attention", "intermediate", "output")
-SIZES = {"hidden_size": 32, "num_hidden_layers": 3, "vocab_size": 50, "intermediate_size": 64, "num_attention_heads": 2}
+SIZES = {
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "vocab_size": 50,
+    "intermediate_size": 64,
+    "num_attention_heads": 2,
+}
 T5 = {"d_model": 32, "d_ff": 64, "d_kv": 16, "num_layers": 3, "num_heads": 2, "vocab_size": 50}
 
 LAYOUTS = (
-    *("bert", "xlm-roberta", "mpnet", "electra", "distilbert", "modernbert", "t5", "t5-gated", "gpt-neox", "gpt2", "llama", "mistral"),
+    *(
+        "bert",
+        "xlm-roberta",
+        "mpnet",
+        "electra",
+        "distilbert",
+        "modernbert",
+        "t5",
+        "t5-gated",
+        "gpt-neox",
+        "gpt2",
+        "llama",
+        "mistral",
+    ),
     *("qwen3", "gemma2", "phi3", "albert"),
 )
 
@@ -32,7 +51,9 @@ def bert() -> nn.Module:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_embeddings_and_blocks_are_disjoint_and_leave_only_final_norms_and_shared_tables(models: dict[str, nn.Module], layout: str) -> None:
+def test_embeddings_and_blocks_are_disjoint_and_leave_only_final_norms_and_shared_tables(
+    models: dict[str, nn.Module], layout: str
+) -> None:
     model = models[layout]
     tables, embeddings = (set(frozen_parameters(model, [name])) for name in ("embeddings.base", "embeddings"))
     blocks = set(frozen_parameters(nn.ModuleDict({"backbone": model, "more": nn.Linear(1, 1)}), ["blocks"]))
@@ -42,7 +63,11 @@ def test_embeddings_and_blocks_are_disjoint_and_leave_only_final_norms_and_share
     assert not embeddings & blocks
     rest = {name for name, _ in model.named_parameters()} - embeddings - blocks
     assert all(
-        re.search(r"^(pooler|norm|final_norm|ln_f|final_layer_norm|encoder\.final_layer_norm)\b|relative_attention", name) for name in rest
+        re.search(
+            r"^(pooler|norm|final_norm|ln_f|final_layer_norm|encoder\.final_layer_norm)\b|relative_attention",
+            name,
+        )
+        for name in rest
     )
 
 
@@ -50,7 +75,8 @@ SELF = "self_attn.q_proj self_attn.k_proj self_attn.v_proj self_attn.o_proj"
 GATED = "mlp.gate_proj mlp.up_proj"
 BY_HAND: dict[str, tuple[str, str, str]] = {
     "bert": (
-        "attention.self.query attention.self.key attention.self.value attention.output.dense attention.output.LayerNorm",
+        "attention.self.query attention.self.key attention.self.value "
+        "attention.output.dense attention.output.LayerNorm",
         "intermediate.dense",
         "output.dense output.LayerNorm",
     ),
@@ -60,7 +86,8 @@ BY_HAND: dict[str, tuple[str, str, str]] = {
         "ffn.lin2 output_layer_norm",
     ),
     "t5-gated": (
-        "layer.0.SelfAttention.q layer.0.SelfAttention.k layer.0.SelfAttention.v layer.0.SelfAttention.o layer.0.layer_norm",
+        "layer.0.SelfAttention.q layer.0.SelfAttention.k layer.0.SelfAttention.v "
+        "layer.0.SelfAttention.o layer.0.layer_norm",
         "layer.1.DenseReluDense.wi_0 layer.1.DenseReluDense.wi_1 layer.1.layer_norm",
         "layer.1.DenseReluDense.wo",
     ),
@@ -70,7 +97,11 @@ BY_HAND: dict[str, tuple[str, str, str]] = {
         "mlp.dense_4h_to_h",
     ),
     "llama": (f"{SELF} input_layernorm", f"{GATED} post_attention_layernorm", "mlp.down_proj"),
-    "qwen3": (f"{SELF} self_attn.q_norm self_attn.k_norm input_layernorm", f"{GATED} post_attention_layernorm", "mlp.down_proj"),
+    "qwen3": (
+        f"{SELF} self_attn.q_norm self_attn.k_norm input_layernorm",
+        f"{GATED} post_attention_layernorm",
+        "mlp.down_proj",
+    ),
     "gemma2": (
         f"{SELF} input_layernorm post_attention_layernorm",
         f"{GATED} pre_feedforward_layernorm",
@@ -84,7 +115,10 @@ BY_HAND: dict[str, tuple[str, str, str]] = {
 @pytest.mark.parametrize("layout", BY_HAND)
 def test_each_layout_has_the_parts_written_down_by_hand(models: dict[str, nn.Module], layout: str) -> None:
     model = models[layout]
-    inside = {name: re.sub(r"^.*?(layer|layers|block)\.1\.", "", name) for name in frozen_parameters(model, ["blocks[1]"])}
+    inside = {
+        name: re.sub(r"^.*?(layer|layers|block)\.1\.", "", name)
+        for name in frozen_parameters(model, ["blocks[1]"])
+    }
     for part, written in zip(PARTS, BY_HAND[layout], strict=True):
         expected = [name for name, inner in inside.items() if inner.rpartition(".")[0] in written.split()]
         assert len({inside[name].rpartition(".")[0] for name in expected}) == len(written.split())
@@ -92,23 +126,36 @@ def test_each_layout_has_the_parts_written_down_by_hand(models: dict[str, nn.Mod
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_embedding_presets_of_each_layout_are_those_written_down_by_hand(models: dict[str, nn.Module], layout: str) -> None:
+def test_the_embedding_presets_of_each_layout_are_those_written_down_by_hand(
+    models: dict[str, nn.Module], layout: str
+) -> None:
     bert_like = ["embeddings.word_embeddings", "embeddings.position_embeddings"]
     tables = {
-        **{key: [*bert_like, "embeddings.token_type_embeddings"] for key in ("bert", "xlm-roberta", "electra", "albert")},
+        **{
+            key: [*bert_like, "embeddings.token_type_embeddings"]
+            for key in ("bert", "xlm-roberta", "electra", "albert")
+        },
         **dict.fromkeys(("mpnet", "distilbert"), bert_like),
         "modernbert": ["embeddings.tok_embeddings"],
         **{key: ["shared"] for key in ("t5", "t5-gated")},
         "gpt-neox": ["embed_in"],
         "gpt2": ["wte", "wpe"],
     }.get(layout, ["embed_tokens"])
-    norm = {"modernbert": ["embeddings.norm.weight"]}.get(layout, ["embeddings.LayerNorm.weight", "embeddings.LayerNorm.bias"])
-    projection = {"electra": "embeddings_project", "albert": "encoder.embedding_hidden_mapping_in"}.get(layout)
+    norm = {"modernbert": ["embeddings.norm.weight"]}.get(
+        layout, ["embeddings.LayerNorm.weight", "embeddings.LayerNorm.bias"]
+    )
+    projection = {"electra": "embeddings_project", "albert": "encoder.embedding_hidden_mapping_in"}.get(
+        layout
+    )
     extra = [f"{projection}.weight", f"{projection}.bias"] if projection else []
     rest = norm + extra if tables[0].startswith("embeddings.") else []
     model = models[layout]
-    assert sorted(frozen_parameters(model, ["embeddings.base"])) == sorted(f"{table}.weight" for table in tables)
-    assert sorted(frozen_parameters(model, ["embeddings"])) == sorted([f"{table}.weight" for table in tables] + rest)
+    assert sorted(frozen_parameters(model, ["embeddings.base"])) == sorted(
+        f"{table}.weight" for table in tables
+    )
+    assert sorted(frozen_parameters(model, ["embeddings"])) == sorted(
+        [f"{table}.weight" for table in tables] + rest
+    )
 
 
 def numbers_of(model: nn.Module, pattern: str) -> int:
@@ -165,7 +212,12 @@ def test_the_feed_forwards_output_dense_is_not_attentions(bert: nn.Module) -> No
 def test_blocks_are_counted_as_python_counts(bert: nn.Module, pattern: str, numbers: set[int]) -> None:
     names = frozen_parameters(bert, [pattern])
     assert {int(name.split(".")[2]) for name in names} == numbers
-    whole = {name for name, _ in bert.named_parameters() for number in numbers if name.startswith(f"encoder.layer.{number}.")}
+    whole = {
+        name
+        for name, _ in bert.named_parameters()
+        for number in numbers
+        if name.startswith(f"encoder.layer.{number}.")
+    }
     if "." not in pattern and pattern != "attention":
         assert set(names) == whole
     else:
@@ -173,7 +225,9 @@ def test_blocks_are_counted_as_python_counts(bert: nn.Module, pattern: str, numb
 
 
 def test_a_regular_expression_is_searched_anywhere_in_the_name(bert: nn.Module) -> None:
-    assert frozen_parameters(bert, [r"self\.key\.bias$"]) == [f"encoder.layer.{index}.attention.self.key.bias" for index in range(3)]
+    assert frozen_parameters(bert, [r"self\.key\.bias$"]) == [
+        f"encoder.layer.{index}.attention.self.key.bias" for index in range(3)
+    ]
     assert frozen_parameters(bert, ["^pooler"]) == ["pooler.dense.weight", "pooler.dense.bias"]
 
 
@@ -204,20 +258,29 @@ def test_relative_positions_of_t5_belong_to_the_attention_of_block_0(models: dic
 @pytest.mark.parametrize(
     ("pattern", "message"),
     [
-        ("atention", r'"atention" must match a parameter.*near names: attention.*3 blocks, blocks\[0\] to blocks\[2\]'),
+        (
+            "atention",
+            r'"atention" must match a parameter.*near names: attention.*3 blocks, blocks\[0\] to blocks\[2\]',
+        ),
         ("encoder.layer.0.attention.self.querry", r"near names: encoder\.layer\.0\.attention\.self\.query"),
         (
             "zzzzzz",
-            r"got no match; this model knows embeddings\.base, embeddings, blocks, attention, intermediate, output, output\.dense, ",
+            r"got no match; this model knows embeddings\.base, embeddings, blocks, "
+            r"attention, intermediate, output, output\.dense, ",
         ),
         ("blocks[2:2]", r'"blocks\[2:2\]" must match a parameter'),
         *(
-            (pattern, rf'"{re.escape(pattern)}" must stay within the blocks of this model, which has 3 blocks')
+            (
+                pattern,
+                rf'"{re.escape(pattern)}" must stay within the blocks of this model, which has 3 blocks',
+            )
             for pattern in ("blocks[3]", "blocks[-4]", "blocks[0:4]", "blocks[-9:]", "blocks[7].attention")
         ),
     ],
 )
-def test_a_pattern_without_a_match_names_near_ones_and_what_there_is(bert: nn.Module, pattern: str, message: str) -> None:
+def test_a_pattern_without_a_match_names_near_ones_and_what_there_is(
+    bert: nn.Module, pattern: str, message: str
+) -> None:
     with pytest.raises(ModelError, match=message):
         frozen_parameters(bert, [pattern])
 
@@ -239,7 +302,10 @@ def test_every_fault_is_reported_at_once(bert: nn.Module) -> None:
         ("blocks[1:2:3]", r"must use blocks\[i\]"),
         ("blocks[0,1]", r"must use blocks\[i\]"),
         ("blocks[0", r"must use blocks\[i\]"),
-        ("blocks[0].atention", r"must use blocks\[i\].*\.attention, \.intermediate, \.output, \.output\.dense"),
+        (
+            "blocks[0].atention",
+            r"must use blocks\[i\].*\.attention, \.intermediate, \.output, \.output\.dense",
+        ),
         ("blocks[1 2]", r"must use blocks\[i\]"),
     ],
 )
@@ -249,12 +315,18 @@ def test_a_malformed_pattern_is_a_config_error_without_a_model(pattern: str, mes
 
 
 def test_a_bare_text_is_not_taken_for_a_list_of_letters(bert: nn.Module) -> None:
-    with pytest.raises(ConfigError, match=r'must be a list of patterns, got "embeddings"; write \["embeddings"\]'):
+    with pytest.raises(
+        ConfigError, match=r'must be a list of patterns, got "embeddings"; write \["embeddings"\]'
+    ):
         freeze(bert, "embeddings")
 
 
-@pytest.mark.parametrize("patterns", [["."], ["embeddings", "blocks"], ["embeddings", "attention", "intermediate", "output"]])
-def test_leaving_nothing_but_an_unused_pooler_is_an_error_and_freezes_nothing(bert: nn.Module, patterns: list[str]) -> None:
+@pytest.mark.parametrize(
+    "patterns", [["."], ["embeddings", "blocks"], ["embeddings", "attention", "intermediate", "output"]]
+)
+def test_leaving_nothing_but_an_unused_pooler_is_an_error_and_freezes_nothing(
+    bert: nn.Module, patterns: list[str]
+) -> None:
     with pytest.raises(ModelError, match="must leave something to train"):
         freeze(bert, patterns)
     assert all(weight.requires_grad for weight in bert.parameters())
@@ -269,7 +341,9 @@ def test_two_stacks_of_blocks_need_a_regular_expression() -> None:
     both = tf.T5Model(tf.T5Config(**{**T5, "num_layers": 1}))
     with pytest.raises(ModelError, match=r"one stack of blocks.*decoder\.block\., encoder\.block\."):
         frozen_parameters(both, ["blocks[0]"])
-    assert all(name.startswith("encoder.block.0.") for name in frozen_parameters(both, [r"^encoder\.block\.0\."]))
+    assert all(
+        name.startswith("encoder.block.0.") for name in frozen_parameters(both, [r"^encoder\.block\.0\."])
+    )
 
 
 def test_a_model_without_blocks_says_so() -> None:
@@ -283,13 +357,17 @@ def test_a_model_without_blocks_says_so() -> None:
 def test_block_ten_comes_after_block_nine() -> None:
     deep = tf.BertModel(tf.BertConfig(**{**SIZES, "num_hidden_layers": 11, "hidden_size": 2}))
     assert {name.split(".")[2] for name in frozen_parameters(deep, ["blocks[-1]"])} == {"10"}
-    assert {name.split(".")[2] for name in frozen_parameters(deep, ["blocks[2:10]"])} == {str(number) for number in range(2, 10)}
+    assert {name.split(".")[2] for name in frozen_parameters(deep, ["blocks[2:10]"])} == {
+        str(number) for number in range(2, 10)
+    }
 
 
 def test_a_wrapping_module_does_not_matter(bert: nn.Module) -> None:
     wrapped = nn.Sequential(nn.ModuleDict({"model": bert}), nn.Linear(32, 8))
     for pattern in ("embeddings", "embeddings.base", "blocks[1:3].output.dense", "blocks[0]"):
-        assert frozen_parameters(wrapped, [pattern]) == [f"0.model.{name}" for name in frozen_parameters(bert, [pattern])]
+        assert frozen_parameters(wrapped, [pattern]) == [
+            f"0.model.{name}" for name in frozen_parameters(bert, [pattern])
+        ]
 
 
 # --- The rows of Vasilyev et al. 2024, table 1 ---
@@ -301,7 +379,9 @@ def test_no_two_rows_of_the_sources_table_freeze_the_same() -> None:
     rows = [[], ["embeddings.base"], *(below[:count] for count in range(1, 5)), ["embeddings", "blocks[0]"]]
     frozen = [set(frozen_parameters(bert, row)) for row in rows]
     assert all(less < more for less, more in itertools.pairwise(frozen))
-    assert frozen[-1] - frozen[-2] == {f"encoder.layer.0.output.LayerNorm.{kind}" for kind in ("weight", "bias")}
+    assert frozen[-1] - frozen[-2] == {
+        f"encoder.layer.0.output.LayerNorm.{kind}" for kind in ("weight", "bias")
+    }
 
 
 # --- Every architecture ---
@@ -326,6 +406,9 @@ def test_presets_mean_what_they_say_in_every_architecture(name: str) -> None:
     assert {model.get_parameter(one).ndim for one in weights} == {2}
     assert {one.removesuffix("weight") + "bias" for one in weights} >= way_down - set(weights)
 
-    tables = [model.get_submodule(one.removesuffix(".weight")) for one in frozen_parameters(model, ["embeddings.base"])]
+    tables = [
+        model.get_submodule(one.removesuffix(".weight"))
+        for one in frozen_parameters(model, ["embeddings.base"])
+    ]
     assert all(isinstance(table, nn.Embedding) for table in tables)
     assert model.get_input_embeddings() in tables

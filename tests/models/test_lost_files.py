@@ -28,7 +28,10 @@ def files(folder: Path) -> list[Path]:
     return [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != "README.md"]
 
 
-@pytest.mark.parametrize("build", [save_tiny, lambda folder: save_tiny(folder, projection=8, shared=False), write_static, save_plain])
+@pytest.mark.parametrize(
+    "build",
+    [save_tiny, lambda folder: save_tiny(folder, projection=8, shared=False), write_static, save_plain],
+)
 def test_each_file_that_is_a_link_to_nowhere_is_named(build: Callable[[Path], Path], tmp_path: Path) -> None:
     whole = build(tmp_path / "whole")
     for path in files(whole):
@@ -36,7 +39,10 @@ def test_each_file_that_is_a_link_to_nowhere_is_named(build: Callable[[Path], Pa
         shutil.copytree(whole, folder)
         lost = folder / path.relative_to(whole)
         lose(lost)
-        with pytest.raises(ModelError, match=re.escape(f"{lost} must exist, got a link to ../../blobs/0123abcd, which is not there")):
+        with pytest.raises(
+            ModelError,
+            match=re.escape(f"{lost} must exist, got a link to ../../blobs/0123abcd, which is not there"),
+        ):
             load(folder)
         shutil.rmtree(folder)
 
@@ -89,30 +95,64 @@ def sharded(folder: Path) -> None:
 
 
 LOST: dict[str, tuple[Change, Change, str]] = {
-    "modules beside a pooling": (save_tiny, without("modules.json", ROOT), r"must hold modules.json, .* it has a folder 1_Pooling"),
-    "modules beside routes": (router, without("modules.json", ROOT), r"must hold modules.json, .* it has a folder document_0_Transformer"),
+    "modules beside a pooling": (
+        save_tiny,
+        without("modules.json", ROOT),
+        r"must hold modules.json, .* it has a folder 1_Pooling",
+    ),
+    "modules beside routes": (
+        router,
+        without("modules.json", ROOT),
+        r"must hold modules.json, .* it has a folder document_0_Transformer",
+    ),
     "modules of a router": (bare, lambda _: None, r"must hold modules.json, .* it has router_config.json"),
     "modules beside a stamp": (
         save_plain,
         lambda folder: write(folder, ROOT, {"__version__": {"sentence_transformers": "2.2.2"}}),
         r"must hold modules.json, .* it has a __version__ in config_sentence_transformers.json",
     ),
-    "modules of a static model": (write_static, without("modules.json"), r"must hold modules.json, .* a folder 0_StaticEmbedding"),
+    "modules of a static model": (
+        write_static,
+        without("modules.json"),
+        r"must hold modules.json, .* a folder 0_StaticEmbedding",
+    ),
     "root of a router": (
         router,
         without(ROOT),
         r"must hold config_sentence_transformers.json, which has its prompts .* router_config.json",
     ),
-    "root of new modules": (new_types, lambda _: None, r"must hold config_sentence_transformers.json, .* a module of type sentence_transf"),
-    "limits": (save_tiny, without(LIMITS), r"must hold sentence_bert_config.json: every version .* that writes __version__"),
-    "limits of a route": (router, without(f"query_0_Transformer/{LIMITS}"), r"query_0_Transformer must hold sentence_bert_config.json"),
-    "settings of the tokenizer": (save_tiny, without("tokenizer_config.json"), r"must hold tokenizer_config.json: every version"),
-    "a part of the weights": (sharded, lambda _: None, r"model.safetensors.index.json lists, got no model-00002-of-\d+.safetensors"),
+    "root of new modules": (
+        new_types,
+        lambda _: None,
+        r"must hold config_sentence_transformers.json, .* a module of type sentence_transf",
+    ),
+    "limits": (
+        save_tiny,
+        without(LIMITS),
+        r"must hold sentence_bert_config.json: every version .* that writes __version__",
+    ),
+    "limits of a route": (
+        router,
+        without(f"query_0_Transformer/{LIMITS}"),
+        r"query_0_Transformer must hold sentence_bert_config.json",
+    ),
+    "settings of the tokenizer": (
+        save_tiny,
+        without("tokenizer_config.json"),
+        r"must hold tokenizer_config.json: every version",
+    ),
+    "a part of the weights": (
+        sharded,
+        lambda _: None,
+        r"model.safetensors.index.json lists, got no model-00002-of-\d+.safetensors",
+    ),
 }
 
 
 @pytest.mark.parametrize(("build", "change", "message"), LOST.values(), ids=LOST)
-def test_a_lost_file_is_named_with_what_shows_that_it_was_there(build: Change, change: Change, message: str, tmp_path: Path) -> None:
+def test_a_lost_file_is_named_with_what_shows_that_it_was_there(
+    build: Change, change: Change, message: str, tmp_path: Path
+) -> None:
     build(tmp_path / "model")
     change(tmp_path / "model")
     with pytest.raises(ModelError, match=message) as caught:
@@ -155,19 +195,33 @@ def exported(folder: Path) -> None:
 
 NEVER_THERE: dict[str, tuple[Change, Change]] = {
     "a plain model": (save_plain, lambda _: None),
-    "a plain model with prompts": (save_plain, lambda folder: write(folder, ROOT, {"prompts": {"query": "query: "}})),
+    "a plain model with prompts": (
+        save_plain,
+        lambda folder: write(folder, ROOT, {"prompts": {"query": "query: "}}),
+    ),
     "version 1, without a root configuration": (save_tiny, without(ROOT)),
     "by hand, without limits": (unstamped, without(LIMITS)),
     "by hand, without settings of the tokenizer": (unstamped, without("tokenizer_config.json")),
-    "a limit by an old name": (save_tiny, lambda folder: (folder / LIMITS).rename(folder / "sentence_roberta_config.json")),
+    "a limit by an old name": (
+        save_tiny,
+        lambda folder: (folder / LIMITS).rename(folder / "sentence_roberta_config.json"),
+    ),
     "a folder that looks like a module": (save_plain, beside("epoch_3_Best", "{}")),
-    "an export left as a pointer": (save_tiny, beside("onnx", "version https://git-lfs.github.com/spec/v1\n")),
+    "an export left as a pointer": (
+        save_tiny,
+        beside("onnx", "version https://git-lfs.github.com/spec/v1\n"),
+    ),
     "an export that is not in the cache": (save_tiny, exported),
     "an adapter": (adapted("bert", ["query"]), lambda _: None),
-    "a static model has no limits": (write_static, lambda folder: edit(folder, ROOT, __version__={"sentence_transformers": "5.0.0"})),
+    "a static model has no limits": (
+        write_static,
+        lambda folder: edit(folder, ROOT, __version__={"sentence_transformers": "5.0.0"}),
+    ),
     "weights in one file beside an old index": (
         save_tiny,
-        lambda folder: write(folder, "model.safetensors.index.json", {"weight_map": {"a": "model-00001-of-00002.safetensors"}}),
+        lambda folder: write(
+            folder, "model.safetensors.index.json", {"weight_map": {"a": "model-00001-of-00002.safetensors"}}
+        ),
     ),
 }
 

@@ -21,7 +21,9 @@ def test_a_name_that_an_offline_cache_lacks_is_told_with_the_way_online(
     find: Callable[[str], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(ModelError, match=r"nobody/nothing: .*its cache has none of that name.; .* or unset HF_HUB_OFFLINE$"):
+    with pytest.raises(
+        ModelError, match=r"nobody/nothing: .*its cache has none of that name.; .* or unset HF_HUB_OFFLINE$"
+    ):
         find("nobody/nothing")
 
 
@@ -48,12 +50,20 @@ def test_an_error_of_the_hub_is_told_without_the_advice_for_callers_of_its_libra
 def test_a_path_that_is_no_model_is_told_with_the_setting_that_names_it(setting: str, tmp_path: Path) -> None:
     wrong = str(tmp_path / "no model")
     keys = {"train.loss.guide": "train.loss.guide.model"}
-    settings = read_settings(TrainSettings, None, ["towers.kind=asymmetric", f"{keys.get(setting, setting)}={wrong}"])
-    with pytest.raises(ModelError, match=rf"^{setting} must be a directory, a job, `demo` or a hub name, got .*no model: there is no such"):
+    settings = read_settings(
+        TrainSettings, None, ["towers.kind=asymmetric", f"{keys.get(setting, setting)}={wrong}"]
+    )
+    with pytest.raises(
+        ModelError,
+        match=rf"^{setting} must be a directory, a job, `demo` or a hub name, "
+        r"got .*no model: there is no such",
+    ):
         require_model_names(settings)
 
 
-def test_a_hub_that_cannot_be_reached_is_left_to_loading_in_whatever_class_its_library_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hub_that_cannot_be_reached_is_left_to_loading_in_whatever_class_its_library_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     class ConnectError(Exception):
         """Neither an error of the hub nor one of the system."""
 

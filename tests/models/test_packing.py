@@ -87,8 +87,12 @@ def test_every_dropout_inside_a_module_is_replaced_in_its_mode() -> None:
 def test_attention_without_dropout_is_torchs(causal: bool, heads: int) -> None:
     torch.manual_seed(0)
     query, key, value = (torch.randn(1, count, 5, 8, dtype=torch.float64) for count in (4, heads, heads))
-    expected = scaled_dot_product_attention(query, key, value, is_causal=causal, enable_gqa=True).transpose(1, 2)
-    torch.testing.assert_close(attention(query, key, value, scaling=8**-0.5, causal=causal, dropout=0.0), expected)
+    expected = scaled_dot_product_attention(query, key, value, is_causal=causal, enable_gqa=True).transpose(
+        1, 2
+    )
+    torch.testing.assert_close(
+        attention(query, key, value, scaling=8**-0.5, causal=causal, dropout=0.0), expected
+    )
 
 
 def test_attention_drops_weights_after_the_softmax_worked_in_plain_loops() -> None:
@@ -102,7 +106,9 @@ def test_attention_drops_weights_after_the_softmax_worked_in_plain_loops() -> No
         for row in range(3):
             scores = torch.stack([0.5 * query[0, head, row] @ key[0, head, column] for column in range(3)])
             weights = scores.exp() / scores.exp().sum()
-            expected = sum(weights[column] * kept[0, head, row, column] * value[0, head, column] for column in range(3))
+            expected = sum(
+                weights[column] * kept[0, head, row, column] * value[0, head, column] for column in range(3)
+            )
             torch.testing.assert_close(found[0, row, head], expected)
 
 
@@ -120,7 +126,9 @@ TEXTS = ["", "a", "שלום עולם", "the longest of all the texts in this bat
 def test_a_padding_token_inside_a_text_keeps_its_position():
     encoder = tiny_encoder("xlm-roberta")
     batch = encoder.collate(Ragged.of([[0, 7, 1, 8, 2], [0, 9, 2]]), side="query")
-    padded = encoder.backbone(input_ids=batch.input_ids, attention_mask=batch.attention_mask).last_hidden_state
+    padded = encoder.backbone(
+        input_ids=batch.input_ids, attention_mask=batch.attention_mask
+    ).last_hidden_state
     packed = PackedBackbone(copy.deepcopy(encoder.backbone))(batch)
     real = batch.attention_mask.bool()
     torch.testing.assert_close(packed[real], padded[real], rtol=1e-4, atol=1e-5)
@@ -139,7 +147,13 @@ def one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def attended_in_loops(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, starts: torch.Tensor, longest: int, causal: bool, scaling: float
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    starts: torch.Tensor,
+    longest: int,
+    causal: bool,
+    scaling: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     parts = []
     for first, end in itertools.pairwise(starts.tolist()):
@@ -165,14 +179,18 @@ def differentiated_in_loops(
     gradients = [torch.zeros_like(states) for states in (query, key, value)]
     for first, end in itertools.pairwise(starts.tolist()):
         for head in range(query.shape[1]):
-            asked, offered, told, pulled = (states[first:end, head].float() for states in (query, key, value, gradient))
+            asked, offered, told, pulled = (
+                states[first:end, head].float() for states in (query, key, value, gradient)
+            )
             scores = scaling * asked @ offered.T
             if causal:
                 scores = scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -torch.inf)
             weights = scores.softmax(1)
             by_weight = pulled @ told.T
             by_score = weights * (by_weight - (weights * by_weight).sum(1, keepdim=True)) * scaling
-            for states, found in zip(gradients, (by_score @ offered, by_score.T @ asked, weights.T @ pulled), strict=True):
+            for states, found in zip(
+                gradients, (by_score @ offered, by_score.T @ asked, weights.T @ pulled), strict=True
+            ):
                 states[first:end, head] = found.to(states.dtype)
     return tuple(gradients)  # type: ignore[return-value]
 
@@ -188,7 +206,8 @@ def test_one_kernel_for_all_texts_gives_the_states_and_gradients_of_each_alone(k
         batch = encoder.collate(encoder.tokenize(TEXTS, side="query"), side="query")
         (encoder(batch) * target).sum().backward()
     trained = [
-        (name, weights.grad, twin.grad) for (name, weights), twin in zip(padded.named_parameters(), packed.parameters(), strict=True)
+        (name, weights.grad, twin.grad)
+        for (name, weights), twin in zip(padded.named_parameters(), packed.parameters(), strict=True)
     ]
     gradients = [(name, expected, found) for name, expected, found in trained if expected is not None]
     largest = max(float(expected.abs().max()) for _, expected, _ in gradients)
@@ -199,9 +218,16 @@ def test_one_kernel_for_all_texts_gives_the_states_and_gradients_of_each_alone(k
 
 
 @pytest.mark.usefixtures("one_kernel")
-def test_a_gradient_is_summed_in_a_fixed_order_and_the_former_state_returns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gradient_is_summed_in_a_fixed_order_and_the_former_state_returns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     noted: list[bool] = []
-    monkeypatch.setattr(torch.ops.aten, "_flash_attention_backward", lambda *_, **__: noted.append(ordered()) or rows, raising=False)
+    monkeypatch.setattr(
+        torch.ops.aten,
+        "_flash_attention_backward",
+        lambda *_, **__: noted.append(ordered()) or rows,
+        raising=False,
+    )
     rows = tuple(torch.ones(3, 2, 8) for _ in range(3))
     packing._segments_gradient._init_fn(*rows, *rows[:2], torch.zeros(6), torch.tensor([0, 3]), 3, False, 1.0)
     assert (noted, ordered()) == ([True], False)
@@ -218,7 +244,9 @@ class WithoutWaiting(TorchDispatchMode):
         """Look at an operation before it runs."""
         assert func not in (torch.ops.aten._local_scalar_dense.default, torch.ops.aten.nonzero.default)
         if func is torch.ops.aten.index.Tensor:
-            assert all(index is None or index.dtype == torch.long for index in args[1]), "choosing by a mask counts it"
+            assert all(index is None or index.dtype == torch.long for index in args[1]), (
+                "choosing by a mask counts it"
+            )
         return func(*args, **(kwargs or {}))
 
 
@@ -238,7 +266,12 @@ def test_a_packed_pass_on_a_gpu_waits_for_nothing(kind: Kind, monkeypatch: pytes
 
 @pytest.mark.parametrize(
     ("device", "precision", "training", "packs"),
-    [("cpu", "fp32", True, True), ("cuda", "bf16", False, True), ("cuda", "fp32", False, False), ("cuda", "bf16", True, False)],
+    [
+        ("cpu", "fp32", True, True),
+        ("cuda", "bf16", False, True),
+        ("cuda", "fp32", False, False),
+        ("cuda", "bf16", True, False),
+    ],
 )
 def test_a_gpu_packs_bfloat16_without_dropout(
     device: str, precision: Any, training: bool, packs: bool, monkeypatch: pytest.MonkeyPatch
@@ -259,7 +292,9 @@ def test_a_head_that_the_kernel_does_not_take_is_padded(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("kind", ["bert", "llama"])
 @pytest.mark.usefixtures("one_kernel")
-def test_compiled_packed_blocks_have_one_graph_for_batches_of_every_shape(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_packed_blocks_have_one_graph_for_batches_of_every_shape(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
     graphs: list[object] = []
 
     def note(graph: torch.fx.GraphModule, given: list[Any]) -> torch.fx.GraphModule:

@@ -1,4 +1,6 @@
-"""Static models: means of rows, what the rest of the house does with them, and what cannot be done with them."""
+"""Static models: means of rows, what the rest of the house does with them, and what cannot be done with
+them.
+"""
 
 import copy
 from dataclasses import replace
@@ -26,7 +28,16 @@ from adiabat.models.towers import DualEncoder, build_towers
 from adiabat.training.gradient_cache import Chunking
 from adiabat.training.passes import side_passes
 from tests.commands import lines
-from tests.models.static_models import CORNERS, UNKNOWN, WORDS, static_encoder, word_table, word_tokenizer, write_model2vec, write_static
+from tests.models.static_models import (
+    CORNERS,
+    UNKNOWN,
+    WORDS,
+    static_encoder,
+    word_table,
+    word_tokenizer,
+    write_model2vec,
+    write_static,
+)
 from tests.tiny import lists
 
 PLAIN = EncoderSettings(normalize=False)
@@ -49,7 +60,9 @@ def test_a_text_is_the_mean_of_its_tokens():
     table[CAT], table[DOG] = torch.tensor([4.0, 0.0]), torch.tensor([1.0, 3.0])
     found = encode(static_encoder(table, settings=PLAIN), ["cat dog", "cat cat dog", "dog"])
     np.testing.assert_array_equal(found, [[2.5, 1.5], [3.0, 1.0], [1.0, 3.0]])
-    np.testing.assert_allclose(encode(static_encoder(table), ["cat cat dog"]), [[0.948683, 0.316228]], atol=1e-6)
+    np.testing.assert_allclose(
+        encode(static_encoder(table), ["cat cat dog"]), [[0.948683, 0.316228]], atol=1e-6
+    )
 
 
 def test_a_text_without_tokens_is_zero_and_no_special_token_is_added():
@@ -61,14 +74,19 @@ def test_a_text_without_tokens_is_zero_and_no_special_token_is_added():
 def test_unknown_tokens_are_left_out_after_the_limit_and_letters_are_cut_before_it():
     assert lists(tokenizer().token_ids(["zebra cat dog"], limit=2)) == [[UNKNOWN, CAT]]
     assert lists(tokenizer(unknown_id=UNKNOWN).token_ids(["zebra cat dog", "zebra"], limit=2)) == [[CAT], []]
-    assert lists(tokenizer(letters_per_token=2).token_ids(["cat dog sea", "dogs"], limit=4)) == [[CAT, DOG], [UNKNOWN]]
+    assert lists(tokenizer(letters_per_token=2).token_ids(["cat dog sea", "dogs"], limit=4)) == [
+        [CAT, DOG],
+        [UNKNOWN],
+    ]
     assert lists(tokenizer(letters_per_token=1).token_ids(["cat dog sea"], limit=5)) == [[CAT, UNKNOWN]]
 
 
 def test_padding_is_zero_whatever_fills_it():
     backbone = StaticBackbone(word_table())
     states = backbone(torch.tensor([[CAT, DOG]]), torch.tensor([[1, 0]])).last_hidden_state
-    torch.testing.assert_close(states[0], torch.stack([word_table()[CAT], torch.zeros(backbone.config.hidden_size)]))
+    torch.testing.assert_close(
+        states[0], torch.stack([word_table()[CAT], torch.zeros(backbone.config.hidden_size)])
+    )
 
 
 @pytest.mark.parametrize(("row", "learned"), [(0.0, False), (0.5, True)])
@@ -76,7 +94,9 @@ def test_an_unknown_token_of_zeros_is_not_learned(row: float, learned: bool) -> 
     table = word_table()
     table[UNKNOWN] = row
     backbone = StaticBackbone(table, unknown_id=UNKNOWN)
-    backbone(torch.tensor([[CAT, UNKNOWN]]), torch.ones(1, 2, dtype=torch.long)).last_hidden_state.sum().backward()
+    backbone(
+        torch.tensor([[CAT, UNKNOWN]]), torch.ones(1, 2, dtype=torch.long)
+    ).last_hidden_state.sum().backward()
     gradient = backbone.token_embeddings.weight.grad
     assert gradient is not None
     assert gradient[CAT].any()
@@ -90,7 +110,9 @@ def test_automatic_precision_stays_full_where_half_would_gain_nothing(monkeypatc
     monkeypatch.setattr("adiabat.models.device.native_bf16", lambda device: True)
     encoder = static_encoder()
     assert encoder.settle("auto") == "fp32"
-    half, full = (encoder.encode(CORNERS[2:], side="query", precision=precision) for precision in ("bf16", "fp32"))
+    half, full = (
+        encoder.encode(CORNERS[2:], side="query", precision=precision) for precision in ("bf16", "fp32")
+    )
     assert np.sum(half * full, axis=1).min() > 0.9999
     assert not np.array_equal(half, full)
 
@@ -112,10 +134,13 @@ def test_fingerprints_tell_apart_what_gives_other_vectors():
 
 
 def test_settings_override_those_of_the_directory(tmp_path):
-    model = load(write_static(tmp_path), settings={"max_tokens": 3, "query_prompt": "the ", "normalize": False})
+    model = load(
+        write_static(tmp_path), settings={"max_tokens": 3, "query_prompt": "the ", "normalize": False}
+    )
     plain = load(tmp_path)
     np.testing.assert_array_equal(
-        model.encode(["cat dog sea"], side="query"), override(plain, {"normalize": False}).encode(["the cat dog"], side="query")
+        model.encode(["cat dog sea"], side="query"),
+        override(plain, {"normalize": False}).encode(["the cat dog"], side="query"),
     )
     assert override(plain, {}, pad_token="[SEP]").query.pad_token_id == len(WORDS)
     require_pad_token(plain.query.tokenizer)
@@ -128,7 +153,10 @@ def test_a_store_is_built_searched_and_refused_where_a_document_has_no_known_tok
     model = write_model2vec(tmp_path / "model", {"embeddings": word_table()})
     (tmp_path / "corpus.tsv").write_text("doc_id\ttext\nd1\tthe cat\nd2\tsalt sea\n", encoding="utf-8")
     store = adiabat.embed(model, tmp_path / "corpus.tsv", tmp_path / "store")
-    assert [hit.doc_id for hit in adiabat.search(store.path, "salt sea zebra", model=model, k=2)] == ["d2", "d1"]
+    assert [hit.doc_id for hit in adiabat.search(store.path, "salt sea zebra", model=model, k=2)] == [
+        "d2",
+        "d1",
+    ]
     (tmp_path / "zero.tsv").write_text("doc_id\ttext\nd1\tthe cat\nd2\tzebra\n", encoding="utf-8")
     with pytest.raises(DataError, match=r'zero.tsv: .*"d2".*zebra.*data.blank = drop'):
         adiabat.embed(model, tmp_path / "zero.tsv", tmp_path / "other")
@@ -144,7 +172,9 @@ def trained(**options) -> DualEncoder:
 
 def test_the_gradient_of_a_row_is_its_share_of_the_text_and_none_of_it_reaches_the_row_of_zeros():
     tower = trained().query
-    tower(tower.collate(tower.tokenize(["cat cat dog", ""], side="query"), side="query"))[:, 0].sum().backward()
+    tower(tower.collate(tower.tokenize(["cat cat dog", ""], side="query"), side="query"))[
+        :, 0
+    ].sum().backward()
     gradient = tower.backbone.token_embeddings.weight.grad
     expected = torch.zeros_like(gradient)
     expected[CAT, 0], expected[DOG, 0] = 2 / 3, 1 / 3
@@ -160,7 +190,9 @@ def test_passes_side_by_side_give_the_vectors_and_gradients_of_one_pass():
         with side_passes(tower, precision="fp32", chunking=chunking) as passes:
             vectors = passes.embed(table, np.arange(len(texts)))
             vectors.square().sum().backward()
-        torch.testing.assert_close(vectors.detach(), embed_all(tower, table, token_budget=64), rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(
+            vectors.detach(), embed_all(tower, table, token_budget=64), rtol=1e-5, atol=1e-6
+        )
         found.append([weights.grad for weights in tower.parameters()])
     torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-6)
 
@@ -168,7 +200,10 @@ def test_passes_side_by_side_give_the_vectors_and_gradients_of_one_pass():
 def test_a_static_model_is_trained_and_saved(tmp_path):
     model = write_static(tmp_path / "model", limit=20)
     words = WORDS[4:]
-    lines(tmp_path / "pairs.jsonl", [{"query": f"the {word}", "positive": f"{word} {other}"} for word in words for other in words])
+    lines(
+        tmp_path / "pairs.jsonl",
+        [{"query": f"the {word}", "positive": f"{word} {other}"} for word in words for other in words],
+    )
     job = {"model": str(model), "data": str(tmp_path / "pairs.jsonl"), "out": str(tmp_path / "job")}
     tables = {
         "job": job,
@@ -186,13 +221,28 @@ def tuning(tmp_path: Path, **settings) -> None:
     words = WORDS[4:9]
     lines(tmp_path / "corpus.jsonl", [{"_id": word, "text": f"{word} sea"} for word in words])
     pairs = [
-        {"query": f"{other} {word}", "pos": [word], "neg": [one for one in words if one != word]} for word in words for other in WORDS[9:]
+        {"query": f"{other} {word}", "pos": [word], "neg": [one for one in words if one != word]}
+        for word in words
+        for other in WORDS[9:]
     ]
     lines(tmp_path / "pairs.jsonl", pairs)
     adiabat.embed(model, tmp_path / "corpus.jsonl", tmp_path / "store")
-    regime = {"loss": "in_batch_softmax", "max_epochs": 2, "batches_per_epoch": 4, "batch_size": 5, "learning_rate": 0.05, **settings}
+    regime = {
+        "loss": "in_batch_softmax",
+        "max_epochs": 2,
+        "batches_per_epoch": 4,
+        "batch_size": 5,
+        "learning_rate": 0.05,
+        **settings,
+    }
     tables = {"data": {"validation_fraction": 0.4}, "tune": regime}
-    adiabat.tune(model, tmp_path / "store", tmp_path / "pairs.jsonl", tmp_path / "job", settings=checked(TuneSettings, tables))
+    adiabat.tune(
+        model,
+        tmp_path / "store",
+        tmp_path / "pairs.jsonl",
+        tmp_path / "job",
+        settings=checked(TuneSettings, tables),
+    )
 
 
 def test_the_query_table_is_tuned_and_the_document_table_kept(tmp_path):
@@ -205,13 +255,17 @@ def test_the_query_table_is_tuned_and_the_document_table_kept(tmp_path):
 
 def test_tuning_with_the_table_frozen_is_refused(tmp_path):
     advice = r"which match every weight; a model without blocks has only embeddings: set freeze = \[\]"
-    with pytest.raises(ModelError, match=rf'freeze must leave something to train, got \["embeddings"\], {advice}'):
+    with pytest.raises(
+        ModelError, match=rf'freeze must leave something to train, got \["embeddings"\], {advice}'
+    ):
         tuning(tmp_path)
 
 
 def test_a_text_without_tokens_breaks_no_gradient_of_a_normalised_tower():
     tower = static_encoder()
-    tower(tower.collate(tower.tokenize(["cat dog", "", "cat"], side="query"), side="query"))[:, 0].sum().backward()
+    tower(tower.collate(tower.tokenize(["cat dog", "", "cat"], side="query"), side="query"))[
+        :, 0
+    ].sum().backward()
     gradient = tower.backbone.token_embeddings.weight.grad
     assert gradient.isfinite().all()
     assert gradient[CAT].any()
@@ -257,4 +311,6 @@ def test_what_a_table_of_tokens_cannot_do_is_refused(act, error, message, tmp_pa
 
 
 def test_the_table_is_frozen_by_name():
-    assert freeze(trained().query.backbone, ["embeddings.base"], alone=False).names == ("token_embeddings.weight",)
+    assert freeze(trained().query.backbone, ["embeddings.base"], alone=False).names == (
+        "token_embeddings.weight",
+    )

@@ -1,4 +1,6 @@
-"""Static models on disk: each layout gives the vectors of its own library, what we save has equal ones, and bad files are told."""
+"""Static models on disk: each layout gives the vectors of its own library, what we save has equal ones, and
+bad files are told.
+"""
 
 import json
 import shutil
@@ -55,7 +57,11 @@ def assert_as_model2vec(folder: Path, texts: list[str] = CORNERS) -> None:
 # As sentence-transformers reads them.
 
 
-@pytest.mark.parametrize("dotted", [OLD.format("StaticEmbedding"), NEW.format("static_embedding.StaticEmbedding")], ids=["old", "new"])
+@pytest.mark.parametrize(
+    "dotted",
+    [OLD.format("StaticEmbedding"), NEW.format("static_embedding.StaticEmbedding")],
+    ids=["old", "new"],
+)
 @pytest.mark.parametrize("place", [".", "0_StaticEmbedding"])
 @pytest.mark.parametrize("unit", [True, False], ids=["unit", "any"])
 def test_either_name_in_either_place_is_read(dotted, place, unit, tmp_path):
@@ -80,7 +86,9 @@ def test_towers_may_be_static_on_one_side(tmp_path):
         peers.Transformer(str(tmp_path / "transformer")),
     )
     router = peers.Router.for_query_document([static], [full, peers.Pooling(32)])
-    SentenceTransformer(modules=[router, peers.Normalize()], device="cpu").save_pretrained(str(tmp_path / "both"))
+    SentenceTransformer(modules=[router, peers.Normalize()], device="cpu").save_pretrained(
+        str(tmp_path / "both")
+    )
     assert_as_sentence_transformers(tmp_path / "both", CORNERS[2:])
 
 
@@ -88,7 +96,9 @@ def test_towers_may_be_static_on_one_side(tmp_path):
 
 
 @pytest.mark.parametrize("tensors", TABLES.values(), ids=TABLES)
-@pytest.mark.parametrize("config", [{}, {"normalize": True, "max_length": 3}, {"max_length": None, "seq_length": 5}])
+@pytest.mark.parametrize(
+    "config", [{}, {"normalize": True, "max_length": 3}, {"max_length": None, "seq_length": 5}]
+)
 def test_a_directory_of_model2vec_is_read_as_model2vec_does(tensors, config, tmp_path):
     assert_as_model2vec(write_model2vec(tmp_path, tensors, **config))
 
@@ -96,7 +106,10 @@ def test_a_directory_of_model2vec_is_read_as_model2vec_does(tensors, config, tmp
 @pytest.mark.parametrize("tensors", TABLES.values(), ids=TABLES)
 def test_a_directory_of_model2vec_gives_the_vectors_of_a_plain_loop(tensors, tmp_path):
     model = load(write_model2vec(tmp_path, tensors))
-    rows, weights = tensors.get("mapping", torch.arange(len(WORDS))), tensors.get("weights", torch.ones(len(WORDS)))
+    rows, weights = (
+        tensors.get("mapping", torch.arange(len(WORDS))),
+        tensors.get("weights", torch.ones(len(WORDS))),
+    )
     expected = []
     for text in CORNERS:
         known = [WORDS.index(word) for word in text.split() if word in WORDS]
@@ -113,7 +126,9 @@ def test_long_texts_are_cut_by_letters_first_as_model2vec_does(tmp_path):
     texts = ["zebrazebr a cat moon", "a a a cat dog", "the the the cat"]
     expected = [text[:12].split()[:4] for text in texts]
     table = word_table().numpy()
-    means = [np.mean([table[WORDS.index(word)] for word in words if word in WORDS], axis=0) for words in expected]
+    means = [
+        np.mean([table[WORDS.index(word)] for word in words if word in WORDS], axis=0) for words in expected
+    ]
     np.testing.assert_allclose(load(folder).encode(texts, side="query"), means, atol=1e-6)
     assert_as_model2vec(folder, texts)
 
@@ -144,7 +159,10 @@ def test_unknown_tokens_are_left_out_whatever_the_kind_of_tokenizer(model, tmp_p
 @pytest.mark.parametrize("projected", [False, True], ids=["plain", "projected"])
 @pytest.mark.parametrize("unit", [True, False], ids=["unit", "any"])
 def test_a_saved_model_gives_equal_vectors_in_sentence_transformers(limit, projected, unit, tmp_path):
-    model = load(write_static(tmp_path / "one", limit=limit), settings={"query_prompt": "the ", "document_prompt": "a ", "normalize": unit})
+    model = load(
+        write_static(tmp_path / "one", limit=limit),
+        settings={"query_prompt": "the ", "document_prompt": "a ", "normalize": unit},
+    )
     if projected:
         model.query.projections.append(Projection(nn.Linear(WIDTH, 3), nn.Tanh()))
     save(model, tmp_path / "two")
@@ -158,12 +176,17 @@ def test_a_saved_pair_keeps_its_towers(tmp_path):
     settings = EncoderSettings(max_tokens=64)
     pairs = [
         DualEncoder(static_encoder(word_table(width=32), settings=settings), tiny_encoder(settings=settings)),
-        DualEncoder(static_encoder(settings=settings), static_encoder(word_table(seed=1), settings=replace(settings, max_tokens=3))),
+        DualEncoder(
+            static_encoder(settings=settings),
+            static_encoder(word_table(seed=1), settings=replace(settings, max_tokens=3)),
+        ),
     ]
     for number, pair in enumerate(pairs):
         save(pair, tmp_path / str(number))
         assert_as_sentence_transformers(tmp_path / str(number), CORNERS[2:])
-        assert [load(tmp_path / str(number)).fingerprint(side) for side in SIDES] == [pair.fingerprint(side) for side in SIDES]
+        assert [load(tmp_path / str(number)).fingerprint(side) for side in SIDES] == [
+            pair.fingerprint(side) for side in SIDES
+        ]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +199,10 @@ def test_a_saved_pair_keeps_its_towers(tmp_path):
 )
 def test_a_directory_of_model2vec_cannot_be_kept_and_that_is_told_before_anything_is_done(act, tmp_path):
     model = load(write_model2vec(tmp_path / "model", {"embeddings": word_table()}))
-    with pytest.raises(ModelError, match="must be sentence-transformers', got a directory of model2vec, which leaves unknown tokens out"):
+    with pytest.raises(
+        ModelError,
+        match="must be sentence-transformers', got a directory of model2vec, which leaves unknown tokens out",
+    ):
         act(model, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -192,21 +218,42 @@ def tensors(**found: torch.Tensor) -> Callable[[Path], object]:
 
 TABLE = word_table(rows=5)
 FAULTS: dict[str, Fault] = {
-    "no weights": (lambda folder: (folder / WEIGHTS).unlink(), f"must hold {WEIGHTS} and {TOKENIZER}, got no {WEIGHTS};"),
-    "nothing": (lambda folder: [(folder / name).unlink() for name in (WEIGHTS, TOKENIZER)], f"got no {WEIGHTS} and no {TOKENIZER}; get"),
-    "damaged weights": (lambda folder: write(folder, WEIGHTS, "x"), f"{WEIGHTS} must be undamaged, got SafetensorError: .*; get the model"),
-    "damaged tokenizer": (lambda folder: write(folder, TOKENIZER, "{"), f"{TOKENIZER} must be undamaged, got Exception: .*; get the model"),
+    "no weights": (
+        lambda folder: (folder / WEIGHTS).unlink(),
+        f"must hold {WEIGHTS} and {TOKENIZER}, got no {WEIGHTS};",
+    ),
+    "nothing": (
+        lambda folder: [(folder / name).unlink() for name in (WEIGHTS, TOKENIZER)],
+        f"got no {WEIGHTS} and no {TOKENIZER}; get",
+    ),
+    "damaged weights": (
+        lambda folder: write(folder, WEIGHTS, "x"),
+        f"{WEIGHTS} must be undamaged, got SafetensorError: .*; get the model",
+    ),
+    "damaged tokenizer": (
+        lambda folder: write(folder, TOKENIZER, "{"),
+        f"{TOKENIZER} must be undamaged, got Exception: .*; get the model",
+    ),
     "other tensors": (
         tensors(weight=TABLE, bias=SCALES),
         "must hold embedding.weight or embeddings, got bias, weight; get the model again",
     ),
-    "a vector": (tensors(embeddings=TABLE[0]), r"embeddings must have one row per token, got shape \(8,\); get the model again"),
-    "few rows": (tensors(embeddings=TABLE), "must know no token beyond the 5 rows of model.safetensors, got one of id 11; they belong to"),
+    "a vector": (
+        tensors(embeddings=TABLE[0]),
+        r"embeddings must have one row per token, got shape \(8,\); get the model again",
+    ),
+    "few rows": (
+        tensors(embeddings=TABLE),
+        "must know no token beyond the 5 rows of model.safetensors, got one of id 11; they belong to",
+    ),
     "few weights": (
         tensors(embeddings=word_table(), weights=SCALES[1:]),
         r"weights must .* one number per token \(12\), got shape \(11,\)",
     ),
-    "mapping too high": (tensors(embeddings=TABLE, mapping=MAPPING + 1), "mapping must hold rows from 0 to 4, got 5; get the model again"),
+    "mapping too high": (
+        tensors(embeddings=TABLE, mapping=MAPPING + 1),
+        "mapping must hold rows from 0 to 4, got 5; get the model again",
+    ),
     "mapping below zero": (
         tensors(embeddings=TABLE, mapping=MAPPING - 1),
         "mapping must hold rows from 0 to 4, got -1; get the model again",
@@ -234,8 +281,14 @@ def test_a_bad_file_is_told(spoil, message, listed, tmp_path):
 
 @pytest.mark.parametrize("kind", ["Pooling", "WordWeights"])
 def test_modules_that_a_static_model_cannot_have_are_told(kind, tmp_path):
-    write_modules(write_static(tmp_path), ("0_StaticEmbedding", OLD.format("StaticEmbedding")), ("1_Other", OLD.format(kind)))
-    with pytest.raises(ModelError, match=f"modules after the StaticEmbedding must be any Dense, then Normalize, got {kind}"):
+    write_modules(
+        write_static(tmp_path),
+        ("0_StaticEmbedding", OLD.format("StaticEmbedding")),
+        ("1_Other", OLD.format(kind)),
+    )
+    with pytest.raises(
+        ModelError, match=f"modules after the StaticEmbedding must be any Dense, then Normalize, got {kind}"
+    ):
         load(tmp_path)
 
 
@@ -251,7 +304,9 @@ def test_a_configuration_of_another_kind_is_no_static_model(tmp_path):
 
 @pytest.mark.parametrize("limit", ["many", 7.5, True])
 def test_a_limit_that_is_no_whole_number_is_told(limit, tmp_path):
-    with pytest.raises(ModelError, match=f"max_length must be a whole number, or null for none, got {limit!r}; correct it"):
+    with pytest.raises(
+        ModelError, match=f"max_length must be a whole number, or null for none, got {limit!r}; correct it"
+    ):
         load(write_model2vec(tmp_path, {"embeddings": word_table()}, max_length=limit))
 
 

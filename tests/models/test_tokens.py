@@ -1,4 +1,6 @@
-"""Texts tokenised once and embedded by their number; texts cut before they are tokenised, padding, and batches of a budget of tokens."""
+"""Texts tokenised once and embedded by their number; texts cut before they are tokenised, padding, and
+batches of a budget of tokens.
+"""
 
 import copy
 import random
@@ -25,7 +27,9 @@ TEXTS = ["a", "query of some length", "", "längeres Wort äöü", "b", "一二�
 
 
 @pytest.mark.parametrize("block", [2, 4096])
-def test_the_table_holds_what_the_tokenizer_gives_in_four_bytes_a_token(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_holds_what_the_tokenizer_gives_in_four_bytes_a_token(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tokens, "TOKENIZE_BLOCK", block)
     encoder = tiny_encoder(width=16, settings=EncoderSettings(query_prompt="ask: ", max_tokens=12))
     table = TokenTable.of(encoder, TEXTS, side="query")
@@ -38,19 +42,28 @@ def test_the_table_holds_what_the_tokenizer_gives_in_four_bytes_a_token(block: i
     assert (table.ids.nbytes, table.offsets.nbytes) == (4 * table.lengths.sum(), 8 * (len(TEXTS) + 1))
 
 
-def test_a_table_in_files_is_that_in_memory_and_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_in_files_is_that_in_memory_and_is_made_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     encoder = tiny_encoder(width=16, settings=EncoderSettings(query_prompt="ask: ", max_tokens=12))
     memory = TokenTable.of(encoder, TEXTS, side="query")
     rows = np.array([3, 0, 5, 3, 2])
-    assert lists(TokenTable.of(encoder, TEXTS, side="query", folder=tmp_path).take(rows)) == lists(memory.take(rows))
+    assert lists(TokenTable.of(encoder, TEXTS, side="query", folder=tmp_path).take(rows)) == lists(
+        memory.take(rows)
+    )
     monkeypatch.setattr(type(encoder), "tokenize", lambda *_, **__: pytest.fail("texts were tokenised again"))
     again = TokenTable.of(encoder, TEXTS, side="query", folder=tmp_path)
-    assert (lists(again.take(rows)), again.lengths.tolist()) == (lists(memory.take(rows)), memory.lengths.tolist())
+    assert (lists(again.take(rows)), again.lengths.tolist()) == (
+        lists(memory.take(rows)),
+        memory.lengths.tolist(),
+    )
 
 
 @pytest.mark.parametrize("ending", ["i32", "npy", "json"])
 @pytest.mark.parametrize("cut", [True, False])
-def test_tokens_that_were_damaged_are_made_again_and_it_is_said(tmp_path: Path, ending: str, cut: bool) -> None:
+def test_tokens_that_were_damaged_are_made_again_and_it_is_said(
+    tmp_path: Path, ending: str, cut: bool
+) -> None:
     encoder = tiny_encoder(width=16)
     expected = lists(TokenTable.of(encoder, TEXTS, side="query", folder=tmp_path).take(np.arange(len(TEXTS))))
     (file,) = tmp_path.glob(f"tokens-query-*.{ending}")
@@ -79,7 +92,10 @@ def test_a_full_disk_leaves_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(np, "save", full)
-    with pytest.raises(DataError, match=r"tokens-query-\w+\.npy must be writable, got No space left on device; free space there"):
+    with pytest.raises(
+        DataError,
+        match=r"tokens-query-\w+\.npy must be writable, got No space left on device; free space there",
+    ):
         TokenTable.of(encoder, TEXTS, side="query", folder=tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -119,7 +135,11 @@ def test_embedding_some_rows_carries_gradients_to_the_weights() -> None:
     table = TokenTable.of(encoder, TEXTS, side="query")
     rows = np.array([4, 1])
     embeddings = embed_rows(encoder, table, rows)
-    np.testing.assert_allclose(embeddings.detach().numpy(), encoder.encode([TEXTS[4], TEXTS[1]], side="query", precision="fp32"), atol=1e-6)
+    np.testing.assert_allclose(
+        embeddings.detach().numpy(),
+        encoder.encode([TEXTS[4], TEXTS[1]], side="query", precision="fp32"),
+        atol=1e-6,
+    )
     embeddings.sum().backward()  # type: ignore[no-untyped-call]
     assert all(weights.grad is not None for weights in encoder.used_parameters().values())
 
@@ -128,26 +148,46 @@ def test_padding_beside_a_long_text_does_not_change_a_short_one() -> None:
     encoder = tiny_encoder(width=16)
     table = TokenTable.of(encoder, TEXTS, side="query")
     with torch.no_grad():
-        alone, together = embed_rows(encoder, table, np.array([0])), embed_rows(encoder, table, np.array([0, 3]))
+        alone, together = (
+            embed_rows(encoder, table, np.array([0])),
+            embed_rows(encoder, table, np.array([0, 3])),
+        )
     torch.testing.assert_close(alone[0], together[0], atol=1e-6, rtol=0)
 
 
 LETTERS = "abcdeé"
-PIECES = [first + second + third for first in LETTERS for second in ["", *LETTERS] for third in ["", "a", "b"]]
+PIECES = [
+    first + second + third for first in LETTERS for second in ["", *LETTERS] for third in ["", "a", "b"]
+]
 
 
 def wordpiece() -> Tokenizer:
-    vocabulary = ["[UNK]", "[CLS]", "[SEP]", *dict.fromkeys(PIECES), *(f"##{piece}" for piece in dict.fromkeys(PIECES)), "一", "二", "."]
-    tokenizer = Tokenizer(models.WordPiece({piece: row for row, piece in enumerate(vocabulary)}, unk_token="[UNK]"))
+    vocabulary = [
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        *dict.fromkeys(PIECES),
+        *(f"##{piece}" for piece in dict.fromkeys(PIECES)),
+        "一",
+        "二",
+        ".",
+    ]
+    tokenizer = Tokenizer(
+        models.WordPiece({piece: row for row, piece in enumerate(vocabulary)}, unk_token="[UNK]")
+    )
     tokenizer.normalizer = normalizers.BertNormalizer()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        "[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+    )
     return tokenizer
 
 
 def bpe(merged: list[tuple[str, str]], letters: list[str]) -> Tokenizer:
     vocabulary = dict.fromkeys(["<unk>", *letters, *(first + second for first, second in merged)])
-    return Tokenizer(models.BPE({piece: row for row, piece in enumerate(vocabulary)}, merged, unk_token="<unk>"))
+    return Tokenizer(
+        models.BPE({piece: row for row, piece in enumerate(vocabulary)}, merged, unk_token="<unk>")
+    )
 
 
 def byte_level() -> Tokenizer:
@@ -159,15 +199,26 @@ def byte_level() -> Tokenizer:
 
 def sentencepiece_bpe() -> Tokenizer:
     """As Llama 2 has it: the whole text is one word for the pre-tokenizer, of which there is none."""
-    tokenizer = bpe([("a", "b"), ("▁", "ab"), ("b", "a"), ("▁", "▁"), ("ab", "ab")], ["▁", *LETTERS, "一", "二", ".", "\n"])
+    tokenizer = bpe(
+        [("a", "b"), ("▁", "ab"), ("b", "a"), ("▁", "▁"), ("ab", "ab")],
+        ["▁", *LETTERS, "一", "二", ".", "\n"],
+    )
     tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     return tokenizer
 
 
 def unigram() -> Tokenizer:
-    pieces = [("<unk>", 0.0), ("▁", -2.0), *((piece, -len(piece) - 1.0) for piece in dict.fromkeys(PIECES)), ("▁ab", -1.5), ("aaaa", -2.0)]
+    pieces = [
+        ("<unk>", 0.0),
+        ("▁", -2.0),
+        *((piece, -len(piece) - 1.0) for piece in dict.fromkeys(PIECES)),
+        ("▁ab", -1.5),
+        ("aaaa", -2.0),
+    ]
     tokenizer = Tokenizer(models.Unigram(pieces, unk_id=0))
-    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase(), normalizers.Replace(Regex(" {2,}"), " ")])
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.NFKC(), normalizers.Lowercase(), normalizers.Replace(Regex(" {2,}"), " ")]
+    )
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     return tokenizer
 
@@ -192,7 +243,10 @@ def texts_of(seed: int) -> list[str]:
     drawn = random.Random(seed)
 
     def words(count: int, longest: int = 9, between: str = " ") -> str:
-        return between.join("".join(drawn.choices([*LETTERS, "e\u0301", "A", "."], k=drawn.randint(1, longest))) for _ in range(count))
+        return between.join(
+            "".join(drawn.choices([*LETTERS, "e\u0301", "A", "."], k=drawn.randint(1, longest)))
+            for _ in range(count)
+        )
 
     return [
         words(2_000),
@@ -226,14 +280,20 @@ def test_the_tokens_that_count_are_those_of_the_whole_text(make: Callable[[], To
     for seed in range(2):
         texts = texts_of(seed)
         cut = cut_texts(tokenizer, texts, limit)
-        whole, beginnings = (tokenizer(each, truncation=True, max_length=limit)["input_ids"] for each in (texts, cut))
+        whole, beginnings = (
+            tokenizer(each, truncation=True, max_length=limit)["input_ids"] for each in (texts, cut)
+        )
         assert beginnings == whole
         assert all(text.startswith(beginning) for text, beginning in zip(texts, cut, strict=True))
 
 
 @pytest.mark.usefixtures("_small")
-@pytest.mark.parametrize(("make", "is_cut"), [(make, make not in (across_words, looking_ahead)) for make in MAKERS])
-def test_long_texts_are_cut_where_the_tokenizer_splits_them_into_words(make: Callable[[], Tokenizer], is_cut: bool) -> None:
+@pytest.mark.parametrize(
+    ("make", "is_cut"), [(make, make not in (across_words, looking_ahead)) for make in MAKERS]
+)
+def test_long_texts_are_cut_where_the_tokenizer_splits_them_into_words(
+    make: Callable[[], Tokenizer], is_cut: bool
+) -> None:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=make())
     (beginning,) = cut_texts(tokenizer, [text := texts_of(0)[0]], 10)
     assert (len(beginning) < len(text) / 4) is is_cut
@@ -252,7 +312,9 @@ def test_a_megabyte_of_words_becomes_a_few_thousand_letters() -> None:
     assert len(beginning) == cutting.FIRST_CHARACTERS + 128 * cutting.CHARACTERS_PER_TOKEN
 
 
-def padded_in_plain_loops(token_ids: list[list[int]], fill: int, skipped: int) -> tuple[list[list[int]], list[list[int]], list[list[int]]]:
+def padded_in_plain_loops(
+    token_ids: list[list[int]], fill: int, skipped: int
+) -> tuple[list[list[int]], list[list[int]], list[list[int]]]:
     longest = max(len(ids) for ids in token_ids)
     rows, attended, pooled = [], [], []
     for ids in token_ids:
@@ -264,7 +326,9 @@ def padded_in_plain_loops(token_ids: list[list[int]], fill: int, skipped: int) -
 
 
 @pytest.mark.parametrize("skipped", [0, 1, 3, 100])
-@pytest.mark.parametrize("token_ids", [[[4]], [[4, 5, 6, 7], [8, 9], [3]], [[2, 2], [2, 2]]], ids=["one token", "ragged", "even"])
+@pytest.mark.parametrize(
+    "token_ids", [[[4]], [[4, 5, 6, 7], [8, 9], [3]], [[2, 2], [2, 2]]], ids=["one token", "ragged", "even"]
+)
 def test_padding_equals_plain_loops(token_ids: list[list[int]], skipped: int) -> None:
     batch = pad(Ragged.of(token_ids), pad_token_id=0, skipped=skipped)
     rows, attended, pooled = padded_in_plain_loops(token_ids, 0, skipped)
@@ -295,7 +359,9 @@ def test_every_row_comes_once_in_batches_as_full_as_the_budget_allows(seed: int,
     batches = list(token_budget_batches(lengths, budget))
     assert sorted(np.concatenate(batches).tolist()) == list(range(300))
     longest = [max(lengths[row] for row in rows) for rows in batches]
-    assert all(len(rows) == 1 or len(rows) * length <= budget for rows, length in zip(batches, longest, strict=True))
+    assert all(
+        len(rows) == 1 or len(rows) * length <= budget for rows, length in zip(batches, longest, strict=True)
+    )
     assert all((len(rows) + 1) * length > budget for rows, length in zip(batches[:-1], longest, strict=False))
 
 
@@ -305,7 +371,9 @@ def test_batches_worked_by_hand() -> None:
 
 
 def test_a_batch_filled_up_by_hand() -> None:
-    batch = filled_up(pad(Ragged.of([[5, 6, 7], [8]]), pad_token_id=9, skipped=1), rows=3, length=4, pad_token_id=9)
+    batch = filled_up(
+        pad(Ragged.of([[5, 6, 7], [8]]), pad_token_id=9, skipped=1), rows=3, length=4, pad_token_id=9
+    )
     assert batch.input_ids.tolist() == [[5, 6, 7, 9], [8, 9, 9, 9], [9, 9, 9, 9]]
     assert batch.attention_mask.tolist() == [[1, 1, 1, 0], [1, 0, 0, 0], [1, 0, 0, 0]]
     assert batch.pooling_mask.tolist() == [[0, 1, 1, 0], [1, 0, 0, 0], [1, 0, 0, 0]]
@@ -318,7 +386,8 @@ def test_a_batch_is_never_cut_to_a_shape(rows: int, length: int) -> None:
 
 
 def test_buckets_worked_by_hand() -> None:
-    # 3 and 4 go to 4; 5 to 8; 130 to the second multiple of 128; 300 to the third, cut at 310. 16 tokens are 4 rows of 4, 2 of 8.
+    # 3 and 4 go to 4; 5 to 8; 130 to the second multiple of 128; 300 to the third, cut at 310. 16 tokens are
+    # 4 rows of 4, 2 of 8.
     found = list(bucket_batches([3, 130, 5, 4, 300, 1, 2, 4], 16, (4, 8), longest=310))
     assert [(rows.tolist(), shape) for rows, shape in found] == [
         ([4], (1, 310)),
@@ -331,7 +400,9 @@ def test_buckets_worked_by_hand() -> None:
 
 @pytest.mark.parametrize("buckets", [(64, 128, 196, 256), (10,), (199, 200)])
 @pytest.mark.parametrize("budget", [1, 256, 4096])
-def test_every_row_comes_once_in_the_smallest_bucket_that_holds_it(buckets: tuple[int, ...], budget: int) -> None:
+def test_every_row_comes_once_in_the_smallest_bucket_that_holds_it(
+    buckets: tuple[int, ...], budget: int
+) -> None:
     lengths = random_lengths(157, 1)
     allowed = sorted({*buckets, 128, 256})
     seen = []
@@ -339,7 +410,11 @@ def test_every_row_comes_once_in_the_smallest_bucket_that_holds_it(buckets: tupl
         assert len(rows) <= height == max(1, budget // length)
         for row in rows:
             inside = [bucket for bucket in buckets if bucket >= lengths[row]]
-            assert length == (min(inside) if inside else min(bucket for bucket in allowed if bucket % 128 == 0 and bucket >= lengths[row]))
+            assert length == (
+                min(inside)
+                if inside
+                else min(bucket for bucket in allowed if bucket % 128 == 0 and bucket >= lengths[row])
+            )
         seen += rows.tolist()
     assert sorted(seen) == list(range(157))
 
@@ -373,6 +448,8 @@ def test_halves_hold_the_texts_and_know_where_they_lie() -> None:
     first, second = whole.halves()
     for half, own in ((first, lists_of[:2]), (second, lists_of[2:])):
         assert half.layout.lengths == [len(ids) for ids in own]
-        assert half.input_ids.flatten()[half.layout.places].tolist() == [token for ids in own for token in ids]
+        assert half.input_ids.flatten()[half.layout.places].tolist() == [
+            token for ids in own for token in ids
+        ]
         assert half.layout.starts.tolist() == np.cumsum([0, *half.layout.lengths]).tolist()
         assert half.input_ids.shape == half.attention_mask.shape == half.pooling_mask.shape == (len(own), 3)

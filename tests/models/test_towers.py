@@ -1,4 +1,6 @@
-"""The pair of towers: shared, asymmetric, or under one projection; how they are built, and what gradients do."""
+"""The pair of towers: shared, asymmetric, or under one projection; how they are built, and what gradients
+do.
+"""
 
 import copy
 from typing import get_args
@@ -57,7 +59,9 @@ def shifted(encoder: Encoder, amount: float) -> None:
 @pytest.mark.parametrize("width", [None, 8])
 def test_asymmetric_towers_have_no_weights_in_common_and_start_equal(width: int | None) -> None:
     model = build_towers(tiny_dual(projection=20), kind="asymmetric", projection_width=width, seed=0)
-    assert not {id(weights) for weights in model.query.parameters()} & {id(weights) for weights in model.document.parameters()}
+    assert not {id(weights) for weights in model.query.parameters()} & {
+        id(weights) for weights in model.document.parameters()
+    }
     assert model.query.weights_digest() == model.document.weights_digest()
     np.testing.assert_array_equal(vectors(model.query), vectors(model.document))
     assert model.width == (width or 20)
@@ -66,7 +70,9 @@ def test_asymmetric_towers_have_no_weights_in_common_and_start_equal(width: int 
 @pytest.mark.parametrize("width", [None, 8])
 def test_a_shared_projection_is_all_that_its_towers_have_in_common(width: int | None) -> None:
     model = build_towers(tiny_dual(), kind="shared_projection", projection_width=width, seed=0)
-    common = {id(weights) for weights in model.query.parameters()} & {id(weights) for weights in model.document.parameters()}
+    common = {id(weights) for weights in model.query.parameters()} & {
+        id(weights) for weights in model.document.parameters()
+    }
     assert model.query.projections[-1] is model.document.projections[-1]
     assert common == {id(weights) for weights in model.query.projections[-1].parameters()}
     assert not model.shared
@@ -79,15 +85,25 @@ def test_a_new_projection_stands_on_those_that_the_start_has_by_hand() -> None:
     weights = model.query.projections[-1].get_parameter("linear.weight").detach().numpy()
     plain = start.query.with_settings(copy.copy(start.query.settings))
     pooled = plain.encode(TEXTS, side="query", precision="fp32")
-    # The start's vectors have unit length already, which a linear map without bias passes over but for the length.
-    projected = np.array([[sum(row[e] * vector[e] for e in range(20)) for row in weights] for vector in pooled])
-    np.testing.assert_allclose(vectors(model.query), projected / np.linalg.norm(projected, axis=1, keepdims=True), atol=1e-6)
+    # The start's vectors have unit length already, which a linear map without bias passes over but for the
+    # length.
+    projected = np.array(
+        [[sum(row[e] * vector[e] for e in range(20)) for row in weights] for vector in pooled]
+    )
+    np.testing.assert_allclose(
+        vectors(model.query), projected / np.linalg.norm(projected, axis=1, keepdims=True), atol=1e-6
+    )
 
 
 def test_the_seed_decides_new_projections_and_nothing_else() -> None:
-    models = [build_towers(tiny_dual(), kind="shared_projection", projection_width=8, seed=seed) for seed in (0, 0, 1)]
+    models = [
+        build_towers(tiny_dual(), kind="shared_projection", projection_width=8, seed=seed)
+        for seed in (0, 0, 1)
+    ]
     assert models[0].fingerprint() == models[1].fingerprint() != models[2].fingerprint()
-    assert len({build_towers(tiny_dual(), kind="asymmetric", seed=seed).fingerprint() for seed in (0, 1)}) == 1
+    assert (
+        len({build_towers(tiny_dual(), kind="asymmetric", seed=seed).fingerprint() for seed in (0, 1)}) == 1
+    )
 
 
 def test_a_projection_that_both_towers_end_in_is_kept_as_the_shared_one() -> None:
@@ -96,7 +112,9 @@ def test_a_projection_that_both_towers_end_in_is_kept_as_the_shared_one() -> Non
     assert len(again.query.projections) == len(again.document.projections) == 1
     assert again.query.projections[-1] is again.document.projections[-1] is not start.query.projections[-1]
     assert [again.fingerprint(side) for side in SIDES] == [start.fingerprint(side) for side in SIDES]
-    assert len(build_towers(start, kind="shared_projection", projection_width=8, seed=1).query.projections) == 2
+    assert (
+        len(build_towers(start, kind="shared_projection", projection_width=8, seed=1).query.projections) == 2
+    )
     assert build_towers(tiny_dual(projection=8), kind="shared_projection", seed=0).width == 8
 
 
@@ -107,7 +125,9 @@ def test_a_document_side_of_another_family_starts_from_its_own_model() -> None:
     assert model.document.tokenizer is other.document.tokenizer
     assert model.width == 8
     plain = build_towers(start, kind="asymmetric", document_start=tiny_dual("llama", seed=3), seed=0)
-    np.testing.assert_array_equal(vectors(plain.document, "document"), vectors(tiny_encoder("llama", seed=3), "document"))
+    np.testing.assert_array_equal(
+        vectors(plain.document, "document"), vectors(tiny_encoder("llama", seed=3), "document")
+    )
 
 
 # What cannot be built.
@@ -116,20 +136,31 @@ def test_a_document_side_of_another_family_starts_from_its_own_model() -> None:
 BAD: dict[str, tuple[dict[str, object], str]] = {
     "two towers as one": (
         {"start": tiny_dual(shared=False), "kind": "shared"},
-        "towers.kind must be asymmetric or shared_projection where the two sides start from different towers, got shared; choose",
+        "towers.kind must be asymmetric or shared_projection where the two sides "
+        "start from different towers, got shared; choose",
     ),
-    "a second start for one tower": ({"kind": "shared", "document_start": tiny_dual(seed=4)}, "start from different towers, got shared"),
+    "a second start for one tower": (
+        {"kind": "shared", "document_start": tiny_dual(seed=4)},
+        "start from different towers, got shared",
+    ),
     "one projection over two widths": (
         {"kind": "shared_projection", "projection_width": 8, "document_start": tiny_dual(width=16)},
-        "got shared_projection over 32 and 16: one projection takes vectors of one width; choose asymmetric, and set towers.projection_wi",
+        "got shared_projection over 32 and 16: one projection takes vectors of one width; "
+        "choose asymmetric, and set towers.projection_wi",
     ),
     "two widths": (
         {"kind": "asymmetric", "document_start": tiny_dual(width=16)},
-        "tiny: both towers must have one width, got 32 and 16; train them with projections to one width, towers.projection_width",
+        "tiny: both towers must have one width, got 32 and 16; train them with "
+        "projections to one width, towers.projection_width",
     ),
     "a layer on what is truncated": (
-        {"start": tiny_dual(settings=EncoderSettings(truncate_dim=5)), "kind": "shared", "projection_width": 8},
-        "towers.projection_width must be left out for a model that cuts its embeddings (truncate_dim), which no layer can follow; take",
+        {
+            "start": tiny_dual(settings=EncoderSettings(truncate_dim=5)),
+            "kind": "shared",
+            "projection_width": 8,
+        },
+        "towers.projection_width must be left out for a model that cuts its embeddings "
+        "(truncate_dim), which no layer can follow; take",
     ),
     "no width": ({"kind": "shared", "projection_width": 0}, "towers.projection_width must be > 0, got 0"),
 }
@@ -142,7 +173,9 @@ def test_what_cannot_be_built_is_told_in_one_line(name: str) -> None:
         build_towers(**{"start": tiny_dual(), "seed": 0, **arguments})  # type: ignore[arg-type]
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
-    assert isinstance(caught.value, ConfigError if name in ("no width", "a layer on what is truncated") else ModelError)
+    assert isinstance(
+        caught.value, ConfigError if name in ("no width", "a layer on what is truncated") else ModelError
+    )
 
 
 # What training does.
@@ -150,15 +183,22 @@ def test_what_cannot_be_built_is_told_in_one_line(name: str) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_gradients_of_both_sides_add_up_in_a_shared_projection(family: Kind) -> None:
-    joined = build_towers(tiny_dual(family, shared=False), kind="shared_projection", projection_width=8, seed=0)
+    joined = build_towers(
+        tiny_dual(family, shared=False), kind="shared_projection", projection_width=8, seed=0
+    )
     apart = DualEncoder(joined.query, trainable_copy(joined.document))
     backward(apart)
     parts = [gradient(tower.projections[-1]).clone() for tower in (apart.query, apart.document)]
     joined.query.zero_grad()
     backward(joined)
     assert min(part.abs().max() for part in parts) > 1e-3
-    total = [[float(one) + float(other) for one, other in zip(*rows, strict=True)] for rows in zip(*parts, strict=True)]
-    torch.testing.assert_close(gradient(joined.query.projections[-1]), torch.tensor(total), atol=1e-6, rtol=1e-4)
+    total = [
+        [float(one) + float(other) for one, other in zip(*rows, strict=True)]
+        for rows in zip(*parts, strict=True)
+    ]
+    torch.testing.assert_close(
+        gradient(joined.query.projections[-1]), torch.tensor(total), atol=1e-6, rtol=1e-4
+    )
 
 
 @pytest.mark.parametrize("kind", TOWERS)

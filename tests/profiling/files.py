@@ -13,9 +13,13 @@ NO_IDENTIFIER = ("nobody", lambda text: ("xx", 0.0))
 """An identifier that never knows."""
 
 
-def inspected(path: Path | str, *, corpus: Path | None = None, columns: dict[str, str] | None = None, **options: int) -> Inspection:
+def inspected(
+    path: Path | str, *, corpus: Path | None = None, columns: dict[str, str] | None = None, **options: int
+) -> Inspection:
     """Inspect with no language identifier, whatever is installed."""
-    data = InspectDataSection(corpus=str(corpus) if corpus else None, columns=TrainColumnsSection(**(columns or {})))
+    data = InspectDataSection(
+        corpus=str(corpus) if corpus else None, columns=TrainColumnsSection(**(columns or {}))
+    )
     settings = InspectSettings(data=data, inspect=InspectSection(**options))
     return inspect(str(path), settings=settings, identifier=NO_IDENTIFIER)
 

@@ -16,7 +16,16 @@ from adiabat.core.errors import DataError
 from adiabat.data.text_hashes import TextHashes, folded, numbered
 from adiabat.dual_encoder.batches import sampler_of
 from adiabat.dual_encoder.pair_data import read_pairs
-from adiabat.profiling.counters import BATCH_SIZES, LISTED_GROUPS, NAME_CHARACTERS, Listed, NameCounter, count_pairs, groups_of, in_corpus
+from adiabat.profiling.counters import (
+    BATCH_SIZES,
+    LISTED_GROUPS,
+    NAME_CHARACTERS,
+    Listed,
+    NameCounter,
+    count_pairs,
+    groups_of,
+    in_corpus,
+)
 from adiabat.profiling.profile_record import Groups, NamedGroup, PairCounts, SmallGroups
 from tests.data.files import write
 from tests.profiling.files import inspected, of_kind, sentence_of
@@ -72,7 +81,9 @@ def test_groups_are_what_plain_loops_count() -> None:
     topics = Counter(topic[place] for place in rows if topic[place])
     tags = Counter((topic[place], tag[place]) for place in rows if tag[place])
     assert (by_topic.groups, by_topic.without) == (len(topics), sum(not topic[place] for place in rows))
-    assert [(one.name, one.pairs) for one in by_topic.largest] == [(one.name, topics[one.name]) for one in by_topic.largest]
+    assert [(one.name, one.pairs) for one in by_topic.largest] == [
+        (one.name, topics[one.name]) for one in by_topic.largest
+    ]
     assert [one.pairs for one in by_topic.largest] == sorted(topics.values(), reverse=True)[:LISTED_GROUPS]
     for one in by_topic.largest:
         assert dict(one.tags) == {name: count for (outer, name), count in tags.items() if outer == one.name}
@@ -87,26 +98,39 @@ def test_groups_are_what_plain_loops_count() -> None:
 
 def test_pairs_are_grouped_as_training_groups_them(tmp_path: Path) -> None:
     random = Random(3)
-    rows = [row(random.randrange(150), forum=random.choice("abcd"), kind=random.choice(["", "x", "y"])) for _ in range(200)]
+    rows = [
+        row(random.randrange(150), forum=random.choice("abcd"), kind=random.choice(["", "x", "y"]))
+        for _ in range(200)
+    ]
     path = write(tmp_path / "pairs.jsonl", *rows)
     topics, tags = inspected(path, columns={"topic": "forum", "tag": "kind"}).groups
     columns = TrainColumnsSection(topic="forum", tag="kind")
     pairs = read_pairs(str(path), TrainDataSection(columns=columns, validation=str(path)))[0]
     assert (topics.pairs, tags.without) == (len(pairs), int((pairs.tags == 0).sum()))
-    assert sorted(np.unique(pairs.topics, return_counts=True)[1]) == sorted(one.pairs for one in topics.largest)
+    assert sorted(np.unique(pairs.topics, return_counts=True)[1]) == sorted(
+        one.pairs for one in topics.largest
+    )
     both = np.stack([pairs.topics, pairs.tags], axis=1)[pairs.tags > 0]
     assert tags.groups == len(np.unique(both, axis=0)) == len(tags.largest)
     assert sorted(np.unique(both, axis=0, return_counts=True)[1]) == sorted(one.pairs for one in tags.largest)
 
 
-@pytest.mark.parametrize(("values", "got"), [(["x"] * 9, '"x"'), ([None] * 9, "none"), ([["x", str(n)] for n in range(9)], '"x"')])
+@pytest.mark.parametrize(
+    ("values", "got"), [(["x"] * 9, '"x"'), ([None] * 9, "none"), ([["x", str(n)] for n in range(9)], '"x"')]
+)
 @pytest.mark.parametrize("kind", ["topic", "tag"])
-def test_what_training_would_refuse_is_a_fault_where_the_column_is_named(tmp_path: Path, kind: str, values: list[object], got: str) -> None:
-    path = write(tmp_path / "pairs.jsonl", *(row(number, **{kind: value}) for number, value in enumerate(values)))
+def test_what_training_would_refuse_is_a_fault_where_the_column_is_named(
+    tmp_path: Path, kind: str, values: list[object], got: str
+) -> None:
+    path = write(
+        tmp_path / "pairs.jsonl", *(row(number, **{kind: value}) for number, value in enumerate(values))
+    )
     assert [one.kind for one in inspected(path).faults] == []
     found = inspected(path, columns={kind: kind})
     assert [one.kind for one in found.faults] == ["one value for all"]
-    wanted = f'pairs must be of several {kind}s to be trained with batches.group = "{kind}", got {got} for all 9; '
+    wanted = (
+        f'pairs must be of several {kind}s to be trained with batches.group = "{kind}", got {got} for all 9; '
+    )
     assert sentence_of(found, "one value for all").startswith(wanted)
     settings = checked(TrainSettings, {"batches": {"group": kind}})
     pairs = read_pairs(str(path), TrainDataSection(validation=str(path)))[0]
@@ -116,7 +140,10 @@ def test_what_training_would_refuse_is_a_fault_where_the_column_is_named(tmp_pat
 
 def test_topics_too_small_for_a_batch_are_told_where_the_column_is_named(tmp_path: Path) -> None:
     rows = [row(n, forum=n % 3) for n in range(3 * BATCH_SIZES[0])]
-    assert of_kind(inspected(write(tmp_path / "whole.jsonl", *rows), columns={"topic": "forum"}), "small topics") is None
+    assert (
+        of_kind(inspected(write(tmp_path / "whole.jsonl", *rows), columns={"topic": "forum"}), "small topics")
+        is None
+    )
     found = inspected(write(tmp_path / "less.jsonl", *rows[:-3]), columns={"topic": "forum"})
     assert f"no topic has the {BATCH_SIZES[0]} pairs of a batch" in sentence_of(found, "small topics")
     assert found.groups[0].small[0] == SmallGroups(BATCH_SIZES[0], 3, len(rows) - 3)
@@ -131,10 +158,20 @@ def test_a_column_of_whole_texts_costs_no_more_than_its_beginnings() -> None:
 def test_the_page_names_the_largest_topics_with_their_tags_and_the_smallest(tmp_path: Path) -> None:
     sizes = range(12, 2, -1)
     rows = [row(0, topic="[b]none[/b]", tag="x")]
-    rows += [row(100 * size + n, topic=f"of {size}", tag="even" if n % 2 else f"odd {n % 8}") for size in sizes for n in range(size)]
+    rows += [
+        row(100 * size + n, topic=f"of {size}", tag="even" if n % 2 else f"odd {n % 8}")
+        for size in sizes
+        for n in range(size)
+    ]
     page = printed(inspected(write(tmp_path / "pairs.jsonl", *rows, row(9_999))), width=80)
     lines = [" ".join(line.split()) for line in page.splitlines()]
-    for figures in ("11 45", "1 (1.3 %) 1 (1.3 %)", "12 (15.6 %) 6 (7.8 %)", "76 (98.7 %) 76 (98.7 %)", "[b]none[/b] 1 1.3 % 1 x 100.0 %"):
+    for figures in (
+        "11 45",
+        "1 (1.3 %) 1 (1.3 %)",
+        "12 (15.6 %) 6 (7.8 %)",
+        "76 (98.7 %) 76 (98.7 %)",
+        "[b]none[/b] 1 1.3 % 1 x 100.0 %",
+    ):
         assert any(line.endswith(figures) for line in lines), (figures, page)
     assert any(line.startswith("of 12 12 15.6 % 5 even 50.0 %, odd 0 16.7 %") for line in lines), page
     assert max(map(len, page.splitlines())) <= 80
@@ -156,7 +193,11 @@ def listed(lists: list[list[str]]) -> Listed:
 
 
 def counted(rows: Rows):
-    return count_pairs(hashes_of([query for query, _, _ in rows]), listed([near for _, near, _ in rows]), listed([far for *_, far in rows]))
+    return count_pairs(
+        hashes_of([query for query, _, _ in rows]),
+        listed([near for _, near, _ in rows]),
+        listed([far for *_, far in rows]),
+    )
 
 
 def plainly(rows: Rows) -> PairCounts:
@@ -185,7 +226,12 @@ def plainly(rows: Rows) -> PairCounts:
 
 
 def test_pairs_by_hand():
-    rows: Rows = [("who?", ["she", "he"], ["it"]), ("why?", ["he"], ["she", "he"]), ("who?", ["she"], ["he"]), ("she", ["she"], [])]
+    rows: Rows = [
+        ("who?", ["she", "he"], ["it"]),
+        ("why?", ["he"], ["she", "he"]),
+        ("who?", ["she"], ["he"]),
+        ("she", ["she"], []),
+    ]
     counts, quoted = counted(rows)
     assert counts == PairCounts(
         pairs=5,
@@ -210,7 +256,11 @@ def test_arithmetic_on_numbers_agrees_with_sets_of_texts(seed: int):
     draw = Random(seed)
     words = [f"text {number}" for number in range(draw.choice([2, 5, 30]))]
     rows: Rows = [
-        (draw.choice(words), draw.choices(words, k=draw.randrange(1, 4)), draw.choices(words, k=draw.randrange(4)))
+        (
+            draw.choice(words),
+            draw.choices(words, k=draw.randrange(1, 4)),
+            draw.choices(words, k=draw.randrange(4)),
+        )
         for _ in range(draw.randrange(1, 40))
     ]
     assert counted(rows)[0] == plainly(rows)
@@ -242,7 +292,9 @@ def test_numbers_agree_with_a_dictionary_of_the_texts():
 
 
 def test_hashes_that_agree_in_one_half_are_two_texts():
-    halves = np.array([bytes(8) + half for half in (b"12345678", b"12345679", b"1234567", b"12345679")], dtype="S16")
+    halves = np.array(
+        [bytes(8) + half for half in (b"12345678", b"12345679", b"1234567", b"12345679")], dtype="S16"
+    )
     assert numbered(halves).tolist() == [1, 2, 0, 2]
 
 

@@ -28,12 +28,24 @@ def test_examples_of_texts_by_hand(tmp_path):
     )
     found = inspected(path)
     assert (found.name, found.layout, found.rows, found.model) == ("pairs", "examples", 2, None)
-    assert found.texts == (TextCounts("query", 2, 2, 1, 0), TextCounts("positive", 3, 3, 2, 0), TextCounts("negative", 1, 1, 1, 0))
+    assert found.texts == (
+        TextCounts("query", 2, 2, 1, 0),
+        TextCounts("positive", 3, 3, 2, 0),
+        TextCounts("negative", 1, 1, 1, 0),
+    )
     assert found.pairs is not None
-    assert (found.pairs.pairs, found.pairs.unique_documents, found.pairs.rows_without_negatives) == (3, 1.0, 1)
+    assert (found.pairs.pairs, found.pairs.unique_documents, found.pairs.rows_without_negatives) == (
+        3,
+        1.0,
+        1,
+    )
     words = {one.role: dict(one.quantiles) for one in found.lengths if one.unit == "words"}
     assert (words["query"][100], words["positive"][0], words["negative"][50]) == (3, 2, 1)
-    assert [(column.name, column.used_as, column.values) for column in found.columns][-1] == ("tag", "tag", (("a", 1), ("b", 1)))
+    assert [(column.name, column.used_as, column.values) for column in found.columns][-1] == (
+        "tag",
+        "tag",
+        (("a", 1), ("b", 1)),
+    )
     assert [row.location for row in found.examples] == [f"{path}:1", f"{path}:2"]
     assert found.examples[0].texts[:2] == (("query", "who is it?"), ("positive", "she is"))
     assert found.findings == ()
@@ -49,41 +61,64 @@ def test_labels_and_lists_in_csv_are_taken_as_other_verbs_take_them_and_said(tmp
     assert found.pairs is not None
     assert (found.pairs.pairs, found.pairs.negatives) == (1, 1)
     assert [column.used_as for column in found.columns] == ["query_id", "query", "positive", "label"]
-    assert [one.sentence for one in found.findings] == ['"label" is a label: documents with 0 are negatives, in 1 row']
+    assert [one.sentence for one in found.findings] == [
+        '"label" is a label: documents with 0 are negatives, in 1 row'
+    ]
     lists = write(tmp_path / "lists.csv", b"query,positive\n", b"who is it?,\"['she is', 'he is']\"\n")
     found = inspected(lists)
     assert found.pairs is not None
     assert found.pairs.pairs == 2
-    assert [one.sentence for one in found.findings] == [f'"positive" looks like a list in 1 row (first {lists}:2) and is read as one']
+    assert [one.sentence for one in found.findings] == [
+        f'"positive" looks like a list in 1 row (first {lists}:2) and is read as one'
+    ]
 
 
 def beir(folder, qrels: str) -> str:
     write(folder / "queries.jsonl", {"_id": "q1", "text": "one?"}, {"_id": "q2", "text": "two?"})
-    write(folder / "corpus.jsonl", *({"_id": f"d{number}", "title": "", "text": f"text of {number // 2}"} for number in range(4)))
+    write(
+        folder / "corpus.jsonl",
+        *({"_id": f"d{number}", "title": "", "text": f"text of {number // 2}"} for number in range(4)),
+    )
     (folder / "qrels").mkdir()
     (folder / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\n" + qrels)
     return str(folder)
 
 
 def test_a_beir_folder_is_counted_by_the_texts_of_its_documents(tmp_path):
-    # d0 and d1 are the same text: of three pairs two have different documents, and the negative is an answer in disguise.
+    # d0 and d1 are the same text: of three pairs two have different documents, and the negative is an answer
+    # in disguise.
     found = inspected(beir(tmp_path / "set", "q1\td0\t1\nq1\td2\t1\nq2\td1\t2\nq2\td0\t0\n"))
     assert (found.name, found.layout, found.rows) == ("set/train", "BEIR folder", 2)
     assert found.pairs is not None
-    assert (found.pairs.pairs, found.pairs.unique_documents, found.pairs.negatives_that_answer) == (3, 2 / 3, 1)
-    assert [(counts.role, counts.texts, counts.distinct) for counts in found.texts] == [("query", 2, 2), ("document", 4, 2)]
-    assert found.examples[0].texts == (("query", "one?"), ("positive", "text of 0"), ("positive", "text of 1"))
+    assert (found.pairs.pairs, found.pairs.unique_documents, found.pairs.negatives_that_answer) == (
+        3,
+        2 / 3,
+        1,
+    )
+    assert [(counts.role, counts.texts, counts.distinct) for counts in found.texts] == [
+        ("query", 2, 2),
+        ("document", 4, 2),
+    ]
+    assert found.examples[0].texts == (
+        ("query", "one?"),
+        ("positive", "text of 0"),
+        ("positive", "text of 1"),
+    )
     assert "set/qrels/train.tsv:4" in sentence_of(found, "negatives that answer")
     # Documents that the corpus lacks are told with their place.
     found = inspected(beir(tmp_path / "less", "q1\td0\t1\nq2\td9\t1\n"))
     assert found.pairs is not None
     assert found.pairs.missing_documents == 1
-    assert f'1 of 2 entries are not: {tmp_path}/less/qrels/train.tsv:3 "two?"' in sentence_of(found, "missing documents")
+    assert f'1 of 2 entries are not: {tmp_path}/less/qrels/train.tsv:3 "two?"' in sentence_of(
+        found, "missing documents"
+    )
     assert [finding.kind for finding in found.faults] == ["missing documents"]
 
 
 def test_examples_that_hold_ids_are_counted_with_a_corpus_and_doubted_without(tmp_path):
-    corpus = write(tmp_path / "corpus.jsonl", {"id": "d1", "body": "the same"}, {"id": "d2", "body": "the same"})
+    corpus = write(
+        tmp_path / "corpus.jsonl", {"id": "d1", "body": "the same"}, {"id": "d2", "body": "the same"}
+    )
     path = write(tmp_path / "pairs.jsonl", {"query": "a b", "pos": ["d1"]}, {"query": "c d", "pos": ["d2"]})
     with_texts = inspected(path, corpus=corpus, columns={"text": "body"})
     assert with_texts.pairs is not None
@@ -94,15 +129,26 @@ def test_examples_that_hold_ids_are_counted_with_a_corpus_and_doubted_without(tm
 
 def test_a_language_grid_says_its_languages_itself(tmp_path):
     texts = {"en": "hello", "he": "שלום"}
-    found = inspected(write(tmp_path / "grid.jsonl", *({"premise": texts, "hypothesis": texts, "label": n % 3} for n in range(6))))
+    found = inspected(
+        write(
+            tmp_path / "grid.jsonl",
+            *({"premise": texts, "hypothesis": texts, "label": n % 3} for n in range(6)),
+        )
+    )
     assert (found.layout, found.rows, found.pairs) == ("grid", 6, None)
-    assert [(one.identified_by, one.languages) for one in found.languages] == [("the data", (("en", 6), ("he", 6)))] * 2
+    assert [(one.identified_by, one.languages) for one in found.languages] == [
+        ("the data", (("en", 6), ("he", 6)))
+    ] * 2
     assert found.languages[0].scripts == (("Hebrew", 6), ("Latin", 6))
     assert of_kind(found, "one value for all") is None
 
 
 def test_a_models_tokens_say_what_will_be_cut(tmp_path):
-    path = write(tmp_path / "pairs.jsonl", {"query": "x" * 11, "pos": ["y z" * 20]}, {"query": "x" * 12, "pos": ["y z"]})
+    path = write(
+        tmp_path / "pairs.jsonl",
+        {"query": "x" * 11, "pos": ["y z" * 20]},
+        {"query": "x" * 12, "pos": ["y z"]},
+    )
     found = inspect(str(path), tokens=Letters(), identifier=NO_IDENTIFIER)
     assert found.model == "letters"
     assert [(cuts.role, cuts.limit, cuts.cut, cuts.interval) for cuts in found.truncation] == [
@@ -113,11 +159,15 @@ def test_a_models_tokens_say_what_will_be_cut(tmp_path):
     assert [cuts.tokens_lost for cuts in found.truncation] == [1 / 33, 30 / 67]
     assert [one.unit for one in found.lengths] == ["tokens", "words", "characters"] * 2
     cut = [finding.sentence for finding in found.findings if finding.kind == "texts that are cut"]
-    assert cut[1].startswith("50.0 % of positives are longer than 32 tokens, which cuts off 44.8 % of all their tokens; ")
+    assert cut[1].startswith(
+        "50.0 % of positives are longer than 32 tokens, which cuts off 44.8 % of all their tokens; "
+    )
 
 
 def test_the_sample_is_bounded_and_the_counts_are_not(tmp_path):
-    path = write(tmp_path / "pairs.jsonl", *({"query": f"q {number}", "pos": [f"p {number}"]} for number in range(300)))
+    path = write(
+        tmp_path / "pairs.jsonl", *({"query": f"q {number}", "pos": [f"p {number}"]} for number in range(300))
+    )
     found = inspected(path, sample=50, examples=4)
     assert found.texts[0].texts == 300
     assert [(one.measured, one.texts) for one in found.languages] == [(50, 300)] * 2
@@ -131,12 +181,20 @@ def test_an_inspection_is_plain_data(tmp_path):
     found = inspected(write(tmp_path / "pairs.jsonl", {"query": "q é", "pos": ["p"], "x": 0.5}))
     plain = json.loads(json.dumps(found.to_json(), allow_nan=False))
     assert (plain["rows"], plain["pairs"]["pairs"], plain["format"]) == (1, 1, 1)
-    assert plain["columns"][2] == {"name": "x", "used_as": "", "kinds": [["a number", 1]], "rows": 1, "values": None}
+    assert plain["columns"][2] == {
+        "name": "x",
+        "used_as": "",
+        "kinds": [["a number", 1]],
+        "rows": 1,
+        "values": None,
+    }
 
 
 def test_memory_does_not_follow_the_length_of_texts(tmp_path):
     def peak(size: int) -> int:
-        rows = ({"query": f"{number}" + "x" * size, "pos": [f"{number} " + "y" * size]} for number in range(60))
+        rows = (
+            {"query": f"{number}" + "x" * size, "pos": [f"{number} " + "y" * size]} for number in range(60)
+        )
         path = write(tmp_path / "long.jsonl", *rows)
         tracemalloc.start()
         try:
@@ -166,8 +224,13 @@ def test_a_corpus_has_documents_and_no_pairs_and_progress_counts_its_rows(tmp_pa
     rows = [{"_id": f"d{number}", "title": "T", "text": f"text {number % 3}"} for number in range(total)]
     path = write(tmp_path / "corpus.jsonl.gz", *rows)
     reports: list[tuple[str, int, int]] = []
-    found = inspect(str(path), identifier=NO_IDENTIFIER, watch=Watch(progress=lambda *report: reports.append(report)))
-    assert reports == [(f"inspecting {path}", PROGRESS_ROWS, total), (f"inspecting {path}", 2 * PROGRESS_ROWS, total)]
+    found = inspect(
+        str(path), identifier=NO_IDENTIFIER, watch=Watch(progress=lambda *report: reports.append(report))
+    )
+    assert reports == [
+        (f"inspecting {path}", PROGRESS_ROWS, total),
+        (f"inspecting {path}", 2 * PROGRESS_ROWS, total),
+    ]
     assert (found.layout, found.rows, found.pairs) == ("corpus", total, None)
     assert found.texts == (TextCounts("document", total, 3, 3, 0),)
     assert [column.used_as for column in found.columns] == ["doc_id", "title", "text"]
@@ -176,7 +239,11 @@ def test_a_corpus_has_documents_and_no_pairs_and_progress_counts_its_rows(tmp_pa
 
 def test_a_column_that_is_title_and_text_is_listed_as_the_title(tmp_path):
     path = write(tmp_path / "corpus.jsonl", {"_id": "d", "title": "graphs"})
-    found = inspect(str(path), settings=checked(InspectSettings, {"data": {"columns": {"text": "title"}}}), identifier=NO_IDENTIFIER)
+    found = inspect(
+        str(path),
+        settings=checked(InspectSettings, {"data": {"columns": {"text": "title"}}}),
+        identifier=NO_IDENTIFIER,
+    )
     assert [column.used_as for column in found.columns] == ["doc_id", "title"]
 
 
@@ -184,20 +251,30 @@ GOOD = [{"query": f"question {number}", "pos": [f"answer {number}"]} for number 
 
 
 def test_a_packed_file_that_is_cut_short_is_inspected_up_to_there(tmp_path):
-    rows = [{"query": f"question {number * 7919}", "pos": [f"answer {number * 104729}"]} for number in range(2_000)]
+    rows = [
+        {"query": f"question {number * 7919}", "pos": [f"answer {number * 104729}"]}
+        for number in range(2_000)
+    ]
     path = write(tmp_path / "pairs.jsonl.gz", *rows)
     path.write_bytes(path.read_bytes()[:-2_000])
     found = inspected(path)
     assert 500 < found.rows < 2_000
-    assert f"{path} must be a whole gzip file, got one that ends early, after line" in sentence_of(found, "unreadable rows")
+    assert f"{path} must be a whole gzip file, got one that ends early, after line" in sentence_of(
+        found, "unreadable rows"
+    )
     assert of_kind(found, "unreadable rows") in found.faults
 
 
 def test_values_of_a_column_are_listed_where_they_differ(tmp_path):
-    rows = [{**row, "tag": "x", "topic": number % 2, "other": None, "empty": ""} for number, row in enumerate(GOOD)]
+    rows = [
+        {**row, "tag": "x", "topic": number % 2, "other": None, "empty": ""}
+        for number, row in enumerate(GOOD)
+    ]
     # The mark of bytes at the start of a file is no fault.
     found = inspected(write(tmp_path / "pairs.jsonl", b"\xef\xbb\xbf", *rows))
-    assert [(finding.kind, finding.severity) for finding in found.findings] == [("one value for all", "warning")]
+    assert [(finding.kind, finding.severity) for finding in found.findings] == [
+        ("one value for all", "warning")
+    ]
     wanted = {"tag": (("x", 5),), "topic": (("0", 3), ("1", 2)), "other": None, "empty": None}
     assert {column.name: column.values for column in found.columns if column.name in wanted} == wanted
 
@@ -210,14 +287,24 @@ def test_a_column_that_nobody_uses_does_no_harm_where_it_cannot_be_read(tmp_path
     assert (found.rows, [column.name for column in found.columns]) == (2, ["query", "positive"])
 
 
-Q, P = [{"query": "q a", "pos": ["p p"]}], [{"query": f"q {number}", "pos": [f"document {number % 2}"]} for number in range(10)]
+Q, P = (
+    [{"query": "q a", "pos": ["p p"]}],
+    [{"query": f"q {number}", "pos": [f"document {number % 2}"]} for number in range(10)],
+)
 
 
 @pytest.mark.parametrize(
     ("rows", "kind", "severity", "count", "facts"),
     [
         (
-            [*GOOD, {"query": " ", "pos": ["p"]}, {"query": 7, "pos": ["p"]}, b"{broken\n", {"query": "q"}, b'{"query": "\xe9"}\n'],
+            [
+                *GOOD,
+                {"query": " ", "pos": ["p"]},
+                {"query": 7, "pos": ["p"]},
+                b"{broken\n",
+                {"query": "q"},
+                b'{"query": "\xe9"}\n',
+            ],
             "unreadable rows",
             "fault",
             1,
@@ -230,9 +317,18 @@ Q, P = [{"query": "q a", "pos": ["p p"]}], [{"query": f"q {number}", "pos": [f"d
                 "{path}:10 must be UTF-8",
             ],
         ),
-        ([*GOOD, b"\xef\xbb\xbf", GOOD[0]], "unreadable rows", "fault", 1, ["{path}:6 must be one JSON object", "byte-order mark"]),
         (
-            [{"qid": name, "query": f"text {number}", "pos": ["p p"]} for number, name in enumerate(["Q1", "q2", "q1", "q2", "q3", "q2"])],
+            [*GOOD, b"\xef\xbb\xbf", GOOD[0]],
+            "unreadable rows",
+            "fault",
+            1,
+            ["{path}:6 must be one JSON object", "byte-order mark"],
+        ),
+        (
+            [
+                {"qid": name, "query": f"text {number}", "pos": ["p p"]}
+                for number, name in enumerate(["Q1", "q2", "q1", "q2", "q3", "q2"])
+            ],
             "repeated ids",
             "fault",
             2,
@@ -245,7 +341,13 @@ Q, P = [{"query": "q a", "pos": ["p p"]}], [{"query": f"q {number}", "pos": [f"d
             1,
             ['"x" at {path}:2 and "X" at {path}:3;'],
         ),
-        ([{"_id": "d", "text": f"t {n}"} for n in range(9)], "repeated ids", "fault", 8, ["document ids must be unique", "; and 5 more;"]),
+        (
+            [{"_id": "d", "text": f"t {n}"} for n in range(9)],
+            "repeated ids",
+            "fault",
+            8,
+            ["document ids must be unique", "; and 5 more;"],
+        ),
         (
             [*GOOD, {"query": "hers?", "pos": ["she is"], "neg": ["he is", "she is"]}],
             "negatives that answer",
@@ -261,11 +363,28 @@ Q, P = [{"query": "q a", "pos": ["p p"]}], [{"query": f"q {number}", "pos": [f"d
             ['1 of 6 are the same text: {path}:6 "a b"'],
         ),
         (P, "few unique documents", "note", 8, ["20.0 % of the documents are unique"]),
-        ([{**row, "kind": "x"} for row in GOOD], "one value for all", "note", 5, ['column "kind" holds "x" in every row']),
-        ([{**row, **({"tag": "x"} if n else {})} for n, row in enumerate(GOOD)], "pairs without a tag", "note", 1, ["1 of 5 pairs"]),
+        (
+            [{**row, "kind": "x"} for row in GOOD],
+            "one value for all",
+            "note",
+            5,
+            ['column "kind" holds "x" in every row'],
+        ),
+        (
+            [{**row, **({"tag": "x"} if n else {})} for n, row in enumerate(GOOD)],
+            "pairs without a tag",
+            "note",
+            1,
+            ["1 of 5 pairs"],
+        ),
         ([*GOOD, {"query": "q", "pos": "x y"}], "mixed kinds", "note", 1, ['column "pos"']),
         (
-            [*GOOD, {"query": "q", "pos": 3}, {"query": "q", "pos": [4, "five"]}, {"query": "q", "pos": "x y"}],
+            [
+                *GOOD,
+                {"query": "q", "pos": 3},
+                {"query": "q", "pos": [4, "five"]},
+                {"query": "q", "pos": "x y"},
+            ],
             "mixed kinds",
             "warning",
             3,
@@ -276,7 +395,10 @@ Q, P = [{"query": "q a", "pos": ["p p"]}], [{"query": f"q {number}", "pos": [f"d
             ],
         ),
         (
-            [{"query": text, "pos": ["p p"]} for text in ("cafÃ© x", "it â€™ s", "a\ufffdb", "Öl, Ãgua, São Â, £5 €9 – “so”")],
+            [
+                {"query": text, "pos": ["p p"]}
+                for text in ("cafÃ© x", "it â€™ s", "a\ufffdb", "Öl, Ãgua, São Â, £5 €9 – “so”")
+            ],
             "mis-decoded texts",
             "warning",
             3,
@@ -284,7 +406,9 @@ Q, P = [{"query": "q a", "pos": ["p p"]}], [{"query": f"q {number}", "pos": [f"d
         ),
     ],
 )
-def test_each_finding_names_its_locations(tmp_path: Path, rows: list[Any], kind: str, severity: str, count: int, facts: list[str]) -> None:
+def test_each_finding_names_its_locations(
+    tmp_path: Path, rows: list[Any], kind: str, severity: str, count: int, facts: list[str]
+) -> None:
     path = write(tmp_path / "rows.jsonl", *rows)
     finding = of_kind(inspected(path), kind)
     assert finding is not None

@@ -34,7 +34,11 @@ def test_a_quantile_is_the_shortest_length_that_so_many_do_not_exceed():
     draw = Random(1)
     values = [draw.randrange(1, 400) for _ in range(301)]
     for percent, value in lengths("document", "tokens", np.array(values), texts=301).quantiles:
-        reached = [one for one in sorted(set(values)) if sum(other <= one for other in values) * 100 >= percent * len(values)]
+        reached = [
+            one
+            for one in sorted(set(values))
+            if sum(other <= one for other in values) * 100 >= percent * len(values)
+        ]
         assert value == reached[0], percent
     assert PERCENTS[0] == 0
 
@@ -44,7 +48,9 @@ def test_bars_leave_no_gap_and_count_everything():
     bars = histogram(values)
     assert sum(texts for _, _, texts in bars) == 300
     assert [later[0] for later in bars[1:]] == [bar[1] + 1 for bar in bars[:-1]]
-    assert [texts for _, _, texts in bars[:-1]] == [longest - shortest + 1 for shortest, longest, _ in bars[:-1]]
+    assert [texts for _, _, texts in bars[:-1]] == [
+        longest - shortest + 1 for shortest, longest, _ in bars[:-1]
+    ]
 
 
 def test_what_is_cut_by_hand():
@@ -91,7 +97,9 @@ def test_a_models_counts_are_those_of_its_own_tokens_before_the_cut(kind: Kind):
     uncut = tiny_dual(kind, settings=EncoderSettings(max_tokens=500, query_prompt="ask: "), shared=False)
     for side in ("query", "document"):
         # An empty text of a tokenizer without special tokens gets a token of padding from the encoder alone.
-        assert [max(1, count) for count in tokens.count(texts, side=side)] == uncut.tower(side).tokenize(texts, side=side).lengths.tolist()
+        assert [max(1, count) for count in tokens.count(texts, side=side)] == uncut.tower(side).tokenize(
+            texts, side=side
+        ).lengths.tolist()
         assert [min(8, max(1, count)) for count in tokens.count(texts, side=side)] == (
             model.tower(side).tokenize(texts, side=side).lengths.tolist()
         )
@@ -186,13 +194,17 @@ def test_languages_are_counted_most_first_and_unsure_ones_apart():
 
 def test_without_an_identifier_scripts_remain_and_nothing_is_claimed_of_languages(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    found = count_languages("document", ["שלום", "hello", "shalom"], texts=3, identifier=installed_identifier())
+    found = count_languages(
+        "document", ["שלום", "hello", "shalom"], texts=3, identifier=installed_identifier()
+    )
     assert (found.identified_by, found.languages, found.unsure) == (None, (), 0)
     assert found.scripts == (("Latin", 2), ("Hebrew", 1))
 
 
 def test_languages_that_the_data_names_are_not_guessed():
-    found = count_languages("query", ["x" * 90], texts=3, identifier=("peer", pytest.fail), known={"fr": 1, "sw": 2})
+    found = count_languages(
+        "query", ["x" * 90], texts=3, identifier=("peer", pytest.fail), known={"fr": 1, "sw": 2}
+    )
     assert (found.identified_by, found.languages) == ("the data", (("sw", 2), ("fr", 1)))
 
 

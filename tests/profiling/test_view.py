@@ -24,9 +24,19 @@ def printed(found: Inspection, width: int = 100) -> str:
 
 
 def test_everything_that_was_found_is_on_the_page(tmp_path):
-    rows = [{"query": f"question {number}", "pos": ["the [bold]same[/bold] answer"], "kind": number % 2} for number in range(8)]
+    rows = [
+        {"query": f"question {number}", "pos": ["the [bold]same[/bold] answer"], "kind": number % 2}
+        for number in range(8)
+    ]
     page = printed(inspected(write(tmp_path / "pairs.jsonl", *rows, {"query": 3, "pos": ["x"]})))
-    for words in ("8\N{NO-BREAK SPACE}rows", "12.5 %", "0 50.0 %, 1 50.0 %", "the [bold]same[/bold] answer", "note: 12.5 %", "fault: "):
+    for words in (
+        "8\N{NO-BREAK SPACE}rows",
+        "12.5 %",
+        "0 50.0 %, 1 50.0 %",
+        "the [bold]same[/bold] answer",
+        "note: 12.5 %",
+        "fault: ",
+    ):
         assert words in page, words
     assert page.index("fault: ") < page.index("note: ")
 
@@ -48,7 +58,13 @@ def test_a_page_fits_eighty_columns(tmp_path):
 
 
 def test_what_is_not_all_or_nothing_is_shown_as_neither():
-    assert [percent(share) for share in (0.0, 0.0004, 0.17, 0.9996, 1.0)] == ["0.0 %", "< 0.1 %", "17.0 %", "> 99.9 %", "100.0 %"]
+    assert [percent(share) for share in (0.0, 0.0004, 0.17, 0.9996, 1.0)] == [
+        "0.0 %",
+        "< 0.1 %",
+        "17.0 %",
+        "> 99.9 %",
+        "100.0 %",
+    ]
     assert (share_of(1, 3), share_of(0, 0)) == ("33.3 %", "0.0 %")
 
 
@@ -65,7 +81,10 @@ def test_the_page_is_the_answer_and_nothing_else_is_said(inspecting: Run, tmp_pa
     done = inspecting(str(write(tmp_path / "pairs.jsonl", *GOOD)))
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith("pairs: 5\N{NO-BREAK SPACE}rows (examples), inspected in ")
-    assert 'warning: pairs must be of several tags to be trained with batches.group = "tag", got "same"' in " ".join(done.out.split())
+    assert (
+        'warning: pairs must be of several tags to be trained with batches.group = "tag", got "same"'
+        in " ".join(done.out.split())
+    )
 
 
 def test_a_fault_is_told_once_on_the_page_and_ends_the_verb(inspecting: Run, tmp_path: Path) -> None:
@@ -74,7 +93,9 @@ def test_a_fault_is_told_once_on_the_page_and_ends_the_verb(inspecting: Run, tmp
     assert done.code == 2
     assert " ".join(done.out.split()).count("query ids must be unique") == 1
     assert done.out.count("must not be empty") == 1
-    assert done.err == (f"adiabat: {path} has 2 kinds of fault, listed above; other verbs refuse them; correct the data\n")
+    assert done.err == (
+        f"adiabat: {path} has 2 kinds of fault, listed above; other verbs refuse them; correct the data\n"
+    )
 
 
 def test_programs_get_the_faults_in_the_json(inspecting: Run, tmp_path: Path) -> None:
@@ -87,9 +108,13 @@ def test_programs_get_the_faults_in_the_json(inspecting: Run, tmp_path: Path) ->
 
 
 def test_a_topic_is_named_as_it_is_for_training(inspecting: Run, tmp_path: Path) -> None:
-    path = str(write(tmp_path / "pairs.jsonl", *({**row, "forum": number % 2} for number, row in enumerate(GOOD))))
+    path = str(
+        write(tmp_path / "pairs.jsonl", *({**row, "forum": number % 2} for number, row in enumerate(GOOD)))
+    )
     done = inspecting(path, "--json", "--set", "data.columns.topic=forum")
-    assert [(one["kind"], one["groups"], one["largest"][0]["name"]) for one in json.loads(done.out)["groups"]] == [
+    assert [
+        (one["kind"], one["groups"], one["largest"][0]["name"]) for one in json.loads(done.out)["groups"]
+    ] == [
         ("topic", 2, "0"),
         ("tag", 2, "same"),
     ]

@@ -28,7 +28,11 @@ def printed(result: Record, width: int = 80) -> str:
 
 
 def texts(svg: str) -> list[str]:
-    return ["".join(node.itertext()).strip() for node in ElementTree.fromstring(svg).iter() if node.tag.endswith("}text")]
+    return [
+        "".join(node.itertext()).strip()
+        for node in ElementTree.fromstring(svg).iter()
+        if node.tag.endswith("}text")
+    ]
 
 
 class Page(HTMLParser):
@@ -66,4 +70,6 @@ class Page(HTMLParser):
         return [value for _, attributes in self.elements if (value := attributes.get("id")) is not None]
 
     def with_class(self, name: str) -> list[dict[str, str | None]]:
-        return [attributes for _, attributes in self.elements if name in (attributes.get("class") or "").split()]
+        return [
+            attributes for _, attributes in self.elements if name in (attributes.get("class") or "").split()
+        ]

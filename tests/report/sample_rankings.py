@@ -17,7 +17,13 @@ def make_contrast(difference: float, half_width: float) -> Contrast:
 
 
 def make_standing(
-    name: str, score: float, *, best: float, half_width: float = 0.02, tasks: int = 2, speed: float | None = None
+    name: str,
+    score: float,
+    *,
+    best: float,
+    half_width: float = 0.02,
+    tasks: int = 2,
+    speed: float | None = None,
 ) -> Standing:
     return Standing(
         name=name,
@@ -56,7 +62,12 @@ def make_ranking(
     best = scores[order[0]]
     at_half = make_level(0.5), [make_level(0.5)] * len(tasks), {"nDCG@10": 0.5, "RR": 0.55}, 22_713_216
     starts = [Start("start", "", *at_half), *([Start("second start", "second", *at_half)] if models else [])]
-    standings = [make_standing(name, scores[name], best=best, half_width=half_width, tasks=len(tasks), speed=rates[name]) for name in order]
+    standings = [
+        make_standing(
+            name, scores[name], best=best, half_width=half_width, tasks=len(tasks), speed=rates[name]
+        )
+        for name in order
+    ]
     return Ranking(
         measure=measure,
         seeds=list(seeds),

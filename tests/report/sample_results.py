@@ -1,11 +1,24 @@
 """Small results for the tests of the report room."""
 
-from adiabat.results.evaluation_result import Change, ChangedQuery, DatasetResult, GridComparison, Hit, Result, Verdict
+from adiabat.results.evaluation_result import (
+    Change,
+    ChangedQuery,
+    DatasetResult,
+    GridComparison,
+    Hit,
+    Result,
+    Verdict,
+)
 from adiabat.results.training_record import LayerChange, TrainingRecord
 
 
 def make_change(
-    before: float | None, after: float, *, measure: str = "nDCG@10", half_width: float = 0.02, z: float | None = None
+    before: float | None,
+    after: float,
+    *,
+    measure: str = "nDCG@10",
+    half_width: float = 0.02,
+    z: float | None = None,
 ) -> Change:
     """A change whose paired interval reaches `half_width` to either side; its verdict follows."""
     lower_is_better = measure.startswith("PND")
@@ -23,7 +36,21 @@ def make_change(
     percent = None if before == 0 else sign * 100 * (after - before) / before
     percents = None if before == 0 else (100 * gains[0] / before, 100 * gains[1] / before)
     level = (after - 0.01, after + 0.01)
-    values = (measure, "cosine", lower_is_better, after, level, before, percent, after - before, bounds, percents, 0.0004, z, verdict)
+    values = (
+        measure,
+        "cosine",
+        lower_is_better,
+        after,
+        level,
+        before,
+        percent,
+        after - before,
+        bounds,
+        percents,
+        0.0004,
+        z,
+        verdict,
+    )
     return Change(*values, margin=margin, loss_bound=loss, needed=needed)  # type: ignore[arg-type]
 
 
@@ -33,7 +60,9 @@ def make_dataset(name: str, role: str, before: float | None, after: float, **opt
 
 
 def make_grid(languages: list[str], *, compared: bool = True, name: str = "XNLI") -> DatasetResult:
-    """A grid with one better cell, one worse cell where there is room, and no improvement in the last cell."""
+    """A grid with one better cell, one worse cell where there is room, and no improvement in the last
+    cell.
+    """
     side = len(languages)
     after = [[0.2 + 0.01 * row + 0.001 * column for column in range(side)] for row in range(side)]
     grid = GridComparison("entailment-neutral", "cosine", after)
@@ -45,13 +74,20 @@ def make_grid(languages: list[str], *, compared: bool = True, name: str = "XNLI"
             improvement[1][0], verdicts[1][0] = -4.0, "worse"
             improvement[-1][-1] = None
         worsened = int(side > 1)
-        grid = GridComparison("entailment-neutral", "cosine", after, after, improvement, verdicts, 1, worsened, 7, worsened)
+        grid = GridComparison(
+            "entailment-neutral", "cosine", after, after, improvement, verdicts, 1, worsened, 7, worsened
+        )
     change = make_change(0.25 if compared else None, 0.245, measure="PND")
-    return DatasetResult(name, "retain", "grid", 1670, 1670 * side, 99, "PND", [change], languages, [grid], units=500)
+    return DatasetResult(
+        name, "retain", "grid", 1670, 1670 * side, 99, "PND", [change], languages, [grid], units=500
+    )
 
 
 def make_tuning(*, best_epoch: int = 2) -> TrainingRecord:
-    layers = [LayerChange(f"encoder.layer.{index}.weight", index / 1000 or None, 0.5, 0.51, (20 - index) / 10_000) for index in range(20)]
+    layers = [
+        LayerChange(f"encoder.layer.{index}.weight", index / 1000 or None, 0.5, 0.51, (20 - index) / 10_000)
+        for index in range(20)
+    ]
     return TrainingRecord(
         settings={"learning_rate": 5e-8, "freeze": ["embeddings"], "schedule": {"kind": "constant"}},
         trained_on="cs, split train: 1,000 examples",
@@ -73,7 +109,11 @@ def make_tuning(*, best_epoch: int = 2) -> TrainingRecord:
 def make_example(query: str = "what is a boson") -> ChangedQuery:
     """Document ``c`` is relevant and rises from 3 to 1, ``a`` falls, ``b`` moves out and ``d`` moves in."""
     before = [Hit("a", "text of a", 0.9, False), Hit("b", "", 0.8, False), Hit("c", "text of c", 0.7, True)]
-    after = [Hit("c", "text of c", 0.95, True), Hit("a", "text of a", 0.9, False), Hit("d", "text of d", 0.5, False)]
+    after = [
+        Hit("c", "text of c", 0.95, True),
+        Hit("a", "text of a", 0.9, False),
+        Hit("d", "text of d", 0.5, False),
+    ]
     return ChangedQuery("cs", query, before, after)
 
 

@@ -13,7 +13,14 @@ RATES = (1e-8, 2.15e-8, 4.64e-8, 1e-7, 2.15e-7, 4.64e-7, 1e-6, 2.15e-6, 4.64e-6,
 
 
 def make_trial(
-    rate: float, *, seed: int = 0, steps: int = 1000, checks: int = 20, limit: float = LIMIT, factor: float = 1.0, power: float = 0.8
+    rate: float,
+    *,
+    seed: int = 0,
+    steps: int = 1000,
+    checks: int = 20,
+    limit: float = LIMIT,
+    factor: float = 1.0,
+    power: float = 0.8,
 ) -> RateTrial:
     """A run whose drift is ``factor 2000 rate t^power``, to the first check beyond the limit."""
     at: list[int] = []
@@ -24,12 +31,22 @@ def make_trial(
         if drift[-1] > limit:
             break
     left = at[-1] if drift[-1] > limit else None
-    reason = "" if left is None else f"the drift of the probes (overlap loss) is {drift[-1]:.3g}, beyond the noise limit {limit:.3g}"
+    reason = (
+        ""
+        if left is None
+        else f"the drift of the probes (overlap loss) is {drift[-1]:.3g}, beyond the noise limit {limit:.3g}"
+    )
     return trial_of(rate, at, drift, left_at=left, reason=reason, seed=seed)
 
 
 def trial_of(
-    rate: float, steps: list[int], drift: list[float], *, left_at: int | None = None, reason: str = "", seed: int = 0
+    rate: float,
+    steps: list[int],
+    drift: list[float],
+    *,
+    left_at: int | None = None,
+    reason: str = "",
+    seed: int = 0,
 ) -> RateTrial:
     """A run with this drift by the first measure."""
     every = {name: [share * value for value in drift] for name, share in MEASURES.items()}
@@ -39,7 +56,14 @@ def trial_of(
 def make_diverged(rate: float, *, checked: int = 0, left_at: int = 3, seed: int = 0) -> RateTrial:
     """A run whose loss was no number any more, after as many checks."""
     steps = [50 * (place + 1) for place in range(checked)]
-    return trial_of(rate, steps, [0.01] * checked, left_at=left_at, reason="the loss must be a finite number, got nan", seed=seed)
+    return trial_of(
+        rate,
+        steps,
+        [0.01] * checked,
+        left_at=left_at,
+        reason="the loss must be a finite number, got nan",
+        seed=seed,
+    )
 
 
 def make_safe_rate(trials: list[RateTrial], rate: float | None, **parts: Any) -> SafeRate:
@@ -73,27 +97,52 @@ def full_search(**parts: Any) -> SafeRate:
 def seeds_search() -> SafeRate:
     """Two seeds: 1e-7 stays within with the first alone, 4.64e-8 with both."""
     factors = {(2.15e-7, 0): 1.0, (1e-7, 0): 0.88, (1e-7, 1): 1.1, (4.64e-8, 0): 1.0, (4.64e-8, 1): 1.3}
-    return make_safe_rate([make_trial(rate, seed=seed, factor=factor) for (rate, seed), factor in factors.items()], 4.64e-8)
+    return make_safe_rate(
+        [make_trial(rate, seed=seed, factor=factor) for (rate, seed), factor in factors.items()], 4.64e-8
+    )
 
 
 def top_search() -> SafeRate:
     """One run, of the highest rate, which stays within."""
-    note = "even the highest rate of the search stays within the limit: larger ones may be safe too; raise rate_search.high"
+    note = (
+        "even the highest rate of the search stays within the limit: larger ones "
+        "may be safe too; raise rate_search.high"
+    )
     return make_safe_rate([make_trial(1e-8)], 1e-8, rates=[1e-9, 1e-8], notes=[note])
 
 
 def unsafe_search() -> SafeRate:
     """No rate stays within; the limit was given."""
     trials = [make_trial(rate, limit=0.001) for rate in (1e-6, 1e-7, 1e-8)]
-    return make_safe_rate(trials, None, limit=0.001, noise={}, rates=[1e-8, 1e-7, 1e-6], notes=["even the lowest exceeds the limit"])
+    return make_safe_rate(
+        trials,
+        None,
+        limit=0.001,
+        noise={},
+        rates=[1e-8, 1e-7, 1e-6],
+        notes=["even the lowest exceeds the limit"],
+    )
 
 
 def diverged_search() -> SafeRate:
-    """The highest rates ran away, one before its first check and one in its first step; drift of the lowest stays 0."""
-    trials = [make_diverged(1e-4, left_at=0), make_diverged(1e-5, left_at=3), make_diverged(1e-6, checked=2, left_at=120), make_trial(1e-7)]
+    """The highest rates ran away, one before its first check and one in its first step; drift of the lowest
+    stays 0.
+    """
+    trials = [
+        make_diverged(1e-4, left_at=0),
+        make_diverged(1e-5, left_at=3),
+        make_diverged(1e-6, checked=2, left_at=120),
+        make_trial(1e-7),
+    ]
     still = trial_of(1e-8, list(range(50, 1001, 50)), [0.0] * 20)
     return make_safe_rate([*trials, still], 1e-8, rates=[1e-8, 1e-7, 1e-6, 1e-5, 1e-4])
 
 
-EVERY = {"full": full_search, "seeds": seeds_search, "top": top_search, "unsafe": unsafe_search, "diverged": diverged_search}
+EVERY = {
+    "full": full_search,
+    "seeds": seeds_search,
+    "top": top_search,
+    "unsafe": unsafe_search,
+    "diverged": diverged_search,
+}
 """All of them, by name."""

@@ -1,11 +1,21 @@
 """Small analyses of spaces for the tests of the report room."""
 
-from adiabat.results.space_result import Distribution, Histogram, MapPanel, SpaceMap, SpaceNumber, SpaceResult, Whose
+from adiabat.results.space_result import (
+    Distribution,
+    Histogram,
+    MapPanel,
+    SpaceMap,
+    SpaceNumber,
+    SpaceResult,
+    Whose,
+)
 
 QUANTILES = [0.1, 0.15, 0.3, 0.5, 0.7, 0.85, 0.9]
 
 
-def make_number(name: str, of: Whose, after: float | None, before: float | None = None, half_width: float | None = 0.01) -> SpaceNumber:
+def make_number(
+    name: str, of: Whose, after: float | None, before: float | None = None, half_width: float | None = 0.01
+) -> SpaceNumber:
     """Intervals reach `half_width` to either side; None has none."""
     difference = None if after is None or before is None else after - before
 
@@ -13,7 +23,16 @@ def make_number(name: str, of: Whose, after: float | None, before: float | None 
         return None if value is None or half_width is None else (value - half_width, value + half_width)
 
     return SpaceNumber(
-        name, of, f"formula of {name} | x |", "a source", after, around(after), before, around(before), difference, around(difference)
+        name,
+        of,
+        f"formula of {name} | x |",
+        "a source",
+        after,
+        around(after),
+        before,
+        around(before),
+        difference,
+        around(difference),
     )
 
 
@@ -70,7 +89,9 @@ def make_space(
             make_number("effective rank", "queries", None, pick(150.25), None),
             make_number("effective rank", "documents", 120.75, pick(150.25), None),
         ],
-        distributions=[make_distribution(name, compared=compared) for name in ("nearest", "positive", "ratio")],
+        distributions=[
+            make_distribution(name, compared=compared) for name in ("nearest", "positive", "ratio")
+        ],
         map=SpaceMap(30.0, make_panel(0.0), make_panel(1.0) if compared else None) if drawn_map else None,
         notes=list(notes),
         settings={"space": {"folds": 5}},

@@ -6,10 +6,25 @@ from typing import Any
 
 from adiabat.evaluation.suite_findings import analysed
 from adiabat.results.evaluation_result import GridComparison, Verdict
-from adiabat.results.suite_result import Pairing, Score, SuiteGrid, SuiteModel, SuiteResult, SuiteTask, UnitRow
+from adiabat.results.suite_result import (
+    Pairing,
+    Score,
+    SuiteGrid,
+    SuiteModel,
+    SuiteResult,
+    SuiteTask,
+    UnitRow,
+)
 from tests.report.sample_results import make_change
 
-MEASURES = {"retrieval": "nDCG@10", "triplets": "PND", "nli_grid": "PND", "question_grid": "P@1", "sts": "Spearman", "words": "Spearman"}
+MEASURES = {
+    "retrieval": "nDCG@10",
+    "triplets": "PND",
+    "nli_grid": "PND",
+    "question_grid": "P@1",
+    "sts": "Spearman",
+    "words": "Spearman",
+}
 
 
 def make_task(name: str, kind: str = "retrieval", **options: Any) -> SuiteTask:
@@ -18,12 +33,18 @@ def make_task(name: str, kind: str = "retrieval", **options: Any) -> SuiteTask:
     return SuiteTask(name, kind, **{**parts, "lower_is_better": measure == "PND", **options})  # type: ignore[arg-type]
 
 
-def make_score(task: SuiteTask, model: str, value: float, *, measure: str = "", half_width: float = 0.02) -> Score:
+def make_score(
+    task: SuiteTask, model: str, value: float, *, measure: str = "", half_width: float = 0.02
+) -> Score:
     interval = (value - half_width, value + half_width)
-    return Score(task.name, model, measure or task.measure, task.similarity, value, interval, task.lower_is_better)
+    return Score(
+        task.name, model, measure or task.measure, task.similarity, value, interval, task.lower_is_better
+    )
 
 
-def make_pairing(task: SuiteTask, model: str, against: str, after: float, before: float, *, half_width: float = 0.02) -> Pairing:
+def make_pairing(
+    task: SuiteTask, model: str, against: str, after: float, before: float, *, half_width: float = 0.02
+) -> Pairing:
     """Significant where the interval, `half_width` to either side of the difference, lies beside zero."""
     change = make_change(before, after, measure=task.measure, half_width=half_width)
     significant = change.verdict in ("better", "worse")
@@ -57,7 +78,11 @@ def make_suite(
         of = values[task.name]
         best = (min if task.lower_is_better else max)(of, key=lambda model: of[model])
         against = baseline if baseline in of else best
-        pairings += [make_pairing(task, one, against, of[one], of[against], half_width=half_width) for one in of if one != against]
+        pairings += [
+            make_pairing(task, one, against, of[one], of[against], half_width=half_width)
+            for one in of
+            if one != against
+        ]
     result = SuiteResult(
         title="A suite",
         command="adiabat evaluate a b --suite suite.toml --out out",
@@ -66,8 +91,12 @@ def make_suite(
         seed=7,
         versions={"python": "3.11.0"},
         tasks=tasks,
-        models=list(models or (SuiteModel(name, f"models/{name}", parameters=22_713_216, width=384) for name in names)),
-        scores=[make_score(task, model, value) for task in tasks for model, value in values[task.name].items()],
+        models=list(
+            models or (SuiteModel(name, f"models/{name}", parameters=22_713_216, width=384) for name in names)
+        ),
+        scores=[
+            make_score(task, model, value) for task in tasks for model, value in values[task.name].items()
+        ],
         pairings=pairings,
         baseline=baseline,
         resamples=10_000,
@@ -77,18 +106,31 @@ def make_suite(
     return analysed(replace(result, **parts))
 
 
-def make_grid(task: SuiteTask, model: str, against: str | None, *, rows: Sequence[str], columns: Sequence[str] = ()) -> SuiteGrid:
-    """Values rise from cell to cell; the first cell is better than before, the last is worse, the others are undecided."""
+def make_grid(
+    task: SuiteTask, model: str, against: str | None, *, rows: Sequence[str], columns: Sequence[str] = ()
+) -> SuiteGrid:
+    """Values rise from cell to cell; the first cell is better than before, the last is worse, the others are
+    undecided.
+    """
     columns = columns or rows
     size = len(rows) * len(columns)
-    after = [[0.2 + 0.001 * (row * len(columns) + column) for column in range(len(columns))] for row in range(len(rows))]
+    after = [
+        [0.2 + 0.001 * (row * len(columns) + column) for column in range(len(columns))]
+        for row in range(len(rows))
+    ]
     grid = GridComparison("entailment-neutral", "cosine", after)
     if against is not None:
         sign = -1 if task.lower_is_better else 1
         gains = {0: 0.031, size - 1: -0.022}
-        flat = [value - sign * gains.get(cell, 0.001) for cell, value in enumerate(value for row in after for value in row)]
+        flat = [
+            value - sign * gains.get(cell, 0.001)
+            for cell, value in enumerate(value for row in after for value in row)
+        ]
         verdict: list[Verdict] = ["better", *["undecided"] * (size - 2), "worse"]  # type: ignore[list-item]
-        before, verdicts = ([cells[at : at + len(columns)] for at in range(0, size, len(columns))] for cells in (flat, verdict))
+        before, verdicts = (
+            [cells[at : at + len(columns)] for at in range(0, size, len(columns))]
+            for cells in (flat, verdict)
+        )
         grid = GridComparison("entailment-neutral", "cosine", after, before, None, verdicts, 1, 1, 7, 2)  # type: ignore[arg-type]
     return SuiteGrid(task.name, model, against, list(rows), list(columns), task.lower_is_better, grid)
 
@@ -103,17 +145,36 @@ def full_suite(*, baseline: str | None = None) -> SuiteResult:
     }
     kinds = {"similar": "sts", "xnli": "nli_grid"}
     models = [
-        SuiteModel("small", "models/small", runs=["models/small-1", "models/small-2"], parameters=16_336, width=64, query_prompt="query: "),
+        SuiteModel(
+            "small",
+            "models/small",
+            runs=["models/small-1", "models/small-2"],
+            parameters=16_336,
+            width=64,
+            query_prompt="query: ",
+        ),
         SuiteModel("large", "models/large", parameters=22_713_216, width=384, notes=["cut to 128 tokens"]),
         SuiteModel("lexical", "bm25"),
     ]
     result = make_suite(values, kinds=kinds, baseline=baseline, models=models)
     first, xnli = result.tasks[0], result.tasks[-1]
     against = baseline if baseline in values["xnli"] else "large"
-    grids = [make_grid(xnli, model, None if model == against else against, rows=["en", "de", "zh"]) for model in ("small", "large")]
+    grids = [
+        make_grid(xnli, model, None if model == against else against, rows=["en", "de", "zh"])
+        for model in ("small", "large")
+    ]
     units = [
-        UnitRow("first", f"q{number}", f"text of query {number}", {"small": 0.1 * number, "large": 1.0, "lexical": 0.0})
+        UnitRow(
+            "first",
+            f"q{number}",
+            f"text of query {number}",
+            {"small": 0.1 * number, "large": 1.0, "lexical": 0.0},
+        )
         for number in range(4)
     ]
     extra = [make_score(first, "small", 0.5, measure="RR"), make_score(first, "large", 0.6, measure="RR")]
-    return analysed(replace(result, scores=[*result.scores, *extra], grids=grids, units=units, notes=["a note of the suite"]))
+    return analysed(
+        replace(
+            result, scores=[*result.scores, *extra], grids=grids, units=units, notes=["a note of the suite"]
+        )
+    )

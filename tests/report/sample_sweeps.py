@@ -15,11 +15,35 @@ RATE, MARGIN = "tune.learning_rate", "tune.margin"
 RATES = [1e-8, 2e-8, 5e-8, 1e-7]
 
 
-def make_change(improvement: float | None, *, half_width: float = 1.0, similarity: str = "cosine", measure: str = "nDCG@10") -> Change:
-    """Evidence where the interval, `half_width` percent to either side of the improvement, lies beside zero; the baseline is 0.5."""
+def make_change(
+    improvement: float | None,
+    *,
+    half_width: float = 1.0,
+    similarity: str = "cosine",
+    measure: str = "nDCG@10",
+) -> Change:
+    """Evidence where the interval, `half_width` percent to either side of the improvement, lies beside zero;
+    the baseline is 0.5.
+    """
     if improvement is None:
-        return Change(measure, similarity, False, 0.1, (0.05, 0.15), 0.0, None, 0.1, (0.05, 0.15), None, 0.001, None, "better")
-    verdict: Verdict = "undecided" if abs(improvement) <= half_width else "better" if improvement > 0 else "worse"
+        return Change(
+            measure,
+            similarity,
+            False,
+            0.1,
+            (0.05, 0.15),
+            0.0,
+            None,
+            0.1,
+            (0.05, 0.15),
+            None,
+            0.001,
+            None,
+            "better",
+        )
+    verdict: Verdict = (
+        "undecided" if abs(improvement) <= half_width else "better" if improvement > 0 else "worse"
+    )
     low, high = improvement - half_width, improvement + half_width
     after = 0.5 * (1 + improvement / 100)
     return Change(
@@ -38,7 +62,9 @@ def make_change(improvement: float | None, *, half_width: float = 1.0, similarit
     )
 
 
-def make_task(name: str, improvement: float | None, *, grids: Sequence[GridComparison] = (), **options: Any) -> TaskOutcome:
+def make_task(
+    name: str, improvement: float | None, *, grids: Sequence[GridComparison] = (), **options: Any
+) -> TaskOutcome:
     changes = [make_change(improvement, **options)]
     if improvement is not None:
         changes.append(make_change(improvement + 1, similarity="distance"))
@@ -51,7 +77,9 @@ def make_tasks(target: float | None, other: float | None) -> list[TaskOutcome]:
     return [make_task("msmarco", target), make_task("arxiv", other)]
 
 
-def make_grid(improved: int | None, worsened: int | None, *, comparison: str = "entailment-neutral", side: int = 15) -> GridComparison:
+def make_grid(
+    improved: int | None, worsened: int | None, *, comparison: str = "entailment-neutral", side: int = 15
+) -> GridComparison:
     """Counts alone are of interest; by the z-test one less is better and two more are worse."""
     table = [[0.2] * side for _ in range(side)]
     by_z = (None, None) if improved is None or worsened is None else (max(improved - 1, 0), worsened + 2)
@@ -62,29 +90,70 @@ def make_layers(rate: float) -> list[LayerChange]:
     """The third never changes; the higher the rate, the more the others do."""
     grown = 1 + rate * 1e6
     return [
-        LayerChange("encoder.layer.0.output.dense.weight", 0.01 * rate * 1e6, 2.0, 2.0 * grown, (grown - 1) / (grown + 1)),
+        LayerChange(
+            "encoder.layer.0.output.dense.weight",
+            0.01 * rate * 1e6,
+            2.0,
+            2.0 * grown,
+            (grown - 1) / (grown + 1),
+        ),
         LayerChange("encoder.layer.1.output.dense.bias", 0.05 * rate * 1e6, 1.0, 0.9, -0.1 / 1.9),
         LayerChange("encoder.layer.1.attention.self.key.weight", 0.0, 9.0, 9.0, 0.0),
-        LayerChange("encoder.layer.0.attention.self.key.weight", 0.02 * rate * 1e6, 3.0, 3.001, 0.001 / 6.001),
+        LayerChange(
+            "encoder.layer.0.attention.self.key.weight", 0.02 * rate * 1e6, 3.0, 3.001, 0.001 / 6.001
+        ),
     ]
 
 
-def make_run(varied: Mapping[str, Value], tasks: Sequence[TaskOutcome] = (), *, seed: int = 0, **parts: Any) -> SweepRun:
+def make_run(
+    varied: Mapping[str, Value], tasks: Sequence[TaskOutcome] = (), *, seed: int = 0, **parts: Any
+) -> SweepRun:
     rate = varied.get(RATE, 5e-8)
     assert isinstance(rate, float)
-    parts_of_name = [*filter(None, [parts.get("variant")]), *(f"{key.rpartition('.')[2]}={value}" for key, value in varied.items())]
+    parts_of_name = [
+        *filter(None, [parts.get("variant")]),
+        *(f"{key.rpartition('.')[2]}={value}" for key, value in varied.items()),
+    ]
     name = ", ".join([*parts_of_name, f"seed={seed}"])
     given = {
-        **{"name": name, "variant": "", "learning_rate": rate, "batch_size": 14, "status": "done", "reason": "10 idle epochs"},
-        **{"seconds": 60.0, "steps": 3000, "epochs": 13, "best_epoch": 3, "validation_loss": [(0, 0.05), (3, 0.04)]},
-        **{"validation_errors": [(0, 90), (3, 70)], "validation_pairs": 400, "trainable": 21_000_000, "layers": make_layers(rate)},
+        **{
+            "name": name,
+            "variant": "",
+            "learning_rate": rate,
+            "batch_size": 14,
+            "status": "done",
+            "reason": "10 idle epochs",
+        },
+        **{
+            "seconds": 60.0,
+            "steps": 3000,
+            "epochs": 13,
+            "best_epoch": 3,
+            "validation_loss": [(0, 0.05), (3, 0.04)],
+        },
+        **{
+            "validation_errors": [(0, 90), (3, 70)],
+            "validation_pairs": 400,
+            "trainable": 21_000_000,
+            "layers": make_layers(rate),
+        },
         **parts,
     }
     return SweepRun(varied=dict(varied), seed=seed, tasks=list(tasks), **given)
 
 
-def make_failed(varied: Mapping[str, Value], *, seed: int = 0, reason: str = "the loss is not finite", **parts: Any) -> SweepRun:
-    none = {"steps": 0, "epochs": 0, "best_epoch": 0, "layers": [], "validation_loss": [], "validation_errors": [], "trainable": 0}
+def make_failed(
+    varied: Mapping[str, Value], *, seed: int = 0, reason: str = "the loss is not finite", **parts: Any
+) -> SweepRun:
+    none = {
+        "steps": 0,
+        "epochs": 0,
+        "best_epoch": 0,
+        "layers": [],
+        "validation_loss": [],
+        "validation_errors": [],
+        "trainable": 0,
+    }
     return make_run(varied, seed=seed, status="failed", reason=reason, **{**none, **parts})
 
 
@@ -101,23 +170,41 @@ def make_sweep(
     **parts: Any,
 ) -> SweepResult:
     given = {
-        **{"title": "A sweep", "command": "adiabat sweep --config sweep.toml", "created": "2026-01-02T03:04:05Z", "seconds": 3600.0},
+        **{
+            "title": "A sweep",
+            "command": "adiabat sweep --config sweep.toml",
+            "created": "2026-01-02T03:04:05Z",
+            "seconds": 3600.0,
+        },
         **{"seed": 7, "versions": {"python": "3.11.0"}, "model": "models/e5-small"},
-        **{"settings": {"tune": {"margin": 0.1}}, "inputs": {"data": {"sha256": "ab12", "source": "data/train"}}},
+        **{
+            "settings": {"tune": {"margin": 0.1}},
+            "inputs": {"data": {"sha256": "ab12", "source": "data/train"}},
+        },
         **parts,
     }
-    return analysed(SweepResult(runs=list(runs), varied=list(varied), tasks=list(tasks), targets=list(targets), **given))
+    return analysed(
+        SweepResult(runs=list(runs), varied=list(varied), tasks=list(tasks), targets=list(targets), **given)
+    )
 
 
-def simple_sweep(gains: Mapping[float, tuple[float | None, float | None]] | None = None, **parts: Any) -> SweepResult:
+def simple_sweep(
+    gains: Mapping[float, tuple[float | None, float | None]] | None = None, **parts: Any
+) -> SweepResult:
     """Learning rate to improvement on the target and on the other task."""
     gains = gains or {1e-8: (0.5, 0.2), 2e-8: (3.0, 1.5), 5e-8: (7.3, 0.4), 1e-7: (9.1, -2.0)}
     return make_sweep([run_at(rate, *improvements) for rate, improvements in gains.items()], **parts)
 
 
-def even_sweep(tasks: Sequence[str], *, rates: Sequence[float] = RATES, improvement: float = 2.0, **parts: Any) -> SweepResult:
+def even_sweep(
+    tasks: Sequence[str], *, rates: Sequence[float] = RATES, improvement: float = 2.0, **parts: Any
+) -> SweepResult:
     """Every task gains as much at every rate."""
-    return make_sweep([make_run({RATE: rate}, [make_task(task, improvement) for task in tasks]) for rate in rates], tasks=tasks, **parts)
+    return make_sweep(
+        [make_run({RATE: rate}, [make_task(task, improvement) for task in tasks]) for rate in rates],
+        tasks=tasks,
+        **parts,
+    )
 
 
 def failed_sweep(*rates: float) -> SweepResult:
@@ -133,7 +220,10 @@ def sweep_with_a_gap() -> SweepResult:
 def grid_of(**values: Sequence[Value]) -> SweepResult:
     """A run for each combination, keys without their table."""
     names = [f"tune.{name}" for name in values]
-    runs = [make_run(dict(zip(names, one, strict=True)), [make_task("msmarco", 2.0)]) for one in product(*values.values())]
+    runs = [
+        make_run(dict(zip(names, one, strict=True)), [make_task("msmarco", 2.0)])
+        for one in product(*values.values())
+    ]
     return make_sweep(runs, varied=names, tasks=("msmarco",))
 
 
@@ -143,9 +233,14 @@ def drift_at(rate: float) -> Drift:
 
 
 def full_sweep(
-    *, rates: Sequence[float] = RATES, seeds: Sequence[int] = (0, 1, 2), freezes: Sequence[Value] = (["embeddings"],)
+    *,
+    rates: Sequence[float] = RATES,
+    seeds: Sequence[int] = (0, 1, 2),
+    freezes: Sequence[Value] = (["embeddings"],),
 ) -> SweepResult:
-    """Every part of a page has data: several seeds, a grid, drift, layers, a run that failed at the highest rate."""
+    """Every part of a page has data: several seeds, a grid, drift, layers, a run that failed at the highest
+    rate.
+    """
     runs = []
     for freeze in freezes:
         for rate in rates:
@@ -167,6 +262,17 @@ def full_sweep(
                     make_task("title", 0.4 + 2 * at - 3.5 * at**3 + wobble),
                     make_task("xnli", 1.0 + 2 * at - 2 * at * at, grids=grids),
                 ]
-                runs.append(make_run(varied, tasks, seed=seed, drift=drift_at(rate), best_epoch=3 + seed, steps=13_000 + 1000 * seed))
+                runs.append(
+                    make_run(
+                        varied,
+                        tasks,
+                        seed=seed,
+                        drift=drift_at(rate),
+                        best_epoch=3 + seed,
+                        steps=13_000 + 1000 * seed,
+                    )
+                )
     names = [RATE, "tune.freeze"]
-    return make_sweep(runs, varied=names, tasks=["arxiv", "msmarco", "title", "xnli"], notes=["probes are of two languages"])
+    return make_sweep(
+        runs, varied=names, tasks=["arxiv", "msmarco", "title", "xnli"], notes=["probes are of two languages"]
+    )

@@ -9,17 +9,36 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from adiabat.report.chart_style import BAD, GOOD, MUTED, drawing, heat_colours
-from adiabat.report.charts import Chart, ForestRow, Line, Panel, Spread, bars, curves, forest, histogram, scatter
+from adiabat.report.charts import (
+    Chart,
+    ForestRow,
+    Line,
+    Panel,
+    Spread,
+    bars,
+    curves,
+    forest,
+    histogram,
+    scatter,
+)
 
 POINTS = [(float(x), 2.0**-x) for x in range(10)]
 SPREADS = [Spread("after", [40.0, 60.0], 1.2, True), Spread("before", [1.0, 9.0], 1.0, False)]
 PLACES = [("p", [(0.0, 1.0)]), ("q", [(1.0, 1.0)])]
 CHARTS = {
-    "curves": curves("a", [Panel([Line(POINTS, "one"), Line(POINTS, "other")], "x", "y", across=[(0.5, "limit", MUTED)])]),
-    "narrow": curves("a", [Panel([Line(POINTS, "one")], "x", log="xy"), Panel([Line(POINTS, "two")], "x")], width=4.0),
+    "curves": curves(
+        "a", [Panel([Line(POINTS, "one"), Line(POINTS, "other")], "x", "y", across=[(0.5, "limit", MUTED)])]
+    ),
+    "narrow": curves(
+        "a", [Panel([Line(POINTS, "one")], "x", log="xy"), Panel([Line(POINTS, "two")], "x")], width=4.0
+    ),
     "histogram": histogram("a", [0.0, 1.0, 2.0], SPREADS, label="x", width=7.4),
     "scatter": scatter("a", [("before", PLACES), ("after", PLACES)]),
-    "forest": forest("a", [ForestRow("<b>", 1.0, (0.5, 1.5), "better", "+1"), ForestRow("c", -1.0, (-2.0, 0.1), "undecided")], label="x"),
+    "forest": forest(
+        "a",
+        [ForestRow("<b>", 1.0, (0.5, 1.5), "better", "+1"), ForestRow("c", -1.0, (-2.0, 0.1), "undecided")],
+        label="x",
+    ),
     "bars": bars("a", [("layer.1", 2.0), ("layer.0", 1.0)], label="x"),
 }
 
@@ -80,14 +99,22 @@ def contrast(one: str, other: str) -> float:
 def schemes() -> dict[str, dict[str, str]]:
     """Variables of the style sheet in the light, dark and printed scheme."""
     sheet = resources.files("adiabat.report").joinpath("style.css").read_text(encoding="utf-8")
-    found = [dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{3,6});", block)) for block in re.findall(r":root \{(.*?)\}", sheet, re.DOTALL)]
+    found = [
+        dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{3,6});", block))
+        for block in re.findall(r":root \{(.*?)\}", sheet, re.DOTALL)
+    ]
     return dict(zip(("light", "dark", "paper"), found, strict=True))
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark", "paper"])
 @pytest.mark.parametrize(
     ("ink", "ground"),
-    [("good", "good-soft"), ("bad", "bad-soft"), ("muted", "soft"), *((ink, "card") for ink in ("good", "bad", "muted", "ink", "accent"))],
+    [
+        ("good", "good-soft"),
+        ("bad", "bad-soft"),
+        ("muted", "soft"),
+        *((ink, "card") for ink in ("good", "bad", "muted", "ink", "accent")),
+    ],
 )
 def test_letters_contrast_with_their_ground(scheme: str, ink: str, ground: str) -> None:
     colour = schemes()[scheme]

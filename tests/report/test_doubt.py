@@ -25,22 +25,29 @@ def test_verdicts_on_queries_that_depend_on_one_another_are_no_good_news_and_tha
     sample = replace(before.samples[0], clusters=Clusters(np.repeat([0, 1], [40, 60])))
     pooled = replace(sample, measure="PND pooled")
     measured = replace(before, samples=[sample, pooled], notes=("a note",))
-    better = replace(measured, samples=[replace(sample, values=sample.values + np.linspace(0.01, 0.03, 100)), pooled])
+    better = replace(
+        measured, samples=[replace(sample, values=sample.values + np.linspace(0.01, 0.03, 100)), pooled]
+    )
     dataset = dataset_result([better], measured, None, role="target", seed=0, resamples=200)
     result = make_result(dataset, HELD)
     assert (dataset.main_change().verdict, dataset.notes, dataset.clusters) == ("undecided", ["a note"], None)
     assert dataset.doubt.endswith("verdicts too sure")
     assert f"{dataset.name}: {dataset.doubt}." in evaluation_page.notes(result)
-    assert f"The target {dataset.name} is undecided (its queries depend on one another and form too few clusters)" in plain(
-        headline(result)
+    assert (
+        f"The target {dataset.name} is undecided (its queries depend on "
+        "one another and form too few clusters)" in plain(headline(result))
     )
     assert (tone(result), dataset.main_change().not_worse) == ("plain", False)
     worse = dataset_result([measured], better, None, role="target", seed=0, resamples=200)
     assert worse.main_change().verdict == "worse"
-    assert f"the verdict on {dataset.name} is less certain than it looks" in plain(headline(make_result(worse, HELD)))
+    assert f"the verdict on {dataset.name} is less certain than it looks" in plain(
+        headline(make_result(worse, HELD))
+    )
 
 
-@pytest.mark.parametrize(("queries", "doubt"), [(6, "better on 6 queries, and fewer than 10 say little about others"), (10, "")])
+@pytest.mark.parametrize(
+    ("queries", "doubt"), [(6, "better on 6 queries, and fewer than 10 say little about others"), (10, "")]
+)
 def test_a_verdict_on_very_few_queries_is_doubted(queries: int, doubt: str) -> None:
     before = ranked([0.5, 0.6] * (queries // 2))
     pooled = replace(before.samples[0], measure="PND pooled")
@@ -51,7 +58,9 @@ def test_a_verdict_on_very_few_queries_is_doubted(queries: int, doubt: str) -> N
 
 
 def test_a_better_retention_set_of_few_queries_may_hide_a_loss() -> None:
-    """Fifty queries gain a thousandth each: one in 50 of all queries may lose all it has, and none of these was drawn."""
+    """Fifty queries gain a thousandth each: one in 50 of all queries may lose all it has, and none of these
+    was drawn.
+    """
     before = ranked([0.5, 0.6] * 25)
     pooled = replace(before.samples[0], measure="PND pooled")
     better = replace(before.samples[0], values=before.samples[0].values + 0.001)
@@ -59,8 +68,12 @@ def test_a_better_retention_set_of_few_queries_may_hide_a_loss() -> None:
     dataset = dataset_result(measured[:1], measured[1], None, role="retain", seed=0, resamples=200)
     change, result = dataset.main_change(), make_result(replace(HELD, role="target"), dataset)
     assert (change.verdict, change.not_worse) == ("better", False)
-    assert plain(headline(result)).endswith(f"; {dataset.name} got better, but a loss of more than 1 % is not excluded.")
-    assert result.failing("undecided") == [f"{dataset.name} (better, but a loss of the margin is not excluded)"]
+    assert plain(headline(result)).endswith(
+        f"; {dataset.name} got better, but a loss of more than 1 % is not excluded."
+    )
+    assert result.failing("undecided") == [
+        f"{dataset.name} (better, but a loss of the margin is not excluded)"
+    ]
     assert (tone(make_result(BETTER, dataset)), tone(make_result(BETTER, HELD))) == ("plain", "good")
 
 
@@ -72,10 +85,18 @@ def test_a_better_retention_set_of_few_queries_may_hide_a_loss() -> None:
             {"parts": [Part(name, 300, BETTER.main_change()) for name in ("all queries", "seen documents")]},
             "relevant documents answered training queries",
         ),
-        ({"parts": [Part("new documents", 300, BETTER.main_change())], "trained": [TrainedOn("job", 300, 0, 300, 5, 5)]}, ""),
+        (
+            {
+                "parts": [Part("new documents", 300, BETTER.main_change())],
+                "trained": [TrainedOn("job", 300, 0, 300, 5, 5)],
+            },
+            "",
+        ),
     ],
 )
-def test_a_verdict_on_documents_that_may_have_been_trained_on_is_no_good_news(change: dict, reason: str) -> None:
+def test_a_verdict_on_documents_that_may_have_been_trained_on_is_no_good_news(
+    change: dict, reason: str
+) -> None:
     result = make_result(replace(BETTER, **change), HELD)
     assert tone(result) == ("plain" if reason else "good")
     assert result.failing("undecided") == ([f"cs ({reason})"] if reason else [])
@@ -83,7 +104,10 @@ def test_a_verdict_on_documents_that_may_have_been_trained_on_is_no_good_news(ch
 
 def test_near_duplicates_are_counted_among_the_queries_that_decide() -> None:
     """Of 400 queries 40 are near duplicates, and these are 40 of the 60 that decide."""
-    parts = [Part("new documents", 60, BETTER.main_change()), Part("seen documents", 340, BETTER.main_change())]
+    parts = [
+        Part("new documents", 60, BETTER.main_change()),
+        Part("seen documents", 340, BETTER.main_change()),
+    ]
     trained = [TrainedOn("job", 400, 0, 400, 9, 340, near_queries=40)]
     dataset = replace(BETTER, parts=parts, trained=trained)
     assert "near duplicates" not in headline(make_result(dataset, HELD))
@@ -108,7 +132,10 @@ def test_near_duplicates_agree_with_their_number() -> None:
 
 
 def test_a_note_that_begins_with_the_name_of_its_set_is_shown_with_one_name() -> None:
-    notes = [f"{BETTER.name}: 3 documents missing from the store left out", "positives are compared with all others"]
+    notes = [
+        f"{BETTER.name}: 3 documents missing from the store left out",
+        "positives are compared with all others",
+    ]
     shown = plain(pages.files(make_result(replace(BETTER, notes=notes)))["report.html"]())
     assert f"{BETTER.name}: {BETTER.name}:" not in re.sub(r"<[^>]*>| +", " ", shown).replace("  ", " ")
     assert "3 documents missing from the store left out" in shown

@@ -1,4 +1,6 @@
-"""The page of an evaluation and of a training run: headline and reservations, rows and figures, and the table for the terminal."""
+"""The page of an evaluation and of a training run: headline and reservations, rows and figures, and the table
+for the terminal.
+"""
 
 import re
 from dataclasses import replace
@@ -10,7 +12,15 @@ from adiabat.report.evaluation_headline import headline, reservations, tone
 from adiabat.report.evaluation_page import EXAMPLES_SHOWN
 from adiabat.results.evaluation_result import Change, DatasetResult, Hit, Part, Result, TrainedOn
 from tests.report.html_page import Page, plain, printed
-from tests.report.sample_results import full_result, make_change, make_dataset, make_example, make_grid, make_result, make_tuning
+from tests.report.sample_results import (
+    full_result,
+    make_change,
+    make_dataset,
+    make_example,
+    make_grid,
+    make_result,
+    make_tuning,
+)
 
 BETTER = make_dataset("cs", "target", 0.612, 0.661)
 SAME = make_dataset("maths", "retain", 0.57, 0.572)
@@ -19,7 +29,10 @@ UNDECIDED = "maths is undecided (needs about 1,900 queries, has 300)"
 WORSE = make_dataset("physics", "retain", 0.50, 0.45)
 LOSS = "(nDCG@10 −10.0 % [−14.0, −6.0])"
 BETTER_CS = "The target cs got better: nDCG@10 0.612 → 0.661, +8.0 % [+4.7, +11.3]; "
-NOT_CS = "The target cs is undecided (needs about 1,900 queries, has 300): nDCG@10 0.600 → 0.610, +1.7 % [−1.7, +5.0]"
+NOT_CS = (
+    "The target cs is undecided (needs about 1,900 queries, has 300): "
+    "nDCG@10 0.600 → 0.610, +1.7 % [−1.7, +5.0]"
+)
 WORSE_CS = "The target cs got worse: nDCG@10 0.600 → 0.500, −16.7 % [−20.0, −13.3]; "
 NOTHING_RETAINED = "no retention set was measured, so effects on other tasks are unknown."
 
@@ -27,8 +40,16 @@ NOTHING_RETAINED = "no retention set was measured, so effects on other tasks are
 @pytest.mark.parametrize(
     ("datasets", "sentence", "news"),
     [
-        ([BETTER, HELD, replace(BETTER, name="bio", role="retain"), HELD], "not worse by more than 1 % on all 3 retention sets.", "good"),
-        ([BETTER, HELD, SAME, HELD, SAME], f"not worse by more than 1 % on 2 of 4 retention sets; {UNDECIDED}; {UNDECIDED}.", "plain"),
+        (
+            [BETTER, HELD, replace(BETTER, name="bio", role="retain"), HELD],
+            "not worse by more than 1 % on all 3 retention sets.",
+            "good",
+        ),
+        (
+            [BETTER, HELD, SAME, HELD, SAME],
+            f"not worse by more than 1 % on 2 of 4 retention sets; {UNDECIDED}; {UNDECIDED}.",
+            "plain",
+        ),
         ([BETTER, HELD], "not worse by more than 1 % on the retention set.", "good"),
         ([BETTER], NOTHING_RETAINED, "good"),
         ([BETTER, SAME], f"{UNDECIDED}.", "plain"),
@@ -42,7 +63,8 @@ NOTHING_RETAINED = "no retention set was measured, so effects on other tasks are
         ([SAME], f"No target was measured; {UNDECIDED}.", "plain"),
         (
             [make_dataset("cs", "target", 0.6, 0.6, half_width=0.004)],
-            "The target cs shows no gain, and a loss of more than 1 % is excluded: nDCG@10 0.600 → 0.600, 0.0 % [−0.7, +0.7]; "
+            "The target cs shows no gain, and a loss of more than 1 % is excluded: "
+            "nDCG@10 0.600 → 0.600, 0.0 % [−0.7, +0.7]; "
             f"{NOTHING_RETAINED}",
             "plain",
         ),
@@ -55,14 +77,18 @@ NOTHING_RETAINED = "no retention set was measured, so effects on other tasks are
         ([make_dataset("cs", "target", 0.6, 0.5)], f"{WORSE_CS}{NOTHING_RETAINED}", "bad"),
     ],
 )
-def test_the_headline_says_no_more_than_the_verdicts(datasets: list[DatasetResult], sentence: str, news: str) -> None:
+def test_the_headline_says_no_more_than_the_verdicts(
+    datasets: list[DatasetResult], sentence: str, news: str
+) -> None:
     result = make_result(*datasets)
     assert plain(headline(result)) == (f"{BETTER_CS}{sentence}" if datasets[0] is BETTER else sentence)
     assert tone(result) == news
 
 
 ABSOLUTE = {"measure": {"margin": "0.01 nDCG"}}
-OF_PAIRS = replace(HELD, name="physics", changes=[make_change(0.25, 0.25, measure="PND", half_width=0.001)], main="PND")
+OF_PAIRS = replace(
+    HELD, name="physics", changes=[make_change(0.25, 0.25, measure="PND", half_width=0.001)], main="PND"
+)
 HELD_GRID = replace(make_grid(["en", "de"]), changes=OF_PAIRS.changes)
 GRID = make_grid(["en", "de"])
 SEEN = replace(
@@ -81,27 +107,32 @@ SEEN_PART = Part("seen documents", 196, make_change(0.6, 0.7))
             [Part("new documents", 104, CHANGE), SEEN_PART],
             3,
             "The target cs got better on queries with new documents: nDCG@10",
-            "cs: 3 queries that a model was trained on were left out; the verdict rests on 104 queries with new documents, not on 196 with "
-            "relevant documents that answered training queries. On 196 queries with seen documents: nDCG@10 0.600",
+            "cs: 3 queries that a model was trained on were left out; the verdict rests on "
+            "104 queries with new documents, not on 196 with "
+            "relevant documents that answered training queries. On 196 queries "
+            "with seen documents: nDCG@10 0.600",
         ),
         (
             [Part("residual collection", 90, CHANGE, above=12), SEEN_PART],
             0,
             "The target cs got better in the residual collection: nDCG@10",
-            "which leaves 90 queries; for 12 of them such a document would have stood above the first relevant one. On 196 queries",
+            "which leaves 90 queries; for 12 of them such a document would have stood "
+            "above the first relevant one. On 196 queries",
         ),
         (
             [Part("all queries", 200, CHANGE), SEEN_PART],
             0,
             "The target cs got better (196 of 200 queries have relevant documents from training): nDCG@10",
-            "cs: 196 of 200 queries have relevant documents that answered training queries; the others are too few to judge alone: the "
+            "cs: 196 of 200 queries have relevant documents that answered training queries; "
+            "the others are too few to judge alone: the "
             "verdict rests on all, and part of the change may be memory of these documents. On 196",
         ),
         (
             [Part("all queries", 200, CHANGE), Part("seen documents", 200, CHANGE)],
             0,
             "The target cs got better (200 of 200 queries have relevant documents from training): nDCG@10",
-            "cs: 200 of 200 queries have relevant documents that answered training queries: the verdict rests on all, and part of the "
+            "cs: 200 of 200 queries have relevant documents that answered training queries: "
+            "the verdict rests on all, and part of the "
             "change may be memory of these documents.",
         ),
         (
@@ -126,7 +157,10 @@ def test_the_headline_names_the_queries_that_decide_and_the_page_shows_the_other
 def test_worse_parts_and_seen_retention_sets_are_named_in_the_headline_and_fail() -> None:
     worse = Part("seen documents", 60, make_change(0.6, 0.4))
     target = replace(BETTER, parts=[Part("new documents", 104, BETTER.main_change()), worse])
-    held = replace(HELD, parts=[Part("all queries", 45, HELD.main_change()), Part("seen documents", 45, HELD.main_change())])
+    held = replace(
+        HELD,
+        parts=[Part("all queries", 45, HELD.main_change()), Part("seen documents", 45, HELD.main_change())],
+    )
     result = make_result(target, held)
     said = plain(headline(result))
     assert "on queries with new documents, but worse on queries with seen documents: nDCG@10" in said
@@ -143,26 +177,42 @@ def test_worse_parts_and_seen_retention_sets_are_named_in_the_headline_and_fail(
             [TrainedOn("job", 1000, 900, 1000, 0, 0, near_queries=90)],
             " on the 100 queries that were not trained on (90 of 100 queries are near ",
         ),
-        ([TrainedOn("job", 1000, 900, 1000, 0, 0, near_queries=10)], " on the 100 queries that were not trained on: nDCG@10"),
+        (
+            [TrainedOn("job", 1000, 900, 1000, 0, 0, near_queries=10)],
+            " on the 100 queries that were not trained on: nDCG@10",
+        ),
         # Of two models, the one with the larger share.
         (
-            [TrainedOn("job", 1000, 0, 1000, 0, 0, near_queries=200), TrainedOn("before", 1000, 900, 1000, 0, 0, near_queries=60)],
+            [
+                TrainedOn("job", 1000, 0, 1000, 0, 0, near_queries=200),
+                TrainedOn("before", 1000, 900, 1000, 0, 0, near_queries=60),
+            ],
             "(60 of 100 queries are near duplicates of training queries)",
         ),
-        ([TrainedOn("job", 1000, 1000, 1000, 0, 0, near_queries=0)], " on the 100 queries that were not trained on: nDCG@10"),
+        (
+            [TrainedOn("job", 1000, 1000, 1000, 0, 0, near_queries=0)],
+            " on the 100 queries that were not trained on: nDCG@10",
+        ),
     ],
 )
-def test_near_duplicates_are_a_share_of_the_queries_that_were_not_trained_on(trained: list[TrainedOn], said: str) -> None:
+def test_near_duplicates_are_a_share_of_the_queries_that_were_not_trained_on(
+    trained: list[TrainedOn], said: str
+) -> None:
     assert said in plain(headline(make_result(replace(BETTER, trained=trained, left_out=900, units=100))))
 
 
 def test_cells_over_several_runs_have_values_and_changes_without_verdicts_and_that_is_said() -> None:
     (cells,) = GRID.grid
-    unjudged = replace(cells, verdicts=None, improved=None, worsened=None, not_worse=None, improved_z=None, worsened_z=None)
+    unjudged = replace(
+        cells, verdicts=None, improved=None, worsened=None, not_worse=None, improved_z=None, worsened_z=None
+    )
     result = make_result(BETTER, replace(HELD_GRID, grid=[unjudged]), runs=["other"])
     assert plain(headline(result)).endswith("; not worse by more than 1 % on the retention set.")
     assert (tone(result), result.failing("undecided")) == ("good", [])
-    told = "Language pairs of XNLI have no verdicts: they are means over runs, and their test does not cover the spread of runs."
+    told = (
+        "Language pairs of XNLI have no verdicts: they are means over runs, and "
+        "their test does not cover the spread of runs."
+    )
     assert told in reservations(result)
     assert told in evaluation_page.notes(result)
     shown = plain(pages.files(result)["report.html"]())
@@ -170,7 +220,11 @@ def test_cells_over_several_runs_have_values_and_changes_without_verdicts_and_th
     assert "Improvement of PND in percent" in shown
     assert "A dot marks" not in shown
     assert "paired: " not in shown
-    assert not any("no verdicts" in note for one in (make_result(GRID), make_result(BETTER, runs=["other"])) for note in reservations(one))
+    assert not any(
+        "no verdicts" in note
+        for one in (make_result(GRID), make_result(BETTER, runs=["other"]))
+        for note in reservations(one)
+    )
 
 
 def test_sets_without_any_training_data_are_named_in_one_sentence() -> None:
@@ -187,17 +241,33 @@ ZERO = make_dataset("web", "retain", 0.0, 0.0, measure="PND")
     ("datasets", "settings", "clause", "news"),
     [
         ([BETTER, HELD], ABSOLUTE, "; not worse by more than 0.01 nDCG on the retention set.", "good"),
-        ([BETTER, HELD, OF_PAIRS], ABSOLUTE, "; not worse by more than 0.01 nDCG on law; by more than 1 % on physics.", "good"),
+        (
+            [BETTER, HELD, OF_PAIRS],
+            ABSOLUTE,
+            "; not worse by more than 0.01 nDCG on law; by more than 1 % on physics.",
+            "good",
+        ),
         ([BETTER, OF_PAIRS], ABSOLUTE, "; not worse by more than 1 % on the retention set.", "good"),
-        ([replace(OF_PAIRS, role="target")], ABSOLUTE, "shows no gain, and a loss of more than 1 % is excluded: PND 0.250", "plain"),
+        (
+            [replace(OF_PAIRS, role="target")],
+            ABSOLUTE,
+            "shows no gain, and a loss of more than 1 % is excluded: PND 0.250",
+            "plain",
+        ),
         # Worse cells of a grid that is fine as a whole.
         (
             [BETTER, HELD_GRID],
             {},
-            "; 1 of 4 language pairs of XNLI got worse; not worse by more than 1 % on the retention set as a whole.",
+            "; 1 of 4 language pairs of XNLI got worse; not worse by more than "
+            "1 % on the retention set as a whole.",
             "bad",
         ),
-        ([replace(HELD_GRID, role="target"), HELD], {}, ", but 1 of 4 language pairs got worse; not worse by more", "bad"),
+        (
+            [replace(HELD_GRID, role="target"), HELD],
+            {},
+            ", but 1 of 4 language pairs got worse; not worse by more",
+            "bad",
+        ),
         ([BETTER, GRID], {}, "XNLI is undecided (needs about 1,900 premises, has 500).", "bad"),
         # Sets that were trained on count among the retention sets.
         (
@@ -206,13 +276,29 @@ ZERO = make_dataset("web", "retain", 0.0, 0.0, measure="PND")
             "; not worse by more than 1 % on 2 of 3 retention sets; the retention set seen has no verdict",
             "plain",
         ),
-        ([BETTER, HELD, SEEN], {}, "; not worse by more than 1 % on 1 of 2 retention sets; the retention set seen has no verdict", "plain"),
-        ([BETTER, replace(SAME, units=5)], {}, "; maths is undecided (has 5 queries, and fewer than 10 prove nothing).", "plain"),
-        ([BETTER, replace(SAME, clusters=4)], {}, "; maths is undecided (has 4 clusters, and fewer than 10 prove nothing).", "plain"),
+        (
+            [BETTER, HELD, SEEN],
+            {},
+            "; not worse by more than 1 % on 1 of 2 retention sets; the retention set seen has no verdict",
+            "plain",
+        ),
+        (
+            [BETTER, replace(SAME, units=5)],
+            {},
+            "; maths is undecided (has 5 queries, and fewer than 10 prove nothing).",
+            "plain",
+        ),
+        (
+            [BETTER, replace(SAME, clusters=4)],
+            {},
+            "; maths is undecided (has 4 clusters, and fewer than 10 prove nothing).",
+            "plain",
+        ),
         (
             [BETTER, ZERO],
             {},
-            '; web is undecided (a share of a baseline of 0 is no margin; an absolute one decides, such as measure.margin = "0.01 PND").',
+            "; web is undecided (a share of a baseline of 0 is no margin; an absolute one "
+            'decides, such as measure.margin = "0.01 PND").',
             "plain",
         ),
         (
@@ -221,7 +307,12 @@ ZERO = make_dataset("web", "retain", 0.0, 0.0, measure="PND")
             "; web is undecided (a share of a baseline of 0 is no margin, and there is nothing to lose).",
             "plain",
         ),
-        ([BETTER, replace(SAME, units=None)], {}, "; maths is undecided (needs about 1,900 queries).", "plain"),
+        (
+            [BETTER, replace(SAME, units=None)],
+            {},
+            "; maths is undecided (needs about 1,900 queries).",
+            "plain",
+        ),
         (
             [BETTER, replace(SAME, changes=[replace(SAME.changes[0], needed=None)])],
             {},
@@ -230,7 +321,9 @@ ZERO = make_dataset("web", "retain", 0.0, 0.0, measure="PND")
         ),
     ],
 )
-def test_the_headline_names_margins_cells_and_reasons(datasets: list[DatasetResult], settings: dict, clause: str, news: str) -> None:
+def test_the_headline_names_margins_cells_and_reasons(
+    datasets: list[DatasetResult], settings: dict, clause: str, news: str
+) -> None:
     result = make_result(*datasets, settings=settings)
     assert clause in plain(headline(result))
     assert tone(result) == news
@@ -239,10 +332,14 @@ def test_the_headline_names_margins_cells_and_reasons(datasets: list[DatasetResu
 @pytest.mark.parametrize(
     ("result", "sentence"),
     [
-        (make_result(make_dataset("cs", "target", None, 0.652), baseline=None), "cs: nDCG@10 0.652 [0.642, 0.662]. There is no baseline"),
+        (
+            make_result(make_dataset("cs", "target", None, 0.652), baseline=None),
+            "cs: nDCG@10 0.652 [0.642, 0.662]. There is no baseline",
+        ),
         (
             make_result(training=make_tuning(), baseline=None),
-            "Tuning ran 3 epochs (300 steps) and kept epoch 2; on its validation set: loss 0.09000 → 0.07000, "
+            "Tuning ran 3 epochs (300 steps) and kept epoch 2; on its validation "
+            "set: loss 0.09000 → 0.07000, "
             "errors 2,000 → 1,500 of 4,000 pairs (−25.0 %).",
         ),
         (
@@ -255,7 +352,9 @@ def test_without_a_comparison_the_headline_states_values(result: Result, sentenc
     shown = (evaluation_page if result.datasets else training_page).page(result)
     assert plain(shown.headline).startswith(sentence)
     # What was chosen on a validation set is no proof.
-    assert [("held-out data" in line) for line in shown.reservations] == [True] * (result.training is not None)
+    assert [("held-out data" in line) for line in shown.reservations] == [True] * (
+        result.training is not None
+    )
 
 
 def without_percents(name: str, before: float, after: float, measure: str) -> DatasetResult:
@@ -281,8 +380,14 @@ ROOM = "the data allow a loss of up to"
             [BETTER, SAME, BARE, without_percents("web", 0.0, 0.0, "PND")],
             f"{ROOM} 2.6 % (maths, nDCG@10), 100.0 % (law, P@1), 0.0420 (web, PND).",
         ),
-        ([other_measure(make_change(0.5, 0.4, measure="P@1"))], "maths other measures got worse: P@1 by cosine (−20.0 % [−24.0, −16.0])."),
-        ([make_grid(["en", "de"])], "On XNLI, 1 of 4 language pairs got worse, 1 better (entailment-neutral by cosine)."),
+        (
+            [other_measure(make_change(0.5, 0.4, measure="P@1"))],
+            "maths other measures got worse: P@1 by cosine (−20.0 % [−24.0, −16.0]).",
+        ),
+        (
+            [make_grid(["en", "de"])],
+            "On XNLI, 1 of 4 language pairs got worse, 1 better (entailment-neutral by cosine).",
+        ),
     ],
 )
 def test_reservations_name_what_the_headline_leaves_out(datasets: list[DatasetResult], sentence: str) -> None:
@@ -294,7 +399,11 @@ def page(result: Result) -> Page:
 
 
 def test_an_evaluation_without_a_baseline_shows_values_alone() -> None:
-    shown = page(make_result(make_dataset("cs", "target", None, 0.652), make_grid(["en", "de"], compared=False), baseline=None))
+    shown = page(
+        make_result(
+            make_dataset("cs", "target", None, 0.652), make_grid(["en", "de"], compared=False), baseline=None
+        )
+    )
     assert "What was measured" in shown.text
     assert "0.6520 [0.6420, 0.6620]" in shown.text
     assert shown.with_class("badge") == shown.tags("svg") == []
@@ -303,15 +412,26 @@ def test_an_evaluation_without_a_baseline_shows_values_alone() -> None:
 
 @pytest.mark.parametrize("retained", [0, 3])
 def test_each_data_set_has_a_row_and_a_badge(retained: int) -> None:
-    shown = page(make_result(BETTER, *[replace(WORSE, name=f"retained {number}") for number in range(retained)]))
+    shown = page(
+        make_result(BETTER, *[replace(WORSE, name=f"retained {number}") for number in range(retained)])
+    )
     # Once in the main table, once among all measures.
     badges = [(badge["class"] or "").split() for badge in shown.with_class("badge")]
-    assert (sum("better" in words for words in badges), sum("worse" in words for words in badges)) == (2, 2 * retained)
+    assert (sum("better" in words for words in badges), sum("worse" in words for words in badges)) == (
+        2,
+        2 * retained,
+    )
 
 
 def test_z_stands_among_all_measures_and_not_beside_the_main_one() -> None:
     dataset = make_dataset("cs", "target", 0.5, 0.4, measure="PND")
-    shown = page(make_result(replace(dataset, changes=[*dataset.changes, make_change(0.5, 0.4, measure="PND pooled", z=-3.214)])))
+    shown = page(
+        make_result(
+            replace(
+                dataset, changes=[*dataset.changes, make_change(0.5, 0.4, measure="PND pooled", z=-3.214)]
+            )
+        )
+    )
     assert not [cell for cell in shown.tags("td") if cell.get("data-label") == "z"]
     assert shown.text.count("−3.21") == 1
 
@@ -321,8 +441,8 @@ def test_grids_of_any_size_state_both_counts_mark_cells_and_use_the_room(side: i
     shown = page(make_result(make_grid([f"l{number}" for number in range(side)])))
     worse = int(side > 1)
     assert (
-        f"paired: 1 better, {worse} worse, 0 not worse, {side**2 - 1 - worse} undecided, of {side**2} z-test: 7 better, {worse} worse"
-        in shown.text
+        f"paired: 1 better, {worse} worse, 0 not worse, {side**2 - 1 - worse} undecided, "
+        f"of {side**2} z-test: 7 better, {worse} worse" in shown.text
     )
     assert shown.text.count("•") == 1 + worse
     assert "+6.2" in shown.text
@@ -336,7 +456,9 @@ def test_examples_say_in_words_what_moved_and_what_is_relevant() -> None:
         assert shown.text.count(words) == 1, words
     assert len(shown.with_class("relevant")) == 2
     hits = [Hit(f"d{rank}", "", 1.0 / rank, rank == 9) for rank in range(1, 11)]
-    shown = page(make_result(BETTER, examples=[replace(make_example("word " * 20_000), before=hits, after=hits[::-1])]))
+    shown = page(
+        make_result(BETTER, examples=[replace(make_example("word " * 20_000), before=hits, after=hits[::-1])])
+    )
     assert "first relevant: rank 9 → rank 2" in shown.text
     assert "cut from 100,000 characters" in shown.text
     # d6 is sixth before and fifth after: irrelevant hits further down are not shown.
@@ -348,7 +470,9 @@ def test_of_many_examples_and_layers_the_first_are_shown_and_the_rest_counted() 
     assert len(shown.with_class("example")) == EXAMPLES_SHOWN
     assert "2 more are in result.json" in shown.text
     assert "1 tensor had only zeros before" in shown.text
-    by_relative, by_largest = shown.text.split("By relative change")[1].split("By change of the largest weight")
+    by_relative, by_largest = shown.text.split("By relative change")[1].split(
+        "By change of the largest weight"
+    )
     assert by_relative.index("layer.19.weight") < by_relative.index("layer.18.weight")
     assert by_largest.index("layer.0.weight") < by_largest.index("layer.1.weight")
     assert by_relative.count("encoder.layer") == by_largest.count("encoder.layer") == 15
@@ -372,8 +496,15 @@ def test_settings_stand_under_dotted_keys_beside_seed_versions_and_command() -> 
 
 
 def test_notes_stand_once_behind_the_names_that_they_are_about() -> None:
-    sets = [replace(SAME, name=name, notes=notes) for name, notes in (("a", ["x", "y"]), ("b", ["y", "x"]), ("c", ["y"]))]
-    text = page(make_result(*sets, training=replace(make_tuning(), notes=("5 of 5 validation queries are also trained on",)))).text
+    sets = [
+        replace(SAME, name=name, notes=notes)
+        for name, notes in (("a", ["x", "y"]), ("b", ["y", "x"]), ("c", ["y"]))
+    ]
+    text = page(
+        make_result(
+            *sets, training=replace(make_tuning(), notes=("5 of 5 validation queries are also trained on",))
+        )
+    ).text
     assert "Notes a, b: x all data sets: y" in text
     assert "note 5 of 5 validation queries are also trained on" in text
 
@@ -381,13 +512,26 @@ def test_notes_stand_once_behind_the_names_that_they_are_about() -> None:
 @pytest.mark.parametrize(
     ("result", "row"),
     [
-        (make_result(BETTER, make_grid(["en"])), r"cs +nDCG@10 +0\.6120 +0\.6610 +\+8\.0 % \[\+4\.7, \+11\.3\] +▲ better"),
-        (make_result(make_dataset("cs", "target", None, 0.652), baseline=None), r"cs +nDCG@10 +0\.6520 \[0\.6420, 0\.6620\]"),
+        (
+            make_result(BETTER, make_grid(["en"])),
+            r"cs +nDCG@10 +0\.6120 +0\.6610 +\+8\.0 % \[\+4\.7, \+11\.3\] +▲ better",
+        ),
+        (
+            make_result(make_dataset("cs", "target", None, 0.652), baseline=None),
+            r"cs +nDCG@10 +0\.6520 \[0\.6420, 0\.6620\]",
+        ),
         (make_result(training=make_tuning()), r"errors of 4,000 pairs +2,000 +1,500"),
     ],
 )
-def test_the_terminal_has_a_row_for_each_data_set_or_validation_figure_and_fits_80_columns(result: Result, row: str) -> None:
+def test_the_terminal_has_a_row_for_each_data_set_or_validation_figure_and_fits_80_columns(
+    result: Result, row: str
+) -> None:
     text = printed(result, width=80)
     assert max(map(len, text.splitlines())) <= 80
     assert re.search(row, text)
-    assert " ".join(plain((evaluation_page if result.datasets else training_page).page(result).headline).split()[:4]) in text
+    assert (
+        " ".join(
+            plain((evaluation_page if result.datasets else training_page).page(result).headline).split()[:4]
+        )
+        in text
+    )

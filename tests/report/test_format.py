@@ -40,20 +40,33 @@ def test_a_number_read_back_is_within_half_a_unit_of_its_last_digit(exponent: in
         (make_change(None, 0.5), "–", "–"),
     ],
 )
-def test_changes_bear_a_sign_and_the_digits_that_their_intervals_need(change, improvement: str, difference: str) -> None:
+def test_changes_bear_a_sign_and_the_digits_that_their_intervals_need(
+    change, improvement: str, difference: str
+) -> None:
     assert plain(formats.improvement(change)) == improvement
     assert plain(formats.joined(*formats.difference(change))) == difference
 
 
 def test_what_rounds_to_zero_bears_no_sign_and_a_small_p_value_is_not_zero() -> None:
-    assert [formats.signed(value, decimals=1) for value in (-0.04, 0.04, 0.0, -0.06, 1234.56)] == ["0.0", "0.0", "0.0", "−0.1", "+1,234.6"]
+    assert [formats.signed(value, decimals=1) for value in (-0.04, 0.04, 0.0, -0.06, 1234.56)] == [
+        "0.0",
+        "0.0",
+        "0.0",
+        "−0.1",
+        "+1,234.6",
+    ]
     assert plain(formats.p_value(make_change(0.5, 0.6))) == "< 0.001"
     assert formats.p_value(make_change(None, 0.5)) == "–"
 
 
 def test_verdicts_carry_a_shape() -> None:
     verdicts = [formats.marked(make_change(0.5, after).verdict) for after in (0.6, 0.4, 0.5)]  # type: ignore[arg-type]
-    assert list(map(plain, [*verdicts, formats.marked("not worse")])) == ["▲ better", "▼ worse", "○ undecided", "■ not worse"]
+    assert list(map(plain, [*verdicts, formats.marked("not worse")])) == [
+        "▲ better",
+        "▼ worse",
+        "○ undecided",
+        "■ not worse",
+    ]
 
 
 @pytest.mark.parametrize("mark", "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
@@ -70,9 +83,21 @@ def test_a_name_is_rid_of_marks_that_turn_what_follows(mark: str) -> None:
             (text.duration(59.7), "1 min 0 s"),
             (text.duration(4521), "1 h 15 min"),
         ),
-        *((text.counted(1, "query"), "1 query"), (text.counted(0, "query"), "0 queries"), (text.counted(1200, "query"), "1,200 queries")),
-        *((text.cut_middle("encoder.layer.11.weight", limit=11), "encod…eight"), (text.cut_middle("short", limit=11), "short")),
-        *((text.share(0.5), "50 %"), (text.share(0.0), "0 %"), (text.share(1.0), "100 %"), (text.share(0.985), "98 %")),
+        *(
+            (text.counted(1, "query"), "1 query"),
+            (text.counted(0, "query"), "0 queries"),
+            (text.counted(1200, "query"), "1,200 queries"),
+        ),
+        *(
+            (text.cut_middle("encoder.layer.11.weight", limit=11), "encod…eight"),
+            (text.cut_middle("short", limit=11), "short"),
+        ),
+        *(
+            (text.share(0.5), "50 %"),
+            (text.share(0.0), "0 %"),
+            (text.share(1.0), "100 %"),
+            (text.share(0.985), "98 %"),
+        ),
         # Never rounded to certainty.
         *((text.share(0.9999), "> 99 %"), (text.share(0.0001), "< 1 %")),
     ],

@@ -28,7 +28,9 @@ def computable(name: str) -> bool:
 
 @pytest.mark.parametrize("family", sorted(registry))
 def test_every_measure_that_can_be_computed_has_one_sentence_with_its_cutoff(family: str) -> None:
-    forms = [name for name in (family, f"{family}@7", f"{family}@0.5", f"{family}(rel=2)@7") if computable(name)]
+    forms = [
+        name for name in (family, f"{family}@7", f"{family}@0.5", f"{family}(rel=2)@7") if computable(name)
+    ]
     for name in forms:
         assert ir_measures.parse_measure(name)
         ((_, sentence),) = explained([name])
@@ -42,7 +44,10 @@ def test_the_default_measures_read_so() -> None:
     said = dict(explained([*DEFAULT, "RR@10"]))
     assert list(said) == DEFAULT
     assert said["nDCG@10"].startswith("How well the first 10 documents are ordered")
-    assert said["Recall@100"] == "The share of a query's relevant documents that stand among the first 100 documents."
+    assert (
+        said["Recall@100"]
+        == "The share of a query's relevant documents that stand among the first 100 documents."
+    )
     assert "0.5 on rank 2, 0 if none stands among the first 10 documents" in said["RR@10"]
     assert explained(["R@5"])[0][1] == dict(explained(["Recall@5"]))["Recall@5"]
     assert "first document is relevant" in explained(["P@1"])[0][1]

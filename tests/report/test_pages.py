@@ -22,17 +22,53 @@ from tests.report.sample_sweeps import full_sweep
 SAMPLES: dict[str, tuple[Callable[[], Record], set[str], int]] = {
     "evaluation": (
         full_result,
-        {"datasets", "all-measures", "how-to-read", "languages-2", "examples", "training", "layers", "settings"},
+        {
+            "datasets",
+            "all-measures",
+            "how-to-read",
+            "languages-2",
+            "examples",
+            "training",
+            "layers",
+            "settings",
+        },
         5,
     ),
-    "training": (lambda: make_result(training=make_tuning(), baseline=None), {"training", "layers", "settings"}, 3),
-    "suite": (full_suite, {"models-by-tasks", "over-all", "tasks", "task-0", "task-3", "task-0-units", "how-to-read", "inputs"}, 8),
-    "suite beside a baseline": (lambda: full_suite(baseline="small"), {"models-by-tasks", "over-all", "tasks"}, 8),
+    "training": (
+        lambda: make_result(training=make_tuning(), baseline=None),
+        {"training", "layers", "settings"},
+        3,
+    ),
+    "suite": (
+        full_suite,
+        {"models-by-tasks", "over-all", "tasks", "task-0", "task-3", "task-0-units", "how-to-read", "inputs"},
+        8,
+    ),
+    "suite beside a baseline": (
+        lambda: full_suite(baseline="small"),
+        {"models-by-tasks", "over-all", "tasks"},
+        8,
+    ),
     "space": (make_space, {"numbers", "nearness", "ratio", "map", "reading", "how-to-read", "inputs"}, 5),
-    "advice": (make_advice, {"figures", "headroom", "retention", "reading", "how-to-read", "inputs", "settings"}, 0),
+    "advice": (
+        make_advice,
+        {"figures", "headroom", "retention", "reading", "how-to-read", "inputs", "settings"},
+        0,
+    ),
     "sweep": (
         full_sweep,
-        {"settings-table", "all-measures", "against-0", "trade", "layers", "drift", "runs", "how-to-read", "inputs", "settings"},
+        {
+            "settings-table",
+            "all-measures",
+            "against-0",
+            "trade",
+            "layers",
+            "drift",
+            "runs",
+            "how-to-read",
+            "inputs",
+            "settings",
+        },
         5,
     ),
     "rate search": (full_search, {"figures", "runs", "measures", "how-to-read", "inputs"}, 2),
@@ -61,7 +97,9 @@ def test_a_page_has_every_part_once(sample: str) -> None:
 
 
 @every_sample
-def test_a_record_that_is_read_again_has_the_same_headline_reasons_and_page(sample: str, tmp_path: Path) -> None:
+def test_a_record_that_is_read_again_has_the_same_headline_reasons_and_page(
+    sample: str, tmp_path: Path
+) -> None:
     record = SAMPLES[sample][0]()
     write_result(record, tmp_path)
     again = read_result(tmp_path / "result.json")
@@ -83,18 +121,48 @@ def test_every_row_has_as_many_cells_as_its_head_and_every_table_scrolls_in_its_
 @every_sample
 def test_a_page_loads_nothing_and_runs_its_own_script_alone(sample: str) -> None:
     shown = Page(html_of(sample))
-    assert {tag for tag, _ in shown.elements} & {"img", "iframe", "object", "embed", "image", "audio", "video", "form", "base"} == set()
+    assert {tag for tag, _ in shown.elements} & {
+        "img",
+        "iframe",
+        "object",
+        "embed",
+        "image",
+        "audio",
+        "video",
+        "form",
+        "base",
+    } == set()
     assert len(shown.tags("script")) == 1
     for _, attributes in shown.elements:
         assert not [name for name in attributes if name.startswith("on")]
         for name in ("src", "href", "xlink:href", "action"):
             assert (attributes.get(name) or "#").startswith(("#", "data:,"))
     assert html_of(sample).replace("http://www.w3.org/2000/svg", "").count("://") == 0
-    (policy,) = [meta["content"] for meta in shown.tags("meta") if meta.get("http-equiv") == "Content-Security-Policy"]
-    assert re.fullmatch(r"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-[^']{44}'", policy or "")
+    (policy,) = [
+        meta["content"] for meta in shown.tags("meta") if meta.get("http-equiv") == "Content-Security-Policy"
+    ]
+    assert re.fullmatch(
+        r"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-[^']{44}'",
+        policy or "",
+    )
 
 
-WORDS = {"kind", "role", "verdict", "test", "measure", "similarity", "main", "status", "unit", "of", "drift", "noise", "ranks", "verdicts"}
+WORDS = {
+    "kind",
+    "role",
+    "verdict",
+    "test",
+    "measure",
+    "similarity",
+    "main",
+    "status",
+    "unit",
+    "of",
+    "drift",
+    "noise",
+    "ranks",
+    "verdicts",
+}
 """Fields that hold no text of the user's."""
 
 
@@ -106,7 +174,11 @@ def nasty(value: Any, field: str = "") -> Any:
         return NASTY + value
     if is_dataclass(value) and not isinstance(value, type):
         is_fixed = type(value).__name__ in {"SpaceNumber", "Distribution"}
-        changed = {one.name: nasty(getattr(value, one.name), one.name) for one in fields(value) if not (is_fixed and one.name == "name")}
+        changed = {
+            one.name: nasty(getattr(value, one.name), one.name)
+            for one in fields(value)
+            if not (is_fixed and one.name == "name")
+        }
         return replace(value, **changed)
     if isinstance(value, dict):
         return {nasty(key): nasty(item) for key, item in value.items()}
@@ -131,7 +203,10 @@ def test_characters_that_no_page_can_hold_are_replaced_and_huge_texts_are_cut() 
     html.encode("utf-8")
     assert "\x00" not in html
     huge = "word " * 20_000
-    assert len(pages.files(make_result(make_dataset(huge, "target", 0.5, 0.6), title=huge))["report.html"]()) < 120_000
+    assert (
+        len(pages.files(make_result(make_dataset(huge, "target", 0.5, 0.6), title=huge))["report.html"]())
+        < 120_000
+    )
 
 
 def test_closed_parts_stay_closed_on_paper_and_layers_are_folded() -> None:
@@ -142,5 +217,9 @@ def test_closed_parts_stay_closed_on_paper_and_layers_are_folded() -> None:
 
 def test_ids_are_unique_with_two_grids() -> None:
     result = full_result()
-    ids = Page(pages.files(replace(result, datasets=[*result.datasets, make_grid(["en", "de"], name="second")]))["report.html"]()).ids()
+    ids = Page(
+        pages.files(replace(result, datasets=[*result.datasets, make_grid(["en", "de"], name="second")]))[
+            "report.html"
+        ]()
+    ).ids()
     assert len(ids) == len(set(ids))

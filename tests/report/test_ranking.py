@@ -18,7 +18,9 @@ from tests.report.sample_sweeps import simple_sweep
 
 CLEAR = make_ranking({"squad": 0.61, "quora": 0.55})
 OPEN = make_ranking({"squad": 0.61, "quora": 0.55, "medquad": 0.60})
-BACKBONES = make_ranking({"large": 0.61, "small": 0.6, "slow": 0.55}, models=True, speeds=[100.0, 1000.0, 90.0])
+BACKBONES = make_ranking(
+    {"large": 0.61, "small": 0.6, "slow": 0.55}, models=True, speeds=[100.0, 1000.0, 90.0]
+)
 
 
 def printed(found: Ranking, width: int = 80) -> str:
@@ -34,10 +36,15 @@ def printed(found: Ranking, width: int = 80) -> str:
 @pytest.mark.parametrize(
     ("found", "sentence"),
     [
-        (CLEAR, "squad is best: nDCG@10 0.610 [0.590, 0.630], mean of 2 seeds on 2 tasks; measurably above quora."),
+        (
+            CLEAR,
+            "squad is best: nDCG@10 0.610 [0.590, 0.630], mean of 2 seeds on "
+            "2 tasks; measurably above quora.",
+        ),
         (
             OPEN,
-            "squad is ahead: nDCG@10 0.610 [0.590, 0.630], mean of 2 seeds on 2 tasks; measurably above quora; undecided against medquad.",
+            "squad is ahead: nDCG@10 0.610 [0.590, 0.630], mean of 2 seeds on 2 tasks; "
+            "measurably above quora; undecided against medquad.",
         ),
         (
             make_ranking({"a": 0.6, "b": 0.5, "c": 0.4}, seeds=[3], tasks=["one"]),
@@ -45,7 +52,8 @@ def printed(found: Ranking, width: int = 80) -> str:
         ),
         (
             make_ranking(dict.fromkeys("bcdefg", 0.6) | {"a": 0.601}),
-            "a is ahead: nDCG@10 0.601 [0.581, 0.621], mean of 2 seeds on 2 tasks; undecided against b, c, d, e and 2 more.",
+            "a is ahead: nDCG@10 0.601 [0.581, 0.621], mean of 2 seeds on 2 tasks; "
+            "undecided against b, c, d, e and 2 more.",
         ),
     ],
 )
@@ -55,7 +63,11 @@ def test_the_head_line_says_no_more_than_the_intervals(found: Ranking, sentence:
 
 def test_only_a_winner_over_several_runs_that_gained_by_training_is_good_news() -> None:
     assert words.tone(make_ranking({"a": 0.51, "b": 0.45})) == "plain"
-    assert [words.tone(found) for found in (CLEAR, OPEN, make_ranking({"a": 0.6, "b": 0.5}, seeds=[0]))] == ["good", "plain", "plain"]
+    assert [words.tone(found) for found in (CLEAR, OPEN, make_ranking({"a": 0.6, "b": 0.5}, seeds=[0]))] == [
+        "good",
+        "plain",
+        "plain",
+    ]
 
 
 def test_reservations_name_what_the_head_line_leaves_out() -> None:
@@ -78,8 +90,15 @@ def test_numbers_are_told_with_the_digits_that_they_need() -> None:
     assert plain(words.contrast(make_contrast(-0.01, 0.0098))) == "−0.0100 [−0.0198, −0.0002]"
     assert plain(words.contrast(make_contrast(0.02, 0.05))) == "+0.020 [−0.030, +0.070]"
     assert words.contrast(None) == "–"
-    assert [plain(words.step_time(one)) for one in (None, 0.084, 0.9961, 12.345)] == ["–", "84 ms", "1.00 s", "12.35 s"]
-    assert [words.rate(one) for one in (None, Speed(1204.4, 1.0, 2.0, 8, 3), Speed(3.14, 1.0, 2.0, 8, 3))] == ["–", "1,204", "3.1"]
+    assert [plain(words.step_time(one)) for one in (None, 0.084, 0.9961, 12.345)] == [
+        "–",
+        "84 ms",
+        "1.00 s",
+        "12.35 s",
+    ]
+    assert [
+        words.rate(one) for one in (None, Speed(1204.4, 1.0, 2.0, 8, 3), Speed(3.14, 1.0, 2.0, 8, 3))
+    ] == ["–", "1,204", "3.1"]
     assert words.rate_range(Speed(10.0, 9.0, 12.6, 8, 3)) == "9.0–13"
     assert words.level(Level(-0.1, (-0.2, 0.0))) == "−0.100 [−0.200,\xa00.000]"
 
@@ -124,15 +143,29 @@ def page(found: Ranking, **changes: Any) -> Page:
 def test_a_page_has_every_part_and_no_text_of_the_users_as_markup() -> None:
     found = make_ranking({NASTY: 0.6, "b": 0.5}, models=True, speeds=[3.0, 2.0], tasks=[NASTY, "b"])
     shown = page(found, title=NASTY, command=NASTY)
-    assert {"verdict", "ranking", "ranked-tasks", "costs", "ranked-measures", "how-to-read-ranks"} <= set(shown.ids())
+    assert {"verdict", "ranking", "ranked-tasks", "costs", "ranked-measures", "how-to-read-ranks"} <= set(
+        shown.ids()
+    )
     assert len(shown.ids()) == len(set(shown.ids()))
     assert all("src" not in attributes and "onerror" not in attributes for _, attributes in shown.elements)
-    assert len(shown.tags("svg")) == len(page(found).tags("svg")) == len(Page(pages.files(simple_sweep())["report.html"]()).tags("svg")) + 3
+    assert (
+        len(shown.tags("svg"))
+        == len(page(found).tags("svg"))
+        == len(Page(pages.files(simple_sweep())["report.html"]()).tags("svg")) + 3
+    )
 
 
 def test_a_page_says_what_the_table_says() -> None:
     text = page(OPEN).text
-    for part in ("1. squad", "0.6100", "[0.5900, 0.6300]", "−0.0600", "[−0.0800, −0.0400]", "runs 0.6000, 0.6200", "5,183 documents"):
+    for part in (
+        "1. squad",
+        "0.6100",
+        "[0.5900, 0.6300]",
+        "−0.0600",
+        "[−0.0800, −0.0400]",
+        "runs 0.6000, 0.6200",
+        "5,183 documents",
+    ):
         assert part in text, part
     assert "documents per second" not in text
     assert "documents per second" in page(BACKBONES).text

@@ -1,4 +1,6 @@
-"""What people read of a search for the largest safe rate: sentences, tables, the page and its files, from the record alone."""
+"""What people read of a search for the largest safe rate: sentences, tables, the page and its files, from the
+record alone.
+"""
 
 import csv
 import io
@@ -42,17 +44,20 @@ def one_run(drift: list[float], steps: list[int] = STEPS) -> SafeRate:
     [
         (
             "full",
-            "Up to a learning rate of 4.64e-8 the answers stay within noise for 1,000 steps; at 1e-7, drift exceeds it after 900 steps.",
+            "Up to a learning rate of 4.64e-8 the answers stay within noise for 1,000 "
+            "steps; at 1e-7, drift exceeds it after 900 steps.",
         ),
         (
             "seeds",
-            "Up to a learning rate of 4.64e-8 the answers stay within noise for 1,000 steps with each of 2 seeds; "
+            "Up to a learning rate of 4.64e-8 the answers stay within noise "
+            "for 1,000 steps with each of 2 seeds; "
             "at 1e-7, drift exceeds it after 800 steps with 1 of 2 seeds.",
         ),
         ("top", "Even the highest rate in the search, 1e-8, stays within noise for 1,000 steps."),
         (
             "unsafe",
-            "No rate in the search stays within the limit of 0.001 for 1,000 steps: even at the lowest, 1e-8, "
+            "No rate in the search stays within the limit of 0.001 for 1,000 "
+            "steps: even at the lowest, 1e-8, "
             "drift exceeds it after 150 steps.",
         ),
     ],
@@ -64,15 +69,25 @@ def test_the_head_line_says_the_verdict(search: str, sentence: str) -> None:
 
 
 def test_only_a_last_check_beyond_the_limit_exceeds_it() -> None:
-    assert [words.ended(diverged_search(), trial) for trial in diverged_search().trials] == [*["diverged"] * 3, "left", "inside"]
+    assert [words.ended(diverged_search(), trial) for trial in diverged_search().trials] == [
+        *["diverged"] * 3,
+        "left",
+        "inside",
+    ]
 
 
 def test_a_limit_of_noise_is_taken_apart_and_a_given_one_said_to_be_given() -> None:
     noise = plain(words.about_limit(full_search()))
     assert "a drift of 0.0458 by overlap loss, derived from noise" in noise
-    assert "changing only the final punctuation of the 680 probes makes the untuned tower's results drift by 0.100." in noise
+    assert (
+        "changing only the final punctuation of the 680 probes makes the "
+        "untuned tower's results drift by 0.100." in noise
+    )
     assert "The limit is 46 % of that; independent drift of this size increases the noise by 10 %." in noise
-    assert words.about_limit(unsafe_search()) == "The limit is a drift of 0.001 by overlap loss, taken from the settings, not measured."
+    assert (
+        words.about_limit(unsafe_search())
+        == "The limit is a drift of 0.001 by overlap loss, taken from the settings, not measured."
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,8 +102,14 @@ def test_a_limit_of_noise_is_taken_apart_and_a_given_one_said_to_be_given() -> N
             one_run([0.03 * (step / 1000) ** 0.02 for step in STEPS]),
             "1e-8 stays within the limit for more than 100 times as many steps: an extrapolation",
         ),
-        (one_run([LIMIT * step / 1001 for step in STEPS]), "1e-8 is about to exceed the limit: an extrapolation"),
-        (one_run([0.04 - 1e-6 * step for step in STEPS]), "Over the later half of the checks, drift at 1e-8 did not grow"),
+        (
+            one_run([LIMIT * step / 1001 for step in STEPS]),
+            "1e-8 is about to exceed the limit: an extrapolation",
+        ),
+        (
+            one_run([0.04 - 1e-6 * step for step in STEPS]),
+            "Over the later half of the checks, drift at 1e-8 did not grow",
+        ),
         (one_run([0.01, 0.02, 0.03], STEPS[:3]), "How long 1e-8 would stay within the limit is unknown"),
         (one_run([0.0] * 10), "How long 1e-8 would stay within the limit is unknown"),
         # (0.0458 / (2000 * 4.64e-8 * 1.3)) ** 1.25 of the faster of two seeds.
@@ -102,9 +123,13 @@ def test_how_long_the_rate_lasts_is_said_to_be_extrapolated_or_unknown(result: S
 
 def test_one_seed_is_called_one_and_several_have_their_spread() -> None:
     assert words.about_seeds(full_search()) == "This is one seed; another may drift more or less."
-    assert words.about_seeds(seeds_search()) == "With 2 seeds at 4.64e-8, drift at the end is 0.0233 to 0.0303."
+    assert (
+        words.about_seeds(seeds_search()) == "With 2 seeds at 4.64e-8, drift at the end is 0.0233 to 0.0303."
+    )
     grown = make_safe_rate([make_trial(1e-7, factor=0.8), make_trial(1e-7, seed=1, factor=1.2)], 1e-7)
-    assert words.about_seeds(grown).endswith("; 1\N{NO-BREAK SPACE}run exceeded the limit (seed no longer requested).")
+    assert words.about_seeds(grown).endswith(
+        "; 1\N{NO-BREAK SPACE}run exceeded the limit (seed no longer requested)."
+    )
 
 
 # --- Tables ---

@@ -1,4 +1,6 @@
-"""Sweeps and plans on disk: records that come back equal, pages that hold what was found and nothing else, figures, tables."""
+"""Sweeps and plans on disk: records that come back equal, pages that hold what was found and nothing else,
+figures, tables.
+"""
 
 import re
 from dataclasses import replace
@@ -24,9 +26,20 @@ from tests.experiments.scaling.world import BUDGETS, SIZES, TRUTHS, load, row, r
 from tests.laws_once import equal_laws_are_fitted_once as equal_laws_are_fitted_once
 from tests.report.html_page import printed
 
-FAILED = replace(row("full", 2_000_000, 1e12, 0.5), status="failed", reason="<b>power</b> cut", loss=None, validation_loss=None)
+FAILED = replace(
+    row("full", 2_000_000, 1e12, 0.5),
+    status="failed",
+    reason="<b>power</b> cut",
+    loss=None,
+    validation_loss=None,
+)
 RANKS = [row("lora", 4_000_000, budget, 0.5 + 1 / rank, rank=rank) for budget in BUDGETS for rank in (8, 128)]
-FROZEN = [row("freezing", size, budget, 0.6 + frozen / 20, frozen=frozen) for size in SIZES[:2] for budget in BUDGETS for frozen in (1, 2)]
+FROZEN = [
+    row("freezing", size, budget, 0.6 + frozen / 20, frozen=frozen)
+    for size in SIZES[:2]
+    for budget in BUDGETS
+    for frozen in (1, 2)
+]
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +49,16 @@ def swept() -> ScalingResult:
     evidence = evidence_of(rows, "validation", least_steps=10)
     fits = fitted(evidence, resamples=8, seed=0, watch=SILENT)
     settings = checked(ScalingSettings, {"scaling": {"resamples": 8}})
-    return result_of(settings, "sizes & methods", rows, evidence, fits, None, command="adiabat scaling", inputs={"a": {"b": "c"}})
+    return result_of(
+        settings,
+        "sizes & methods",
+        rows,
+        evidence,
+        fits,
+        None,
+        command="adiabat scaling",
+        inputs={"a": {"b": "c"}},
+    )
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +74,9 @@ def html_of(result: ScalingResult) -> str:
 
 
 @pytest.mark.parametrize("which", ["swept", "planned"])
-def test_a_record_comes_back_equal_with_its_page_and_figures(which: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_a_record_comes_back_equal_with_its_page_and_figures(
+    which: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     result: ScalingResult = request.getfixturevalue(which)
     write_report(result, tmp_path)
     read = read_result(tmp_path / "result.json", ScalingResult)
@@ -88,8 +112,15 @@ def test_intervals_of_a_plan_have_the_level_that_the_held_out_losses_show(planne
     (width,) = planned.held_out.widths
     # The level of 16 scores is 16 / 17.
     assert (width.scores, width.level) == (16, 16 / 17)
-    widths = {scores: replace(width, scores=scores, level=min(0.95, scores / (scores + 1))) for scores in (8, 16, 19)}
-    for scores, head in (((16,), "94 %, held out"), ((19,), "95 %, held out"), ((8, 19), "at least 89 %, held out")):
+    widths = {
+        scores: replace(width, scores=scores, level=min(0.95, scores / (scores + 1)))
+        for scores in (8, 16, 19)
+    }
+    for scores, head in (
+        ((16,), "94 %, held out"),
+        ((19,), "95 %, held out"),
+        ((8, 19), "at least 89 %, held out"),
+    ):
         record = replace(planned.held_out, widths=[widths[number] for number in scores])
         assert head in [one.replace(NO_BREAK, " ") for one in choice_heads(record)]
     page = html_of(planned).replace(NO_BREAK, " ")
@@ -104,7 +135,9 @@ def test_figures_show_what_there_is(swept: ScalingResult) -> None:
     assert profile.title == "full"
     points = profile.lines[0].points
     assert [x for x, _ in points] == list(map(float, SIZES))
-    assert [y for _, y in points] == [one.validation_loss for one in swept.runs if one.way.method == "full" and one.budget == BUDGETS[0]]
+    assert [y for _, y in points] == [
+        one.validation_loss for one in swept.runs if one.way.method == "full" and one.budget == BUDGETS[0]
+    ]
     assert [panel.title for panel in by_name["ranks"]] == ["m4"]
     assert [x for x, _ in by_name["ranks"][0].lines[0].points] == [8, 32, 128]
     assert [panel.title for panel in by_name["frozen"]] == ["m1", "m4"]
@@ -122,7 +155,9 @@ def test_figures_show_what_there_is(swept: ScalingResult) -> None:
 def test_a_budget_has_one_colour_in_all_panels_of_a_figure(swept: ScalingResult) -> None:
     first, *others = swept.kinds
     rows = [one for one in swept.runs if (one.way.name, one.budget) != ("m1", BUDGETS[0])]
-    for _, _, _, panels in panels_of(replace(swept, kinds=[replace(first, profiles=first.profiles[1:]), *others], runs=rows)):
+    for _, _, _, panels in panels_of(
+        replace(swept, kinds=[replace(first, profiles=first.profiles[1:]), *others], runs=rows)
+    ):
         colours = {(line.label, line.colour) for panel in panels for line in panel.lines if line.label}
         assert len(colours) == len({label for label, _ in colours})
 
@@ -138,14 +173,28 @@ def test_a_page_tells_where_methods_change_places_near_to_their_budgets(tmp_path
     slopes: dict[Method, float] = {"full": -0.3, "lora": -0.2, "bias": -0.19}
     level = {"full": 1.0, "lora": 1.0, "bias": 3.0}
     rows = [
-        row(method, size, budget, level[method] * (budget / 1e14) ** slope * (1 + place / 10), rank=64 if method == "lora" else None)
+        row(
+            method,
+            size,
+            budget,
+            level[method] * (budget / 1e14) ** slope * (1 + place / 10),
+            rank=64 if method == "lora" else None,
+        )
         for method, slope in slopes.items()
         for budget in BUDGETS
         for place, size in enumerate(SIZES)
     ]
     evidence = evidence_of(rows, "validation", least_steps=10)
     fits = fitted(evidence, resamples=8, seed=0, watch=SILENT)
-    result = result_of(checked(ScalingSettings, {"scaling": {"resamples": 8}}), "crossed", rows, evidence, fits, None, command="")
+    result = result_of(
+        checked(ScalingSettings, {"scaling": {"resamples": 8}}),
+        "crossed",
+        rows,
+        evidence,
+        fits,
+        None,
+        command="",
+    )
     (one,) = result.crossings
     assert (one.before, one.after) == ("lora", "full")
     assert one.found.budget == pytest.approx(1e14)
@@ -169,11 +218,15 @@ def test_the_head_line_names_the_best_run_of_the_largest_budget(swept: ScalingRe
     best = min(kept, key=lambda one: one.validation_loss or 9)
     assert headline(swept).startswith("At 6.4e+14 FLOP the least validation loss is ")
     assert headline(swept).endswith(f": {best.way.title}.")
-    assert any(said.startswith(f"Laws exclude 1{NO_BREAK}run of {len(swept.runs)}") for said in reservations(swept))
+    assert any(
+        said.startswith(f"Laws exclude 1{NO_BREAK}run of {len(swept.runs)}") for said in reservations(swept)
+    )
 
 
 @pytest.mark.parametrize(("passes", "told"), [(1.02, ""), (1.2, "1.2 times")])
-def test_runs_that_read_their_data_again_are_told_from_what_can_be_seen(swept: ScalingResult, passes: float, told: str) -> None:
+def test_runs_that_read_their_data_again_are_told_from_what_can_be_seen(
+    swept: ScalingResult, passes: float, told: str
+) -> None:
     rows = [replace(one, passes=passes if place == 0 else 0.5) for place, one in enumerate(swept.runs)]
     said = [one for one in reservations(replace(swept, runs=rows)) if "went over the data" in one]
     assert [told in one for one in said] == ([True] if told else [])

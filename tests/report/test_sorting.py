@@ -23,7 +23,8 @@ const box = document.querySelector("label.filter input");
 for (const text of ["QUERY 3", ""]) {
   box.value = text;
   box.dispatchEvent(new Event("input"));
-  told.push([box.parentNode.querySelector("output").textContent, document.querySelectorAll("#task-0-units tbody tr:not([hidden])").length]);
+  const output = box.parentNode.querySelector("output").textContent;
+  told.push([output, document.querySelectorAll("#task-0-units tbody tr:not([hidden])").length]);
 }
 document.body.textContent = "told:" + JSON.stringify(told) + ":told";
 </script>"""
@@ -35,9 +36,19 @@ def seen_by_a_browser(html: str, folder: Path) -> str:
     if browser is None:
         pytest.skip("no Chromium on the path")
     (folder / "page.html").write_text(html, encoding="utf-8")
-    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}", "--dump-dom"]
+    options = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--user-data-dir={folder / 'profile'}",
+        "--dump-dom",
+    ]
     return subprocess.run(
-        [browser, *options, (folder / "page.html").as_uri()], capture_output=True, text=True, check=True, timeout=120
+        [browser, *options, (folder / "page.html").as_uri()],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
     ).stdout
 
 
@@ -50,7 +61,9 @@ def test_the_page_allows_its_own_script_and_no_other(tmp_path: Path) -> None:
 
 @pytest.mark.real
 def test_tables_sort_both_ways_and_back_and_boxes_leave_rows_with_a_text(tmp_path: Path) -> None:
-    html = re.sub(r"<meta http-equiv[^>]*>", "", pages.files(full_suite())["report.html"]()).replace("</body>", f"{CLICKS}</body>")
+    html = re.sub(r"<meta http-equiv[^>]*>", "", pages.files(full_suite())["report.html"]()).replace(
+        "</body>", f"{CLICKS}</body>"
+    )
     told = re.search(r"told:(.*):told", seen_by_a_browser(html, tmp_path).split("<body>")[1])
     assert told is not None
     assert json.loads(told[1]) == [

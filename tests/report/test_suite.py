@@ -27,24 +27,32 @@ ONE = {"x": {"a": 0.6, "b": 0.5, "c": 0.59}}
     [
         (
             view_of({"x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.6, "b": 0.59}, "z": {"a": 0.5, "b": 0.6}}),
-            "a is best on 2 of 3 tasks (1 clearly), b on 1 (1 clearly); on 1 task the best has no measurable lead.",
+            "a is best on 2 of 3 tasks (1 clearly), b on 1 (1 clearly); on 1 "
+            "task the best has no measurable lead.",
         ),
         (
             view_of({"x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.6, "b": 0.5}}),
-            "a is best on 2 of 2 tasks (all clearly); on every task the best is measurably better than all others.",
+            "a is best on 2 of 2 tasks (all clearly); on every task the best "
+            "is measurably better than all others.",
         ),
         (
             view_of({f"t{place}": {"a": 0.6, letter: 0.601} for place, letter in enumerate("bcdefg")}),
-            "b is best on 1 of 6 tasks (none clearly), c on 1 (none clearly), d on 1 (none clearly), e on 1 (none clearly) and 2 more; "
+            "b is best on 1 of 6 tasks (none clearly), c on 1 (none clearly), d on 1 (none "
+            "clearly), e on 1 (none clearly) and 2 more; "
             "on 6 tasks the best has no measurable lead.",
         ),
         (
             view_of({"x": {"a": 0.6, "b": 0.5}, "y": {"a": 0.6, "b": 0.59}}, baseline="b"),
-            "Against b: a is better on 1 of 2 tasks, worse on 0, not worse by more than 1 % on 0, undecided on 1.",
+            "Against b: a is better on 1 of 2 tasks, worse on 0, not worse by "
+            "more than 1 % on 0, undecided on 1.",
         ),
         (
-            view_of({"x": {"a": 0.6, "b": 0.5}, "y": {"b": 0.6, "c": 0.5}, "z": {"a": 0.6, "c": 0.5}}, baseline="a"),
-            "Against a: b is better on 0 of 1 task, worse on 1, not worse by more than 1 % on 0, undecided on 0; "
+            view_of(
+                {"x": {"a": 0.6, "b": 0.5}, "y": {"b": 0.6, "c": 0.5}, "z": {"a": 0.6, "c": 0.5}},
+                baseline="a",
+            ),
+            "Against a: b is better on 0 of 1 task, worse on 1, not worse by "
+            "more than 1 % on 0, undecided on 0; "
             "c is better on 0 of 1 task, worse on 1, not worse by more than 1 % on 0, undecided on 0. "
             "On y, without a: best b 0.600 [0.580, 0.620], clearly.",
         ),
@@ -57,7 +65,8 @@ ONE = {"x": {"a": 0.6, "b": 0.5, "c": 0.59}}
                 },
                 baseline="l",
             ),
-            "Against l: a is better on 1 of 1 task, worse on 0, not worse by more than 1 % on 0, undecided on 0; "
+            "Against l: a is better on 1 of 1 task, worse on 0, not worse by "
+            "more than 1 % on 0, undecided on 0; "
             "b has no task in common with it. "
             "On the 5 tasks without l: b is best on 3 (all clearly), a on 2 (none clearly).",
         ),
@@ -67,15 +76,18 @@ ONE = {"x": {"a": 0.6, "b": 0.5, "c": 0.59}}
         ),
         (
             view_of(ONE),
-            "a is best on x, nDCG@10 0.600 [0.580, 0.620]; worse: b (−0.100 [−0.120, −0.080]); undecided: c (−0.010 [−0.030, +0.010]).",
+            "a is best on x, nDCG@10 0.600 [0.580, 0.620]; worse: b (−0.100 [−0.120, "
+            "−0.080]); undecided: c (−0.010 [−0.030, +0.010]).",
         ),
         (
             view_of(ONE, baseline="b"),
-            "b is the baseline on x, nDCG@10 0.500 [0.480, 0.520]; better: a (+0.100 [+0.080, +0.120]) and c (+0.090 [+0.070, +0.110]).",
+            "b is the baseline on x, nDCG@10 0.500 [0.480, 0.520]; better: a (+0.100 "
+            "[+0.080, +0.120]) and c (+0.090 [+0.070, +0.110]).",
         ),
         (
             view_of({"x": {"a": 0.6}, "y": {"a": 0.5}}),
-            "x nDCG@10 0.600 [0.580, 0.620]; y nDCG@10 0.500 [0.480, 0.520]. No task has two models to compare, "
+            "x nDCG@10 0.600 [0.580, 0.620]; y nDCG@10 0.500 [0.480, 0.520]. "
+            "No task has two models to compare, "
             "so differences are unknown.",
         ),
         (
@@ -91,7 +103,9 @@ def test_the_head_line_says_no_more_than_the_comparisons(view, sentence: str) ->
 
 
 def test_names_that_run_right_to_left_are_set_apart_and_none_can_turn_the_words_after_it() -> None:
-    assert headline(view_of({"x": {"نموذج": 0.6, "b": 0.5}, "y": {"b": 0.5}})).startswith("\u2068نموذج\u2069 is best")
+    assert headline(view_of({"x": {"نموذج": 0.6, "b": 0.5}, "y": {"b": 0.5}})).startswith(
+        "\u2068نموذج\u2069 is best"
+    )
     said = headline(view_of({"x": {"a\u202eevil": 0.6, "b\u2067": 0.5}, "y": {"a\u202eevil": 0.6}}))
     assert said.startswith("a\ufffdevil is best on x")
     assert not set(said) & set("\u202e\u2067")
@@ -117,17 +131,32 @@ def test_only_one_answer_for_all_tasks_is_good_or_bad_news(values, baseline, wan
 def test_reservations_name_what_the_head_line_leaves_out() -> None:
     said = plain(" ".join(words.reservations(full_suite())))
     assert "Benjamini–Hochberg at 5 % over all 6 comparisons of main measures" in said
-    assert "Not worse is not corrected: each such comparison excludes a loss of 1 % for itself, at one-sided 95 %." in said
-    assert "2 of 6 comparisons are undecided: the data neither show a change nor exclude a loss of the margin" in said
+    assert (
+        "Not worse is not corrected: each such comparison excludes a loss "
+        "of 1 % for itself, at one-sided 95 %." in said
+    )
+    assert (
+        "2 of 6 comparisons are undecided: the data neither show a change nor exclude a loss of the margin"
+        in said
+    )
     assert "Some models did not run all 4 tasks: lexical (2)." in said
-    assert "Means over several seeds, with intervals over seeds and units: small (3). All others are one run" in said
+    assert (
+        "Means over several seeds, with intervals over seeds and units: small (3). All others are one run"
+        in said
+    )
     assert said.endswith("a note of the suite")
 
 
 def test_counts_name_the_margins_of_the_measures_that_were_compared_and_one_is_singular() -> None:
     result = make_suite({"x": {"a": 0.6, "b": 0.59}, "y": {"a": 0.6, "b": 0.5}}, baseline="b")
-    other = [replace(pairing, change=replace(pairing.change, measure="accuracy")) for pairing in result.pairings if pairing.task == "y"]
-    result = replace(result, pairings=[*result.pairings, *other], settings={"measure": {"margin": "0.01 nDCG"}})
+    other = [
+        replace(pairing, change=replace(pairing.change, measure="accuracy"))
+        for pairing in result.pairings
+        if pairing.task == "y"
+    ]
+    result = replace(
+        result, pairings=[*result.pairings, *other], settings={"measure": {"margin": "0.01 nDCG"}}
+    )
     assert "not worse by more than 0.01 nDCG or 1 % on 0" in plain(headline(Overview(result)))
     assert "excludes a loss of 0.01 nDCG or 1 % for itself" in plain(" ".join(words.reservations(result)))
     one = plain(" ".join(words.reservations(make_suite({"x": {"a": 0.6, "b": 0.59}}, baseline="b"))))
@@ -161,7 +190,9 @@ def test_cells_are_marked_as_the_comparisons_say() -> None:
     assert Page(html).text.count("▼") >= 3
     beside = Page(html_of(full_suite(baseline="small")))
     assert "baseline" in beside.text
-    assert {"better", "worse", "undecided"} <= {word for one in beside.with_class("sign") for word in (one["class"] or "").split()}
+    assert {"better", "worse", "undecided"} <= {
+        word for one in beside.with_class("sign") for word in (one["class"] or "").split()
+    }
 
 
 def test_what_the_script_works_on_is_there() -> None:
@@ -169,7 +200,9 @@ def test_what_the_script_works_on_is_there() -> None:
     assert html.count('<table class="sortable') >= 4
     assert 'aria-controls="task-0-units"' in html
     assert re.search(r'<table class="sortable " id="task-0-units">', html)
-    assert re.findall(r'<th scope="col" class="num" data-first="(\w+)"><span dir="auto" title="xnli"', html) == ["ascending"]
+    assert re.findall(
+        r'<th scope="col" class="num" data-first="(\w+)"><span dir="auto" title="xnli"', html
+    ) == ["ascending"]
 
 
 def test_facts_grids_and_units_stand_on_the_page() -> None:
@@ -196,7 +229,11 @@ def test_a_suite_of_one_model_or_of_nothing_has_page_and_tables() -> None:
 
 def test_settings_have_no_measures_that_no_task_takes() -> None:
     tasks = [{"kind": "retrieval", "name": "x", "measures": ["RR"], "columns": {}}]
-    text = Page(html_of(replace(full_suite(), settings={"tasks": tasks, "measure": {"measures": ["nDCG@10"], "depth": 9}}))).text
+    text = Page(
+        html_of(
+            replace(full_suite(), settings={"tasks": tasks, "measure": {"measures": ["nDCG@10"], "depth": 9}})
+        )
+    ).text
     assert "measure.depth 9" in text
     assert "measure.measures" not in text
     assert '"columns"' not in text
@@ -207,7 +244,13 @@ def test_csv_has_a_line_for_each_score_and_fact_with_all_digits() -> None:
     rows = rows_of(result)
     assert len(rows) == len(result.scores) + 1
     first = rows[0]
-    assert (first["task"], first["model"], first["main"], first["value"], first["runs"]) == ("first", "small", "yes", "0.55", "3")
+    assert (first["task"], first["model"], first["main"], first["value"], first["runs"]) == (
+        "first",
+        "small",
+        "yes",
+        "0.55",
+        "3",
+    )
     assert (first["against"], first["significant"], first["verdict"]) == ("large", "yes", "worse")
     assert float(first["difference"]) == pytest.approx(-0.06)
     assert (first["best"], first["even"], rows[1]["best"], rows[1]["even"]) == ("no", "no", "yes", "yes")
@@ -233,7 +276,11 @@ def test_tables_hold_reservations_and_notes_and_a_hostile_name_breaks_no_row(end
     assert "a note of the suite" in table(full_suite(), ending)
     hostile = make_suite({"x": {"a|b & $c_{}\\ ^~%#": 0.6, "b": 0.5}})
     rows = [line for line in table(hostile, ending).splitlines() if line.startswith(("|", "a"))]
-    cells = {len(re.findall(r"(?<!\\)\|" if ending == "md" else r"(?<!\\)&", row)) for row in rows if "&amp;" not in row}
+    cells = {
+        len(re.findall(r"(?<!\\)\|" if ending == "md" else r"(?<!\\)&", row))
+        for row in rows
+        if "&amp;" not in row
+    }
     assert len(cells) == 1
 
 
@@ -246,6 +293,8 @@ def test_the_terminal_fits_eighty_columns(baseline: str | None) -> None:
 
 
 def test_of_many_models_on_many_tasks_the_terminal_shows_the_best_and_the_even() -> None:
-    values = {f"t{task}": {f"m{model}": 0.9 if model == 0 else 0.1 for model in range(9)} for task in range(10)}
+    values = {
+        f"t{task}": {f"m{model}": 0.9 if model == 0 else 0.1 for model in range(9)} for task in range(10)
+    }
     text = printed(make_suite(values))
     assert text.count("and 8 more") == 10

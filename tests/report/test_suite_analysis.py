@@ -12,7 +12,11 @@ from adiabat.results.evaluation_result import Verdict
 from adiabat.results.suite_result import ModelStanding, SuiteResult, by_kind, equal_values
 from tests.report.sample_suites import full_suite, make_pairing, make_suite, make_task
 
-VALUES = {"first": {"a": 0.5, "b": 0.6, "c": 0.6}, "second": {"a": 0.9, "b": 0.3, "c": 0.1}, "alone": {"a": 0.2}}
+VALUES = {
+    "first": {"a": 0.5, "b": 0.6, "c": 0.6},
+    "second": {"a": 0.9, "b": 0.3, "c": 0.1},
+    "alone": {"a": 0.2},
+}
 
 
 def view_of(values=VALUES, **options) -> Overview:
@@ -23,10 +27,12 @@ def standings(view: Overview) -> list[ModelStanding]:
     return view.result.analysis.models
 
 
-LAST_DIGIT = {"x": {f"m{number}": value for number, value in enumerate((0.3, 0.1 + 0.2, 0.3, 0.1 + 0.2, 0.3 - 1e-16))}}
+LAST_DIGIT = {
+    "x": {f"m{number}": value for number, value in enumerate((0.3, 0.1 + 0.2, 0.3, 0.1 + 0.2, 0.3 - 1e-16))}
+}
 
 
-def test_values_that_differ_in_their_last_digit_share_their_ranks_and_the_one_that_others_are_compared_with_leads() -> None:
+def test_values_that_differ_in_their_last_digit_share_ranks_and_the_reference_leads() -> None:
     assert len(set(LAST_DIGIT["x"].values())) == 3
     view = view_of(LAST_DIGIT)
     ranking = view.rankings["x"]
@@ -37,7 +43,14 @@ def test_values_that_differ_in_their_last_digit_share_their_ranks_and_the_one_th
 
 @pytest.mark.parametrize(
     ("first", "second", "equal"),
-    [(0.3, 0.1 + 0.2, True), (0.3, 0.3 + 1e-11, False), (0.0, 1e-17, True), (1e6, 1e6 + 1e-7, True), (0.5, 0.4, False), (-0.2, 0.2, False)],
+    [
+        (0.3, 0.1 + 0.2, True),
+        (0.3, 0.3 + 1e-11, False),
+        (0.0, 1e-17, True),
+        (1e6, 1e6 + 1e-7, True),
+        (0.5, 0.4, False),
+        (-0.2, 0.2, False),
+    ],
 )
 def test_only_rounding_makes_no_difference(first, second, equal) -> None:
     assert equal_values(first, second) is equal_values(second, first) is equal
@@ -45,7 +58,10 @@ def test_only_rounding_makes_no_difference(first, second, equal) -> None:
 
 def test_ranks_are_those_of_sorting_by_hand() -> None:
     draw = random.Random(3)
-    values = {f"t{task}": {f"m{model}": draw.choice([0.1, 0.2, 0.3, 0.4]) for model in range(6)} for task in range(20)}
+    values = {
+        f"t{task}": {f"m{model}": draw.choice([0.1, 0.2, 0.3, 0.4]) for model in range(6)}
+        for task in range(20)
+    }
     kinds = {f"t{task}": "triplets" for task in range(0, 20, 2)}
     view = view_of(values, kinds=kinds)
     for task, by_model in values.items():
@@ -89,7 +105,12 @@ def test_a_verdict_that_the_correction_does_not_uphold_is_one_about_the_loss() -
     assert (worse.verdict, replace(worse, significant=False).verdict) == ("worse", "undecided")
 
 
-TWO_REFERENCES = {"x": {"a": 0.6, "b": 0.5, "c": 0.4}, "y": {"a": 0.6, "c": 0.59}, "z": {"a": 0.3, "c": 0.5}, "alone": {"a": 0.5}}
+TWO_REFERENCES = {
+    "x": {"a": 0.6, "b": 0.5, "c": 0.4},
+    "y": {"a": 0.6, "c": 0.59},
+    "z": {"a": 0.3, "c": 0.5},
+    "alone": {"a": 0.5},
+}
 BEST, EVEN, WORSE, BETTER, NONE = (
     (True, False, None),
     (False, True, None),
@@ -103,7 +124,8 @@ BEST_AND_BETTER = (True, False, "better")
 @pytest.mark.parametrize(
     ("values", "baseline", "marks", "clear"),
     [
-        # A best model is clear where all others are measurably worse; whoever is is marked too, so that no mark says nothing.
+        # A best model is clear where all others are measurably worse; whoever is is marked too, so that no
+        # mark says nothing.
         ({"x": {"a": 0.6, "b": 0.5, "c": 0.4}}, None, {"x": [BEST, WORSE, WORSE]}, {"x"}),
         ({"x": {"a": 0.6, "b": 0.59, "c": 0.4}}, None, {"x": [BEST, EVEN, WORSE]}, set()),
         ({"x": {"a": 0.6, "b": 0.6, "c": 0.4}}, None, {"x": [BEST, BEST, WORSE]}, set()),
@@ -111,13 +133,20 @@ BEST_AND_BETTER = (True, False, "better")
         ({"x": {"a": 0.6, "b": 0.5, "c": 0.59}}, "b", {"x": [BEST_AND_BETTER, NONE, BETTER]}, set()),
         ({"x": {"a": 0.6, "b": 0.5}}, "a", {"x": [BEST, WORSE]}, {"x"}),
         # The baseline is the reference where it did the task, else the best.
-        (TWO_REFERENCES, "b", {"x": [BEST_AND_BETTER, NONE, WORSE], "y": [BEST, EVEN], "z": [WORSE, BEST], "alone": [NONE]}, {"z"}),
+        (
+            TWO_REFERENCES,
+            "b",
+            {"x": [BEST_AND_BETTER, NONE, WORSE], "y": [BEST, EVEN], "z": [WORSE, BEST], "alone": [NONE]},
+            {"z"},
+        ),
     ],
 )
 def test_marks_say_no_more_than_the_comparisons(values, baseline: str | None, marks, clear: set[str]) -> None:
     view = view_of(values, baseline=baseline)
     assert {
-        task: [(mark.best, mark.even, mark.verdict) for mark in (view.mark(task, model) for model in by_model)]
+        task: [
+            (mark.best, mark.even, mark.verdict) for mark in (view.mark(task, model) for model in by_model)
+        ]
         for task, by_model in values.items()
     } == marks
     assert {task for task, ranking in view.rankings.items() if ranking.clear} == clear
@@ -125,10 +154,17 @@ def test_marks_say_no_more_than_the_comparisons(values, baseline: str | None, ma
 
 def test_the_baseline_is_the_reference_where_it_did_the_task_else_the_best() -> None:
     view = view_of(TWO_REFERENCES, baseline="b")
-    assert {name: ranking.against for name, ranking in view.rankings.items()} == {"x": "b", "y": "a", "z": "c", "alone": None}
+    assert {name: ranking.against for name, ranking in view.rankings.items()} == {
+        "x": "b",
+        "y": "a",
+        "z": "c",
+        "alone": None,
+    }
     assert (view.result.beside_best, view.result.mixed) == (["y", "z"], True)
     assert [standing.even for standing in standings(view)] == [1, None, 2]
-    assert [standing.even for standing in standings(view_of({"x": {"a": 0.6, "b": 0.5}}, baseline="b"))] == [None] * 2
+    assert [standing.even for standing in standings(view_of({"x": {"a": 0.6, "b": 0.5}}, baseline="b"))] == [
+        None
+    ] * 2
     assert view_of(TWO_REFERENCES).result.beside_best == ["x", "y", "z"]
     for baseline in (None, "a"):
         assert not view_of(TWO_REFERENCES, baseline=baseline).result.mixed
@@ -147,7 +183,11 @@ def test_findings_count_only_tasks_that_the_baseline_did() -> None:
 
 
 def test_only_a_model_that_did_what_several_did_has_a_mean_rank() -> None:
-    assert [standing.mean_rank for standing in standings(view_of(TWO_REFERENCES))] == [pytest.approx(4 / 3), None, pytest.approx(2)]
+    assert [standing.mean_rank for standing in standings(view_of(TWO_REFERENCES))] == [
+        pytest.approx(4 / 3),
+        None,
+        pytest.approx(2),
+    ]
     # Each lacks another task, so no two means would be over the same ones.
     turns = {"x": {"a": 0.6, "b": 0.5}, "y": {"b": 0.6, "c": 0.5}, "z": {"a": 0.5, "c": 0.6}}
     assert [standing.mean_rank for standing in standings(view_of(turns))] == [None] * 3
@@ -156,13 +196,18 @@ def test_only_a_model_that_did_what_several_did_has_a_mean_rank() -> None:
 
 def test_tasks_stand_beside_others_of_their_kind_in_the_order_of_the_suite() -> None:
     tasks = [make_task("a"), make_task("b", "sts"), make_task("c")]
-    assert [(kind, [task.name for task in group]) for kind, group in by_kind(tasks)] == [("retrieval", ["a", "c"]), ("sts", ["b"])]
+    assert [(kind, [task.name for task in group]) for kind, group in by_kind(tasks)] == [
+        ("retrieval", ["a", "c"]),
+        ("sts", ["b"]),
+    ]
 
 
 def test_means_are_of_models_that_did_all_tasks_of_a_kind_by_one_measure() -> None:
     (mean,) = full_suite().analysis.means
     assert (mean.kind, mean.measure, mean.tasks) == ("retrieval", "nDCG@10", 2)
-    assert list(mean.values.values()) == pytest.approx([(0.55 + 0.41) / 2, (0.61 + 0.40) / 2, (0.60 + 0.30) / 2])
+    assert list(mean.values.values()) == pytest.approx(
+        [(0.55 + 0.41) / 2, (0.61 + 0.40) / 2, (0.60 + 0.30) / 2]
+    )
     lacking = view_of({"x": {"a": 0.5, "b": 0.7}, "y": {"a": 0.6}}).result.analysis.means
     assert list(lacking[0].values.values()) == [pytest.approx(0.55), None]
 

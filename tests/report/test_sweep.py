@@ -75,10 +75,18 @@ def test_limits_on_drift_have_a_table_with_a_cell_for_each_column() -> None:
     for cell in (OVERLAP_LOSS, "5e−8", "arxiv", "hit", "0.04000 to 0.05000"):
         assert f">{cell}<" in row
     assert 'id="judged"' not in render_sweep(make_sweep(runs))
-    both = [*series([0.01, 0.02, 0.04, 0.05], OTHERS, **{MARGIN: 0.1}), *series([0.05, 0.06, 0.07, 0.08], OTHERS, **{MARGIN: 0.3})]
+    both = [
+        *series([0.01, 0.02, 0.04, 0.05], OTHERS, **{MARGIN: 0.1}),
+        *series([0.05, 0.06, 0.07, 0.08], OTHERS, **{MARGIN: 0.3}),
+    ]
     limits = drift_limit_table(make_sweep(both, noise=NOISE, varied=[RATE, MARGIN]))
     assert limits is not None
-    assert [cell.text for cell in limits.rows[2].cells[:4]] == ["margin 0.3", OVERLAP_LOSS, "0.04583", "no rate"]
+    assert [cell.text for cell in limits.rows[2].cells[:4]] == [
+        "margin 0.3",
+        OVERLAP_LOSS,
+        "0.04583",
+        "no rate",
+    ]
     assert [row.cells[1].text for row in limits.rows] == [OVERLAP_LOSS, MARGINS] * 2
 
 
@@ -86,16 +94,25 @@ def test_limits_on_drift_have_a_table_with_a_cell_for_each_column() -> None:
     ("result", "reason"),
     [
         (grid_of(optimizer=["adamw", "sgd"]), "No setting that is a number varies, so no curves are drawn."),
-        (even_sweep(["msmarco"], rates=[1e-8]), "No setting that is a number varies, so no curves are drawn."),
+        (
+            even_sweep(["msmarco"], rates=[1e-8]),
+            "No setting that is a number varies, so no curves are drawn.",
+        ),
         (
             make_sweep(
                 [
                     make_run({RATE: rate, MARGIN: margin, "tune.batch_size": size})
-                    for rate, margin, size in ((1e-8, 0.1, 8), (1e-8, 0.2, 16), (2e-8, 0.1, 16), (2e-8, 0.2, 8))
+                    for rate, margin, size in (
+                        (1e-8, 0.1, 8),
+                        (1e-8, 0.2, 16),
+                        (2e-8, 0.1, 16),
+                        (2e-8, 0.2, 8),
+                    )
                 ],
                 varied=(RATE, MARGIN, "tune.batch_size"),
             ),
-            "No two settings differ in one number alone, so no curves are drawn; the table shows all of them.",
+            "No two settings differ in one number alone, so no curves are "
+            "drawn; the table shows all of them.",
         ),
         (full_sweep(), None),
     ],
@@ -108,6 +125,10 @@ def test_a_page_without_curves_says_why(result: SweepResult, reason: str | None)
 
 
 def test_what_is_not_drawn_is_counted() -> None:
-    many = remedies({f"way {number}": [(1e-8, 0.0, 1.0, 0.0, 0.1), (2e-8, 0.0, 2.0, -1.0, 0.2)] for number in range(9)})
+    many = remedies(
+        {f"way {number}": [(1e-8, 0.0, 1.0, 0.0, 0.1), (2e-8, 0.0, 2.0, -1.0, 0.2)] for number in range(9)}
+    )
     assert "8 of 9 methods are drawn" in render_sweep(many)
-    assert "1 setting without a known gain" in plain(render_sweep(make_sweep([*simple_sweep().runs, make_failed({RATE: 1e-6})])))
+    assert "1 setting without a known gain" in plain(
+        render_sweep(make_sweep([*simple_sweep().runs, make_failed({RATE: 1e-6})]))
+    )

@@ -47,12 +47,17 @@ def curves_of(panel: Panel) -> list[Line]:
 
 
 def marks_of(panel: Panel, colour: str, *, hollow: bool) -> list[Line]:
-    return [line for line in panel.lines if not line.label and line.colour == colour and line.hollow == hollow]
+    return [
+        line for line in panel.lines if not line.label and line.colour == colour and line.hollow == hollow
+    ]
 
 
 def test_each_setting_has_its_figures() -> None:
     kinds = ("improvement", "pairs", "drift", "validation")
-    assert [one.name for one in figures.drawings(full_sweep())] == [*(f"{kind}-learning-rate" for kind in kinds), "trade"]
+    assert [one.name for one in figures.drawings(full_sweep())] == [
+        *(f"{kind}-learning-rate" for kind in kinds),
+        "trade",
+    ]
     assert list(panels_of(simple_sweep())) == ["improvement", "validation", "trade"]
     assert figures.drawings(make_sweep([])) == figures.drawings(failed_sweep(*RATES)) == []
     names = [one.name for one in figures.drawings(grid_of(learning_rate=RATES, margin=[0.1, 0.2]))]
@@ -63,7 +68,12 @@ def test_a_curve_has_a_point_for_each_run_and_a_mean_for_each_value() -> None:
     panel = improvement(full_sweep())
     curves = curves_of(panel)
     assert [curve.label for curve in curves] == ["msmarco (target)", "arxiv", "title", "xnli"]
-    points = [point for hollow in (False, True) for line in marks_of(panel, curves[0].colour, hollow=hollow) for point in line.points]
+    points = [
+        point
+        for hollow in (False, True)
+        for line in marks_of(panel, curves[0].colour, hollow=hollow)
+        for point in line.points
+    ]
     assert len(points) == 11
     for x, mean in curves[0].points:
         values = [y for at, y in points if at == x and y is not None]
@@ -79,7 +89,11 @@ def test_markers_are_hollow_without_evidence_and_one_run_bears_its_interval() ->
     for turned in (result, make_sweep(result.runs[::-1])):
         panel = improvement(turned)
         target, other = curves_of(panel)
-        hollow = [[x for x, _ in line.points] for curve in (target, other) for line in marks_of(panel, curve.colour, hollow=True)]
+        hollow = [
+            [x for x, _ in line.points]
+            for curve in (target, other)
+            for line in marks_of(panel, curve.colour, hollow=True)
+        ]
         assert hollow == [[1e-8, 5e-8], [1e-8, 2e-8]]
         (filled,) = marks_of(panel, target.colour, hollow=False)
         assert filled.intervals == [pytest.approx((y - 1, y + 1)) for y in (3.0, -9.0)]
@@ -97,14 +111,21 @@ def test_a_value_at_which_every_run_failed_is_a_gap_and_a_cross() -> None:
 
 
 def test_a_task_without_percent_or_that_nothing_measured_has_no_curve() -> None:
-    panel = improvement(simple_sweep({1e-8: (0.5, None), 2e-8: (3.0, None)}, tasks=("msmarco", "arxiv", "absent")))
+    panel = improvement(
+        simple_sweep({1e-8: (0.5, None), 2e-8: (3.0, None)}, tasks=("msmarco", "arxiv", "absent"))
+    )
     assert [curve.label for curve in curves_of(panel)] == ["msmarco (target)"]
 
 
 def test_a_task_has_one_colour_and_marker_and_targets_are_named() -> None:
     tasks = [f"task {number}" for number in range(9)]
     drawing = figures.drawings(even_sweep(tasks, targets=tasks[:2]))[0]
-    styles = {(line.label, line.colour, line.marker) for panel in drawing.panels for line in panel.lines if line.label}
+    styles = {
+        (line.label, line.colour, line.marker)
+        for panel in drawing.panels
+        for line in panel.lines
+        if line.label
+    }
     assert len({style[1:] for style in styles}) == len(styles) == len(tasks)
     assert {"task 0 (target)", "task 1 (target)", "task 8"} <= set(texts(drawing.chart.inline()))
 
@@ -121,14 +142,25 @@ def test_only_numbers_with_two_values_are_drawn_against() -> None:
     ):
         assert figures.series_of(result) == []
     (series,) = figures.series_of(grid_of(learning_rate=[1e-8], idle_epochs=[5, 10, 15]))
-    assert (series.setting.label, [x for x, _ in series.combinations[0].cases]) == ("idle epochs", [5.0, 10.0, 15.0])
+    assert (series.setting.label, [x for x, _ in series.combinations[0].cases]) == (
+        "idle epochs",
+        [5.0, 10.0, 15.0],
+    )
 
 
 def test_each_combination_of_the_others_has_its_own_curve() -> None:
-    result = grid_of(learning_rate=[1e-8, 2e-8, 5e-8], margin=[0.1, 0.2], freeze=[["embeddings"], ["embeddings", "blocks[0]"], []])
+    result = grid_of(
+        learning_rate=[1e-8, 2e-8, 5e-8],
+        margin=[0.1, 0.2],
+        freeze=[["embeddings"], ["embeddings", "blocks[0]"], []],
+    )
     rate, margin = figures.series_of(result)
     assert (len(rate.combinations), rate.of, rate.alone) == (6, 6, 0)
-    labels = ["margin 0.1, freeze embeddings", "margin 0.1, freeze embeddings + blocks[0]", "margin 0.1, freeze none"]
+    labels = [
+        "margin 0.1, freeze embeddings",
+        "margin 0.1, freeze embeddings + blocks[0]",
+        "margin 0.1, freeze none",
+    ]
     assert [one.label for one in rate.combinations][:3] == labels
     # Three rates with three freezings are more than can be told apart.
     assert (len(margin.combinations), margin.of) == (1, 9)
@@ -138,14 +170,18 @@ def test_each_combination_of_the_others_has_its_own_curve() -> None:
 
 def test_of_too_many_combinations_the_one_with_most_runs_is_drawn() -> None:
     result = grid_of(learning_rate=[1e-8, 2e-8], margin=[0.1 * place for place in range(1, 9)])
-    again = [replace(run, name=f"{run.name} again", seed=9) for run in result.runs if run.varied[MARGIN] == 0.5]
+    again = [
+        replace(run, name=f"{run.name} again", seed=9) for run in result.runs if run.varied[MARGIN] == 0.5
+    ]
     rate, _ = figures.series_of(make_sweep([*result.runs, *again], varied=result.varied))
     assert ([one.label for one in rate.combinations], rate.of) == (["margin 0.5"], 8)
 
 
 def test_settings_that_go_together_make_one_curve_and_those_alone_are_counted() -> None:
     pairs = [(7, 2.5e-8), (14, 5e-8), (28, 1e-7)]
-    runs = [make_run({"tune.batch_size": size, RATE: rate}, [make_task("msmarco", 2.0)]) for size, rate in pairs]
+    runs = [
+        make_run({"tune.batch_size": size, RATE: rate}, [make_task("msmarco", 2.0)]) for size, rate in pairs
+    ]
     sizes, rates = figures.series_of(make_sweep(runs, varied=("tune.batch_size", RATE)))
     assert (sizes.tied, len(sizes.combinations), sizes.combinations[0].label) == (["learning rate"], 1, "")
     assert (rates.tied, [x for x, _ in rates.combinations[0].cases]) == (["batch size"], [2.5e-8, 5e-8, 1e-7])
@@ -153,7 +189,10 @@ def test_settings_that_go_together_make_one_curve_and_those_alone_are_counted() 
     lonely = make_run({RATE: 5e-8, MARGIN: 0.7}, [make_task("msmarco", 2.0)])
     rate, _ = figures.series_of(make_sweep([*grid.runs, lonely], varied=grid.varied))
     assert (rate.of, rate.alone) == (2, 1)
-    scattered = [make_run({RATE: rate, MARGIN: margin}) for rate, margin in ((1e-8, 0.1), (2e-8, 0.2), (2e-8, 0.3), (5e-8, 0.3))]
+    scattered = [
+        make_run({RATE: rate, MARGIN: margin})
+        for rate, margin in ((1e-8, 0.1), (2e-8, 0.2), (2e-8, 0.3), (5e-8, 0.3))
+    ]
     assert [series.of for series in figures.series_of(make_sweep(scattered, varied=(RATE, MARGIN)))] == [1, 1]
 
 
@@ -178,7 +217,10 @@ def test_the_axis_follows_the_span_of_values(name: str, values: list[float], sca
 
 def test_pairs_are_counted_up_and_down_and_by_the_z_test() -> None:
     first, second = panels_of(full_sweep(seeds=(0,)))["pairs"]
-    assert [panel.title for panel in (first, second)] == ["entailment-neutral, cosine", "entailment-contradiction, cosine"]
+    assert [panel.title for panel in (first, second)] == [
+        "entailment-neutral, cosine",
+        "entailment-contradiction, cosine",
+    ]
     assert [(curve.label, curve.style) for curve in curves_of(first)] == [
         *(("improved", "-"), ("worsened", "-"), ("improved, z-test", "--"), ("worsened, z-test", "--")),
     ]
@@ -209,7 +251,12 @@ def test_drift_has_a_panel_for_each_measure_with_its_interval() -> None:
 
 def test_steps_and_the_kept_epoch_are_shown_of_each_run() -> None:
     steps, epochs = panels_of(full_sweep())["validation"]
-    heights = [[y for _, y in line.points][:3] for panel in (steps, epochs) for line in panel.lines if not line.style and line.points]
+    heights = [
+        [y for _, y in line.points][:3]
+        for panel in (steps, epochs)
+        for line in panel.lines
+        if not line.style and line.points
+    ]
     assert heights == [[13_000.0, 14_000.0, 15_000.0], [3.0, 4.0, 5.0]]
     assert steps.failed == [1e-7]
 
@@ -225,15 +272,22 @@ def test_the_figure_joins_methods_and_has_a_panel_for_the_drift() -> None:
     drawing = figures.trade(remedies(WAYS))
     assert drawing is not None
     assert [panel.title for panel in drawing.panels] == ["arxiv", "drift: overlap loss"]
-    assert [[x for x, _ in curve.points] for curve in curves_of(drawing.panels[0]) if len(curve.points) == 3] == [[2.0, 4.0, 6.0]]
+    assert [
+        [x for x, _ in curve.points] for curve in curves_of(drawing.panels[0]) if len(curve.points) == 3
+    ] == [[2.0, 4.0, 6.0]]
     assert {"rate", "pulled", "small"} <= set(texts(drawing.chart.inline()))
     two_numbers = make_sweep(
-        [replace(run, tasks=make_tasks(2.0, 0.0)) for run in grid_of(learning_rate=[1e-8, 2e-8], margin=[0.1, 0.2]).runs],
+        [
+            replace(run, tasks=make_tasks(2.0, 0.0))
+            for run in grid_of(learning_rate=[1e-8, 2e-8], margin=[0.1, 0.2]).runs
+        ],
         varied=(RATE, MARGIN),
     )
     # What differs by two numbers is no line.
     assert not any(line.style for line in trades(two_numbers)[0].lines)
-    many = remedies({f"way {number}": [(1e-8, 0.0, 1.0, 0.0, 0.1), (2e-8, 0.0, 2.0, -1.0, 0.2)] for number in range(9)})
+    many = remedies(
+        {f"way {number}": [(1e-8, 0.0, 1.0, 0.0, 0.1), (2e-8, 0.0, 2.0, -1.0, 0.2)] for number in range(9)}
+    )
     assert [len(curves_of(panel)) for panel in trades(many)] == [8, 8]
     assert trades(make_sweep([make_run({RATE: rate}, make_tasks(2.0, None)) for rate in (1e-8, 2e-8)])) == []
 
@@ -254,11 +308,16 @@ def test_the_table_tells_what_is_interpolated_and_which_method_is_left_out() -> 
     table = equal_gain_table(remedies(WAYS))
     assert table is not None
     assert "small" in table.lead
-    assert "interpolated between two settings, which shows too much harm where harm grows faster than gain" in table.lead
+    assert (
+        "interpolated between two settings, which shows too much harm where harm grows faster than gain"
+        in table.lead
+    )
     assert "reaches the gain more than once, its row shows the costs at the least drift" in table.lead
     rows = [[plain(cell.text) for cell in row.cells] for row in table.rows]
     assert rows == [["pulled", "−2.00 %", "0.1600", "+3.00 %"], ["rate", "≈ −3.00 %", "≈ 0.2500", "+2.00 %"]]
-    lacking = equal_gain_table(make_sweep([replace(run, drift=None) for run in remedies(WAYS).runs], varied=(RATE, "tune.pull")))
+    lacking = equal_gain_table(
+        make_sweep([replace(run, drift=None) for run in remedies(WAYS).runs], varied=(RATE, "tune.pull"))
+    )
     assert lacking is not None
     assert lacking.rows[0].cells[2].text == "–"
     assert equal_gain_table(make_sweep([make_failed({RATE: 1e-8})])) is None

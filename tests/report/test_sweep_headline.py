@@ -35,11 +35,17 @@ def reserved(result: SweepResult) -> str:
 
 
 def margins(*gains: tuple[float, float]) -> SweepResult:
-    return make_sweep([make_run({MARGIN: 0.1 * number}, make_tasks(*gain)) for number, gain in enumerate(gains, 1)], varied=(MARGIN,))
+    return make_sweep(
+        [make_run({MARGIN: 0.1 * number}, make_tasks(*gain)) for number, gain in enumerate(gains, 1)],
+        varied=(MARGIN,),
+    )
 
 
 SEEDS = make_sweep(
-    [run_at(rate, 5.0, other, seed=seed) for rate, seed, other in ((1e-8, 0, 0.0), (1e-8, 1, 0.0), (2e-8, 0, 0.0), (2e-8, 1, -4.0))]
+    [
+        run_at(rate, 5.0, other, seed=seed)
+        for rate, seed, other in ((1e-8, 0, 0.0), (1e-8, 1, 0.0), (2e-8, 0, 0.0), (2e-8, 1, -4.0))
+    ]
 )
 CROSSED = make_sweep(
     [
@@ -75,7 +81,11 @@ LARGEST = "is the largest at which no run made another task measurably worse"
         ),
         (
             simple_sweep({1e-8: (1.5, -2.0), 2e-8: (3.0, -3.0)}),
-            ["Each of 2 learning rates made another task measurably worse: even at the smallest, 1e-8, arxiv", "arxiv −3.0 % (worse)."],
+            [
+                "Each of 2 learning rates made another task measurably worse: "
+                "even at the smallest, 1e-8, arxiv",
+                "arxiv −3.0 % (worse).",
+            ],
             "bad",
         ),
         (
@@ -83,7 +93,11 @@ LARGEST = "is the largest at which no run made another task measurably worse"
             [f"2e-8 {LARGEST}", "at 5e-8, arxiv got worse; below it, at 1e-8, arxiv"],
             "good",
         ),
-        (SEEDS, [f"1e-8 {LARGEST}; at 2e-8, arxiv got worse.", "msmarco +5.0 % (+5.0 to +5.0; better)"], "good"),
+        (
+            SEEDS,
+            [f"1e-8 {LARGEST}; at 2e-8, arxiv got worse.", "msmarco +5.0 % (+5.0 to +5.0; better)"],
+            "good",
+        ),
         (
             make_sweep([run_at(1e-8, 2.0, 0.0), run_at(2e-8, 3.0, 0.0), make_failed({RATE: 2e-8}, seed=1)]),
             ["1 of 3 runs failed. Of 2 learning rates, 1e-8", "; at 2e-8, a run failed."],
@@ -102,7 +116,10 @@ LARGEST = "is the largest at which no run made another task measurably worse"
         # The better of the two settings at 2e-8 is harmless, and gains more.
         (
             CROSSED,
-            [f"Of 2 learning rates, 1e-8 {LARGEST}", "learning rate 2e-8 with margin 0.1 gained most on the target: msmarco +2.1 %"],
+            [
+                f"Of 2 learning rates, 1e-8 {LARGEST}",
+                "learning rate 2e-8 with margin 0.1 gained most on the target: msmarco +2.1 %",
+            ],
             "good",
         ),
         (
@@ -110,25 +127,44 @@ LARGEST = "is the largest at which no run made another task measurably worse"
             ["No setting without such harm gained on the target; 1e-8 lost least: msmarco −1.5 %"],
             "plain",
         ),
-        (simple_sweep({1e-8: (0.4, 0.2), 2e-8: (0.6, 0.1)}), ["msmarco +0.6 % [−0.4, +1.6] (undecided)"], "plain"),
+        (
+            simple_sweep({1e-8: (0.4, 0.2), 2e-8: (0.6, 0.1)}),
+            ["msmarco +0.6 % [−0.4, +1.6] (undecided)"],
+            "plain",
+        ),
         (
             margins((2.0, 0.0), (3.0, 0.5), (9.0, -2.0)),
             ["2 of 3 settings made no other task measurably worse", "margin 0.2 gained most"],
             "good",
         ),
         (margins((2.0, 0.0), (3.0, 0.5)), ["Each of 2 settings made no other task measurably worse"], "good"),
-        (margins((4.0, -2.0), (3.0, -2.5)), ["Each of 2 settings made another task worse. The target gained most with margin 0.1:"], "bad"),
+        (
+            margins((4.0, -2.0), (3.0, -2.5)),
+            ["Each of 2 settings made another task worse. The target gained most with margin 0.1:"],
+            "bad",
+        ),
         (
             make_sweep([*margins((2.0, -2.0)).runs, make_failed({MARGIN: 0.7})], varied=(MARGIN,)),
             ["None of 2 settings is known to be harmless: 1 made another task worse"],
             "plain",
         ),
-        (make_sweep([run_at(1e-8, 3.0, -0.3)]), ["No other task got measurably worse. The target gained: msmarco +3.0 %"], "good"),
+        (
+            make_sweep([run_at(1e-8, 3.0, -0.3)]),
+            ["No other task got measurably worse. The target gained: msmarco +3.0 %"],
+            "good",
+        ),
         (make_sweep([run_at(1e-8, 3.0, -3.0)]), ["arxiv got measurably worse."], "bad"),
-        (make_sweep([run_at(1e-8, 3.0, 0.0), make_failed({RATE: 1e-8}, seed=1)]), ["harm is not ruled out"], "plain"),
+        (
+            make_sweep([run_at(1e-8, 3.0, 0.0), make_failed({RATE: 1e-8}, seed=1)]),
+            ["harm is not ruled out"],
+            "plain",
+        ),
         (
             make_sweep(
-                [make_failed({RATE: rate}, reason=reason) for rate, reason in ((1e-8, "no memory"), (2e-8, "no memory"), (5e-8, "NaN"))]
+                [
+                    make_failed({RATE: rate}, reason=reason)
+                    for rate, reason in ((1e-8, "no memory"), (2e-8, "no memory"), (5e-8, "NaN"))
+                ]
             ),
             ["All 3 runs failed: no memory and NaN."],
             "bad",
@@ -147,13 +183,17 @@ LARGEST = "is the largest at which no run made another task measurably worse"
         ),
         (full_sweep(), ["xnli +1.4 % (better; 194 of 225 language pairs better, 6 worse)"], "good"),
         (
-            even_sweep(["msmarco", *(f"other {number}" for number in range(7))], rates=(1e-8, 2e-8), improvement=0.5),
+            even_sweep(
+                ["msmarco", *(f"other {number}" for number in range(7))], rates=(1e-8, 2e-8), improvement=0.5
+            ),
             ["other 3 +0.5 % (undecided) and 3 more in the table."],
             "plain",
         ),
     ],
 )
-def test_the_headline_says_no_more_than_the_runs_allow(result: SweepResult, facts: list[str], news: str) -> None:
+def test_the_headline_says_no_more_than_the_runs_allow(
+    result: SweepResult, facts: list[str], news: str
+) -> None:
     for fact in facts:
         assert fact in said(result)
     assert tone(result) == news
@@ -176,7 +216,8 @@ def test_the_headline_says_no_more_than_the_runs_allow(result: SweepResult, fact
         (
             full_sweep(),
             [
-                "with 5e-8: xnli 6 of 225 (entailment-neutral, cosine) and xnli 8 of 225 (entailment-contradiction, cosine).",
+                "with 5e-8: xnli 6 of 225 (entailment-neutral, cosine) and xnli 8 of "
+                "225 (entailment-contradiction, cosine).",
                 "Failed: the loss is not finite (1 run).",
                 "means of up to 3 runs",
             ],
@@ -187,7 +228,9 @@ def test_the_headline_says_no_more_than_the_runs_allow(result: SweepResult, fact
         (make_sweep([], notes=["a note"]), ["a note"], ["selected"]),
     ],
 )
-def test_reservations_name_the_limits_of_the_evidence(result: SweepResult, facts: list[str], absent: list[str]) -> None:
+def test_reservations_name_the_limits_of_the_evidence(
+    result: SweepResult, facts: list[str], absent: list[str]
+) -> None:
     for fact in facts:
         assert fact in reserved(result)
     for fact in absent:
@@ -200,7 +243,13 @@ def test_tasks_that_are_proven_not_worse_leave_no_loss_open() -> None:
         replace(
             run,
             tasks=[
-                replace(outcome, changes=[replace(change, verdict="not worse", margin=1.0, loss_bound=0.0) for change in outcome.changes])
+                replace(
+                    outcome,
+                    changes=[
+                        replace(change, verdict="not worse", margin=1.0, loss_bound=0.0)
+                        for change in outcome.changes
+                    ],
+                )
                 for outcome in run.tasks
             ],
         )
@@ -212,10 +261,19 @@ def test_tasks_that_are_proven_not_worse_leave_no_loss_open() -> None:
 
 def test_rates_that_only_some_variants_have_are_no_series() -> None:
     """Harm at a rate would be ascribed to the rate, though other settings differ there."""
-    full = [make_run({RATE: rate}, make_tasks(1.0, other), variant="full") for rate, other in ((1e-7, 0.0), (1e-6, -5.0))]
+    full = [
+        make_run({RATE: rate}, make_tasks(1.0, other), variant="full")
+        for rate, other in ((1e-7, 0.0), (1e-6, -5.0))
+    ]
     biases = [make_run({RATE: rate}, make_tasks(1.0, 0.0), variant="biases") for rate in (1e-4, 3e-4)]
-    assert "3 of 4 settings made no other task measurably worse in any run." in said(make_sweep([*full, *biases]))
-    crossed = [make_run({RATE: rate}, make_tasks(1.0, 0.0), variant=name) for name in ("a", "b") for rate in (1e-7, 1e-6)]
+    assert "3 of 4 settings made no other task measurably worse in any run." in said(
+        make_sweep([*full, *biases])
+    )
+    crossed = [
+        make_run({RATE: rate}, make_tasks(1.0, 0.0), variant=name)
+        for name in ("a", "b")
+        for rate in (1e-7, 1e-6)
+    ]
     assert "None of 2 learning rates" in said(make_sweep(crossed))
 
 
@@ -226,7 +284,11 @@ def test_a_case_is_told_by_what_differs() -> None:
     def labels(*pairs: tuple[float, float]) -> list[str]:
         runs = [make_run({RATE: rate, MARGIN: margin}) for rate, margin in pairs]
         view = make_sweep(runs, varied=(RATE, MARGIN)).analysis
-        return [words.case_head(view), words.case_label(view, view.cases[0]), words.case_cell(view, view.cases[0])]
+        return [
+            words.case_head(view),
+            words.case_label(view, view.cases[0]),
+            words.case_cell(view, view.cases[0]),
+        ]
 
     both = "learning rate 1e-8 with margin 0.1"
     assert labels((1e-8, 0.1), (2e-8, 0.2)) == ["setting", both, both]

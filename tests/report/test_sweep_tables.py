@@ -8,7 +8,14 @@ from dataclasses import replace
 import pytest
 
 from adiabat.report.sweep_page import MOST_ROWS
-from adiabat.report.sweep_tables import columns_of, drift_columns, measure_columns, sweep_csv, sweep_latex, sweep_markdown
+from adiabat.report.sweep_tables import (
+    columns_of,
+    drift_columns,
+    measure_columns,
+    sweep_csv,
+    sweep_latex,
+    sweep_markdown,
+)
 from adiabat.report.tables import cell_of
 from tests.report.html_page import HOSTILE, plain, printed
 from tests.report.sample_sweeps import (
@@ -46,7 +53,12 @@ def hostile_sweep():
     run = make_run({"tune.optimizer": HOSTILE, RATE: 1e-8}, tasks)
     failed = make_failed({"tune.optimizer": "sgd", RATE: 1e-8}, reason=HOSTILE)
     return make_sweep(
-        [run, failed], varied=("tune.optimizer", RATE), tasks=(HOSTILE, "b"), targets=(HOSTILE,), title=HOSTILE, notes=[HOSTILE]
+        [run, failed],
+        varied=("tune.optimizer", RATE),
+        tasks=(HOSTILE, "b"),
+        targets=(HOSTILE,),
+        title=HOSTILE,
+        notes=[HOSTILE],
     )
 
 
@@ -60,7 +72,13 @@ def test_csv_has_a_line_for_each_setting_with_all_digits() -> None:
     third = rows[2]
     assert (float(third[f"{MAIN}, low %"]), float(third[f"{MAIN}, high %"])) == (6.3, 8.3)
     assert [row[f"{MAIN}, verdict"] for row in rows] == ["undecided", "better", "better", "better"]
-    assert (third["runs"], third["failed"], third["seeds"], third["steps"], third["best_epoch"]) == ("1", "0", "0", "3000", "3")
+    assert (third["runs"], third["failed"], third["seeds"], third["steps"], third["best_epoch"]) == (
+        "1",
+        "0",
+        "0",
+        "3000",
+        "3",
+    )
     assert float(third["msmarco: nDCG@10 distance, improvement %"]) == pytest.approx(8.3)
 
 
@@ -69,9 +87,21 @@ def test_csv_has_means_ranges_and_counts_over_seeds() -> None:
     name = "arxiv: nDCG@10 cosine"
     assert float(last[f"{name}, improvement %"]) == pytest.approx(1.1)
     assert [float(last[f"{name}, {end} %"]) for end in ("low", "high")] == pytest.approx([0.8, 1.4])
-    assert (last[f"{name}, verdict"], last[f"{name}, runs better"], last[f"{name}, runs worse"]) == ("mixed", "1", "0")
-    assert (last["runs"], last["failed"], last["seeds"], last["reason"]) == ("3", "1", "0 1 2", "the loss is not finite")
-    counts = [third[f"xnli: entailment-neutral cosine, {side}"] for side in ("improved", "worsened", "improved_z", "worsened_z")]
+    assert (last[f"{name}, verdict"], last[f"{name}, runs better"], last[f"{name}, runs worse"]) == (
+        "mixed",
+        "1",
+        "0",
+    )
+    assert (last["runs"], last["failed"], last["seeds"], last["reason"]) == (
+        "3",
+        "1",
+        "0 1 2",
+        "the loss is not finite",
+    )
+    counts = [
+        third[f"xnli: entailment-neutral cosine, {side}"]
+        for side in ("improved", "worsened", "improved_z", "worsened_z")
+    ]
     assert counts == ["194.0", "6.0", "193.0", "8.0"]
     assert (third["steps"], third["best_epoch"], third["learning_rate taken"]) == ("14000.0", "4.0", "5e-08")
     assert (third["tune.freeze"], third["drift: turn"]) == ("embeddings", "0.00015")
@@ -79,8 +109,17 @@ def test_csv_has_means_ranges_and_counts_over_seeds() -> None:
 
 def test_csv_leaves_open_what_was_not_measured() -> None:
     (row,) = rows_of(failed_sweep(1e-8))
-    assert {name for name, value in row.items() if value} == {RATE, "runs", "failed", "seeds", "learning_rate taken", "reason"}
-    first, _ = rows_of(make_sweep([make_failed({RATE: 1e-8}), make_run({RATE: 2e-8}, [make_task("msmarco", 2.0)])]))
+    assert {name for name, value in row.items() if value} == {
+        RATE,
+        "runs",
+        "failed",
+        "seeds",
+        "learning_rate taken",
+        "reason",
+    }
+    first, _ = rows_of(
+        make_sweep([make_failed({RATE: 1e-8}), make_run({RATE: 2e-8}, [make_task("msmarco", 2.0)])])
+    )
     assert first[f"{MAIN}, improvement %"] == ""
     assert rows_of(make_sweep([])) == []
 
@@ -97,9 +136,13 @@ def test_kinds_of_values_keep_their_meaning_in_csv() -> None:
 def test_markdown_has_a_row_for_each_setting_as_the_source_has_it() -> None:
     text = markdown(full_sweep())
     assert "| learning rate | freeze | runs | msmarco<br>nDCG@10, cosine | arxiv<br>" in text
-    assert "| entailment-neutral<br>cosine, of 225 | entailment-contradiction<br>cosine, of 225 | steps | best epoch | failed |" in text
     assert (
-        "| 5e-8 | embeddings | 3 | +6.9 % ▲<br>+6.6 to +7.2 | +1.5 % ▲<br>+1.2 to +1.8 | +0.6 % ○<br>+0.3 to +0.9 | "
+        "| entailment-neutral<br>cosine, of 225 | entailment-contradiction<br>cosine, "
+        "of 225 | steps | best epoch | failed |" in text
+    )
+    assert (
+        "| 5e-8 | embeddings | 3 | +6.9 % ▲<br>+6.6 to +7.2 | +1.5 % ▲<br>+1.2 "
+        "to +1.8 | +0.6 % ○<br>+0.3 to +0.9 | "
         "+1.4 % ▲<br>+1.4 to +1.4 | 194/6<br>z 193/8 | 189/8<br>z 188/10 | 14,000 | 4 |  |"
     ) in text
     assert "| 1e-7 | embeddings | 2 of 3 | " in text
@@ -114,7 +157,10 @@ def test_settings_that_are_no_numbers_stand_to_the_left_and_lists_are_joined() -
     ]
     result = make_sweep(runs, varied=("tune.freeze", "tune.optimizer"), tasks=("msmarco",))
     text = markdown(result)
-    assert "| freeze | optimizer | msmarco<br>nDCG@10, cosine | steps | best epoch |\n| --- | --- | ---: | ---: | ---: |" in text
+    assert (
+        "| freeze | optimizer | msmarco<br>nDCG@10, cosine | steps | best epoch "
+        "|\n| --- | --- | ---: | ---: | ---: |" in text
+    )
     assert r"| embeddings + blocks\[0\] | adamw | +2.0 % ▲" in text
     assert "| none | sgd | +2.0 % ▲" in text
     assert r"\begin{tabular}{llrrr}" in latex(result)
@@ -143,7 +189,9 @@ def test_hostile_names_stay_in_their_cells(export) -> None:
     assert "<b>" not in text.replace("<br>", "")
     if export is markdown:
         own = [line for line in table if "adamw" in line or "sgd" in line or "cmd" in line]
-        assert {len(re.findall(r"(?<!\\)\|", line)) for line in own[:3]} == {len(columns_of(hostile_sweep())) + 1}
+        assert {len(re.findall(r"(?<!\\)\|", line)) for line in own[:3]} == {
+            len(columns_of(hostile_sweep())) + 1
+        }
     else:
         assert r"\end{tabular} \%" not in text
         assert text.count(r"\end{tabular}") == 1
@@ -157,10 +205,27 @@ def test_what_runs_took_is_a_column_only_where_the_grid_does_not_tell() -> None:
         return [column.full for column in columns_of(make_sweep(runs, varied=varied, tasks=()))]
 
     assert heads(make_run({RATE: 1e-8}), make_run({RATE: 2e-8})) == ["learning rate", "steps", "best epoch"]
-    scaled = [make_run({"tune.batch_size": size}, learning_rate=5e-8 * size / 14, batch_size=size) for size in (14, 28)]
-    assert heads(*scaled, varied=("tune.batch_size",)) == ["batch size", "learning rate taken", "steps", "best epoch"]
-    both = [make_run({"tune.batch_size": size, RATE: 5e-8}, learning_rate=5e-8 * size / 14, batch_size=size) for size in (14, 28)]
-    assert heads(*both, varied=("tune.batch_size", RATE)) == ["batch size", "learning rate", "learning rate taken", "steps", "best epoch"]
+    scaled = [
+        make_run({"tune.batch_size": size}, learning_rate=5e-8 * size / 14, batch_size=size)
+        for size in (14, 28)
+    ]
+    assert heads(*scaled, varied=("tune.batch_size",)) == [
+        "batch size",
+        "learning rate taken",
+        "steps",
+        "best epoch",
+    ]
+    both = [
+        make_run({"tune.batch_size": size, RATE: 5e-8}, learning_rate=5e-8 * size / 14, batch_size=size)
+        for size in (14, 28)
+    ]
+    assert heads(*both, varied=("tune.batch_size", RATE)) == [
+        "batch size",
+        "learning rate",
+        "learning rate taken",
+        "steps",
+        "best epoch",
+    ]
     by_variant = [make_run({}, variant=name, batch_size=size) for name, size in (("a", 14), ("b", 28))]
     assert heads(*by_variant, varied=()) == ["variant", "batch size taken", "steps", "best epoch"]
 
@@ -184,12 +249,16 @@ def test_all_measures_and_drift_have_tables_of_their_own() -> None:
         ("msmarco", "nDCG@10, distance"),
     ]
     assert [column.full for column in drift_columns(seen)][3:] == ["overlap loss", "margins", "turn"]
-    assert [column.full for column in drift_columns(seen, "zh")] == [column.full for column in drift_columns(seen)]
+    assert [column.full for column in drift_columns(seen, "zh")] == [
+        column.full for column in drift_columns(seen)
+    ]
     alone = make_sweep([make_run({RATE: 1e-8}, drift=drift_at(1e-8))])
     cell = cell_of(drift_columns(alone)[1].of(alone.analysis.cases[0]))
     assert (cell.text, *cell.sub) == ("0.004", "± 4e−4")
     assert drift_columns(simple_sweep()) == []
-    single = make_run({RATE: 1e-8}, [replace(make_task("msmarco", 2.0), changes=[make_task("msmarco", 2.0).main])])
+    single = make_run(
+        {RATE: 1e-8}, [replace(make_task("msmarco", 2.0), changes=[make_task("msmarco", 2.0).main])]
+    )
     assert measure_columns(make_sweep([single])) == []
 
 
@@ -216,11 +285,16 @@ def test_the_terminal_says_what_it_leaves_out() -> None:
 def test_the_terminal_shows_sweeps_without_anything() -> None:
     assert "There are no runs." in printed(make_sweep([]))
     assert "failed" in printed(failed_sweep(1e-8))
-    assert "improvement of the main measure" in printed(make_sweep([make_run({MARGIN: 0.1})], varied=(MARGIN,), targets=()))
+    assert "improvement of the main measure" in printed(
+        make_sweep([make_run({MARGIN: 0.1})], varied=(MARGIN,), targets=())
+    )
 
 
 def test_one_run_has_its_interval_in_the_tables() -> None:
-    assert r"| 1e-7 | +9.1 % ▲<br>\[+8.1, +10.1\] | −2.0 % ▼<br>\[−3.0, −1.0\] | 3,000 | 3 |" in markdown(simple_sweep())
-    assert r"1e-7 & +9.1~\%~$\uparrow$ {[}+8.1,~+10.1{]} & $-$2.0~\%~$\downarrow$ {[}$-$3.0,~$-$1.0{]} & 3,000 & 3 \\" in latex(
+    assert r"| 1e-7 | +9.1 % ▲<br>\[+8.1, +10.1\] | −2.0 % ▼<br>\[−3.0, −1.0\] | 3,000 | 3 |" in markdown(
         simple_sweep()
+    )
+    assert (
+        r"1e-7 & +9.1~\%~$\uparrow$ {[}+8.1,~+10.1{]} & $-$2.0~\%~$\downarrow$ "
+        r"{[}$-$3.0,~$-$1.0{]} & 3,000 & 3 \\" in latex(simple_sweep())
     )

@@ -7,11 +7,29 @@ import pytest
 from rich.console import Console
 
 from adiabat.core.text import DASH, MINUS, NO_BREAK
-from adiabat.report.tables import CELL_LENGTH, LEVEL, Cell, Column, Table, csv_cell, csv_of, latex, markdown, verdict_cell
+from adiabat.report.tables import (
+    CELL_LENGTH,
+    LEVEL,
+    Cell,
+    Column,
+    Table,
+    csv_cell,
+    csv_of,
+    latex,
+    markdown,
+    verdict_cell,
+)
 
-TABLE = Table(title="[b]title[/b]", columns=[Column("name", "name"), Column("value", "number", ["unit"])], caption=["below"])
+TABLE = Table(
+    title="[b]title[/b]",
+    columns=[Column("name", "name"), Column("value", "number", ["unit"])],
+    caption=["below"],
+)
 for name, value in (("a|b", 0.1 + 0.2), ("=1+1", -1.0)):
-    TABLE.add(Cell(name, bold=value > 0), Cell(f"{value:.1f}", ["[0, 1]"], value=value, sign="▲", sign_tone="better"))
+    TABLE.add(
+        Cell(name, bold=value > 0),
+        Cell(f"{value:.1f}", ["[0, 1]"], value=value, sign="▲", sign_tone="better"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -40,7 +58,11 @@ def test_csv_is_read_back_cell_by_cell() -> None:
     heads = ("name", "value", "known")
     rows = [("a", 0.5, None), ('with "quotes", and commas', -1, True)]
     text = csv_of([dict(zip(heads, row, strict=True)) for row in rows])
-    assert list(csv.reader(io.StringIO(text))) == [["name", "value", "known"], ["a", "0.5", ""], ['with "quotes", and commas', "-1", "yes"]]
+    assert list(csv.reader(io.StringIO(text))) == [
+        ["name", "value", "known"],
+        ["a", "0.5", ""],
+        ['with "quotes", and commas', "-1", "yes"],
+    ]
     assert "\r" not in text
 
 
@@ -57,7 +79,10 @@ def test_markdown_and_latex_have_the_same_cells_with_escaped_texts() -> None:
     assert body[5] == r"\textbf{a\textbar{}b} & 0.3~$\uparrow$ {[}0, 1{]} \\"
 
 
-@pytest.mark.parametrize(("text", "set_as"), [("--", "-{}-{}".removesuffix("{}")), (",,", ",{},"), ("a_b", r"a\_b"), ("[x]", "{[}x{]}")])
+@pytest.mark.parametrize(
+    ("text", "set_as"),
+    [("--", "-{}-{}".removesuffix("{}")), (",,", ",{},"), ("a_b", r"a\_b"), ("[x]", "{[}x{]}")],
+)
 def test_latex_sets_a_text_as_it_is(text: str, set_as: str) -> None:
     assert latex(text) == set_as
 
@@ -76,17 +101,30 @@ def test_the_terminal_shows_texts_without_styling() -> None:
 def changes(measures: list[str]) -> Table:
     """A row with the default measures, and intervals with three decimals."""
     interval = [f"{MINUS}0.402, +0.416"]
-    columns = [Column("data set", "name"), *(Column(measure, "number", LEVEL) for measure in measures), Column("verdict")]
-    caption = ["undecided on the target, and no retention set was measured, so that it is unknown what the model forgot."]
+    columns = [
+        Column("data set", "name"),
+        *(Column(measure, "number", LEVEL) for measure in measures),
+        Column("verdict"),
+    ]
+    caption = [
+        "undecided on the target, and no retention set was measured, so that "
+        "it is unknown what the model forgot."
+    ]
     table = Table(title="An evaluation", columns=columns, caption=caption)
     change = Cell(f"{MINUS}0.002{NO_BREAK}%", [f"[{interval[0]}]"])
-    table.add(Cell("target: a-data-set-with-a-name", bold=True), *[change] * len(measures), verdict_cell("undecided"))
+    table.add(
+        Cell("target: a-data-set-with-a-name", bold=True),
+        *[change] * len(measures),
+        verdict_cell("undecided"),
+    )
     return table
 
 
 @pytest.mark.parametrize("width", [100, 80, 72, 60, 40])
 @pytest.mark.parametrize("measures", [["nDCG@10"], ["nDCG@10", "Recall@100", "RR@10"]])
-def test_a_table_that_is_too_wide_for_the_terminal_folds_and_loses_no_word(measures: list[str], width: int) -> None:
+def test_a_table_that_is_too_wide_for_the_terminal_folds_and_loses_no_word(
+    measures: list[str], width: int
+) -> None:
     out, table = io.StringIO(), changes(measures)
     Console(file=out, width=width, color_system=None).print(table.to_terminal())
     lines, said = out.getvalue().splitlines(), " ".join(out.getvalue().split())
@@ -95,7 +133,9 @@ def test_a_table_that_is_too_wide_for_the_terminal_folds_and_loses_no_word(measu
     assert table.caption[0] in said
     for word in ("An evaluation", "verdict", *measures):
         assert word in said
-    assert (said.count(f"{MINUS}0.002"), said.count(f"[{MINUS}0.402,"), said.count("+0.416]")) == (len(measures),) * 3
+    assert (said.count(f"{MINUS}0.002"), said.count(f"[{MINUS}0.402,"), said.count("+0.416]")) == (
+        len(measures),
+    ) * 3
     assert "".join(said.split()).count("target:") == 1
 
 
@@ -108,7 +148,11 @@ def test_a_table_that_fits_has_cells_of_one_line() -> None:
 def test_a_folded_cell_keeps_an_interval_on_one_line() -> None:
     """Blanks inside an interval are no-break, at which rich would break too."""
     table = Table(columns=[Column("data set", "name"), Column("change", "number"), Column("verdict")])
-    table.add("a name of twenty letters", "+0.06\N{NO-BREAK SPACE}% [\N{MINUS SIGN}0.01,\N{NO-BREAK SPACE}+0.19]", "x" * 20)
+    table.add(
+        "a name of twenty letters",
+        "+0.06\N{NO-BREAK SPACE}% [\N{MINUS SIGN}0.01,\N{NO-BREAK SPACE}+0.19]",
+        "x" * 20,
+    )
     out = io.StringIO()
     Console(file=out, width=60, color_system=None).print(table.to_terminal())
     assert any("[\N{MINUS SIGN}0.01,\N{NO-BREAK SPACE}+0.19]" in line for line in out.getvalue().splitlines())

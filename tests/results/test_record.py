@@ -48,17 +48,24 @@ def test_a_record_without_the_fields_of_later_versions_loads(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("kind", SAMPLES)
-def test_a_record_of_every_kind_comes_back_equal_and_equal_records_are_equal_files(kind: str, tmp_path: Path) -> None:
+def test_a_record_of_every_kind_comes_back_equal_and_equal_records_are_equal_files(
+    kind: str, tmp_path: Path
+) -> None:
     record = SAMPLES[kind]()
     assert record.kind == kind
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         write_report(record, tmp_path / folder)
     assert read_result(tmp_path / "a" / "result.json") == record
-    files = [{path.relative_to(tmp_path / name): path.read_bytes() for path in (tmp_path / name).rglob("*.*")} for name in ("a", "b")]
+    files = [
+        {path.relative_to(tmp_path / name): path.read_bytes() for path in (tmp_path / name).rglob("*.*")}
+        for name in ("a", "b")
+    ]
     assert files[0] == files[1]
     assert {Path("report.html"), Path("result.json")} <= files[0].keys()
-    assert list(json.loads((tmp_path / "a" / "result.json").read_text())) == sorted([*record.to_json(), "checksum", "written_by"])
+    assert list(json.loads((tmp_path / "a" / "result.json").read_text())) == sorted(
+        [*record.to_json(), "checksum", "written_by"]
+    )
 
 
 def test_texts_of_any_script_come_back_equal_and_half_a_character_as_a_replacement(tmp_path: Path) -> None:
@@ -104,7 +111,9 @@ def test_a_record_without_figures_has_no_folder_of_them(tmp_path: Path) -> None:
     assert not (tmp_path / "figures").exists()
 
 
-def test_a_file_that_cannot_be_written_leaves_the_old_one_and_nothing_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_cannot_be_written_leaves_the_old_one_and_nothing_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "result.json"
     path.write_text("old")
 
@@ -129,7 +138,10 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one_and_nothing_beside_it(
         (b"[" * 100_000, "must be undamaged"),
         (sealed_json({"format": 3}).encode(), "(format 3), this is adiabat"),
         (sealed_json({"format": 5}).encode(), "kind must be one of training, evaluation, suite,"),
-        (sealed_json({"format": 5, "kind": "evaluation"}).encode(), "title must be given, got none; command must be given, got none"),
+        (
+            sealed_json({"format": 5, "kind": "evaluation"}).encode(),
+            "title must be given, got none; command must be given, got none",
+        ),
         (None, "must be a readable result.json, got No such file or directory"),
     ],
 )

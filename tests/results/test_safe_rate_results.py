@@ -22,7 +22,9 @@ def test_the_earlier_half_does_not_count() -> None:
 
 
 def test_drift_that_does_not_grow_never_reaches_it() -> None:
-    assert expected_leave(STEPS, [0.01] * 10 + [0.02 - 0.0001 * place for place in range(10)], 0.1) == math.inf
+    assert (
+        expected_leave(STEPS, [0.01] * 10 + [0.02 - 0.0001 * place for place in range(10)], 0.1) == math.inf
+    )
 
 
 def test_too_few_looks_or_no_drift_say_nothing() -> None:

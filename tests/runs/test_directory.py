@@ -35,20 +35,29 @@ def description(**tune: Any) -> dict[str, Any]:
 
 
 def test_a_job_is_described_by_all_its_settings(tmp_path: Path) -> None:
-    job = open_job(tmp_path / "deep" / "job", description(learning_rate=3e-8, freeze=["embeddings", "blocks[0]"]), resume=False)
+    job = open_job(
+        tmp_path / "deep" / "job",
+        description(learning_rate=3e-8, freeze=["embeddings", "blocks[0]"]),
+        resume=False,
+    )
     found = read_description(job)
     assert found["job"] == {"model": "demo", "store": "stored"}
     assert (found["tune"]["learning_rate"], found["tune"]["freeze"]) == (3e-8, ["embeddings", "blocks[0]"])
     assert checked(TuneSettings, {key: table for key, table in found.items() if key != "job"}) == checked(
-        TuneSettings, {"tune": {"learning_rate": 3e-8, "freeze": ["embeddings", "blocks[0]"]}, "data": {"split": "train"}}
+        TuneSettings,
+        {"tune": {"learning_rate": 3e-8, "freeze": ["embeddings", "blocks[0]"]}, "data": {"split": "train"}},
     )
 
 
 @pytest.mark.parametrize("resume", [False, True])
 @pytest.mark.parametrize(("name", "text"), [("notes.txt", "mine"), ("config.toml", "[server]\nport = 1\n")])
-def test_a_directory_with_other_files_is_refused_and_left_as_it_is(tmp_path: Path, name: str, text: str, resume: bool) -> None:
+def test_a_directory_with_other_files_is_refused_and_left_as_it_is(
+    tmp_path: Path, name: str, text: str, resume: bool
+) -> None:
     (tmp_path / name).write_text(text)
-    with pytest.raises(JobError, match="out must be a new or empty directory, .* holds other files; choose another"):
+    with pytest.raises(
+        JobError, match="out must be a new or empty directory, .* holds other files; choose another"
+    ):
         open_job(tmp_path, description(), resume=resume)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {name: text}
 
@@ -68,15 +77,21 @@ def test_a_result_may_lie_beside_jobs_and_stores_and_not_among_data(tmp_path: Pa
 
 def test_a_file_in_the_place_of_the_directory_is_refused(tmp_path: Path) -> None:
     (tmp_path / "job").write_text("")
-    with pytest.raises(JobError, match="out must be a new or empty directory, .*job is a file; choose another"):
+    with pytest.raises(
+        JobError, match="out must be a new or empty directory, .*job is a file; choose another"
+    ):
         open_job(tmp_path / "job", description(), resume=False)
-    with pytest.raises(JobError, match="out must be in a directory, .*inner lies in the file .*job; choose another"):
+    with pytest.raises(
+        JobError, match="out must be in a directory, .*inner lies in the file .*job; choose another"
+    ):
         open_job(tmp_path / "job" / "inner", description(), resume=False)
 
 
 def test_a_directory_that_holds_a_job_is_refused_without_resume(tmp_path: Path) -> None:
     open_job(tmp_path, description(), resume=False)
-    with pytest.raises(JobError, match="holds a job already; continue it with resume=True, or choose another directory"):
+    with pytest.raises(
+        JobError, match="holds a job already; continue it with resume=True, or choose another directory"
+    ):
         open_job(tmp_path, description(), resume=False)
     with pytest.raises(JobError, match="holds a job already"):
         require_free(tmp_path, resume=False)
@@ -108,11 +123,20 @@ def test_resuming_with_changed_settings_names_every_key_with_both_values(tmp_pat
         open_job(tmp_path, changed, resume=True)
     message = str(caught.value)
     assert "3 differences: data.validation was 'not set', is 'dev.jsonl'; " in message
-    assert "tune.freeze was ['embeddings'], is ['embeddings.base']; tune.loss.margin was 0.2, is 0.3; repeat the first command" in message
+    assert (
+        "tune.freeze was ['embeddings'], is ['embeddings.base']; tune.loss.margin "
+        "was 0.2, is 0.3; repeat the first command" in message
+    )
 
 
-@pytest.mark.parametrize("keys", [["tune.keep"], ["tune.freeze"], ["rate_search"], ["tune.keep", "run.seed", "data.missing"]], ids=str)
-def test_a_job_of_before_settings_existed_is_resumed_with_their_defaults_and_says_them_then(tmp_path: Path, keys: list[str]) -> None:
+@pytest.mark.parametrize(
+    "keys",
+    [["tune.keep"], ["tune.freeze"], ["rate_search"], ["tune.keep", "run.seed", "data.missing"]],
+    ids=str,
+)
+def test_a_job_of_before_settings_existed_is_resumed_with_their_defaults_and_says_them_then(
+    tmp_path: Path, keys: list[str]
+) -> None:
     job = open_job(tmp_path, description(), resume=False)
     whole = read_description(job)
     forget(job, *keys)
@@ -124,11 +148,21 @@ def test_a_job_of_before_settings_existed_is_resumed_with_their_defaults_and_say
 
 def test_a_job_of_before_a_setting_existed_is_refused_where_it_is_not_the_default(tmp_path: Path) -> None:
     forget(open_job(tmp_path, description(margin=0.2), resume=False), "tune.keep", "tune.loss.margin")
-    with pytest.raises(JobError, match="got a difference: tune.loss.margin was 'not set', is 0.2; repeat the first command"):
+    with pytest.raises(
+        JobError, match="got a difference: tune.loss.margin was 'not set', is 0.2; repeat the first command"
+    ):
         open_job(tmp_path, description(margin=0.2), resume=True)
-    with pytest.raises(JobError, match="2 differences: tune.keep was 'not set', is 'last'; tune.loss.margin was 'not set', is 0.2; repeat"):
+    with pytest.raises(
+        JobError,
+        match="2 differences: tune.keep was 'not set', is 'last'; tune.loss.margin "
+        "was 'not set', is 0.2; repeat",
+    ):
         open_job(tmp_path, description(margin=0.2, keep="last"), resume=True)
-    with pytest.raises(JobError, match="2 differences: tune.keep was 'not set', is 'both'; tune.loss.margin was 'not set', is 0.1; repeat"):
+    with pytest.raises(
+        JobError,
+        match="2 differences: tune.keep was 'not set', is 'both'; tune.loss.margin "
+        "was 'not set', is 0.1; repeat",
+    ):
         directory.open_job(tmp_path, description(), resume=True)
 
 
@@ -144,7 +178,11 @@ def test_the_job_of_another_verb_is_told_as_that(tmp_path: Path) -> None:
 
 def test_a_table_that_is_switched_on_or_off_is_a_difference(tmp_path: Path) -> None:
     open_job(tmp_path, {**description(), "guard": {"depth": 10}}, resume=False)
-    with pytest.raises(JobError, match="2 differences: guard.depth was 10, is 'not set'; rehearsal.weight was 'not set', is 1.0; repeat"):
+    with pytest.raises(
+        JobError,
+        match="2 differences: guard.depth was 10, is 'not set'; rehearsal.weight "
+        "was 'not set', is 1.0; repeat",
+    ):
         open_job(tmp_path, {**description(), "rehearsal": {"weight": 1.0}}, resume=True)
 
 
@@ -172,7 +210,9 @@ def claim(folder: Path, wanted: dict[str, Any], *, begun: bool) -> None:
         assert read_description(Job(folder)).keys() == wanted.keys()
 
 
-def test_what_consists_of_many_jobs_claims_its_directory_once_and_may_be_described_anew(tmp_path: Path) -> None:
+def test_what_consists_of_many_jobs_claims_its_directory_once_and_may_be_described_anew(
+    tmp_path: Path,
+) -> None:
     claim(tmp_path / "many", {"sweep": {"name": "one", "store": None}}, begun=False)
     assert is_described(tmp_path / "many", "sweep")
     assert not is_described(tmp_path / "many", "scaling")
@@ -204,7 +244,9 @@ def test_a_description_of_another_shape_is_refused(tmp_path: Path, text: str) ->
         descriptions.description_of(Job(tmp_path), {"sweep": {"start": {}}}, of="a sweep")
     # It may lack tables.
     (tmp_path / "config.toml").write_text("[sweep]\n", encoding="utf-8")
-    assert descriptions.description_of(Job(tmp_path), {"sweep": {"start": {}}, "grid": {}}, of="a sweep") == {"sweep": {}}
+    assert descriptions.description_of(Job(tmp_path), {"sweep": {"start": {}}, "grid": {}}, of="a sweep") == {
+        "sweep": {}
+    }
 
 
 @pytest.mark.parametrize(("made", "why"), [(False, "does not exist"), (True, "is empty")])
@@ -221,12 +263,25 @@ def test_a_place_without_a_job_is_told_to_whoever_resumes(tmp_path: Path, made: 
 
 def test_why_a_setting_must_stay_and_what_a_digest_means_is_told_with_the_difference(tmp_path: Path) -> None:
     open_job(tmp_path, {"job": {"digest": "00", "free": 1}, "tune": {"a": 1, "b": 1}}, resume=False)
-    rules = Rules(words={"job.digest": "the data differ"}, reasons=lambda wanted: {"tune.a": f" (b is {wanted['tune.b']})"})
+    rules = Rules(
+        words={"job.digest": "the data differ"},
+        reasons=lambda wanted: {"tune.a": f" (b is {wanted['tune.b']})"},
+    )
     with pytest.raises(JobError) as caught:
-        require_fitting(tmp_path, {"job": {"digest": "ff", "free": 1}, "tune": {"a": 2, "b": 3}}, resume=True, rules=rules)
-    assert "got 3 differences: the data differ; tune.a was 1, is 2 (b is 3); tune.b was 1, is 3; repeat" in str(caught.value)
-    with pytest.raises(JobError, match="with its settings and data, got a difference: the data differ; repeat the first command"):
-        require_fitting(tmp_path, {"job": {"digest": "ff", "free": 1}, "tune": {"a": 1, "b": 1}}, resume=True, rules=rules)
+        require_fitting(
+            tmp_path, {"job": {"digest": "ff", "free": 1}, "tune": {"a": 2, "b": 3}}, resume=True, rules=rules
+        )
+    assert (
+        "got 3 differences: the data differ; tune.a was 1, is 2 (b is 3); tune.b was 1, is 3; repeat"
+        in str(caught.value)
+    )
+    with pytest.raises(
+        JobError,
+        match="with its settings and data, got a difference: the data differ; repeat the first command",
+    ):
+        require_fitting(
+            tmp_path, {"job": {"digest": "ff", "free": 1}, "tune": {"a": 1, "b": 1}}, resume=True, rules=rules
+        )
 
 
 def test_a_description_that_an_editor_gave_a_byte_order_mark_is_read(tmp_path: Path) -> None:
@@ -239,9 +294,15 @@ def test_a_description_that_an_editor_gave_a_byte_order_mark_is_read(tmp_path: P
     ("text", "told"),
     [
         *((text, "be undamaged, got .*; restore it") for text in (b"[job", b"\xff\xfe", b"job = [1,")),
-        (b"# SHA-256 of the lines below: 00\n[job]\nmodel = 'demo'\n", "be undamaged, got .*checksum in its first line"),
+        (
+            b"# SHA-256 of the lines below: 00\n[job]\nmodel = 'demo'\n",
+            "be undamaged, got .*checksum in its first line",
+        ),
         # Its halves are exchanged: this is TOML too.
-        (b"[job]\nmodel = 'demo'\n# SHA-256 of the lines below: 00\n[tune]\n", "be undamaged, got .*SHA-256 is not the first"),
+        (
+            b"[job]\nmodel = 'demo'\n# SHA-256 of the lines below: 00\n[tune]\n",
+            "be undamaged, got .*SHA-256 is not the first",
+        ),
     ],
 )
 def test_a_damaged_or_former_description_is_one_line(tmp_path: Path, text: bytes, told: str) -> None:
@@ -250,7 +311,9 @@ def test_a_damaged_or_former_description_is_one_line(tmp_path: Path, text: bytes
         open_job(tmp_path, description(), resume=True)
 
 
-def test_a_description_that_cannot_be_read_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_description_that_cannot_be_read_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = open_job(tmp_path, description(), resume=False)
 
     def refuse(path: Path, *_: object, **__: object) -> str:
@@ -262,7 +325,9 @@ def test_a_description_that_cannot_be_read_is_one_line(tmp_path: Path, monkeypat
         read_description(job)
 
 
-def test_a_full_disk_leaves_no_directory_that_was_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_no_directory_that_was_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(text: str, path: Path) -> None:
         raise DataError(f"{path} must be writable, got No space left on device")
 
@@ -285,14 +350,18 @@ def log_of(job: Job, *validations: tuple[float, int]) -> None:
         {"step": n, "epoch": n, "validation_loss": loss, "validation_errors": count, "validation_pairs": 9}
         for n, (loss, count) in enumerate(validations)
     ]
-    job.log.write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"step": 9, "epoch": 9, "loss": 0.5}]))
+    job.log.write_text(
+        "".join(json.dumps(row) + "\n" for row in [*rows, {"step": 9, "epoch": 9, "loss": 0.5}])
+    )
 
 
 def test_a_resumed_job_cannot_stop_before_where_it_is(tmp_path: Path) -> None:
     job = open_job(tmp_path, description(max_epochs=9), resume=False)
     log_of(job, (1.0, 9), (0.9, 8), (0.8, 7), (0.7, 6))
     before = job.config.read_bytes()
-    with pytest.raises(JobError, match="tune.max_epochs must be at least 3, the epochs already done, got 2; raise it"):
+    with pytest.raises(
+        JobError, match="tune.max_epochs must be at least 3, the epochs already done, got 2; raise it"
+    ):
         open_job(tmp_path, description(max_epochs=2), resume=True)
     assert job.config.read_bytes() == before
     open_job(tmp_path, description(max_epochs=3), resume=True)
@@ -308,10 +377,16 @@ def test_a_resumed_job_cannot_stop_before_where_it_is(tmp_path: Path) -> None:
         ([(1.0, 9), (0.9, 9), (1.0, 8), (0.8, 7)], 3),
     ],
 )
-def test_a_resumed_job_cannot_have_been_idle_for_too_long_before(tmp_path: Path, validations: list[tuple[float, int]], least: int) -> None:
+def test_a_resumed_job_cannot_have_been_idle_for_too_long_before(
+    tmp_path: Path, validations: list[tuple[float, int]], least: int
+) -> None:
     job = open_job(tmp_path, description(idle_epochs=9), resume=False)
     log_of(job, *validations)
-    with pytest.raises(JobError, match=f"tune.idle_epochs must be at least {least}, or the run would have ended already, got {least - 1}"):
+    with pytest.raises(
+        JobError,
+        match=f"tune.idle_epochs must be at least {least}, or the run would "
+        f"have ended already, got {least - 1}",
+    ):
         open_job(tmp_path, description(idle_epochs=least - 1), resume=True)
     open_job(tmp_path, description(idle_epochs=least), resume=True)
 
@@ -320,7 +395,9 @@ def test_a_directory_inside_a_job_or_a_model_is_refused(tmp_path: Path) -> None:
     open_job(tmp_path / "job", {"job": {"model": "tiny"}}, resume=False)
     save(tiny_dual(), tmp_path / "model")
     for inner in ("job/model", "job/model/deep/er", "model/job"):
-        with pytest.raises(JobError, match=r"directory of its own, .* lies in the job, model or store .*; choose another"):
+        with pytest.raises(
+            JobError, match=r"directory of its own, .* lies in the job, model or store .*; choose another"
+        ):
             require_free(tmp_path / inner, resume=False)
     # A damaged configuration of another program further up describes no job.
     (tmp_path / "config.toml").write_text("this is = not = TOML")

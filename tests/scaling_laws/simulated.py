@@ -24,7 +24,14 @@ def by_share(size: np.ndarray, tokens: np.ndarray, share: np.ndarray) -> Any:
     return 0.15 + (2 * np.log(tokens) + 80) / size**0.3 + (300 * (1 - share) ** 2 + 700) / tokens**0.35
 
 
-def grid(law: Any, *, shares: tuple[float, ...] = (1.0,), budgets: np.ndarray = BUDGETS, noise: float = 0.0, seed: int = 0) -> Points:
+def grid(
+    law: Any,
+    *,
+    shares: tuple[float, ...] = (1.0,),
+    budgets: np.ndarray = BUDGETS,
+    noise: float = 0.0,
+    seed: int = 0,
+) -> Points:
     """Every size at every budget and share, with relative noise of the loss."""
     size, budget, share = (each.ravel() for each in np.meshgrid(SIZES, budgets, shares, indexing="ij"))
     tokens = budget / ((2 + 4 * share) * size)

@@ -14,16 +14,31 @@ from adiabat.scaling_laws.laws import ONE_SHARE, SHARE, SIZE_AND_TOKENS, Centre,
 from tests.scaling_laws.simulated import BUDGETS, SIZES, by_one_share, by_share, by_size_and_tokens, grid
 
 SHARES = (1.0, 0.75, 0.5, 0.25)
-CASES = [(SIZE_AND_TOKENS, by_size_and_tokens, (1.0,)), (ONE_SHARE, by_one_share, (1.0,)), (SHARE, by_share, SHARES)]
+CASES = [
+    (SIZE_AND_TOKENS, by_size_and_tokens, (1.0,)),
+    (ONE_SHARE, by_one_share, (1.0,)),
+    (SHARE, by_share, SHARES),
+]
 
 
 @pytest.mark.parametrize(("law", "truth", "shares"), CASES)
-def test_runs_without_noise_give_their_own_coefficients(law: Law, truth: Any, shares: tuple[float, ...]) -> None:
+def test_runs_without_noise_give_their_own_coefficients(
+    law: Law, truth: Any, shares: tuple[float, ...]
+) -> None:
     found = fit(law, grid(truth, shares=shares)).coefficients
     if law is SIZE_AND_TOKENS:
         assert found == pytest.approx({"c": 0.2, "A": 126, "alpha": 0.3, "B": 707, "beta": 0.35}, rel=0.01)
     else:
-        wanted = {"c": 0.15, "a_d": 2, "b_d": 80, "alpha": 0.3, "a_s": 300, "b_s": 2, "c_s": 700, "beta": 0.35}
+        wanted = {
+            "c": 0.15,
+            "a_d": 2,
+            "b_d": 80,
+            "alpha": 0.3,
+            "a_s": 300,
+            "b_s": 2,
+            "c_s": 700,
+            "beta": 0.35,
+        }
         assert found == pytest.approx({name: wanted[name] for name in found}, rel=0.05)
 
 
@@ -44,12 +59,16 @@ def problem(law: Law, points: Points) -> Any:
 
 @pytest.mark.parametrize(("law", "truth", "shares"), CASES)
 @pytest.mark.parametrize("delta", [1e-3, 0.1])
-def test_gradients_are_those_of_the_objective(law: Law, truth: Any, shares: tuple[float, ...], delta: float) -> None:
+def test_gradients_are_those_of_the_objective(
+    law: Law, truth: Any, shares: tuple[float, ...], delta: float
+) -> None:
     one, first = problem(law, grid(truth, shares=shares, noise=0.2)), np.zeros(1, dtype=int)
     for start in one.starts():
         at = start + np.random.default_rng(1).normal(scale=0.05, size=len(start))
         slopes = approx_fprime(at, lambda x: one.objective(x[None], first, delta)[0][0], 1e-8)
-        assert one.objective(at[None], first, delta)[1][0] == pytest.approx(slopes, rel=1e-3, abs=2e-3 / delta * 1e-3)
+        assert one.objective(at[None], first, delta)[1][0] == pytest.approx(
+            slopes, rel=1e-3, abs=2e-3 / delta * 1e-3
+        )
 
 
 def test_the_objective_is_the_mean_huber_loss_of_logarithms() -> None:
@@ -83,14 +102,20 @@ def test_a_term_that_runs_do_not_have_falls_away() -> None:
 
 
 @pytest.mark.parametrize(("law", "truth", "shares"), CASES)
-def test_effects_are_how_much_losses_change_with_a_coefficient(law: Law, truth: Any, shares: tuple[float, ...]) -> None:
+def test_effects_are_how_much_losses_change_with_a_coefficient(
+    law: Law, truth: Any, shares: tuple[float, ...]
+) -> None:
     points = grid(truth, shares=shares)
     found = fit(law, points)
     for name, effect in found.effects(points).items():
         more = dict(zip((*law.exponents, *law.weights), (*found.exponents, *found.weights), strict=True))
         more[name] *= 1.0001
         moved = Fitted(
-            law, np.array([more[n] for n in law.exponents]), np.array([more[n] for n in law.weights]), found.centre, found.objective
+            law,
+            np.array([more[n] for n in law.exponents]),
+            np.array([more[n] for n in law.weights]),
+            found.centre,
+            found.objective,
         )
         slopes = np.log(moved.predict(points) / found.predict(points)) / np.log(1.0001)
         assert effect == pytest.approx(np.sqrt(np.mean(slopes**2)), rel=1e-2, abs=1e-6)
@@ -108,9 +133,13 @@ def test_runs_that_do_not_decide_a_law_are_refused_with_all_that_they_lack() -> 
     points = grid(by_share, shares=(1.0, 0.5))
     assert list(missing(SHARE, points)) == ["at least 3 shares of trained parameters at one size, got 2"]
     few = points.taken(np.flatnonzero(np.isin(points.size, SIZES[:2]) & (points.share == 1.0))[:5])
-    with pytest.raises(DataError, match="at least 9 runs, got 5 and at least 3 sizes, got 1 and at least 3 shares .*, got 1$"):
+    with pytest.raises(
+        DataError, match="at least 9 runs, got 5 and at least 3 sizes, got 1 and at least 3 shares .*, got 1$"
+    ):
         fit(SHARE, few)
-    with pytest.raises(DataError, match="must have several budgets, got sizes and tokens that determine each other$"):
+    with pytest.raises(
+        DataError, match="must have several budgets, got sizes and tokens that determine each other$"
+    ):
         fit(SIZE_AND_TOKENS, grid(by_size_and_tokens, budgets=BUDGETS[:1]))
     # Whole steps scatter the tokens of a budget, which makes no second one of it.
     twice = grid(by_size_and_tokens, budgets=np.repeat(BUDGETS[:1], 2), noise=0.01)
@@ -132,7 +161,9 @@ def test_draws_follow_from_the_seed() -> None:
 
 
 @pytest.mark.parametrize(("law", "truth", "shares"), CASES)
-def test_problems_searched_together_end_where_each_ends_alone(law: Law, truth: Any, shares: tuple[float, ...]) -> None:
+def test_problems_searched_together_end_where_each_ends_alone(
+    law: Law, truth: Any, shares: tuple[float, ...]
+) -> None:
     points = grid(truth, shares=shares, noise=0.03)
     found = fit(law, points)
     rows = np.random.default_rng(5).integers(0, len(points), (12, len(points)))
@@ -151,7 +182,9 @@ def test_a_weight_that_vanished_returns_where_resampled_runs_have_its_term() -> 
     found = fit(SIZE_AND_TOKENS, points)
     vanished = replace(found, weights=found.weights * np.array([1, 1, 1e-9]))
     plain, returned = (refits(one, points, count=6, seed=3) for one in (found, vanished))
-    assert [each.objective for each in returned] == pytest.approx([each.objective for each in plain], rel=1e-3)
+    assert [each.objective for each in returned] == pytest.approx(
+        [each.objective for each in plain], rel=1e-3
+    )
 
 
 def test_problems_that_need_more_steps_are_searched_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +204,9 @@ def test_a_descent_finds_minima_with_kinks_and_stays_within_bounds() -> None:
 
     def objective(at: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         apart = at - centres[rows]
-        return (weights * np.abs(apart)).sum(axis=1) + (apart**2).sum(axis=1), weights * np.sign(apart) + 2 * apart
+        return (weights * np.abs(apart)).sum(axis=1) + (apart**2).sum(axis=1), weights * np.sign(
+            apart
+        ) + 2 * apart
 
     low, high = np.full((3, 2), -3.0), np.full((3, 2), 3.0)
     found, values, ended = descend(objective, np.full((3, 2), 0.5), low, high)
@@ -234,7 +269,9 @@ def test_predictions_lie_in_their_intervals_which_lie_about_the_truth(ensemble: 
     found = ensemble.predict(beyond)
     assert all(one.low <= one.value <= one.high for one in found)
     # How often intervals hold the truth is counted over many seeds by scripts/recover_laws.py.
-    assert all(0.98 * one.low <= loss <= 1.02 * one.high for one, loss in zip(found, beyond.loss, strict=True))
+    assert all(
+        0.98 * one.low <= loss <= 1.02 * one.high for one, loss in zip(found, beyond.loss, strict=True)
+    )
 
 
 def test_one_more_run_is_less_sure_than_the_law(ensemble: Ensemble) -> None:
@@ -248,7 +285,9 @@ def test_one_more_run_is_less_sure_than_the_law(ensemble: Ensemble) -> None:
     assert ensemble.residuals.mean() == pytest.approx(0, abs=1e-12)
 
 
-def test_a_good_grid_leaves_exponents_closed_and_a_poor_one_says_what_it_leaves_open(ensemble: Ensemble) -> None:
+def test_a_good_grid_leaves_exponents_closed_and_a_poor_one_says_what_it_leaves_open(
+    ensemble: Ensemble,
+) -> None:
     coefficients = ensemble.coefficients()
     assert coefficients["alpha"].value == pytest.approx(0.3, rel=0.1)
     assert coefficients["beta"].low < coefficients["beta"].value < coefficients["beta"].high
@@ -264,5 +303,8 @@ def test_a_good_grid_leaves_exponents_closed_and_a_poor_one_says_what_it_leaves_
 def test_the_same_seed_gives_the_same_intervals() -> None:
     points: Points = grid(by_size_and_tokens, noise=0.01)
     found = fit(SIZE_AND_TOKENS, points)
-    one, same = (Ensemble.of(found, points, resamples=5, seed=2).predict(points, of_a_run=True, seed=3) for _ in range(2))
+    one, same = (
+        Ensemble.of(found, points, resamples=5, seed=2).predict(points, of_a_run=True, seed=3)
+        for _ in range(2)
+    )
     assert one == same

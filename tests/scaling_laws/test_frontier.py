@@ -8,7 +8,17 @@ import pytest
 
 from adiabat.core.errors import DataError
 from adiabat.experiments.plan_prior import BUDGETS, FULL, LORA, PYTHIA, SWITCH
-from adiabat.scaling_laws.frontier import Crossing, Line, Trend, crossing, frontier, least_of_each, line_through, optimal_sizes, profiles
+from adiabat.scaling_laws.frontier import (
+    Crossing,
+    Line,
+    Trend,
+    crossing,
+    frontier,
+    least_of_each,
+    line_through,
+    optimal_sizes,
+    profiles,
+)
 
 
 def test_a_line_worked_by_hand() -> None:
@@ -46,7 +56,11 @@ def test_the_best_of_each_budget_is_kept() -> None:
 def test_a_frontier_holds_its_line_within_the_interval() -> None:
     generator = np.random.default_rng(0)
     budget = np.repeat([1e15, 4e15, 1.6e16, 6.4e16], 6)
-    loss = np.exp(-0.2 * np.log(budget) + 8) * (1 + np.tile([0, 0.1, 0.2, 0.3, 0.4, 0.5], 4)) * np.exp(0.01 * generator.normal(size=24))
+    loss = (
+        np.exp(-0.2 * np.log(budget) + 8)
+        * (1 + np.tile([0, 0.1, 0.2, 0.3, 0.4, 0.5], 4))
+        * np.exp(0.01 * generator.normal(size=24))
+    )
     found = frontier(budget, loss, residuals=0.01 * generator.normal(size=24), resamples=200)
     assert found.line.slope == pytest.approx(-0.2, abs=0.01)
     beyond = np.quantile([one.at(2.56e17) for one in found.again], [0.025, 0.975])
@@ -56,7 +70,11 @@ def test_a_frontier_holds_its_line_within_the_interval() -> None:
     # The best of a budget stays within its noise, however few runs of that budget there are.
     assert beyond[1] / beyond[0] < 1.1
     assert frontier(budget, loss).again == []
-    with pytest.raises(DataError, match="^runs of a frontier must have at least 2 budgets, got 1; run the scaling experiment with more$"):
+    with pytest.raises(
+        DataError,
+        match="^runs of a frontier must have at least 2 budgets, got 1; run "
+        "the scaling experiment with more$",
+    ):
         frontier(np.array([1e15, 1e15]), np.array([0.5, 0.6]))
 
 
@@ -68,7 +86,9 @@ def two_frontiers(noise: float, *, slope: float = -0.3) -> tuple[Trend, Trend]:
     residuals = noise * np.array([-1.0, -0.4, 0.4, 1.0]) if noise else None
     lines = (Line(-0.2, 0.2 * math.log(1e16)), Line(slope, -slope * math.log(1e16)))
     one, other = (
-        frontier(CROSSED, np.array([line.at(x) for x in CROSSED]), residuals=residuals, resamples=400, seed=seed)
+        frontier(
+            CROSSED, np.array([line.at(x) for x in CROSSED]), residuals=residuals, resamples=400, seed=seed
+        )
         for seed, line in enumerate(lines)
     )
     return one, other
@@ -117,7 +137,9 @@ def test_a_profile_finds_the_size_at_which_it_is_least() -> None:
     assert one.sizes == tuple(SIZES)
     at = math.log(3e7)
     constant, linear, quadratic = one.coefficients
-    assert constant + linear * at + quadratic * at**2 == pytest.approx(math.log(parabola(np.array([3e7]), 7e6)[0]))
+    assert constant + linear * at + quadratic * at**2 == pytest.approx(
+        math.log(parabola(np.array([3e7]), 7e6)[0])
+    )
 
 
 STRAIGHT = 30 * SIZES**-0.3
@@ -148,10 +170,16 @@ def test_two_sizes_make_no_profile_and_of_each_size_the_best_counts() -> None:
 
 
 def growing(*, least_at: float = 2.0) -> dict[str, np.ndarray]:
-    """Runs at three budgets, whose best sizes are `least_at` million times the root of budgets of 1, 4 and 16."""
+    """Runs at three budgets, whose best sizes are `least_at` million times the root of budgets of 1, 4 and
+    16.
+    """
     sizes = np.array([1e6, 2e6, 4e6, 8e6, 1.6e7])
     losses = [parabola(sizes, least_at * 1e6 * budget**0.5) for budget in (1.0, 4.0, 16.0)]
-    return {"budget": np.repeat([1.0, 4.0, 16.0], 5), "size": np.tile(sizes, 3), "loss": np.concatenate(losses)}
+    return {
+        "budget": np.repeat([1.0, 4.0, 16.0], 5),
+        "size": np.tile(sizes, 3),
+        "loss": np.concatenate(losses),
+    }
 
 
 def test_best_sizes_lie_on_a_line() -> None:
@@ -185,7 +213,14 @@ def test_the_growth_of_the_best_size_is_within_the_interval_of_its_noise() -> No
 
 def test_sizes_are_those_that_the_suite_names_without_embeddings() -> None:
     # From the suite's own model cards; the two smallest have no card with this number.
-    assert [one.parameters for one in PYTHIA][2:] == [18_915_328, 85_056_000, 302_311_424, 805_736_448, 1_208_602_624, 2_517_652_480]
+    assert [one.parameters for one in PYTHIA][2:] == [
+        18_915_328,
+        85_056_000,
+        302_311_424,
+        805_736_448,
+        1_208_602_624,
+        2_517_652_480,
+    ]
 
 
 def test_budgets_are_four_times_one_another() -> None:

@@ -1,4 +1,6 @@
-"""Held-out budgets: predictions from smaller ones alone, widths worked by hand, and intervals that hold what laws miss."""
+"""Held-out budgets: predictions from smaller ones alone, widths worked by hand, and intervals that hold what
+laws miss.
+"""
 
 import math
 from dataclasses import replace
@@ -8,20 +10,34 @@ import pytest
 
 from adiabat.scaling_laws.fitting import Estimate
 from adiabat.scaling_laws.flops import PassedParameters
-from adiabat.scaling_laws.held_out import ENOUGH, Prediction, Width, coverages, line_at, predictions, width_of, widths
+from adiabat.scaling_laws.held_out import (
+    ENOUGH,
+    Prediction,
+    Width,
+    coverages,
+    line_at,
+    predictions,
+    width_of,
+    widths,
+)
 from adiabat.scaling_laws.laws import Kind, Option, Run, Way
 
 BUDGETS = (1e13, 4e13, 1.6e14, 6.4e14)
 
 
 def option(size: int, family: str = "f") -> Option:
-    return Option(Way(family, f"m{size}", f"m{size}", None, "full", None, 0), PassedParameters(size, size, size))
+    return Option(
+        Way(family, f"m{size}", f"m{size}", None, "full", None, 0), PassedParameters(size, size, size)
+    )
 
 
 def runs_of(loss: object, budgets: tuple[float, ...] = BUDGETS, family: str = "f") -> list[Run]:
     options = [option(size, family) for size in (1_000_000, 2_000_000, 4_000_000)]
     return [
-        Run(one, budget, tokens, loss(one.size, tokens)) for one in options for budget in budgets if (tokens := budget / (6 * one.size))
+        Run(one, budget, tokens, loss(one.size, tokens))
+        for one in options
+        for budget in budgets
+        if (tokens := budget / (6 * one.size))
     ]  # type: ignore[operator]
 
 
@@ -29,7 +45,9 @@ def known(size: float, tokens: float) -> float:
     return 0.1 + 20 / size**0.3 + 30 / tokens**0.3
 
 
-def prediction(loss: float, *, budget: float = 1e13, family: str = "f", line: float | None = 1.0, reach: float = 4.0) -> Prediction:
+def prediction(
+    loss: float, *, budget: float = 1e13, family: str = "f", line: float | None = 1.0, reach: float = 4.0
+) -> Prediction:
     run = Run(option(1_000_000, family), budget, 1e6, loss)
     return Prediction(Kind(family, "full"), run, reach, Estimate(1.0, 0.8, 1.25), line, reach)
 
@@ -86,7 +104,9 @@ def test_a_family_uses_its_own_scores_where_they_are_enough_and_the_latest_budge
 
 
 def test_lines_are_those_of_an_option_alone() -> None:
-    runs = [Run(option(1), budget, 1.0, budget**-0.5) for budget in (4.0, 16.0)] + [Run(option(2), 4.0, 1.0, 9.0)]
+    runs = [Run(option(1), budget, 1.0, budget**-0.5) for budget in (4.0, 16.0)] + [
+        Run(option(2), 4.0, 1.0, 9.0)
+    ]
     assert line_at(option(1), 64.0, runs) == pytest.approx(1 / 8)
     assert line_at(option(2), 64.0, runs) is None
 
@@ -107,7 +127,11 @@ def test_a_budget_is_predicted_from_smaller_ones_alone() -> None:
 
 def test_budgets_that_nearly_coincide_are_no_test_of_extrapolation() -> None:
     near = (1e13, 4e13, 1.6e14, 1.603e14)
-    found = predictions(runs_of(lambda size, tokens: known(size, tokens) * (1 + 0.01 * math.sin(tokens)), near), resamples=5, seed=0)
+    found = predictions(
+        runs_of(lambda size, tokens: known(size, tokens) * (1 + 0.01 * math.sin(tokens)), near),
+        resamples=5,
+        seed=0,
+    )
     # The largest two are held out together, from the budgets before both.
     assert {one.run.budget for one in found} == set(near[2:])
     assert {one.reach for one in found} == {4.0, 1.603e14 / 4e13}
@@ -123,8 +147,16 @@ def test_budgets_that_nearly_coincide_are_no_test_of_extrapolation() -> None:
 
 
 def test_a_line_reaches_as_far_as_the_budgets_of_its_option() -> None:
-    runs = [run for run in runs_of(known, (*BUDGETS, 2.56e15)) if not (run.option.size == 1_000_000 and run.budget == 6.4e14)]
-    last = {one.run.option.size: (one.reach, one.line_reach) for one in predictions(runs, resamples=5, seed=0) if one.run.budget == 2.56e15}
+    runs = [
+        run
+        for run in runs_of(known, (*BUDGETS, 2.56e15))
+        if not (run.option.size == 1_000_000 and run.budget == 6.4e14)
+    ]
+    last = {
+        one.run.option.size: (one.reach, one.line_reach)
+        for one in predictions(runs, resamples=5, seed=0)
+        if one.run.budget == 2.56e15
+    }
     assert last == {1_000_000: (4.0, 16.0), 2_000_000: (4.0, 4.0), 4_000_000: (4.0, 4.0)}
 
 

@@ -57,7 +57,9 @@ def size_and_tokens(p: dict[str, float]) -> np.ndarray:
 
 def share(p: dict[str, float]) -> np.ndarray:
     by_size = (p["a_d"] * np.log(ROWS.tokens) + p["b_d"]) / ROWS.size ** p["alpha"]
-    found: np.ndarray = p["c"] + by_size + (p["a_s"] * (1 - ROWS.share) ** p["b_s"] + p["c_s"]) / ROWS.tokens ** p["beta"]
+    found: np.ndarray = (
+        p["c"] + by_size + (p["a_s"] * (1 - ROWS.share) ** p["b_s"] + p["c_s"]) / ROWS.tokens ** p["beta"]
+    )
     return found
 
 
@@ -75,7 +77,11 @@ def one_share(p: dict[str, float]) -> np.ndarray:
 )
 @pytest.mark.parametrize("centre", [NOWHERE, Centre(17.0, 20.0)])
 def test_printed_coefficients_give_the_same_loss_by_the_formula(
-    law: Law, exponents: list[float], weights: list[float], formula: Callable[[dict[str, float]], np.ndarray], centre: Centre
+    law: Law,
+    exponents: list[float],
+    weights: list[float],
+    formula: Callable[[dict[str, float]], np.ndarray],
+    centre: Centre,
 ) -> None:
     printed = dict(law.printed(np.array(exponents), np.array(weights), centre))
     assert predicted(law, exponents, weights, centre) == pytest.approx(formula(printed))
@@ -128,14 +134,21 @@ def test_each_part_is_held_out_by_itself() -> None:
     assert chosen.law in (SIZE_AND_TOKENS, ONE_SHARE)
     distances = []
     budgets = budgets_of(points)
-    for part, out in ((chosen.without_model, points.size == SIZES[-1]), (chosen.without_budget, budgets == budgets.max())):
+    for part, out in (
+        (chosen.without_model, points.size == SIZES[-1]),
+        (chosen.without_budget, budgets == budgets.max()),
+    ):
         assert part is not None
         assert 0 < out.sum() < len(points)
         assert part.fitted.law is chosen.law
         # The runs that are left predict those that are not, as a fit to them alone does.
         again = _held_out(chosen.law, points, out)
         assert again is not None
-        assert part.distance == again.distance == pytest.approx(_distance(part.fitted.predict(points.taken(out)), points.loss[out]))
+        assert (
+            part.distance
+            == again.distance
+            == pytest.approx(_distance(part.fitted.predict(points.taken(out)), points.loss[out]))
+        )
         assert part.error == pytest.approx(math.exp(part.distance) - 1)
         assert part.error < 0.02
         distances.append(part.distance)
@@ -169,17 +182,31 @@ def test_too_few_runs_for_holding_out_leave_the_simplest() -> None:
     assert chosen.without_budget is not None
     assert chosen.distance == chosen.without_budget.distance
     few = three.taken(np.isin(budgets_of(three), np.unique(budgets_of(three))[:3]))
-    # Of three budgets two are left, which do not suffice for six runs of three sizes to be more than the coefficients.
+    # Of three budgets two are left, which do not suffice for six runs of three sizes to be more than the
+    # coefficients.
     assert (chosen := choose_law(few.taken(np.arange(7)), budgets_of(few)[:7])) is not None
-    assert (chosen.law, chosen.without_model, chosen.without_budget, chosen.distance) == (SIZE_AND_TOKENS, None, None, 0.0)
+    assert (chosen.law, chosen.without_model, chosen.without_budget, chosen.distance) == (
+        SIZE_AND_TOKENS,
+        None,
+        None,
+        0.0,
+    )
     two = few.taken(np.isin(few.size, SIZES[:2]))
     assert choose_law(two, budgets_of(two)) is None
 
 
 def test_a_law_that_reaches_no_loss_at_the_largest_budget_is_not_chosen() -> None:
-    """Of real runs: the law of one share is a little nearer to the largest model, and below 0 at the largest budget."""
-    rows = [row for row in rows_in(SWEPT) if row.way.kind == Kind("MiniLM", "full") and row.budget < 3e13 and row.steps >= 10]
-    points = points_of([Run(row.option, row.budget, row.tokens, row.validation_loss or math.nan) for row in rows])
+    """Of real runs: the law of one share is a little nearer to the largest model, and below 0 at the largest
+    budget.
+    """
+    rows = [
+        row
+        for row in rows_in(SWEPT)
+        if row.way.kind == Kind("MiniLM", "full") and row.budget < 3e13 and row.steps >= 10
+    ]
+    points = points_of(
+        [Run(row.option, row.budget, row.tokens, row.validation_loss or math.nan) for row in rows]
+    )
     budgets = np.array([row.budget for row in rows])
     size, budget = (points.size == points.size.max(), budgets == budgets.max())
     nearer, farther = (_held_out(law, points, size) for law in (ONE_SHARE, SIZE_AND_TOKENS))

@@ -11,8 +11,25 @@ from adiabat.core.errors import ConfigError, DataError
 from adiabat.scaling_laws.fitting import Ensemble
 from adiabat.scaling_laws.flops import PassedParameters
 from adiabat.scaling_laws.held_out import widths
-from adiabat.scaling_laws.laws import SIZE_AND_TOKENS, Kind, Method, Option, Points, Run, Way, points_of, usable
-from adiabat.scaling_laws.recommendation import KindFit, _greedy_gains, fit_kinds, narrowing, points_at, recommend
+from adiabat.scaling_laws.laws import (
+    SIZE_AND_TOKENS,
+    Kind,
+    Method,
+    Option,
+    Points,
+    Run,
+    Way,
+    points_of,
+    usable,
+)
+from adiabat.scaling_laws.recommendation import (
+    KindFit,
+    _greedy_gains,
+    fit_kinds,
+    narrowing,
+    points_at,
+    recommend,
+)
 from adiabat.scaling_laws.selection import REACH
 from tests.laws_once import equal_laws_are_fitted_once as equal_laws_are_fitted_once
 from tests.scaling_laws.simulated import BUDGETS, SIZES
@@ -38,7 +55,9 @@ def option(size: float, method: Method = "full") -> Option:
     return Option(way, PassedParameters(passed, passed, updated))
 
 
-def swept(truths: dict[Method, Truth], *, noise: float = 0.01, seed: int = 0, budgets: np.ndarray = BUDGETS) -> list[Run]:
+def swept(
+    truths: dict[Method, Truth], *, noise: float = 0.01, seed: int = 0, budgets: np.ndarray = BUDGETS
+) -> list[Run]:
     generator = np.random.default_rng(seed)
     found = []
     for method, truth in truths.items():
@@ -46,7 +65,11 @@ def swept(truths: dict[Method, Truth], *, noise: float = 0.01, seed: int = 0, bu
             for budget in budgets:
                 one = option(size, method)
                 tokens = budget / one.flops_per_token
-                found.append(Run(one, float(budget), tokens, truth(size, tokens) * math.exp(noise * generator.normal())))
+                found.append(
+                    Run(
+                        one, float(budget), tokens, truth(size, tokens) * math.exp(noise * generator.normal())
+                    )
+                )
     return found
 
 
@@ -105,7 +128,10 @@ def test_few_tokens_make_the_largest_model_best_and_leave_budget(fits: list[Kind
 
 def test_methods_that_cannot_be_told_apart_leave_it_unsure() -> None:
     same: dict[Method, Truth] = {"full": better_when_small, "freezing": better_when_small}
-    found = recommend(fit_kinds(swept(same, noise=0.03), resamples=20), dict.fromkeys([option(s, m) for m in same for s in SIZES], 1e17))
+    found = recommend(
+        fit_kinds(swept(same, noise=0.03), resamples=20),
+        dict.fromkeys([option(s, m) for m in same for s in SIZES], 1e17),
+    )
     assert 0.02 < found.sure < 0.98
 
 
@@ -122,7 +148,9 @@ def test_a_law_that_falls_below_nothing_where_it_is_asked_is_not_taken() -> None
     assert full.choice.law is not SIZE_AND_TOKENS
     assert full.choice.passed_over == ()
     assert recommend([full, lora], near).best.option.way.method == "full"
-    with pytest.raises(DataError, match=r"^laws must give losses above 0 at the budget, got -\S+; fit them for it \(asked\)$"):
+    with pytest.raises(
+        DataError, match=r"^laws must give losses above 0 at the budget, got -\S+; fit them for it \(asked\)$"
+    ):
         recommend([full, lora], far)
     fits = fit_kinds(runs, asked=far, resamples=5)
     assert fits[0].choice is not None
@@ -163,8 +191,12 @@ def test_laws_of_drawn_runs_below_nothing_are_left_out_and_told(fits: list[KindF
     assert sum(one.wins for one in found.candidates if one.option.way.method == "lora") == 0
     assert sum(one.wins for one in found.candidates) == pytest.approx(1.0)
     assert recommend(fits, asked).unsound == {}
-    every = replace(lora, law=replace(lora.law, again=[replace(one, weights=-one.weights) for one in lora.law.again]))
-    with pytest.raises(DataError, match=r"^laws fitted to resampled runs must give losses above 0 at the budget, got none"):
+    every = replace(
+        lora, law=replace(lora.law, again=[replace(one, weights=-one.weights) for one in lora.law.again])
+    )
+    with pytest.raises(
+        DataError, match=r"^laws fitted to resampled runs must give losses above 0 at the budget, got none"
+    ):
         recommend([full, every], asked)
 
 
@@ -179,16 +211,23 @@ def test_methods_of_equal_losses_are_ahead_half_of_the_time(fits: list[KindFit])
 def test_only_one_method_has_no_runner_up_and_no_method_nothing_to_choose(fits: list[KindFit]) -> None:
     found = recommend(fits, dict.fromkeys([one for one in OPTIONS if one.way.method == "full"], 1e17))
     assert (found.runner_up, found.sure) == (None, 1.0)
-    with pytest.raises(ConfigError, match=r"^options must hold one of a method that has a law, got none; allow more memory"):
+    with pytest.raises(
+        ConfigError, match=r"^options must hold one of a method that has a law, got none; allow more memory"
+    ):
         recommend(fits, {})
 
 
 def test_too_few_runs_for_a_law_are_told() -> None:
-    (one,) = fit_kinds([run for run in swept({"full": better_when_small}) if run.option.size in SIZES[:2]], resamples=5)
+    (one,) = fit_kinds(
+        [run for run in swept({"full": better_when_small}) if run.option.size in SIZES[:2]], resamples=5
+    )
     assert one.law is None
     assert one.why_not == "at least 3 sizes, got 2"
     assert one.frontier is not None
-    with pytest.raises(DataError, match=r"^runs must suffice for the law of a method, got none: full lacks at least 3 sizes, got 2"):
+    with pytest.raises(
+        DataError,
+        match=r"^runs must suffice for the law of a method, got none: full lacks at least 3 sizes, got 2",
+    ):
         recommend([one], dict.fromkeys(OPTIONS, 1e17))
 
 
@@ -197,7 +236,10 @@ def test_runs_without_a_loss_are_left_out_and_none_with_one_is_an_error() -> Non
     failed = [Run(runs[0].option, 1e15, 1e9, loss) for loss in (math.nan, math.inf, 0.0, -1.0)]
     assert usable([*failed, *runs]) == runs
     assert len(points_of(runs)) == len(SIZES)
-    with pytest.raises(DataError, match=r"^runs must have at least one with a loss above 0, got 4 runs without; check why they failed$"):
+    with pytest.raises(
+        DataError,
+        match=r"^runs must have at least one with a loss above 0, got 4 runs without; check why they failed$",
+    ):
         fit_kinds(failed)
 
 
@@ -269,7 +311,11 @@ def test_only_kinds_in_question_are_asked(kinds_of: list[KindFit]) -> None:
 
 def test_runs_of_a_third_kind_are_not_proposed(kinds_of: list[KindFit]) -> None:
     third = Kind("", "bias")
-    others = [replace(option, way=replace(option.way, method="bias", rank=None)) for option in OPTIONS if option.way.method == "full"]
+    others = [
+        replace(option, way=replace(option.way, method="bias", rank=None))
+        for option in OPTIONS
+        if option.way.method == "full"
+    ]
     more = [*kinds_of, replace(kinds_of[0], kind=third)]
     found = recommend(kinds_of, dict.fromkeys(OPTIONS, 1e17))
     plain = narrowing(kinds_of, found, POSSIBLE)
@@ -278,7 +324,9 @@ def test_runs_of_a_third_kind_are_not_proposed(kinds_of: list[KindFit]) -> None:
     assert narrowing(more, found, [*((option, 1e3) for option in others), *POSSIBLE]) == plain
 
 
-def test_one_law_that_reaches_no_loss_decides_nothing(kinds_of: list[KindFit], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_law_that_reaches_no_loss_decides_nothing(
+    kinds_of: list[KindFit], monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = recommend(kinds_of, dict.fromkeys(OPTIONS, 1e17))
     plain, draws = narrowing(kinds_of, found, POSSIBLE), Ensemble.draws
 
@@ -296,7 +344,10 @@ def test_one_law_that_reaches_no_loss_decides_nothing(kinds_of: list[KindFit], m
 
 def test_intervals_of_a_method_are_widened_for_the_reach_beyond_its_own_runs() -> None:
     budgets = np.array([4.0**power * 1e12 for power in range(6)])
-    runs = [*swept({"full": better_when_small}, budgets=budgets), *swept({"lora": worse_when_small}, budgets=budgets[:4])]
+    runs = [
+        *swept({"full": better_when_small}, budgets=budgets),
+        *swept({"lora": worse_when_small}, budgets=budgets[:4]),
+    ]
     fits = fit_kinds(runs, resamples=12)
     candidates = recommend(fits, dict.fromkeys(OPTIONS, 4 * budgets[-1])).candidates
     predicted = [one for each in fits for one in each.held_out]

@@ -1,4 +1,6 @@
-"""A small version of ``scripts/calibrate_statistics.py``: alike models are called different as often as they may be, and no more."""
+"""A small version of ``scripts/calibrate_statistics.py``: alike models are called different as often as they
+may be, and no more.
+"""
 
 import importlib.util
 from dataclasses import replace
@@ -33,9 +35,14 @@ def script() -> ModuleType:
 @pytest.fixture(scope="module")
 def cells(script: ModuleType) -> dict[str, Any]:
     def tried(name: str, **options: Any) -> Any:
-        return script.tried(script.Shape(name, getattr(script, name)), 100, trials=TRIALS, resamples=RESAMPLES, **options)
+        return script.tried(
+            script.Shape(name, getattr(script, name)), 100, trials=TRIALS, resamples=RESAMPLES, **options
+        )
 
-    found = {name: tried(name, seed=0) for name in ("dense", "several", "skewed", "sparse", "sparse_sizes", *RUNS_AND_CLUSTERS)}
+    found = {
+        name: tried(name, seed=0)
+        for name in ("dense", "several", "skewed", "sparse", "sparse_sizes", *RUNS_AND_CLUSTERS)
+    }
     found["rare_losses"] = tried("rare_losses", seed=3)
     found["lost"] = tried("dense", seed=4, shift=0.03, margin=Margin(0.03, "PND"))
     found["kept"] = tried("dense", seed=5, margin=Margin(found["dense"].detectable, "PND"))
@@ -44,8 +51,12 @@ def cells(script: ModuleType) -> dict[str, Any]:
 
 
 def within(share: float, *, low: float, high: float) -> bool:
-    """Whether chance would give such a share of the trials where the true one is `low` to `high`, but for one time in a thousand."""
-    return stats.binom.ppf(0.001, TRIALS, low) <= round(share * TRIALS) <= stats.binom.ppf(0.999, TRIALS, high)
+    """Whether chance would give such a share of the trials where the true one is `low` to `high`, but for one
+    time in a thousand.
+    """
+    return (
+        stats.binom.ppf(0.001, TRIALS, low) <= round(share * TRIALS) <= stats.binom.ppf(0.999, TRIALS, high)
+    )
 
 
 @pytest.mark.parametrize("name", ["dense", "several", "skewed", *RUNS_AND_CLUSTERS])
@@ -88,15 +99,21 @@ def test_bca_alone_is_fooled_by_few_queries_that_changed(script):
         (after,), (before,) = script.sparse_sizes(random, 100)
         difference = replace(after, values=after.values - before.values)
         value = float(value_of(difference)[0])
-        low, high = bca_interval(value, value_of(difference, counts), acceleration=acceleration(jackknife(difference)))
+        low, high = bca_interval(
+            value, value_of(difference, counts), acceleration=acceleration(jackknife(difference))
+        )
         missed += not low <= 0 <= high
     assert missed > stats.binom.ppf(0.999, TRIALS, 0.06)
 
 
 def test_shares_outside_four_to_six_per_cent_are_marked(script):
-    told = script.told(script.Cell(10_000, interval=0.0612, p=0.07, verdict=0.031, z=None, detectable=0.1, not_worse=0.0))
+    told = script.told(
+        script.Cell(10_000, interval=0.0612, p=0.07, verdict=0.031, z=None, detectable=0.1, not_worse=0.0)
+    )
     assert told == ["6.1 !", "7.0", "3.1 (few)", "-"]
-    assert script.told(script.Cell(200, interval=0.08, p=0.05, verdict=0.05, z=0.4, detectable=0.1, not_worse=0.0)) == [
+    assert script.told(
+        script.Cell(200, interval=0.08, p=0.05, verdict=0.05, z=0.4, detectable=0.1, not_worse=0.0)
+    ) == [
         "8.0",
         "5.0",
         "5.0",

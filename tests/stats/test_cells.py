@@ -22,22 +22,34 @@ def cells_of(values: np.ndarray, *, lower_is_better: bool = False) -> GridSample
 def nli_pair(
     seed: int, premises: int, *, cells: tuple[int, int] = (2, 3), gain: float = 0.0, spread: float = 0.5
 ) -> tuple[list[GridSample], list[GridSample]]:
-    """Sentence pairs in threes of a premise, scored before and after: entailment gains by `gain`, and all else changes at random."""
+    """Sentence pairs in threes of a premise, scored before and after: entailment gains by `gain`, and all
+    else changes at random.
+    """
     generator = np.random.default_rng(seed)
     labels, premise = list(LABELS) * premises, np.repeat(np.arange(premises), 3)
     entailed = np.array([label == "entailment" for label in labels])
     shape = (*cells, len(labels))
-    common = generator.standard_normal(shape) + generator.standard_normal((*cells, premises))[..., premise] + entailed
+    common = (
+        generator.standard_normal(shape)
+        + generator.standard_normal((*cells, premises))[..., premise]
+        + entailed
+    )
     before, after = (common + spread * generator.standard_normal(shape) for _ in range(2))
     return tuple(
-        measure_grid({"cosine": scores}, labels, rows=[*"ab"][: cells[0]], columns=[*"xyz"][: cells[1]], clusters=premise)[1]
+        measure_grid(
+            {"cosine": scores},
+            labels,
+            rows=[*"ab"][: cells[0]],
+            columns=[*"xyz"][: cells[1]],
+            clusters=premise,
+        )[1]
         for scores in (before, after + gain * entailed)
     )
 
 
 def test_a_comparison_worked_by_hand():
-    # Eight questions, two cells. In the first all eight are won anew: 2 of 2^8 sign patterns are as far from 0, p = 2/256 < 0.05 / 2.
-    # In the second four are: p = 2/16.
+    # Eight questions, two cells. In the first all eight are won anew: 2 of 2^8 sign patterns are as far from
+    # 0, p = 2/256 < 0.05 / 2. In the second four are: p = 2/16.
     before = np.zeros((1, 2, 8))
     after = np.array([[[1.0] * 8, [1.0] * 4 + [0.0] * 4]])
     result = compare_grids(cells_of(after), cells_of(before), seed=0, resamples=100)
@@ -50,7 +62,9 @@ def test_a_comparison_worked_by_hand():
 def test_what_is_better_follows_from_the_measure():
     before, after = np.full((1, 1, 8), 0.5), np.full((1, 1, 8), 0.25)
     higher = compare_grids(cells_of(after), cells_of(before), seed=0, resamples=100)
-    lower = compare_grids(cells_of(after, lower_is_better=True), cells_of(before, lower_is_better=True), seed=0, resamples=100)
+    lower = compare_grids(
+        cells_of(after, lower_is_better=True), cells_of(before, lower_is_better=True), seed=0, resamples=100
+    )
     assert (higher.verdicts, higher.improvement, higher.worsened) == ([["worse"]], [[-50.0]], 1)
     assert (lower.verdicts, lower.improvement, lower.improved) == ([["better"]], [[50.0]], 1)
 
@@ -90,15 +104,25 @@ def test_a_gain_everywhere_is_better_everywhere():
         assert (result.improved, result.worsened) == (6, 0)
         assert {verdict for row in result.verdicts for verdict in row} == {"better"}
         for a, b in np.ndindex(2, 3):
-            assert result.improvement[a][b] == pytest.approx(100 * (result.before[a][b] - result.after[a][b]) / result.before[a][b])
+            assert result.improvement[a][b] == pytest.approx(
+                100 * (result.before[a][b] - result.after[a][b]) / result.before[a][b]
+            )
 
 
 def test_swapping_before_and_after_mirrors_every_cell():
     before, after = nli_pair(16, 80, gain=0.25)
-    opposite = {"better": {"worse"}, "worse": {"better"}, "undecided": {"undecided", "not worse"}, "not worse": {"undecided", "not worse"}}
+    opposite = {
+        "better": {"worse"},
+        "worse": {"better"},
+        "undecided": {"undecided", "not worse"},
+        "not worse": {"undecided", "not worse"},
+    }
     found = 0
     for was, now in zip(before, after, strict=True):
-        forth, back = compare_grids(now, was, seed=1, resamples=1000), compare_grids(was, now, seed=1, resamples=1000)
+        forth, back = (
+            compare_grids(now, was, seed=1, resamples=1000),
+            compare_grids(was, now, seed=1, resamples=1000),
+        )
         for ways in zip(forth.verdicts, back.verdicts, strict=True):
             assert all(other in opposite[verdict] for verdict, other in zip(*ways, strict=True))
         assert (forth.improved, forth.worsened) == (back.worsened, back.improved)
@@ -110,9 +134,14 @@ def test_swapping_before_and_after_mirrors_every_cell():
 def test_counts_by_z_are_those_of_the_two_proportion_test():
     before, after = nli_pair(18, 40, gain=0.3)
     was, now = before[0], after[0]
-    z = [two_proportion_z(int(b), int(a), 1600) for b, a in zip(was.errors.flat, now.errors.flat, strict=True)]
+    z = [
+        two_proportion_z(int(b), int(a), 1600) for b, a in zip(was.errors.flat, now.errors.flat, strict=True)
+    ]
     result = compare_grids(now, was, seed=0, resamples=100)
-    assert (result.improved_z, result.worsened_z) == (sum(v < -Z_CRITICAL for v in z), sum(v > Z_CRITICAL for v in z))
+    assert (result.improved_z, result.worsened_z) == (
+        sum(v < -Z_CRITICAL for v in z),
+        sum(v > Z_CRITICAL for v in z),
+    )
     assert result.improved_z > 0
     bare = compare_grids(replace(now, errors=None, total=0), was, seed=0, resamples=100)
     assert (bare.improved_z, bare.worsened_z) == (None, None)
@@ -122,7 +151,9 @@ def test_without_a_baseline_there_are_values_alone():
     before, _ = nli_pair(19, 20)
     result = compare_grids(before[0], None, seed=0)
     assert result.after == (before[0].errors / 400).tolist()
-    assert (result.before, result.improvement, result.verdicts, result.improved, result.improved_z) == (None,) * 5
+    assert (result.before, result.improvement, result.verdicts, result.improved, result.improved_z) == (
+        None,
+    ) * 5
 
 
 def test_the_value_of_a_cell_is_exact_where_errors_were_counted_and_a_mean_elsewhere():
@@ -144,8 +175,8 @@ def test_destroyed_pairs_of_languages_are_found_however_few_flips_were_asked_for
 
 
 def test_models_that_do_not_differ_are_told_apart_in_no_more_than_five_of_a_hundred_grids():
-    # Under no difference any verdict is false, and Benjamini-Hochberg lets 5 % of grids have one. Of 200, more than 21 would come less than
-    # once in a thousand times.
+    # Under no difference any verdict is false, and Benjamini-Hochberg lets 5 % of grids have one. Of 200,
+    # more than 21 would come less than once in a thousand times.
     false = 0
     for seed in range(100):
         before, after = nli_pair(1000 + seed, 30, cells=(1, 3))
@@ -156,7 +187,13 @@ def test_models_that_do_not_differ_are_told_apart_in_no_more_than_five_of_a_hund
 
 
 def test_as_many_flips_as_the_cells_need_and_no_fewer_than_asked_for():
-    assert [flips_for(cells, requested=10_000) for cells in (0, 225, 500, 501, 1296)] == [10_000, 10_000, 10_000, 10_020, 25_920]
+    assert [flips_for(cells, requested=10_000) for cells in (0, 225, 500, 501, 1296)] == [
+        10_000,
+        10_000,
+        10_000,
+        10_020,
+        25_920,
+    ]
     # One cell of 501 with the least p-value that so many flips can give.
     p_values = np.array([1 / 10_021] + [1.0] * 500)
     assert benjamini_hochberg(p_values).tolist() == [True] + [False] * 500
@@ -187,17 +224,26 @@ def test_each_p_value_counts_for_as_many_comparisons_as_the_choice_was_among() -
     base = generator.random((2, 2, 40)).astype(np.float32)
     shifts = np.array([[0.01, 0.035], [0.04, 0.08]])[..., None]
     moved = base + (shifts + generator.normal(0, 0.1, base.shape)).astype(np.float32)
-    one, other = (GridSample("P@1", "cosine", ("de", "en"), ("de", "en"), values, False) for values in (moved, base))
-    found = [compare_grids(one, other, seed=0, resamples=2000, choice=choice).improved for choice in (1.0, 50.0)]
+    one, other = (
+        GridSample("P@1", "cosine", ("de", "en"), ("de", "en"), values, False) for values in (moved, base)
+    )
+    found = [
+        compare_grids(one, other, seed=0, resamples=2000, choice=choice).improved for choice in (1.0, 50.0)
+    ]
     assert found == [3, 2]
 
 
 def test_a_margin_of_the_discrepancy_holds_for_the_cells_that_count_it() -> None:
-    """At 0.2 of the baseline nearly all cells exclude the loss, and at 1 % none does; a margin of another measure leaves them at 1 %."""
+    """At 0.2 of the baseline nearly all cells exclude the loss, and at 1 % none does; a margin of another
+    measure leaves them at 1 %.
+    """
     after, before = nli_pair(3, 100, spread=0.1)
     kept = {}
     for margin in (Margin(0.1, "PND"), Margin(0.1, "nDCG"), Margin()):
-        grids = [compare_grids(now, was, seed=0, resamples=100, margin=margin) for now, was in zip(after, before, strict=True)]
+        grids = [
+            compare_grids(now, was, seed=0, resamples=100, margin=margin)
+            for now, was in zip(after, before, strict=True)
+        ]
         kept[str(margin)] = [grid.not_worse for grid in grids]
     assert min(filter(None, kept["0.1 PND"]), default=0) > 0
     assert kept["0.1 nDCG"] == kept["1 %"] == [0, 0]

@@ -1,4 +1,6 @@
-"""Where a change says less: at the ends of a measure, over few units or runs, below a baseline of zero, with names and rounding aside."""
+"""Where a change says less: at the ends of a measure, over few units or runs, below a baseline of zero, with
+names and rounding aside.
+"""
 
 import math
 from dataclasses import replace
@@ -15,13 +17,27 @@ from tests.stats.test_paired import change, sample
 
 
 def partition(values, *, reference) -> Sample:
-    return Sample("V-measure", np.asarray(values, dtype=float), "", np.asarray(reference, dtype=float), "v-measure", bounds=SHARE)
+    return Sample(
+        "V-measure",
+        np.asarray(values, dtype=float),
+        "",
+        np.asarray(reference, dtype=float),
+        "v-measure",
+        bounds=SHARE,
+    )
 
 
 def correlated(noise: float, *, sign: float = 1.0, units: int = 100, seed: int = 0) -> Sample:
     random = np.random.default_rng(seed)
     people = np.linspace(0, 1, units)
-    return Sample("Spearman", sign * people + noise * random.normal(size=units), "cosine", people, "spearman", bounds=CORRELATION)
+    return Sample(
+        "Spearman",
+        sign * people + noise * random.normal(size=units),
+        "cosine",
+        people,
+        "spearman",
+        bounds=CORRELATION,
+    )
 
 
 def purged(moved: int) -> tuple[Sample, Sample]:
@@ -44,7 +60,9 @@ def test_the_numbers_of_clusters_decide_nothing(number):
 def test_clusters_that_were_split_count_the_texts_that_left():
     labels = np.repeat([0, 1], 20)
     split = np.where(np.arange(40) < 5, 9, labels)
-    (found,) = paired_changes([partition(labels, reference=labels)], [partition(split, reference=labels)], seed=0, resamples=1000)
+    (found,) = paired_changes(
+        [partition(labels, reference=labels)], [partition(split, reference=labels)], seed=0, resamples=1000
+    )
     assert found.p == 2.0 ** (1 - 5)
 
 
@@ -59,7 +77,9 @@ def test_a_first_run_that_is_the_baseline_does_not_stand_for_all():
     before = np.linspace(0.2, 0.8, 40)
     gains = (0.0, 0.1, 0.11, 0.12, 0.13)
     for runs in (gains, gains[::-1]):
-        (found,) = changes_over_runs([[sample(before + gain) for gain in runs]], [[sample(before)]], seed=0, resamples=1000)
+        (found,) = changes_over_runs(
+            [[sample(before + gain) for gain in runs]], [[sample(before)]], seed=0, resamples=1000
+        )
         assert found.p < 0.1
 
 
@@ -74,7 +94,9 @@ def test_intervals_of_runs_stay_where_the_measure_is():
     queries = np.arange(100)
     runs = [sample((queries < right).astype(float), bounds=SHARE) for right in (90, 99, 100)]
     (found,) = changes_over_runs([runs], None, seed=0, resamples=1000)
-    (unbounded,) = changes_over_runs([[replace(run, bounds=None) for run in runs]], None, seed=0, resamples=1000)
+    (unbounded,) = changes_over_runs(
+        [[replace(run, bounds=None) for run in runs]], None, seed=0, resamples=1000
+    )
     assert unbounded.after_interval[1] > 1
     assert found.after_interval == (unbounded.after_interval[0], 1.0)
 
@@ -115,7 +137,9 @@ def test_pseudo_values_gain_and_lose_no_units():
 
 def test_a_grid_with_few_errors_has_an_interval_of_shares():
     labels = np.array(["entailment", "neutral", "contradiction"] * 30)
-    scores = np.where(labels == "entailment", 1.0, 0.0) + 0.25 * np.random.default_rng(0).normal(size=(1, 1, 90))
+    scores = np.where(labels == "entailment", 1.0, 0.0) + 0.25 * np.random.default_rng(0).normal(
+        size=(1, 1, 90)
+    )
     one = grid_sample(scores)
     (found,) = paired_changes([one], None, seed=0, resamples=1000)
     assert (one.values < 0).any()
@@ -141,7 +165,12 @@ def test_one_unit_tells_nothing_of_how_much_units_differ(runs):
     after, before = [sample([0.7 + 0.01 * run]) for run in range(runs)], [sample([0.2])]
     (found,) = changes_over_runs([after], [before], seed=0, resamples=100)
     assert found.difference == pytest.approx(0.5 + 0.005 * (runs - 1))
-    assert (found.after_interval, found.difference_interval, found.improvement_interval, found.detectable) == (None,) * 4
+    assert (
+        found.after_interval,
+        found.difference_interval,
+        found.improvement_interval,
+        found.detectable,
+    ) == (None,) * 4
     assert (found.p, found.verdict) == (1.0, "undecided")
 
 

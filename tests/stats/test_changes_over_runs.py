@@ -1,4 +1,6 @@
-"""Means of two models over runs of several seeds: intervals over units and seeds, against their parts, and what must hold of them."""
+"""Means of two models over runs of several seeds: intervals over units and seeds, against their parts, and
+what must hold of them.
+"""
 
 import math
 from dataclasses import asdict
@@ -8,7 +10,14 @@ import pytest
 from scipy import stats
 
 from adiabat.stats.paired import changes_over_runs, paired_changes
-from adiabat.stats.resampling import RunEffect, RunResamples, acceleration, bca_interval, jackknife, resampling_counts
+from adiabat.stats.resampling import (
+    RunEffect,
+    RunResamples,
+    acceleration,
+    bca_interval,
+    jackknife,
+    resampling_counts,
+)
 from adiabat.stats.samples import Sample
 from adiabat.stats.statistics import value_of
 from tests.stats.test_paired import change, noisy, sample
@@ -30,7 +39,10 @@ def test_one_run_of_either_is_the_comparison_of_two_models():
 def test_an_interval_over_runs_agrees_with_its_parts_put_together():
     random = np.random.default_rng(0)
     scores, gains = random.random(40), random.exponential(0.05, 40)
-    sides = [[run_of(scores + gains, seed=i, moved=0.01 * i) for i in range(3)], [run_of(scores, seed=9), run_of(scores, seed=10)]]
+    sides = [
+        [run_of(scores + gains, seed=i, moved=0.01 * i) for i in range(3)],
+        [run_of(scores, seed=9), run_of(scores, seed=10)],
+    ]
     (found,) = changes_over_runs([sides[0]], [sides[1]], seed=4, resamples=800)
     counts = next(resampling_counts(40, resamples=800, seed=4))
     draws = [np.stack([value_of(one, counts) for one in side], axis=1) for side in sides]
@@ -38,31 +50,48 @@ def test_an_interval_over_runs_agrees_with_its_parts_put_together():
     runs = RunResamples.draw((3, 2), resamples=800, generator=np.random.default_rng([4, 2]))
     after, before = runs.effects(values, draws)
     units = draws[0].mean(axis=1) - draws[1].mean(axis=1)
-    units = found.difference + (units - found.difference) * math.sqrt(1 - (after.variance + before.variance) / units.var())
+    units = found.difference + (units - found.difference) * math.sqrt(
+        1 - (after.variance + before.variance) / units.var()
+    )
     shift = after.shift - before.shift
-    unit_scores = np.mean([one.values for one in sides[0]], axis=0) - np.mean([one.values for one in sides[1]], axis=0)
+    unit_scores = np.mean([one.values for one in sides[0]], axis=0) - np.mean(
+        [one.values for one in sides[1]], axis=0
+    )
     skewness = acceleration(jackknife(sample(unit_scores))) * (units.std() / (units + shift).std()) ** 3
-    # The spread of units is known as well as that of a large sample, that of runs has three degrees of freedom.
+    # The spread of units is known as well as that of a large sample, that of runs has three degrees of
+    # freedom.
     together = 3 * (units.var() + shift.var()) ** 2 / shift.var() ** 2
     widening = np.sqrt(together / stats.chi2.isf(runs.chances, together))
-    low, high = bca_interval(found.difference, found.difference + widening * (units + shift - found.difference), acceleration=skewness)
+    low, high = bca_interval(
+        found.difference,
+        found.difference + widening * (units + shift - found.difference),
+        acceleration=skewness,
+    )
     # 40 units vary by 40 / 39 of what their resamples vary by.
     of_units = units.var() * 40 / 39
     error = math.sqrt(of_units + shift.var())
     freedom = error**4 / (of_units**2 / 39 + shift.var() ** 2 / 3)
     half = stats.t.ppf(0.975, freedom) * error
-    assert found.difference_interval == pytest.approx((min(low, found.difference - half), max(high, found.difference + half)), rel=0.005)
+    assert found.difference_interval == pytest.approx(
+        (min(low, found.difference - half), max(high, found.difference + half)), rel=0.005
+    )
     assert low < found.difference - half or high > found.difference + half
-    # A t statistic with this mean passes half the interval four times in five; the error itself is estimated too low by the factor c4.
+    # A t statistic with this mean passes half the interval four times in five; the error itself is estimated
+    # too low by the factor c4.
     assert found.detectable is not None
     half_width = (found.difference_interval[1] - found.difference_interval[0]) / 2
     c4 = math.sqrt(2 / freedom) * math.gamma((freedom + 1) / 2) / math.gamma(freedom / 2)
-    assert stats.nct.sf(half_width / error, freedom, found.detectable * c4 / error) == pytest.approx(0.8, abs=1e-3)
+    assert stats.nct.sf(half_width / error, freedom, found.detectable * c4 / error) == pytest.approx(
+        0.8, abs=1e-3
+    )
 
 
 def test_the_value_over_runs_is_their_mean():
     scores = np.random.default_rng(0).random(50)
-    after, before = [run_of(scores, seed=i, moved=0.1) for i in range(3)], [run_of(scores, seed=9), run_of(scores, seed=10)]
+    after, before = (
+        [run_of(scores, seed=i, moved=0.1) for i in range(3)],
+        [run_of(scores, seed=9), run_of(scores, seed=10)],
+    )
     (found,) = changes_over_runs([after], [before], seed=4, resamples=500)
     assert found.after == pytest.approx(np.mean([one.values.mean() for one in after]))
     assert found.before == pytest.approx(np.mean([one.values.mean() for one in before]))
@@ -73,7 +102,12 @@ def test_the_value_over_runs_is_their_mean():
 def test_runs_that_differ_widen_the_intervals():
     scores = np.random.default_rng(0).random(200)
     narrow, wide = (
-        changes_over_runs([[run_of(scores, seed=i, moved=by * (i - 1)) for i in range(3)]], [[sample(scores)]], seed=0, resamples=1000)[0]
+        changes_over_runs(
+            [[run_of(scores, seed=i, moved=by * (i - 1)) for i in range(3)]],
+            [[sample(scores)]],
+            seed=0,
+            resamples=1000,
+        )[0]
         for by in (0.0, 0.1)
     )
     assert np.ptp(wide.difference_interval) > 5 * np.ptp(narrow.difference_interval)
@@ -110,7 +144,11 @@ def test_runs_alone_have_intervals_over_seeds_and_units():
     [
         ([[]], None, "at least one run"),
         ([[sample([1.0])]], [[]], "at least one run"),
-        ([[sample([1.0])], [sample([1.0])] * 2], None, r"AP must have as many runs as the first measure, \(1, 0\), got \(2, 0\)"),
+        (
+            [[sample([1.0])], [sample([1.0])] * 2],
+            None,
+            r"AP must have as many runs as the first measure, \(1, 0\), got \(2, 0\)",
+        ),
     ],
 )
 def test_measures_without_the_same_runs_are_refused(after, before, message):
@@ -127,25 +165,47 @@ def test_effects_agree_with_plain_loops():
     found = [random.random((1, 3)), random.random((1, 2))]
     draws = [random.random((50, 3)), random.random((50, 2))]
     drawn = choice(3, 2)
-    pool = [(value - side.mean()) * (len(side[0]) / (len(side[0]) - 1)) ** 0.5 for side in found for value in side[0]]
-    shifts = [[sum(pool[place] for place in row[:3]) / 3, sum(pool[place] for place in row[3:]) / 2] for row in drawn.indices]
+    pool = [
+        (value - side.mean()) * (len(side[0]) / (len(side[0]) - 1)) ** 0.5
+        for side in found
+        for value in side[0]
+    ]
+    shifts = [
+        [sum(pool[place] for place in row[:3]) / 3, sum(pool[place] for place in row[3:]) / 2]
+        for row in drawn.indices
+    ]
     spreads = []
     for side in draws:
         runs = side.shape[1]
-        spreads.append(np.mean([np.var((side[:, run] - side.mean(axis=1)) * (runs / (runs - 1)) ** 0.5) for run in range(runs)]))
+        spreads.append(
+            np.mean(
+                [
+                    np.var((side[:, run] - side.mean(axis=1)) * (runs / (runs - 1)) ** 0.5)
+                    for run in range(runs)
+                ]
+            )
+        )
     after, before = drawn.effects(found, draws)
     assert np.stack([after.shift, before.shift], axis=1) == pytest.approx(np.array(shifts))
-    assert (after.variance, before.variance) == (pytest.approx(np.mean(spreads) / 3), pytest.approx(np.mean(spreads) / 2))
+    assert (after.variance, before.variance) == (
+        pytest.approx(np.mean(spreads) / 3),
+        pytest.approx(np.mean(spreads) / 2),
+    )
 
 
 def test_a_model_of_one_run_stands_for_itself():
-    one, other = choice(1, 3).effects([np.ones((1, 1)), np.array([[0.0, 1.0, 2.0]])], [np.ones((50, 1)), np.zeros((50, 3))])
+    one, other = choice(1, 3).effects(
+        [np.ones((1, 1)), np.array([[0.0, 1.0, 2.0]])], [np.ones((50, 1)), np.zeros((50, 3))]
+    )
     assert not one.shift.any()
     assert one.variance == 0
     assert other.shift.std() > 0
     drawn = choice(1, 1)
     assert drawn.indices.shape == (50, 0)
-    assert [effect.variance for effect in drawn.effects([np.ones((1, 1))] * 2, [np.ones((50, 1))] * 2)] == [0.0, 0.0]
+    assert [effect.variance for effect in drawn.effects([np.ones((1, 1))] * 2, [np.ones((50, 1))] * 2)] == [
+        0.0,
+        0.0,
+    ]
 
 
 def test_shifts_vary_as_a_mean_of_as_many_runs_does():

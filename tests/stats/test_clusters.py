@@ -1,4 +1,6 @@
-"""Clusters of units: connections by hand, sums, and resamples that draw whole clusters, against plain loops."""
+"""Clusters of units: connections by hand, sums, and resamples that draw whole clusters, against plain
+loops.
+"""
 
 from dataclasses import replace
 
@@ -55,16 +57,22 @@ def test_few_clusters_of_documents_are_not_drawn_and_a_column_is() -> None:
 
 
 def test_the_spread_is_that_of_cluster_robust_errors() -> None:
-    """The half width of the interval against statsmodels' cluster-robust standard error of the mean difference."""
+    """The half width of the interval against statsmodels' cluster-robust standard error of the mean
+    difference.
+    """
     after, before = made(300, seed=1)
     change = paired_changes([after], [before], seed=0, resamples=4000)[0]
     difference = after.values - before.values
-    fit = OLS(difference, np.ones(difference.size)).fit(cov_type="cluster", cov_kwds={"groups": after.clusters.numbers}, use_t=True)
+    fit = OLS(difference, np.ones(difference.size)).fit(
+        cov_type="cluster", cov_kwds={"groups": after.clusters.numbers}, use_t=True
+    )
     low, high = change.difference_interval
     assert change.difference == pytest.approx(difference.mean(), abs=1e-12)
     assert high - low == pytest.approx(2 * 1.968 * fit.bse[0], rel=0.06)
     assert change.p == pytest.approx(fit.pvalues[0], abs=0.02)
-    alone = paired_changes([replace(after, clusters=None)], [replace(before, clusters=None)], seed=0, resamples=4000)[0]
+    alone = paired_changes(
+        [replace(after, clusters=None)], [replace(before, clusters=None)], seed=0, resamples=4000
+    )[0]
     assert alone.difference_interval[1] - alone.difference_interval[0] < 0.7 * (high - low)
     # Units are still counted one by one.
     assert (change.gained, change.lost) == (alone.gained, alone.lost)
@@ -106,8 +114,15 @@ def test_runs_and_rankings_draw_whole_clusters() -> None:
     widths = [change.difference_interval[1] - change.difference_interval[0] for change in (runs, single)]
     assert widths[0] > 1.5 * widths[1]
     scores = [np.stack([after.values, before.values])[:, None, :]]
-    draws = [draw(scores, trained=1, seed=0, resamples=2000, clusters=[clusters]).tasks for clusters in (after.clusters, None)]
+    draws = [
+        draw(scores, trained=1, seed=0, resamples=2000, clusters=[clusters]).tasks
+        for clusters in (after.clusters, None)
+    ]
     spreads = [np.std(tasks[:, 0, 0] - tasks[:, 1, 0]) for tasks in draws]
     assert spreads[0] > 1.5 * spreads[1]
-    summed = (after.values - before.values)[np.argsort(after.clusters.numbers, kind="stable")].reshape(60, 4).mean(axis=1)
+    summed = (
+        (after.values - before.values)[np.argsort(after.clusters.numbers, kind="stable")]
+        .reshape(60, 4)
+        .mean(axis=1)
+    )
     assert spreads[0] == pytest.approx(summed.std() / np.sqrt(60), rel=0.05)

@@ -1,4 +1,6 @@
-"""Ranking measures and the positive-negative discrepancy, against plain loops, scikit-learn and ir-measures."""
+"""Ranking measures and the positive-negative discrepancy, against plain loops, scikit-learn and
+ir-measures.
+"""
 
 import math
 
@@ -44,7 +46,9 @@ def test_discordant_counts_agree_with_plain_loops(positive_type, negative_type):
     # Halves are exact in both widths, so a tie is a tie whatever the types.
     positive, negative = (np.round(2 * tied_scores(seed, 60)) / 2 for seed in (1, 2))
     expected = [sum(1 for other in negative if not score > other) for score in positive]
-    assert discordant_counts(positive.astype(positive_type), negative.astype(negative_type)).tolist() == expected
+    assert (
+        discordant_counts(positive.astype(positive_type), negative.astype(negative_type)).tolist() == expected
+    )
 
 
 def test_one_minus_roc_auc_is_the_discrepancy_with_ties_halved():
@@ -79,7 +83,9 @@ def test_improvement_is_positive_where_the_measure_got_better():
     assert improvement(0.4, 0.5, lower_is_better=False) == pytest.approx(25.0)
     assert improvement(0.4, 0.5, lower_is_better=True) == pytest.approx(-25.0)
     assert improvement(0.2, 0.5, lower_is_better=True) == pytest.approx(-150)
-    assert [improvement(before, 0.5, lower_is_better=lower) for before in (0.0, -0.2) for lower in (True, False)] == [None] * 4
+    assert [
+        improvement(before, 0.5, lower_is_better=lower) for before in (0.0, -0.2) for lower in (True, False)
+    ] == [None] * 4
 
 
 def test_pessimistic_run_puts_the_less_relevant_first_on_ties():
@@ -101,7 +107,9 @@ def test_ranking_measures_of_a_case_worked_by_hand():
         "R@100": 1.0,
         "RR@10": 1 / 2,
     }
-    assert {name: value.tolist() for name, value in values.items()} == {name: [pytest.approx(value)] for name, value in expected.items()}
+    assert {name: value.tolist() for name, value in values.items()} == {
+        name: [pytest.approx(value)] for name, value in expected.items()
+    }
 
 
 @pytest.mark.parametrize(("positive", "expected"), [("a", 1.0), ("b", 1 / 2)])
@@ -131,7 +139,18 @@ def test_ranking_measures_agree_with_scikit_learn_where_nothing_is_tied():
     np.testing.assert_allclose(values["nDCG@10"], gain, atol=1e-12)
 
 
-INCOMPLETE = ["nDGC@10", "P", "P@x", "P@0", "P@-1", "nDCG@1.5", "P(rel=0)@5", "RR(rel=1.5)", "nDCG(gains={1:1.5})@5", "RR(depth=3)"]
+INCOMPLETE = [
+    "nDGC@10",
+    "P",
+    "P@x",
+    "P@0",
+    "P@-1",
+    "nDCG@1.5",
+    "P(rel=0)@5",
+    "RR(rel=1.5)",
+    "nDCG(gains={1:1.5})@5",
+    "RR(depth=3)",
+]
 
 
 @pytest.mark.parametrize("name", [*INCOMPLETE, "nDCG@10)", "", "RR; AP"])
@@ -143,8 +162,21 @@ def test_an_unknown_or_incomplete_measure_is_refused_by_name(name):
 
 
 JUDGED = {"q": {"c": 2, "e": 1, "beyond": 1}}
-EVERY_WAY = ["{}", "{}@5", "{}(rel=2)", "{}(rel=2)@5", "{}(judged_only=True)", "{}(judged_only=True)@5", "{}(recall=0.5)"]
-EVERY_WAY += ["{}(recall=0.5,judged_only=True)", "{}(relative=True)", "{}(gains={{0:1,1:2,2:3}})@5", "{}(gains={{0:0,1:5}})@5"]
+EVERY_WAY = [
+    "{}",
+    "{}@5",
+    "{}(rel=2)",
+    "{}(rel=2)@5",
+    "{}(judged_only=True)",
+    "{}(judged_only=True)@5",
+    "{}(recall=0.5)",
+]
+EVERY_WAY += [
+    "{}(recall=0.5,judged_only=True)",
+    "{}(relative=True)",
+    "{}(gains={{0:1,1:2,2:3}})@5",
+    "{}(gains={{0:0,1:5}})@5",
+]
 
 
 def computable() -> list[str]:
@@ -162,7 +194,10 @@ def is_known(name: str) -> bool:
 
 
 def test_just_those_measures_are_refused_that_grades_below_1_change():
-    """-1 is no judgement to `P(judged_only=True)@5` and its like. `Judged` needs the ranks of all that were judged."""
+    """-1 is no judgement to `P(judged_only=True)@5` and its like.
+
+    `Judged` needs the ranks of all that were judged.
+    """
     run = {"q": {name: -float(place) for place, name in enumerate("abcdefghij")}}
     refused = set()
     for name in computable():
@@ -172,11 +207,36 @@ def test_just_those_measures_are_refused_that_grades_below_1_change():
         except ConfigError:
             refused.add(name)
             continue
-        others += [] if need_judged_ranks([name]) else [{}, {"a": 0, "d": 0, "j": 0}, {"a": 0, "b": 0, "d": 0, "f": 0}]
-        found = {float(ranking_measures(run, {"q": JUDGED["q"] | other}, [name])[name][0]) for other in others}
+        others += (
+            []
+            if need_judged_ranks([name])
+            else [{}, {"a": 0, "d": 0, "j": 0}, {"a": 0, "b": 0, "d": 0, "f": 0}]
+        )
+        found = {
+            float(ranking_measures(run, {"q": JUDGED["q"] | other}, [name])[name][0]) for other in others
+        }
         assert len(found) == 1, name
-    assert {"Bpref", "infAP", "Bpref(rel=2)", "P(judged_only=True)@5", "nDCG(gains={0:1,1:2,2:3})@5"} <= refused
-    assert refused.isdisjoint(["nDCG@5", "RR", "AP", "P@5", "R@5", "Rprec", "SetP", "NumRet", "nDCG(gains={0:0,1:5})@5", "RR(rel=2)"])
+    assert {
+        "Bpref",
+        "infAP",
+        "Bpref(rel=2)",
+        "P(judged_only=True)@5",
+        "nDCG(gains={0:1,1:2,2:3})@5",
+    } <= refused
+    assert refused.isdisjoint(
+        [
+            "nDCG@5",
+            "RR",
+            "AP",
+            "P@5",
+            "R@5",
+            "Rprec",
+            "SetP",
+            "NumRet",
+            "nDCG(gains={0:0,1:5})@5",
+            "RR(rel=2)",
+        ]
+    )
     assert refused.isdisjoint(["Judged", "Judged@5"])
 
 
@@ -189,27 +249,55 @@ def test_measures_that_no_order_of_a_short_list_can_change():
     names = ["nDCG@10", "Recall@100", "R@4", "R@5", "P@5", "Success@9", "RR@10", "Judged@2", "AP"]
     assert same_in_any_order(names, 5) == ["Recall@100", "R@5", "P@5", "Success@9", "Judged@2"]
     values = [
-        ranking_measures({"q": dict(zip("abcde", order, strict=True))}, JUDGED, names) for order in ([5, 4, 3, 2, 1], [1, 2, 3, 4, 5])
+        ranking_measures({"q": dict(zip("abcde", order, strict=True))}, JUDGED, names)
+        for order in ([5, 4, 3, 2, 1], [1, 2, 3, 4, 5])
     ]
-    assert [name for name in names if values[0][name] == values[1][name]] == ["Recall@100", "R@5", "P@5", "Success@9"]
+    assert [name for name in names if values[0][name] == values[1][name]] == [
+        "Recall@100",
+        "R@5",
+        "P@5",
+        "Success@9",
+    ]
 
 
 def test_default_measures_of_queries_without_relevant_documents_equal_ir_measures():
-    """Random judgements of grades -1 to 3, runs with ties, queries without a relevant document and without a run."""
+    """Random judgements of grades -1 to 3, runs with ties, queries without a relevant document and without a
+    run.
+    """
     random = np.random.default_rng(7)
-    qrels = {f"q{q}": {f"d{d}": int(random.integers(-1, 4)) for d in random.permutation(40)[:15]} for q in range(30)}
+    qrels = {
+        f"q{q}": {f"d{d}": int(random.integers(-1, 4)) for d in random.permutation(40)[:15]}
+        for q in range(30)
+    }
     qrels |= {f"q{q}": {f"d{d}": 0 for d in range(5)} for q in range(30, 34)}
-    run = {f"q{q}": {f"d{d}": float(random.integers(0, 12)) for d in random.permutation(40)[:30]} for q in range(33)}
+    run = {
+        f"q{q}": {f"d{d}": float(random.integers(0, 12)) for d in random.permutation(40)[:30]}
+        for q in range(33)
+    }
     names = ["nDCG@10", "Recall@100", "RR@10", "P@5", "Success@5", "AP", "Judged@10"]
     found = ranking_measures(run, qrels, names)
 
     def order(query: str, document: str) -> tuple[float, int, bool, str]:
-        return -run[query][document], max(qrels[query].get(document, 0), 0), document in qrels[query], document
+        return (
+            -run[query][document],
+            max(qrels[query].get(document, 0), 0),
+            document in qrels[query],
+            document,
+        )
 
-    ranked = {query: sorted(scores, key=lambda document, query=query: order(query, document)) for query, scores in run.items()}
-    untied = {query: {document: -float(place) for place, document in enumerate(documents)} for query, documents in ranked.items()}
+    ranked = {
+        query: sorted(scores, key=lambda document, query=query: order(query, document))
+        for query, scores in run.items()
+    }
+    untied = {
+        query: {document: -float(place) for place, document in enumerate(documents)}
+        for query, documents in ranked.items()
+    }
     for name in names:
-        theirs = {metric.query_id: metric.value for metric in ir_measures.iter_calc([ir_measures.parse_measure(name)], qrels, untied)}
+        theirs = {
+            metric.query_id: metric.value
+            for metric in ir_measures.iter_calc([ir_measures.parse_measure(name)], qrels, untied)
+        }
         assert found[name].tolist() == [theirs[query] if query in run else 0.0 for query in qrels], name
 
 
@@ -218,8 +306,12 @@ def test_all_measures_that_cannot_be_had_are_reported_at_once():
         require_report(["nDCG@10", "Bpref", "Foo", "AP(judged_only=True)"])
     advice = "take nDCG@10, or compare on the runs"
     unknown, *others = str(caught.value).removeprefix("3 faults: ").split("; measure.report must not")
-    assert unknown.startswith("measure.report must hold complete names that ir-measures can compute, got 'Foo'; ")
-    assert others == [f" tell grades below 1 apart, got {name!r}; {advice}" for name in ("Bpref", "AP(judged_only=True)")]
+    assert unknown.startswith(
+        "measure.report must hold complete names that ir-measures can compute, got 'Foo'; "
+    )
+    assert others == [
+        f" tell grades below 1 apart, got {name!r}; {advice}" for name in ("Bpref", "AP(judged_only=True)")
+    ]
 
 
 def test_the_largest_cutoff_is_that_of_the_measures_which_have_one():
@@ -247,7 +339,9 @@ EVERY = [
 ]
 
 
-def drawn_ranks(seed: int, queries: int = 60, documents: int = 25) -> tuple[list[list[int]], list[list[int]], np.ndarray]:
+def drawn_ranks(
+    seed: int, queries: int = 60, documents: int = 25
+) -> tuple[list[list[int]], list[list[int]], np.ndarray]:
     """Places, grades and lengths of rankings; some documents lie beyond, and some rankings are empty."""
     generator = np.random.default_rng(seed)
     places = [generator.permutation(documents)[: generator.integers(1, 5)].tolist() for _ in range(queries)]
@@ -257,7 +351,10 @@ def drawn_ranks(seed: int, queries: int = 60, documents: int = 25) -> tuple[list
 
 def test_places_of_a_case_worked_by_hand() -> None:
     values = measures_of_ranks(
-        Ragged.of([[1], [0, 3], [7]]), Ragged.of([[1], [1, 1], [1]]), np.array([5, 5, 5]), ["RR", "AP", "P@1", "R@5"]
+        Ragged.of([[1], [0, 3], [7]]),
+        Ragged.of([[1], [1, 1], [1]]),
+        np.array([5, 5, 5]),
+        ["RR", "AP", "P@1", "R@5"],
     )
     assert {name: one.tolist() for name, one in values.items()} == {
         "RR": [0.5, 1.0, 0.0],
@@ -285,7 +382,11 @@ def test_values_are_those_of_ir_measures_itself() -> None:
     places, grades, found = drawn_ranks(7)
     found += 1
     values = measures_of_ranks(Ragged.of(places), Ragged.of(grades), found, ["nDCG@10", "RR", "AP", "P@5"])
-    run = [ir_measures.ScoredDoc(str(query), str(place), -place) for query, length in enumerate(found) for place in range(length)]
+    run = [
+        ir_measures.ScoredDoc(str(query), str(place), -place)
+        for query, length in enumerate(found)
+        for place in range(length)
+    ]
     qrels = [
         ir_measures.Qrel(str(query), str(place), grade)
         for query, one in enumerate(zip(places, grades, strict=True))
@@ -327,4 +428,7 @@ def test_lists_of_other_queries_are_refused() -> None:
 def test_a_measure_that_needs_documents_judged_not_relevant_is_refused(name: str) -> None:
     with pytest.raises(ConfigError) as caught:
         measures_of_ranks(Ragged.of([[0]]), Ragged.of([[1]]), np.array([1]), ["RR", name])
-    assert str(caught.value) == (f"measure.report must not tell grades below 1 apart, got {name!r}; take nDCG@10, or compare on the runs")
+    assert str(caught.value) == (
+        f"measure.report must not tell grades below 1 apart, got {name!r}; "
+        "take nDCG@10, or compare on the runs"
+    )

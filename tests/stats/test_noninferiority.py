@@ -1,4 +1,6 @@
-"""Non-inferiority: its bound against statsmodels, Clopper-Pearson and plain loops, and the verdicts that follow."""
+"""Non-inferiority: its bound against statsmodels, Clopper-Pearson and plain loops, and the verdicts that
+follow.
+"""
 
 import math
 
@@ -13,9 +15,20 @@ from adiabat.stats.paired import changes_over_runs, paired_changes
 from adiabat.stats.samples import SHARE, Sample
 
 
-def compared(after, before, margin: Margin | None = None, *, lower_is_better: bool = False, resamples: int = 4000, **options) -> Change:
+def compared(
+    after,
+    before,
+    margin: Margin | None = None,
+    *,
+    lower_is_better: bool = False,
+    resamples: int = 4000,
+    **options,
+) -> Change:
     options = {"bounds": SHARE, "lower_is_better": lower_is_better, **options}
-    samples = [Sample("nDCG@10", np.asarray(values, dtype=np.float64), "cosine", **options) for values in (after, before)]
+    samples = [
+        Sample("nDCG@10", np.asarray(values, dtype=np.float64), "cosine", **options)
+        for values in (after, before)
+    ]
     return paired_changes(samples[:1], samples[1:], seed=0, resamples=resamples, margin=margin or Margin())[0]
 
 
@@ -27,8 +40,12 @@ def scores(units: int, *, seed: int, change: float = 0.0, spread: float = 0.05):
 
 @pytest.mark.parametrize("lower_is_better", [False, True])
 @pytest.mark.parametrize(("margin", "change"), [(0.02, 0.0), (0.1, -0.06), (0.05, -0.0175), (0.01, 0.005)])
-def test_an_absolute_margin_agrees_with_the_one_sided_t_test_of_statsmodels(margin: float, change: float, lower_is_better: bool) -> None:
-    """Symmetric differences of 2,000 units, many of which lost much, where BCa and t agree to a thousandth of the spread."""
+def test_an_absolute_margin_agrees_with_the_one_sided_t_test_of_statsmodels(
+    margin: float, change: float, lower_is_better: bool
+) -> None:
+    """Symmetric differences of 2,000 units, many of which lost much, where BCa and t agree to a thousandth of
+    the spread.
+    """
     after, before = scores(2000, seed=3, change=change, spread=0.25)
     found = compared(after, before, Margin(margin, "nDCG"), lower_is_better=lower_is_better)
     # Whichever way is worse, the test that the loss is below the margin is one side of the TOST.
@@ -56,22 +73,34 @@ def test_a_share_moves_with_the_baseline_of_each_resample() -> None:
 
 
 @pytest.mark.parametrize(
-    ("units", "lost", "verdict"), [(50, 0, "undecided"), (298, 0, "undecided"), (299, 0, "not worse"), (600, 1, "not worse")]
+    ("units", "lost", "verdict"),
+    [(50, 0, "undecided"), (298, 0, "undecided"), (299, 0, "not worse"), (600, 1, "not worse")],
 )
 def test_few_losses_are_bounded_exactly(units: int, lost: int, verdict: str) -> None:
-    """Rule of three: with no loss among 298 queries a share of 1 % may still lose, by all they have; with 299 no more."""
+    """Rule of three: with no loss among 298 queries a share of 1 % may still lose, by all they have; with 299
+    no more.
+    """
     before = np.full(units, 0.72)
     after = before.copy()
     after[:lost] = 0.0
     found = compared(after, before)
-    share = stats.binomtest(lost, units).proportion_ci(method="exact", confidence_level=0.9).high if lost else 1 - 0.05 ** (1 / units)
+    share = (
+        stats.binomtest(lost, units).proportion_ci(method="exact", confidence_level=0.9).high
+        if lost
+        else 1 - 0.05 ** (1 / units)
+    )
     assert found.loss_bound == pytest.approx(0.72 * share)
     assert found.verdict == verdict
     assert found.needed == (299 if verdict == "undecided" else None)
 
 
 def test_the_verdicts_of_a_baseline_and_a_margin() -> None:
-    for change, units, verdict in ((0.02, 1000, "better"), (-0.02, 1000, "worse"), (0.0, 1000, "not worse"), (0.0, 60, "undecided")):
+    for change, units, verdict in (
+        (0.02, 1000, "better"),
+        (-0.02, 1000, "worse"),
+        (0.0, 1000, "not worse"),
+        (0.0, 60, "undecided"),
+    ):
         found = compared(*scores(units, seed=1, change=change, spread=0.03))
         assert found.verdict == verdict, change
         assert (found.needed is not None) == (verdict == "undecided")
@@ -108,17 +137,23 @@ def test_a_loss_near_the_margin_is_decided_by_showing_it() -> None:
     found = compared(after, before, Margin(0.0031, "nDCG"))
     loss, spread = 0.002, (after - before).std(ddof=1)
     assert found.verdict == "undecided"
-    assert found.needed == pytest.approx(((stats.t.ppf(0.975, 299) + stats.t.ppf(0.8, 299)) * spread / loss) ** 2, rel=0.02)
+    assert found.needed == pytest.approx(
+        ((stats.t.ppf(0.975, 299) + stats.t.ppf(0.8, 299)) * spread / loss) ** 2, rel=0.02
+    )
 
 
 def stringer(units: float, losses: list[float]) -> float:
     """By scipy's beta quantiles: the end of no loss, and for each loss what one more adds."""
     ends = [stats.beta.ppf(0.95, lost + 1, units - lost) for lost in range(len(losses) + 1)]
-    return ends[0] + sum((ends[place + 1] - ends[place]) * loss for place, loss in enumerate(sorted(losses, reverse=True)))
+    return ends[0] + sum(
+        (ends[place + 1] - ends[place]) * loss for place, loss in enumerate(sorted(losses, reverse=True))
+    )
 
 
 def test_large_losses_count_by_their_size_and_the_rest_by_its_spread() -> None:
-    """Of 400 queries at 0.5 three lose all, four fifths and two fifths, and 20 gain or lose a tenth of what they have."""
+    """Of 400 queries at 0.5 three lose all, four fifths and two fifths, and 20 gain or lose a tenth of what
+    they have.
+    """
     before = np.full(400, 0.5)
     after = before.copy()
     after[:3] -= [0.5, 0.4, 0.2]
@@ -154,7 +189,9 @@ def test_small_changes_do_not_show_that_no_large_loss_is_possible() -> None:
 
 
 def test_few_losses_need_as_many_units_as_show_more_of_them() -> None:
-    """Of 150 queries two lose 0.3 and two gain it: so many times as many that a loss of the margin is excluded, and no fewer."""
+    """Of 150 queries two lose 0.3 and two gain it: so many times as many that a loss of the margin is
+    excluded, and no fewer.
+    """
     before = np.full(150, 0.72)
     after = before.copy()
     after[:2] -= 0.3
@@ -212,14 +249,18 @@ def test_all_units_of_a_rank_correlation_count_whatever_people_said() -> None:
         Sample("Spearman", values, "cosine", people, "spearman", bounds=(-1.0, 1.0))
         for values in (before + random.normal(0, 0.02, 300), before)
     ]
-    (found,) = paired_changes(samples[:1], samples[1:], seed=0, resamples=500, margin=Margin(0.001, "Spearman"))
+    (found,) = paired_changes(
+        samples[:1], samples[1:], seed=0, resamples=500, margin=Margin(0.001, "Spearman")
+    )
     assert found.verdict == "undecided"
     assert found.needed is not None
     assert found.needed > 300
 
 
 def test_losses_are_bounded_in_each_group_and_by_what_weights_are_worth() -> None:
-    """Three texts of a rare class are half of the balanced accuracy; a query with nearly all pairs is nearly all of the pooled PND."""
+    """Three texts of a rare class are half of the balanced accuracy; a query with nearly all pairs is nearly
+    all of the pooled PND.
+    """
     before = np.full(1000, 0.9)
     groups = np.array([0] * 997 + [1] * 3)
     grouped = compared(before, before, groups=groups)
@@ -240,7 +281,9 @@ def test_one_changed_unit_among_pseudo_values_is_one_loss() -> None:
     after[0] += 0.1
     after[1:] -= 0.1 / 60
     found = compared(after, before, Margin(0.02, "nDCG"), lower_is_better=True, pseudo_values=True)
-    assert found.loss_bound == pytest.approx(0.5 * stats.binomtest(1, 60).proportion_ci(method="exact", confidence_level=0.9).high)
+    assert found.loss_bound == pytest.approx(
+        0.5 * stats.binomtest(1, 60).proportion_ci(method="exact", confidence_level=0.9).high
+    )
     assert found.verdict == "undecided"
 
 
@@ -273,7 +316,24 @@ def test_a_margin_is_read_from_a_share_or_a_difference(given: float | str, margi
 
 
 @pytest.mark.parametrize(
-    "given", [0, -0.01, 1.0, 3, "", "0", "nDCG", "0 nDCG", "-1 %", "100 %", "1 nDCG", "1.2.3", "0.01 0.02", math.nan, math.inf]
+    "given",
+    [
+        0,
+        -0.01,
+        1.0,
+        3,
+        "",
+        "0",
+        "nDCG",
+        "0 nDCG",
+        "-1 %",
+        "100 %",
+        "1 nDCG",
+        "1.2.3",
+        "0.01 0.02",
+        math.nan,
+        math.inf,
+    ],
 )
 def test_a_margin_that_is_none_is_refused(given: float | str) -> None:
     with pytest.raises(ValueError, match=r'must be a share such as 0\.01 or "1 %", or a difference'):

@@ -1,4 +1,6 @@
-"""Two models on the same units: the whole record of a change, against plain loops, scipy, and what must hold by symmetry."""
+"""Two models on the same units: the whole record of a change, against plain loops, scipy, and what must hold
+by symmetry.
+"""
 
 import math
 from dataclasses import replace
@@ -37,7 +39,12 @@ def noisy(values: Sample, *, seed: int) -> Sample:
     """Another model: similarities a little off, one in five clusters exchanged for the next unit's."""
     random = np.random.default_rng(seed)
     if values.statistic == "v-measure":
-        return replace(values, values=np.where(random.random(values.values.size) < 0.2, np.roll(values.values, 1), values.values))
+        return replace(
+            values,
+            values=np.where(
+                random.random(values.values.size) < 0.2, np.roll(values.values, 1), values.values
+            ),
+        )
     return replace(values, values=values.values + random.normal(0, 1.0, values.values.size))
 
 
@@ -52,25 +59,42 @@ def test_a_change_agrees_with_plain_loops_over_the_same_resamples():
     rows = []
     for counts in np.concatenate(list(resampling_counts(9, resamples=300, seed=5))):
         total = sum(count * w for count, w in zip(counts, weight, strict=True))
-        value, base = (sum(c * v for c, v in zip(counts, side, strict=True)) / total for side in (after, before))
+        value, base = (
+            sum(c * v for c, v in zip(counts, side, strict=True)) / total for side in (after, before)
+        )
         rows.append((value, value - base))
     levels, differences = np.array(rows).T
     assert found.after == pytest.approx(after.sum() / weight.sum())
     assert found.before == pytest.approx(before.sum() / weight.sum())
     assert found.difference == pytest.approx((after - before).sum() / weight.sum())
     assert found.improvement == pytest.approx(100 * (before.sum() - after.sum()) / before.sum())
-    without = np.array([[np.delete(side, i).sum() / np.delete(weight, i).sum() for i in range(9)] for side in (after, before)])
-    assert found.after_interval == pytest.approx(bca_interval(found.after, levels, acceleration=acceleration(without[0])))
+    without = np.array(
+        [
+            [np.delete(side, i).sum() / np.delete(weight, i).sum() for i in range(9)]
+            for side in (after, before)
+        ]
+    )
+    assert found.after_interval == pytest.approx(
+        bca_interval(found.after, levels, acceleration=acceleration(without[0]))
+    )
     freedom = weight.sum() ** 2 / (weight**2).sum() - 1
-    low, high = bca_interval(found.difference, differences, acceleration=acceleration(without[0] - without[1]))
+    low, high = bca_interval(
+        found.difference, differences, acceleration=acceleration(without[0] - without[1])
+    )
     # Nine units vary by 9 / 8 of what their resamples vary by; as many units of equal weight are worth fewer.
     half = stats.t.ppf(0.975, freedom) * math.sqrt(9 / 8) * np.std(differences)
-    assert found.difference_interval == pytest.approx((min(low, found.difference - half), max(high, found.difference + half)))
+    assert found.difference_interval == pytest.approx(
+        (min(low, found.difference - half), max(high, found.difference + half))
+    )
     low, high = found.difference_interval
-    assert found.improvement_interval == pytest.approx((-100 * high / found.before, -100 * low / found.before))
+    assert found.improvement_interval == pytest.approx(
+        (-100 * high / found.before, -100 * low / found.before)
+    )
     error, (low, high) = math.sqrt(9 / 8) * np.std(differences), found.difference_interval
     c4 = math.sqrt(2 / freedom) * math.gamma((freedom + 1) / 2) / math.gamma(freedom / 2)
-    assert stats.nct.sf((high - low) / 2 / error, freedom, found.detectable * c4 / error) == pytest.approx(0.8, abs=1e-3)
+    assert stats.nct.sf((high - low) / 2 / error, freedom, found.detectable * c4 / error) == pytest.approx(
+        0.8, abs=1e-3
+    )
     shares = (after - before) / weight.sum()
     assert found.p == sign_flip_p_values(shares[:, None], seed=5, flips=300)[0]
     assert found.effect == pytest.approx(shares.mean() / shares.std(ddof=1))
@@ -80,7 +104,9 @@ def test_a_change_agrees_with_plain_loops_over_the_same_resamples():
 def test_a_level_has_scipys_bca_interval():
     values = np.random.default_rng(6).exponential(size=200)
     found = change(values, resamples=10_000)
-    peer = stats.bootstrap((values,), np.mean, n_resamples=10_000, method="BCa", rng=np.random.default_rng(8), batch=500)
+    peer = stats.bootstrap(
+        (values,), np.mean, n_resamples=10_000, method="BCa", rng=np.random.default_rng(8), batch=500
+    )
     width = peer.confidence_interval.high - peer.confidence_interval.low
     assert found.after_interval == pytest.approx(tuple(peer.confidence_interval), abs=0.04 * width)
 
@@ -90,18 +116,27 @@ def test_a_paired_interval_is_scipys_or_wider():
     before = random.random(400)
     after = before + random.exponential(0.1, 400)
     found = change(after, before, resamples=10_000)
-    peer = stats.bootstrap((after - before,), np.mean, n_resamples=10_000, method="BCa", rng=np.random.default_rng(8), batch=500)
+    peer = stats.bootstrap(
+        (after - before,), np.mean, n_resamples=10_000, method="BCa", rng=np.random.default_rng(8), batch=500
+    )
     low, high = peer.confidence_interval
     # A skewed difference: the upper end is BCa's, the lower one that of 1.96 standard errors.
-    assert found.difference_interval == pytest.approx((found.difference - 1.96 * peer.standard_error, high), abs=0.03 * (high - low))
+    assert found.difference_interval == pytest.approx(
+        (found.difference - 1.96 * peer.standard_error, high), abs=0.03 * (high - low)
+    )
 
 
 def test_measures_of_the_same_units_share_resamples_and_flips():
     random = np.random.default_rng(9)
-    sides = [[sample(random.random(30)), sample(random.random(30)), replace(spearman(), measure="rho")] for _ in range(2)]
+    sides = [
+        [sample(random.random(30)), sample(random.random(30)), replace(spearman(), measure="rho")]
+        for _ in range(2)
+    ]
     sides[1][2] = noisy(sides[0][2], seed=1)
     together = paired_changes(*sides, seed=1, resamples=300)
-    apart = [paired_changes([one], [other], seed=1, resamples=300)[0] for one, other in zip(*sides, strict=True)]
+    apart = [
+        paired_changes([one], [other], seed=1, resamples=300)[0] for one, other in zip(*sides, strict=True)
+    ]
     for joint, single in zip(together, apart, strict=True):
         assert joint.difference_interval == pytest.approx(single.difference_interval, abs=1e-12)
         assert joint.p == single.p
@@ -112,17 +147,27 @@ def test_pairing_ignores_what_before_and_after_share():
     base, gain = random.normal(0, 100, 200), random.normal(0.05, 0.1, 200)
     found = change(base + gain, base, resamples=2000)
     assert found.verdict == "better"
-    assert found.after_interval[1] - found.after_interval[0] > 100 * (found.difference_interval[1] - found.difference_interval[0])
+    assert found.after_interval[1] - found.after_interval[0] > 100 * (
+        found.difference_interval[1] - found.difference_interval[0]
+    )
 
 
 @EVERY
 def test_swapping_before_and_after_mirrors_the_answer(make):
     one = make(60)
     other = noisy(one, seed=2)
-    (forth,), (back,) = (paired_changes([a], [b], seed=3, resamples=299) for a, b in ((one, other), (other, one)))
-    assert back.difference_interval == pytest.approx((-forth.difference_interval[1], -forth.difference_interval[0]))
+    (forth,), (back,) = (
+        paired_changes([a], [b], seed=3, resamples=299) for a, b in ((one, other), (other, one))
+    )
+    assert back.difference_interval == pytest.approx(
+        (-forth.difference_interval[1], -forth.difference_interval[0])
+    )
     assert back.p == forth.p
-    assert (back.effect, back.gained, back.lost) == (pytest.approx(-forth.effect) if forth.effect else None, forth.lost, forth.gained)
+    assert (back.effect, back.gained, back.lost) == (
+        pytest.approx(-forth.effect) if forth.effect else None,
+        forth.lost,
+        forth.gained,
+    )
     assert back.detectable == pytest.approx(forth.detectable)
 
 
@@ -130,7 +175,12 @@ def test_swapping_before_and_after_mirrors_the_answer(make):
 def test_no_change_is_no_evidence(make):
     one = make(40)
     (found,) = paired_changes([one], [replace(one, values=one.values.copy())], seed=0, resamples=200)
-    assert (found.difference, found.difference_interval, found.p, found.verdict) == (0.0, (0.0, 0.0), 1.0, "undecided")
+    assert (found.difference, found.difference_interval, found.p, found.verdict) == (
+        0.0,
+        (0.0, 0.0),
+        1.0,
+        "undecided",
+    )
     assert (found.effect, found.detectable) == (None, None)
 
 
@@ -139,7 +189,10 @@ def test_differences_of_rounding_are_no_change():
     assert (found.difference, found.p, found.gained, found.lost) == (0.0, 1.0, 0, 0)
 
 
-@pytest.mark.parametrize(("changed", "p_value", "verdict"), [(2, 1 / 2, "undecided"), (5, 1 / 16, "undecided"), (6, 1 / 32, "better")])
+@pytest.mark.parametrize(
+    ("changed", "p_value", "verdict"),
+    [(2, 1 / 2, "undecided"), (5, 1 / 16, "undecided"), (6, 1 / 32, "better")],
+)
 def test_few_changed_units_are_no_evidence_however_uniform(changed, p_value, verdict):
     found = change(np.ones(changed), np.zeros(changed))
     assert found.difference_interval == (1.0, 1.0)
@@ -159,7 +212,8 @@ def test_other_statistics_agree_with_plain_loops_over_the_same_resamples():
     other = noisy(one, seed=1)
     (found,) = paired_changes([one], [other], seed=2, resamples=150)
     draws = [
-        float((value_of(one, row[None]) - value_of(other, row[None]))[0]) for row in next(resampling_counts(30, resamples=150, seed=2))
+        float((value_of(one, row[None]) - value_of(other, row[None]))[0])
+        for row in next(resampling_counts(30, resamples=150, seed=2))
     ]
     left = jackknife(one) - jackknife(other)
     low, high = bca_interval(found.difference, np.array(draws), acceleration=acceleration(left))
@@ -181,7 +235,9 @@ def test_groups_are_resampled_and_flipped_as_groups():
     # One less the other, as scipy compares them, varies as their sum does.
     welch = stats.ttest_ind(*parts, equal_var=False)
     error = np.ptp(welch.confidence_interval()) / stats.t.ppf(0.975, welch.df) / 4
-    assert found.detectable == pytest.approx((stats.t.ppf(0.975, welch.df) + stats.t.ppf(0.8, welch.df)) * error, rel=0.05)
+    assert found.detectable == pytest.approx(
+        (stats.t.ppf(0.975, welch.df) + stats.t.ppf(0.8, welch.df)) * error, rel=0.05
+    )
     shares = (after - before) / np.where(groups == 0, 20, 100)
     assert found.p == pytest.approx(sign_flip_p_values(shares[:, None], seed=0, flips=2000)[0])
 
@@ -226,10 +282,15 @@ def test_both_discrepancies_come_out_as_metrics_defines_them():
     pairs = random.integers(0, 30, 50)
     before, after = (pair_counts(random.binomial(pairs, share), pairs) for share in (0.3, 0.1))
     mean, pooled = paired_changes(
-        pnd_samples(after, similarity="distance"), pnd_samples(before, similarity="distance"), seed=0, resamples=500
+        pnd_samples(after, similarity="distance"),
+        pnd_samples(before, similarity="distance"),
+        seed=0,
+        resamples=500,
     )
     assert (mean.measure, pooled.measure, mean.similarity) == ("PND", "PND pooled", "distance")
-    tested, baseline = (discrepancy_by_loops(counts.errors.tolist(), pairs.tolist()) for counts in (after, before))
+    tested, baseline = (
+        discrepancy_by_loops(counts.errors.tolist(), pairs.tolist()) for counts in (after, before)
+    )
     assert (mean.after, pooled.after) == pytest.approx(tested)
     assert (mean.before, pooled.before) == pytest.approx(baseline)
     assert pooled.z == two_proportion_z(int(before.errors.sum()), int(after.errors.sum()), int(pairs.sum()))
@@ -241,7 +302,12 @@ def test_the_mean_over_queries_has_no_z_since_it_may_change_the_other_way():
     # Fifty queries of two pairs lose their only error; one of a thousand pairs gains two hundred.
     before = pair_counts([1] * 50 + [500], [2] * 50 + [1000])
     after = pair_counts([0] * 50 + [700], [2] * 50 + [1000])
-    mean, pooled = paired_changes(pnd_samples(after, similarity="cosine"), pnd_samples(before, similarity="cosine"), seed=0, resamples=100)
+    mean, pooled = paired_changes(
+        pnd_samples(after, similarity="cosine"),
+        pnd_samples(before, similarity="cosine"),
+        seed=0,
+        resamples=100,
+    )
     assert mean.difference < 0 < pooled.difference
     assert (mean.z, pooled.z > Z_CRITICAL) == (None, True)
 
@@ -255,7 +321,10 @@ def test_the_mean_over_queries_has_no_z_since_it_may_change_the_other_way():
         (lambda: change([1.0, 1.0], reference=[0, 0]), "AP must have a mean, got none"),
         (lambda: change([1.0, 1.0], reference=[-1, 2]), "AP reference must be at least 0, got -1"),
         (lambda: change([1.0, 1.0], statistic="spearman"), "must have a reference"),
-        (lambda: change([1.0, 2.0], reference=[3, 3], statistic="spearman"), "AP must have a spearman, got none"),
+        (
+            lambda: change([1.0, 2.0], reference=[3, 3], statistic="spearman"),
+            "AP must have a spearman, got none",
+        ),
         (lambda: change([1.0, 2.0], groups=np.array([0, 2])), "AP must have a mean, got none"),
         (lambda: change([1.0, 2.0], [1.0, 2.0], resamples=0), "must be above 0"),
     ],

@@ -27,7 +27,9 @@ def pair(units: int, *, seed: int = 0, spread: float = 0.1) -> tuple[Sample, Sam
 
 
 def test_by_hand() -> None:
-    """Differences +0.1 and -0.1, eight each: SD 0.1 sqrt(16 / 15), SE 0.1 / sqrt(15); t quantiles of 15 degrees from a table."""
+    """Differences +0.1 and -0.1, eight each: SD 0.1 sqrt(16 / 15), SE 0.1 / sqrt(15); t quantiles of 15
+    degrees from a table.
+    """
     before = np.full(16, 0.5)
     found = power_of(sample(before), sample(before + np.tile([0.1, -0.1], 8)))
     assert found.detectable == pytest.approx(0.1 / math.sqrt(15) * (2.131 + 0.866), rel=1e-3)
@@ -48,7 +50,9 @@ def test_a_detectable_difference_has_the_power_that_statsmodels_and_the_noncentr
     spread = (after.values - before.values).std(ddof=1)
     assert TTestPower().power(found.detectable / spread, units, 0.05) == pytest.approx(0.8, abs=0.004)
     if units > 100:  # Of 100 too few lose much.
-        assert TTestPower().power(found.excludable / spread, units, 0.05, alternative="larger") == pytest.approx(0.8, abs=0.004)
+        assert TTestPower().power(
+            found.excludable / spread, units, 0.05, alternative="larger"
+        ) == pytest.approx(0.8, abs=0.004)
     shift, critical = found.detectable / spread * math.sqrt(units), stats.t.ppf(0.975, units - 1)
     assert stats.nct.sf(critical, units - 1, shift) == pytest.approx(0.8, abs=0.004)
 
@@ -73,7 +77,11 @@ def test_clusters_of_equal_queries_count_once() -> None:
 
 def test_weights_and_units_without_weight() -> None:
     """Of pairs that weigh 2 and 3, and nothing in between: the ratio's jackknife by plain loops."""
-    values, other, weights = np.array([1.0, 0, 2, 3, 1]), np.array([1.0, 0, 1, 1, 2]), np.array([2.0, 0, 2, 3, 3])
+    values, other, weights = (
+        np.array([1.0, 0, 2, 3, 1]),
+        np.array([1.0, 0, 1, 1, 2]),
+        np.array([2.0, 0, 2, 3, 3]),
+    )
     options = {"reference": weights, "lower_is_better": True}
     found = power_of(sample(values, "PND pooled", **options), sample(other, "PND pooled", **options))
     rows = [0, 2, 3, 4]
@@ -85,7 +93,9 @@ def test_weights_and_units_without_weight() -> None:
     assert found.room == pytest.approx(0.7)
     # The four are worth 100 / 26 of equal weight.
     freedom = 100 / 26 - 1
-    assert found.detectable == pytest.approx(error * (stats.t.ppf(0.975, freedom) + stats.t.ppf(0.8, freedom)))
+    assert found.detectable == pytest.approx(
+        error * (stats.t.ppf(0.975, freedom) + stats.t.ppf(0.8, freedom))
+    )
     assert found.excludable is None, "four units exclude nothing"
 
 
@@ -98,7 +108,12 @@ def test_a_prediction_takes_the_spread_of_the_scores() -> None:
     assert found.detectable_range == pytest.approx([spread * factor for spread in SPREAD_RANGE])
     # Of 800 queries more than eight are expected to lose much: the spread alone bounds the loss.
     assert found.excludable == pytest.approx(found.detectable * 2.4883 / 2.8055, rel=1e-3)
-    for part in (f"{SPREAD:g} times", f"{SPREAD_RANGE[0]:g} to {SPREAD_RANGE[1]:g}", "800\N{NO-BREAK SPACE}queries", "about"):
+    for part in (
+        f"{SPREAD:g} times",
+        f"{SPREAD_RANGE[0]:g} to {SPREAD_RANGE[1]:g}",
+        "800\N{NO-BREAK SPACE}queries",
+        "about",
+    ):
         assert part in found.said
 
 
@@ -156,7 +171,9 @@ def test_power_is_unknown_where_nothing_varies(value: float) -> None:
 
 
 def test_no_more_than_all_is_lost_or_gained() -> None:
-    """Ten queries of which one scores 0.2: a mean of 0.02 has only 0.02 to lose; upwards, twelve of which half score."""
+    """Ten queries of which one scores 0.2: a mean of 0.02 has only 0.02 to lose; upwards, twelve of which
+    half score.
+    """
     found = power_of(sample([0.2, *[0.0] * 9]), sample([0.0, 0.9, *[0.0] * 8]))
     assert found.losable == pytest.approx(0.02)
     assert found.excludable is not None
@@ -175,17 +192,26 @@ def test_no_more_than_all_is_lost_or_gained() -> None:
 
 
 def test_the_share_of_clusters_that_lose_grows_with_their_size() -> None:
-    """Of 100 clusters of ten, 11 are expected to lose much: enough that their spread alone bounds the loss; of twins only two."""
+    """Of 100 clusters of ten, 11 are expected to lose much: enough that their spread alone bounds the loss;
+    of twins only two.
+    """
     scores, _ = pair(1000)
     found = power_of(replace(scores, clusters=Clusters(np.repeat(np.arange(100), 10))))
     summed = scores.values.reshape(100, 10).mean(axis=1)
     factor = (stats.t.ppf(0.95, 99) + stats.t.ppf(0.8, 99)) * summed.std(ddof=1) / 10
     assert found.excludable == pytest.approx(SPREAD * factor)
-    twins = power_of(replace(scores, values=scores.values[:200], clusters=Clusters(np.repeat(np.arange(100), 2))))
+    twins = power_of(
+        replace(scores, values=scores.values[:200], clusters=Clusters(np.repeat(np.arange(100), 2)))
+    )
     room = scores.values[:200].reshape(100, 2).mean(axis=1).max()
     ends = [stats.beta.ppf(0.95, lost + 1, 100 - lost) for lost in range(3)]
     unseen = room * (ends[0] + (ends[2] - ends[0]) * module.LARGE_LOSS - 2 * module.LARGE_LOSS / 100)
-    half = SPREAD * (stats.t.ppf(0.95, 99) + stats.t.ppf(0.8, 99)) * scores.values[:200].reshape(100, 2).mean(axis=1).std(ddof=1) / 10
+    half = (
+        SPREAD
+        * (stats.t.ppf(0.95, 99) + stats.t.ppf(0.8, 99))
+        * scores.values[:200].reshape(100, 2).mean(axis=1).std(ddof=1)
+        / 10
+    )
     assert twins.excludable == pytest.approx(math.hypot(unseen, half))
 
 
@@ -204,10 +230,18 @@ def test_a_perfect_score_may_be_too_near_to_show_it() -> None:
 
 
 def test_a_rank_correlation_is_not_predicted() -> None:
-    scores = sample(np.arange(20.0), "Spearman", statistic="spearman", reference=np.arange(20.0), bounds=(-1.0, 1.0))
+    scores = sample(
+        np.arange(20.0), "Spearman", statistic="spearman", reference=np.arange(20.0), bounds=(-1.0, 1.0)
+    )
     with pytest.raises(ValueError, match="Spearman can be predicted only"):
         power_of(scores)
-    moved = sample(np.arange(20.0)[::-1].copy(), "Spearman", statistic="spearman", reference=np.arange(20.0), bounds=(-1.0, 1.0))
+    moved = sample(
+        np.arange(20.0)[::-1].copy(),
+        "Spearman",
+        statistic="spearman",
+        reference=np.arange(20.0),
+        bounds=(-1.0, 1.0),
+    )
     assert power_of(scores, moved).units == 20
 
 
@@ -221,6 +255,8 @@ def test_simulated_comparisons_keep_the_power() -> None:
     assert predicted.detectable is not None
     assert predicted.excludable is not None
     shown = [stats.ttest_1samp(row + predicted.detectable, 0).pvalue < 0.05 for row in noise]
-    excluded = [stats.ttest_1samp(row, -predicted.excludable, alternative="greater").pvalue < 0.05 for row in noise]
+    excluded = [
+        stats.ttest_1samp(row, -predicted.excludable, alternative="greater").pvalue < 0.05 for row in noise
+    ]
     assert np.mean(shown) == pytest.approx(0.8, abs=0.08)
     assert np.mean(excluded) == pytest.approx(0.8, abs=0.08)

@@ -24,7 +24,9 @@ from tests.stats.test_statistics import EVERY
 
 
 def drawn(units: int, *, resamples: int, seed: int, groups=None, block_size: int | None = None) -> np.ndarray:
-    return np.concatenate(list(resampling_counts(units, resamples=resamples, seed=seed, groups=groups, block_size=block_size)))
+    return np.concatenate(
+        list(resampling_counts(units, resamples=resamples, seed=seed, groups=groups, block_size=block_size))
+    )
 
 
 def test_each_group_is_drawn_from_as_often_as_it_has_units():
@@ -55,14 +57,20 @@ def test_resamples_do_not_depend_on_the_block_size(block_size, groups):
 def test_resampling_refuses_sizes_that_are_not_positive(setting):
     sizes = {"units": 3, "resamples": 3, "block_size": 3, setting: 0}
     with pytest.raises(ValueError, match=f"{setting} must be above 0, got 0"):
-        next(resampling_counts(sizes["units"], resamples=sizes["resamples"], seed=0, block_size=sizes["block_size"]))
+        next(
+            resampling_counts(
+                sizes["units"], resamples=sizes["resamples"], seed=0, block_size=sizes["block_size"]
+            )
+        )
 
 
 @EVERY
 @pytest.mark.parametrize("groups", [None, np.arange(30) % 2])
 def test_the_jackknife_is_the_value_without_each_unit(make, groups):
     sample = replace(make(30), groups=groups)
-    expected = [float(value_of(sample, np.delete(np.eye(30), i, axis=0).sum(axis=0)[None])[0]) for i in range(30)]
+    expected = [
+        float(value_of(sample, np.delete(np.eye(30), i, axis=0).sum(axis=0)[None])[0]) for i in range(30)
+    ]
     left_out, found = jackknife(sample), jackknife_groups(sample)
     if groups is not None and sample.statistic != "mean":
         # Parts come group by group.
@@ -75,7 +83,9 @@ def test_leaving_out_the_only_unit_of_a_group_leaves_nothing_there():
     sample = Sample("accuracy", np.array([1.0, 0.0, 1.0]), groups=np.array([0, 1, 1]))
     assert np.isnan(jackknife(sample)).tolist() == [True, False, False]
     assert math.isfinite(acceleration(jackknife(sample), sample.groups))
-    assert np.isnan(jackknife(Sample("PND", np.array([1.0, 0.0]), reference=np.array([0.3, 0.0])))).tolist() == [True, False]
+    assert np.isnan(
+        jackknife(Sample("PND", np.array([1.0, 0.0]), reference=np.array([0.3, 0.0])))
+    ).tolist() == [True, False]
 
 
 def test_many_units_are_left_out_in_parts_that_no_two_groups_share(monkeypatch):
@@ -83,7 +93,9 @@ def test_many_units_are_left_out_in_parts_that_no_two_groups_share(monkeypatch):
     random = np.random.default_rng(0)
     groups = np.repeat([0, 1], [30, 70])
     people = random.random(100)
-    sample = Sample("Spearman", people + random.normal(0, 0.3, 100), reference=people, statistic="spearman", groups=groups)
+    sample = Sample(
+        "Spearman", people + random.normal(0, 0.3, 100), reference=people, statistic="spearman", groups=groups
+    )
     left_out = jackknife(sample)
     assert jackknife_groups(sample).tolist() == [0] * 3 + [1] * 7
     without = np.ones(100)
@@ -115,18 +127,36 @@ def test_acceleration_worked_by_hand():
 @pytest.mark.parametrize("confidence", [0.8, 0.95])
 def test_bca_is_scipys_on_the_same_draws(seed, confidence):
     values = np.random.default_rng(seed).exponential(size=25)
-    peer = stats.bootstrap((values,), np.mean, n_resamples=999, method="BCa", confidence_level=confidence, rng=np.random.default_rng(seed))
+    peer = stats.bootstrap(
+        (values,),
+        np.mean,
+        n_resamples=999,
+        method="BCa",
+        confidence_level=confidence,
+        rng=np.random.default_rng(seed),
+    )
     sample = Sample("AP", values)
-    found = bca_interval(values.mean(), peer.bootstrap_distribution, acceleration=acceleration(jackknife(sample)), confidence=confidence)
+    found = bca_interval(
+        values.mean(),
+        peer.bootstrap_distribution,
+        acceleration=acceleration(jackknife(sample)),
+        confidence=confidence,
+    )
     assert found == pytest.approx(tuple(peer.confidence_interval), abs=1e-12)
-    assert found != pytest.approx(percentile_interval(peer.bootstrap_distribution, confidence=confidence), abs=1e-3)
+    assert found != pytest.approx(
+        percentile_interval(peer.bootstrap_distribution, confidence=confidence), abs=1e-3
+    )
 
 
 def test_bca_over_groups_is_scipys_over_several_samples():
     random = np.random.default_rng(0)
     parts = (random.exponential(size=12), random.exponential(size=30) ** 2)
     peer = stats.bootstrap(
-        parts, lambda x, y, axis: (x.mean(axis) + y.mean(axis)) / 2, n_resamples=999, method="BCa", rng=np.random.default_rng(1)
+        parts,
+        lambda x, y, axis: (x.mean(axis) + y.mean(axis)) / 2,
+        n_resamples=999,
+        method="BCa",
+        rng=np.random.default_rng(1),
     )
     sample = Sample("accuracy", np.concatenate(parts), groups=np.repeat([0, 1], [12, 30]))
     skewness = acceleration(jackknife(sample), jackknife_groups(sample))
@@ -147,7 +177,9 @@ def test_bca_of_a_rank_correlation_is_scipys():
         method="BCa",
         rng=np.random.default_rng(1),
     )
-    found = bca_interval(float(value_of(sample)[0]), peer.bootstrap_distribution, acceleration=acceleration(jackknife(sample)))
+    found = bca_interval(
+        float(value_of(sample)[0]), peer.bootstrap_distribution, acceleration=acceleration(jackknife(sample))
+    )
     assert found == pytest.approx(tuple(peer.confidence_interval), abs=1e-9)
 
 
@@ -177,7 +209,10 @@ def test_draws_that_tie_with_the_value_up_to_rounding_count_half():
     assert bca_interval(0.1 + 0.2, draws) == bca_interval(0.3, draws) == percentile_interval(draws)
 
 
-@pytest.mark.parametrize(("value", "confidence", "message"), [(math.nan, 0.95, "value must be finite"), (0.0, 1.0, "confidence must")])
+@pytest.mark.parametrize(
+    ("value", "confidence", "message"),
+    [(math.nan, 0.95, "value must be finite"), (0.0, 1.0, "confidence must")],
+)
 def test_bca_refuses_what_has_no_interval(value, confidence, message):
     with pytest.raises(ValueError, match=message):
         bca_interval(value, np.arange(5.0), confidence=confidence)
@@ -205,10 +240,15 @@ def test_one_group_of_few_units_varies_by_one_unit_more_than_its_resamples():
 
 
 def test_units_of_unequal_weight_are_worth_fewer_equal_ones():
-    """A cluster of 60 and eight of five: 100^2 / (60^2 + 8 5^2) = 2.63 equal ones; the widening is that of nine units."""
+    """A cluster of 60 and eight of five: 100^2 / (60^2 + 8 5^2) = 2.63 equal ones; the widening is that of
+    nine units.
+    """
     weights = np.array([60.0, *[5.0] * 8])
     left_out = jackknife(Sample("AP", weights * np.random.default_rng(0).random(9), reference=weights))
-    assert small_sample(left_out, None, weights) == (pytest.approx(math.sqrt(9 / 8)), pytest.approx(10_000 / 3_800 - 1))
+    assert small_sample(left_out, None, weights) == (
+        pytest.approx(math.sqrt(9 / 8)),
+        pytest.approx(10_000 / 3_800 - 1),
+    )
 
 
 def test_groups_of_few_units_vary_as_welch_has_it():

@@ -32,20 +32,26 @@ def test_two_proportion_z_of_a_case_worked_by_hand():
     assert two_proportion_z(20, 30, 50) == pytest.approx(2.0)
 
 
-@pytest.mark.parametrize(("before", "after", "total"), [(300, 250, 1000), (1, 9, 40), (77_000, 77_400, 487_983)])
+@pytest.mark.parametrize(
+    ("before", "after", "total"), [(300, 250, 1000), (1, 9, 40), (77_000, 77_400, 487_983)]
+)
 def test_two_proportion_z_agrees_with_statsmodels(before, after, total):
     expected, _ = proportions_ztest([after, before], [total, total])
     assert two_proportion_z(before, after, total) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(("counts", "message"), [((0, 0, 0), "total"), ((11, 0, 10), "errors_before"), ((0, -1, 10), "errors_after")])
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [((0, 0, 0), "total"), ((11, 0, 10), "errors_before"), ((0, -1, 10), "errors_after")],
+)
 def test_two_proportion_z_refuses_impossible_counts(counts, message):
     with pytest.raises(ValueError, match=f"{message} must"):
         two_proportion_z(*counts)
 
 
 def test_sign_flips_worked_by_hand():
-    # Of the eight signs of 1, 2 and 4 only all and none reach 7; six of eight reach 3 in size, 1 + 2 - 4 = -1 does not.
+    # Of the eight signs of 1, 2 and 4 only all and none reach 7; six of eight reach 3 in size, 1 + 2 - 4 = -1
+    # does not.
     assert flipped([1, 2, 4]) == [2 / 8]
     assert flipped([-1, 0, 0, 4, 0]) == [1.0]
     assert flipped([3, 3, 3, 3, 3, 3]) == [2 / 64]
@@ -115,7 +121,9 @@ def test_units_that_do_not_differ_do_not_matter():
     few = [0.3, -0.1, 0.2, 0.5, 0.4, 0.2, 0.3]
     assert flipped(few) == flipped([*few, *[0.0] * 500])
     many = np.random.default_rng(7).normal(0.25, 1.0, 50)
-    assert flipped(many, flips=20_000) == [pytest.approx(flipped([*many, *[0.0] * 50], flips=20_000)[0], abs=0.01)]
+    assert flipped(many, flips=20_000) == [
+        pytest.approx(flipped([*many, *[0.0] * 50], flips=20_000)[0], abs=0.01)
+    ]
 
 
 def test_scale_and_direction_do_not_matter():
@@ -173,12 +181,20 @@ def test_rank_exchanges_come_close_to_all_of_them():
     one, other, third = (stats.rankdata(column) for column in (after, before, people))
     found = abs(rank_difference(one, other, third))
     patterns = [np.array(bits, dtype=bool) for bits in itertools.product([0, 1], repeat=9)]
-    exact = np.mean([abs(rank_difference(np.where(m, other, one), np.where(m, one, other), third)) >= found - 1e-9 for m in patterns])
-    assert rank_exchange_p_value(after, before, people, seed=0, flips=20_000) == pytest.approx(exact, abs=0.015)
+    exact = np.mean(
+        [
+            abs(rank_difference(np.where(m, other, one), np.where(m, one, other), third)) >= found - 1e-9
+            for m in patterns
+        ]
+    )
+    assert rank_exchange_p_value(after, before, people, seed=0, flips=20_000) == pytest.approx(
+        exact, abs=0.015
+    )
 
 
 def test_groups_in_which_an_exchange_leaves_nothing_to_rank_say_so_quietly():
-    # Warnings are errors here. Exchanging one of two opposite pairs ties both ranks of either model: that counts as having reached it.
+    # Warnings are errors here. Exchanging one of two opposite pairs ties both ranks of either model: that
+    # counts as having reached it.
     columns = (np.array(values, dtype=float) for values in ([1, 2, 3, 4], [2, 1, 4, 3], [0, 1, 2, 3]))
     rows = np.concatenate(list(exchanges(4, seed=0, flips=400)))
     split = (rows[:, 0] != rows[:, 1]) | (rows[:, 2] != rows[:, 3])
@@ -217,7 +233,9 @@ def test_bootstrap_p_values_of_cases_worked_by_hand():
         (None, 0.01, False, "undecided"),
     ],
 )
-def test_the_verdict_needs_an_interval_clear_of_zero_and_a_small_p_value(interval, p_value, lower_is_better, expected):
+def test_the_verdict_needs_an_interval_clear_of_zero_and_a_small_p_value(
+    interval, p_value, lower_is_better, expected
+):
     assert verdict_of(interval, p_value=p_value, lower_is_better=lower_is_better, within=False) == expected
     unchanged = "not worse" if expected == "undecided" else expected
     assert verdict_of(interval, p_value=p_value, lower_is_better=lower_is_better, within=True) == unchanged

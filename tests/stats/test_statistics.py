@@ -27,13 +27,20 @@ def spearman(units: int = 30, *, seed: int = 0) -> Sample:
 def precision(units: int = 30, *, seed: int = 0) -> Sample:
     random = np.random.default_rng(seed)
     together = (random.random(units) < 0.3).astype(float)
-    return Sample("AP", random.integers(0, 8, units) + together, reference=together, statistic="average precision")
+    return Sample(
+        "AP", random.integers(0, 8, units) + together, reference=together, statistic="average precision"
+    )
 
 
 def clusters(units: int = 40, *, seed: int = 0) -> Sample:
     random = np.random.default_rng(seed)
     label = random.integers(0, 4, units).astype(float)
-    return Sample("V", np.where(random.random(units) < 0.6, label, random.integers(0, 5, units)), reference=label, statistic="v-measure")
+    return Sample(
+        "V",
+        np.where(random.random(units) < 0.6, label, random.integers(0, 5, units)),
+        reference=label,
+        statistic="v-measure",
+    )
 
 
 MAKERS = (mean, spearman, precision, clusters)
@@ -41,14 +48,20 @@ EVERY = pytest.mark.parametrize("make", MAKERS)
 
 
 def drawn(units: int, *, resamples: int = 40, seed: int = 1) -> np.ndarray:
-    return np.random.default_rng(seed).multinomial(units, np.full(units, 1 / units), size=resamples).astype(float)
+    return (
+        np.random.default_rng(seed)
+        .multinomial(units, np.full(units, 1 / units), size=resamples)
+        .astype(float)
+    )
 
 
 def written_out(sample: Sample, counts: np.ndarray) -> Sample:
     """Every unit as often as it was drawn."""
     times = counts.astype(int)
     columns = {
-        name: np.repeat(getattr(sample, name), times) for name in ("values", "reference", "groups") if getattr(sample, name) is not None
+        name: np.repeat(getattr(sample, name), times)
+        for name in ("values", "reference", "groups")
+        if getattr(sample, name) is not None
     }
     return replace(sample, **columns)
 
@@ -59,40 +72,68 @@ def test_values_worked_by_hand():
     assert value_of(ratio, np.array([[2.0, 0.0], [1.0, 3.0]])).tolist() == [0.25, 7 / 22]
     assert value_of(Sample("RR", np.array([1.0, 0.5, 0.0]))).tolist() == [0.5]
     # Two of four correct, then three of four of the other label: 1/2 and 3/4.
-    grouped = Sample("accuracy", np.array([1.0, 0, 1, 0, 1, 1, 1, 0]), groups=np.array([0, 0, 0, 0, 1, 1, 1, 1]))
+    grouped = Sample(
+        "accuracy", np.array([1.0, 0, 1, 0, 1, 1, 1, 0]), groups=np.array([0, 0, 0, 0, 1, 1, 1, 1])
+    )
     assert value_of(grouped).tolist() == [0.625]
-    # Found at the first and third of three thresholds, the second threshold holding two units: 1/2 + 1/2 * 2/4.
-    found = Sample("AP", np.array([3.0, 2.0, 2.0, 1.0]), reference=np.array([1.0, 0, 0, 1]), statistic="average precision")
+    # Found at the first and third of three thresholds, the second threshold holding two units: 1/2 + 1/2 *
+    # 2/4.
+    found = Sample(
+        "AP",
+        np.array([3.0, 2.0, 2.0, 1.0]),
+        reference=np.array([1.0, 0, 0, 1]),
+        statistic="average precision",
+    )
     assert value_of(found).tolist() == [0.75]
-    assert value_of(Sample("V", np.array([7.0, 7, 2, 2]), reference=np.array([0.0, 0, 1, 1]), statistic="v-measure")).tolist() == [1.0]
-    reversed_order = Sample("Spearman", np.array([3.0, 2, 1]), reference=np.array([1.0, 5, 9]), statistic="spearman")
+    assert value_of(
+        Sample("V", np.array([7.0, 7, 2, 2]), reference=np.array([0.0, 0, 1, 1]), statistic="v-measure")
+    ).tolist() == [1.0]
+    reversed_order = Sample(
+        "Spearman", np.array([3.0, 2, 1]), reference=np.array([1.0, 5, 9]), statistic="spearman"
+    )
     assert value_of(reversed_order).tolist() == [-1.0]
 
 
 def test_spearman_of_resamples_is_scipys_on_the_data_written_out():
     sample, counts = spearman(), drawn(30)
-    expected = [stats.spearmanr(*(getattr(written_out(sample, row), name) for name in ("values", "reference"))).statistic for row in counts]
+    expected = [
+        stats.spearmanr(
+            *(getattr(written_out(sample, row), name) for name in ("values", "reference"))
+        ).statistic
+        for row in counts
+    ]
     assert value_of(sample, counts) == pytest.approx(expected, abs=1e-12)
-    assert value_of(sample)[0] == pytest.approx(stats.spearmanr(sample.values, sample.reference).statistic, abs=1e-12)
+    assert value_of(sample)[0] == pytest.approx(
+        stats.spearmanr(sample.values, sample.reference).statistic, abs=1e-12
+    )
 
 
 def test_average_precision_of_resamples_is_scikit_learns_with_weights_and_written_out():
     sample, counts = precision(), drawn(30)
     weighted = [average_precision_score(sample.reference, sample.values, sample_weight=row) for row in counts]
-    repeated = [average_precision_score(out.reference, out.values) for out in (written_out(sample, row) for row in counts)]
+    repeated = [
+        average_precision_score(out.reference, out.values)
+        for out in (written_out(sample, row) for row in counts)
+    ]
     assert value_of(sample, counts) == pytest.approx(weighted, abs=1e-12)
     assert value_of(sample, counts) == pytest.approx(repeated, abs=1e-12)
 
 
 def test_v_measure_of_resamples_is_scikit_learns_on_the_data_written_out():
     sample, counts = clusters(), drawn(40)
-    expected = [v_measure_score(out.reference, out.values) for out in (written_out(sample, row) for row in counts)]
+    expected = [
+        v_measure_score(out.reference, out.values) for out in (written_out(sample, row) for row in counts)
+    ]
     assert value_of(sample, counts) == pytest.approx(expected, abs=1e-12)
 
 
-@pytest.mark.parametrize(("label", "cluster", "expected"), [([0, 0], [1, 1], 1.0), ([0, 1], [1, 1], 0.0), ([0, 0], [0, 1], 0.0)])
+@pytest.mark.parametrize(
+    ("label", "cluster", "expected"), [([0, 0], [1, 1], 1.0), ([0, 1], [1, 1], 0.0), ([0, 0], [0, 1], 0.0)]
+)
 def test_v_measure_of_one_label_or_one_cluster_is_scikit_learns(label, cluster, expected):
-    sample = Sample("V", np.array(cluster, dtype=float), reference=np.array(label, dtype=float), statistic="v-measure")
+    sample = Sample(
+        "V", np.array(cluster, dtype=float), reference=np.array(label, dtype=float), statistic="v-measure"
+    )
     assert value_of(sample).tolist() == [expected] == [v_measure_score(label, cluster)]
 
 
@@ -109,7 +150,10 @@ def test_groups_are_the_plain_mean_of_their_values(make):
     sample = make(60)
     groups = np.random.default_rng(3).integers(0, 3, 60)
     counts = drawn(60)
-    parts = [replace(sample, values=sample.values[groups == g], reference=sample.reference[groups == g]) for g in range(3)]
+    parts = [
+        replace(sample, values=sample.values[groups == g], reference=sample.reference[groups == g])
+        for g in range(3)
+    ]
     expected = np.mean([value_of(part, counts[:, groups == g]) for g, part in enumerate(parts)], axis=0)
     assert value_of(replace(sample, groups=groups), counts) == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
@@ -143,8 +187,12 @@ def test_rank_statistics_look_at_the_order_alone():
 
 def test_what_is_not_defined_on_a_resample_is_nan_there_alone():
     counts = np.array([[2.0, 0, 0], [1.0, 1, 1]])
-    constant = Sample("Spearman", np.array([1.0, 2, 3]), reference=np.array([3.0, 4, 6]), statistic="spearman")
-    nothing = Sample("AP", np.array([1.0, 2, 3]), reference=np.array([0.0, 1, 0]), statistic="average precision")
+    constant = Sample(
+        "Spearman", np.array([1.0, 2, 3]), reference=np.array([3.0, 4, 6]), statistic="spearman"
+    )
+    nothing = Sample(
+        "AP", np.array([1.0, 2, 3]), reference=np.array([0.0, 1, 0]), statistic="average precision"
+    )
     unweighted = Sample("PND", np.array([0.0, 2, 3]), reference=np.array([0.0, 4, 6]))
     found = values_of([constant, nothing, unweighted], counts)
     assert np.isnan(found[0]).all()
@@ -152,7 +200,13 @@ def test_what_is_not_defined_on_a_resample_is_nan_there_alone():
 
 
 def test_samples_together_have_the_values_they_have_apart():
-    samples = [mean(30), spearman(), precision(), replace(mean(30, seed=4), groups=np.arange(30) % 2), mean(30, seed=5)]
+    samples = [
+        mean(30),
+        spearman(),
+        precision(),
+        replace(mean(30, seed=4), groups=np.arange(30) % 2),
+        mean(30, seed=5),
+    ]
     counts = drawn(30)
     together = values_of(samples, counts)
     for column, sample in zip(together.T, samples, strict=True):

@@ -1,4 +1,6 @@
-"""The statistics of a comparison: by hand, again in plain loops, and on candidates that differ by chance alone."""
+"""The statistics of a comparison: by hand, again in plain loops, and on candidates that differ by chance
+alone.
+"""
 
 import math
 
@@ -30,7 +32,11 @@ def scores(*shapes: tuple[int, int, int], seed: int = 0, spread: float = 0.1) ->
     made = []
     for candidates, runs, queries in shapes:
         shared = random.normal(0.5, 0.3, (1, 1, queries))
-        made.append(shared + random.normal(0, spread / 5, (candidates, runs, 1)) + random.normal(0, spread, (candidates, runs, queries)))
+        made.append(
+            shared
+            + random.normal(0, spread / 5, (candidates, runs, 1))
+            + random.normal(0, spread, (candidates, runs, queries))
+        )
     return made
 
 
@@ -62,7 +68,8 @@ def test_a_simultaneous_interval_takes_the_largest_deviation_of_a_resample() -> 
     flat = [np.zeros((3, 1, 8))]
     found = differences(flat, Draws(scaled, plain), np.array([0, 0]), np.array([1, 2]))
     assert found.values.tolist() == [0.0, 0.0]
-    # The largest |deviation| / error is 3 in each resample: also for the pair that never deviates by more than 1.
+    # The largest |deviation| / error is 3 in each resample: also for the pair that never deviates by more
+    # than 1.
     assert found.high == pytest.approx([3.0, 3.0])
     assert found.low == pytest.approx([-3.0, -3.0])
 
@@ -76,7 +83,9 @@ def test_queries_that_differ_are_counted_over_all_tasks() -> None:
 
 
 def test_the_spread_of_the_draws_is_that_of_the_runs_where_queries_do_not_vary() -> None:
-    """One query a task: only runs vary, and the variance of a mean of S runs is s^2 / S, s^2 with S - 1 below."""
+    """One query a task: only runs vary, and the variance of a mean of S runs is s^2 / S, s^2 with S - 1
+    below.
+    """
     runs = np.array([[[0.1], [0.3], [0.2]], [[0.6], [0.5], [0.4]]])
     draws = draw([runs], trained=2, seed=3, resamples=40_000)
     wanted = run_deviation([runs])
@@ -98,7 +107,10 @@ def drawn_by_loops(tasks: list[Array], *, trained: int, seed: int, resamples: in
     picked = random.integers(0, trained * runs, size=(resamples, trained * runs))
     freedom = trained * (runs - 1)
     chi = random.chisquare(freedom, size=resamples) if freedom else None
-    scaled, plain = np.zeros((resamples, candidates, len(tasks))), np.zeros((resamples, candidates, len(tasks)))
+    scaled, plain = (
+        np.zeros((resamples, candidates, len(tasks))),
+        np.zeros((resamples, candidates, len(tasks))),
+    )
     for number, (task, stream) in enumerate(zip(tasks, streams, strict=True)):
         counts = np.concatenate(list(resampling_counts(task.shape[2], resamples=resamples, seed=stream)))
         for r in range(resamples):
@@ -115,7 +127,9 @@ def drawn_by_loops(tasks: list[Array], *, trained: int, seed: int, resamples: in
                     own = sum(mean[other, s] for s in range(runs)) / runs
                     moved += (mean[other, run] - own) * math.sqrt(runs / (runs - 1)) / runs
                 plain[r, c, number] = centre + moved
-                scaled[r, c, number] = centre + moved * (math.sqrt(freedom / chi[r]) if chi is not None else 1.0)
+                scaled[r, c, number] = centre + moved * (
+                    math.sqrt(freedom / chi[r]) if chi is not None else 1.0
+                )
     return scaled, plain
 
 
@@ -136,9 +150,15 @@ def test_intervals_of_differences_are_those_of_plain_loops() -> None:
     scaled, plain = (array.mean(axis=2) for array in (draws.tasks, draws.plain))
     means = [sum(task[c].mean() for task in tasks) / 2 for c in range(4)]
     pairs = [(a, b) for a in range(4) for b in range(a + 1, 4)]
-    errors = [math.sqrt(((plain[:, a] - plain[:, b] - (plain[:, a] - plain[:, b]).mean()) ** 2).mean()) for a, b in pairs]
+    errors = [
+        math.sqrt(((plain[:, a] - plain[:, b] - (plain[:, a] - plain[:, b]).mean()) ** 2).mean())
+        for a, b in pairs
+    ]
     largest = [
-        max(abs(scaled[r, a] - scaled[r, b] - (means[a] - means[b])) / error for (a, b), error in zip(pairs, errors, strict=True))
+        max(
+            abs(scaled[r, a] - scaled[r, b] - (means[a] - means[b])) / error
+            for (a, b), error in zip(pairs, errors, strict=True)
+        )
         for r in range(300)
     ]
     factor = np.quantile(largest, 0.95)
@@ -166,7 +186,8 @@ def test_what_all_candidates_gain_alike_changes_no_difference() -> None:
     tasks = scores((3, 2, 25), (3, 2, 10))
     first, second = pairs_of(3)
     before, after = (
-        differences(some, draw(some, trained=3, seed=4, resamples=100), first, second) for some in (tasks, [one + 0.25 for one in tasks])
+        differences(some, draw(some, trained=3, seed=4, resamples=100), first, second)
+        for some in (tasks, [one + 0.25 for one in tasks])
     )
     assert after.values == pytest.approx(before.values)
     assert after.high == pytest.approx(before.high)
@@ -175,7 +196,9 @@ def test_what_all_candidates_gain_alike_changes_no_difference() -> None:
 def test_with_one_run_of_each_only_queries_are_drawn() -> None:
     tasks = scores((2, 1, 40))
     draws = draw(tasks, trained=2, seed=0, resamples=200)
-    counts = np.concatenate(list(resampling_counts(40, resamples=200, seed=int(np.random.SeedSequence(0).generate_state(2)[0]))))
+    counts = np.concatenate(
+        list(resampling_counts(40, resamples=200, seed=int(np.random.SeedSequence(0).generate_state(2)[0])))
+    )
     assert draws.tasks[:, :, 0] == pytest.approx(counts @ tasks[0][:, 0].T / 40)
     assert np.array_equal(draws.tasks, draws.plain)
 
@@ -216,7 +239,9 @@ def test_candidates_that_differ_by_chance_are_rarely_called_different_and_one_th
     called = better = 0
     for seed in range(80):
         tasks = scores((4, 2, 60), seed=seed)
-        called += bool(differences(tasks, draw(tasks, trained=4, seed=seed, resamples=300), first, second).distinct.any())
+        called += bool(
+            differences(tasks, draw(tasks, trained=4, seed=seed, resamples=300), first, second).distinct.any()
+        )
         tasks[0][0] += 0.25
         found = differences(tasks, draw(tasks, trained=4, seed=seed, resamples=300), first, second)
         better += bool(found.distinct[:3].all())

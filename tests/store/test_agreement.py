@@ -19,8 +19,12 @@ DOCUMENTS = [Document(f"d{number}", f"text {number}") for number in range(20)]
 
 
 def at_cosine(cosine: float, count: int = 20) -> np.ndarray:
-    """The encoder's vectors, of which the first `count` are turned until they have this cosine to what they were."""
-    exact = FakeEncoder().encode([document.text for document in DOCUMENTS], side="document").astype(np.float64)
+    """The encoder's vectors, of which the first `count` are turned until they have this cosine to what they
+    were.
+    """
+    exact = (
+        FakeEncoder().encode([document.text for document in DOCUMENTS], side="document").astype(np.float64)
+    )
     noise = np.random.default_rng(0).normal(size=exact.shape)
     noise -= (noise * exact).sum(axis=1, keepdims=True) * exact
     noise /= np.linalg.norm(noise, axis=1, keepdims=True)
@@ -35,10 +39,16 @@ def imported(folder: Path, vectors: np.ndarray, **options: Any) -> Store:
     return import_vectors(folder / "v.npy", folder / "s", **named)
 
 
-@pytest.mark.parametrize(("cosine", "accepted"), [(0.997, "0.99"), (0.985, "0.98"), (0.935, "0.93"), (0.905, "0.9")])
-def test_an_engine_of_lower_precision_is_named_first_with_the_way_to_accept_it(tmp_path: Path, cosine: float, accepted: str) -> None:
+@pytest.mark.parametrize(
+    ("cosine", "accepted"), [(0.997, "0.99"), (0.985, "0.98"), (0.935, "0.93"), (0.905, "0.9")]
+)
+def test_an_engine_of_lower_precision_is_named_first_with_the_way_to_accept_it(
+    tmp_path: Path, cosine: float, accepted: str
+) -> None:
     with pytest.raises(
-        StoreError, match=rf"got {cosine:.4f}\d\d .*; an engine of lower precision .* min_cosine={accepted}; .*document_prompt"
+        StoreError,
+        match=rf"got {cosine:.4f}\d\d .*; an engine of lower precision .* "
+        rf"min_cosine={accepted}; .*document_prompt",
     ):
         imported(tmp_path, at_cosine(cosine))
     with typed("adiabat embed"), pytest.raises(StoreError, match=f"take them with --min-cosine {accepted};"):
@@ -49,7 +59,10 @@ def test_an_engine_of_lower_precision_is_named_first_with_the_way_to_accept_it(t
 
 
 def test_another_model_or_order_is_named_where_vectors_differ_more(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"got 0\.6000\d\d .*; choose the encoder and document_prompt .* order of the vectors") as fault:
+    with pytest.raises(
+        StoreError,
+        match=r"got 0\.6000\d\d .*; choose the encoder and document_prompt .* order of the vectors",
+    ) as fault:
         imported(tmp_path, at_cosine(0.6))
     assert "engine" not in str(fault.value)
 
@@ -61,7 +74,9 @@ def test_a_few_other_texts_are_told_from_another_model(tmp_path: Path) -> None:
 
 def test_an_engine_whose_vectors_agree_but_for_a_few_is_told_by_their_even_deviation(tmp_path: Path) -> None:
     vectors = np.concatenate([at_cosine(0.99895, count=20)[:8], at_cosine(0.9992, count=20)[8:]])
-    with pytest.raises(StoreError, match=r"got 0\.998950 for .*; an engine of lower precision .* min_cosine=0\.99;"):
+    with pytest.raises(
+        StoreError, match=r"got 0\.998950 for .*; an engine of lower precision .* min_cosine=0\.99;"
+    ):
         imported(tmp_path, vectors, sample=20)
 
 
@@ -84,7 +99,9 @@ def test_the_setting_reaches_an_import_and_has_no_effect_elsewhere(tmp_path: Pat
         assert adiabat.import_vectors(vectors, tmp_path / "s", min_cosine=0.9, **named).count == 8
     with pytest.raises(ConfigError, match=r"store\.min_cosine must be left out of an encoding.*got 0\.9"):
         adiabat.embed(tmp_path / "model", texts, tmp_path / "new", min_cosine=0.9)
-    with pytest.raises(ConfigError, match=r"store\.min_cosine must be left out of an import without both model and texts"):
+    with pytest.raises(
+        ConfigError, match=r"store\.min_cosine must be left out of an import without both model and texts"
+    ):
         adiabat.import_vectors(vectors, tmp_path / "new", ids=named["ids"], min_cosine=0.9)
     with pytest.raises(ConfigError, match=r"min_cosine.*greater than 0|min_cosine must"):
         adiabat.import_vectors(vectors, tmp_path / "new", min_cosine=0, **named)

@@ -30,17 +30,23 @@ def build(out: Path, documents: list[Document] = OLD, **options: Any) -> Store:
 
 
 def append(path: Path, documents: list[Document] = NEW, *, encoder: FakeEncoder | None = None) -> Store:
-    return append_documents(encoder or FakeEncoder(), lambda: iter(documents), path, chunk_size=4, source="new").store
+    return append_documents(
+        encoder or FakeEncoder(), lambda: iter(documents), path, chunk_size=4, source="new"
+    ).store
 
 
 @pytest.mark.parametrize("chunk_size", [0, -1])
 def test_chunks_hold_documents(tmp_path: Path, chunk_size: int) -> None:
-    with pytest.raises(StoreError, match=f"chunk_size must be at least 1, got {chunk_size}; leave it out for "):
+    with pytest.raises(
+        StoreError, match=f"chunk_size must be at least 1, got {chunk_size}; leave it out for "
+    ):
         build(tmp_path / "s", chunk_size=chunk_size)
     assert not list(tmp_path.iterdir())
     build(tmp_path / "s")
     with pytest.raises(StoreError, match=f"chunk_size must be at least 1, got {chunk_size}"):
-        append_documents(FakeEncoder(), lambda: iter(NEW), tmp_path / "s", chunk_size=chunk_size, source="new")
+        append_documents(
+            FakeEncoder(), lambda: iter(NEW), tmp_path / "s", chunk_size=chunk_size, source="new"
+        )
 
 
 def test_an_appended_store_is_the_one_built_at_once(tmp_path: Path) -> None:
@@ -100,17 +106,24 @@ def test_an_append_cut_while_encoding_leaves_the_store_usable_and_goes_on(tmp_pa
     assert files_of_store(store.path) == files_of_store(build(tmp_path / "together", OLD + NEW).path)
 
 
-def test_other_documents_than_the_cut_short_append_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_documents_than_the_cut_short_append_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     build(tmp_path / "s")
     monkeypatch.setattr(append_module, "merge", raising)
     with pytest.raises(CutError):
         append(tmp_path / "s")
     monkeypatch.undo()
-    with pytest.raises(StoreError, match=r"appending holds an interrupted build of another corpus than new; remove it to start again"):
+    with pytest.raises(
+        StoreError,
+        match=r"appending holds an interrupted build of another corpus than new; remove it to start again",
+    ):
         append(tmp_path / "s", NEW[:4])
 
 
-def test_a_crash_before_any_step_loses_and_doubles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_before_any_step_loses_and_doubles_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     original = build(tmp_path / "original").path
     wanted = files_of_store(build(tmp_path / "together", OLD + NEW).path)
     halves = 0
@@ -121,7 +134,9 @@ def test_a_crash_before_any_step_loses_and_doubles_nothing(tmp_path: Path, monke
             break
         if (folder / "appending" / "commit.json").exists():
             halves += 1
-            with pytest.raises(StoreError, match="a change of it is half done; repeat the interrupted change"):
+            with pytest.raises(
+                StoreError, match="a change of it is half done; repeat the interrupted change"
+            ):
                 Store.open(folder)
             assert finish_change(folder)
             assert not finish_change(folder)
@@ -137,7 +152,9 @@ def test_a_crash_before_any_step_loses_and_doubles_nothing(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("name", ["ids.arrow", "appending/vectors.npy", "appending/state.json"])
-def test_damage_to_a_change_that_is_half_moved_in_is_named(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damage_to_a_change_that_is_half_moved_in_is_named(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = build(tmp_path / "s").path
     move = commit_module._move
 
@@ -159,7 +176,9 @@ def test_damage_to_a_change_that_is_half_moved_in_is_named(name: str, tmp_path: 
     assert append(store).count == 17
 
 
-def test_append_completes_what_was_cut_before_it_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_append_completes_what_was_cut_before_it_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     build(tmp_path / "s")
     with monkeypatch.context() as patch:
         patch.setattr(commit_module, "_extend_vectors", raising)

@@ -32,10 +32,17 @@ def write_file(table: pa.Table, path: Path) -> None:
         writer.write_table(table, max_chunksize=4)
 
 
-@pytest.mark.parametrize("column", [tensors(8), tensors(1, 8), tensors(8, 1, dtype=np.float16), vector_column("fixed")])
+@pytest.mark.parametrize(
+    "column", [tensors(8), tensors(1, 8), tensors(8, 1, dtype=np.float16), vector_column("fixed")]
+)
 @pytest.mark.parametrize(
     ("name", "write"),
-    [("v.parquet", pq.write_table), ("v.arrow", write_file), ("v.feather", write_file), ("v.arrow", write_stream)],
+    [
+        ("v.parquet", pq.write_table),
+        ("v.arrow", write_file),
+        ("v.feather", write_file),
+        ("v.arrow", write_stream),
+    ],
 )
 def test_tensors_and_arrow_files(
     tmp_path: Path, column: pa.Array, name: str, write: Callable[..., None], monkeypatch: pytest.MonkeyPatch
@@ -57,14 +64,19 @@ def test_tensors_of_several_vectors_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64, np.bool_])
 def test_codes_of_vectors_are_told_that_their_scale_is_missing(tmp_path: Path, dtype: Any) -> None:
     codes = (own_vectors() * 40).astype(dtype)
-    with pytest.raises(StoreError, match=rf"v\.npy.* got {np.dtype(dtype)} of shape \(7, 8\); .* scale is missing: save codes \* scale"):
+    with pytest.raises(
+        StoreError,
+        match=rf"v\.npy.* got {np.dtype(dtype)} of shape \(7, 8\); .* scale is missing: save codes \* scale",
+    ):
         imported(tmp_path, codes)
     with pytest.raises(TypeError, match="vectors must be a path, an array .* of floats.* scale is missing"):
         adiabat.import_vectors(codes.tolist(), tmp_path / "s", ids=IDS)
     if dtype is not np.bool_:
         column = pa.array(codes.tolist(), pa.list_(pa.from_numpy_dtype(dtype)))
         pq.write_table(pa.table({"id": IDS, "vector": column}), tmp_path / "v.parquet")
-        with pytest.raises(StoreError, match=f"lists of floats, got a column of .*{np.dtype(dtype)}.* scale is missing"):
+        with pytest.raises(
+            StoreError, match=f"lists of floats, got a column of .*{np.dtype(dtype)}.* scale is missing"
+        ):
             import_vectors(tmp_path / "v.parquet", tmp_path / "s")
 
 

@@ -1,4 +1,6 @@
-"""Building a store: what is written, what is refused, where it may be put, and that an interrupted build ends as an unbroken one."""
+"""Building a store: what is written, what is refused, where it may be put, and that an interrupted build ends
+as an unbroken one.
+"""
 
 import errno
 import os
@@ -27,7 +29,13 @@ FILES = ["id_index.npy", "ids.arrow", "manifest.json", "text_hashes.bin", "texts
 BARE = [name for name in FILES if name != "texts.arrow"]
 
 
-def build(out: Path | str, encoder: FakeEncoder | None = None, *, documents: Sequence[Document] = DOCUMENTS, **options: Any) -> BuildResult:
+def build(
+    out: Path | str,
+    encoder: FakeEncoder | None = None,
+    *,
+    documents: Sequence[Document] = DOCUMENTS,
+    **options: Any,
+) -> BuildResult:
     return fake_store(out, documents, encoder, **options)
 
 
@@ -50,7 +58,8 @@ def test_a_store_holds_ids_texts_and_vectors_in_corpus_order(tmp_path: Path) -> 
     assert store.doc_ids(range(25)) == [document.doc_id for document in DOCUMENTS]
     assert store.texts(range(25)) == [document.text for document in DOCUMENTS]
     assert np.array_equal(
-        store.vectors, FakeEncoder().encode([document.text for document in DOCUMENTS], side="document").astype(np.float16)
+        store.vectors,
+        FakeEncoder().encode([document.text for document in DOCUMENTS], side="document").astype(np.float16),
     )
     store.verify()
     assert (names(tmp_path), names(store.path)) == (["s"], FILES)
@@ -93,13 +102,17 @@ def test_a_killed_build_resumes_to_the_same_bytes(tmp_path: Path, whole: dict[st
     assert files_of_store(resumed.store.path) == whole
 
 
-def test_a_build_cut_before_its_last_rename_is_finished_without_encoding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_cut_before_its_last_rename_is_finished_without_encoding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fails(self: Path, target: Path) -> Path:
         raise RuntimeError("cut")
 
     rename = Path.replace
     monkeypatch.setattr(
-        Path, "replace", lambda self, target: fails(self, target) if self.name.endswith(".building") else rename(self, target)
+        Path,
+        "replace",
+        lambda self, target: fails(self, target) if self.name.endswith(".building") else rename(self, target),
     )
     with pytest.raises(RuntimeError, match="cut"):
         build(tmp_path / "s")
@@ -115,14 +128,23 @@ def test_a_build_cut_before_its_last_rename_is_finished_without_encoding(tmp_pat
     [
         (
             {"encoder": FakeEncoder(prompt="passage: ")},
-            'interrupted build with other settings: prompt "" in the store, "passage: " in the encoder; remove it, or choose',
+            'interrupted build with other settings: prompt "" in the store, "passage: '
+            '" in the encoder; remove it, or choose',
         ),
-        ({"dtype": "float32"}, "interrupted build with other settings: dtype float16 in the store, float32 requested"),
+        (
+            {"dtype": "float32"},
+            "interrupted build with other settings: dtype float16 in the store, float32 requested",
+        ),
         ({"documents": DOCUMENTS[:-1]}, "interrupted build of another corpus than corpus"),
-        ({"documents": [*DOCUMENTS[:-1], Document("d24", "changed")]}, "interrupted build of another corpus than corpus"),
+        (
+            {"documents": [*DOCUMENTS[:-1], Document("d24", "changed")]},
+            "interrupted build of another corpus than corpus",
+        ),
     ],
 )
-def test_resuming_with_something_else_says_what_differs(tmp_path: Path, change: dict[str, object], message: str) -> None:
+def test_resuming_with_something_else_says_what_differs(
+    tmp_path: Path, change: dict[str, object], message: str
+) -> None:
     with pytest.raises(KeyboardInterrupt):
         build(tmp_path / "s", FakeEncoder(stop_at=2))
     with pytest.raises(StoreError, match=message):
@@ -145,11 +167,19 @@ def test_a_finished_store_of_the_same_kind_is_returned_as_it_is(tmp_path: Path) 
     [
         ({"encoder": FakeEncoder(width=9)}, "with other settings: width 8 in the store, 9 in the encoder"),
         ({"dtype": "float32"}, "with other settings: dtype float16 in the store, float32 requested"),
-        ({"keep_texts": False}, "texts kept: yes in the store, no requested; remove it, or choose another out"),
-        ({"documents": DOCUMENTS[::-1]}, "is a store of another corpus than corpus; encode what changed with update=True"),
+        (
+            {"keep_texts": False},
+            "texts kept: yes in the store, no requested; remove it, or choose another out",
+        ),
+        (
+            {"documents": DOCUMENTS[::-1]},
+            "is a store of another corpus than corpus; encode what changed with update=True",
+        ),
     ],
 )
-def test_a_finished_store_of_another_kind_is_refused(tmp_path: Path, change: dict[str, object], message: str) -> None:
+def test_a_finished_store_of_another_kind_is_refused(
+    tmp_path: Path, change: dict[str, object], message: str
+) -> None:
     before = files_of_store(build(tmp_path / "s").store.path)
     with pytest.raises(StoreError, match=message):
         build(tmp_path / "s", **change)  # type: ignore[arg-type]
@@ -185,10 +215,15 @@ def test_a_file_in_the_way_is_refused(tmp_path: Path) -> None:
             [*DOCUMENTS, Document("d1", "x"), Document("d3", "y"), Document("d3", "z")],
             r'got 2 ids: "d1" 2 times; "d3" 3 times; remove or rename',
         ),
-        ([*DOCUMENTS, Document("bad", "cut \ud83d")], r"must be valid Unicode, got half a surrogate pair: document 'bad'"),
+        (
+            [*DOCUMENTS, Document("bad", "cut \ud83d")],
+            r"must be valid Unicode, got half a surrogate pair: document 'bad'",
+        ),
     ],
 )
-def test_a_faulty_corpus_is_refused_and_leaves_nothing(tmp_path: Path, documents: list[Document], message: str) -> None:
+def test_a_faulty_corpus_is_refused_and_leaves_nothing(
+    tmp_path: Path, documents: list[Document], message: str
+) -> None:
     with pytest.raises(StoreError, match=message):
         build(tmp_path / "s", documents=documents)
     assert names(tmp_path) == []
@@ -206,7 +241,12 @@ def test_a_fault_of_the_reader_leaves_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("value", "kind"),
-    [(np.nan, "holds NaN"), (np.inf, "holds a number too large"), (0.0, "is zero"), (1e6, "holds a number too large for float16")],
+    [
+        (np.nan, "holds NaN"),
+        (np.inf, "holds a number too large"),
+        (0.0, "is zero"),
+        (1e6, "holds a number too large for float16"),
+    ],
 )
 def test_unusable_vectors_are_named(tmp_path: Path, value: float, kind: str) -> None:
     with pytest.raises(StoreError, match=rf'"d6" {kind}.*; "d7" {kind}'):
@@ -221,11 +261,14 @@ def test_float32_keeps_what_float16_cannot(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chunk", [0, 1, 3, 6])
-def test_a_build_on_a_full_disk_is_resumed(tmp_path: Path, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+def test_a_build_on_a_full_disk_is_resumed(
+    tmp_path: Path, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
     pwrite, writes = os.pwrite, iter(range(100))
 
     def full(handle: int, part: memoryview, offset: int) -> int:
-        # Per chunk: vectors, then the header. The disk fills while the vectors of this chunk are half written.
+        # Per chunk: vectors, then the header. The disk fills while the vectors of this chunk are half
+        # written.
         if next(writes) == 2 * chunk:
             pwrite(handle, part[: len(part) // 2], offset)
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -240,7 +283,9 @@ def test_a_build_on_a_full_disk_is_resumed(tmp_path: Path, whole: dict[str, byte
     assert files_of_store(resumed.store.path) == whole
 
 
-def test_a_corpus_on_a_full_disk_is_resumed(tmp_path: Path, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_corpus_on_a_full_disk_is_resumed(
+    tmp_path: Path, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*unused: object, **also_unused: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -251,7 +296,9 @@ def test_a_corpus_on_a_full_disk_is_resumed(tmp_path: Path, whole: dict[str, byt
     assert files_of_store(build(tmp_path / "s").store.path) == whole
 
 
-def test_a_disk_that_is_full_at_the_last_rename_is_told_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full_at_the_last_rename_is_told_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rename = Path.replace
 
     def full(self: Path, target: Path) -> Path:
@@ -289,23 +336,34 @@ def test_ids_and_texts_that_join_to_the_same_string_have_other_digests(tmp_path:
     assert one.sha256 != other.sha256
 
 
-@pytest.mark.parametrize(("state", "lacking"), [({}, "fingerprint, dtype, chunk_size, corpus"), ({"import": "v.npy"}, "fingerprint")])
+@pytest.mark.parametrize(
+    ("state", "lacking"),
+    [({}, "fingerprint, dtype, chunk_size, corpus"), ({"import": "v.npy"}, "fingerprint")],
+)
 def test_a_state_of_something_else_is_refused(tmp_path: Path, state: dict[str, str], lacking: str) -> None:
     (tmp_path / "s.building").mkdir()
     write_json(state, tmp_path / "s.building" / "state.json")
     with pytest.raises(
         StoreError,
-        match=rf"s\.building must be empty or an interrupted build, its state\.json lacks {lacking}.*; remove it, or choose another",
+        match=r"s\.building must be empty or an interrupted build, its state\.json lacks "
+        rf"{lacking}.*; remove it, or choose another",
     ):
         build(tmp_path / "s")
 
 
 @pytest.mark.parametrize("size", [600, 2500], ids=["the corpus", "the vectors"])
-def test_a_limit_on_the_size_of_files_is_told_with_the_store_and_the_build_goes_on_later(tmp_path: Path, size: int) -> None:
-    told = r"s\.building: the system's limit on file size is too small for the store: File too large; raise the limit \(ulimit -f\)"
+def test_a_limit_on_the_size_of_files_is_told_with_the_store_and_the_build_goes_on_later(
+    tmp_path: Path, size: int
+) -> None:
+    told = (
+        r"s\.building: the system's limit on file size is too small for the store: "
+        r"File too large; raise the limit \(ulimit -f\)"
+    )
     with files_of_at_most(size), pytest.raises(StoreError, match=told):
         build(tmp_path / "s", FakeEncoder(width=128), documents=DOCUMENTS[:10])
-    assert build(tmp_path / "s", FakeEncoder(width=128), documents=DOCUMENTS[:10]).resumed == (0 if size == 600 else 8)
+    assert build(tmp_path / "s", FakeEncoder(width=128), documents=DOCUMENTS[:10]).resumed == (
+        0 if size == 600 else 8
+    )
 
 
 @pytest.mark.parametrize("exists", [True, False])
@@ -344,9 +402,13 @@ def occupy(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("keep_texts", [True, False])
-def test_work_is_kept_when_something_appears_in_the_place_of_the_store(tmp_path: Path, keep_texts: bool) -> None:
+def test_work_is_kept_when_something_appears_in_the_place_of_the_store(
+    tmp_path: Path, keep_texts: bool
+) -> None:
     with pytest.raises(
-        StoreError, match=r"must be missing or empty .*, got: .*; the work is kept in .*s\.building: clear .*s and make the same"
+        StoreError,
+        match=r"must be missing or empty .*, got: .*; the work is kept in "
+        r".*s\.building: clear .*s and make the same",
     ):
         build(tmp_path / "s", keep_texts=keep_texts, on_progress=lambda done, total: occupy(tmp_path / "s"))
     assert names(tmp_path / "s") == ["notes.txt"]
@@ -357,9 +419,13 @@ def test_work_is_kept_when_something_appears_in_the_place_of_the_store(tmp_path:
     assert names(tmp_path / "s") == (FILES if keep_texts else BARE)
 
 
-def test_an_import_whose_place_was_taken_says_so_and_can_be_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_import_whose_place_was_taken_says_so_and_can_be_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     np.save(tmp_path / "v.npy", np.eye(8, dtype=np.float32))
-    monkeypatch.setattr("adiabat.store.imports.now", lambda: [occupy(tmp_path / "s"), "2020-01-01T00:00:00+00:00"][1])
+    monkeypatch.setattr(
+        "adiabat.store.imports.now", lambda: [occupy(tmp_path / "s"), "2020-01-01T00:00:00+00:00"][1]
+    )
     with pytest.raises(StoreError, match=r"the work is kept in .*s\.building"):
         import_vectors(tmp_path / "v.npy", tmp_path / "s", ids=list("abcdefgh"))
     assert names(tmp_path / "s.building") == [name for name in BARE if name != "text_hashes.bin"]

@@ -1,4 +1,6 @@
-"""Every file of a store, damaged in every way, finished or half-built: each is refused by name, and no vector comes of it."""
+"""Every file of a store, damaged in every way, finished or half-built: each is refused by name, and no vector
+comes of it.
+"""
 
 import os
 import re
@@ -56,7 +58,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("in_place", [True, False])
-def test_a_damaged_file_is_refused_by_name(tmp_path: Path, finished: Path, name: str, damage: str, in_place: bool) -> None:
+def test_a_damaged_file_is_refused_by_name(
+    tmp_path: Path, finished: Path, name: str, damage: str, in_place: bool
+) -> None:
     shutil.copytree(finished, tmp_path / "s")
     path = tmp_path / "s" / name
     Store.open(tmp_path / "s")
@@ -71,11 +75,15 @@ def test_a_damaged_file_is_refused_by_name(tmp_path: Path, finished: Path, name:
         with pytest.raises(StoreError, match=rf"/s/{name} must be .*; rebuild the store"):
             Store.open(tmp_path / "s")
         with pytest.raises(StoreError, match=rf"/s/{name} must be .*; rebuild the store"):
-            append_documents(FakeEncoder(), lambda: iter([Document("new", "new")]), tmp_path / "s", source="more")
+            append_documents(
+                FakeEncoder(), lambda: iter([Document("new", "new")]), tmp_path / "s", source="more"
+            )
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_of_another_store_of_the_same_shape_is_refused(tmp_path: Path, finished: Path, name: str) -> None:
+def test_a_file_of_another_store_of_the_same_shape_is_refused(
+    tmp_path: Path, finished: Path, name: str
+) -> None:
     shutil.copytree(finished, tmp_path / "s")
     others = [Document(f"e{number}", f"other {number}") for number in range(10)]
     other = fake_store(tmp_path / "o", others).store
@@ -86,11 +94,19 @@ def test_a_file_of_another_store_of_the_same_shape_is_refused(tmp_path: Path, fi
 
 def remembered(folder: Path) -> dict[str, object]:
     """As if each file had been compared as it is: what a disk changes by itself changes no date."""
-    states = {name: (digest.sha256, (folder / name).stat()) for name, digest in Manifest.read(folder).digests.items()}
-    return {name: [sha256, status.st_ino, status.st_mtime_ns, status.st_ctime_ns] for name, (sha256, status) in states.items()}
+    states = {
+        name: (digest.sha256, (folder / name).stat())
+        for name, digest in Manifest.read(folder).digests.items()
+    }
+    return {
+        name: [sha256, status.st_ino, status.st_mtime_ns, status.st_ctime_ns]
+        for name, (sha256, status) in states.items()
+    }
 
 
-def test_what_no_date_betrays_is_found_when_it_is_asked_for(tmp_path: Path, finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_no_date_betrays_is_found_when_it_is_asked_for(
+    tmp_path: Path, finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(seals, "_checked", remembered)
     shutil.copytree(finished, tmp_path / "s")
     (tmp_path / "s" / "vectors.npy").write_bytes(flipped(0.7)((tmp_path / "s" / "vectors.npy").read_bytes()))
@@ -102,7 +118,11 @@ def test_what_no_date_betrays_is_found_when_it_is_asked_for(tmp_path: Path, fini
 
 @pytest.mark.parametrize("asked", [("--verify", "search"), ("search",)])
 def test_verify_stands_before_a_verb_or_after_it_and_compares_what_has_not_changed(
-    tmp_path: Path, finished: Path, asked: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    finished: Path,
+    asked: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shutil.copytree(finished, tmp_path / "s")
     (tmp_path / "s" / "vectors.npy").write_bytes(flipped(0.7)((tmp_path / "s" / "vectors.npy").read_bytes()))
@@ -110,9 +130,14 @@ def test_verify_stands_before_a_verb_or_after_it_and_compares_what_has_not_chang
     monkeypatch.setenv(seals.VERIFY, "")
     words = (str(tmp_path / "s"), "what", "--model", "demo")
     assert "was built by another encoder" in run_in_process(capsys, monkeypatch, ["search", *words]).err
-    said = run_in_process(capsys, monkeypatch, [*asked, *words, *([] if "--verify" in asked else ["--verify"])])
+    said = run_in_process(
+        capsys, monkeypatch, [*asked, *words, *([] if "--verify" in asked else ["--verify"])]
+    )
     assert said.code == 2
-    assert re.search(r"s/vectors\.npy must be undamaged, got ValueError: its SHA-256 does not match its checksum; rebuild", said.err)
+    assert re.search(
+        r"s/vectors\.npy must be undamaged, got ValueError: its SHA-256 does not match its checksum; rebuild",
+        said.err,
+    )
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
@@ -151,8 +176,24 @@ def test_a_byte_that_flips_on_disk_while_the_store_is_built_is_not_sealed(tmp_pa
 @pytest.mark.parametrize(
     ("name", "moved"),
     [
-        *((name, 0) for name in ("state.json", "vectors.npy", *(f"merged/{name}" for name in FILES if name != "vectors.npy"))),
-        *((name, 2) for name in ("state.json", "vectors.npy", "merged/manifest.json", "merged/text_hashes.bin", "merged/texts.arrow")),
+        *(
+            (name, 0)
+            for name in (
+                "state.json",
+                "vectors.npy",
+                *(f"merged/{name}" for name in FILES if name != "vectors.npy"),
+            )
+        ),
+        *(
+            (name, 2)
+            for name in (
+                "state.json",
+                "vectors.npy",
+                "merged/manifest.json",
+                "merged/text_hashes.bin",
+                "merged/texts.arrow",
+            )
+        ),
     ],
 )
 def test_an_append_damaged_before_its_commit_is_through_is_undone_or_refused(

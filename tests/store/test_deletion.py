@@ -1,4 +1,6 @@
-"""Documents replaced and deleted: nothing finds them any more, no crash loses one, and compaction gives the store built of the rest."""
+"""Documents replaced and deleted: nothing finds them any more, no crash loses one, and compaction gives the
+store built of the rest.
+"""
 
 import json
 import re
@@ -28,15 +30,33 @@ from tests.store.crashes import CutError, crashes_at, files_of_at_most, raising
 
 OLD = [Document(f"d{number}", f"text {number}") for number in range(7)]
 # One document as it was, two with other texts, of which one is that of a deleted document, and two new ones.
-CORPUS = [OLD[3], Document("d1", "another text"), Document("n0", "new 0"), Document("d5", "text 2"), Document("n1", "new 1")]
+CORPUS = [
+    OLD[3],
+    Document("d1", "another text"),
+    Document("n0", "new 0"),
+    Document("d5", "text 2"),
+    Document("n1", "new 1"),
+]
 GONE = Deletion(("d2", "d6"))
 # The first readers of version 2 take these keys alone, and call a store with any other damaged.
 KEYS_OF_VERSION_2 = {
     *("format", "version", "checksum", "fingerprint", "files", "dtype", "width", "count", "sha256"),
     *("corpus", "encoder", "source", "created"),
 }
-FINGERPRINT_OF_VERSION_2 = {"backbone", "weights", "tokenizer", "prompt", "pooling", "max_tokens", "normalize", "width"}
-FILES_OF_VERSION_2 = {name: {"size", "sha256", "start"} for name in ("ids.arrow", "id_index.npy", "texts.arrow", "text_hashes.bin")}
+FINGERPRINT_OF_VERSION_2 = {
+    "backbone",
+    "weights",
+    "tokenizer",
+    "prompt",
+    "pooling",
+    "max_tokens",
+    "normalize",
+    "width",
+}
+FILES_OF_VERSION_2 = {
+    name: {"size", "sha256", "start"}
+    for name in ("ids.arrow", "id_index.npy", "texts.arrow", "text_hashes.bin")
+}
 FINAL = [OLD[0], OLD[3], OLD[4], *CORPUS[1:]]
 
 
@@ -44,8 +64,15 @@ def build(out: Path, documents: list[Document] = OLD, **options: Any) -> Store:
     return fake_store(out, documents, source="old", **options).store
 
 
-def update(path: Path, documents: list[Document] = CORPUS, deletion: Deletion | None = GONE, encoder: FakeEncoder | None = None) -> Change:
-    return update_documents(encoder or FakeEncoder(), lambda: iter(documents), path, deletion=deletion, chunk_size=4, source="new")
+def update(
+    path: Path,
+    documents: list[Document] = CORPUS,
+    deletion: Deletion | None = GONE,
+    encoder: FakeEncoder | None = None,
+) -> Change:
+    return update_documents(
+        encoder or FakeEncoder(), lambda: iter(documents), path, deletion=deletion, chunk_size=4, source="new"
+    )
 
 
 def content(store: Store) -> dict[str, object]:
@@ -56,7 +83,11 @@ def content(store: Store) -> dict[str, object]:
         "ids": store.doc_ids(rows),
         "rows": store.rows(store.doc_ids(rows)).tolist(),
         "texts": store.texts(rows) if store.has_texts else None,
-        "vectors": [store.gather(rows).tobytes(), store.gather(rows[::-1]).tobytes(), store.vectors.tobytes()],
+        "vectors": [
+            store.gather(rows).tobytes(),
+            store.gather(rows[::-1]).tobytes(),
+            store.vectors.tobytes(),
+        ],
         "blocks": blocks,
         "found by text": sorted(store.rows_of_texts([document.text for document in [*OLD, *CORPUS]]).items()),
         "digest": store.manifest.sha256,
@@ -69,7 +100,9 @@ def numbers(change: Change) -> tuple[int, ...]:
 
 @pytest.mark.parametrize("keep_texts", [True, False])
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_an_updated_store_reads_as_the_one_built_of_its_documents(tmp_path: Path, dtype: Any, keep_texts: bool) -> None:
+def test_an_updated_store_reads_as_the_one_built_of_its_documents(
+    tmp_path: Path, dtype: Any, keep_texts: bool
+) -> None:
     build(tmp_path / "s", dtype=dtype, keep_texts=keep_texts)
     encoder = FakeEncoder()
     change = update(tmp_path / "s", encoder=encoder)
@@ -95,7 +128,10 @@ def test_changes_follow_one_another(tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     for turn in range(12):
         deleted = draw.choice(list(documents), size=1).tolist()
-        changed = [Document(doc_id, f"turn {turn}") for doc_id in draw.choice([*documents, f"n{turn}", f"m{turn}"], size=4, replace=False)]
+        changed = [
+            Document(doc_id, f"turn {turn}")
+            for doc_id in draw.choice([*documents, f"n{turn}", f"m{turn}"], size=4, replace=False)
+        ]
         changed = [document for document in changed if document.doc_id not in deleted]
         update(path, changed, Deletion(deleted))
         for doc_id in [*deleted, *(document.doc_id for document in changed)]:
@@ -160,7 +196,9 @@ def test_unknown_ids_are_refused_or_left_out(tmp_path: Path) -> None:
 def test_a_store_keeps_at_least_one_document(tmp_path: Path) -> None:
     path = build(tmp_path / "s").path
     everything = Deletion([document.doc_id for document in OLD])
-    with pytest.raises(StoreError, match="must keep at least one document, got a request to delete all 7; remove the folder"):
+    with pytest.raises(
+        StoreError, match="must keep at least one document, got a request to delete all 7; remove the folder"
+    ):
         delete_documents(path, everything)
     assert Store.open(path).count == 7
     assert update(path, [Document("n", "the only one")], everything).store.count == 1
@@ -179,7 +217,9 @@ def test_an_interrupted_update_must_end_before_another_change(tmp_path: Path) ->
     with pytest.raises(KeyboardInterrupt):
         update(path, encoder=FakeEncoder(stop_at=0))
     for change in (partial(delete_documents, path, GONE),):
-        with pytest.raises(StoreError, match="appending holds an interrupted append or update; repeat that first"):
+        with pytest.raises(
+            StoreError, match="appending holds an interrupted append or update; repeat that first"
+        ):
             change()
     with pytest.raises(StoreError, match="interrupted build of another corpus"):
         update(path, CORPUS[:3])
@@ -188,7 +228,11 @@ def test_an_interrupted_update_must_end_before_another_change(tmp_path: Path) ->
 
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
     path = build(tmp_path / "s").path
-    changes: list[Callable[[], object]] = [partial(update, path), partial(delete_documents, path, GONE), partial(compact_store, path)]
+    changes: list[Callable[[], object]] = [
+        partial(update, path),
+        partial(delete_documents, path, GONE),
+        partial(compact_store, path),
+    ]
     for change in changes:
         with sole_writer(path), pytest.raises(InUseError, match="one writer at a time"):
             change()
@@ -231,8 +275,12 @@ def test_a_crash_before_any_step_loses_and_revives_nothing(
     assert 10 < step < 199
 
 
-@pytest.mark.parametrize("change", [partial(update, encoder=FakeEncoder(width=128)), _deleting, compact_store])
-def test_where_files_find_no_room_nothing_is_lost_and_the_change_is_repeated(tmp_path: Path, change: Callable[[Path], object]) -> None:
+@pytest.mark.parametrize(
+    "change", [partial(update, encoder=FakeEncoder(width=128)), _deleting, compact_store]
+)
+def test_where_files_find_no_room_nothing_is_lost_and_the_change_is_repeated(
+    tmp_path: Path, change: Callable[[Path], object]
+) -> None:
     original = build(tmp_path / "original", encoder=FakeEncoder(width=128)).path
     if change is compact_store:
         update(original, encoder=FakeEncoder(width=128))
@@ -257,7 +305,11 @@ def test_where_files_find_no_room_nothing_is_lost_and_the_change_is_repeated(tmp
         assert content(Store.open(folder)) == wanted
         assert not (folder / "appending").exists()
     assert 2 < len(told) < 13
-    assert [line for line in told if not re.fullmatch(r".*/s\d+: the system's limit on file size is too small .* to resume", line)] == []
+    assert [
+        line
+        for line in told
+        if not re.fullmatch(r".*/s\d+: the system's limit on file size is too small .* to resume", line)
+    ] == []
 
 
 def test_a_compaction_goes_on_where_it_was_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,11 +359,17 @@ def test_a_change_gives_up_an_interrupted_compaction(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.parametrize(("free", "told"), [(10, "10.bytes"), (0, "nothing")])
-def test_a_compaction_asks_for_room_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, told: str) -> None:
+def test_a_compaction_asks_for_room_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, told: str
+) -> None:
     path = build(tmp_path / "s").path
     update(path)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=free))
-    with pytest.raises(StoreError, match=f"compaction writes the vectors anew, which needs 112.bytes, and the disk has {told} left; free"):
+    with pytest.raises(
+        StoreError,
+        match="compaction writes the vectors anew, which needs 112.bytes, "
+        f"and the disk has {told} left; free",
+    ):
         compact_store(path)
     assert Store.open(path).count == 7
 

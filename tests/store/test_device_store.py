@@ -21,7 +21,9 @@ def on_device(vectors: Float32[np.ndarray, "n e"]) -> DeviceStore:
 
 
 @pytest.mark.parametrize("similarity", SIMILARITIES)
-def test_the_hardest_documents_on_a_device_are_those_of_a_search(tmp_path: Path, similarity: Similarity) -> None:
+def test_the_hardest_documents_on_a_device_are_those_of_a_search(
+    tmp_path: Path, similarity: Similarity
+) -> None:
     vectors = random_vectors(90)
     # Each document occurs up to three times, and some in other lengths: of equal scores the first row counts.
     vectors[30:60] = vectors[:30]
@@ -31,7 +33,9 @@ def test_the_hardest_documents_on_a_device_are_those_of_a_search(tmp_path: Path,
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("adiabat.store.device_store.ROWS_SCORED", 32)
         found = on_device(vectors).hardest(torch.from_numpy(queries), torch.tensor(known), 7, similarity)
-    expected = search(store_of(tmp_path, vectors), queries, 7, similarity=similarity, excluded=Ragged.of(known)).rows
+    expected = search(
+        store_of(tmp_path, vectors), queries, 7, similarity=similarity, excluded=Ragged.of(known)
+    ).rows
     assert np.array_equal(found.numpy(), expected)
 
 
@@ -47,8 +51,13 @@ def test_scores_of_tensors_are_those_of_arrays_bit_for_bit(similarity: Similarit
     queries, documents = random_vectors(5, width=width), random_vectors(40, seed=1, width=width)
     documents *= np.logspace(-15, 15, 40, dtype=np.float32)[:, None]
     documents[3] = 0
-    found = exact_tensors(torch.from_numpy(queries), torch.from_numpy(documents).expand(5, 40, width), similarity)
-    assert found.numpy().tobytes() == exact_table(FixedPoint.of(queries), FixedPoint.of(documents), similarity).tobytes()
+    found = exact_tensors(
+        torch.from_numpy(queries), torch.from_numpy(documents).expand(5, 40, width), similarity
+    )
+    assert (
+        found.numpy().tobytes()
+        == exact_table(FixedPoint.of(queries), FixedPoint.of(documents), similarity).tobytes()
+    )
 
 
 def test_known_answers_have_no_score_in_the_block_that_holds_them() -> None:

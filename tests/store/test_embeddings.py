@@ -26,7 +26,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
 
 
 def expected(store: Store) -> np.ndarray:
-    return FakeEncoder().encode([document.text for document in DOCUMENTS], side="document").astype(store.dtype)
+    return (
+        FakeEncoder().encode([document.text for document in DOCUMENTS], side="document").astype(store.dtype)
+    )
 
 
 def test_documents_are_found_by_id(store: Store) -> None:
@@ -71,7 +73,11 @@ def test_rows_outside_are_refused(store: Store, row: int) -> None:
 
 
 def test_read_into_refuses_a_buffer_of_another_kind(store: Store) -> None:
-    for buffer in (np.empty((2, 8), dtype=np.float64), np.empty((2, 7), dtype=store.dtype), np.empty((4, 8), dtype=store.dtype)[::2]):
+    for buffer in (
+        np.empty((2, 8), dtype=np.float64),
+        np.empty((2, 7), dtype=store.dtype),
+        np.empty((4, 8), dtype=store.dtype)[::2],
+    ):
         with pytest.raises(StoreError, match=r"buffer must be contiguous .*; make it with np\.empty"):
             store.read_into(0, buffer)
 
@@ -84,7 +90,9 @@ def test_a_vector_file_cut_while_open_is_an_error_not_garbage(store: Store) -> N
         list(store.blocks(3))
 
 
-@pytest.mark.parametrize("name", ["ids.arrow", "texts.arrow", "text_hashes.bin", "id_index.npy", "vectors.npy"])
+@pytest.mark.parametrize(
+    "name", ["ids.arrow", "texts.arrow", "text_hashes.bin", "id_index.npy", "vectors.npy"]
+)
 def test_a_missing_file_is_named(store: Store, name: str) -> None:
     (store.path / name).unlink()
     with pytest.raises(StoreError, match=name):
@@ -92,7 +100,9 @@ def test_a_missing_file_is_named(store: Store, name: str) -> None:
 
 
 def test_a_missing_store_is_an_error_that_says_how_to_build_it(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"there is no such directory; build it with: adiabat.embed\(model, corpus, out="):
+    with pytest.raises(
+        StoreError, match=r"there is no such directory; build it with: adiabat.embed\(model, corpus, out="
+    ):
         Store.open(tmp_path / "nowhere")
     with pytest.raises(StoreError, match=r"holds no manifest\.json"):
         Store.open(tmp_path)
@@ -102,7 +112,10 @@ def test_a_missing_store_is_an_error_that_says_how_to_build_it(tmp_path: Path) -
     ("change", "message"),
     [
         ({"version": 4}, r"was written by adiabat .* \(format 4\), this is adiabat .*; update adiabat"),
-        ({"version": 1}, r"was written by adiabat .* \(format 1\), this is adiabat .*; run adiabat.upgrade\("),
+        (
+            {"version": 1},
+            r"was written by adiabat .* \(format 1\), this is adiabat .*; run adiabat.upgrade\(",
+        ),
         ({"format": "other"}, 'format must be "adiabat-store"'),
         ({"surprise": 1}, "unknown key surprise"),
         (
@@ -127,7 +140,10 @@ def test_a_manifest_that_is_no_json_object_is_refused(store: Store, content: str
 
 def test_another_prompt_is_named_with_both_values(store: Store) -> None:
     store.require_encoder(FakeEncoder().fingerprint("document"))
-    with pytest.raises(StoreError, match=r'prompt "" in the store, "passage: " in the encoder; rebuild the store or set document_prompt'):
+    with pytest.raises(
+        StoreError,
+        match=r'prompt "" in the store, "passage: " in the encoder; rebuild the store or set document_prompt',
+    ):
         store.require_encoder(FakeEncoder(prompt="passage: ").fingerprint("document"))
 
 
@@ -146,7 +162,9 @@ def test_texts_of_a_store_without_texts_are_an_error(tmp_path: Path) -> None:
         bare.texts([0])
 
 
-def test_a_store_is_closed_though_the_interpreter_has_cleared_the_modules_names(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_is_closed_though_the_interpreter_has_cleared_the_modules_names(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened = Store.open(store.path)
     handle = opened._handle
     os.fstat(handle)
@@ -158,7 +176,10 @@ def test_a_store_is_closed_though_the_interpreter_has_cleared_the_modules_names(
 
 
 def test_reading_a_store_does_not_import_torch(store: Store) -> None:
-    code = f"import sys\nfrom adiabat.store.vector_store import Store\nStore.open({str(store.path)!r}).gather([0])\n"
+    code = (
+        "import sys\nfrom adiabat.store.vector_store import "
+        f"Store\nStore.open({str(store.path)!r}).gather([0])\n"
+    )
     code += "assert 'torch' not in sys.modules"
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)
@@ -189,7 +210,9 @@ for start in range(0, {count}, 5000):
 print(read, peak() - before)
 """
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, "-c", code], check=True, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, env=environment, capture_output=True, text=True
+    )
     read, grown_kib = map(int, done.stdout.split())
     assert read == count
     assert grown_kib < 16_000

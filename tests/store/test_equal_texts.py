@@ -1,4 +1,6 @@
-"""Equal texts of one store have equal vectors, wherever they stand and whenever they came, so that duplicates tie."""
+"""Equal texts of one store have equal vectors, wherever they stand and whenever they came, so that duplicates
+tie.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,7 +33,9 @@ class Restless(FakeEncoder):
 
     def encode(self, texts: Sequence[str], *, side: Side) -> Float[np.ndarray, "n e"]:
         vectors = super().encode(texts, side=side)
-        return vectors + np.float32(1e-2) * (len(self.calls) + np.arange(len(texts), dtype=np.float32)[:, None] / 7)
+        return vectors + np.float32(1e-2) * (
+            len(self.calls) + np.arange(len(texts), dtype=np.float32)[:, None] / 7
+        )
 
 
 def documents_of(texts: Sequence[str], prefix: str = "d") -> list[Document]:
@@ -54,7 +58,9 @@ def require_equal(store: Store, texts: Sequence[str]) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_each_distinct_text_is_encoded_once_in_whatever_chunk_it_stands(tmp_path: Path, dtype: StoreDtype) -> None:
+def test_each_distinct_text_is_encoded_once_in_whatever_chunk_it_stands(
+    tmp_path: Path, dtype: StoreDtype
+) -> None:
     encoder = Restless()
     store = build(tmp_path / "s", encoder, dtype=dtype)
     require_equal(store, TEXTS)
@@ -73,7 +79,9 @@ def test_a_build_that_was_cut_short_ends_the_same(tmp_path: Path, stop_at: int) 
 
 
 @pytest.mark.parametrize("keep_texts", [True, False])
-def test_texts_that_come_later_get_the_vectors_of_those_that_are_there(tmp_path: Path, keep_texts: bool) -> None:
+def test_texts_that_come_later_get_the_vectors_of_those_that_are_there(
+    tmp_path: Path, keep_texts: bool
+) -> None:
     build(tmp_path / "s", Restless(), keep_texts=keep_texts)
     every = list(TEXTS)
     for number, new in enumerate((["x", "c", "x", "a", "y", "x", "g"], ["y", "z", "b", "x"])):
@@ -86,12 +94,16 @@ def test_texts_that_come_later_get_the_vectors_of_those_that_are_there(tmp_path:
 
 
 @pytest.mark.parametrize("at_once", [1, 2, 5, 100])
-def test_first_rows_are_those_of_a_list(tmp_path: Path, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_rows_are_those_of_a_list(
+    tmp_path: Path, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(texts_module, "HASHES_PER_BLOCK", at_once)
     (tmp_path / "hashes").write_bytes(hash_texts(TEXTS).tobytes())
     asked = ["c", "nowhere", "a", "a", "g"]
     with (tmp_path / "hashes").open("rb") as file:
-        assert first_rows(file, hash_texts(asked)).tolist() == [TEXTS.index(text) if text in TEXTS else -1 for text in asked]
+        assert first_rows(file, hash_texts(asked)).tolist() == [
+            TEXTS.index(text) if text in TEXTS else -1 for text in asked
+        ]
         assert first_rows(file, hash_texts([])).tolist() == []
     rows, originals = duplicate_texts(tmp_path / "hashes", after=None, offset=100)
     again = [row for row, text in enumerate(TEXTS) if TEXTS.index(text) < row]
@@ -100,28 +112,46 @@ def test_first_rows_are_those_of_a_list(tmp_path: Path, at_once: int, monkeypatc
 
 
 def test_texts_whose_hashes_share_a_half_are_told_apart(tmp_path: Path) -> None:
-    (tmp_path / "hashes").write_bytes(b"".join(half * 8 + other * 8 for half, other in ((b"x", b"1"), (b"x", b"2"), (b"x", b"1"))))
+    (tmp_path / "hashes").write_bytes(
+        b"".join(half * 8 + other * 8 for half, other in ((b"x", b"1"), (b"x", b"2"), (b"x", b"1")))
+    )
     rows, originals = duplicate_texts(tmp_path / "hashes", after=None, offset=0)
     assert (rows.tolist(), originals.tolist()) == ([2], [0])
 
 
 @pytest.mark.parametrize("similarity", SIMILARITIES)
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_planted_duplicates_are_all_counted_as_ties(tmp_path: Path, dtype: StoreDtype, similarity: Similarity) -> None:
+def test_planted_duplicates_are_all_counted_as_ties(
+    tmp_path: Path, dtype: StoreDtype, similarity: Similarity
+) -> None:
     model, rng = tiny_dual(), np.random.default_rng(0)
     words = ["river", "stone", "and", "paper", "seven", "of", "light", "x"]
     once = list(dict.fromkeys(" ".join(rng.choice(words, size=rng.integers(1, 60))) for _ in range(90)))
     texts = [*once, *(once[row] for row in rng.permutation(len(once)))]
     documents = documents_of(texts)
-    store = build_store(model, lambda: iter(documents), tmp_path / "s", dtype=dtype, chunk_size=32, source="x", encoder_name="x").store
-    appended = append_documents(model, lambda: iter(documents_of(once, "later")), tmp_path / "s", chunk_size=32, source="y").store
+    store = build_store(
+        model,
+        lambda: iter(documents),
+        tmp_path / "s",
+        dtype=dtype,
+        chunk_size=32,
+        source="x",
+        encoder_name="x",
+    ).store
+    appended = append_documents(
+        model, lambda: iter(documents_of(once, "later")), tmp_path / "s", chunk_size=32, source="y"
+    ).store
     queries = model.encode(once[:40], side="query", precision="fp32")
     for there, copies in ((store, 1), (appended, 2)):
         positives = np.arange(40)[:, None]
         levels = score_rows(there, queries, positives, similarity=similarity)
-        errors, _ = count_at_least(there, queries, levels, similarity=similarity, excluded=Ragged.of(positives.tolist()))
+        errors, _ = count_at_least(
+            there, queries, levels, similarity=similarity, excluded=Ragged.of(positives.tolist())
+        )
         scores = score_rows(there, queries, np.tile(np.arange(there.count), (40, 1)), similarity=similarity)
-        ties = np.array([[there_text == text for there_text in [*texts, *once][: there.count]] for text in once[:40]])
+        ties = np.array(
+            [[there_text == text for there_text in [*texts, *once][: there.count]] for text in once[:40]]
+        )
         assert (ties.sum(axis=1) == copies + 1).all()
         assert (scores[ties].reshape(40, -1) == levels).all()
         assert (errors[:, 0] == (scores >= levels).sum(axis=1) - 1).all()

@@ -10,7 +10,20 @@ from adiabat.core.errors import StoreError
 from adiabat.store import corpus_files as ids_module
 from adiabat.store.corpus_files import IdIndex, StringColumn, StringColumnWriter, hash_ids, refuse_duplicates
 
-STRANGE = ["", "plain", "عربي", "שלום", "é", "e\u0301", "line\nbreak", "\u202eright to left", "🧭", "a b", "0", "00"]
+STRANGE = [
+    "",
+    "plain",
+    "عربي",
+    "שלום",
+    "é",
+    "e\u0301",
+    "line\nbreak",
+    "\u202eright to left",
+    "🧭",
+    "a b",
+    "0",
+    "00",
+]
 
 
 def column(path: Path, strings: list[str], batch_rows: int = 4) -> StringColumn:

@@ -1,4 +1,6 @@
-"""Imports of each format, each way in which one can be faulty, and imports that were killed or ran out of disk."""
+"""Imports of each format, each way in which one can be faulty, and imports that were killed or ran out of
+disk.
+"""
 
 import errno
 import json
@@ -70,12 +72,20 @@ def assert_holds(store: Store, vectors: np.ndarray | None = None) -> None:
     wanted = own_vectors() if vectors is None else vectors
     assert np.array_equal(store.gather(range(7)), wanted.astype(store.dtype).astype(np.float32))
     store.verify()
-    wanted = {"id_index.npy", "ids.arrow", "manifest.json", "vectors.npy", *(["texts.arrow", "text_hashes.bin"] if store.has_texts else [])}
+    wanted = {
+        "id_index.npy",
+        "ids.arrow",
+        "manifest.json",
+        "vectors.npy",
+        *(["texts.arrow", "text_hashes.bin"] if store.has_texts else []),
+    }
     assert {path.name for path in store.path.iterdir()} - {CHECKED} == wanted
 
 
 @pytest.mark.parametrize("name", ID_FILES)
-def test_numpy_vectors_with_ids_in_any_format(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numpy_vectors_with_ids_in_any_format(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(imports_module, "BLOCK_ROWS", 3)
     ID_FILES[name](tmp_path / name)
     store = imported(tmp_path, ids=tmp_path / name)
@@ -119,14 +129,24 @@ def vector_column(kind: str) -> pa.Array:
 
 
 @pytest.mark.parametrize("kind", ["list", "large", "fixed"])
-@pytest.mark.parametrize(("id_name", "vector_name"), [("doc_id", "vector"), ("_id", "embedding"), ("id", "vec")])
-def test_parquet(tmp_path: Path, kind: str, id_name: str, vector_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("id_name", "vector_name"), [("doc_id", "vector"), ("_id", "embedding"), ("id", "vec")]
+)
+def test_parquet(
+    tmp_path: Path, kind: str, id_name: str, vector_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(imports_module, "BLOCK_ROWS", 3)
-    pq.write_table(pa.table({id_name: IDS, "note": IDS, vector_name: vector_column(kind)}), tmp_path / "v.parquet", row_group_size=4)
+    pq.write_table(
+        pa.table({id_name: IDS, "note": IDS, vector_name: vector_column(kind)}),
+        tmp_path / "v.parquet",
+        row_group_size=4,
+    )
     assert_holds(import_vectors(tmp_path / "v.parquet", tmp_path / "s"))
 
 
-def test_without_faiss_the_error_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_faiss_the_error_says_how_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "v.faiss").write_bytes(b"")
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'adiabat\[faiss\]'"):
@@ -157,7 +177,9 @@ class Long(FakeEncoder):
 
 def test_an_encoder_of_long_vectors_lends_its_fingerprint_and_appends_as_long_ones(tmp_path: Path) -> None:
     imported(tmp_path, 7.5 * own_vectors(), documents=DOCUMENTS, encoder=Long())
-    store = append_documents(Long(), lambda: iter([Document("new", "new")]), tmp_path / "s", source="more").store
+    store = append_documents(
+        Long(), lambda: iter([Document("new", "new")]), tmp_path / "s", source="more"
+    ).store
     assert np.allclose(np.linalg.norm(store.gather(range(8)), axis=1), 7.5, rtol=1e-3)
 
 
@@ -165,7 +187,9 @@ def test_an_encoder_that_gives_other_vectors_is_refused_with_the_worst_cosine(tm
     other = FakeEncoder(prompt="passage: ")
     cosines = (own_vectors() * own_vectors(other)).sum(axis=1)
     with pytest.raises(
-        StoreError, match=rf'at cosine >= 0.999, got {cosines.min():.2f}.* for "{IDS[cosines.argmin()]}" \(the worst of 7\)'
+        StoreError,
+        match=rf"at cosine >= 0.999, got {cosines.min():.2f}.* for "
+        rf'"{IDS[cosines.argmin()]}" \(the worst of 7\)',
     ):
         imported(tmp_path, documents=DOCUMENTS, encoder=other)
     assert names(tmp_path) == ["v.npy"]
@@ -189,7 +213,11 @@ def many(value: float) -> np.ndarray:
 
 ENCODED: dict[str, Any] = {"documents": DOCUMENTS, "encoder": FakeEncoder()}
 REFUSED: list[tuple[np.ndarray | None, dict[str, Any], str]] = [
-    (None, {"documents": DOCUMENTS[:4] + DOCUMENTS[6:]}, 'got none for 2 ids: "e"; "f"; add them, or import without texts'),
+    (
+        None,
+        {"documents": DOCUMENTS[:4] + DOCUMENTS[6:]},
+        'got none for 2 ids: "e"; "f"; add them, or import without texts',
+    ),
     (
         None,
         {"documents": DOCUMENTS * 3},
@@ -202,7 +230,12 @@ REFUSED: list[tuple[np.ndarray | None, dict[str, Any], str]] = [
     *(
         (many(value), MANY, rf'got 13 vectors: "d3" {kind}.*; "d12" {kind}[^"]*; and 3 more')
         for value, kind in (
-            *((np.nan, "holds NaN"), (np.inf, "holds a number too large for float16"), (0, "is zero"), (1e-9, "is zero")),
+            *(
+                (np.nan, "holds NaN"),
+                (np.inf, "holds a number too large for float16"),
+                (0, "is zero"),
+                (1e-9, "is zero"),
+            ),
             (1e5, "holds a number too large"),
         )
     ),
@@ -210,14 +243,30 @@ REFUSED: list[tuple[np.ndarray | None, dict[str, Any], str]] = [
     (None, {"ids": [*IDS, "x", "y"]}, "must be equally many, got 9 ids for 7 vectors"),
     (None, {"ids": [*IDS[:-1], "\ud83d"]}, "is not valid Unicode"),
     (None, {"ids": None}, "must come with ids, the file holds none; name a file of them"),
-    (None, {"ids": np.arange(7) + 0.5}, "ids given: ids must be strings or whole numbers, got 7 entries: entry 0 is"),
-    (None, {"ids": [*IDS[:-1], ""]}, "ids given: ids must be strings or whole numbers, got entry 6 is ''; .* none may be empty"),
+    (
+        None,
+        {"ids": np.arange(7) + 0.5},
+        "ids given: ids must be strings or whole numbers, got 7 entries: entry 0 is",
+    ),
+    (
+        None,
+        {"ids": [*IDS[:-1], ""]},
+        "ids given: ids must be strings or whole numbers, got entry 6 is ''; .* none may be empty",
+    ),
     (None, {"ids": np.array([*IDS[:-1], "\0z"])}, r"got entry 6 is .*\\x00z'.*; .* or hold a zero byte"),
     (np.ones(8), {"ids": []}, r"float64 of shape \(8,\)"),
     (np.ones((7, 8), dtype=np.int64), {"ids": []}, "int64"),
     (np.empty((0, 8)), {"ids": []}, "at least one vector"),
-    (np.empty((7, 0), dtype=np.float32), {}, r"must be a float array of two dimensions, got float32 of shape \(7, 0\)"),
-    (np.array([{"a": 1}], dtype=object), {}, "v.npy must be .* Python objects in dtype.*; write it again with numpy.save, as numbers"),
+    (
+        np.empty((7, 0), dtype=np.float32),
+        {},
+        r"must be a float array of two dimensions, got float32 of shape \(7, 0\)",
+    ),
+    (
+        np.array([{"a": 1}], dtype=object),
+        {},
+        "v.npy must be .* Python objects in dtype.*; write it again with numpy.save, as numbers",
+    ),
 ]
 
 
@@ -233,14 +282,20 @@ def test_faulty_imports_are_refused_and_leave_nothing(
 def test_an_archive_of_vectors_is_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "v.npz", one=own_vectors())
     (tmp_path / "v.npz").rename(tmp_path / "v.npy")
-    with pytest.raises(StoreError, match=r"must be an npy file, got an archive of several \(npz\); write the one array with numpy\.save"):
+    with pytest.raises(
+        StoreError,
+        match=r"must be an npy file, got an archive of several \(npz\); write the one array with numpy\.save",
+    ):
         import_vectors(tmp_path / "v.npy", tmp_path / "s", ids=IDS)
 
 
 def test_ids_of_python_objects_of_several_dimensions_or_in_an_archive_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "ids.npy"
     for ids, message in (
-        (np.array(IDS, dtype=object), r"ids must be an npy file of strings or numbers, got: .*; save them with astype\(str\)"),
+        (
+            np.array(IDS, dtype=object),
+            r"ids must be an npy file of strings or numbers, got: .*; save them with astype\(str\)",
+        ),
         (np.array([IDS, IDS]), r"must be an array of one dimension, got one of shape \(2, 7\)"),
     ):
         np.save(path, ids, allow_pickle=True)
@@ -269,15 +324,30 @@ def test_damaged_files_are_refused(tmp_path: Path, name: str, content: bytes) ->
         ),
         ({"id": IDS, "vec": list(range(7))}, "must be lists of floats, got a column of int64"),
         ({"id": IDS, "vec": [[1]] * 7}, "must be lists of floats"),
-        ({"id": IDS, "vec": [[1.0, 2.0]] * 5 + [[1.0], None]}, "must all have 2 numbers, got 2 rows: row 5 has 1 numbers; row 6 is null"),
+        (
+            {"id": IDS, "vec": [[1.0, 2.0]] * 5 + [[1.0], None]},
+            "must all have 2 numbers, got 2 rows: row 5 has 1 numbers; row 6 is null",
+        ),
         ({"id": IDS, "vec": [[1.0, 2.0]] * 6 + [[1.0, None]]}, '"7" holds NaN'),
-        ({"id": [*IDS[:-1], None], "vec": [[1.0, 2.0]] * 7}, "ids must be strings or whole numbers, got entry 6 is None"),
+        (
+            {"id": [*IDS[:-1], None], "vec": [[1.0, 2.0]] * 7},
+            "ids must be strings or whole numbers, got entry 6 is None",
+        ),
         ({"id": [], "vec": pa.array([], pa.list_(pa.float32()))}, "at least one vector, got none"),
         ({"id": IDS, "vec": [[], *[[1.0]] * 6]}, "must all have 1 numbers, got row 0 has 0 numbers"),
-        ({"id": IDS, "vec": [None, *[[1.0, 2.0]] * 6]}, "must all have 2 numbers, got row 0 is null; correct or drop them"),
-        ({"id": IDS, "vec": [None, None, [], *[[1.0, 2.0]] * 4]}, "got 3 rows: row 0 is null; row 1 is null; row 2 has 0 numbers"),
+        (
+            {"id": IDS, "vec": [None, *[[1.0, 2.0]] * 6]},
+            "must all have 2 numbers, got row 0 is null; correct or drop them",
+        ),
+        (
+            {"id": IDS, "vec": [None, None, [], *[[1.0, 2.0]] * 4]},
+            "got 3 rows: row 0 is null; row 1 is null; row 2 has 0 numbers",
+        ),
         ({"id": IDS, "vec": [None] * 7}, "at least one vector, got none"),
-        ({"id": IDS, "vec": pa.array([None, *[[1.0, 2.0]] * 6], pa.list_(pa.float32(), 2))}, "got row 0 is null"),
+        (
+            {"id": IDS, "vec": pa.array([None, *[[1.0, 2.0]] * 6], pa.list_(pa.float32(), 2))},
+            "got row 0 is null",
+        ),
         ({"id": IDS, "vec": pa.nulls(7)}, "must be lists of floats, got a column of null"),
         ({"id": IDS, "vec": [[np.inf, 1.0], *[[1.0, 2.0]] * 6]}, '"a" holds a number too large for float16'),
     ],
@@ -290,7 +360,8 @@ def test_faulty_parquet_files_are_refused(
     if block_rows == 2:
         # Faults are told of a block at a time, by their number in the file.
         message = message.replace(
-            "got 3 rows: row 0 is null; row 1 is null; row 2 has 0 numbers", "got 2 rows: row 0 is null; row 1 is null"
+            "got 3 rows: row 0 is null; row 1 is null; row 2 has 0 numbers",
+            "got 2 rows: row 0 is null; row 1 is null",
         )
         message = message.replace("got 2 rows: row 5 has 1 numbers; row 6 is null", "got row 5 has 1 numbers")
     table = pa.table({name: _typed(column) for name, column in columns.items()})
@@ -308,7 +379,11 @@ def test_faulty_parquet_files_are_refused(
         ("ids.json", b"[" * 100_000, r"ids\.json must be undamaged, got RecursionError"),
         ("ids.json", b'["\xff"]', r"ids\.json must be undamaged, got UnicodeDecodeError"),
         ("ids.txt", b"a\n\nc\n", "ids.txt:2 must be an id, got an empty line"),
-        ("ids.json", b'[{"_id": 1}, [2]]', r"got 2 entries: entry 0 is \{'_id': 1\}; entry 1 is \[2\]; correct them"),
+        (
+            "ids.json",
+            b'[{"_id": 1}, [2]]',
+            r"got 2 entries: entry 0 is \{'_id': 1\}; entry 1 is \[2\]; correct them",
+        ),
         ("ids.npy", b"", "must be an npy file of strings or numbers|must be undamaged"),
         ("ids.json", b'{"a": 1}', "must be a JSON list, got dict"),
         ("ids.json", b'["a", 1.5, true]', "got 2 entries: entry 1 is 1.5; entry 2 is True"),
@@ -334,7 +409,9 @@ def test_missing_files_and_unknown_suffixes_are_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"v\.npy: vectors must be a file, there is none"):
         import_vectors(tmp_path / "v.npy", tmp_path / "s", ids=IDS)
     (tmp_path / "v.csv").write_text("1,2")
-    with pytest.raises(StoreError, match=r"must end in \.npy, \.parquet, \.arrow, \.feather, \.faiss or \.index, got \.csv"):
+    with pytest.raises(
+        StoreError, match=r"must end in \.npy, \.parquet, \.arrow, \.feather, \.faiss or \.index, got \.csv"
+    ):
         import_vectors(tmp_path / "v.csv", tmp_path / "s", ids=IDS)
     with pytest.raises(StoreError, match="ids must be a file, there is none"):
         imported(tmp_path, ids=tmp_path / "nowhere.txt")
@@ -359,7 +436,9 @@ def test_a_killed_import_can_be_run_again_as_advised(tmp_path: Path) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
         yield DOCUMENTS[0]
 
-    assert exit_code(lambda: imported(tmp_path, documents=documents(), encoder=FakeEncoder())) == -signal.SIGKILL
+    assert (
+        exit_code(lambda: imported(tmp_path, documents=documents(), encoder=FakeEncoder())) == -signal.SIGKILL
+    )
     assert "ids.incoming" in names(tmp_path / "s.building")
     with pytest.raises(StoreError, match="run its command again"):
         Store.open(tmp_path / "s")
@@ -367,7 +446,9 @@ def test_a_killed_import_can_be_run_again_as_advised(tmp_path: Path) -> None:
     assert names(tmp_path) == ["s", "v.npy"]
 
 
-def test_a_disk_that_fills_with_texts_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_fills_with_texts_is_one_clear_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*unused: object, **also_unused: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 

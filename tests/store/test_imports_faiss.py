@@ -40,7 +40,10 @@ def test_a_faiss_index_with_ids_given(tmp_path: Path, kind: str, monkeypatch: py
 def test_a_faiss_index_with_its_own_ids(tmp_path: Path, factory: str) -> None:
     labels = np.array([40, 3, 17, 1000, 8, 9, 2])
     store = import_vectors(trained_index(tmp_path, factory, own_vectors(), labels), tmp_path / "s")
-    assert np.array_equal(store.gather(store.rows([str(label) for label in labels])), own_vectors().astype(np.float16).astype(np.float32))
+    assert np.array_equal(
+        store.gather(store.rows([str(label) for label in labels])),
+        own_vectors().astype(np.float16).astype(np.float32),
+    )
 
 
 def trained_index(folder: Path, factory: str, vectors: np.ndarray, labels: np.ndarray | None) -> Path:
@@ -61,17 +64,27 @@ def trained_index(folder: Path, factory: str, vectors: np.ndarray, labels: np.nd
     [
         *(
             (factory, True)
-            for factory in ("PCA6,IVF2,Flat", "OPQ2_6,IVF2,PQ2x2", "OPQ4,IVF2,SQ8", "IDMap,OPQ4,IVF2,PQ2x2", "L2norm,PCA6,IVF2,Flat")
+            for factory in (
+                "PCA6,IVF2,Flat",
+                "OPQ2_6,IVF2,PQ2x2",
+                "OPQ4,IVF2,SQ8",
+                "IDMap,OPQ4,IVF2,PQ2x2",
+                "L2norm,PCA6,IVF2,Flat",
+            )
         ),
         *((factory, False) for factory in ("PCA6,Flat", "OPQ4,IVF2,PQ2x2", "OPQ4,IVF2,PQ2x2,RFlat")),
     ],
 )
-def test_vectors_behind_a_transform_are_those_that_faiss_gives_back(tmp_path: Path, factory: str, labelled: bool) -> None:
+def test_vectors_behind_a_transform_are_those_that_faiss_gives_back(
+    tmp_path: Path, factory: str, labelled: bool
+) -> None:
     vectors = np.random.default_rng(0).standard_normal((300, 8)).astype(np.float32)
     labels = np.random.default_rng(1).permutation(300) * 7 + 3
     path = trained_index(tmp_path, factory, vectors, labels if labelled else None)
     with pytest.warns(UserWarning, match="keeps compressed vectors; the store gets approximations"):
-        store = import_vectors(path, tmp_path / "s", ids=None if labelled else [str(row) for row in range(300)], dtype="float32")
+        store = import_vectors(
+            path, tmp_path / "s", ids=None if labelled else [str(row) for row in range(300)], dtype="float32"
+        )
     index = faiss.read_index(str(path))
     ivf = faiss.try_extract_index_ivf(index)
     if ivf is not None:
@@ -86,7 +99,9 @@ def test_vectors_behind_a_transform_are_those_that_faiss_gives_back(tmp_path: Pa
 
 @pytest.mark.parametrize("factory", ["IVF2,PQ4x4fs", "OPQ4,IVF2,PQ4x4fs", "ITQ4,LSH"])
 def test_an_index_that_cannot_give_its_vectors_back_is_refused(tmp_path: Path, factory: str) -> None:
-    path = trained_index(tmp_path, factory, np.random.default_rng(0).standard_normal((300, 8)).astype(np.float32), None)
+    path = trained_index(
+        tmp_path, factory, np.random.default_rng(0).standard_normal((300, 8)).astype(np.float32), None
+    )
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*keeps compressed vectors")
         with pytest.raises(StoreError, match="cannot return its vectors; import the original vectors"):

@@ -1,4 +1,6 @@
-"""The BM25 index against bm25s's own, against the formula in plain loops, and against texts in many scripts."""
+"""The BM25 index against bm25s's own, against the formula in plain loops, and against texts in many
+scripts.
+"""
 
 import math
 import os
@@ -31,7 +33,10 @@ TEXTS = [
 
 def drawn(seed: int, count: int = 60) -> list[str]:
     rng = np.random.default_rng(seed)
-    return [" ".join(f"w{number}" for number in rng.zipf(1.5, rng.integers(1, 30)) if number < 50) or "w1" for _ in range(count)]
+    return [
+        " ".join(f"w{number}" for number in rng.zipf(1.5, rng.integers(1, 30)) if number < 50) or "w1"
+        for _ in range(count)
+    ]
 
 
 def plain_score(query: str, text: str, texts: list[str], k1: float, b: float) -> float:
@@ -48,7 +53,9 @@ def plain_score(query: str, text: str, texts: list[str], k1: float, b: float) ->
 
 
 def test_a_score_worked_by_hand(tmp_path: Path) -> None:
-    """Two documents of one word each: df = 1, N = 2, so idf = ln 2; length equals the mean, so tf / (k1 + tf) = 1 / 3."""
+    """Two documents of one word each: df = 1, N = 2, so idf = ln 2; length equals the mean, so tf / (k1 + tf)
+    = 1 / 3.
+    """
     hits = build_bm25(["apple", "pear"], tmp_path, k1=2.0, b=0.7).search(["Apple"], 2)
     assert hits.rows.tolist() == [[0, -1]]
     assert hits.scores[0, 0] == pytest.approx(math.log(2) / 3, rel=1e-6)
@@ -71,7 +78,10 @@ def test_the_files_are_those_that_bm25s_itself_would_write(tmp_path: Path) -> No
     build_bm25(texts, tmp_path, k1=1.5, b=0.75)
     ours = bm25s.BM25.load(tmp_path)
     theirs = bm25s.BM25(k1=1.5, b=0.75, method="lucene")
-    theirs.index(([[ours.vocab_dict[word] for word in words(text)] for text in texts], ours.vocab_dict), show_progress=False)
+    theirs.index(
+        ([[ours.vocab_dict[word] for word in words(text)] for text in texts], ours.vocab_dict),
+        show_progress=False,
+    )
     assert ours.scores["num_docs"] == len(texts)
     assert np.array_equal(ours.scores["indptr"], theirs.scores["indptr"])
     assert np.array_equal(ours.scores["indices"], theirs.scores["indices"])
@@ -114,12 +124,17 @@ def test_texts_score_alike_in_the_corpus_and_outside_of_it(tmp_path: Path) -> No
     hits = index.search([query], len(texts))
     here = hits.rows[0][hits.rows[0] >= 0]
     assert np.array_equal(index.scores(query, [texts[row] for row in here]), hits.scores[0, : len(here)])
-    assert index.scores(query, ["nothing of that", "w2 unheard"]).tolist() == [0.0, index.scores("w2", ["w2 unheard"])[0]]
+    assert index.scores(query, ["nothing of that", "w2 unheard"]).tolist() == [
+        0.0,
+        index.scores("w2", ["w2 unheard"])[0],
+    ]
     assert index.scores("nothing", texts).tolist() == [0.0] * len(texts)
 
 
 def test_a_corpus_without_words_is_refused_and_leaves_no_spool(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="BM25 needs a corpus with words, got 2 documents without any; check its texts"):
+    with pytest.raises(
+        StoreError, match="BM25 needs a corpus with words, got 2 documents without any; check its texts"
+    ):
         build_bm25(["...", "?"], tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -154,12 +169,16 @@ def test_a_damaged_file_is_refused_by_name(tmp_path: Path, name: str, place: flo
     else:
         content[int(place * (len(content) - 1))] ^= 4
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(StoreError, match=rf"{name} must be undamaged, got .*; remove the folder, and build the index again"):
+    with pytest.raises(
+        StoreError, match=rf"{name} must be undamaged, got .*; remove the folder, and build the index again"
+    ):
         BM25Index.open(tmp_path)
 
 
 def test_an_index_of_stems_cuts_queries_and_texts_alike_and_remembers_it(tmp_path: Path) -> None:
-    index = build_bm25(["The cat sat", "cats are sitting", "a dog"], tmp_path / "new" / "folder", stemmer="english")
+    index = build_bm25(
+        ["The cat sat", "cats are sitting", "a dog"], tmp_path / "new" / "folder", stemmer="english"
+    )
     again = BM25Index.open(tmp_path / "new" / "folder")
     assert (index.stemmer, again.stemmer) == ("english", "english")
     for one in (index, again):
@@ -170,7 +189,9 @@ def test_an_index_of_stems_cuts_queries_and_texts_alike_and_remembers_it(tmp_pat
 
 
 def test_an_unknown_language_is_refused_before_a_text_is_read(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="the language of stems must be one that Snowball knows, got klingon"):
+    with pytest.raises(
+        ConfigError, match="the language of stems must be one that Snowball knows, got klingon"
+    ):
         build_bm25(iter(()), tmp_path, stemmer="klingon")
     assert list(tmp_path.iterdir()) == []
 
@@ -188,7 +209,9 @@ SPACELESS = {
 
 
 @pytest.mark.parametrize("name", SPACELESS)
-def test_a_character_of_a_script_without_spaces_finds_the_documents_that_hold_it(tmp_path: Path, name: str) -> None:
+def test_a_character_of_a_script_without_spaces_finds_the_documents_that_hold_it(
+    tmp_path: Path, name: str
+) -> None:
     document, query = SPACELESS[name]
     index = build_bm25(["a plain one", "二三四五", document], tmp_path)
     hits = index.search([query], 3)
@@ -207,22 +230,31 @@ def test_scores_of_rows_and_counts_are_those_of_a_search_for_everything(tmp_path
         table[query, hits.rows[query, row]] = hits.scores[query, row]
     rows = np.array([[3, -1, 59], [0, 1, 2], [7, 7, -1], [-1, -1, -1], [5, 4, 3]])
     found = index.score_rows(queries, rows)
-    assert np.array_equal(found, np.where(rows < 0, -np.inf, np.take_along_axis(table, np.maximum(rows, 0), axis=1)))
+    assert np.array_equal(
+        found, np.where(rows < 0, -np.inf, np.take_along_axis(table, np.maximum(rows, 0), axis=1))
+    )
     thresholds = np.where(rows < 0, np.inf, found).astype(np.float32)
     aside = [[3, 4], [], [0], [1, 2, 3], []]
     others = [np.delete(table[query], rows) for query, rows in enumerate(aside)]
-    expected = [[int((one >= level).sum()) for level in levels] for one, levels in zip(others, thresholds, strict=True)]
+    expected = [
+        [int((one >= level).sum()) for level in levels]
+        for one, levels in zip(others, thresholds, strict=True)
+    ]
     none = np.empty(0, dtype=np.int64)
     assert index.count_at_least(queries, thresholds, Ragged.of(aside), none)[0].tolist() == expected
     removed = np.array([0, 4, 5, 30])
     counts, apart = index.count_at_least(queries, thresholds, Ragged.of(aside), removed)
-    without = index.count_at_least(queries, thresholds, Ragged.of(np.union1d(rows, removed) for rows in aside), none)[0]
+    without = index.count_at_least(
+        queries, thresholds, Ragged.of(np.union1d(rows, removed) for rows in aside), none
+    )[0]
     assert counts.tolist() == without.tolist()
     assert (counts + apart).tolist() == expected
 
 
 @pytest.mark.parametrize("version", [1, 2, 99])
-def test_another_version_is_refused_and_what_was_kept_of_it_is_not_at_hand(tmp_path: Path, version: int) -> None:
+def test_another_version_is_refused_and_what_was_kept_of_it_is_not_at_hand(
+    tmp_path: Path, version: int
+) -> None:
     assert BM25Index.at_hand(tmp_path) is None
     build_bm25(TEXTS, tmp_path)
     record = read_json(tmp_path / LEXICAL_FILE, remedy="")
@@ -248,7 +280,9 @@ def test_another_version_is_refused_and_what_was_kept_of_it_is_not_at_hand(tmp_p
         ),
     ],
 )
-def test_numbers_out_of_range_are_refused_before_a_text_is_read(tmp_path: Path, settings: dict[str, float], message: str) -> None:
+def test_numbers_out_of_range_are_refused_before_a_text_is_read(
+    tmp_path: Path, settings: dict[str, float], message: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         build_bm25(iter(()), tmp_path / "index", **settings)
     assert str(caught.value) == message
@@ -274,11 +308,20 @@ def test_progress_counts_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_bm25_is_imported_without_jax(tmp_path: Path) -> None:
-    """JAX reserves most of a GPU's memory as soon as bm25s uses it; whoever imports JAX later still gets it."""
+    """JAX reserves most of a GPU's memory as soon as bm25s uses it; whoever imports JAX later still gets
+    it.
+    """
     (tmp_path / "jax").mkdir()
     (tmp_path / "jax/__init__.py").write_text("print('jax is imported')\n")
     (tmp_path / "jax/lax.py").write_text("def top_k(values, k):\n    return values, k\n")
     code = "import adiabat.store.bm25, bm25s.selection; print(bm25s.selection.JAX_IS_AVAILABLE); import jax"
     path = os.pathsep.join([str(tmp_path), *sys.path])
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True, env={"PYTHONPATH": path})
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env={"PYTHONPATH": path},
+    )
     assert done.stdout.split("\n") == ["False", "jax is imported", ""]

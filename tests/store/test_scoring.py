@@ -37,7 +37,10 @@ def block(documents: np.ndarray) -> Block:
 
 
 def test_scores_worked_by_hand() -> None:
-    query, documents = np.array([[3.0, 4.0]], dtype=np.float32), np.array([[3, 4], [6, 8], [4, -3], [0, 0]], dtype=np.float32)
+    query, documents = (
+        np.array([[3.0, 4.0]], dtype=np.float32),
+        np.array([[3, 4], [6, 8], [4, -3], [0, 0]], dtype=np.float32),
+    )
     assert table(query, documents, "cosine").tolist() == [[1, 1, 0, 0]]
     assert table(query, documents, "dot").tolist() == [[25, 50, 0, 0]]
     assert table(query, documents, "distance").tolist() == [[0, -5, -np.float32(np.sqrt(50)), -5]]
@@ -46,7 +49,10 @@ def test_scores_worked_by_hand() -> None:
 @pytest.mark.parametrize("similarity", SIMILARITIES)
 @pytest.mark.parametrize("width", [1, 2, 7, 384, 1024])
 def test_scores_are_those_of_float64_to_float32_accuracy(similarity: Similarity, width: int) -> None:
-    queries, documents = draw(5, width), draw(40, width, seed=1) * np.logspace(-3, 3, 40, dtype=np.float32)[:, None]
+    queries, documents = (
+        draw(5, width),
+        draw(40, width, seed=1) * np.logspace(-3, 3, 40, dtype=np.float32)[:, None],
+    )
     one, other = queries.astype(np.float64), documents.astype(np.float64)
     lengths = np.linalg.norm(one, axis=1)[:, None], np.linalg.norm(other, axis=1)[None]
     if similarity == "distance":
@@ -65,15 +71,24 @@ def test_sums_of_products_are_exact(width: int) -> None:
         one = FixedPoint.of(vectors)
         integers = [[int(unit) for unit in row] for row in one.units]
         assert [[float(unit) for unit in row] for row in integers] == one.units.tolist()
-        assert [sum(unit * unit for unit in row) for row in integers] == [Fraction(square) for square in one.squares.tolist()]
-        assert sum(a * b for a, b in zip(*integers, strict=True)) == Fraction(float(one.units[0] @ one.units[1]))
+        assert [sum(unit * unit for unit in row) for row in integers] == [
+            Fraction(square) for square in one.squares.tolist()
+        ]
+        assert sum(a * b for a, b in zip(*integers, strict=True)) == Fraction(
+            float(one.units[0] @ one.units[1])
+        )
 
 
 @pytest.mark.parametrize("similarity", SIMILARITIES)
 def test_scores_do_not_depend_on_company_or_order(similarity: Similarity) -> None:
     queries, documents = draw(7, 384), draw(50, 384, seed=1)
     whole = table(queries, documents, similarity)
-    alone = np.array([[table(query[None], document[None], similarity)[0, 0] for document in documents] for query in queries])
+    alone = np.array(
+        [
+            [table(query[None], document[None], similarity)[0, 0] for document in documents]
+            for query in queries
+        ]
+    )
     backwards = np.random.default_rng(2).permutation(384)
     shuffled = table(queries[:, backwards], documents[:, backwards], similarity)
     rows, columns = np.divmod(np.arange(350), 50)
@@ -87,7 +102,9 @@ def test_scores_do_not_depend_on_company_or_order(similarity: Similarity) -> Non
 def test_cosine_ignores_length(factor: float) -> None:
     queries, documents = draw(3, 16), draw(9, 16, seed=1)
     factor_ = np.float32(factor)
-    assert np.array_equal(table(queries, documents, "cosine"), table(queries * factor_, documents * factor_, "cosine"))
+    assert np.array_equal(
+        table(queries, documents, "cosine"), table(queries * factor_, documents * factor_, "cosine")
+    )
 
 
 def test_the_distance_of_a_vector_to_itself_is_zero_and_near_ones_are_told_apart() -> None:
@@ -104,9 +121,14 @@ def test_the_distance_of_a_vector_to_itself_is_zero_and_near_ones_are_told_apart
 @pytest.mark.parametrize("width", [1, 5, 384, 2048])
 def test_the_quick_score_is_within_its_bound(similarity: Similarity, width: int) -> None:
     documents = np.concatenate(
-        [draw(60, width, seed=1) * np.logspace(-3, 3, 60, dtype=np.float32)[:, None], np.zeros((1, width), np.float32)]
+        [
+            draw(60, width, seed=1) * np.logspace(-3, 3, 60, dtype=np.float32)[:, None],
+            np.zeros((1, width), np.float32),
+        ]
     )
-    queries = Queries(np.concatenate([draw(4, width), documents[30:34], np.zeros((1, width), np.float32)]), similarity)
+    queries = Queries(
+        np.concatenate([draw(4, width), documents[30:34], np.zeros((1, width), np.float32)]), similarity
+    )
     quick, error = block(documents).approximate(queries)
     exact = table(queries.vectors, documents, similarity).astype(np.float64)
     if similarity == "distance":
@@ -119,7 +141,10 @@ def test_the_quick_score_is_within_its_bound(similarity: Similarity, width: int)
 def test_chosen_pairs_score_the_same_by_either_way(pairs: int) -> None:
     queries, documents, rng = Queries(draw(20, 32), "cosine"), draw(300, 32, seed=1), np.random.default_rng(2)
     query, place = rng.integers(20, size=pairs), rng.integers(300, size=pairs)
-    assert np.array_equal(block(documents).exact(queries, query, place), table(queries.vectors, documents, "cosine")[query, place])
+    assert np.array_equal(
+        block(documents).exact(queries, query, place),
+        table(queries.vectors, documents, "cosine")[query, place],
+    )
 
 
 def test_reduced_precision_elsewhere_changes_nothing() -> None:
@@ -166,11 +191,19 @@ def test_the_precision_of_products_is_restored_whichever_way_it_was_set(chosen: 
 
 @pytest.mark.parametrize("width", [1, 5, 384, 2048])
 def test_a_device_makes_the_sameintegers(width: int) -> None:
-    hard = [np.zeros(width), np.full(width, 1e15 / width), np.full(width, 1.3e-15), np.full(width, 0.99999994), np.full(width, 1e-45)]
+    hard = [
+        np.zeros(width),
+        np.full(width, 1e15 / width),
+        np.full(width, 1.3e-15),
+        np.full(width, 0.99999994),
+        np.full(width, 1e-45),
+    ]
     # Halfway between two integers, where rounding must go to the even one.
     halves = (np.arange(width) % 64 + 0.5) * 2.0**-22
     halves[0] = 1.0
-    vectors = np.concatenate([np.array([*hard, halves], dtype=np.float32), draw(20, width) * np.logspace(-14, 14, 20)[:, None]])
+    vectors = np.concatenate(
+        [np.array([*hard, halves], dtype=np.float32), draw(20, width) * np.logspace(-14, 14, 20)[:, None]]
+    )
     fixed = FixedPoint.of(vectors.astype(np.float32))
     units, exponents = integers(torch.from_numpy(vectors.astype(np.float32)))
     assert np.array_equal(units.numpy(), fixed.units)
@@ -192,7 +225,11 @@ def test_scores_of_rows_are_those_of_plain_loops_whatever_stands_beside_them(sim
     for place in np.ndindex(3, 20):
         one, other = a[place[1]].tolist(), sets[place].tolist()
         product = math.fsum(x * y for x, y in zip(one, other, strict=True))
-        plain = {"dot": product, "cosine": product / (math.hypot(*one) * math.hypot(*other)), "distance": -math.dist(one, other)}
+        plain = {
+            "dot": product,
+            "cosine": product / (math.hypot(*one) * math.hypot(*other)),
+            "distance": -math.dist(one, other),
+        }
         assert found[place] == pytest.approx(plain[similarity], rel=1e-13, abs=1e-15)
         alone = row_scores(a[place[1]][None], sets[place][None], similarity)
         assert found[place] == alone[0]
@@ -209,7 +246,9 @@ def test_a_vector_is_at_one_with_itself_to_the_last_bit() -> None:
 
 def test_unusable_queries_are_named() -> None:
     queries = draw(4, 8)
-    with pytest.raises(StoreError, match=r"queries must be rows of width 9, as the store's vectors, got shape \(4, 8\)"):
+    with pytest.raises(
+        StoreError, match=r"queries must be rows of width 9, as the store's vectors, got shape \(4, 8\)"
+    ):
         checked_queries(queries, 9, "cosine")
     queries[1, 3], queries[2] = np.nan, np.inf
     with pytest.raises(StoreError, match="got NaN or infinity in 2 queries: row 1; row 2"):

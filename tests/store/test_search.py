@@ -23,12 +23,16 @@ from tests.store.on_a_device import score_as_on_a_device
 def store_of(vectors: np.ndarray, folder: Path, *, dtype: StoreDtype = "float32") -> Store:
     folder.mkdir(parents=True, exist_ok=True)
     np.save(folder / "vectors.npy", vectors)
-    return import_vectors(folder / "vectors.npy", folder / "stored", ids=[str(row) for row in range(len(vectors))], dtype=dtype)
+    return import_vectors(
+        folder / "vectors.npy", folder / "stored", ids=[str(row) for row in range(len(vectors))], dtype=dtype
+    )
 
 
 def duplicated(rng: np.random.Generator, count: int, width: int) -> np.ndarray:
     """Random vectors of unequal lengths, most of them several times."""
-    distinct = rng.standard_normal((max(1, count // 4), width)) * 10.0 ** rng.uniform(-1, 1, (max(1, count // 4), 1))
+    distinct = rng.standard_normal((max(1, count // 4), width)) * 10.0 ** rng.uniform(
+        -1, 1, (max(1, count // 4), 1)
+    )
     return distinct[rng.integers(len(distinct), size=count)].astype(np.float32)
 
 
@@ -40,13 +44,20 @@ def drawn_queries(rng: np.random.Generator, store: Store, count: int) -> np.ndar
 
 
 def all_scores(store: Store, queries: np.ndarray, similarity: Similarity) -> np.ndarray:
-    return score_rows(store, queries, np.tile(np.arange(store.count), (len(queries), 1)), similarity=similarity)
+    return score_rows(
+        store, queries, np.tile(np.arange(store.count), (len(queries), 1)), similarity=similarity
+    )
 
 
-def searched_plainly(scores: np.ndarray, k: int, excluded: list[np.ndarray]) -> tuple[list[list[int]], list[list[float]]]:
+def searched_plainly(
+    scores: np.ndarray, k: int, excluded: list[np.ndarray]
+) -> tuple[list[list[int]], list[list[float]]]:
     rows, values = [], []
     for line, barred in zip(scores.tolist(), excluded, strict=True):
-        order = sorted((row for row in range(len(line)) if row not in set(barred.tolist())), key=lambda row: (-line[row], row))[:k]
+        order = sorted(
+            (row for row in range(len(line)) if row not in set(barred.tolist())),
+            key=lambda row: (-line[row], row),
+        )[:k]
         missing = min(k, len(line)) - len(order)
         rows.append(order + [-1] * missing)
         values.append([line[row] for row in order] + [-np.inf] * missing)
@@ -82,7 +93,12 @@ def test_search_and_counts_equal_plain_loops(tmp_path: Path, seed: int, similari
     thresholds[1, 0] = -np.inf
     for barred in (None, excluded, Ragged.of(excluded)):
         for removed in (None, np.flatnonzero(rng.random(count) < 0.3)):
-            options = {"similarity": similarity, "block_rows": block_rows, "excluded": barred, "removed": removed}
+            options = {
+                "similarity": similarity,
+                "block_rows": block_rows,
+                "excluded": barred,
+                "removed": removed,
+            }
             counts, apart = count_at_least(store, queries, thresholds, **options)
             gone = np.isin(np.arange(count), [] if removed is None else removed)
             for query, rows in enumerate(excluded if barred else [[]] * 5):
@@ -98,7 +114,9 @@ def test_search_and_counts_equal_plain_loops(tmp_path: Path, seed: int, similari
 
 @pytest.mark.parametrize("similarity", SIMILARITIES)
 @pytest.mark.usefixtures("way")
-def test_copies_in_different_blocks_tie_and_the_lower_row_comes_first(tmp_path: Path, similarity: Similarity) -> None:
+def test_copies_in_different_blocks_tie_and_the_lower_row_comes_first(
+    tmp_path: Path, similarity: Similarity
+) -> None:
     rng = np.random.default_rng(0)
     vectors = rng.standard_normal((1000, 384)).astype(np.float32)
     copies = [3, 64, 129, 500, 999]
@@ -108,11 +126,18 @@ def test_copies_in_different_blocks_tie_and_the_lower_row_comes_first(tmp_path: 
         hits = search(store, vectors[3:4], 5, similarity=similarity, block_rows=block_rows)
         if similarity != "dot":
             assert hits.rows.tolist() == [copies]
-        assert count_at_least(store, vectors[3:4], hits.scores[:, :1], similarity=similarity, block_rows=block_rows)[0].tolist() == [[5]]
-        assert len(set(score_rows(store, vectors[3:4], np.array([copies]), similarity=similarity)[0].tolist())) == 1
+        assert count_at_least(
+            store, vectors[3:4], hits.scores[:, :1], similarity=similarity, block_rows=block_rows
+        )[0].tolist() == [[5]]
+        assert (
+            len(set(score_rows(store, vectors[3:4], np.array([copies]), similarity=similarity)[0].tolist()))
+            == 1
+        )
 
 
-def test_results_depend_neither_on_blocks_nor_on_other_queries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_depend_neither_on_blocks_nor_on_other_queries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = np.random.default_rng(1)
     store = store_of(duplicated(rng, 700, 48), tmp_path)
     queries = drawn_queries(rng, store, 9)
@@ -130,17 +155,24 @@ def test_results_depend_neither_on_blocks_nor_on_other_queries(tmp_path: Path, m
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot", "distance"])
 @pytest.mark.usefixtures("way")
-def test_a_query_of_zeros_finds_nothing_and_leaves_the_others_alone(tmp_path: Path, similarity: Similarity) -> None:
+def test_a_query_of_zeros_finds_nothing_and_leaves_the_others_alone(
+    tmp_path: Path, similarity: Similarity
+) -> None:
     store = store_of(np.random.default_rng(0).standard_normal((5, 3)).astype(np.float32), tmp_path)
     queries = np.array([[0, 0, 0], [1, 0, 0]], dtype=np.float32)
-    hits, alone = search(store, queries, 3, similarity=similarity), search(store, queries[1:], 3, similarity=similarity)
+    hits, alone = (
+        search(store, queries, 3, similarity=similarity),
+        search(store, queries[1:], 3, similarity=similarity),
+    )
     assert hits.rows.tolist() == [[-1] * 3, *alone.rows.tolist()]
     assert hits.scores.tolist() == [[-np.inf] * 3, *alone.scores.tolist()]
 
 
 @pytest.mark.usefixtures("way")
 def test_full_store_discordance_is_a_count_less_the_positives(tmp_path: Path) -> None:
-    """PND over the whole store, worked by hand: the positive at 0.8 is beaten by 1.0 and tied by one copy; 0.6 and 0 are farther."""
+    """PND over the whole store, worked by hand: the positive at 0.8 is beaten by 1.0 and tied by one copy;
+    0.6 and 0 are farther.
+    """
     vectors = np.array([[4, 3], [5, 0], [4, 3], [3, 4], [0, 5]], dtype=np.float32)
     store = store_of(vectors, tmp_path)
     query = np.array([[1.0, 0.0]], dtype=np.float32)
@@ -154,7 +186,13 @@ def test_full_store_discordance_is_a_count_less_the_positives(tmp_path: Path) ->
 def test_progress_ends_with_the_whole_store(tmp_path: Path) -> None:
     store = store_of(np.ones((10, 2), dtype=np.float32), tmp_path)
     seen: list[tuple[int, int]] = []
-    search(store, np.ones((1, 2), dtype=np.float32), 1, block_rows=4, on_progress=lambda done, total: seen.append((done, total)))
+    search(
+        store,
+        np.ones((1, 2), dtype=np.float32),
+        1,
+        block_rows=4,
+        on_progress=lambda done, total: seen.append((done, total)),
+    )
     assert seen == [(4, 10), (8, 10), (10, 10)]
 
 
@@ -164,7 +202,9 @@ def test_settings_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         search(store, query, 0)
     with pytest.raises(StoreError, match="block_rows must be at least 1, got 0"):
         search(store, query, 1, block_rows=0)
-    with pytest.raises(StoreError, match="excluded must hold one list of rows per query, got 2 lists for 1 queries"):
+    with pytest.raises(
+        StoreError, match="excluded must hold one list of rows per query, got 2 lists for 1 queries"
+    ):
         search(store, query, 1, excluded=[np.array([0]), np.array([1])])
     with pytest.raises(StoreError, match="one row per query without NaN"):
         count_at_least(store, query, np.array([[np.nan]], dtype=np.float32))
@@ -203,8 +243,14 @@ def test_a_damaged_vector_ends_a_search_in_whatever_thread(tmp_path: Path) -> No
         file.seek(HEADER_BYTES + 5 * store.manifest.row_bytes)
         file.write(np.full(8, np.inf, dtype=np.float32).tobytes())
     damaged, queries = store, np.ones((200, 8), dtype=np.float32)
-    for asked in (lambda: search(damaged, queries, 3), lambda: score_rows(damaged, queries[:1], np.array([[0, 5]]))):
-        with pytest.raises(StoreError, match='must hold finite vectors, got NaN or infinity for "5"; it is damaged: rebuild the store'):
+    for asked in (
+        lambda: search(damaged, queries, 3),
+        lambda: score_rows(damaged, queries[:1], np.array([[0, 5]])),
+    ):
+        with pytest.raises(
+            StoreError,
+            match='must hold finite vectors, got NaN or infinity for "5"; it is damaged: rebuild the store',
+        ):
             asked()
 
 
@@ -212,9 +258,13 @@ def test_a_damaged_vector_ends_a_search_in_whatever_thread(tmp_path: Path) -> No
 def test_no_queries_give_no_hits(tmp_path: Path) -> None:
     store = store_of(np.ones((3, 2), dtype=np.float32), tmp_path)
     assert search(store, np.empty((0, 2), dtype=np.float32), 2).rows.shape == (0, 2)
-    assert count_at_least(store, np.empty((0, 2), dtype=np.float32), np.empty((0, 3), dtype=np.float32))[0].shape == (0, 3)
+    assert count_at_least(store, np.empty((0, 2), dtype=np.float32), np.empty((0, 3), dtype=np.float32))[
+        0
+    ].shape == (0, 3)
 
 
 def test_rows_of_minus_one_score_minus_infinity(tmp_path: Path) -> None:
     store = store_of(np.ones((3, 2), dtype=np.float32), tmp_path)
-    assert score_rows(store, np.ones((1, 2), dtype=np.float32), np.array([[-1, 2]])).tolist() == [[-np.inf, 1.0]]
+    assert score_rows(store, np.ones((1, 2), dtype=np.float32), np.array([[-1, 2]])).tolist() == [
+        [-np.inf, 1.0]
+    ]

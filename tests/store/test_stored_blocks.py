@@ -1,4 +1,6 @@
-"""Scoring on a device: the same hits, scores and ties as on a CPU, in the memory that is free, with few waits."""
+"""Scoring on a device: the same hits, scores and ties as on a CPU, in the memory that is free, with few
+waits.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,19 +25,30 @@ from tests.store.on_a_device import score_as_on_a_device
 from tests.store.test_search import all_scores, drawn_queries, duplicated, store_of
 
 
-def both_ways(store: Store, queries: np.ndarray, options: dict[str, Any]) -> Iterator[tuple[Hits, np.ndarray]]:
-    """Hits and counts as on a CPU, then as on a device: in blocks, and again from what stays on the device."""
-    thresholds = score_rows(store, queries, np.tile(np.arange(3), (len(queries), 1)), similarity=options["similarity"])
+def both_ways(
+    store: Store, queries: np.ndarray, options: dict[str, Any]
+) -> Iterator[tuple[Hits, np.ndarray]]:
+    """Hits and counts as on a CPU, then as on a device: in blocks, and again from what stays on the
+    device.
+    """
+    thresholds = score_rows(
+        store, queries, np.tile(np.arange(3), (len(queries), 1)), similarity=options["similarity"]
+    )
     for on_device in (False, True, True):
         with pytest.MonkeyPatch.context() as patch:
             if on_device:
                 score_as_on_a_device(patch)
-            yield search(store, queries, 10, **options), np.stack(count_at_least(store, queries, thresholds, **options))
+            yield (
+                search(store, queries, 10, **options),
+                np.stack(count_at_least(store, queries, thresholds, **options)),
+            )
 
 
 @pytest.mark.parametrize("similarity", SIMILARITIES)
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_a_device_finds_the_same_hits_scores_and_ties(tmp_path: Path, similarity: Similarity, dtype: StoreDtype) -> None:
+def test_a_device_finds_the_same_hits_scores_and_ties(
+    tmp_path: Path, similarity: Similarity, dtype: StoreDtype
+) -> None:
     """Copies, near copies, lengths from 1e-6 to 1e6, a query of zeros, and queries that are documents."""
     rng = np.random.default_rng(7)
     vectors = duplicated(rng, 300, 33)
@@ -43,9 +56,16 @@ def test_a_device_finds_the_same_hits_scores_and_ties(tmp_path: Path, similarity
     vectors[::50] *= 1e-3 if dtype == "float16" else 1e-6
     vectors[1::50] *= 1e3 if dtype == "float16" else 1e6
     store = store_of(vectors, tmp_path, dtype=dtype)
-    queries = np.concatenate([store.gather(np.arange(95, 115)), rng.standard_normal((6, 33)), np.zeros((1, 33))]).astype(np.float32)
+    queries = np.concatenate(
+        [store.gather(np.arange(95, 115)), rng.standard_normal((6, 33)), np.zeros((1, 33))]
+    ).astype(np.float32)
     excluded = [rng.choice(300, size=5, replace=False) for _ in queries]
-    options = {"similarity": similarity, "block_rows": 64, "excluded": excluded, "removed": np.arange(3, 300, 7)}
+    options = {
+        "similarity": similarity,
+        "block_rows": 64,
+        "excluded": excluded,
+        "removed": np.arange(3, 300, 7),
+    }
     (hits, counts), *others = both_ways(store, queries, options)
     for other_hits, other_counts in others:
         assert np.array_equal(hits.rows, other_hits.rows)
@@ -54,11 +74,15 @@ def test_a_device_finds_the_same_hits_scores_and_ties(tmp_path: Path, similarity
 
 
 @pytest.mark.parametrize("similarity", SIMILARITIES)
-def test_a_block_on_a_device_reaches_the_same_levels(monkeypatch: pytest.MonkeyPatch, similarity: Similarity) -> None:
+def test_a_block_on_a_device_reaches_the_same_levels(
+    monkeypatch: pytest.MonkeyPatch, similarity: Similarity
+) -> None:
     """A block may hold zero vectors, which no store does."""
     vectors = duplicated(np.random.default_rng(5), 60, 24)
     vectors[::7] = 0
-    block = scoring.Block(0, torch.from_numpy(vectors), torch.linalg.vector_norm(torch.from_numpy(vectors), dim=1))
+    block = scoring.Block(
+        0, torch.from_numpy(vectors), torch.linalg.vector_norm(torch.from_numpy(vectors), dim=1)
+    )
     queries = scoring.Queries(np.concatenate([vectors[:20], np.ones((1, 24), np.float32)]), similarity)
     levels = scoring.exact_pairs(queries.exact, scoring.FixedPoint.of(vectors[20:41]), similarity)
     levels[3] = np.nan
@@ -70,7 +94,9 @@ def test_a_block_on_a_device_reaches_the_same_levels(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("similarity", SIMILARITIES)
-def test_a_store_that_ties_throughout_is_found_by_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, similarity: Similarity) -> None:
+def test_a_store_that_ties_throughout_is_found_by_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, similarity: Similarity
+) -> None:
     monkeypatch.setattr(scoring, "DEVICE_NUMBERS", 64)
     store = store_of(np.full((50, 4), 0.3, dtype=np.float32), tmp_path)
     queries = np.array([[1, 2, 3, 4], [-1, 0, 0, 2]], dtype=np.float32)
@@ -82,7 +108,9 @@ def test_a_store_that_ties_throughout_is_found_by_row(tmp_path: Path, monkeypatc
         assert np.array_equal(counts, other_counts)
 
 
-def test_vectors_stay_on_a_device_where_half_of_its_memory_holds_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vectors_stay_on_a_device_where_half_of_its_memory_holds_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     vectors = np.random.default_rng(0).standard_normal((40, 8)).astype(np.float32)
     store, query = store_of(vectors, tmp_path), vectors[:2]
     size = 4 * 40 * (8 + 1)
@@ -102,7 +130,9 @@ def test_vectors_stay_on_a_device_where_half_of_its_memory_holds_them(tmp_path: 
     assert watched == ["watched"]
 
 
-def test_vectors_of_a_search_that_was_broken_off_do_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vectors_of_a_search_that_was_broken_off_do_not_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = store_of(np.eye(8, dtype=np.float32), tmp_path)
     score_as_on_a_device(monkeypatch)
 
@@ -125,7 +155,9 @@ def let_memory_suffice_for(documents: int, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(scoring, "_products", products)
 
 
-def test_blocks_are_halved_once_when_memory_does_not_suffice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_are_halved_once_when_memory_does_not_suffice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = np.random.default_rng(3)
     store = store_of(duplicated(rng, 90, 16), tmp_path)
     queries = drawn_queries(rng, store, 6)
@@ -145,14 +177,19 @@ def test_a_second_lack_of_memory_names_the_setting(tmp_path: Path, monkeypatch: 
     store = store_of(np.eye(8, dtype=np.float32), tmp_path)
     score_as_on_a_device(monkeypatch)
     let_memory_suffice_for(3, monkeypatch)
-    with pytest.warns(UserWarning, match="halved"), pytest.raises(ConfigError, match=r"run\.device .* set run\.device = cpu"):
+    with (
+        pytest.warns(UserWarning, match="halved"),
+        pytest.raises(ConfigError, match=r"run\.device .* set run\.device = cpu"),
+    ):
         search(store, np.eye(8, dtype=np.float32), 1, block_rows=8)
     let_memory_suffice_for(0, monkeypatch)
     with pytest.raises(ConfigError, match=r"run\.device"):
         search(store, np.eye(8, dtype=np.float32), 1, block_rows=1)
 
 
-def test_too_little_memory_for_a_copied_block_names_the_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_memory_for_a_copied_block_names_the_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = store_of(np.eye(8, dtype=np.float32), tmp_path)
     score_as_on_a_device(monkeypatch)
 
@@ -191,8 +228,12 @@ def test_a_search_is_divided_to_fit_into_the_memory_of_a_device(
 
 
 @pytest.mark.parametrize("similarity", SIMILARITIES)
-def test_a_gpu_is_waited_for_a_few_times_a_block(monkeypatch: pytest.MonkeyPatch, similarity: Similarity) -> None:
-    """The tensors of a GPU without a GPU: a product of two devices fails here, and so does a wait outside the two counted functions."""
+def test_a_gpu_is_waited_for_a_few_times_a_block(
+    monkeypatch: pytest.MonkeyPatch, similarity: Similarity
+) -> None:
+    """The tensors of a GPU without a GPU: a product of two devices fails here, and so does a wait outside the
+    two counted functions.
+    """
     waits: list[tuple[int, ...]] = []
 
     def on_host(values: torch.Tensor) -> np.ndarray:
@@ -210,7 +251,10 @@ def test_a_gpu_is_waited_for_a_few_times_a_block(monkeypatch: pytest.MonkeyPatch
         return torch.empty(values.shape, dtype=getattr(torch, str(values.dtype)), device=self.device)
 
     monkeypatch.setattr(scoring.Queries, "on_device", on_device)
-    for module, names in ((scoring, {"on_host": on_host}), (search_module, {"on_host": on_host, "places": places})):
+    for module, names in (
+        (scoring, {"on_host": on_host}),
+        (search_module, {"on_host": on_host, "places": places}),
+    ):
         for name, stand_in in names.items():
             monkeypatch.setattr(module, name, stand_in)
     device, vectors = torch.device("cuda"), np.ones((5, 16), dtype=np.float32)
@@ -219,7 +263,8 @@ def test_a_gpu_is_waited_for_a_few_times_a_block(monkeypatch: pytest.MonkeyPatch
         block = scoring.Block(0, torch.empty(100, 16, device=device), torch.empty(100, device=device))
         queries = scoring.Queries(vectors, similarity, device)
         search_module._Nearest(queries, 3, exclusions).update(block)
-        # Whose list of the best is crowded, which pairs are possible, their sums; and how long the longest vector is.
+        # Whose list of the best is crowded, which pairs are possible, their sums; and how long the longest
+        # vector is.
         assert len(waits) == 3 + (similarity != "cosine")
         waits.clear()
         counts = np.zeros((2, 5, 2), dtype=np.int64)
@@ -241,7 +286,9 @@ def test_a_gpu_finds_what_a_cpu_finds(tmp_path: Path, similarity: Similarity, dt
     try:
         results = [
             (search(store, queries, 20, **options), count_at_least(store, queries, thresholds, **options)[0])
-            for options in ({"similarity": similarity, "device": torch.device(name)} for name in ("cpu", "cuda", "cuda"))
+            for options in (
+                {"similarity": similarity, "device": torch.device(name)} for name in ("cpu", "cuda", "cuda")
+            )
         ]
     finally:
         torch.backends.cuda.matmul.allow_tf32 = False

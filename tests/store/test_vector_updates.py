@@ -28,11 +28,20 @@ def vectors_of(documents: list[Document]) -> np.ndarray:
     return FakeEncoder().encode([document.text for document in documents], side="document")
 
 
-def update(path: Path, corpus: list[Document] = CORPUS, vectors: np.ndarray | None = None, **options: Any) -> Change:
+def update(
+    path: Path, corpus: list[Document] = CORPUS, vectors: np.ndarray | None = None, **options: Any
+) -> Change:
     file = path.with_suffix(".npy")
     np.save(file, vectors_of(corpus) if vectors is None else vectors)
     ids = [document.doc_id for document in corpus]
-    named = {"ids": ids, "documents": corpus, "encoder": FakeEncoder(), "deletion": GONE, "source": "new", **options}
+    named = {
+        "ids": ids,
+        "documents": corpus,
+        "encoder": FakeEncoder(),
+        "deletion": GONE,
+        "source": "new",
+        **options,
+    }
     return update_from_vectors(file, path, **named)
 
 
@@ -43,7 +52,9 @@ def without_texts(path: Path, documents: list[Document] = OLD) -> Store:
 
 
 @pytest.mark.parametrize("block_rows", [2, 100])
-def test_an_update_with_vectors_is_one_by_the_encoder(tmp_path: Path, block_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_update_with_vectors_is_one_by_the_encoder(
+    tmp_path: Path, block_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(imports, "BLOCK_ROWS", block_rows)
     path, built = build(tmp_path / "s").path, build(tmp_path / "built", FINAL)
     change = update(path)
@@ -65,14 +76,23 @@ def test_vectors_without_texts_update_a_store_without_texts(tmp_path: Path) -> N
 
 def test_a_store_of_an_unknown_encoder_takes_no_texts_and_says_what_it_takes(tmp_path: Path) -> None:
     path = without_texts(tmp_path / "s").path
-    with pytest.raises(StoreError, match="encoder is unknown; import further vectors with update=True, or all again with their model"):
+    with pytest.raises(
+        StoreError,
+        match="encoder is unknown; import further vectors with update=True, or all again with their model",
+    ):
         update_documents(FakeEncoder(), lambda: iter(CORPUS), path, source="new")
 
 
 def test_a_new_text_replaces_a_document_of_equal_vector(tmp_path: Path) -> None:
     path = build(tmp_path / "s").path
     changed = [Document("d3", "text 3, longer than the encoder reads"), OLD[4]]
-    change = update(path, changed, vectors_of([OLD[3], OLD[4]]), deletion=None, encoder=Reading(changed[0].text, OLD[3].text))
+    change = update(
+        path,
+        changed,
+        vectors_of([OLD[3], OLD[4]]),
+        deletion=None,
+        encoder=Reading(changed[0].text, OLD[3].text),
+    )
     assert numbers(change) == (0, 1, 1, 0)
     assert change.store.texts(change.store.rows(["d3"])) == [changed[0].text]
 
@@ -109,7 +129,9 @@ def test_what_does_not_fit_the_store_is_refused_and_leaves_it_alone(tmp_path: Pa
         assert not (path / "appending").exists()
 
 
-def test_a_crash_before_any_step_of_an_update_with_vectors_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_before_any_step_of_an_update_with_vectors_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     original = build(tmp_path / "original").path
     shutil.copytree(original, tmp_path / "wanted")
     update(tmp_path / "wanted")
@@ -130,12 +152,18 @@ def test_a_crash_before_any_step_of_an_update_with_vectors_loses_nothing(tmp_pat
 
 def test_an_update_with_vectors_through_the_door(tmp_path: Path) -> None:
     vectors = np.random.default_rng(0).normal(size=(4, 8)).astype(np.float32)
-    store = adiabat.import_vectors(vectors, tmp_path / "s", ids=list("abcd"), texts=["A", "B", "C", "D"], dtype="float32")
+    store = adiabat.import_vectors(
+        vectors, tmp_path / "s", ids=list("abcd"), texts=["A", "B", "C", "D"], dtype="float32"
+    )
     vectors[1] += 1
-    changed = adiabat.import_vectors(vectors[:2], store, ids=["a", "b"], texts=["A", "B"], update=True, delete=["d"])
+    changed = adiabat.import_vectors(
+        vectors[:2], store, ids=["a", "b"], texts=["A", "B"], update=True, delete=["d"]
+    )
     assert changed.doc_ids(range(3)) == ["a", "c", "b"]
     np.testing.assert_array_equal(changed.gather([2])[0], vectors[1])
-    with pytest.raises(StoreError, match="it is a store; choose another out, or replace its documents with update=True"):
+    with pytest.raises(
+        StoreError, match="it is a store; choose another out, or replace its documents with update=True"
+    ):
         adiabat.import_vectors(vectors, store, ids=list("abcd"))
     with pytest.raises(adiabat.ConfigError, match="update=True, or by adiabat.delete"):
         adiabat.import_vectors(vectors, tmp_path / "new", ids=list("abcd"), delete=["a"])

@@ -54,12 +54,20 @@ def removed(folder: Path) -> None:
     shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("change", [rebuilt, renamed_into_place, copied_over, vectors_alone_copied_over, removed])
-def test_a_store_written_anew_while_it_is_read_is_refused_by_name(store: Store, change: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize(
+    "change", [rebuilt, renamed_into_place, copied_over, vectors_alone_copied_over, removed]
+)
+def test_a_store_written_anew_while_it_is_read_is_refused_by_name(
+    store: Store, change: Callable[[Path], None]
+) -> None:
     blocks = store.blocks(3)
     next(blocks)
     change(store.path)
-    with pytest.raises(StoreError, match=r"store must stay as it is while it is read, another process changed its (vectors\.npy|manifest)"):
+    with pytest.raises(
+        StoreError,
+        match=r"store must stay as it is while it is read, another process "
+        r"changed its (vectors\.npy|manifest)",
+    ):
         list(blocks)
     with pytest.raises(StoreError, match="put the former store back"):
         store.require_unchanged()
@@ -75,7 +83,12 @@ def test_a_store_that_is_put_back_can_be_read_on(store: Store) -> None:
 
 
 def appended(folder: Path) -> None:
-    append_documents(FakeEncoder(), lambda: iter([Document("new", "a new text"), Document("z", "text 3")]), folder, source="more")
+    append_documents(
+        FakeEncoder(),
+        lambda: iter([Document("new", "a new text"), Document("z", "text 3")]),
+        folder,
+        source="more",
+    )
 
 
 def deleted(folder: Path) -> None:
@@ -83,7 +96,9 @@ def deleted(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [appended, deleted])
-def test_rows_of_a_reader_stay_valid_while_documents_are_added_or_deleted(store: Store, change: Callable[[Path], None]) -> None:
+def test_rows_of_a_reader_stay_valid_while_documents_are_added_or_deleted(
+    store: Store, change: Callable[[Path], None]
+) -> None:
     before = store.gather(range(7))
     change(store.path)
     store.require_unchanged()

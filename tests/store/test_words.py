@@ -44,7 +44,9 @@ def test_words_of_many_scripts(text: str, expected: list[str]) -> None:
         ("ไม", ["ไ", "ม"]),
     ],
 )
-def test_a_query_is_asked_by_pairs_and_a_run_of_which_no_pair_is_known_by_characters(query: str, expected: list[str]) -> None:
+def test_a_query_is_asked_by_pairs_and_a_run_of_which_no_pair_is_known_by_characters(
+    query: str, expected: list[str]
+) -> None:
     assert words(query, {"東京", "買", "車", "水", "ไ"}) == expected
     assert analyser_of("english")(query, {"東京", "買", "車", "水", "ไ"}) == expected
 
@@ -65,7 +67,9 @@ def test_stems_of_a_language(language: str, text: str, expected: list[str]) -> N
 
 
 def test_english_goes_by_porter_and_the_list_of_lucene_as_anserini_does() -> None:
-    assert analyser_of("english")("skies dying happily") == Stemmer.Stemmer("porter").stemWords(["skies", "dying", "happily"])
+    assert analyser_of("english")("skies dying happily") == Stemmer.Stemmer("porter").stemWords(
+        ["skies", "dying", "happily"]
+    )
     assert analyser_of("english")("skies") != Stemmer.Stemmer("english").stemWords(["skies"])
     assert len(stop_words("english")) == 33
 
@@ -81,7 +85,10 @@ def test_every_language_that_is_offered_has_stems() -> None:
 
 
 def test_a_language_with_a_slip_is_told_the_near_one() -> None:
-    with pytest.raises(ConfigError, match="the language of stems must be one that Snowball knows, got englsh; did you mean english?"):
+    with pytest.raises(
+        ConfigError,
+        match="the language of stems must be one that Snowball knows, got englsh; did you mean english?",
+    ):
         analyser_of("englsh")
 
 
@@ -94,5 +101,8 @@ def test_an_absent_package_is_named_with_the_line_that_installs_it(monkeypatch: 
         return plainly(name, *more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(MissingDependencyError, match=r"BM25 over the stems of words needs the package PyStemmer; .*'adiabat\[stemming\]'"):
+    with pytest.raises(
+        MissingDependencyError,
+        match=r"BM25 over the stems of words needs the package PyStemmer; .*'adiabat\[stemming\]'",
+    ):
         analyser_of("english")

@@ -1,7 +1,8 @@
-"""CUDA graphs on a CPU: every operation of torch that a function runs is recorded, and repeated on the same tensors.
+"""CUDA graphs on a CPU: every operation of torch that a function runs is recorded, and repeated on the same
+tensors.
 
-As in a CUDA graph, numbers that the host computes are fixed by the recording, results land where they were recorded, and an operation
-that would wait for the device is refused.
+As in a CUDA graph, numbers that the host computes are fixed by the recording, results land where they were
+recorded, and an operation that would wait for the device is refused.
 """
 
 import sys
@@ -57,7 +58,9 @@ class _Recording(TorchDispatchMode):
         if name in WAITING or masks:
             raise WaitsError(f"operation not permitted when stream is capturing: {func}")
         if name == "aten.lift_fresh" and not _in_optimizer():
-            raise WaitsError(f"operation not permitted when stream is capturing: a tensor of the host's numbers, {args}")
+            raise WaitsError(
+                f"operation not permitted when stream is capturing: a tensor of the host's numbers, {args}"
+            )
         output = func(*args, **kwargs)
         # A view, or a tensor that was changed, is in place already.
         in_place = any(one.alias_info is not None for one in func._schema.returns)
@@ -117,7 +120,9 @@ class Repeats(EmulatedGraphs):
 
 
 @contextmanager
-def recording(recorder: type[EmulatedGraphs] = EmulatedGraphs, *, free_memory: int = 1 << 40) -> Iterator[type[EmulatedGraphs]]:
+def recording(
+    recorder: type[EmulatedGraphs] = EmulatedGraphs, *, free_memory: int = 1 << 40
+) -> Iterator[type[EmulatedGraphs]]:
     """Within the block, a CPU records steps as a GPU does."""
     capturable = ("cpu", "cuda")
     with pytest.MonkeyPatch.context() as patch:
@@ -126,7 +131,11 @@ def recording(recorder: type[EmulatedGraphs] = EmulatedGraphs, *, free_memory: i
         patch.setattr("adiabat.store.stored_blocks.free_memory", lambda device: free_memory)
         for module in ("adamax", "adadelta"):
             # Torch deletes the names of these modules.
-            patch.setattr(sys.modules[f"torch.optim.{module}"], "_get_capturable_supported_devices", lambda supports_xla=True: capturable)
+            patch.setattr(
+                sys.modules[f"torch.optim.{module}"],
+                "_get_capturable_supported_devices",
+                lambda supports_xla=True: capturable,
+            )
         # While a stream is recorded, transformers does not ask whether a mask is needed.
         patch.setattr("transformers.utils.import_utils.is_cuda_stream_capturing", lambda: True)
         yield recorder

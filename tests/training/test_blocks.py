@@ -24,7 +24,13 @@ from tests.tiny import KINDS, PAD, POSITIONS, VOCABULARY, Kind, tiny_backbone, t
 
 TEXTS = ["a", "two words", "three short words", "the longest of all the texts in this batch", "", "again two"]
 PICKED = np.array([3, 0, 5, 2, 1])
-SIZES = {"vocab_size": VOCABULARY, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 64}
+SIZES = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+}
 PLACES = {"max_position_embeddings": POSITIONS, "pad_token_id": PAD}
 
 
@@ -48,8 +54,12 @@ def train_from(encoder: Encoder, first: int) -> Encoder:
     return encoder
 
 
-def forwards(encoder: Encoder, chunking: Chunking, *, precision: str = "fp32") -> tuple[list[int], dict[str, Tensor]]:
-    """How often each block computed, and the gradients; counted inside the blocks, whose own forward may be put aside."""
+def forwards(
+    encoder: Encoder, chunking: Chunking, *, precision: str = "fp32"
+) -> tuple[list[int], dict[str, Tensor]]:
+    """How often each block computed, and the gradients; counted inside the blocks, whose own forward may be
+    put aside.
+    """
     table = TokenTable.of(encoder, TEXTS, side="query")
     target = torch.randn(len(PICKED), encoder.width, generator=torch.Generator().manual_seed(0))
     computed: list[int] = []
@@ -62,10 +72,14 @@ def forwards(encoder: Encoder, chunking: Chunking, *, precision: str = "fp32") -
         for (copy,) in passes._copies:
             for number, block in enumerate(blocks_of(copy.backbone)):
                 inner = next(part for part in block.modules() if isinstance(part, nn.Linear))
-                inner.register_forward_hook(lambda module, given, output, number=number: computed.append(number))
+                inner.register_forward_hook(
+                    lambda module, given, output, number=number: computed.append(number)
+                )
         (passes.embed(table, PICKED) * target).sum().square().backward()
     counts = [computed.count(number) for number in range(len(blocks_of(encoder.backbone)))]
-    return counts, {name: weights.grad.clone() for name, weights in encoder.named_parameters() if weights.grad is not None}
+    return counts, {
+        name: weights.grad.clone() for name, weights in encoder.named_parameters() if weights.grad is not None
+    }
 
 
 @pytest.mark.parametrize("adapted", [False, True])
@@ -104,7 +118,9 @@ def test_adapters_repeated_blocks_and_what_blocks_read_from_outside_count():
     assert frozen_prefix(adapted, blocks_of(adapted.backbone)) == 0
     blocks_of(adapted.backbone)[0].requires_grad_(False)
     assert frozen_prefix(adapted, blocks_of(adapted.backbone)) == 1
-    repeated = encoder_of(AlbertModel(AlbertConfig(**SIZES, **PLACES, embedding_size=16))).requires_grad_(False)
+    repeated = encoder_of(AlbertModel(AlbertConfig(**SIZES, **PLACES, embedding_size=16))).requires_grad_(
+        False
+    )
     assert frozen_prefix(repeated, blocks_of(repeated.backbone)) == 0
     reading = train_from(encoder_of(MPNetModel(MPNetConfig(**SIZES, **PLACES))), 2)
     assert frozen_prefix(reading, blocks_of(reading.backbone)) == 2
@@ -113,14 +129,20 @@ def test_adapters_repeated_blocks_and_what_blocks_read_from_outside_count():
 
 
 class Wrapped(nn.Module):
-    """A block that gives its states inside something else, as SqueezeBERT's (a mapping) and the first GPT's (a list) do."""
+    """A block that gives its states inside something else, as SqueezeBERT's (a mapping) and the first GPT's
+    (a list) do.
+    """
 
     def __init__(self, kind: type) -> None:
         super().__init__()
         self.linear, self.kind = nn.Linear(4, 4), kind
 
     def forward(self, states: object) -> object:
-        inner = states if isinstance(states, Tensor) else next(iter(states.values() if self.kind is dict else states))
+        inner = (
+            states
+            if isinstance(states, Tensor)
+            else next(iter(states.values() if self.kind is dict else states))
+        )
         return {"states": self.linear(inner)} if self.kind is dict else [self.linear(inner)]
 
 
@@ -136,7 +158,9 @@ class WrappedBackbone(nn.Module):
         states = self.table(input_ids)
         for block in self.blocks:
             states = block(states)
-        return BaseModelOutput(last_hidden_state=next(iter(states.values() if isinstance(states, dict) else states)))
+        return BaseModelOutput(
+            last_hidden_state=next(iter(states.values() if isinstance(states, dict) else states))
+        )
 
 
 @pytest.mark.parametrize("kind", [dict, list])
@@ -169,7 +193,9 @@ def test_a_tower_draws_where_any_part_trains():
 
 @pytest.mark.parametrize("dropout", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_frozen_prefix_passes_once_and_changes_no_gradient(kind: Kind, dropout: bool, monkeypatch: pytest.MonkeyPatch):
+def test_a_frozen_prefix_passes_once_and_changes_no_gradient(
+    kind: Kind, dropout: bool, monkeypatch: pytest.MonkeyPatch
+):
     encoder = train_from(tiny_encoder(kind, layers=3, projection=8), 2).train(dropout)
     counts, found = forwards(encoder, Chunking(12, cached=True))
     monkeypatch.setattr(passes_module, "frozen_prefix", lambda encoder, blocks: 0)
@@ -211,9 +237,13 @@ def test_a_record_lives_until_its_chunk_has_its_gradient_or_nobody_can_ask_for_i
     alive: list[int] = []
     with side_passes(encoder, precision="fp32", chunking=Chunking(12, cached=True)) as passes:
         embeddings = passes.embed(table, PICKED)
-        records = [weakref.ref(output.value) for chunk in embeddings.grad_fn.shares[0] for output in chunk._record]
+        records = [
+            weakref.ref(output.value) for chunk in embeddings.grad_fn.shares[0] for output in chunk._record
+        ]
         ((copy,),) = passes._copies
-        copy.register_forward_pre_hook(lambda module, given: alive.append(sum(record() is not None for record in records)))
+        copy.register_forward_pre_hook(
+            lambda module, given: alive.append(sum(record() is not None for record in records))
+        )
         assert len(records) > 1
         assert all(record() is not None for record in records)
         if differentiated:
@@ -227,7 +257,9 @@ def test_a_record_lives_until_its_chunk_has_its_gradient_or_nobody_can_ask_for_i
 @pytest.mark.parametrize("dropout", [False, True])
 @pytest.mark.parametrize("cached", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_checkpointed_blocks_are_computed_again_and_change_no_gradient(kind: Kind, cached: bool, dropout: bool):
+def test_checkpointed_blocks_are_computed_again_and_change_no_gradient(
+    kind: Kind, cached: bool, dropout: bool
+):
     encoder = tiny_encoder(kind, layers=2).train(dropout)
     once, wanted = forwards(encoder, Chunking(12, cached))
     again, found = forwards(encoder, Chunking(12, cached, checkpointed=True))
@@ -251,7 +283,9 @@ def test_a_checkpointed_decoder_keeps_no_keys_for_later_tokens_where_it_pads(kin
     _, found = forwards(encoder, Chunking(64, checkpointed=True, buckets=(16, 64)))
     _, wanted = forwards(encoder, Chunking(64))
     for name, gradient in wanted.items():
-        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-6 * float(1 + gradient.abs().max()))
+        torch.testing.assert_close(
+            found[name], gradient, rtol=1e-4, atol=1e-6 * float(1 + gradient.abs().max())
+        )
 
 
 def test_a_checkpointed_pass_keeps_less():
@@ -263,7 +297,9 @@ def test_a_checkpointed_pass_keeps_less():
         with torch.autograd.graph.saved_tensors_hooks(
             lambda tensor, sizes=sizes: (sizes.append(tensor.numel()), tensor)[1], lambda kept: kept
         ):
-            Passes(encoder, precision="fp32", chunking=Chunking(checkpointed=checkpointed)).embed(table, PICKED)
+            Passes(encoder, precision="fp32", chunking=Chunking(checkpointed=checkpointed)).embed(
+                table, PICKED
+            )
         kept.append(sum(sizes))
     assert kept[1] < kept[0] / 4
 

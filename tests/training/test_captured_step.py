@@ -1,4 +1,6 @@
-"""Recorded steps over a few numbers: what a replay repeats, what it reads anew, and what may not be recorded."""
+"""Recorded steps over a few numbers: what a replay repeats, what it reads anew, and what may not be
+recorded.
+"""
 
 from collections.abc import Mapping
 
@@ -24,7 +26,10 @@ class Line:
     def inputs(self, step: int) -> dict[str, np.ndarray]:
         """As many points as steps, of two shapes."""
         rows = 1 + step % 2
-        return {"points": np.full((rows, 3), step / 10, dtype=np.float32), "told": np.ones(rows, dtype=np.bool_)}
+        return {
+            "points": np.full((rows, 3), step / 10, dtype=np.float32),
+            "told": np.ones(rows, dtype=np.bool_),
+        }
 
     def loss(self, inputs: Mapping[str, Tensor]) -> Tensor:
         return (inputs["points"] @ self.weight - 2).square()[:1].sum() * inputs["told"].sum()
@@ -58,7 +63,11 @@ class MaskedLine(Line):
 def taken(line: Line, steps: int, optimizer: OptimizerName = "sgd") -> tuple[list[float], list[float]]:
     """Losses and weights of replayed steps at falling rates."""
     with recording():
-        captured = CapturedSteps(line, make_optimizer(optimizer, [line.weight], learning_rate=0.5, weight_decay=0.0), EmulatedGraphs(CPU))
+        captured = CapturedSteps(
+            line,
+            make_optimizer(optimizer, [line.weight], learning_rate=0.5, weight_decay=0.0),
+            EmulatedGraphs(CPU),
+        )
         losses = [float(captured.take(step, 0.1 / (1 + step))) for step in range(steps)]
         captured.close()
     return losses, line.weight.tolist()
@@ -87,7 +96,9 @@ def test_a_number_of_the_host_stays_as_it_was_recorded() -> None:
 
 
 @pytest.mark.parametrize("line", [AskingLine(), MaskedLine()])
-def test_what_waits_for_the_device_is_not_recorded_and_leaves_weights_and_optimizer_as_they_were(line: Line) -> None:
+def test_what_waits_for_the_device_is_not_recorded_and_leaves_weights_and_optimizer_as_they_were(
+    line: Line,
+) -> None:
     optimizer = make_optimizer("adamax", [line.weight], learning_rate=0.5, weight_decay=0.0)
     with recording(), pytest.raises(CaptureError, match="not permitted when stream is capturing"):
         CapturedSteps(line, optimizer, EmulatedGraphs(CPU)).take(0, 0.1)
@@ -112,7 +123,11 @@ def test_an_optimizer_keeps_the_options_and_state_of_an_eager_run() -> None:
 def test_the_first_loss_that_is_not_finite_is_kept_with_its_step() -> None:
     line = Line()
     with recording():
-        captured = CapturedSteps(line, make_optimizer("sgd", [line.weight], learning_rate=0.1, weight_decay=0.0), EmulatedGraphs(CPU))
+        captured = CapturedSteps(
+            line,
+            make_optimizer("sgd", [line.weight], learning_rate=0.1, weight_decay=0.0),
+            EmulatedGraphs(CPU),
+        )
         assert [captured.fault() for step in range(3) if captured.take(step, 0.1) is not None] == [None] * 3
         line.weight.data[0] = torch.inf
         for step in (3, 4):
@@ -130,6 +145,11 @@ def test_inputs_of_all_types_and_shapes_share_one_buffer() -> None:
     inputs = StaticInputs(arrays, CPU)
     inputs.fill(arrays)
     assert all(np.array_equal(inputs.tensors[name].numpy(), array) for name, array in arrays.items())
-    assert [inputs.tensors[name].dtype for name in arrays] == [torch.bool, torch.float32, torch.float64, torch.int64]
+    assert [inputs.tensors[name].dtype for name in arrays] == [
+        torch.bool,
+        torch.float32,
+        torch.float64,
+        torch.int64,
+    ]
     inputs.fill({**arrays, "number": np.array(3.5)})
     assert inputs.tensors["number"].item() == 3.5

@@ -44,7 +44,10 @@ def names(folder: Path) -> list[str]:
 def latest(folder: Path) -> tuple[int, int]:
     """The step that is read, and how many damaged checkpoints are named."""
     snapshot, damaged = read_latest(folder)
-    assert all(sentence.startswith("checkpoint step-") and sentence.endswith("); falling back to the one before") for sentence in damaged)
+    assert all(
+        sentence.startswith("checkpoint step-") and sentence.endswith("); falling back to the one before")
+        for sentence in damaged
+    )
     return snapshot.record["number"], len(damaged)
 
 
@@ -56,10 +59,15 @@ def test_what_is_written_is_read_bit_for_bit(tmp_path: Path) -> None:
         "count": torch.tensor(7, dtype=torch.int64),
         "empty": torch.empty(0),
     }
-    path = write_checkpoint(tmp_path / "checkpoints", 12, Snapshot(tensors, {"loss": 0.1 + 0.2, "none": None}), keep=2)
+    path = write_checkpoint(
+        tmp_path / "checkpoints", 12, Snapshot(tensors, {"loss": 0.1 + 0.2, "none": None}), keep=2
+    )
     found, damaged = read_latest(tmp_path / "checkpoints")
     assert (path.name, damaged) == ("step-000000012", [])
-    read, written = ({name: tensor.contiguous().numpy().tobytes() for name, tensor in some.items()} for some in (found.tensors, tensors))
+    read, written = (
+        {name: tensor.contiguous().numpy().tobytes() for name, tensor in some.items()}
+        for some in (found.tensors, tensors)
+    )
     assert read == written
     assert (found.record["loss"], found.record["none"]) == (0.30000000000000004, None)
 
@@ -82,9 +90,15 @@ def flipped(path: Path) -> bytes:
 
 
 DAMAGE: dict[str, Callable[[Path], bytes]] = {
-    **{f"cut to {share:.0%}": lambda path, share=share: path.read_bytes()[: int(path.stat().st_size * share)] for share in (0, 0.5, 0.99)},
+    **{
+        f"cut to {share:.0%}": lambda path, share=share: path.read_bytes()[: int(path.stat().st_size * share)]
+        for share in (0, 0.5, 0.99)
+    },
     "a bit": flipped,
-    **{f"another kind, {text}": lambda path, text=text: text for text in (b"null", b"[1, 2]", b"{}", b"\x00\x00\x00")},
+    **{
+        f"another kind, {text}": lambda path, text=text: text
+        for text in (b"null", b"[1, 2]", b"{}", b"\x00\x00\x00")
+    },
 }
 
 
@@ -117,12 +131,16 @@ def test_if_all_are_damaged_it_is_an_error_that_names_them(tmp_path: Path) -> No
     for step in (10, 20):
         (tmp_path / f"step-0000000{step}" / TENSORS).write_bytes(b"")
     with pytest.raises(
-        JobError, match=r"holds no whole checkpoint: checkpoint step-000000020 .* step-000000010 .*; start again in another"
+        JobError,
+        match=r"holds no whole checkpoint: checkpoint step-000000020 .* "
+        r"step-000000010 .*; start again in another",
     ):
         read_latest(tmp_path)
 
 
-def test_the_next_checkpoint_removes_damaged_ones_of_later_steps_and_what_a_killed_run_had_half_written(tmp_path: Path) -> None:
+def test_the_next_checkpoint_removes_damaged_ones_of_later_steps_and_what_a_killed_run_had_half_written(
+    tmp_path: Path,
+) -> None:
     write(tmp_path, 10, 100)
     (tmp_path / "step-000000100" / TENSORS).write_bytes(b"")
     (tmp_path / ".partial-000000015").mkdir()
@@ -148,20 +166,26 @@ def half(tensors: object, path: Path) -> None:
     raise SafetensorError("I/O error: No space left on device (os error 28)")
 
 
-@pytest.mark.parametrize(("failing", "how"), [("save_file", full), ("save_file", half), ("sync", full), ("digest_of", full)])
+@pytest.mark.parametrize(
+    ("failing", "how"), [("save_file", full), ("save_file", half), ("sync", full), ("digest_of", full)]
+)
 def test_a_full_disk_is_one_line_and_earlier_checkpoints_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str, how: Callable[..., None]
 ) -> None:
     write(tmp_path, 10, 20)
     monkeypatch.setattr(checkpoint, failing, how)
-    with pytest.raises(JobError, match=r"^[^\n]*step-000000030 could not be written: [^\n]*No space left on device[^\n]*$"):
+    with pytest.raises(
+        JobError, match=r"^[^\n]*step-000000030 could not be written: [^\n]*No space left on device[^\n]*$"
+    ):
         write(tmp_path, 30)
     monkeypatch.undo()
     assert names(tmp_path) == ["step-000000010", "step-000000020"]
     assert latest(tmp_path) == (20, 0)
 
 
-def test_a_checkpoint_has_its_name_only_once_it_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_has_its_name_only_once_it_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     flushed: list[str] = []
 
     def note(path: Path) -> None:
@@ -175,7 +199,9 @@ def test_a_checkpoint_has_its_name_only_once_it_is_on_the_disk(tmp_path: Path, m
 
 def plain(state: dict[str, Any]) -> str:
     """An optimizer's state, with every bit of its tensors."""
-    return json.dumps(state, sort_keys=True, default=lambda tensor: [str(tensor.dtype), *tensor.double().flatten().tolist()])
+    return json.dumps(
+        state, sort_keys=True, default=lambda tensor: [str(tensor.dtype), *tensor.double().flatten().tolist()]
+    )
 
 
 def grouped(name: OptimizerName, *, rate: float, decay: float) -> tuple[nn.Module, torch.optim.Optimizer]:
@@ -194,7 +220,9 @@ def take(module: nn.Module, optimizer: torch.optim.Optimizer, steps: range) -> N
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("taken", [0, 3])
-def test_optimizers_and_weights_come_back_bit_for_bit_and_go_on_alike(tmp_path: Path, name: OptimizerName, taken: int) -> None:
+def test_optimizers_and_weights_come_back_bit_for_bit_and_go_on_alike(
+    tmp_path: Path, name: OptimizerName, taken: int
+) -> None:
     module, optimizer = grouped(name, rate=0.01, decay=0.1)
     take(module, optimizer, range(taken))
     state = optimizer_snapshot(optimizer)
@@ -208,13 +236,19 @@ def test_optimizers_and_weights_come_back_bit_for_bit_and_go_on_alike(tmp_path: 
     assert [group["weight_decay"] for group in again.param_groups] == [0.1, 0.0]
     for some, of in ((module, optimizer), (twin, again)):
         take(some, of, range(3, 6))
-    assert all(torch.equal(one, other) for one, other in zip(module.parameters(), twin.parameters(), strict=True))
+    assert all(
+        torch.equal(one, other) for one, other in zip(module.parameters(), twin.parameters(), strict=True)
+    )
 
 
 def test_weights_are_restored_in_place_and_only_those_of_the_prefix() -> None:
     module = nn.Linear(2, 1)
     weight, bias = module.weight, module.bias.detach().clone()
-    restore_weights(module, {"best/weight": torch.tensor([[1.0, 2.0]]), "weights/bias": torch.tensor([9.0])}, prefix="best/")
+    restore_weights(
+        module,
+        {"best/weight": torch.tensor([[1.0, 2.0]]), "weights/bias": torch.tensor([9.0])},
+        prefix="best/",
+    )
     assert module.weight is weight
     assert module.weight.tolist() == [[1.0, 2.0]]
     assert torch.equal(module.bias, bias)

@@ -1,4 +1,6 @@
-"""How a batch is cut and shared out; chunks of few shapes, padded and compiled, against chunks as long as their texts."""
+"""How a batch is cut and shared out; chunks of few shapes, padded and compiled, against chunks as long as
+their texts.
+"""
 
 import warnings
 from collections.abc import Iterator
@@ -42,8 +44,8 @@ def test_every_piece_goes_to_the_thread_that_has_least():
     assert [part.tolist() for part in evenly(np.array([5]), 2)] == [[0]]
 
 
-# Rows of [5], [4, 2], [2] within 8 tokens; padded, the second costs 2 x 4. With buckets, 9 and 20 go beyond them, to the next multiple of
-# 128, which is cut at the limit: 16 // 12 = 1 row.
+# Rows of [5], [4, 2], [2] within 8 tokens; padded, the second costs 2 x 4. With buckets, 9 and 20 go beyond
+# them, to the next multiple of 128, which is cut at the limit: 16 // 12 = 1 row.
 @pytest.mark.parametrize(
     ("lengths", "chunking", "packed", "expected"),
     [
@@ -67,7 +69,9 @@ def test_pieces_by_hand(lengths: list[int], chunking: Chunking, packed: bool, ex
 @pytest.mark.parametrize("tokens", [None, 1000])
 def test_a_batch_that_fits_one_chunk_still_keeps_both_threads_busy(packed: bool, tokens: int | None):
     halves = pieces_of(SIX, Chunking(tokens), threads=2, packed=packed, longest=128)
-    assert [piece.positions.tolist() for piece in halves] == [part.tolist() for part in shared_out(SIX, 2, packed=packed)]
+    assert [piece.positions.tolist() for piece in halves] == [
+        part.tolist() for part in shared_out(SIX, 2, packed=packed)
+    ]
     assert len(pieces_of(SIX, Chunking(tokens), threads=1, packed=packed, longest=128)) == 1
     assert len(pieces_of(SIX[:1], Chunking(tokens), threads=2, packed=packed, longest=128)) == 1
 
@@ -103,7 +107,9 @@ def embedded(encoder: Encoder, passes: Passes, picked: np.ndarray) -> tuple[Tens
     encoder.zero_grad()
     embeddings = passes.embed(TokenTable.of(encoder, TEXTS, side="query"), picked)
     (embeddings * target).sum().square().backward()
-    return embeddings.detach(), {name: weights.grad for name, weights in encoder.named_parameters() if weights.grad is not None}
+    return embeddings.detach(), {
+        name: weights.grad for name, weights in encoder.named_parameters() if weights.grad is not None
+    }
 
 
 def check_alike(encoder: Encoder, passes: Passes, picked: np.ndarray) -> None:
@@ -113,7 +119,9 @@ def check_alike(encoder: Encoder, passes: Passes, picked: np.ndarray) -> None:
     torch.testing.assert_close(embeddings, wanted, rtol=1e-4, atol=1e-5)
     assert found.keys() == gradients.keys()
     for name, gradient in gradients.items():
-        torch.testing.assert_close(found[name], gradient, rtol=1e-3, atol=1e-5 * float(1 + gradient.abs().max()))
+        torch.testing.assert_close(
+            found[name], gradient, rtol=1e-3, atol=1e-5 * float(1 + gradient.abs().max())
+        )
 
 
 @pytest.mark.parametrize("cached", [False, True])
@@ -147,7 +155,9 @@ def test_many_random_batches_have_few_shapes():
 
 
 @pytest.mark.parametrize("kind", ["bert", "llama"])
-def test_compiled_blocks_have_one_graph_for_batches_of_every_shape_and_the_same_gradients(kind: Kind, graphs: list[str]):
+def test_compiled_blocks_have_one_graph_for_batches_of_every_shape_and_the_same_gradients(
+    kind: Kind, graphs: list[str]
+):
     encoder = tiny_encoder(kind).eval()
     random = np.random.default_rng(0)
     with side_passes(encoder, precision="fp32", chunking=Chunking(64, compiled=True)) as passes:

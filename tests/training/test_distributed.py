@@ -26,13 +26,22 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("together")
     hook = "from tests.checking import check_shapes; check_shapes('adiabat.training.distributed')"
     code = f"{hook}; from tests.training import together; together.main()"
-    done = subprocess.run([sys.executable, "-c", code, str(folder)], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(folder)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.stdout == "{1: 3}\n", done.stderr
     return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in range(COUNT)]
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_two_processes_find_what_one_finds_on_the_joined_batch(found: list[dict[str, Any]], name: str) -> None:
+def test_two_processes_find_what_one_finds_on_the_joined_batch(
+    found: list[dict[str, Any]], name: str
+) -> None:
     whole = CASES[name](ALONE)
     assert any(value.abs().max() > 1e-3 for value in whole.values())
     for part in found:
@@ -65,14 +74,25 @@ def test_two_processes_find_what_one_finds_on_the_joined_batch(found: list[dict[
     ],
 )
 def test_exchanges_by_hand(found: list[dict[str, Any]], name: str, first: Any, second: Any) -> None:
-    assert [part["exchanges"][name].tolist() for part in found] == [first, first if second is None else second]
+    assert [part["exchanges"][name].tolist() for part in found] == [
+        first,
+        first if second is None else second,
+    ]
 
 
-def test_a_gradient_that_a_process_lacks_counts_as_zero_and_none_anywhere_stays_none(found: list[dict[str, Any]]) -> None:
-    # Process r brings 1 + n + 10 r for weight n: 0 from both, 1 from the first, 2 from the second, 3 from none.
+def test_a_gradient_that_a_process_lacks_counts_as_zero_and_none_anywhere_stays_none(
+    found: list[dict[str, Any]],
+) -> None:
+    # Process r brings 1 + n + 10 r for weight n: 0 from both, 1 from the first, 2 from the second, 3 from
+    # none.
     for part in found:
         means = {name: gradient[0].item() for name, gradient in part["lopsided"].items()}
-        assert {name: means[name] for name in "0124"} == {"0": (1 + 11) / 2, "1": 2 / 2, "2": 13 / 2, "4": (5 + 15) / 2}
+        assert {name: means[name] for name in "0124"} == {
+            "0": (1 + 11) / 2,
+            "1": 2 / 2,
+            "2": 13 / 2,
+            "4": (5 + 15) / 2,
+        }
         assert all((gradient == gradient[0]).all() for gradient in part["lopsided"].values())
     # Frozen weights are passed over.
     assert [part["lopsided"]["5"][0].item() for part in found] == [6, 16]
@@ -82,13 +102,18 @@ def test_each_process_knows_itself(found: list[dict[str, Any]]) -> None:
     for rank, part in enumerate(found):
         settings = part["settings"]
         assert settings["itself"] == (rank, 2, rank == 0, CPU, (slice(0, 3), slice(3, 6))[rank])
-        assert settings["refused"] == "train.batch_size must be a multiple of the 2 processes, got 5; take 4 or 6"
+        assert (
+            settings["refused"]
+            == "train.batch_size must be a multiple of the 2 processes, got 5; take 4 or 6"
+        )
         assert settings["timeout"] == TIMEOUT
         # A connection that is there already is used, and left.
         assert settings["inner"]
 
 
-def test_a_process_that_stays_silent_is_given_up_and_one_that_dies_is_noticed(found: list[dict[str, Any]]) -> None:
+def test_a_process_that_stays_silent_is_given_up_and_one_that_dies_is_noticed(
+    found: list[dict[str, Any]],
+) -> None:
     for event in ("silence", "death"):
         assert found[0][event].startswith("process 0 of 2 lost contact with the others: ")
         assert found[0][event].endswith("; check how they ended, then make the same call with resume=True")
@@ -98,7 +123,11 @@ def test_a_process_that_stays_silent_is_given_up_and_one_that_dies_is_noticed(fo
 
 
 def test_one_process_exchanges_nothing_and_copies_nothing() -> None:
-    embeddings, numbers, weights = torch.ones(2, 3, requires_grad=True), torch.arange(3), nn.Parameter(torch.ones(2))
+    embeddings, numbers, weights = (
+        torch.ones(2, 3, requires_grad=True),
+        torch.arange(3),
+        nn.Parameter(torch.ones(2)),
+    )
     weights.grad = gradient = torch.full((2,), 7.0)
     assert ALONE.gather(embeddings) is embeddings
     assert ALONE.spread(embeddings) is embeddings
@@ -120,11 +149,21 @@ def test_shares_are_equal_parts_without_gaps(count: int) -> None:
 
 @pytest.mark.parametrize(("size", "choices"), [(10, "8 or 12"), (3, "4"), (0, "4")])
 def test_a_batch_without_equal_parts_is_refused_with_those_near_it(size: int, choices: str) -> None:
-    with pytest.raises(ConfigError, match=rf"^train\.batch_size must be a multiple of the 4 processes, got {size}; take {choices}$"):
+    with pytest.raises(
+        ConfigError,
+        match=rf"^train\.batch_size must be a multiple of the 4 processes, got {size}; take {choices}$",
+    ):
         Processes(1, 4).share(size)
 
 
-LAUNCHED = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+LAUNCHED = {
+    "RANK": "1",
+    "LOCAL_RANK": "1",
+    "WORLD_SIZE": "2",
+    "LOCAL_WORLD_SIZE": "2",
+    "MASTER_ADDR": "127.0.0.1",
+    "MASTER_PORT": "1",
+}
 
 
 def launch(monkeypatch: pytest.MonkeyPatch, **changes: str) -> None:
@@ -149,13 +188,23 @@ def test_a_launcher_that_starts_one_process_needs_no_connection(monkeypatch: pyt
 @pytest.mark.parametrize(
     ("changes", "device", "message"),
     [
-        ({"ACCELERATE_USE_FSDP": "true"}, "cpu", "accelerate launch must not shard weights, got ACCELERATE_USE_FSDP=true; launch with"),
-        ({"ACCELERATE_USE_DEEPSPEED": "true"}, "cpu", "accelerate launch must not shard weights, got ACCELERATE_USE_DEEPSPEED=true;"),
+        (
+            {"ACCELERATE_USE_FSDP": "true"},
+            "cpu",
+            "accelerate launch must not shard weights, got ACCELERATE_USE_FSDP=true; launch with",
+        ),
+        (
+            {"ACCELERATE_USE_DEEPSPEED": "true"},
+            "cpu",
+            "accelerate launch must not shard weights, got ACCELERATE_USE_DEEPSPEED=true;",
+        ),
         ({}, "cuda:1", r"run\.device must be auto, cpu or cuda where .*, got cuda:1; leave"),
         ({}, "cuda", r"run\.device must have a GPU for each of the 2 processes, got 1; start"),
     ],
 )
-def test_a_launch_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch, changes: dict[str, str], device: str, message: str) -> None:
+def test_a_launch_that_does_not_fit_is_refused(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, str], device: str, message: str
+) -> None:
     launch(monkeypatch, **changes)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(ConfigError, match=f"^{message}"), processes(torch.device(device)):
@@ -165,7 +214,9 @@ def test_a_launch_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch, 
 def test_others_that_cannot_be_reached_are_an_error_of_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     launch(monkeypatch, OMP_NUM_THREADS="1")
     with (
-        pytest.raises(JobError, match=r"^process 1 of 2 could not reach the others: .*; check how they ended") as caught,
+        pytest.raises(
+            JobError, match=r"^process 1 of 2 could not reach the others: .*; check how they ended"
+        ) as caught,
         processes(CPU, timeout=timedelta(milliseconds=1)),
     ):
         pass

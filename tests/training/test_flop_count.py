@@ -1,4 +1,6 @@
-"""What a tower's passes cost: parameters by hand for every way to train one, operations by hand and against torch's own counter."""
+"""What a tower's passes cost: parameters by hand for every way to train one, operations by hand and against
+torch's own counter.
+"""
 
 from collections.abc import Callable
 
@@ -81,12 +83,23 @@ def tower(kind: Kind = "bert", prepare: Prepare = nothing) -> Encoder:
         (frozen("embeddings", "blocks[0].attention"), (WHOLE, WHOLE - NORM, WHOLE - NORM - ATTENTION)),
         (biased, (WHOLE, WHOLE, BIASES + PROJECTION)),
         # No gradient comes to the norm of the embeddings, in front of the first adapter.
-        *((adapted(r), (WHOLE + 2 * r * RANK_ONE, WHOLE + 2 * r * RANK_ONE - NORM, 2 * r * RANK_ONE + PROJECTION)) for r in (1, 4)),
-        (adapted(2, "blocks[0]"), (WHOLE + 4 * RANK_ONE, BLOCK + 2 * RANK_ONE + PROJECTION, 2 * RANK_ONE + PROJECTION)),
+        *(
+            (
+                adapted(r),
+                (WHOLE + 2 * r * RANK_ONE, WHOLE + 2 * r * RANK_ONE - NORM, 2 * r * RANK_ONE + PROJECTION),
+            )
+            for r in (1, 4)
+        ),
+        (
+            adapted(2, "blocks[0]"),
+            (WHOLE + 4 * RANK_ONE, BLOCK + 2 * RANK_ONE + PROJECTION, 2 * RANK_ONE + PROJECTION),
+        ),
         (lambda encoder: encoder.requires_grad_(False), (WHOLE, 0, 0)),
     ],
 )
-def test_parameters_passed_forwards_backwards_and_updated_by_hand(prepare: Prepare, passed: tuple[int, int, int]) -> None:
+def test_parameters_passed_forwards_backwards_and_updated_by_hand(
+    prepare: Prepare, passed: tuple[int, int, int]
+) -> None:
     assert passed_parameters(tower(prepare=prepare)) == PassedParameters(*passed)
 
 
@@ -94,7 +107,9 @@ def test_parameters_passed_forwards_backwards_and_updated_by_hand(prepare: Prepa
 def test_every_family_counts_all_but_its_tables(kind: Kind) -> None:
     encoder = tower(kind)
     tables = {id(part.weight) for part in encoder.modules() if isinstance(part, torch.nn.Embedding)}
-    whole = sum(weights.numel() for weights in encoder.used_parameters().values() if id(weights) not in tables)
+    whole = sum(
+        weights.numel() for weights in encoder.used_parameters().values() if id(weights) not in tables
+    )
     assert passed_parameters(encoder) == PassedParameters(whole, whole, whole)
     freeze(encoder.backbone, ["embeddings", "blocks[0]"])
     found = passed_parameters(encoder)
@@ -103,7 +118,13 @@ def test_every_family_counts_all_but_its_tables(kind: Kind) -> None:
 
 
 def test_weights_of_repeated_layers_count_as_often_as_a_token_passes_them() -> None:
-    sizes = {"vocab_size": VOCABULARY, "embedding_size": 8, "hidden_size": D, "intermediate_size": INNER, "max_position_embeddings": 600}
+    sizes = {
+        "vocab_size": VOCABULARY,
+        "embedding_size": 8,
+        "hidden_size": D,
+        "intermediate_size": INNER,
+        "max_position_embeddings": 600,
+    }
     backbone = AlbertModel(AlbertConfig(**sizes, num_hidden_layers=6, num_attention_heads=2))
     encoder = trainable_copy(Encoder(backbone, tiny_tokenizer(), EncoderSettings()))
     # The norm of the embeddings and the layer that makes them as wide as the rest are passed once.
@@ -141,7 +162,8 @@ WAYS: dict[str, Prepare] = {
 def test_everything_trained_worked_by_hand() -> None:
     found = operations_of(tower())
     attention = 2 * 2 * 2 * D
-    # Two blocks; of each a multiplication and an addition for each weight and token, and for each pair of tokens two products of width D.
+    # Two blocks; of each a multiplication and an addition for each weight and token, and for each pair of
+    # tokens two products of width D.
     assert found.forward == ByLength(ONCE, 2 * 2 * DENSE + POOLING, attention)
     assert found.again == found.forward
     assert found.blocks == ByLength(0, 2 * 2 * DENSE, attention)
@@ -173,7 +195,11 @@ def test_lengths_are_summed_text_by_text() -> None:
 def test_caching_and_checkpointing_each_pay_for_one_pass_more() -> None:
     unit = TowerOperations(*(ByLength(number, 0, 0) for number in (1, 10, 100, 1000)))
     one = np.array([5])
-    costs = [unit.of(one, trained=True, cached=cached, checkpointed=check) for cached in (False, True) for check in (False, True)]
+    costs = [
+        unit.of(one, trained=True, cached=cached, checkpointed=check)
+        for cached in (False, True)
+        for check in (False, True)
+    ]
     assert costs == [1001, 1101, 1011, 1111]
 
 
@@ -184,7 +210,10 @@ PAIRS = [(kind, way) for kind in KINDS for way in WAYS if (kind, way) != ("t5", 
 @pytest.mark.parametrize(
     ("kind", "way", "cached", "checkpointed"),
     # Each way of every family with all that costs more, and one family without, and with one of them.
-    [*((*pair, True, True) for pair in PAIRS), *(("bert", way, *both) for way in WAYS for both in ((False, False), (True, False)))],
+    [
+        *((*pair, True, True) for pair in PAIRS),
+        *(("bert", way, *both) for way in WAYS for both in ((False, False), (True, False))),
+    ],
 )
 def test_a_whole_step_costs_what_torch_counts(kind: Kind, way: str, cached: bool, checkpointed: bool) -> None:
     encoder = tower(kind, WAYS[way])
@@ -195,7 +224,9 @@ def test_a_whole_step_costs_what_torch_counts(kind: Kind, way: str, cached: bool
 
 def counted(encoder: Encoder, chunking: Chunking) -> tuple[float, np.ndarray]:
     """Operations of a step, which are what torch counts, and the lengths of its texts."""
-    passes = Passes(encoder, precision="fp32", copies=training_copies([encoder], 1, chunking, "fp32"), chunking=chunking)
+    passes = Passes(
+        encoder, precision="fp32", copies=training_copies([encoder], 1, chunking, "fp32"), chunking=chunking
+    )
     table = TokenTable.of(encoder, TEXTS, side="query")
     with sdpa_kernel(SDPBackend.MATH), flop_counter() as counter:
         torch.autograd.backward(passes.embed(table, np.arange(len(TEXTS))).sum())
@@ -221,7 +252,9 @@ def test_the_formula_of_parameters_is_near_for_short_texts_of_a_wide_tower(way: 
 
 
 @pytest.mark.parametrize("count", [passed_parameters, operations_of])
-def test_counting_leaves_mode_gradients_hooks_and_random_numbers_alone(count: Callable[[Encoder], object]) -> None:
+def test_counting_leaves_mode_gradients_hooks_and_random_numbers_alone(
+    count: Callable[[Encoder], object],
+) -> None:
     encoder = tower().train()
     state = torch.get_rng_state()
     count(encoder)

@@ -24,5 +24,8 @@ def test_every_fault_is_told_once_as_its_reader_tells_it(tmp_path: Path) -> None
         require_inputs([], corpora=[gone])
     with pytest.raises(StoreError, match="s must be a store, there is no such directory"):
         require_inputs([], stores=[store])
-    with pytest.raises(DataError, match=r"^3 faults: .*s must be a store.*; .*gone.jsonl must exist.*; .*notes.txt must end in"):
+    with pytest.raises(
+        DataError,
+        match=r"^3 faults: .*s must be a store.*; .*gone.jsonl must exist.*; .*notes.txt must end in",
+    ):
         require_inputs([gone, gone, notes], stores=[store])

@@ -22,7 +22,8 @@ from tests.pages import without_pages
 from tests.tiny import tiny_dual
 
 Job = Callable[..., Any]
-"""Runs a job in a folder; takes `resume`, `notes`, and how long it is: 1 or 2 times four steps, and four more."""
+"""Runs a job in a folder; takes `resume`, `notes`, and how long it is: 1 or 2 times four steps, and four
+more."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -55,8 +56,15 @@ def trained(**tables: Any) -> Job:
     """A training job over one file."""
 
     def job(world: Path, out: Path, *, length: int = 2, **how: Any) -> Any:
-        train = {"steps": steps_of(length), "schedule": "constant", "warmup_steps": 2, **tables.get("train", {})}
-        return training.run(training.job_settings(training.Problem(world / "train"), out, **{**tables, "train": train}), **how)
+        train = {
+            "steps": steps_of(length),
+            "schedule": "constant",
+            "warmup_steps": 2,
+            **tables.get("train", {}),
+        }
+        return training.run(
+            training.job_settings(training.Problem(world / "train"), out, **{**tables, "train": train}), **how
+        )
 
     return job
 
@@ -68,7 +76,13 @@ def mixed(world: Path, out: Path, *, length: int = 2, **how: Any) -> Any:
         job={"model": "tiny", "out": str(out)},
         mixture={"rule": "equal", "exhausted": "cycle", "one_source_per_batch": True},
         batches={"group": {"kind": "topic", "curriculum_steps": 20}, "no_duplicates": True},
-        train={"batch_size": 4, "steps": steps_of(length), "validate_every": 4, "schedule": "constant", "warmup_steps": 2},
+        train={
+            "batch_size": 4,
+            "steps": steps_of(length),
+            "validate_every": 4,
+            "schedule": "constant",
+            "warmup_steps": 2,
+        },
         run={"log_every": 1},
     )
     return training.run(settings, **how)
@@ -87,20 +101,30 @@ def tuned(**tune: Any) -> Job:
     """A tuning job."""
 
     def job(world: Path, out: Path, *, length: int = 2, **how: Any) -> Any:
-        here = tuning.Problem(tuning.problem_model(), world / "tune" / "store", world / "tune" / "triplets.jsonl")
+        here = tuning.Problem(
+            tuning.problem_model(), world / "tune" / "store", world / "tune" / "triplets.jsonl"
+        )
         return tuning.run(here, out, tuning.settings_of(tune={**tune, "max_epochs": length + 1}), **how)
 
     return job
 
 
-def distilled(world: Path, out: Path, *, length: int = 2, resume: bool = False, notes: list[str] | None = None) -> Any:
+def distilled(
+    world: Path, out: Path, *, length: int = 2, resume: bool = False, notes: list[str] | None = None
+) -> Any:
     """A student that is fitted to its teacher."""
     del notes
     here = world / "distill"
     tables = {
         "distill": {"teachers": [str(here / "teacher")], "student": str(here / "student"), "out": str(out)},
         "data": {"texts": [str(here / "corpus.jsonl")], "validation_fraction": 0.2},
-        "train": {"steps": steps_of(length), "batch_size": 8, "validate_every": 4, "schedule": "constant", "warmup_steps": 2},
+        "train": {
+            "steps": steps_of(length),
+            "batch_size": 8,
+            "validate_every": 4,
+            "schedule": "constant",
+            "warmup_steps": 2,
+        },
         "run": {"device": "cpu"},
     }
     return adiabat.distill_fit(settings=checked(FitSettings, tables), resume=resume)
@@ -108,12 +132,20 @@ def distilled(world: Path, out: Path, *, length: int = 2, resume: bool = False, 
 
 JOBS: dict[str, Job] = {
     "train": trained(
-        train={"loss": {"negatives_per_query": 1, "temperature": "learned"}, "keep": "best", "learning_rate": 0.015},
+        train={
+            "loss": {"negatives_per_query": 1, "temperature": "learned"},
+            "keep": "best",
+            "learning_rate": 0.015,
+        },
         towers={"kind": "shared_projection", "projection_width": 8},
         memory={"cached": True, "chunk_tokens": 60},
     ),
     "train adapters": trained(
-        train={"loss": {"kind": "samtone", "same_tower": "both"}, "method": {"kind": "lora", "rank": 4}, "optimizer": "adafactor"}
+        train={
+            "loss": {"kind": "samtone", "same_tower": "both"},
+            "method": {"kind": "lora", "rank": 4},
+            "optimizer": "adafactor",
+        }
     ),
     "train beside frozen documents": trained(
         train={"loss": {"guide": "self"}, "optimizer": "sgd", "schedule": "exponential"},
@@ -122,7 +154,9 @@ JOBS: dict[str, Job] = {
     "train on a mixture": mixed,
     "train on a stream": streamed,
     **{
-        f"tune by {optimizer}": tuned(optimizer=optimizer, dropout=True, loss="in_batch_softmax", negatives="hardest")
+        f"tune by {optimizer}": tuned(
+            optimizer=optimizer, dropout=True, loss="in_batch_softmax", negatives="hardest"
+        )
         for optimizer in ("adamax-no-momentum", "sgd")
     },
     "tune adapters": tuned(method={"kind": "lora", "rank": 4}, keep="last"),
@@ -152,7 +186,10 @@ def test_a_job_stopped_by_ctrl_c_is_resumed_bit_for_bit(
     for place, step in enumerate((1, 9)):
         with monkeypatch.context() as patch:
             interrupt_at(step, patch)
-            with pytest.raises(InterruptionError, match=f"stopped at step {step + 1}; make the same call with resume=True to continue"):
+            with pytest.raises(
+                InterruptionError,
+                match=f"stopped at step {step + 1}; make the same call with resume=True to continue",
+            ):
                 JOBS[name](world, tmp_path / "job", resume=place > 0)
         assert not (tmp_path / "job" / "model").exists()
     JOBS[name](world, tmp_path / "job", resume=True)
@@ -189,7 +226,9 @@ def test_a_job_is_in_the_way_of_another_and_has_one_writer(
 
 @pytest.mark.parametrize(("made", "why"), [(False, "does not exist"), (True, "is empty")])
 @pytest.mark.parametrize("name", ["train", "tune by sgd"])
-def test_resuming_what_is_not_there_says_first_that_it_begins(world: Path, tmp_path: Path, name: str, made: bool, why: str) -> None:
+def test_resuming_what_is_not_there_says_first_that_it_begins(
+    world: Path, tmp_path: Path, name: str, made: bool, why: str
+) -> None:
     notes: list[str] = []
     if made:
         (tmp_path / "job").mkdir()

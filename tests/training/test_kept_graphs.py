@@ -1,4 +1,6 @@
-"""Graphs that gradient caching keeps: how large they are, which fit, and that gradients do not depend on it."""
+"""Graphs that gradient caching keeps: how large they are, which fit, and that gradients do not depend on
+it.
+"""
 
 import numpy as np
 import pytest
@@ -11,7 +13,15 @@ from adiabat.training.kept_graphs import first_that_fit, free_bytes, graph_bytes
 from adiabat.training.passes import Group, Passes, side_passes
 from tests.tiny import Kind, tiny_encoder
 
-TEXTS = ["a", "two words", "three short words", "the longest of all the texts in this batch", "", "again two", "and one more of them"]
+TEXTS = [
+    "a",
+    "two words",
+    "three short words",
+    "the longest of all the texts in this batch",
+    "",
+    "again two",
+    "and one more of them",
+]
 PICKED = np.array([3, 1, 0, 6, 5, 2])
 
 
@@ -57,7 +67,9 @@ def step(kind: Kind, kept_bytes: int | None, *, dropout: bool) -> tuple[list[tor
     encoder = tiny_encoder(kind, layers=2).train(dropout)
     table, passed = TokenTable.of(encoder, TEXTS, side="query"), []
     target = torch.randn(len(PICKED), encoder.width, generator=torch.Generator().manual_seed(0))
-    with side_passes(encoder, precision="fp32", chunking=Chunking(30, cached=True, kept_bytes=kept_bytes)) as passes:
+    with side_passes(
+        encoder, precision="fp32", chunking=Chunking(30, cached=True, kept_bytes=kept_bytes)
+    ) as passes:
         torch.manual_seed(3)
         cost = passes.operations([Group(table, PICKED)])
         for (copy,) in passes._copies:
@@ -69,7 +81,9 @@ def step(kind: Kind, kept_bytes: int | None, *, dropout: bool) -> tuple[list[tor
 
 @pytest.mark.parametrize("dropout", [False, True])
 @pytest.mark.parametrize(("kind", "half"), [("bert", 150_000), ("t5", 250_000)])
-def test_kept_graphs_change_no_gradient_and_are_not_computed_again(kind: Kind, half: int, dropout: bool) -> None:
+def test_kept_graphs_change_no_gradient_and_are_not_computed_again(
+    kind: Kind, half: int, dropout: bool
+) -> None:
     again, twice, dear = step(kind, 0, dropout=dropout)
     assert twice == 2 * len(PICKED)
     kept, once, cheap = step(kind, 10**12, dropout=dropout)
@@ -87,9 +101,13 @@ def test_without_caching_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(Passes, "_bytes_per_token", lambda *_: pytest.fail("there is nothing to keep"))
     encoder = tiny_encoder().eval()
     table = TokenTable.of(encoder, TEXTS, side="query")
-    Passes(encoder, precision="fp32", chunking=Chunking(30, kept_bytes=1)).embed(table, PICKED).sum().backward()
+    Passes(encoder, precision="fp32", chunking=Chunking(30, kept_bytes=1)).embed(
+        table, PICKED
+    ).sum().backward()
     with torch.no_grad():
-        Passes(encoder, precision="fp32", chunking=Chunking(30, cached=True, kept_bytes=1)).embed(table, PICKED)
+        Passes(encoder, precision="fp32", chunking=Chunking(30, cached=True, kept_bytes=1)).embed(
+            table, PICKED
+        )
 
 
 def test_a_relieved_pass_is_half_as_long_keeps_nothing_and_gives_the_same_gradients() -> None:
@@ -101,13 +119,17 @@ def test_a_relieved_pass_is_half_as_long_keeps_nothing_and_gives_the_same_gradie
     with side_passes(encoder, precision="fp32", chunking=Chunking(60, kept_bytes=10**12)) as passes:
         assert passes.relieve() == 30
         assert passes.relieve() is None
-        passes._copies[0][0].register_forward_hook(lambda module, given, result: lengths.append(sum(given[0].layout.lengths)))
+        passes._copies[0][0].register_forward_hook(
+            lambda module, given, result: lengths.append(sum(given[0].layout.lengths))
+        )
         torch.manual_seed(3)
         (passes.embed(table, PICKED) * target).sum().square().backward()
     # Each chunk passes twice.
     assert lengths == [*lengths[: len(lengths) // 2], *lengths[: len(lengths) // 2]]
     assert max(lengths) <= max(30, int(table.lengths.max()))
-    for weights, gradient in zip((w for w in encoder.parameters() if w.grad is not None), expected, strict=True):
+    for weights, gradient in zip(
+        (w for w in encoder.parameters() if w.grad is not None), expected, strict=True
+    ):
         assert weights.grad is not None
         assert weights.grad.equal(gradient)
     assert Passes(encoder, precision="fp32").relieve() is None
@@ -117,12 +139,22 @@ def test_what_is_free_also_holds_a_graph_that_is_made_again(monkeypatch: pytest.
     encoder = tiny_encoder("bert").eval()
     table = TokenTable.of(encoder, TEXTS, side="query")
     monkeypatch.setattr(Passes, "_bytes_per_token", lambda self, group, piece, manner: 1.0)
-    for free, stated in ((table.lengths.sum(), None), (table.lengths.sum() - 1, None), (None, int(table.lengths.sum()) - 1)):
-        monkeypatch.setattr("adiabat.training.passes.free_bytes", lambda device, weights, free=free: int(free))
+    for free, stated in (
+        (table.lengths.sum(), None),
+        (table.lengths.sum() - 1, None),
+        (None, int(table.lengths.sum()) - 1),
+    ):
+        monkeypatch.setattr(
+            "adiabat.training.passes.free_bytes", lambda device, weights, free=free: int(free)
+        )
         passes = Passes(encoder, precision="fp32", chunking=Chunking(20, cached=True, kept_bytes=stated))
         groups = [Group(table, np.arange(len(TEXTS)))]
         pieces, manners = passes._pieces(groups), [passes._manner(0)]
-        kept = [piece.tokens for (_, piece), keeps in zip(pieces, passes._kept(groups, pieces, manners), strict=True) if keeps]
+        kept = [
+            piece.tokens
+            for (_, piece), keeps in zip(pieces, passes._kept(groups, pieces, manners), strict=True)
+            if keeps
+        ]
         sizes = [piece.tokens for _, piece in pieces]
         if stated is not None:
             assert sum(kept) <= stated

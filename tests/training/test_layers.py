@@ -19,7 +19,13 @@ def test_changes_worked_by_hand_in_the_given_order() -> None:
         "half": torch.nn.Parameter(torch.ones(3, dtype=torch.bfloat16)),
         "empty": torch.empty(0),
     }
-    after = {"empty": torch.empty(0), "half": torch.full((3,), 2.0), "still": zeros, "moved": torch.ones(2), "w": torch.tensor([3.0, -7.0])}
+    after = {
+        "empty": torch.empty(0),
+        "half": torch.full((3,), 2.0),
+        "still": zeros,
+        "moved": torch.ones(2),
+        "w": torch.tensor([3.0, -7.0]),
+    }
     # |after - before| = |(0, 3)| = 3, |before| = 5; largest 4 -> 7, (7 - 4) / (7 + 4).
     assert layer_changes(before, after) == [
         LayerChange(name="w", relative=0.6, largest_before=4.0, largest_after=7.0, largest_change=3 / 11),
@@ -31,24 +37,35 @@ def test_changes_worked_by_hand_in_the_given_order() -> None:
 
 
 @pytest.mark.parametrize("unit", [1, 8])
-def test_changes_agree_with_numpy_over_many_chunks_in_any_unit(monkeypatch: pytest.MonkeyPatch, unit: int) -> None:
+def test_changes_agree_with_numpy_over_many_chunks_in_any_unit(
+    monkeypatch: pytest.MonkeyPatch, unit: int
+) -> None:
     monkeypatch.setattr(layers, "_CHUNK", 7)
     before, after = (torch.randn(5, 11, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))
     (change,) = layer_changes({"w": unit * before}, {"w": unit * after})
     old, new = before.double().numpy(), after.double().numpy()
     assert change.relative == pytest.approx(np.linalg.norm(new - old) / np.linalg.norm(old), rel=1e-12)
-    assert (change.largest_before, change.largest_after) == (unit * np.abs(old).max(), unit * np.abs(new).max())
+    assert (change.largest_before, change.largest_after) == (
+        unit * np.abs(old).max(),
+        unit * np.abs(new).max(),
+    )
 
 
 def test_a_step_of_one_float32_unit_is_seen() -> None:
     before = torch.full((1000,), 0.05)
     after = torch.nextafter(before, torch.ones(()))
     (change,) = layer_changes({"w": before}, {"w": after})
-    assert change.relative == pytest.approx((after[0].double() - before[0].double()).item() / before[0].item(), rel=1e-6)
+    assert change.relative == pytest.approx(
+        (after[0].double() - before[0].double()).item() / before[0].item(), rel=1e-6
+    )
 
 
 def test_weights_of_different_models_are_refused_with_every_difference() -> None:
     before = {"a": torch.ones(2), "b": torch.ones(2), "c": torch.ones(3)}
     after = {"b": torch.ones(2), "c": torch.ones(1, 3), "d": torch.ones(2)}
-    with pytest.raises(ModelError, match=r'3 differences: "a" before only; "d" after only; "c" of shape \(3,\) before and \(1, 3\) after'):
+    with pytest.raises(
+        ModelError,
+        match=r'3 differences: "a" before only; "d" after only; "c" of shape '
+        r"\(3,\) before and \(1, 3\) after",
+    ):
         layer_changes(before, after)

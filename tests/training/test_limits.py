@@ -16,12 +16,22 @@ from adiabat.training.checkpoint import Interruption, Position
 @pytest.mark.parametrize(
     ("keep", "loss", "errors", "better"),
     [
-        *(("both", loss, errors, (loss, errors) == (0.9, 9)) for loss in (0.9, 1.0, 1.1, math.nan) for errors in (9, 10, 11)),
-        *(("loss", loss, errors, loss == 0.9) for loss in (0.9, 1.0, 1.1, math.nan) for errors in (9, 10, 11)),
+        *(
+            ("both", loss, errors, (loss, errors) == (0.9, 9))
+            for loss in (0.9, 1.0, 1.1, math.nan)
+            for errors in (9, 10, 11)
+        ),
+        *(
+            ("loss", loss, errors, loss == 0.9)
+            for loss in (0.9, 1.0, 1.1, math.nan)
+            for errors in (9, 10, 11)
+        ),
         *(("last", loss, 11, True) for loss in (0.9, 1.1, math.nan)),
     ],
 )
-def test_an_epoch_counts_by_both_signals_by_the_loss_or_always(keep: str, loss: float, errors: int, better: bool) -> None:
+def test_an_epoch_counts_by_both_signals_by_the_loss_or_always(
+    keep: str, loss: float, errors: int, better: bool
+) -> None:
     assert Validation(loss, errors, 100).improves_on(Validation(1.0, 10, 100), keep=keep) is better
 
 

@@ -40,7 +40,13 @@ def test_a_row_is_one_json_line_with_exact_numbers_and_can_be_read_at_once(tmp_p
     rows = [json.loads(line) for line in log.path.read_text().splitlines()]
     assert all(len(row.pop("checksum")) == 16 for row in rows)
     assert rows == list(read_log(log.path))
-    assert rows[0] == {"step": 12, "epoch": 1, "loss": 0.30000000000000004, "learning_rate": 5e-08, "seconds": 1.235}
+    assert rows[0] == {
+        "step": 12,
+        "epoch": 1,
+        "loss": 0.30000000000000004,
+        "learning_rate": 5e-08,
+        "seconds": 1.235,
+    }
     log.close()
 
 
@@ -77,7 +83,9 @@ def test_a_half_written_last_line_is_left_out_and_then_removed(log: JobLog, cut:
 def test_rows_that_are_gone_though_a_checkpoint_counts_on_them_are_refused(log: JobLog) -> None:
     checksum, text = log.checksum, log.path.read_text()
     log.path.write_text(text.splitlines(keepends=True)[0])
-    with pytest.raises(JobError, match=r"log\.jsonl must hold every row up to step 20, but rows are missing or changed"):
+    with pytest.raises(
+        JobError, match=r"log\.jsonl must hold every row up to step 20, but rows are missing or changed"
+    ):
         log.truncate(step=20, checksum=checksum)
     log.path.write_text(text)
     log.truncate(step=20, checksum=checksum)
@@ -92,7 +100,9 @@ def full(*arguments: Any, **named: Any) -> None:
     raise OSError(28, "No space left on device")
 
 
-@pytest.mark.parametrize(("method", "fails", "error"), [("replace", killed, KeyboardInterrupt), ("replace", full, JobError)])
+@pytest.mark.parametrize(
+    ("method", "fails", "error"), [("replace", killed, KeyboardInterrupt), ("replace", full, JobError)]
+)
 def test_truncating_that_fails_loses_no_row(
     log: JobLog, monkeypatch: pytest.MonkeyPatch, method: str, fails: Any, error: type[BaseException]
 ) -> None:
@@ -104,18 +114,27 @@ def test_truncating_that_fails_loses_no_row(
 
 def test_a_full_disk_is_one_line_that_says_what_to_do(log: JobLog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "_stream", type("Full", (), {"write": full})())
-    with pytest.raises(JobError, match=r"log\.jsonl could not be written: .*No space left on device; free some space"):
+    with pytest.raises(
+        JobError, match=r"log\.jsonl could not be written: .*No space left on device; free some space"
+    ):
         add(log, 1)
 
 
-def test_tensorboard_that_is_not_installed_is_named_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensorboard_that_is_not_installed_is_named_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MissingDependencyError, match=r"run.tensorboard = true needs the package tensorboard; .*adiabat\[tensorboard\]"):
+    with pytest.raises(
+        MissingDependencyError,
+        match=r"run.tensorboard = true needs the package tensorboard; .*adiabat\[tensorboard\]",
+    ):
         JobLog(tmp_path / "log.jsonl", tensorboard=tmp_path / "board")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_tensorboard_gets_the_same_numbers_and_forgets_what_is_written_again(log: JobLog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensorboard_gets_the_same_numbers_and_forgets_what_is_written_again(
+    log: JobLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls: list[tuple[Any, ...]] = []
 
     class Board:
@@ -135,5 +154,9 @@ def test_tensorboard_gets_the_same_numbers_and_forgets_what_is_written_again(log
     log.row(step=30, epoch=3, values={"validation_loss": 0.5, "validation_errors": 4}, seconds=1.0)
     log.flush()
     log.close()
-    scalars = [("add_scalar", "loss", 0.04, 25), ("add_scalar", "validation_loss", 0.5, 30), ("add_scalar", "validation_errors", 4, 30)]
+    scalars = [
+        ("add_scalar", "loss", 0.04, 25),
+        ("add_scalar", "validation_loss", 0.5, 30),
+        ("add_scalar", "validation_errors", 4, 30),
+    ]
     assert calls == [("open", 21), *scalars, ("flush",), ("close",)]

@@ -23,11 +23,24 @@ from adiabat.training.distributed import Processes
 from adiabat.training.loop import Loop
 from tests.forks import exit_code
 from tests.training.kills import MOMENTS, kill
-from tests.training.toy import EPOCHS, RATES, STEPS_PER_EPOCH, Regression, Scripted, Seen, position_of, regression_loop, scripted_loop
+from tests.training.toy import (
+    EPOCHS,
+    RATES,
+    STEPS_PER_EPOCH,
+    Regression,
+    Scripted,
+    Seen,
+    position_of,
+    regression_loop,
+    scripted_loop,
+)
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
-    return [{key: value for key, value in row.items() if key != "seconds"} for row in read_log(folder / "log.jsonl")]
+    return [
+        {key: value for key, value in row.items() if key != "seconds"}
+        for row in read_log(folder / "log.jsonl")
+    ]
 
 
 def bits(tensors: dict[str, Tensor]) -> dict[str, bytes]:
@@ -52,7 +65,9 @@ def everything(folder: Path, loop: Loop) -> dict[str, Any]:
     }
 
 
-def run(folder: Path, optimizer: OptimizerName = "adamw", *, resume: bool = False, **options: Any) -> dict[str, Any]:
+def run(
+    folder: Path, optimizer: OptimizerName = "adamw", *, resume: bool = False, **options: Any
+) -> dict[str, Any]:
     loop = regression_loop(folder, optimizer=optimizer, **options)
     loop.run(resume=resume)
     return everything(folder, loop)
@@ -81,7 +96,13 @@ def short(keep: Keep) -> Limits:
         ([(1.0, 50), (2.0, 60), (0.9, 40), (2.0, 60), (0.8, 30), (2.0, 60), (2.0, 60)], USUAL, 4, 6, IDLE),
         # Improvement is over the best, not over the epoch before.
         ([(1.0, 50), (2.0, 80), (1.5, 60)], USUAL, 0, 2, IDLE),
-        ([(1 / (n + 1), 100 - n) for n in range(10)], Limits(3, 4, 2), 4, 4, "the limit of 4 epochs was reached"),
+        (
+            [(1 / (n + 1), 100 - n) for n in range(10)],
+            Limits(3, 4, 2),
+            4,
+            4,
+            "the limit of 4 epochs was reached",
+        ),
         ([(1.0, 0)], USUAL, 0, 0, PERFECT),
         ([(1.0, 5), (0.5, 0)], USUAL, 1, 1, PERFECT),
         # The last epoch has the fewest errors and a loss below the start's.
@@ -101,15 +122,21 @@ def test_a_run_stops_and_leaves_the_weights_of_the_epoch_that_counts(
     # Each step moves the weight by -1.
     found = (outcome.position.best_epoch, outcome.position.epoch, objective.weight.item(), outcome.reason)
     assert found == (best, epochs, -best * limits.steps_per_epoch, reason)
-    assert [("no error in 100 validation pairs" in note) for note in seen.notes] == ([True] if not epochs else [])
+    assert [("no error in 100 validation pairs" in note) for note in seen.notes] == (
+        [True] if not epochs else []
+    )
 
 
 # --- What is written ---
 
 
-def test_the_log_holds_the_mean_loss_since_the_last_row_the_rate_figures_and_each_validation(tmp_path: Path) -> None:
+def test_the_log_holds_the_mean_loss_since_the_last_row_the_rate_figures_and_each_validation(
+    tmp_path: Path,
+) -> None:
     objective, seen = Scripted([(1.0, 50), (0.5, 40), (0.7, 60)], losses=[1.0, 3.0, 8.0, 4.0, 6.0]), Seen()
-    loop = scripted_loop(tmp_path, objective, limits=Limits(3, None, 9, max_steps=5, keep="last", log_every=2), seen=seen)
+    loop = scripted_loop(
+        tmp_path, objective, limits=Limits(3, None, 9, max_steps=5, keep="last", log_every=2), seen=seen
+    )
     loop.figures = lambda: {"temperature": 0.5}
     loop.run()
 
@@ -117,7 +144,13 @@ def test_the_log_holds_the_mean_loss_since_the_last_row_the_rate_figures_and_eac
         return {"step": number, "epoch": epoch, "loss": loss, "learning_rate": 1.0, "temperature": 0.5}
 
     def validation(number: int, epoch: int, loss: float, errors: int) -> dict[str, Any]:
-        return {"step": number, "epoch": epoch, "validation_loss": loss, "validation_errors": errors, "validation_pairs": 100}
+        return {
+            "step": number,
+            "epoch": epoch,
+            "validation_loss": loss,
+            "validation_errors": errors,
+            "validation_pairs": 100,
+        }
 
     # The last epoch is shorter.
     assert rows_of(tmp_path) == [
@@ -164,8 +197,14 @@ def test_a_run_repeats_itself_and_another_seed_draws_other_dropout(tmp_path: Pat
 
 def test_each_step_draws_random_numbers_of_its_own_whatever_was_drawn_before(tmp_path: Path) -> None:
     drawn: list[float] = []
-    regression_loop(tmp_path, objective=Regression(before_loss=lambda now: drawn.extend(torch.rand(1 + now % 2).tolist()[:1]))).run()
-    expected = [torch.rand(1, generator=torch.Generator().manual_seed(step_seed(0, step))).item() for step in range(len(drawn))]
+    regression_loop(
+        tmp_path,
+        objective=Regression(before_loss=lambda now: drawn.extend(torch.rand(1 + now % 2).tolist()[:1])),
+    ).run()
+    expected = [
+        torch.rand(1, generator=torch.Generator().manual_seed(step_seed(0, step))).item()
+        for step in range(len(drawn))
+    ]
     assert drawn == expected
     assert len(set(drawn)) == STEPS_PER_EPOCH * EPOCHS
 
@@ -183,10 +222,26 @@ class Exploding(Scripted):
 @pytest.mark.parametrize(
     ("objective", "message", "weight"),
     [
-        (Scripted([(1.0, 50)], [1.0, 1.0, math.nan]), r"the training loss must be .* got nan at step 2 \(2 queries: q2; q3\); lower", -2),
-        (Scripted([(1.0, 50)], [1.0, 1.0, math.inf]), r"the training loss must be .* got inf at step 2 \(2 queries: q2; q3\); lower", -2),
-        (Exploding([(1.0, 50)]), r"the norm of the gradient must be a finite number, got (nan|inf) at step 1", -1),
-        (Scripted([(1.0, 50), (math.nan, 40)]), "the validation loss must be a finite number, got nan at step 3; lower the learning", -3),
+        (
+            Scripted([(1.0, 50)], [1.0, 1.0, math.nan]),
+            r"the training loss must be .* got nan at step 2 \(2 queries: q2; q3\); lower",
+            -2,
+        ),
+        (
+            Scripted([(1.0, 50)], [1.0, 1.0, math.inf]),
+            r"the training loss must be .* got inf at step 2 \(2 queries: q2; q3\); lower",
+            -2,
+        ),
+        (
+            Exploding([(1.0, 50)]),
+            r"the norm of the gradient must be a finite number, got (nan|inf) at step 1",
+            -1,
+        ),
+        (
+            Scripted([(1.0, 50), (math.nan, 40)]),
+            "the validation loss must be a finite number, got nan at step 3; lower the learning",
+            -3,
+        ),
     ],
 )
 def test_a_number_that_is_none_moves_no_weight_and_leaves_a_checkpoint_of_before(
@@ -198,13 +253,19 @@ def test_a_number_that_is_none_moves_no_weight_and_leaves_a_checkpoint_of_before
     assert all(math.isfinite(value) for row in rows_of(tmp_path) for value in row.values())
     if "validation" not in message:
         snapshot, _ = read_latest(tmp_path / "checkpoints")
-        assert (snapshot.record["position"]["step"], snapshot.tensors["weights/weight"].item()) == (-weight, objective.weight.item())
+        assert (snapshot.record["position"]["step"], snapshot.tensors["weights/weight"].item()) == (
+            -weight,
+            objective.weight.item(),
+        )
 
 
 def test_gradients_are_scaled_down_to_the_norm(tmp_path: Path) -> None:
     objective = Scripted([(1.0, 50)])
-    scripted_loop(tmp_path, objective, limits=Limits(10, None, None, max_steps=4, keep="last", max_grad_norm=0.25)).run()
-    # Four steps of SGD at rate 1 along a gradient of 1, which is cut to 0.25 (torch divides by the norm plus 1e-6).
+    scripted_loop(
+        tmp_path, objective, limits=Limits(10, None, None, max_steps=4, keep="last", max_grad_norm=0.25)
+    ).run()
+    # Four steps of SGD at rate 1 along a gradient of 1, which is cut to 0.25 (torch divides by the norm plus
+    # 1e-6).
     assert objective.weight.item() == pytest.approx(-1.0, abs=1e-5)
 
 
@@ -212,7 +273,9 @@ def test_gradients_are_scaled_down_to_the_norm(tmp_path: Path) -> None:
 
 
 def send(*numbers: int, at: int) -> Regression:
-    return Regression(before_loss=lambda now: [os.kill(os.getpid(), number) for number in numbers if now == at])
+    return Regression(
+        before_loss=lambda now: [os.kill(os.getpid(), number) for number in numbers if now == at]
+    )
 
 
 def fail(now: int) -> None:
@@ -221,9 +284,13 @@ def fail(now: int) -> None:
 
 
 def interrupted(folder: Path, optimizer: OptimizerName = "adamw") -> None:
-    # In the first step, inside an epoch between log rows, at an epoch's last step, at its first, and at the very last.
+    # In the first step, inside an epoch between log rows, at an epoch's last step, at its first, and at the
+    # very last.
     for place, (step, number) in enumerate([(0, 2), (2, 15), (9, 2), (10, 2), (19, 2)]):
-        with pytest.raises(InterruptionError, match=f"^stopped at step {step + 1}; make the same call with resume=True to continue$"):
+        with pytest.raises(
+            InterruptionError,
+            match=f"^stopped at step {step + 1}; make the same call with resume=True to continue$",
+        ):
             run(folder, optimizer, objective=send(number, at=step), resume=place > 0)
 
 
@@ -243,8 +310,12 @@ def ended_by_a_full_disk(folder: Path) -> None:
         raise OSError(28, "No space left on device")
 
     with pytest.MonkeyPatch.context() as patch:
-        objective = Regression(before_validation=lambda now: patch.setattr(checkpoint, "save_file", full) if now == 2 else None)
-        with pytest.raises(JobError, match=r"step-000000010 could not be written: .*No space left on device; free some space"):
+        objective = Regression(
+            before_validation=lambda now: patch.setattr(checkpoint, "save_file", full) if now == 2 else None
+        )
+        with pytest.raises(
+            JobError, match=r"step-000000010 could not be written: .*No space left on device; free some space"
+        ):
             run(folder, objective=objective)
     assert checkpoints_of(folder) == ["step-000000005"]
 
@@ -284,16 +355,22 @@ def test_every_optimizer_is_resumed_bit_for_bit(tmp_path: Path, optimizer: Optim
     assert run(tmp_path / "cut", optimizer, resume=True) == run(tmp_path / "whole", optimizer)
 
 
-def test_runs_killed_in_a_step_a_validation_a_checkpoint_and_a_log_row_are_resumed_bit_for_bit(tmp_path: Path) -> None:
+def test_runs_killed_in_a_step_a_validation_a_checkpoint_and_a_log_row_are_resumed_bit_for_bit(
+    tmp_path: Path,
+) -> None:
     # First, so that what torch imports at its first use is not imported in each process.
     expected = run(tmp_path / "whole")
-    assert [exit_code(partial(kill, moment, tmp_path)) for moment in MOMENTS] == [-signal.SIGKILL] * len(MOMENTS)
+    assert [exit_code(partial(kill, moment, tmp_path)) for moment in MOMENTS] == [-signal.SIGKILL] * len(
+        MOMENTS
+    )
     for moment in MOMENTS:
         assert list((tmp_path / moment / "checkpoints").glob("step-*"))
         assert run(tmp_path / moment, resume=True) == expected
 
 
-def test_checkpoints_by_time_change_nothing_but_their_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_by_time_change_nothing_but_their_number(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     written: list[int] = []
     write = checkpoint.write_checkpoint
 
@@ -318,7 +395,9 @@ def test_if_every_checkpoint_is_damaged_the_run_does_not_begin_anew_on_the_quiet
     assert len(rows_of(tmp_path)) > 1
 
 
-def test_going_on_with_other_threads_or_processes_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_going_on_with_other_threads_or_processes_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     notes = []
     for name, resume in (("CPU, 2 threads", False), ("CPU, 2 threads", True), ("CPU, 1 threads", True)):
         monkeypatch.setattr(loop_module, "device_name", lambda device, name=name: name)
@@ -326,7 +405,8 @@ def test_going_on_with_other_threads_or_processes_is_noted(tmp_path: Path, monke
         run(tmp_path, resume=resume, seen=seen)
         notes += seen.notes
     assert notes == [
-        "the run so far used CPU, 2 threads and continues on CPU, 1 threads: the last digits will differ from an uninterrupted run"
+        "the run so far used CPU, 2 threads and continues on CPU, 1 threads: the last "
+        "digits will differ from an uninterrupted run"
     ]
     loop = regression_loop(tmp_path)
     loop.processes = Processes(0, 2)
@@ -341,9 +421,14 @@ class Apart(Processes):
 
 
 def test_processes_at_different_steps_are_refused(tmp_path: Path) -> None:
-    loop = scripted_loop(tmp_path, Scripted([(1.0, 5)]), limits=Limits(2, None, None, max_steps=2, keep="last"))
+    loop = scripted_loop(
+        tmp_path, Scripted([(1.0, 5)]), limits=Limits(2, None, None, max_steps=2, keep="last")
+    )
     loop.processes = Apart()
-    with pytest.raises(JobError, match=r"every process must start at the same step, got \[0, 6\]; put the job on a shared disk"):
+    with pytest.raises(
+        JobError,
+        match=r"every process must start at the same step, got \[0, 6\]; put the job on a shared disk",
+    ):
         loop.run()
 
 
@@ -370,7 +455,9 @@ def test_a_step_beyond_a_gpus_memory_is_repeated_once_in_smaller_passes(
             loop.step()
     else:
         loop.step()
-        for found, expected in zip(loop.objective.module.parameters(), plain.objective.module.parameters(), strict=True):
+        for found, expected in zip(
+            loop.objective.module.parameters(), plain.objective.module.parameters(), strict=True
+        ):
             assert found.equal(expected)
     assert (tried, seen.notes) == ([0, 0], ["passes have 30 tokens"])
 

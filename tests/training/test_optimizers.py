@@ -64,12 +64,18 @@ def sgd(weight: float, gradients: list[float], rate: float, decay: float) -> flo
 
 
 UPDATES: dict[str, Callable[[float, list[float], float, float], float]] = dict(
-    zip([name for name in NAMES if name != "adafactor"], (adamw, adamax, adamax_no_momentum, adadelta, sgd), strict=True)
+    zip(
+        [name for name in NAMES if name != "adafactor"],
+        (adamw, adamax, adamax_no_momentum, adadelta, sgd),
+        strict=True,
+    )
 )
 """Those that look at each weight by itself."""
 
 
-def after_steps(name: str, start: Tensor, gradients: list[Tensor], *, rate: float, decay: float) -> list[float]:
+def after_steps(
+    name: str, start: Tensor, gradients: list[Tensor], *, rate: float, decay: float
+) -> list[float]:
     weights = nn.Parameter(start.clone())
     optimizer = make_optimizer(name, [weights], learning_rate=rate, weight_decay=decay)
     for gradient in gradients:
@@ -81,9 +87,13 @@ def after_steps(name: str, start: Tensor, gradients: list[Tensor], *, rate: floa
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 @pytest.mark.parametrize("name", UPDATES)
 def test_three_steps_equal_the_update_written_by_hand(name: str, decay: float) -> None:
-    expected = [UPDATES[name](weight, [step[i] for step in GRADIENTS], 0.01, decay) for i, weight in enumerate(START)]
+    expected = [
+        UPDATES[name](weight, [step[i] for step in GRADIENTS], 0.01, decay) for i, weight in enumerate(START)
+    ]
     start, *gradients = (torch.tensor(numbers, dtype=torch.float64) for numbers in (START, *GRADIENTS))
-    assert after_steps(name, start, gradients, rate=0.01, decay=decay) == pytest.approx(expected, rel=1e-9, abs=1e-14)
+    assert after_steps(name, start, gradients, rate=0.01, decay=decay) == pytest.approx(
+        expected, rel=1e-9, abs=1e-14
+    )
 
 
 def one_step(name: str, weights: Tensor, gradient: Tensor, *, rate: float) -> Tensor:
@@ -127,12 +137,16 @@ def test_frozen_parameters_are_left_out_so_that_no_decay_touches_them() -> None:
 def test_a_decay_by_less_than_half_an_ulp_of_every_weight_moves_none(share: float, moves: set[float]) -> None:
     weights = [1.0, 1.5, 1.99, 0.05]
     parameter = nn.Parameter(torch.tensor(weights))
-    optimizer = make_optimizer("adamw", [parameter], learning_rate=5e-8, weight_decay=share * ROUNDED_AWAY / 5e-8)
+    optimizer = make_optimizer(
+        "adamw", [parameter], learning_rate=5e-8, weight_decay=share * ROUNDED_AWAY / 5e-8
+    )
     for _ in range(10):
         parameter.grad = torch.zeros(4)
         optimizer.step()
     found = parameter.detach().tolist()
-    assert {start for start, weight in zip(weights, found, strict=True) if torch.tensor(start).item() != weight} == moves
+    assert {
+        start for start, weight in zip(weights, found, strict=True) if torch.tensor(start).item() != weight
+    } == moves
 
 
 def test_a_weight_just_above_1_does_not_follow_the_default_rate() -> None:
@@ -149,7 +163,9 @@ def rms(values: list[float]) -> float:
     return math.sqrt(sum(value**2 for value in values) / len(values))
 
 
-def moved(weights: list[float], gradients: list[float], variances: list[float], t: int, *, rate: float, decay: float) -> list[float]:
+def moved(
+    weights: list[float], gradients: list[float], variances: list[float], t: int, *, rate: float, decay: float
+) -> list[float]:
     """What Adafactor's step makes of one tensor, one number at a time."""
     size = max(1e-3, rms(weights)) * min(rate, t**-0.5)
     updates = [g / max(math.sqrt(v), EPSILON) for g, v in zip(gradients, variances, strict=True)]
@@ -157,7 +173,9 @@ def moved(weights: list[float], gradients: list[float], variances: list[float], 
     return [w * (1 - rate * decay) - size * u / cut for w, u in zip(weights, updates, strict=True)]
 
 
-def vector_by_hand(weights: list[float], steps: list[list[float]], *, rate: float, decay: float) -> list[float]:
+def vector_by_hand(
+    weights: list[float], steps: list[list[float]], *, rate: float, decay: float
+) -> list[float]:
     variances = [0.0] * len(weights)
     for t, gradients in enumerate(steps, start=1):
         share = t**-0.8
@@ -172,7 +190,10 @@ def matrix_by_hand(weights: Tensor, steps: list[Tensor], *, rate: float, decay: 
     for t, gradient in enumerate(steps, start=1):
         share, found = t**-0.8, gradient.tolist()
         rows = [(1 - share) * rows[i] + share * sum(g**2 for g in found[i]) / width for i in range(height)]
-        columns = [(1 - share) * columns[j] + share * sum(line[j] ** 2 for line in found) / height for j in range(width)]
+        columns = [
+            (1 - share) * columns[j] + share * sum(line[j] ** 2 for line in found) / height
+            for j in range(width)
+        ]
         whole = max(sum(rows) / height, EPSILON)
         variances = [row * column / whole for row in rows for column in columns]
         flat = moved(flat, gradient.flatten().tolist(), variances, t, rate=rate, decay=decay)
@@ -187,25 +208,44 @@ def random(*shape: int, seed: int) -> Tensor:
 # The second rate is above 1 / sqrt(t) from the second step on, which then takes its place.
 @pytest.mark.parametrize("rate", [1e-3, 0.9])
 @pytest.mark.parametrize("shape", [(3, 4), (5,)])
-def test_adafactor_equals_the_formula_in_plain_loops(shape: tuple[int, ...], rate: float, decay: float) -> None:
-    start, gradients = random(*shape, seed=0), [random(*shape, seed=seed) * 10.0**seed for seed in range(1, 5)]
+def test_adafactor_equals_the_formula_in_plain_loops(
+    shape: tuple[int, ...], rate: float, decay: float
+) -> None:
+    start, gradients = (
+        random(*shape, seed=0),
+        [random(*shape, seed=seed) * 10.0**seed for seed in range(1, 5)],
+    )
     if len(shape) == 2:
         expected = matrix_by_hand(start, gradients, rate=rate, decay=decay)
     else:
-        expected = vector_by_hand(start.tolist(), [gradient.tolist() for gradient in gradients], rate=rate, decay=decay)
-    assert after_steps("adafactor", start, gradients, rate=rate, decay=decay) == pytest.approx(expected, rel=1e-9)
+        expected = vector_by_hand(
+            start.tolist(), [gradient.tolist() for gradient in gradients], rate=rate, decay=decay
+        )
+    assert after_steps("adafactor", start, gradients, rate=rate, decay=decay) == pytest.approx(
+        expected, rel=1e-9
+    )
 
 
 def test_the_first_step_of_adafactor_worked_by_hand() -> None:
-    # All gradients have one size, so V = g^2, u = sign(g), rms(u) = 1; the weights' rms is 2: each moves by 2 * 0.001.
-    moved = one_step("adafactor", torch.tensor([[2.0, -2.0], [2.0, 2.0]]), torch.tensor([[7.0, 7.0], [-7.0, 7.0]]), rate=1e-3)
+    # All gradients have one size, so V = g^2, u = sign(g), rms(u) = 1; the weights' rms is 2: each moves by 2
+    # * 0.001.
+    moved = one_step(
+        "adafactor",
+        torch.tensor([[2.0, -2.0], [2.0, 2.0]]),
+        torch.tensor([[7.0, 7.0], [-7.0, 7.0]]),
+        rate=1e-3,
+    )
     torch.testing.assert_close(moved, torch.tensor([[1.998, -2.002], [2.002, 1.998]]))
     # A matrix of zeros moves as if its rms were a thousandth.
-    torch.testing.assert_close(one_step("adafactor", torch.zeros(2, 2), torch.ones(2, 2), rate=1e-3), torch.full((2, 2), -1e-6))
+    torch.testing.assert_close(
+        one_step("adafactor", torch.zeros(2, 2), torch.ones(2, 2), rate=1e-3), torch.full((2, 2), -1e-6)
+    )
 
 
 def test_adafactor_leaves_rows_of_a_table_without_gradient_where_they_are() -> None:
-    table = one_step("adafactor", torch.ones(3, 2), torch.tensor([[0.0, 0.0], [1.0, -1.0], [0.0, 0.0]]), rate=1e-3)
+    table = one_step(
+        "adafactor", torch.ones(3, 2), torch.tensor([[0.0, 0.0], [1.0, -1.0], [0.0, 0.0]]), rate=1e-3
+    )
     assert torch.equal(table[[0, 2]], torch.ones(2, 2))
     assert (table[1] != 1).all()
 
@@ -224,7 +264,9 @@ def test_a_matrix_decays_and_a_bias_and_a_temperature_do_not() -> None:
     nn.init.constant_(layer.weight, 2.0)
     nn.init.constant_(layer.bias, 2.0)
     start = temperature.log_factor.item()
-    optimizer = make_optimizer("adamw", decay_groups(nn.ModuleList([layer, temperature])), learning_rate=0.1, weight_decay=0.5)
+    optimizer = make_optimizer(
+        "adamw", decay_groups(nn.ModuleList([layer, temperature])), learning_rate=0.1, weight_decay=0.5
+    )
     for weights in (layer.weight, layer.bias, temperature.log_factor):
         weights.grad = torch.full_like(weights, 3.0)
     optimizer.step()
@@ -242,13 +284,18 @@ def test_each_trainable_weight_is_in_one_group_and_tables_decay_like_matrices() 
     decayed, plain = decay_groups(towers)
     names = {id(weights): name for name, weights in towers.named_parameters()}
     assert len(decayed.parameters) + len(plain.parameters) == len(names) - len(list(frozen.parameters()))
-    assert all(names[id(weights)].endswith(".bias") or "LayerNorm" in names[id(weights)] for weights in plain.parameters)
+    assert all(
+        names[id(weights)].endswith(".bias") or "LayerNorm" in names[id(weights)]
+        for weights in plain.parameters
+    )
     assert sum("word_embeddings" in names[id(weights)] for weights in decayed.parameters) == 2
     assert (decayed.decays, plain.decays) == (True, False)
 
 
 def test_a_group_without_trainable_weights_is_left_out() -> None:
-    optimizer = make_optimizer("adamw", decay_groups(nn.Linear(2, 1, bias=False)), learning_rate=0.1, weight_decay=0.5)
+    optimizer = make_optimizer(
+        "adamw", decay_groups(nn.Linear(2, 1, bias=False)), learning_rate=0.1, weight_decay=0.5
+    )
     assert [group["weight_decay"] for group in optimizer.param_groups] == [0.5]
 
 

@@ -25,8 +25,22 @@ from tests.losses.test_losses import LOSSES
 from tests.tiny import KINDS, Kind, tiny_encoder
 
 TEXTS = ["a", "two words", "three short words", "the longest of all the texts in this batch", "", "again two"]
-DOCUMENTS = ["the longest of all the texts in this batch", "one of middling length", "short", "b", "another one", "and one", "c"]
-CHUNKINGS = [Chunking(), Chunking(12), Chunking(12, cached=True), Chunking(1000, cached=True), Chunking(24, buckets=(8, 24))]
+DOCUMENTS = [
+    "the longest of all the texts in this batch",
+    "one of middling length",
+    "short",
+    "b",
+    "another one",
+    "and one",
+    "c",
+]
+CHUNKINGS = [
+    Chunking(),
+    Chunking(12),
+    Chunking(12, cached=True),
+    Chunking(1000, cached=True),
+    Chunking(24, buckets=(8, 24)),
+]
 CACHED = Chunking(12, cached=True)
 Gradients = dict[str, Tensor]
 
@@ -45,7 +59,11 @@ def table_of(encoder: Encoder) -> TokenTable:
 
 def gradients_of(*towers: Encoder) -> Gradients:
     """By the tower and the name."""
-    named = [(f"{number} {name}", weights.grad) for number, tower in enumerate(towers) for name, weights in tower.named_parameters()]
+    named = [
+        (f"{number} {name}", weights.grad)
+        for number, tower in enumerate(towers)
+        for name, weights in tower.named_parameters()
+    ]
     return {name: gradient.clone() for name, gradient in named if gradient is not None}
 
 
@@ -61,7 +79,9 @@ def passed(encoder: Encoder, passes: Passes, picked: np.ndarray) -> tuple[Tensor
 def check(found: Gradients, wanted: Gradients) -> None:
     assert found.keys() == wanted.keys()
     for name, gradient in wanted.items():
-        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-6 * float(1 + gradient.abs().max()))
+        torch.testing.assert_close(
+            found[name], gradient, rtol=1e-4, atol=1e-6 * float(1 + gradient.abs().max())
+        )
 
 
 def counting(*copies: Encoder) -> list[int]:
@@ -78,7 +98,9 @@ def counting(*copies: Encoder) -> list[int]:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("cached", [False, True])
 @pytest.mark.parametrize("tokens", [None, 1, 12, 1000])
-def test_halves_and_chunks_give_the_embeddings_and_gradients_of_one_pass(kind: Kind, cached: bool, tokens: int):
+def test_halves_and_chunks_give_the_embeddings_and_gradients_of_one_pass(
+    kind: Kind, cached: bool, tokens: int
+):
     encoder, picked = tiny_encoder(kind).eval(), np.array([3, 0, 5, 2, 1])
     one, plain = passed(encoder, Passes(encoder, precision="fp32"), picked)
     with side_passes(encoder, precision="fp32", chunking=Chunking(tokens, cached)) as passes:
@@ -91,14 +113,18 @@ def test_halves_and_chunks_give_the_embeddings_and_gradients_of_one_pass(kind: K
 
 @pytest.mark.parametrize("loss", [*LOSSES])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_cached_gradients_equal_those_of_kept_graphs_under_every_loss_with_dropout_on(loss: str, threads: int):
+def test_cached_gradients_equal_those_of_kept_graphs_under_every_loss_with_dropout_on(
+    loss: str, threads: int
+):
     found = []
     torch.set_num_threads(threads)
     for cached in (False, True):
         encoder, temperature = tiny_encoder().train(), torch.tensor(0.2, requires_grad=True)
         torch.manual_seed(7)
         with side_passes(encoder, precision="fp32", chunking=Chunking(12, cached)) as passes:
-            query, positive, shared = (passes.embed(table_of(encoder), np.array(rows)) for rows in ([3, 0, 5], [2, 1, 4], [0, 1]))
+            query, positive, shared = (
+                passes.embed(table_of(encoder), np.array(rows)) for rows in ([3, 0, 5], [2, 1, 4], [0, 1])
+            )
             value = LOSSES[loss](Pairs(query, positive, shared=shared), temperature=temperature)
             value.backward()
         found.append((value.detach(), {"temperature": temperature.grad, **gradients_of(encoder)}))
@@ -107,8 +133,12 @@ def test_cached_gradients_equal_those_of_kept_graphs_under_every_loss_with_dropo
     torch.testing.assert_close(gradients, wanted)
 
 
-@pytest.mark.parametrize(("kind", "threads"), [("bert", 2), ("xlm-roberta", 2), ("llama", 2), ("gpt-neox", 2), ("t5", 1)])
-def test_with_dropout_on_random_numbers_come_in_an_order_of_their_own_or_from_one_thread(kind: Kind, threads: int):
+@pytest.mark.parametrize(
+    ("kind", "threads"), [("bert", 2), ("xlm-roberta", 2), ("llama", 2), ("gpt-neox", 2), ("t5", 1)]
+)
+def test_with_dropout_on_random_numbers_come_in_an_order_of_their_own_or_from_one_thread(
+    kind: Kind, threads: int
+):
     encoder, found = tiny_encoder(kind).train(), []
     with side_passes(encoder, precision="fp32") as passes:
         assert len(passes._copies) == threads
@@ -139,7 +169,9 @@ def test_dropout_in_a_part_alone_is_replayed_and_leaves_the_random_numbers_as_th
 def test_gradients_add_to_what_is_there_and_weights_are_frozen_and_unfrozen_between_steps():
     encoder = tiny_encoder(layers=2).eval()
     _, plain = passed(encoder, Passes(encoder, precision="fp32"), np.arange(5))
-    first, second = (name for name, _ in encoder.named_parameters() if name.endswith("intermediate.dense.weight"))
+    first, second = (
+        name for name, _ in encoder.named_parameters() if name.endswith("intermediate.dense.weight")
+    )
     encoder.get_parameter(first).requires_grad_(False)
     with side_passes(encoder, precision="fp32") as passes:
         encoder.get_parameter(first).requires_grad_(True)
@@ -170,7 +202,11 @@ def test_a_pass_that_fails_reaches_the_caller_and_leaves_nothing_behind_for_the_
     with side_passes(encoder, precision="fp32") as passes:
         _, wanted = passed(encoder, passes, np.arange(5))
         embeddings = passes.embed(table_of(encoder), np.arange(5))
-        weights = next(weights for name, weights in passes._copies[0][0].named_parameters() if name.endswith("intermediate.dense.weight"))
+        weights = next(
+            weights
+            for name, weights in passes._copies[0][0].named_parameters()
+            if name.endswith("intermediate.dense.weight")
+        )
         hook = weights.register_hook(lambda gradient: (_ for _ in ()).throw(OSError("no")))
         with pytest.raises(OSError, match="no"):
             embeddings.sum().backward()
@@ -203,12 +239,16 @@ def test_weights_and_gradients_are_float32_whatever_the_pass_computes_in(cached:
     _, wanted = passed(encoder, Passes(encoder, precision="fp32"), np.arange(5))
     with side_passes(encoder, precision=precision, chunking=Chunking(12, cached)) as passes:
         for (copy,) in passes._copies:
-            copy.projections[0].linear.register_forward_hook(lambda module, given, output: computed.append(output.dtype))
+            copy.projections[0].linear.register_forward_hook(
+                lambda module, given, output: computed.append(output.dtype)
+            )
         embeddings, found = passed(encoder, passes, np.arange(5))
         masters = {weights.dtype for (copy,) in passes._copies for weights in copy.parameters()}
     assert set(computed) == {torch.bfloat16 if precision == "bf16" else torch.float32}
     assert masters == {embeddings.dtype} == {gradient.dtype for gradient in found.values()} == {torch.float32}
-    direction = torch.cosine_similarity(*(torch.cat([part.flatten() for part in each.values()]) for each in (found, wanted)), dim=0)
+    direction = torch.cosine_similarity(
+        *(torch.cat([part.flatten() for part in each.values()]) for each in (found, wanted)), dim=0
+    )
     assert (1 - direction < 1e-5) == (precision == "fp32")
     assert direction > 0.99
 
@@ -227,7 +267,9 @@ def groups_of(query: Encoder, document: Encoder, *, towers: tuple[int, int]) -> 
     ]
 
 
-def check_together(query: Encoder, document: Encoder, chunking: Chunking, *, towers: tuple[int, int]) -> list[Tensor]:
+def check_together(
+    query: Encoder, document: Encoder, chunking: Chunking, *, towers: tuple[int, int]
+) -> list[Tensor]:
     """Groups that pass together give what a pass for each gives, without any cutting."""
     groups, distinct = groups_of(query, document, towers=towers), [query, document][: 1 + towers[1]]
     found = []
@@ -240,7 +282,9 @@ def check_together(query: Encoder, document: Encoder, chunking: Chunking, *, tow
                 scores(*embeddings).backward()
         else:
             pairs = zip((query, document), groups, strict=True)
-            embeddings = [Passes(tower, precision="fp32").embed(group.table, group.rows) for tower, group in pairs]
+            embeddings = [
+                Passes(tower, precision="fp32").embed(group.table, group.rows) for tower, group in pairs
+            ]
             scores(*embeddings).backward()
         found.append(([rows.detach() for rows in embeddings], gradients_of(query, document)))
     (wanted, plain), (joined, gradients) = found
@@ -295,7 +339,10 @@ def test_all_groups_share_one_region_forward_and_one_backward_and_are_differenti
 
 @pytest.mark.parametrize("frozen", [False, True])
 def test_a_text_of_a_larger_tower_or_of_a_trained_one_counts_for_several(frozen: bool):
-    small, large = tiny_encoder(width=32 if frozen else 16).eval().requires_grad_(not frozen), tiny_encoder(width=32).eval()
+    small, large = (
+        tiny_encoder(width=32 if frozen else 16).eval().requires_grad_(not frozen),
+        tiny_encoder(width=32).eval(),
+    )
     table = TokenTable.of(small, ["abcd"] * 3, side="query")
     with side_passes(small, large, precision="fp32", chunking=Chunking(6)) as passes:
         groups = [Group(table, np.arange(3), 0), Group(table, np.arange(1), 1)]
@@ -307,7 +354,9 @@ def test_groups_may_be_empty():
     encoder = tiny_encoder().eval()
     with side_passes(encoder, precision="fp32", chunking=CACHED) as passes:
         assert passes.embed_all([]) == []
-        none, some = passes.embed_all([Group(table_of(encoder), np.arange(0)), Group(table_of(encoder), np.arange(2))])
+        none, some = passes.embed_all(
+            [Group(table_of(encoder), np.arange(0)), Group(table_of(encoder), np.arange(2))]
+        )
         (none.sum() + some.square().sum()).backward()
     assert (none.shape, some.shape) == ((0, encoder.width), (2, encoder.width))
     assert Passes(encoder, precision="fp32").embed(table_of(encoder), np.arange(0)).shape == none.shape
@@ -351,7 +400,9 @@ DIRECTIONS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", DIRECTIONS)
 @pytest.mark.parametrize("tokens", [1, 40, 10_000])
-def test_the_cached_loss_and_all_gradients_are_those_of_sentence_transformers(name: str, tokens: int, tmp_path: Path) -> None:
+def test_the_cached_loss_and_all_gradients_are_those_of_sentence_transformers(
+    name: str, tokens: int, tmp_path: Path
+) -> None:
     encoder = tiny_encoder().eval()
     save(DualEncoder(encoder, encoder), tmp_path / "model")
     model = SentenceTransformer(str(tmp_path / "model"), device="cpu").eval()

@@ -19,7 +19,10 @@ ROOT = math.sqrt(0.5)
         ({"name": "linear", "total_steps": 4}, [1.0, 0.75, 0.5, 0.25, 0.0, 0.0]),
         ({"name": "linear", "total_steps": 4, "final_fraction": 0.5}, [1.0, 0.875, 0.75, 0.625, 0.5, 0.5]),
         ({"name": "quadratic", "total_steps": 4}, [1.0, 15 / 16, 0.75, 7 / 16, 0.0, 0.0]),
-        ({"name": "exponential", "gamma": 0.98, "steps_per_epoch": 3}, [1.0] * 3 + [0.98] * 3 + [0.98**2] * 3),
+        (
+            {"name": "exponential", "gamma": 0.98, "steps_per_epoch": 3},
+            [1.0] * 3 + [0.98] * 3 + [0.98**2] * 3,
+        ),
         (
             {"name": "cosine", "total_steps": 6, "warmup_steps": 2, "final_fraction": 0.1},
             [0.5, 1.0, 1.0, 0.1 + 0.9 * (1 + ROOT) / 2, 0.55, 0.1 + 0.9 * (1 - ROOT) / 2, 0.1, 0.1],
@@ -33,12 +36,17 @@ def test_curves_worked_by_hand(settings: dict[str, object], expected: list[float
     assert [schedule.factor(step) for step in range(len(expected))] == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize(("name", "peer"), [("cosine", get_cosine_schedule_with_warmup), ("linear", get_linear_schedule_with_warmup)])
+@pytest.mark.parametrize(
+    ("name", "peer"),
+    [("cosine", get_cosine_schedule_with_warmup), ("linear", get_linear_schedule_with_warmup)],
+)
 def test_curves_after_the_warm_up_equal_those_of_transformers(name: str, peer: object) -> None:
     optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
     theirs = peer(optimizer, num_warmup_steps=5, num_training_steps=25).lr_lambdas[0]
     ours = Schedule(name=name, total_steps=25, warmup_steps=5)
-    assert [ours.factor(step) for step in range(5, 26)] == pytest.approx([theirs(step) for step in range(5, 26)], abs=1e-12)
+    assert [ours.factor(step) for step in range(5, 26)] == pytest.approx(
+        [theirs(step) for step in range(5, 26)], abs=1e-12
+    )
 
 
 @pytest.mark.parametrize("name", ["constant", "linear", "quadratic", "exponential", "cosine"])
@@ -69,12 +77,16 @@ def test_a_negative_step_is_refused() -> None:
         Schedule().factor(-1)
 
 
-@pytest.mark.parametrize(("fraction", "total", "steps"), [(0.1, 30, 3), (0.1, 31, 4), (0.0, 30, 0), (1.0, 30, 30), (0.07, 100, 7)])
+@pytest.mark.parametrize(
+    ("fraction", "total", "steps"), [(0.1, 30, 3), (0.1, 31, 4), (0.0, 30, 0), (1.0, 30, 30), (0.07, 100, 7)]
+)
 def test_a_warm_up_fraction_is_rounded_up(fraction: float, total: int, steps: int) -> None:
     assert warmup_steps_of(fraction, total_steps=total) == steps
 
 
 @pytest.mark.parametrize(("rule", "rate"), [("none", 5e-8), ("linear", 2e-7), ("sqrt", 1e-7)])
 def test_the_rate_follows_the_batch_size_by_the_rule(rule: str, rate: float) -> None:
-    assert scaled_learning_rate(5e-8, batch_size=56, reference_batch_size=14, rule=rule) == pytest.approx(rate, rel=1e-12)
+    assert scaled_learning_rate(5e-8, batch_size=56, reference_batch_size=14, rule=rule) == pytest.approx(
+        rate, rel=1e-12
+    )
     assert scaled_learning_rate(5e-8, batch_size=14, reference_batch_size=14, rule=rule) == 5e-8

@@ -8,7 +8,9 @@ from adiabat.training.time_limit import PAGE_SECONDS, PASSES_OF_WRITING, seconds
 from tests.tiny import tiny_dual, tiny_encoder
 
 
-def test_writing_takes_several_times_as_long_as_a_digest_of_the_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writing_takes_several_times_as_long_as_a_digest_of_the_weights(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     now, digests = [0.0], [0]
 
     class Digest:
@@ -27,7 +29,9 @@ def test_writing_takes_several_times_as_long_as_a_digest_of_the_weights(monkeypa
     # A shared tower is written once, and checkpoints hold only what is trained.
     assert shared.shared
     of_one = sum(parameter.numel() for parameter in shared.query.parameters())
-    assert writing_time([shared.query, shared.document]).ending == pytest.approx(PASSES_OF_WRITING * of_one / 100 + PAGE_SECONDS)
+    assert writing_time([shared.query, shared.document]).ending == pytest.approx(
+        PASSES_OF_WRITING * of_one / 100 + PAGE_SECONDS
+    )
     frozen = freeze(tower.backbone, ("embeddings",))
     share = frozen.trainable / (frozen.trainable + frozen.frozen)
     assert writing_time([tower]).checkpoint == pytest.approx(share * whole.checkpoint)

@@ -1,4 +1,5 @@
-"""What test_distributed.py has two processes do, and does in one; the processes are started here, as torchrun starts them.
+"""What test_distributed.py has two processes do, and does in one; the processes are started here, as torchrun
+starts them.
 
 python -m tests.training.together FOLDER
 """
@@ -86,12 +87,20 @@ def joined(towers: Towers, together: Processes, *, hard: bool, keyed: bool) -> P
 
 def guided(pairs: Pairs) -> Pairs:
     """Judged by the towers themselves, without gradient."""
-    opinion = Guide(*(rows.detach() for rows in (pairs.query, pairs.positive, pairs.shared, pairs.own)), margin=0.1)
+    opinion = Guide(
+        *(rows.detach() for rows in (pairs.query, pairs.positive, pairs.shared, pairs.own)), margin=0.1
+    )
     return replace(pairs, guide=opinion)
 
 
 def step(
-    together: Processes, *, loss: Loss, hard: bool = True, keyed: bool = True, guide: bool = False, widths: tuple[int, ...] = (WIDTH,)
+    together: Processes,
+    *,
+    loss: Loss,
+    hard: bool = True,
+    keyed: bool = True,
+    guide: bool = False,
+    widths: tuple[int, ...] = (WIDTH,),
 ) -> Found:
     """Loss and gradients of one step."""
     towers = Towers()
@@ -110,7 +119,16 @@ def averaged(together: Processes, value: Tensor, module: nn.Module) -> Found:
     return {"loss": together.mean(value.detach()), **found}
 
 
-TEXTS = ["a", "two words", "three short words", "the longest of all the texts in this batch", "", "again two", "yet another", "and more"]
+TEXTS = [
+    "a",
+    "two words",
+    "three short words",
+    "the longest of all the texts in this batch",
+    "",
+    "again two",
+    "yet another",
+    "and more",
+]
 
 
 def encoder(together: Processes, *, chunking: Chunking | None) -> Found:
@@ -119,7 +137,9 @@ def encoder(together: Processes, *, chunking: Chunking | None) -> Found:
     table = TokenTable.of(tower, TEXTS, side="query")
     rows = together.share(4)
     with side_passes(tower, precision="fp32", chunking=chunking) as passes:
-        query, positive = (together.gather(passes.embed(table, np.arange(first, first + 4)[rows])) for first in (0, 4))
+        query, positive = (
+            together.gather(passes.embed(table, np.arange(first, first + 4)[rows])) for first in (0, 4)
+        )
         value = in_batch_softmax(Pairs(query, positive, rows=rows).unit(), temperature=0.1, symmetric=True)
         value.backward()  # type: ignore[no-untyped-call]
     return averaged(together, value, tower)
@@ -179,7 +199,10 @@ def exchanges(together: Processes) -> Found:
 
 def lopsided(together: Processes) -> Found:
     """Averages where processes have gradients of different weights, in several buckets and dtypes."""
-    weights = [nn.Parameter(torch.zeros(5, dtype=torch.float64 if number == 2 else torch.float32)) for number in range(6)]
+    weights = [
+        nn.Parameter(torch.zeros(5, dtype=torch.float64 if number == 2 else torch.float32))
+        for number in range(6)
+    ]
     present = {0: (0, 1), 1: (0,), 2: (1,), 4: (0, 1), 5: (0, 1)}
     for number, ranks in present.items():
         if together.rank in ranks:
@@ -226,7 +249,9 @@ def silence(folder: Path) -> str:
 
 
 def death() -> str:
-    """The second process dies, and the first one, which the launcher asks to stop as well, notices before it does."""
+    """The second process dies, and the first one, which the launcher asks to stop as well, notices before it
+    does.
+    """
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with processes(torch.device("cpu")) as together:
         if not together.is_main:
@@ -244,13 +269,18 @@ def work(folder: Path) -> None:
     found: dict[str, object] = {}
     with processes(torch.device("cpu"), timeout=TIMEOUT) as together:
         found = {name: case(together) for name, case in CASES.items()}
-        found |= {"exchanges": exchanges(together), "lopsided": lopsided(together), "settings": settings(together)}
+        found |= {
+            "exchanges": exchanges(together),
+            "lopsided": lopsided(together),
+            "settings": settings(together),
+        }
         rank = together.rank
     found["silence"] = silence(folder)
     torch.save(found, folder / f"{rank}.pt")
     found["death"] = death()
     torch.save(found, folder / f"{rank}.pt")
-    # To return would be to wait for the launcher, which waits for the signal that was ignored to end this process.
+    # To return would be to wait for the launcher, which waits for the signal that was ignored to end this
+    # process.
     os._exit(0)
 
 
@@ -258,7 +288,16 @@ def main() -> None:
     """Start the processes; what they import is imported once."""
     folder = Path(sys.argv[1])
     os.mkfifo(folder / "pipe")
-    config = LaunchConfig(1, 1, COUNT, run_id="test", rdzv_backend="c10d", rdzv_endpoint="127.0.0.1:0", start_method="fork", max_restarts=0)
+    config = LaunchConfig(
+        1,
+        1,
+        COUNT,
+        run_id="test",
+        rdzv_backend="c10d",
+        rdzv_endpoint="127.0.0.1:0",
+        start_method="fork",
+        max_restarts=0,
+    )
     try:
         elastic_launch(config, work)(folder)
     except ChildFailedError as fault:

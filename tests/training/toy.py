@@ -1,4 +1,6 @@
-"""A training run small enough for tests of the loop: a few numbers, dropout, and frozen weights beside the trained ones."""
+"""A training run small enough for tests of the loop: a few numbers, dropout, and frozen weights beside the
+trained ones.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +33,9 @@ def nothing(number: int) -> None:
 
 @dataclass
 class Regression:
-    """Learns a line; `before_loss` and `before_validation` are called with the number of the step or validation."""
+    """Learns a line; `before_loss` and `before_validation` are called with the number of the step or
+    validation.
+    """
 
     before_loss: Callable[[int], None] = nothing
     before_validation: Callable[[int], None] = nothing
@@ -40,7 +44,9 @@ class Regression:
     def __post_init__(self) -> None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            self.module: nn.Module = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.3), nn.Tanh(), nn.Linear(8, 1))
+            self.module: nn.Module = nn.Sequential(
+                nn.Linear(4, 8), nn.Dropout(0.3), nn.Tanh(), nn.Linear(8, 1)
+            )
             self.inputs = torch.randn(60, 4)
         self.targets = self.inputs.sum(dim=1, keepdim=True)
         self.module.get_submodule("0").requires_grad_(False)
@@ -67,7 +73,9 @@ class Regression:
 
 @dataclass
 class Scripted:
-    """Validates as told, whatever the weights; each step moves the one weight by -1 (under SGD with rate 1)."""
+    """Validates as told, whatever the weights; each step moves the one weight by -1 (under SGD with rate
+    1).
+    """
 
     script: Sequence[tuple[float, int]]
     losses: Sequence[float] = ()
@@ -116,7 +124,9 @@ def regression_loop(
     folder.mkdir(parents=True, exist_ok=True)
     return Loop(
         objective=objective,
-        optimizer=make_optimizer(optimizer, objective.module.parameters(), learning_rate=RATES[optimizer], weight_decay=0.1),
+        optimizer=make_optimizer(
+            optimizer, objective.module.parameters(), learning_rate=RATES[optimizer], weight_decay=0.1
+        ),
         learning_rate=RATES[optimizer],
         schedule=Schedule(name="linear", total_steps=STEPS_PER_EPOCH * EPOCHS),
         limits=Limits(STEPS_PER_EPOCH, EPOCHS, EPOCHS, log_every=2, checkpoint_seconds=checkpoint_seconds),

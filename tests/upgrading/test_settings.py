@@ -54,14 +54,20 @@ limit = 0.1  # of overlap
 def test_a_settings_file_is_converted_in_place_with_its_comments(tmp_path: Path) -> None:
     path = tmp_path / "run.toml"
     path.write_text(FORMER, encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"guard\.most is now guard\.limit.*; run adiabat\.upgrade\(.*run\.toml"):
+    with pytest.raises(
+        ConfigError, match=r"guard\.most is now guard\.limit.*; run adiabat\.upgrade\(.*run\.toml"
+    ):
         read_settings(TuneSettings, path)
     done = adiabat.upgrade(path)
     assert "tune.pull is now tune.l2_to_start" in done.converted[path]
     assert path.read_text(encoding="utf-8").replace("[rehearsal]\n", "", 0) == PRESENT
     assert path.with_name("run.toml.before-upgrade").read_text(encoding="utf-8") == FORMER
     settings = read_settings(TuneSettings, path)
-    assert (settings.tune.loss.kind, settings.tune.l2_to_start, settings.tune.negatives.per_query) == ("in_batch_softmax", 0.1, 2)
+    assert (settings.tune.loss.kind, settings.tune.l2_to_start, settings.tune.negatives.per_query) == (
+        "in_batch_softmax",
+        0.1,
+        2,
+    )
     assert settings.guard is not None
     assert settings.guard.limit == 0.1
     assert adiabat.upgrade(path).converted == {}
@@ -70,23 +76,62 @@ def test_a_settings_file_is_converted_in_place_with_its_comments(tmp_path: Path)
 @pytest.mark.parametrize(
     ("former", "present"),
     [
-        ({"tune": {"loss": "triplet", "margin": 0.2}}, {"tune": {"loss": {"kind": "triplet", "margin": 0.2}}}),
+        (
+            {"tune": {"loss": "triplet", "margin": 0.2}},
+            {"tune": {"loss": {"kind": "triplet", "margin": 0.2}}},
+        ),
         # Without a loss, the margin was that of the default one.
-        ({"tune": {"margin": 0.2, "recipe": "paper"}}, {"tune": {"loss": {"margin": 0.2}, "recipe": "paper"}}),
+        (
+            {"tune": {"margin": 0.2, "recipe": "paper"}},
+            {"tune": {"loss": {"margin": 0.2}, "recipe": "paper"}},
+        ),
         # What is the recipe `paper` today was the default.
         ({"tune": {"pull": 0.2}}, {"tune": {"l2_to_start": 0.2, "recipe": "paper"}}),
         (
-            {"train": {"loss": "samtone", "same_tower": "both", "negatives_seen_by": "own", "temperature": 0.1}},
-            {"train": {"loss": {"kind": "samtone", "same_tower": "both", "negatives_shared": False, "temperature": {"value": 0.1}}}},
+            {
+                "train": {
+                    "loss": "samtone",
+                    "same_tower": "both",
+                    "negatives_seen_by": "own",
+                    "temperature": 0.1,
+                }
+            },
+            {
+                "train": {
+                    "loss": {
+                        "kind": "samtone",
+                        "same_tower": "both",
+                        "negatives_shared": False,
+                        "temperature": {"value": 0.1},
+                    }
+                }
+            },
         ),
         (
-            {"train": {"temperature": 0.1, "temperature_schedule": "scheduled", "first_temperature": 0.5, "temperature_steps": 9}},
-            {"train": {"loss": {"temperature": {"last": 0.1, "kind": "scheduled", "first": 0.5, "steps": 9}}}},
+            {
+                "train": {
+                    "temperature": 0.1,
+                    "temperature_schedule": "scheduled",
+                    "first_temperature": 0.5,
+                    "temperature_steps": 9,
+                }
+            },
+            {
+                "train": {
+                    "loss": {"temperature": {"last": 0.1, "kind": "scheduled", "first": 0.5, "steps": 9}}
+                }
+            },
         ),
-        ({"train": {"guide": "self", "guide_margin": 0.1}}, {"train": {"loss": {"guide": {"model": "self", "margin": 0.1}}}}),
+        (
+            {"train": {"guide": "self", "guide_margin": 0.1}},
+            {"train": {"loss": {"guide": {"model": "self", "margin": 0.1}}}},
+        ),
         ({"data": {"stream": True, "window": 9}}, {"data": {"stream": {"shard_size": 9}}}),
         ({"data": {"stream": False, "window": 9}}, {"data": {}}),
-        ({"batches": {"group": "topic", "random_share": 0.2}}, {"batches": {"group": {"kind": "topic", "random_share": 0.2}}}),
+        (
+            {"batches": {"group": "topic", "random_share": 0.2}},
+            {"batches": {"group": {"kind": "topic", "random_share": 0.2}}},
+        ),
         ({"mixture": {"rule": "equal", "temperature": 2.0}}, {"mixture": {"rule": {"kind": "equal"}}}),
         (
             {"static": {"dims": 64, "weighting": "zipf", "sif": 1e-3, "corpus": "c.jsonl"}},
@@ -102,7 +147,10 @@ def test_a_settings_file_is_converted_in_place_with_its_comments(tmp_path: Path)
             {"grid": {"tune": {"margin": [0.1, 0.2], "pull": [0.0]}}},
             {"grid": {"tune": {"loss": {"margin": [0.1, 0.2]}, "l2_to_start": [0.0]}}},
         ),
-        ({"variants": [{"name": "a", "guard": {"most": 0.1}}]}, {"variants": [{"name": "a", "guard": {"limit": 0.1}}]}),
+        (
+            {"variants": [{"name": "a", "guard": {"most": 0.1}}]},
+            {"variants": [{"name": "a", "guard": {"limit": 0.1}}]},
+        ),
     ],
 )
 def test_each_former_setting_has_its_present_place(former: dict[str, Any], present: dict[str, Any]) -> None:
@@ -131,12 +179,18 @@ final_fraction = 0.1   # had no effect
     assert written is not None
     assert "loss.weight = 0.2      # of the second term" in written
     settings = checked(TrainSettings, tomllib.loads(written))
-    assert (settings.train.loss.kind, settings.train.loss.negatives_shared, settings.train.schedule.kind) == ("pair", False, "exponential")
+    assert (settings.train.loss.kind, settings.train.loss.negatives_shared, settings.train.schedule.kind) == (
+        "pair",
+        False,
+        "exponential",
+    )
 
 
 def test_a_file_that_cannot_be_changed_line_by_line_is_written_anew(tmp_path: Path) -> None:
     path = tmp_path / "run.toml"
-    path.write_text("guard = { use = true, most = 0.1 } # a comment\ntune = { pull = 0.2 }\n", encoding="utf-8")
+    path.write_text(
+        "guard = { use = true, most = 0.1 } # a comment\ntune = { pull = 0.2 }\n", encoding="utf-8"
+    )
     assert "comments are lost" in adiabat.upgrade(path, dry_run=True).converted[path]
     adiabat.upgrade(path)
     settings = read_settings(TuneSettings, path)
@@ -145,7 +199,9 @@ def test_a_file_that_cannot_be_changed_line_by_line_is_written_anew(tmp_path: Pa
 
 @pytest.mark.parametrize("table", [{"compare": {"seeds": [0]}}, {"study": {"lanes": 4}}])
 def test_settings_without_a_counterpart_are_named(table: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"(compare|study\.lanes) must be left out, got a setting of adiabat 0\.1"):
+    with pytest.raises(
+        ConfigError, match=r"(compare|study\.lanes) must be left out, got a setting of adiabat 0\.1"
+    ):
         present_settings(table)
 
 

@@ -75,7 +75,11 @@ def test_everything_of_a_former_version_is_used_after_an_upgrade(here: Path, ver
     Store.open("store").verify()
     for path, plain in former.items():
         record = read_result(path)
-        assert (record.title, record.seed, record.versions) == (plain["title"], plain["seed"], plain["versions"])
+        assert (record.title, record.seed, record.versions) == (
+            plain["title"],
+            plain["seed"],
+            plain["versions"],
+        )
     assert read_description(Job(Path("job")))["tune"]["loss"]["kind"] == "triplet"
     # They are used.
     hits = adiabat.search("store", "which paper is 4", model="job", k=3)
@@ -92,7 +96,9 @@ def test_everything_of_a_former_version_is_used_after_an_upgrade(here: Path, ver
 @pytest.mark.parametrize("version", STORE_1)
 def test_a_store_of_0_1_is_refused_with_the_command_and_its_job_is_a_model(here: Path, run: Run) -> None:
     said = run("search", "store", "hello", "--model", "job")
-    assert_refused(said, "store/manifest.json was written by adiabat 0.1 (format 1)", "run adiabat upgrade store")
+    assert_refused(
+        said, "store/manifest.json was written by adiabat 0.1 (format 1)", "run adiabat upgrade store"
+    )
     assert run("upgrade", "store").code == 0
     assert run("search", "store", "hello", "--model", "job").code == 0
     # What evaluate needs of the job is its record.
@@ -103,8 +109,19 @@ def test_a_store_of_0_1_is_refused_with_the_command_and_its_job_is_a_model(here:
     )
 
 
-SETTINGS = ("data.validation_fraction=0.2", *(f"tune.{key}" for key in ("batches_per_epoch=2", "batch_size=4", "learning_rate=1e-3")))
-TUNE = ("tune", "model", "store", "pairs.jsonl", "--recipe", "paper", *setting(*SETTINGS, "tune.max_epochs=2"))
+SETTINGS = (
+    "data.validation_fraction=0.2",
+    *(f"tune.{key}" for key in ("batches_per_epoch=2", "batch_size=4", "learning_rate=1e-3")),
+)
+TUNE = (
+    "tune",
+    "model",
+    "store",
+    "pairs.jsonl",
+    "--recipe",
+    "paper",
+    *setting(*SETTINGS, "tune.max_epochs=2"),
+)
 
 
 def weights_of(job: str) -> dict[str, np.ndarray]:
@@ -134,7 +151,12 @@ def test_files_without_another_format_need_no_upgrade(here: Path, run: Run) -> N
     assert run("upgrade", ".").out.startswith("nothing to upgrade")
     assert listing(here) == before
     assert run("search", "store", "hello", "--model", "job").code == 0
-    assert run("evaluate", "job", "store", "pairs.jsonl", "--out", "measured", "--set", "measure.resamples=100").code == 0
+    assert (
+        run(
+            "evaluate", "job", "store", "pairs.jsonl", "--out", "measured", "--set", "measure.resamples=100"
+        ).code
+        == 0
+    )
     assert run("evaluate", "model", "job", "--suite", "suite.toml", "--out", "suite").code == 0
     assert {read_result(path).kind for path in results_in(here)} == {
         *("training", "evaluation", "suite", "sweep", "rate-search", "space", "distillation"),
@@ -159,7 +181,9 @@ def test_scores_of_former_versions_are_compared_as_they_are(here: Path) -> None:
     assert [model.name for model in compared.models] == ["model", "job"]
 
 
-def test_a_killed_upgrade_leaves_a_readable_state_and_is_completed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_upgrade_leaves_a_readable_state_and_is_completed(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write = Manifest.write
 
     def killed(self: Manifest, folder: Path) -> None:
@@ -177,7 +201,9 @@ def test_a_killed_upgrade_leaves_a_readable_state_and_is_completed(here: Path, m
     Store.open("store").verify()
 
 
-def test_vectors_are_read_once_and_not_again_when_the_store_is_opened(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vectors_are_read_once_and_not_again_when_the_store_is_opened(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import os
     import time
 
@@ -185,7 +211,11 @@ def test_vectors_are_read_once_and_not_again_when_the_store_is_opened(here: Path
 
     names: list[str] = []
     digest_of = provenance.digest_of
-    monkeypatch.setattr(provenance, "digest_of", lambda path, **options: (names.append(path.name), digest_of(path, **options))[1])
+    monkeypatch.setattr(
+        provenance,
+        "digest_of",
+        lambda path, **options: (names.append(path.name), digest_of(path, **options))[1],
+    )
     for file in (here / "store").iterdir():
         os.utime(file, ns=(time.time_ns() - 10**9,) * 2)
     time.sleep(0.03)
@@ -210,11 +240,16 @@ def test_a_damaged_store_is_not_converted(here: Path, name: str) -> None:
 
 def test_newer_files_ask_for_an_update(here: Path) -> None:
     adiabat.upgrade(here)
-    for path, key in ((here / "store" / "manifest.json", "version"), (here / "job" / "result.json", "format")):
+    for path, key in (
+        (here / "store" / "manifest.json", "version"),
+        (here / "job" / "result.json", "format"),
+    ):
         write_json({**read_json(path, remedy=""), key: 9}, path)
     config = here / "job" / "config.toml"
     config.write_text(config.read_text().replace("# format 2", "# format 7"))
-    with pytest.raises(DataError, match=r"3 files that cannot be converted: .*\(format 9\).*update adiabat") as caught:
+    with pytest.raises(
+        DataError, match=r"3 files that cannot be converted: .*\(format 9\).*update adiabat"
+    ) as caught:
         adiabat.upgrade(here)
     assert str(caught.value).count("update adiabat") == 3
     with pytest.raises(StoreError, match=r"\(format 9\), this is adiabat .*; update adiabat"):
@@ -246,7 +281,9 @@ def test_what_cannot_be_converted_is_named_after_all_else_is_done(here: Path) ->
     record = json.loads((here / "measured" / RECORD_FILE).read_text())
     del record["title"]
     (here / "measured" / RECORD_FILE).write_text(json.dumps(record))
-    with pytest.raises(DataError, match=r"measured/result\.json cannot be converted \(title must be given, got none\)"):
+    with pytest.raises(
+        DataError, match=r"measured/result\.json cannot be converted \(title must be given, got none\)"
+    ):
         adiabat.upgrade(here)
     assert Store.open("store").count == 24
 
@@ -283,7 +320,11 @@ def test_what_is_nothing_of_adiabat_is_refused_or_stays(here: Path, path: str) -
 
 
 def test_files_of_other_programs_with_our_names_stay(tmp_path: Path) -> None:
-    for name, content in (("result.json", '{"score": 1}'), ("manifest.json", '{"name": "page"}'), ("config.toml", "[tool]\nx = 1\n")):
+    for name, content in (
+        ("result.json", '{"score": 1}'),
+        ("manifest.json", '{"name": "page"}'),
+        ("config.toml", "[tool]\nx = 1\n"),
+    ):
         (tmp_path / name).write_text(content)
     before = listing(tmp_path)
     assert adiabat.upgrade(tmp_path).converted == {}

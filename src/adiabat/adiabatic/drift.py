@@ -1,7 +1,7 @@
 """Drift of a tuned query tower, without labels: the search results of probe texts before and after tuning.
 
-The right answers to a probe are unknown, so drift is not better or worse: each measure is 0 if the tuned tower behaves like the untuned
-one, and grows with the difference.
+The right answers to a probe are unknown, so drift is not better or worse: each measure is 0 if the tuned
+tower behaves like the untuned one, and grows with the difference.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,8 +41,8 @@ class Reading:
     Attributes:
         vectors: Probe vectors as the tower returns them, of any length.
         rows: Rows of the nearest documents of each probe, nearest first: as many as requested, or all.
-        scores: Similarity of each probe to the documents that the *untuned* tower retrieved, in its order, for either tower; higher is
-            closer.
+        scores: Similarity of each probe to the documents that the *untuned* tower retrieved, in its order,
+            for either tower; higher is closer.
     """
 
     vectors: Float32[np.ndarray, "n e"]
@@ -64,9 +64,11 @@ class Reading:
 def overlap_losses(
     before: Int[np.ndarray, "n k"], after: Int[np.ndarray, "n k"], *, persistence: float = PERSISTENCE
 ) -> Float64[np.ndarray, " n"]:
-    """1 minus the extrapolated rank-biased overlap of two rankings of the same depth, exactly 0 for equal lists.
+    """1 minus the extrapolated rank-biased overlap of two rankings of the same depth, exactly 0 for equal
+    lists.
 
-    ``RBO = (X_k / k) p^k + ((1 - p) / p) sum_{d=1..k} (X_d / d) p^d`` with ``X_d`` the number of documents in the first d of both lists.
+    ``RBO = (X_k / k) p^k + ((1 - p) / p) sum_{d=1..k} (X_d / d) p^d`` with ``X_d`` the number of documents in
+    the first d of both lists.
 
     Args:
         one: Documents retrieved for each probe, best first.
@@ -77,7 +79,8 @@ def overlap_losses(
         One value per probe: 0 for equal lists, 1 for disjoint ones.
 
     Raises:
-        ValueError: If `persistence` lies outside (0, 1), lists are empty, or a list names a document twice or is padded.
+        ValueError: If `persistence` lies outside (0, 1), lists are empty, or a list names a document twice or
+            is padded.
 
     Reference:
         Webber, Moffat and Zobel 2010, the extrapolated form for lists of equal length without ties.
@@ -93,11 +96,13 @@ def overlap_losses(
 
 
 def margin_changes(base: Reading, tuned: Reading) -> Float64[np.ndarray, " n"]:
-    """Change of the margins by which a probe's first document leads the others, over the documents of the untuned tower.
+    """Change of the margins by which a probe's first document leads the others, over the documents of the
+    untuned tower.
 
-    ``sqrt(mean_j (m'_j - m_j)^2) / sqrt(mean over probes and j of m_j^2)`` with ``m_j = s_1 - s_j``, j = 2..k. A shift of all similarities
-    of a probe changes neither its ranking nor its margins. The divisor is one number for all probes, so that probes with nearly tied
-    documents do not dominate the mean; if every margin was 0, it is computed from ``m'``.
+    ``sqrt(mean_j (m'_j - m_j)^2) / sqrt(mean over probes and j of m_j^2)`` with ``m_j = s_1 - s_j``, j =
+    2..k. A shift of all similarities of a probe changes neither its ranking nor its margins. The divisor is
+    one number for all probes, so that probes with nearly tied documents do not dominate the mean; if every
+    margin was 0, it is computed from ``m'``.
 
     Args:
         base: Reading of the untuned tower.
@@ -115,7 +120,10 @@ def margin_changes(base: Reading, tuned: Reading) -> Float64[np.ndarray, " n"]:
     _require_alike(base, tuned)
     if base.scores.shape[1] == 1:
         return np.zeros(len(base.scores))
-    before, after = (scores[:, :1] - scores[:, 1:] for scores in (base.scores.astype(np.float64), tuned.scores.astype(np.float64)))
+    before, after = (
+        scores[:, :1] - scores[:, 1:]
+        for scores in (base.scores.astype(np.float64), tuned.scores.astype(np.float64))
+    )
     size = np.sqrt(np.square(before).mean()) or np.sqrt(np.square(after).mean()) or 1.0
     return np.asarray(np.sqrt(np.square(after - before).mean(axis=1)) / size)
 
@@ -123,16 +131,16 @@ def margin_changes(base: Reading, tuned: Reading) -> Float64[np.ndarray, " n"]:
 def turns(base: Reading, tuned: Reading) -> Float64[np.ndarray, " n"]:
     """Angle between the vectors of a probe by the two towers.
 
-    ``2 atan2(| |v| u - |u| v |, | |v| u + |u| v |)``: computed from chords, because the arc cosine of a cosine near 1 loses half of its
-    digits, and with them the small angles of careful tuning.
+    ``2 atan2(| |v| u - |u| v |, | |v| u + |u| v |)``: computed from chords, because the arc cosine of a
+    cosine near 1 loses half of its digits, and with them the small angles of careful tuning.
 
     Args:
         base: Reading of the untuned tower.
         tuned: Reading of the tuned tower, on the same probes.
 
     Returns:
-        Radians, between 0 and pi. The angle between a zero vector and another is pi / 2, as for a cosine of 0; between two zero vectors it
-        is 0.
+        Radians, between 0 and pi. The angle between a zero vector and another is pi / 2, as for a cosine of
+        0; between two zero vectors it is 0.
 
     Raises:
         ValueError: If the readings differ in shape, or hold values that are not finite.
@@ -142,7 +150,9 @@ def turns(base: Reading, tuned: Reading) -> Float64[np.ndarray, " n"]:
     """
     _require_alike(base, tuned)
     before, after = base.vectors.astype(np.float64), tuned.vectors.astype(np.float64)
-    lengths_before, lengths_after = (np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in (before, after))
+    lengths_before, lengths_after = (
+        np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in (before, after)
+    )
     left, right = before * lengths_after, after * lengths_before
     angles = 2 * np.arctan2(np.linalg.norm(left - right, axis=1), np.linalg.norm(left + right, axis=1))
     vanished = (lengths_before == 0) != (lengths_after == 0)
@@ -152,14 +162,15 @@ def turns(base: Reading, tuned: Reading) -> Float64[np.ndarray, " n"]:
 def rotation_share(base: Reading, tuned: Reading, *, seed: int = 0) -> float:
     """Share of the probes' movement that is one common rotation.
 
-    ``1 - sum |R q - q'|^2 / sum |q' - q|^2``, at least 0. R is fitted on one half of the probes and evaluated on the other, then vice
-    versa, so that unrelated movements share no rotation.
+    ``1 - sum |R q - q'|^2 / sum |q' - q|^2``, at least 0. R is fitted on one half of the probes and evaluated
+    on the other, then vice versa, so that unrelated movements share no rotation.
 
-    R is the orthogonal map that best moves q to q' over its half and one unmoved pseudo-probe of mean length along every axis. If a half
-    has fewer probes than dimensions, nothing else determines R outside their span: there it is the identity, and in directions with few
-    probes it stays near it; otherwise a movement that is half rotation and half noise came out as no rotation. So the share errs low: for
-    680 purely rotated probes it is 0.99 in 16 dimensions, and for 170 probes in 96 dimensions whose variances fall as 1, 1/2, 1/3 and so
-    on, 0.73.
+    R is the orthogonal map that best moves q to q' over its half and one unmoved pseudo-probe of mean length
+    along every axis. If a half
+    has fewer probes than dimensions, nothing else determines R outside their span: there it is the identity,
+    and in directions with few probes it stays near it; otherwise a movement that is half rotation and half
+    noise came out as no rotation. So the share errs low: for 680 purely rotated probes it is 0.99 in 16
+    dimensions, and for 170 probes in 96 dimensions whose variances fall as 1, 1/2, 1/3 and so on, 0.73.
 
     Args:
         base: Reading of the untuned tower.
@@ -199,13 +210,13 @@ def drift_of(base: Reading, tuned: Reading, *, groups: Sequence[str] = ()) -> Dr
         groups: Group of each probe, such as its language; empty without groups.
 
     Returns:
-        Means of `OVERLAP_LOSS`, `MARGINS` and `TURN`, over all probes and per group, and `ROTATION_SHARE` over all. Errors are standard
-        errors over probes; `ROTATION_SHARE`, which is not a mean over probes, has none, nor has a single probe. All are 0 for the untuned
-        tower compared with itself.
+        Means of `OVERLAP_LOSS`, `MARGINS` and `TURN`, over all probes and per group, and `ROTATION_SHARE`
+        over all. Errors are standard errors over probes; `ROTATION_SHARE`, which is not a mean over probes,
+        has none, nor has a single probe. All are 0 for the untuned tower compared with itself.
 
     Raises:
-        ValueError: If the readings are not alike in shape, hold what is not finite, or hold no probes, a list names a document twice or is
-            padded, or there is not one group per probe.
+        ValueError: If the readings are not alike in shape, hold what is not finite, or hold no probes, a list
+            names a document twice or is padded, or there is not one group per probe.
 
     Reference:
         No source: adiabat's own measure.
@@ -225,7 +236,9 @@ def drift_of(base: Reading, tuned: Reading, *, groups: Sequence[str] = ()) -> Dr
     return Drift(
         probes=probes,
         means={**_means(values, np.ones(probes, dtype=bool)), ROTATION_SHARE: rotation_share(base, tuned)},
-        errors={name: float(measured.std(ddof=1) / np.sqrt(probes)) for name, measured in values.items()} if probes > 1 else {},
+        errors={name: float(measured.std(ddof=1) / np.sqrt(probes)) for name, measured in values.items()}
+        if probes > 1
+        else {},
         groups={group: _means(values, group_of == group) for group in dict.fromkeys(groups)},
     )
 
@@ -239,7 +252,9 @@ def _require_alike(base: Reading, tuned: Reading) -> None:
     for name in ("vectors", "rows", "scores"):
         first, second = getattr(base, name), getattr(tuned, name)
         if first.shape != second.shape:
-            raise ValueError(f"{name} of both readings must be of one shape, got {first.shape} and {second.shape}")
+            raise ValueError(
+                f"{name} of both readings must be of one shape, got {first.shape} and {second.shape}"
+            )
         for array in (first, second):
             if not np.isfinite(array).all():
                 raise ValueError(f"{name} must be finite, got {array[~np.isfinite(array)][0]}")
@@ -255,21 +270,29 @@ def _overlaps(before: Int[np.ndarray, "n k"], after: Int[np.ndarray, "n k"]) -> 
     rows = np.take_along_axis(both, positions, axis=1)
     first, second, shared = positions[:, :-1], positions[:, 1:], rows[:, :-1] == rows[:, 1:]
     if (rows < 0).any() or (shared & ((first < k) == (second < k))).any():
-        raise ValueError("rankings must name each document once, and none below 0, got a repeated document or a padding row")
-    # A shared document counts from the deeper of its two positions; `before` comes first because the sort is stable.
+        raise ValueError(
+            "rankings must name each document once, and none below 0, got a "
+            "repeated document or a padding row"
+        )
+    # A shared document counts from the deeper of its two positions; `before` comes first because the sort is
+    # stable.
     probe, _ = np.nonzero(shared)
     deeper = np.maximum(first, second - k)[shared]
     return np.asarray(np.bincount(probe * k + deeper, minlength=probes * k).reshape(probes, k).cumsum(axis=1))
 
 
-def _left_unexplained(before: Float[np.ndarray, "n e"], after: Float[np.ndarray, "n e"], fitted_on: Bool[np.ndarray, " n"]) -> float:
+def _left_unexplained(
+    before: Float[np.ndarray, "n e"], after: Float[np.ndarray, "n e"], fitted_on: Bool[np.ndarray, " n"]
+) -> float:
     """``sum |R q - q'|^2`` over the held-out probes, with R fitted on the others."""
     rotation = _rotation(before[~fitted_on], after[~fitted_on])
     return float(np.square(before[fitted_on] @ rotation.T - after[fitted_on]).sum())
 
 
 def _rotation(before: Float[np.ndarray, "n e"], after: Float[np.ndarray, "n e"]) -> Float[np.ndarray, "e e"]:
-    """The orthogonal R that maximises ``sum q' . R q + w tr R``, w the mean squared length: the polar factor of ``sum q' q^T + w I``."""
+    """The orthogonal R that maximises ``sum q' . R q + w tr R``, w the mean squared length: the polar factor
+    of ``sum q' q^T + w I``.
+    """
     unmoved = np.square(before).sum(axis=1).mean() * np.eye(before.shape[1])
     left_vectors, _, right_vectors = np.linalg.svd(after.T @ before + unmoved)
     return np.asarray(left_vectors @ right_vectors)

@@ -1,4 +1,6 @@
-"""The expected time of a whole tuning job, from a short timing of real steps and of validation on this machine."""
+"""The expected time of a whole tuning job, from a short timing of real steps and of validation on this
+machine.
+"""
 
 import math
 import time
@@ -44,10 +46,11 @@ class Pace:
         step_seconds: Time of an optimizer step.
         validation_seconds: Time of a validation, with its drift measurement.
         drift_seconds: Time of the drift measurement alone.
-        setup_seconds: Time of preparing a trial of the rate search: a copy of the tower, and what only its first step does.
+        setup_seconds: Time of preparing a trial of the rate search: a copy of the tower, and what only its
+            first step does.
         saving_seconds: Time of a checkpoint.
-        ending_seconds: Time from the moment that a time limit ends the steps until the page is written: validation, checkpoint, power,
-            model and page.
+        ending_seconds: Time from the moment that a time limit ends the steps until the page is written:
+            validation, checkpoint, power, model and page.
     """
 
     step_seconds: float
@@ -71,7 +74,8 @@ class ExpectedTime:
         least_steps: Steps of a run that never improves, and so stops as early as it can.
         most_steps: Steps of a run that stops at `tune.max_epochs`.
         device: Device of the measurement.
-        may_stop: Whether the guard stops the run where it exceeds the drift limit, perhaps before `least_steps`.
+        may_stop: Whether the guard stops the run where it exceeds the drift limit, perhaps before
+            `least_steps`.
     """
 
     step_seconds: float
@@ -100,10 +104,19 @@ class ExpectedTime:
         """The expected time in one line."""
         least, most = (self._length(steps, seconds) for steps, seconds in self._ends())
         stop = ", or less if the drift limit stops the run" if self.may_stop else ""
-        length = most if self.least_steps == self.most_steps else f"at least {least} if nothing improves{stop}, at most {most}"
-        search = f", including about {duration(self.search_seconds)} for the learning-rate search" if self.search_seconds else ""
+        length = (
+            most
+            if self.least_steps == self.most_steps
+            else f"at least {least} if nothing improves{stop}, at most {most}"
+        )
+        search = (
+            f", including about {duration(self.search_seconds)} for the learning-rate search"
+            if self.search_seconds
+            else ""
+        )
         line = (
-            f"expected time: {length}{search}; a step takes {self.step_seconds:.2g} s and a validation {self.validation_seconds:.2g} s "
+            f"expected time: {length}{search}; a step takes {self.step_seconds:.2g} s and "
+            f"a validation {self.validation_seconds:.2g} s "
             f"on {self.device}"
         )
         return line.replace(NO_BREAK, " ")
@@ -121,11 +134,13 @@ def expected_time(context: TuningContext, settings: TuneSettings, *, watch: Watc
 
     With `tune.budget_seconds`, the job is the one that `fitted` makes of the settings.
 
-    The seconds are those of optimizer steps and validations: ``search + steps step_seconds + (1 + epochs) validation_seconds``, without
-    reading data, mining validation negatives and writing checkpoints. The guard's stop and a validation without errors can end a job
+    The seconds are those of optimizer steps and validations: ``search + steps step_seconds + (1 + epochs)
+    validation_seconds``, without reading data, mining validation negatives and writing checkpoints. The
+    guard's stop and a validation without errors can end a job
     earlier. The job itself is not changed: weights and random numbers are as before.
 
-    The tests check the extrapolation on a clock of their own: steps, validations of a sample, and the runs of a search.
+    The tests check the extrapolation on a clock of their own: steps, validations of a sample, and the runs of
+    a search.
 
     Args:
         context: Model, store and data of the job.
@@ -159,11 +174,13 @@ def time_at(pace: Pace, settings: TuneSettings) -> ExpectedTime:
     )
 
 
-def measured_pace(context: TuningContext, settings: TuneSettings, *, started: float | None = None, watch: Watch = SILENT) -> Pace:
+def measured_pace(
+    context: TuningContext, settings: TuneSettings, *, started: float | None = None, watch: Watch = SILENT
+) -> Pace:
     """Time a few real steps and a validation, without changing anything that the job uses.
 
-    A time limit that counts from `started`, by default from now, and cannot hold even the fewest steps is refused after two of them,
-    before the texts of validations and of rehearsal are embedded.
+    A time limit that counts from `started`, by default from now, and cannot hold even the fewest steps is
+    refused after two of them, before the texts of validations and of rehearsal are embedded.
     """
     started = time.monotonic() if started is None else started
     start = context.model.query
@@ -180,7 +197,12 @@ def measured_pace(context: TuningContext, settings: TuneSettings, *, started: fl
     validation_seconds = each * validated + drift_seconds
     ranking_seconds = 2 * each * min(validated, RANKED_AT_THE_END)
     ending_seconds = validation_seconds + pace.saving_seconds + ranking_seconds + pace.ending_seconds
-    return replace(pace, validation_seconds=validation_seconds, drift_seconds=drift_seconds, ending_seconds=ending_seconds)
+    return replace(
+        pace,
+        validation_seconds=validation_seconds,
+        drift_seconds=drift_seconds,
+        ending_seconds=ending_seconds,
+    )
 
 
 def _pace_of_steps(context: TuningContext, settings: TuneSettings, started: float, watch: Watch) -> Pace:
@@ -190,15 +212,23 @@ def _pace_of_steps(context: TuningContext, settings: TuneSettings, started: floa
     setup_seconds = seconds_since(begun)
     objective = context.objective(tower, settings, steps_alone=True)
     writing = writing_time([tower])
-    times = {"setup_seconds": setup_seconds, "saving_seconds": writing.checkpoint, "ending_seconds": writing.ending}
+    times = {
+        "setup_seconds": setup_seconds,
+        "saving_seconds": writing.checkpoint,
+        "ending_seconds": writing.ending,
+    }
     pace = Pace(0.0, 0.0, 0.0, device_name(tower.device), **times)
 
     def require_time(step_seconds: float) -> None:
-        _require_time(context, settings, replace(pace, step_seconds=step_seconds), spent=seconds_since(started))
+        _require_time(
+            context, settings, replace(pace, step_seconds=step_seconds), spent=seconds_since(started)
+        )
 
     with side_passes(tower, precision=settings.run.precision) as objective.passes:
         step_seconds, first = _step_seconds(objective, settings, _lengths(settings)[1], watch, require_time)
-    return replace(pace, step_seconds=step_seconds, setup_seconds=setup_seconds + max(0.0, first - step_seconds))
+    return replace(
+        pace, step_seconds=step_seconds, setup_seconds=setup_seconds + max(0.0, first - step_seconds)
+    )
 
 
 SEARCH_SHARE = 0.5
@@ -212,7 +242,9 @@ FEWEST_STEPS = 10
 
 
 def fitted(settings: TuneSettings, pace: Pace, *, spent: float = 0.0) -> TuneSettings:
-    """The settings with as many steps of the rate search, and as many epochs, as the rest of the time limit allows at this speed."""
+    """The settings with as many steps of the rate search, and as many epochs, as the rest of the time limit
+    allows at this speed.
+    """
     stated = settings.tune.budget_seconds
     if stated is None:
         return settings
@@ -232,15 +264,23 @@ def fitted(settings: TuneSettings, pace: Pace, *, spent: float = 0.0) -> TuneSet
     section = section.model_copy(update={"max_epochs": epochs})
     settings = settings.model_copy(update={"tune": section})
     # Copies are not validated, and what fitted the stated lengths may not fit shorter ones.
-    if faults := [*PlacedError([*section.faults()]).phrases("tune"), *PlacedError([*settings.faults()]).phrases()]:
-        shorter = f"within tune.budget_seconds = {stated:g} this machine takes {epochs * section.batches_per_epoch:,} steps"
+    if faults := [
+        *PlacedError([*section.faults()]).phrases("tune"),
+        *PlacedError([*settings.faults()]).phrases(),
+    ]:
+        shorter = (
+            f"within tune.budget_seconds = {stated:g} this machine takes "
+            f"{epochs * section.batches_per_epoch:,} steps"
+        )
         told = several([f"{shorter}, where {fault.partition('; ')[0]}" for fault in faults])
         raise ConfigError(f"{told}; lower it, or raise tune.budget_seconds")
     return settings
 
 
 def least_budget(settings: TuneSettings, pace: Pace) -> float:
-    """A time limit that suffices: trials of the fewest steps fit into their share, an epoch with two validations into the rest."""
+    """A time limit that suffices: trials of the fewest steps fit into their share, an epoch with two
+    validations into the rest.
+    """
     section = settings.tune
     run = section.batches_per_epoch * pace.step_seconds + 2 * pace.validation_seconds + pace.saving_seconds
     if not settings.searches:
@@ -248,7 +288,9 @@ def least_budget(settings: TuneSettings, pace: Pace) -> float:
     fewest = min(FEWEST_STEPS, settings.trial_steps)
     of_trials = _trials(settings) * _trial_seconds(settings, pace, fewest)
     # A search takes its whole share, or less where its trials are at their longest.
-    searched = max(of_trials / SEARCH_SHARE, min(run / (1 - SEARCH_SHARE), run + _search_seconds(settings, pace)))
+    searched = max(
+        of_trials / SEARCH_SHARE, min(run / (1 - SEARCH_SHARE), run + _search_seconds(settings, pace))
+    )
     return searched + pace.ending_seconds
 
 
@@ -263,9 +305,17 @@ def _require_time(context: TuningContext, settings: TuneSettings, pace: Pace, *,
     drift = 0.0 if watched is None else a_text * len(context.probes(watched.probes).texts)
     validation = drift + a_text * len(context.examples(settings.data)[1])
     rehearsed = 0.0 if rehearsal is None else a_text * len(context.probes(rehearsal.texts).texts)
-    # At the start the probes are read twice, and validation queries mine their negatives; at the end two towers rank them.
-    guessed = replace(pace, validation_seconds=validation, drift_seconds=drift, ending_seconds=pace.ending_seconds + 3 * validation)
-    raise _too_short(settings, least, guess=spent + rehearsed + 3 * validation + least_budget(settings, guessed))
+    # At the start the probes are read twice, and validation queries mine their negatives; at the end two
+    # towers rank them.
+    guessed = replace(
+        pace,
+        validation_seconds=validation,
+        drift_seconds=drift,
+        ending_seconds=pace.ending_seconds + 3 * validation,
+    )
+    raise _too_short(
+        settings, least, guess=spent + rehearsed + 3 * validation + least_budget(settings, guessed)
+    )
 
 
 SPARE = 1.25
@@ -278,7 +328,8 @@ def _too_short(settings: TuneSettings, needed: float, *, guess: float | None = N
     lengths = "rate_search.count or tune.batches_per_epoch" if settings.searches else "tune.batches_per_epoch"
     return ConfigError(
         f"tune.budget_seconds must be at least {least} ({duration(least)}) at the speed of this machine, "
-        f"got {settings.tune.budget_seconds:g}; give {option('budget_seconds', f'{advised}s')}, or lower {lengths}"
+        f"got {settings.tune.budget_seconds:g}; give {option('budget_seconds', f'{advised}s')}, "
+        f"or lower {lengths}"
     )
 
 
@@ -290,9 +341,14 @@ def _lengths(settings: TuneSettings) -> tuple[int, int]:
 
 
 def _step_seconds(
-    objective: StoredDocuments, settings: TuneSettings, steps: int, watch: Watch, require_time: Callable[[float], None]
+    objective: StoredDocuments,
+    settings: TuneSettings,
+    steps: int,
+    watch: Watch,
+    require_time: Callable[[float], None],
 ) -> tuple[float, float]:
-    """Mean time of the first steps without the very first one, which sets things up, and the time of that one.
+    """Mean time of the first steps without the very first one, which sets things up, and the time of that
+    one.
 
     `require_time` receives the time of the second step, and may refuse to go on.
     """
@@ -323,7 +379,9 @@ def _step_seconds(
 
 
 def _captured_seconds(captured: CapturedSteps, device: torch.device) -> tuple[float, float]:
-    """Mean time of recorded steps, of which the host prepares each while the device takes the one before; and the time of the first."""
+    """Mean time of recorded steps, of which the host prepares each while the device takes the one before; and
+    the time of the first.
+    """
 
     def take_all() -> None:
         for step in range(TIMED_STEPS):
@@ -339,14 +397,16 @@ def _search_seconds(settings: TuneSettings, pace: Pace) -> float:
     """Time of the rate search, without the trial that the run goes on from."""
     if not settings.searches:
         return 0.0
-    return (_trials(settings) - settings.continues_trial) * _trial_seconds(settings, pace, settings.trial_steps)
+    return (_trials(settings) - settings.continues_trial) * _trial_seconds(
+        settings, pace, settings.trial_steps
+    )
 
 
 def _trials(settings: TuneSettings) -> float:
     """Whole trials that a rate search is worth.
 
-    A range test makes one for every rate. The trials of a search for a safe rate are shortened by the limit: those of rates a factor ``f``
-    apart are worth ``f / (f - 1)`` whole ones.
+    A range test makes one for every rate. The trials of a search for a safe rate are shortened by the limit:
+    those of rates a factor ``f`` apart are worth ``f / (f - 1)`` whole ones.
     """
     section = settings.rate_search
     factor: float = (section.high / section.low) ** (1 / (section.count - 1))
@@ -364,10 +424,19 @@ def _trial_seconds(settings: TuneSettings, pace: Pace, steps: int) -> float:
 
 
 def _trial_steps_within(settings: TuneSettings, pace: Pace, seconds: float) -> int | None:
-    """Steps of each trial that fit into the time of a search, None if too few; those of a range test fill whole epochs where they can."""
+    """Steps of each trial that fit into the time of a search, None if too few; those of a range test fill
+    whole epochs where they can.
+    """
     most, trials = settings.trial_steps, _trials(settings)
-    steps = bisect_right(range(most + 1), seconds / trials, key=lambda steps: _trial_seconds(settings, pace, steps)) - 1
+    steps = (
+        bisect_right(
+            range(most + 1), seconds / trials, key=lambda steps: _trial_seconds(settings, pace, steps)
+        )
+        - 1
+    )
     if steps < min(FEWEST_STEPS, most):
         return None
     epoch = settings.tune.batches_per_epoch
-    return steps - steps % epoch if settings.tune.learning_rate == "range" and epoch <= steps < most else steps
+    return (
+        steps - steps % epoch if settings.tune.learning_rate == "range" and epoch <= steps < most else steps
+    )

@@ -1,8 +1,9 @@
-"""The steps of tuning as functions of inputs of fixed shapes, which a GPU records and replays (`adiabat.training.captured_step`).
+"""The steps of tuning as functions of inputs of fixed shapes, which a GPU records and replays
+(`adiabat.training.captured_step`).
 
-The host gives texts as padded token ids and documents as rows of the store: batch, drawn negatives and length follow from the step's
-number. The device does the rest. The losses are those of `adiabat.adiabatic.stored_loss`; only padding differs, and with it the last
-digits.
+The host gives texts as padded token ids and documents as rows of the store: batch, drawn negatives and length
+follow from the step's number. The device does the rest. The losses are those of
+`adiabat.adiabatic.stored_loss`; only padding differs, and with it the last digits.
 """
 
 from collections.abc import Mapping
@@ -29,7 +30,8 @@ from adiabat.training.captured_step import RECORDERS, UNCAPTURED, eager_note
 from adiabat.training.flop_count import operations_of
 
 SHORTEST = 16
-"""Length to which short texts are padded; longer ones are padded to twice, four times this and so on, at most to the tower's limit."""
+"""Length to which short texts are padded; longer ones are padded to twice, four times this and so on, at most
+to the tower's limit."""
 
 KNOWN_CODE = ("transformers.models.", "adiabat.models.")
 """Where the classes of backbones are defined whose passes ask the device for nothing."""
@@ -68,16 +70,20 @@ def capture_of(objective: StoredDocuments) -> Capture:
     documents = all_on(objective.store, encoder.device)
     scores_all = settings.loss.kind == "store_softmax" or searched(objective.train, settings).any()
     if documents is None and scores_all:
-        return Capture(None, eager_note("they score the whole store, which half of the free memory of the GPU does not hold"))
+        return Capture(
+            None,
+            eager_note("they score the whole store, which half of the free memory of the GPU does not hold"),
+        )
     return Capture(FixedSteps(objective, None if documents is None else DeviceStore(documents)))
 
 
 class FixedSteps:
     """The steps of an objective, with inputs of a few different shapes.
 
-    Inputs are ``ids`` and masks of the texts, ``positives`` and ``negatives`` as rows of the store (-1 for a negative that the step
-    searches, or that fills up), the ``known`` answers of each query, and rows of ``rehearsed`` texts. Vectors of a store that is not on the
-    device are inputs too; a thread reads those of the next step.
+    Inputs are ``ids`` and masks of the texts, ``positives`` and ``negatives`` as rows of the store (-1 for a
+    negative that the step searches, or that fills up), the ``known`` answers of each query, and rows of
+    ``rehearsed`` texts. Vectors of a store that is not on the device are inputs too; a thread reads those of
+    the next step.
     """
 
     def __init__(self, objective: StoredDocuments, store: DeviceStore | None) -> None:
@@ -104,7 +110,11 @@ class FixedSteps:
         if self._reader is None:
             return self._inputs(step)
         waiting = self._ahead
-        this = waiting[1] if waiting is not None and waiting[0] == step else self._reader.submit(self._inputs, step)
+        this = (
+            waiting[1]
+            if waiting is not None and waiting[0] == step
+            else self._reader.submit(self._inputs, step)
+        )
         self._ahead = step + 1, self._reader.submit(self._inputs, step + 1)
         return this.result()
 
@@ -130,7 +140,9 @@ class FixedSteps:
             inputs["negative_vectors"] = objective.store.gather(inputs["negatives"].clip(0).reshape(-1))
         return inputs
 
-    def _tokens(self, rows: Int[np.ndarray, " b"], taught: Int[np.ndarray, " r"] | None) -> dict[str, np.ndarray]:
+    def _tokens(
+        self, rows: Int[np.ndarray, " b"], taught: Int[np.ndarray, " r"] | None
+    ) -> dict[str, np.ndarray]:
         """Token ids and masks of queries and rehearsed texts, in one batch of one of the lengths."""
         objective = self._objective
         texts = objective.tokens.take(rows)
@@ -163,10 +175,15 @@ class FixedSteps:
     def cost(self, step: int) -> Cost:
         """Cost of a step, with its padding."""
         groups = self._objective.groups(step)
-        shape = sum(len(group.rows) for group in groups), self._length(max(int(group.table.lengths[group.rows].max()) for group in groups))
+        shape = (
+            sum(len(group.rows) for group in groups),
+            self._length(max(int(group.table.lengths[group.rows].max()) for group in groups)),
+        )
         if shape not in self._operations:
             counted = operations_of(self._objective.encoder)
-            self._operations[shape] = counted.of(np.full(*shape, dtype=np.int64), trained=True, cached=False, checkpointed=False)
+            self._operations[shape] = counted.of(
+                np.full(*shape, dtype=np.int64), trained=True, cached=False, checkpointed=False
+            )
         return Cost(self._objective.flops(groups), self._operations[shape])
 
     # --- On the device ---
@@ -174,7 +191,9 @@ class FixedSteps:
     def loss(self, inputs: Mapping[str, Tensor]) -> Tensor:
         """The loss of queries and rehearsed texts."""
         objective, count = self._objective, len(inputs["positives"])
-        tokens = TokenBatch(inputs["ids"], inputs["attended"], inputs["pooled" if self._skipped else "attended"], NO_LAYOUT)
+        tokens = TokenBatch(
+            inputs["ids"], inputs["attended"], inputs["pooled" if self._skipped else "attended"], NO_LAYOUT
+        )
         # The cache of converted weights would be filled once, and not in replays.
         with autocast(objective.encoder.device, objective.precision, cached=False):
             embeddings: Tensor = objective.encoder(tokens)
@@ -188,7 +207,9 @@ class FixedSteps:
         if loss.kind == "store_softmax":
             assert self._store is not None, "capture_of needs the store on the device"
             positive, unit = self._store.take(inputs["positives"]), objective.distance == "cosine"
-            return store_softmax(query, positive, inputs["known"], self._store.blocks, temperature=loss.temperature, unit=unit)
+            return store_softmax(
+                query, positive, inputs["known"], self._store.blocks, temperature=loss.temperature, unit=unit
+            )
         negatives = inputs["negatives"]
         if self._searched.any():
             assert self._store is not None, "capture_of needs the store on the device"
@@ -209,7 +230,10 @@ class FixedSteps:
 
 def joined(first: Ragged, then: Ragged) -> Ragged:
     """The lists of both."""
-    return Ragged(np.concatenate([first.values, then.values]), np.concatenate([first.offsets, first.offsets[-1] + then.offsets[1:]]))
+    return Ragged(
+        np.concatenate([first.values, then.values]),
+        np.concatenate([first.offsets, first.offsets[-1] + then.offsets[1:]]),
+    )
 
 
 def filled(lists: Ragged, width: int) -> Int[np.ndarray, "b m"]:

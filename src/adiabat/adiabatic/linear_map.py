@@ -1,14 +1,18 @@
-"""A linear map of query vectors, fitted on stored documents: how much a better query side could gain, measured without tuning a model.
+"""A linear map of query vectors, fitted on stored documents: how much a better query side could gain,
+measured without tuning a model.
 
-The map W makes ``W q`` of a query vector q and leaves documents alone. It minimises the cross-entropy of a softmax over the store,
+The map W makes ``W q`` of a query vector q and leaves documents alone. It minimises the cross-entropy of a
+softmax over the store,
 
 ``mean_q [ln sum_d exp(s(W q, d) / T) - mean_(p in positives) s(W q, p) / T] + pull / 2 ||W - I||^2``,
 
-with ``s`` the dot product of unit vectors for cosine, of the vectors for dot product, and ``q.d - |d|^2 / 2`` for Euclidean distance. It is
-convex in W, so the map does not depend on a seed. The pull to the identity decides how far the map may go; held-out queries choose it.
+with ``s`` the dot product of unit vectors for cosine, of the vectors for dot product, and ``q.d - |d|^2 / 2``
+for Euclidean distance. It is convex in W, so the map does not depend on a seed. The pull to the identity
+decides how far the map may go; held-out queries choose it.
 
-In a large store, the documents are the positives, the nearest of each query and a random sample of all others, each of which stands for as
-many others as it was drawn from (Bengio and Senecal 2008, sampled softmax).
+In a large store, the documents are the positives, the nearest of each query and a random sample of all
+others, each of which stands for as many others as it was drawn from (Bengio and Senecal 2008, sampled
+softmax).
 """
 
 from collections.abc import Callable, Sequence
@@ -27,10 +31,12 @@ TEMPERATURE = 0.02
 """Of scores between unit vectors; other scores are divided by their typical size first."""
 
 PULLS = (3.0, 1.0, 0.3, 0.1)
-"""Pulls to the identity, strongest first; each fit starts from the one before it, the first from the identity itself."""
+"""Pulls to the identity, strongest first; each fit starts from the one before it, the first from the identity
+itself."""
 
 MOST_DOCUMENTS = 8_192
-"""Largest store whose documents all enter the softmax, and the number of documents that do in a larger one."""
+"""Largest store whose documents all enter the softmax, and the number of documents that do in a larger
+one."""
 
 STEPS = 20
 """Maximum steps of L-BFGS per pull; 5 to 10 usually suffice."""
@@ -48,7 +54,8 @@ class MapProblem:
         targets: Mean vector of each query's positives, divided by the temperature.
         constants: Mean over each query's positives of the part of the score that no map changes.
         documents: Document vectors, divided by the temperature.
-        offsets: Of each document, what is added to its score: the logarithm of the number of documents that it stands for.
+        offsets: Of each document, what is added to its score: the logarithm of the number of documents that
+            it stands for.
     """
 
     queries: Float[Tensor, "q e"]
@@ -60,7 +67,9 @@ class MapProblem:
     def take(self, rows: Int64[np.ndarray, " n"]) -> "MapProblem":
         """The problem of some queries, with the same documents."""
         index = torch.from_numpy(rows)
-        return replace(self, queries=self.queries[index], targets=self.targets[index], constants=self.constants[index])
+        return replace(
+            self, queries=self.queries[index], targets=self.targets[index], constants=self.constants[index]
+        )
 
     def to(self, device: torch.device) -> "MapProblem":
         """The problem on a device."""
@@ -82,7 +91,9 @@ class MapProblem:
     def _losses(self, mapped: Float[Tensor, "q e"], totals: Float[Tensor, " q"]) -> Float64[Tensor, " q"]:
         return (totals - (mapped * self.targets).sum(dim=1) - self.constants).double()
 
-    def objective(self, flat: Float64[np.ndarray, " ee"], pull: float) -> tuple[float, Float64[np.ndarray, " ee"]]:
+    def objective(
+        self, flat: Float64[np.ndarray, " ee"], pull: float
+    ) -> tuple[float, Float64[np.ndarray, " ee"]]:
         """The objective and its gradient at the map ``I + change``."""
         width = self.queries.shape[1]
         change = torch.from_numpy(flat.reshape(width, width)).float()
@@ -93,7 +104,9 @@ class MapProblem:
         loss = self._losses(mapped, totals).mean()
         expected = scores.sub_(totals[:, None]).exp_() @ self.documents
         gradient = (expected - self.targets).T @ self.queries / len(self.queries) + pull * change
-        return float(loss + pull / 2 * change.double().square().sum()), np.asarray(gradient.double().cpu().numpy()).ravel()
+        return float(loss + pull / 2 * change.double().square().sum()), np.asarray(
+            gradient.double().cpu().numpy()
+        ).ravel()
 
 
 def map_problem(
@@ -113,13 +126,21 @@ def map_problem(
         seed: Of the draw of documents in a store of more than `most`.
         most: Maximum number of documents, unless the positives alone are more.
     """
-    rows, weights = _documents(store.count, np.unique(positives.values), nearest, np.random.default_rng(seed), most)
+    rows, weights = _documents(
+        store.count, np.unique(positives.values), nearest, np.random.default_rng(seed), most
+    )
     vectors, documents = queries.astype(np.float32), store.gather(rows)
     if similarity == "cosine":
         vectors, documents = _unit(vectors), _unit(documents)
-    size = 1.0 if similarity == "cosine" else float(_lengths(vectors).mean() * _lengths(documents).mean()) or 1.0
+    size = (
+        1.0 if similarity == "cosine" else float(_lengths(vectors).mean() * _lengths(documents).mean()) or 1.0
+    )
     scale = 1 / (TEMPERATURE * size)
-    fixed = -np.square(documents, dtype=np.float64).sum(axis=1) / 2 * scale if similarity == "distance" else np.zeros(len(rows))
+    fixed = (
+        -np.square(documents, dtype=np.float64).sum(axis=1) / 2 * scale
+        if similarity == "distance"
+        else np.zeros(len(rows))
+    )
     column = np.searchsorted(rows, positives.values)
     owner = np.repeat(np.arange(len(positives)), positives.lengths)
     shares = 1 / positives.lengths[owner]
@@ -136,7 +157,11 @@ def map_problem(
 
 
 def _documents(
-    count: int, positives: Int[np.ndarray, " p"], nearest: Int64[np.ndarray, "q k"], generator: np.random.Generator, most: int
+    count: int,
+    positives: Int[np.ndarray, " p"],
+    nearest: Int64[np.ndarray, "q k"],
+    generator: np.random.Generator,
+    most: int,
 ) -> tuple[Int64[np.ndarray, " d"], Float64[np.ndarray, " d"]]:
     """Rows of the documents in the softmax, ascending, and the number of documents that each stands for."""
     if count <= most:
@@ -149,7 +174,11 @@ def _documents(
             break
         certain = with_rank
     others = np.setdiff1d(np.arange(count), certain)
-    drawn = generator.choice(others, size=max(1, min(most - len(certain), len(others))), replace=False) if len(others) else others
+    drawn = (
+        generator.choice(others, size=max(1, min(most - len(certain), len(others))), replace=False)
+        if len(others)
+        else others
+    )
     rows = np.concatenate([certain, drawn])
     weights = np.concatenate([np.ones(len(certain)), np.full(len(drawn), len(others) / max(1, len(drawn)))])
     order = np.argsort(rows)
@@ -165,14 +194,23 @@ def _unit(vectors: Float32[np.ndarray, "n e"]) -> Float32[np.ndarray, "n e"]:
     return np.asarray(vectors / np.maximum(_lengths(vectors), np.finfo(np.float32).tiny)[:, None])
 
 
-def fit_maps(problem: MapProblem, pulls: Sequence[float], *, on_fit: Callable[[], None] = lambda: None) -> list[Float32[np.ndarray, "e e"]]:
+def fit_maps(
+    problem: MapProblem, pulls: Sequence[float], *, on_fit: Callable[[], None] = lambda: None
+) -> list[Float32[np.ndarray, "e e"]]:
     """The map of each pull, strongest first: ``I`` plus a change, of which the change is returned."""
     from scipy.optimize import minimize
 
     width = problem.queries.shape[1]
     flat, changes = np.zeros(width * width), []
     for pull in pulls:
-        flat = minimize(problem.objective, flat, args=(pull,), jac=True, method="L-BFGS-B", options={"maxiter": STEPS, "ftol": 1e-4}).x
+        flat = minimize(
+            problem.objective,
+            flat,
+            args=(pull,),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": STEPS, "ftol": 1e-4},
+        ).x
         changes.append(flat.reshape(width, width).astype(np.float32))
         on_fit()
     return changes
@@ -192,12 +230,16 @@ class CrossValidatedMap:
 
 
 def cross_validate(
-    problem: MapProblem, queries: Float32[np.ndarray, "q e"], folds: Int[np.ndarray, " q"], *, on_progress: MapProgress | None = None
+    problem: MapProblem,
+    queries: Float32[np.ndarray, "q e"],
+    folds: Int[np.ndarray, " q"],
+    *,
+    on_progress: MapProgress | None = None,
 ) -> CrossValidatedMap:
     """Map every query by a map that was fitted on the other folds.
 
-    The pull of a fold, or the identity, is the one with the lowest loss on the queries of the other folds, each under a map that was
-    fitted without it; so no query chooses its own pull.
+    The pull of a fold, or the identity, is the one with the lowest loss on the queries of the other folds,
+    each under a map that was fitted without it; so no query chooses its own pull.
 
     Args:
         queries: The query vectors as the model gives them; they keep their lengths unless mapped.
@@ -216,25 +258,33 @@ def cross_validate(
     losses = np.zeros((len(PULLS) + 1, len(queries)))
     changes = []
     for inside in members:
-        fitted = [identity, *fit_maps(problem.take(np.flatnonzero(folds != folds[inside[0]])), PULLS, on_fit=report)]
+        fitted = [
+            identity,
+            *fit_maps(problem.take(np.flatnonzero(folds != folds[inside[0]])), PULLS, on_fit=report),
+        ]
         held_out = problem.take(inside)
         for number, change in enumerate(fitted):
             losses[number, inside] = held_out.losses(torch.from_numpy(change))
         changes.append(fitted)
     vectors = queries.astype(np.float32, copy=True)
     for fold, inside in enumerate(members):
-        vectors[inside] = apply_map(queries[inside], changes[fold][int(losses[:, folds != fold].sum(axis=1).argmin())])
+        vectors[inside] = apply_map(
+            queries[inside], changes[fold][int(losses[:, folds != fold].sum(axis=1).argmin())]
+        )
     best = int(losses.sum(axis=1).argmin())
     return CrossValidatedMap(vectors, PULLS[best - 1] if best else None)
 
 
-def apply_map(queries: Float32[np.ndarray, "q e"], change: Float32[np.ndarray, "e e"]) -> Float32[np.ndarray, "q e"]:
+def apply_map(
+    queries: Float32[np.ndarray, "q e"], change: Float32[np.ndarray, "e e"]
+) -> Float32[np.ndarray, "q e"]:
     """Queries under the map ``I + change``; not normalised."""
     return np.asarray(queries + queries @ change.T)
 
 
 def folds_of(clusters: Int[np.ndarray, " q"], folds: int, *, seed: int) -> Int64[np.ndarray, " q"] | None:
-    """Number of each query's fold, whole clusters together: the largest cluster first, each to the smallest fold.
+    """Number of each query's fold, whole clusters together: the largest cluster first, each to the smallest
+    fold.
 
     Returns:
         None if there are fewer clusters than folds, or if one cluster has more than half of the queries.

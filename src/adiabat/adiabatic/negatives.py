@@ -1,4 +1,6 @@
-"""Sources of the negatives of a step: the examples, random documents of the store, or the store's hardest for the current tower."""
+"""Sources of the negatives of a step: the examples, random documents of the store, or the store's hardest for
+the current tower.
+"""
 
 from collections.abc import Callable
 
@@ -17,7 +19,8 @@ from adiabat.store.search import search
 from adiabat.store.vector_store import Store
 
 Chooser = Callable[[Int[np.ndarray, " b"], int, Float[Tensor, "b e"]], Ragged]
-"""Returns rows of each query's negatives, from the examples of a step, its number and its query embeddings."""
+"""Returns rows of each query's negatives, from the examples of a step, its number and its query
+embeddings."""
 
 
 def negative_chooser(settings: TuneSection, examples: AddressedSet, store: Store, *, seed: int) -> Chooser:
@@ -33,11 +36,14 @@ def negative_chooser(settings: TuneSection, examples: AddressedSet, store: Store
     largest = int(examples.known.lengths.max()) + count
     if store.count < largest:
         raise DataError(
-            f"{store.path} must hold at least {largest} documents for tune.negatives.per_query = {count} beside a query's positives, "
+            f"{store.path} must hold at least {largest} documents for tune.negatives.per_query "
+            f"= {count} beside a query's positives, "
             f"got {store.count}; lower it"
         )
     if settings.negatives.kind == "random":
-        return lambda rows, step, query: _random(examples.known.take(rows), store.count, count, step_generator(seed, step))
+        return lambda rows, step, query: _random(
+            examples.known.take(rows), store.count, count, step_generator(seed, step)
+        )
     assert settings.loss.distance is not None
     similarity = STATED[settings.loss.distance]
 
@@ -55,7 +61,9 @@ def _listed_or(hardest: Chooser, examples: AddressedSet, settings: TuneSection) 
         if bare.all():
             return hardest(rows, step, query)
         listed = iter(listed_negatives(examples, rows[~bare], settings))
-        mined = iter(hardest(rows[bare], step, query[torch.from_numpy(bare).to(query.device)]) if bare.any() else ())
+        mined = iter(
+            hardest(rows[bare], step, query[torch.from_numpy(bare).to(query.device)]) if bare.any() else ()
+        )
         return Ragged.of(next(mined if none else listed) for none in bare)
 
     return choose
@@ -64,13 +72,15 @@ def _listed_or(hardest: Chooser, examples: AddressedSet, settings: TuneSection) 
 def _require_listed(examples: AddressedSet, settings: TuneSection) -> None:
     if settings.batch_size == 1 and not len(examples.negatives.values):
         raise ConfigError(
-            f"tune.batch_size must be at least 2 where no negatives are listed, got 1: {examples.name} lists none, so a query has no "
+            "tune.batch_size must be at least 2 where no negatives are listed, got 1: "
+            f"{examples.name} lists none, so a query has no "
             "negative; raise it, or set tune.negatives = hardest or random"
         )
     short = int((examples.negatives.lengths < settings.negatives.difficulty).sum())
     if settings.negatives.difficulty > 1 and short:
         raise DataError(
-            f"{examples.name}: every query must list at least tune.negatives.difficulty = {settings.negatives.difficulty} negatives, "
+            f"{examples.name}: every query must list at least tune.negatives.difficulty "
+            f"= {settings.negatives.difficulty} negatives, "
             f"{short} of {len(examples)} do not; lower it"
         )
 
@@ -95,20 +105,35 @@ def mined_negatives_note(examples: AddressedSet, settings: TuneSection) -> str |
     if not bare:
         return None
     return (
-        f"{bare:,} of {len(examples):,} queries list no negatives: each step takes the store's hardest for them, as under tune.negatives = "
+        f"{bare:,} of {len(examples):,} queries list no negatives: each step takes the "
+        "store's hardest for them, as under tune.negatives = "
         "hardest"
     )
 
 
 def short_lists_note(examples: AddressedSet, settings: TuneSection) -> str | None:
-    """A note on queries with too few listed negatives; None if there are none, or if listed ones are not used."""
-    needed, lengths = settings.negatives.per_query + settings.negatives.difficulty - 1, examples.negatives.lengths
+    """A note on queries with too few listed negatives; None if there are none, or if listed ones are not
+    used.
+    """
+    needed, lengths = (
+        settings.negatives.per_query + settings.negatives.difficulty - 1,
+        examples.negatives.lengths,
+    )
     short = int((lengths < needed).sum()) - _without_negatives(examples, settings)
     # Under the softmax, data without any negatives use in-batch negatives, as requested.
-    if settings.loss.kind == "store_softmax" or settings.negatives.kind != "examples" or not short or not lengths.any():
+    if (
+        settings.loss.kind == "store_softmax"
+        or settings.negatives.kind != "examples"
+        or not short
+        or not lengths.any()
+    ):
         return None
     then = "theirs are repeated" if settings.loss.kind == "triplet" else "they use those they list"
-    start = f" from tune.negatives.difficulty = {settings.negatives.difficulty} on" if settings.negatives.difficulty > 1 else ""
+    start = (
+        f" from tune.negatives.difficulty = {settings.negatives.difficulty} on"
+        if settings.negatives.difficulty > 1
+        else ""
+    )
     sought = f"tune.negatives.per_query = {settings.negatives.per_query} negatives{start}"
     return f"{short:,} of {len(examples):,} queries list fewer than {sought}: {then}"
 
@@ -116,21 +141,29 @@ def short_lists_note(examples: AddressedSet, settings: TuneSection) -> str | Non
 def listed_negatives(examples: AddressedSet, rows: Int[np.ndarray, " b"], settings: TuneSection) -> Ragged:
     """The negatives that examples list, from `negatives.difficulty` on; the last one of a shorter list.
 
-    Under the triplet loss, a list that is too short is repeated, so that every query has the same weight. Under the softmax, whose
-    negatives serve every query of the batch, a repeated negative would count twice, so none is repeated.
+    Under the triplet loss, a list that is too short is repeated, so that every query has the same weight.
+    Under the softmax, whose negatives serve every query of the batch, a repeated negative would count twice,
+    so none is repeated.
     """
-    lists = [listed[min(settings.negatives.difficulty, len(listed)) - 1 :] for listed in (examples.negatives[int(row)] for row in rows)]
+    lists = [
+        listed[min(settings.negatives.difficulty, len(listed)) - 1 :]
+        for listed in (examples.negatives[int(row)] for row in rows)
+    ]
     if settings.loss.kind == "triplet":
         return Ragged.of(np.resize(listed, settings.negatives.per_query) for listed in lists)
     return Ragged.of(listed[: settings.negatives.per_query] for listed in lists)
 
 
 def _random(known: Ragged, count: int, size: int, generator: np.random.Generator) -> Ragged:
-    """Rows drawn uniformly from all documents except known answers of the query, without repetition within a query."""
+    """Rows drawn uniformly from all documents except known answers of the query, without repetition within a
+    query.
+    """
     return Ragged.of(_draw(known[index], count, size, generator) for index in range(len(known)))
 
 
-def _draw(known: Int[np.ndarray, " p"], count: int, size: int, generator: np.random.Generator) -> Int[np.ndarray, " h"]:
+def _draw(
+    known: Int[np.ndarray, " p"], count: int, size: int, generator: np.random.Generator
+) -> Int[np.ndarray, " h"]:
     rows = generator.choice(count - len(np.unique(known)), size=size, replace=False, shuffle=False)
     # Numbers among the remaining documents become rows by skipping each known one at or below them.
     for row in np.unique(known):
@@ -138,11 +171,14 @@ def _draw(known: Int[np.ndarray, " p"], count: int, size: int, generator: np.ran
     return rows
 
 
-def _hardest(known: Ragged, store: Store, size: int, query: Float[Tensor, "b e"], similarity: Similarity) -> Ragged:
+def _hardest(
+    known: Ragged, store: Store, size: int, query: Float[Tensor, "b e"], similarity: Similarity
+) -> Ragged:
     """The nearest documents in the whole store that are not known answers of the query."""
     if not bool(torch.isfinite(query).all()):
         raise DivergedError(
-            "query embeddings must be finite numbers to look for the hardest negatives, got NaN or infinity", "lower the learning rate"
+            "query embeddings must be finite numbers to look for the hardest negatives, got NaN or infinity",
+            "lower the learning rate",
         )
     embeddings = query.detach().float().cpu().numpy()
     excluded = [known[index] for index in range(len(known))]

@@ -20,7 +20,8 @@ from adiabat.data.sources import Source
 from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows
 
 DEFAULT, SAMPLE, REHEARSAL = "default", "sample", "rehearsal"
-"""Names of the packaged sets: one to measure drift on, a quarter of each of its groups, and other texts of these groups for rehearsal."""
+"""Names of the packaged sets: one to measure drift on, a quarter of each of its groups, and other texts of
+these groups for rehearsal."""
 
 SAMPLED = 4
 """One in this number of the default probes is in the sample."""
@@ -72,9 +73,10 @@ def read_probes(source: str | Path | None = None) -> ProbeSet:
     """Read probe texts.
 
     Args:
-        source: A text file (``.txt``, plain or compressed) with a probe on each line, whose group is the file's name; a table as for
-            `adiabat.data.table_rows.read_rows` with a column ``text``, or another name of it in corpora, and optionally one of
-            `GROUP_COLUMNS`; or the name of a packaged set, ``default`` (also None), ``sample`` or ``rehearsal``.
+        source: A text file (``.txt``, plain or compressed) with a probe on each line, whose group is the
+            file's name; a table as for `adiabat.data.table_rows.read_rows` with a column ``text``, or another
+            name of it in corpora, and optionally one of `GROUP_COLUMNS`; or the name of a packaged set,
+            ``default`` (also None), ``sample`` or ``rehearsal``.
     """
     name = DEFAULT if source is None else str(source)
     if name == SAMPLE:
@@ -83,14 +85,23 @@ def read_probes(source: str | Path | None = None) -> ProbeSet:
     if name in _PACKAGED:
         file, sha256 = _PACKAGED[name]
         return _probe_set(require_published(packaged_folder("adiabatic") / file, sha256), name)
-    return _probe_set(name, Path(_unpacked_name(Path(name))).stem if _is_plain_text(name) else table_name(name))
+    return _probe_set(
+        name, Path(_unpacked_name(Path(name))).stem if _is_plain_text(name) else table_name(name)
+    )
 
 
 def _probe_set(source: str | Path, name: str) -> ProbeSet:
     faults, addressed = FileFaults(), Source.of(source).columns
     if others := [name for name in addressed if name != "text"]:
-        raise ConfigError(f"{source} must name no column but text in its address, got {', '.join(others)}; probes have no others")
-    rows = _line_rows(Path(source), faults) if _is_plain_text(source) else read_rows(source, faults=faults, mapped=True)
+        raise ConfigError(
+            f"{source} must name no column but text in its address, got "
+            f"{', '.join(others)}; probes have no others"
+        )
+    rows = (
+        _line_rows(Path(source), faults)
+        if _is_plain_text(source)
+        else read_rows(source, faults=faults, mapped=True)
+    )
     probes = list(parsed_rows(rows, faults, partial(_parse_probe, group=name, text=addressed.get("text"))))
     faults.raise_if_any()
     groups: dict[str, str] = {}
@@ -102,21 +113,31 @@ def _probe_set(source: str | Path, name: str) -> ProbeSet:
             f"add some, or take the packaged ones ({DEFAULT})"
         )
     repeated = len(probes) - len(groups)
-    notes = (f"{repeated:,} of {len(probes):,} probes repeated the text of another and were left out",) if repeated else ()
+    notes = (
+        (f"{repeated:,} of {len(probes):,} probes repeated the text of another and were left out",)
+        if repeated
+        else ()
+    )
     return ProbeSet(name, list(groups), list(groups.values()), notes)
 
 
 def _parse_probe(row: Row, *, group: str, text: str | None) -> tuple[str, str]:
-    """Text and group of a row; `group` is the default of rows without a group column, and `text` the column that the address names."""
+    """Text and group of a row; `group` is the default of rows without a group column, and `text` the column
+    that the address names.
+    """
     text_column = _text_column(row, text)
     group_column = next((name for name in GROUP_COLUMNS if name in row.values), None)
     probe = text_value(row.values[text_column], text_column, row.location)
-    return probe, group if group_column is None else id_value(row.values[group_column], group_column, row.location)
+    return probe, group if group_column is None else id_value(
+        row.values[group_column], group_column, row.location
+    )
 
 
 def _text_column(row: Row, addressed: str | None) -> str:
     """Find a column: that of the address, or our own name, otherwise there must be exactly one match."""
-    names = [name for name in (COLUMN_ALIASES["text"] if addressed is None else [addressed]) if name in row.values]
+    names = [
+        name for name in (COLUMN_ALIASES["text"] if addressed is None else [addressed]) if name in row.values
+    ]
     if "text" in names or len(names) == 1:
         return names[0]
     fault = f'{row.location} must have a column "{addressed or "text"}", got {quoted(row.values) or "none"}'

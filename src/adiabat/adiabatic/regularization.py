@@ -1,4 +1,5 @@
-"""Regularization that keeps a tuned tower near its start: a drift limit, L2 towards the start, rehearsal, and softening.
+"""Regularization that keeps a tuned tower near its start: a drift limit, L2 towards the start, rehearsal, and
+softening.
 
 Vasilyev et al. 2024 only use the rate and freezing; `adiabat sweep` compares all of these (LOG.md).
 """
@@ -38,18 +39,30 @@ STAYS = 1e-5
 def noise_of(start: Reading, otherwise: Reading) -> dict[str, float]:
     """Drift of the untuned tower when only the final punctuation of the probes changes.
 
-    A probe whose vector does not change, for example because its end lies beyond the token limit, is left out.
+    A probe whose vector does not change, for example because its end lies beyond the token limit, is left
+    out.
 
     Returns:
         Measure to its mean over the probes whose vectors changed; 0 if there are none.
     """
-    units = [reading.vectors / np.linalg.norm(reading.vectors, axis=1, keepdims=True).clip(1e-12) for reading in (start, otherwise)]
+    units = [
+        reading.vectors / np.linalg.norm(reading.vectors, axis=1, keepdims=True).clip(1e-12)
+        for reading in (start, otherwise)
+    ]
     moved = (np.abs(units[0] - units[1]) > STAYS).any(axis=1)
-    return drift_of(start.of(moved), otherwise.of(moved)).means if moved.any() else dict.fromkeys(MEASURES, 0.0)
+    return (
+        drift_of(start.of(moved), otherwise.of(moved)).means if moved.any() else dict.fromkeys(MEASURES, 0.0)
+    )
 
 
 def read_tower(
-    model: DualEncoder, probes: ProbeSet, store: Store, *, depth: int, start: Reading | None = None, watch: Watch = SILENT
+    model: DualEncoder,
+    probes: ProbeSet,
+    store: Store,
+    *,
+    depth: int,
+    start: Reading | None = None,
+    watch: Watch = SILENT,
 ) -> Reading:
     """Embed the probes and search the store with them.
 
@@ -57,7 +70,9 @@ def read_tower(
         start: Reading of the untuned tower, whose documents are scored; None if this is the untuned tower.
     """
     vectors = embed_texts(model, probes.texts, side="query", name=f"probes ({probes.name})", watch=watch)
-    return reading_of(vectors, store, depth=depth, similarity=model.ranks_by, device=model.query.device, start=start)
+    return reading_of(
+        vectors, store, depth=depth, similarity=model.ranks_by, device=model.query.device, start=start
+    )
 
 
 def reading_of(
@@ -104,7 +119,8 @@ class Guard:
         start: Reading of the untuned tower.
         similarity: Similarity to rank documents by.
         limit: Maximum drift; None only measures.
-        noise: Measure to the drift of the untuned tower on probes with changed punctuation; empty if the limit is not derived from it.
+        noise: Measure to the drift of the untuned tower on probes with changed punctuation; empty if the
+            limit is not derived from it.
         digests: SHA-256 of texts and store, by their names in the configuration of a job.
     """
 
@@ -131,7 +147,9 @@ class Guard:
             return cls(section, tokens, store, start, model.ranks_by, section.limit, digests=digests)
         otherwise = TokenTable.of(model.query, probes.otherwise().texts, side="query")
         noise = noise_of(start, read(otherwise, start=start))
-        return cls(section, tokens, store, start, model.ranks_by, _limit(noise, section.measure), noise, digests)
+        return cls(
+            section, tokens, store, start, model.ranks_by, _limit(noise, section.measure), noise, digests
+        )
 
     @property
     def probes(self) -> int:
@@ -140,32 +158,53 @@ class Guard:
 
     def look(self, tower: Encoder) -> Look:
         """Drift of a tower."""
-        now = _read(tower, self.tokens, store=self.store, depth=self.section.depth, similarity=self.similarity, start=self.start)
+        now = _read(
+            tower,
+            self.tokens,
+            store=self.store,
+            depth=self.section.depth,
+            similarity=self.similarity,
+            start=self.start,
+        )
         measures = drift_of(self.start, now).means
         name, limit = self.section.measure, self.limit
         if limit is None or measures[name] <= limit:
             return Look(measures)
         bound = "the noise limit" if self.noise else "guard.limit ="
-        return Look(measures, f"the drift of the probes ({name}) is {measures[name]:.3g}, beyond {bound} {limit:.3g}")
+        return Look(
+            measures, f"the drift of the probes ({name}) is {measures[name]:.3g}, beyond {bound} {limit:.3g}"
+        )
 
 
 def _limit(noise: Mapping[str, float], measure: str) -> float:
     limit = limits_of(noise)[measure]
     if not limit > 0:
         raise ConfigError(
-            f"guard.limit must be a number, got noise, since {measure} is unchanged when probes end differently: the model "
-            "ignores how a text ends, or the store is too small for its order to change; run once without a limit, look at the drift, and "
+            f"guard.limit must be a number, got noise, since {measure} is unchanged "
+            "when probes end differently: the model "
+            "ignores how a text ends, or the store is too small for its order to change; "
+            "run once without a limit, look at the drift, and "
             "set a number"
         )
     return limit
 
 
-def _read(tower: Encoder, tokens: TokenTable, *, store: Store, depth: int, similarity: Similarity, start: Reading | None = None) -> Reading:
+def _read(
+    tower: Encoder,
+    tokens: TokenTable,
+    *,
+    store: Store,
+    depth: int,
+    similarity: Similarity,
+    start: Reading | None = None,
+) -> Reading:
     # Not `Encoder.encode`, whose threads would change the last digits of the surrounding training.
     with torch.no_grad():
         vectors = embed_all(tower, tokens, token_budget=PROBE_TOKENS).cpu().numpy()
     if not np.isfinite(vectors).all():
-        raise DivergedError("the vectors of the probes must be finite numbers, got NaN or infinity", "lower the learning rate")
+        raise DivergedError(
+            "the vectors of the probes must be finite numbers, got NaN or infinity", "lower the learning rate"
+        )
     return reading_of(vectors, store, depth=depth, similarity=similarity, device=tower.device, start=start)
 
 
@@ -174,8 +213,12 @@ HALVINGS = 10
 
 
 def l2_to_start(optimizer: optim.Optimizer, strength: float) -> None:
-    """Before each step, add ``strength (w - w_0)`` to the gradient of every weight, where ``w_0`` is its present value."""
-    start = {weights: weights.detach().clone() for group in optimizer.param_groups for weights in group["params"]}
+    """Before each step, add ``strength (w - w_0)`` to the gradient of every weight, where ``w_0`` is its
+    present value.
+    """
+    start = {
+        weights: weights.detach().clone() for group in optimizer.param_groups for weights in group["params"]
+    }
 
     def pull(stepping: optim.Optimizer, args: Any, kwargs: Any) -> None:
         for weights, before in start.items():
@@ -189,7 +232,8 @@ def require_apart(taught: ProbeSet, probes: ProbeSet) -> None:
     """Refuse to measure drift on rehearsed texts, whose drift is not representative."""
     if shared := len({*taught.texts} & {*probes.texts}):
         raise ConfigError(
-            f"rehearsal.texts must differ from the probes of drift, got {shared:,} that are also in {probes.name}; "
+            f"rehearsal.texts must differ from the probes of drift, got {shared:,} "
+            f"that are also in {probes.name}; "
             "use other texts for one of them"
         )
 
@@ -203,7 +247,15 @@ def at_start(texts: ProbeSet, start: Encoder) -> tuple[TokenTable, Float[Tensor,
 class Rehearsal:
     """A loss term that grows as texts move away from their vectors by the untuned tower."""
 
-    def __init__(self, tokens: TokenTable, vectors: Float[Tensor, "n e"], weight: float, texts_per_step: int, *, seed: int) -> None:
+    def __init__(
+        self,
+        tokens: TokenTable,
+        vectors: Float[Tensor, "n e"],
+        weight: float,
+        texts_per_step: int,
+        *,
+        seed: int,
+    ) -> None:
         """Start without vectors."""
         self.tokens, self.vectors, self._weight = tokens, vectors, weight
         self.sampler: BatchSampler = ShuffledBatches(len(tokens), texts_per_step, seed=seed)
@@ -241,8 +293,8 @@ class Softened:
 def soften(tower: Encoder, start: Encoder, guard: Guard) -> Softened:
     """Move a tuned tower towards its start until its drift is within the limit.
 
-    Bisection finds the largest share, assuming that drift grows with it; the drift of the returned tower was measured and is within the
-    limit.
+    Bisection finds the largest share, assuming that drift grows with it; the drift of the returned tower was
+    measured and is within the limit.
     """
     limit = guard.limit
     if limit is None:

@@ -1,4 +1,6 @@
-"""The objective of adiabatic tuning: a query tower's loss against stored document vectors, which are only read (Vasilyev et al. 2024)."""
+"""The objective of adiabatic tuning: a query tower's loss against stored document vectors, which are only
+read (Vasilyev et al. 2024).
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -55,14 +57,15 @@ def store_softmax(
 ) -> Float[Tensor, ""]:
     """Cross-entropy of each query's answer among all documents of a store except its other answers.
 
-    ``loss = -mean_i ln( exp(s_ip / T) / (exp(s_ip / T) + sum_{j not in K_i} exp(s_ij / T)) )`` with ``s`` the cosine or dot product,
-    ``K_i`` the known answers of query ``i``, and ``p`` one of them.
+    ``loss = -mean_i ln( exp(s_ip / T) / (exp(s_ip / T) + sum_{j not in K_i} exp(s_ij / T)) )`` with ``s`` the
+    cosine or dot product, ``K_i`` the known answers of query ``i``, and ``p`` one of them.
 
     Args:
         query: Embeddings as the encoder gives them.
         positive: Row ``i`` is an answer of query ``i``; it receives no gradient.
         known: Rows of the store that answer each query; in a tensor, shorter lists repeat a row.
-        blocks: The store in blocks, such as from `in_blocks`; documents may have any length, and zero vectors have a cosine of 0.
+        blocks: The store in blocks, such as from `in_blocks`; documents may have any length, and zero vectors
+            have a cosine of 0.
         temperature: ``T`` above, > 0, dimensionless.
         unit: Whether vectors are scaled to length 1, so that ``s`` is the cosine.
 
@@ -73,13 +76,18 @@ def store_softmax(
         ValueError: If the temperature is not above 0.
 
     Reference:
-        The running maximum is that of Milakov and Gimelshein 2018, the running sum of documents that of Rabe and Staats 2021.
+        The running maximum is that of Milakov and Gimelshein 2018, the running sum of documents that of Rabe
+        and Staats 2021.
     """
     if not temperature > 0:
         raise ValueError(f"temperature must be > 0, got {temperature}; 0.05 is common for cosines")
     scaled: Callable[[Tensor], Tensor] = unit_rows if unit else lambda vectors: vectors
-    exclude = partial(_without_listed, known) if isinstance(known, Ragged) else partial(without_answers, known)
-    loss: Tensor = _StoreSoftmax.apply(scaled(query.float()), scaled(positive), exclude, blocks, temperature, scaled)  # type: ignore[no-untyped-call]
+    exclude = (
+        partial(_without_listed, known) if isinstance(known, Ragged) else partial(without_answers, known)
+    )
+    loss: Tensor = _StoreSoftmax.apply(
+        scaled(query.float()), scaled(positive), exclude, blocks, temperature, scaled
+    )  # type: ignore[no-untyped-call]
     return loss
 
 
@@ -124,7 +132,9 @@ class _StoreSoftmax(torch.autograd.Function):
             mass = mass * shrunk + weights.sum(dim=1).double()
             mean = mean * shrunk[:, None] + (weights @ units).double()
             highest = higher
-        ctx.save_for_backward(((mean / mass[:, None] - positive) / (temperature * len(query))).to(query.dtype))
+        ctx.save_for_backward(
+            ((mean / mass[:, None] - positive) / (temperature * len(query))).to(query.dtype)
+        )
         return (highest + torch.log(mass) - target).mean().to(query.dtype)
 
     @staticmethod
@@ -142,7 +152,8 @@ def _on(indices: Int[np.ndarray, " n"], like: Tensor) -> Tensor:
 VALIDATION_TOKENS = 4_096
 """Tokens per forward pass of a validation."""
 VALIDATION_PAIRS = 4_096
-"""Pairs compared at a time, which bounds the document vectors in memory; the next constant bounds the listed pairs."""
+"""Pairs compared at a time, which bounds the document vectors in memory; the next constant bounds the listed
+pairs."""
 VALIDATION_QUERIES = 256
 
 
@@ -160,9 +171,11 @@ class StoredDocuments:
         seed: Seed of the order.
         precision: Precision of training passes; validation always runs in float32.
         rehearsal: Rehearsal loss; None for none.
-        validation: Validation examples, each with at least one negative; without any, the guarded drift replaces the loss.
+        validation: Validation examples, each with at least one negative; without any, the guarded drift
+            replaces the loss.
         validation_tokens: Tokens of their queries.
-        loss_negatives: Negatives of the validation loss if they differ from those of the errors; None uses the same.
+        loss_negatives: Negatives of the validation loss if they differ from those of the errors; None uses
+            the same.
         guard: Measures drift in each validation; None does not.
     """
 
@@ -182,7 +195,9 @@ class StoredDocuments:
 
     def __post_init__(self) -> None:
         self.passes = Passes(self.encoder, precision=self.precision)
-        self.sampler: BatchSampler = ShuffledBatches(len(self.train), self.settings.batch_size, seed=self.seed)
+        self.sampler: BatchSampler = ShuffledBatches(
+            len(self.train), self.settings.batch_size, seed=self.seed
+        )
 
     @property
     def module(self) -> Encoder:
@@ -190,7 +205,9 @@ class StoredDocuments:
         return self.encoder
 
     def loss(self, step: int) -> Tensor:
-        """The loss of a batch of queries, each with its first positive, plus the rehearsal loss if there is one."""
+        """The loss of a batch of queries, each with its first positive, plus the rehearsal loss if there is
+        one.
+        """
         rows = self.sampler.rows(step)
         query = self.passes.embed(self.tokens, rows)
         negatives = self.choose(rows, step, query)
@@ -220,19 +237,32 @@ class StoredDocuments:
         """Ids of the queries of one step."""
         return [self.train.query_ids[row] for row in self.sampler.rows(step)]
 
-    def _loss(self, query: Float[Tensor, "b e"], examples: AddressedSet, rows: Int[np.ndarray, " b"], negatives: Ragged) -> Tensor:
+    def _loss(
+        self,
+        query: Float[Tensor, "b e"],
+        examples: AddressedSet,
+        rows: Int[np.ndarray, " b"],
+        negatives: Ragged,
+    ) -> Tensor:
         first = first_positives(examples, rows)
         positive = torch.from_numpy(self.store.gather(first)).to(query.device)
         loss = self.settings.loss
         if loss.kind == "store_softmax":
             blocks = in_blocks(self.store, query.device)
             return store_softmax(
-                query, positive, examples.known.take(rows), blocks, temperature=loss.temperature, unit=self.distance == "cosine"
+                query,
+                positive,
+                examples.known.take(rows),
+                blocks,
+                temperature=loss.temperature,
+                unit=self.distance == "cosine",
             )
         negative = torch.from_numpy(self.store.gather(negatives.values)).to(query.device, non_blocking=True)
         if isinstance(loss, TripletTuning):
             return self.contrast(query, positive, negative)
-        known = torch.from_numpy(known_positives(examples.known.take(rows), np.concatenate([first, negatives.values])))
+        known = torch.from_numpy(
+            known_positives(examples.known.take(rows), np.concatenate([first, negatives.values]))
+        )
         return self.contrast(query, positive, negative, known=known.to(query.device))
 
     def contrast(
@@ -243,13 +273,17 @@ class StoredDocuments:
         *,
         known: Bool[Tensor, "b b_and_n"] | None = None,
     ) -> Tensor:
-        """The loss over vectors: each query has an equal share of the negatives (triplet), or all but its known answers (softmax)."""
+        """The loss over vectors: each query has an equal share of the negatives (triplet), or all but its
+        known answers (softmax).
+        """
         loss = self.settings.loss
         if isinstance(loss, TripletTuning):
             lists = negative.view(len(query), -1, negative.shape[-1])
             return triplet_margin(query, positive, lists, margin=loss.margin, distance=self.distance)
         pairs = Pairs(query, positive, shared=negative, known=known)
-        return in_batch_softmax(pairs.unit() if self.distance == "cosine" else pairs, temperature=loss.temperature)
+        return in_batch_softmax(
+            pairs.unit() if self.distance == "cosine" else pairs, temperature=loss.temperature
+        )
 
     @cached_property
     def capture(self) -> "Capture":
@@ -268,8 +302,8 @@ class StoredDocuments:
     def validate(self) -> Validation:
         """Loss and errors on the validation examples, and drift.
 
-        The loss is that of training, with each query's first positive and first negatives, or without negatives if training has none
-        (`loss_negatives`); errors are counted over all pairs.
+        The loss is that of training, with each query's first positive and first negatives, or without
+        negatives if training has none (`loss_negatives`); errors are counted over all pairs.
         """
         # Before the numbers, and before an epoch on other vectors would be kept.
         self.store.require_unchanged()
@@ -279,7 +313,13 @@ class StoredDocuments:
             look = self.guard.look(self.encoder) if self.guard else None
             if not len(self.validation) and self.guard is not None and look is not None:
                 drift = look.measures[self.guard.section.measure]
-                return Validation(loss=drift, errors=0, pairs=self.guard.probes, measures=look.measures, outside=look.outside)
+                return Validation(
+                    loss=drift,
+                    errors=0,
+                    pairs=self.guard.probes,
+                    measures=look.measures,
+                    outside=look.outside,
+                )
             queries = embed_all(self.encoder, self.validation_tokens, token_budget=VALIDATION_TOKENS)
         finally:
             for module in training:
@@ -297,31 +337,46 @@ class StoredDocuments:
         )
 
     def _validation_loss(self, queries: Float[Tensor, "n e"]) -> float:
-        """Mean loss over batches of the training size, so that there are as many in-batch negatives as in training."""
+        """Mean loss over batches of the training size, so that there are as many in-batch negatives as in
+        training.
+        """
         listed = self.loss_negatives
         examples = self.validation if listed is None else replace(self.validation, negatives=listed)
         # Batches do not matter to a loss over the whole store.
         size = VALIDATION_QUERIES if self.settings.loss.kind == "store_softmax" else self.settings.batch_size
         total = 0.0
-        for rows, weight in validation_batches(self._validation_order, size, full=self.settings.loss.kind == "in_batch_softmax"):
+        for rows, weight in validation_batches(
+            self._validation_order, size, full=self.settings.loss.kind == "in_batch_softmax"
+        ):
             negatives = listed_negatives(examples, rows, self.settings)
-            total += float(self._loss(queries[torch.from_numpy(rows).to(queries.device)], examples, rows, negatives)) * weight
+            total += (
+                float(
+                    self._loss(queries[torch.from_numpy(rows).to(queries.device)], examples, rows, negatives)
+                )
+                * weight
+            )
         return total / len(queries)
 
     @cached_property
     def _validation_order(self) -> Int[np.ndarray, " n"]:
-        """Order by the texts of queries, since neighbours in a file are often similar; equal ones by their first positive."""
+        """Order by the texts of queries, since neighbours in a file are often similar; equal ones by their
+        first positive.
+        """
         first = self.validation.positives.values[self.validation.positives.offsets[:-1]]
         by_positive = np.argsort(first, kind="stable")
         return by_positive.take(text_order(self.validation.queries[row] for row in by_positive))
 
     def _errors(self, queries: Float[Tensor, "n e"], chosen: Int[np.ndarray, " b"]) -> int:
         """Errors over all (positive, negative) pairs of some validation queries."""
-        query, near, far = pairs(self.validation.positives.take(chosen), self.validation.negatives.take(chosen))
+        query, near, far = pairs(
+            self.validation.positives.take(chosen), self.validation.negatives.take(chosen)
+        )
         errors = 0
         for start in range(0, len(query), VALIDATION_PAIRS):
             block = slice(start, start + VALIDATION_PAIRS)
-            vectors = [torch.from_numpy(self.store.gather(rows[block])).to(queries.device) for rows in (near, far)]
+            vectors = [
+                torch.from_numpy(self.store.gather(rows[block])).to(queries.device) for rows in (near, far)
+            ]
             vectors_asked = queries[torch.from_numpy(chosen[query[block]]).to(queries.device)]
             errors += int(triplet_errors(vectors_asked, vectors[0], vectors[1], distance=self.distance))
         return errors
@@ -333,7 +388,9 @@ def first_positives(examples: AddressedSet, rows: Int[np.ndarray, " b"]) -> Int[
     return first
 
 
-def pairs(positives: Ragged, negatives: Ragged) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
+def pairs(
+    positives: Ragged, negatives: Ragged
+) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
     """Every pair of a positive and a negative of one query: number of the query, rows of both."""
     counts = positives.lengths * negatives.lengths
     query = np.repeat(np.arange(len(positives)), counts)

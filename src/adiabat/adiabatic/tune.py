@@ -1,4 +1,6 @@
-"""Adiabatic tuning: a query tower is trained slowly against document vectors that never change (Vasilyev et al. 2024)."""
+"""Adiabatic tuning: a query tower is trained slowly against document vectors that never change (Vasilyev et
+al. 2024).
+"""
 
 import time
 from collections.abc import Callable, Mapping
@@ -68,12 +70,14 @@ def tune(
     watch: Watch = SILENT,
     started: float | None = None,
 ) -> Result:
-    """Tune a query tower against a store and write a job directory: configuration, log, checkpoints, model, result and report.
+    """Tune a query tower against a store and write a job directory: configuration, log, checkpoints, model,
+    result and report.
 
-    A resumed job gives the weights of an uninterrupted one, bit for bit. The steps that a time limit allows are fitted to the speed that
-    is measured at the start, and stand in ``config.toml``. Only where the machine turns out slower does the clock end the run, at a step
-    that depends on its speed; it counts the seconds of the rate search and of all resumed parts. What is loaded, measured and set up
-    before counts too, and a reserve holds what follows the last step, up to the written page.
+    A resumed job gives the weights of an uninterrupted one, bit for bit. The steps that a time limit allows
+    are fitted to the speed that is measured at the start, and stand in ``config.toml``. Only where the
+    machine turns out slower does the clock end the run, at a step that depends on its speed; it counts the
+    seconds of the rate search and of all resumed parts. What is loaded, measured and set up before counts
+    too, and a reserve holds what follows the last step, up to the written page.
 
     Args:
         find_rate: The rate search; None if the rate is a number.
@@ -122,11 +126,13 @@ class TuningRun:
         timed: bool = False,
         started: float | None = None,
     ) -> "TuningRun":
-        """Claim the directory and print what will be tuned; `timed` also measures and prints the expected time.
+        """Claim the directory and print what will be tuned; `timed` also measures and prints the expected
+        time.
 
         A time limit counts from `started`, a value of the monotonic clock.
         """
-        # A time limit is fitted once: a resumed run has the steps of the interrupted one. Measured first, since it may be too short.
+        # A time limit is fitted once: a resumed run has the steps of the interrupted one. Measured first,
+        # since it may be too short.
         pace = measured_pace(context, settings, started=started, watch=watch) if timed else None
         tower, frozen = prepared_tower(context.model.query, settings)
         objective = context.objective(tower, settings)
@@ -142,7 +148,9 @@ class TuningRun:
             watch.note(expected.summary())
             if settings.tune.budget_seconds is None and expected.least_seconds > LONG_JOB:
                 quick, limit = option("recipe", "quick"), option("budget_seconds")
-                watch.note(f"{quick} picks a learning rate and ends within 10 minutes; {limit} sets another limit")
+                watch.note(
+                    f"{quick} picks a learning rate and ends within 10 minutes; {limit} sets another limit"
+                )
         if settings.searches:
             assert find_rate is not None
             settings = find_rate(context, job.folder / RATE_SEARCH, settings, watch)
@@ -153,7 +161,10 @@ class TuningRun:
     def carry_out(self, *, command: str, measure_power: MeasurePower | None = None) -> Result:
         """Take all steps that no checkpoint holds, then finish."""
         tower = self.objective.encoder
-        with sole_writer(self.job.folder), side_passes(tower, precision=self.settings.run.precision) as self.objective.passes:
+        with (
+            sole_writer(self.job.folder),
+            side_passes(tower, precision=self.settings.run.precision) as self.objective.passes,
+        ):
             return self.end(self.loop.run(resume=True), command=command, measure_power=measure_power)
 
     def end(self, outcome: Outcome, *, command: str, measure_power: MeasurePower | None = None) -> Result:
@@ -162,8 +173,12 @@ class TuningRun:
         # Lists of runs, as in a sweep, show why each ended.
         outcome = replace(outcome, reason="; ".join(filter(None, [outcome.reason, softened])))
         result = _result(self, outcome, tower, command=command)
-        start, tuned_by = self.context.start_on_device(self.settings), self.context.distance(self.settings.tune)
-        # Unit vectors rank alike by every similarity; others must be ranked by the similarity that tuned them.
+        start, tuned_by = (
+            self.context.start_on_device(self.settings),
+            self.context.distance(self.settings.tune),
+        )
+        # Unit vectors rank alike by every similarity; others must be ranked by the similarity that tuned
+        # them.
         root = start.root if start.unit else {**start.root, "similarity_fn_name": tuned_by}
         model = replace(start, query=tower, name=str(self.job.folder), root=root)
         self.context.store.require_unchanged()
@@ -175,7 +190,9 @@ class TuningRun:
         queries = chain.from_iterable(examples.queries for examples in sets)
         texts = TrainedTexts.of(queries, **stored_documents(self.context.store, rows))
         trained = with_starts(texts, read_description(self.job)["job"]["model"])
-        return finish_run(self.job, model, result, trained, keep_checkpoints=self.settings.run.keep_checkpoints)
+        return finish_run(
+            self.job, model, result, trained, keep_checkpoints=self.settings.run.keep_checkpoints
+        )
 
     def _final_tower(self) -> tuple[Encoder, str]:
         """The resulting tower, and its softening if there was any."""
@@ -194,7 +211,9 @@ class TuningRun:
 
 
 def _lengths_within(settings: TuneSettings, pace: Pace | None, out: Path, spent: float) -> dict[str, float]:
-    """The steps of the rate search and the epochs that a time limit allows: of an earlier start, or at the measured speed."""
+    """The steps of the rate search and the epochs that a time limit allows: of an earlier start, or at the
+    measured speed.
+    """
     if settings.tune.budget_seconds is None:
         return {}
     if pace is None:
@@ -202,7 +221,11 @@ def _lengths_within(settings: TuneSettings, pace: Pace | None, out: Path, spent:
         # Jobs begun by earlier versions have no reserve.
         return {SEARCH_STEPS: before[SEARCH_STEPS], EPOCHS: before[EPOCHS], RESERVE: before.get(RESERVE, 0.0)}
     within = fitted(settings, pace, spent=spent)
-    return {SEARCH_STEPS: within.rate_search.steps, EPOCHS: within.tune.max_epochs, RESERVE: round(pace.ending_seconds, 3)}
+    return {
+        SEARCH_STEPS: within.rate_search.steps,
+        EPOCHS: within.tune.max_epochs,
+        RESERVE: round(pace.ending_seconds, 3),
+    }
 
 
 def _with_lengths(settings: TuneSettings, lengths: Mapping[str, float], spent: float) -> TuneSettings:
@@ -217,14 +240,23 @@ def _with_lengths(settings: TuneSettings, lengths: Mapping[str, float], spent: f
     return settings.model_copy(update={"tune": tune, "rate_search": search})
 
 
-def _say_what_is_tuned(watch: Watch, objective: StoredDocuments, frozen: FreezeReport, settings: TuneSettings) -> None:
+def _say_what_is_tuned(
+    watch: Watch, objective: StoredDocuments, frozen: FreezeReport, settings: TuneSettings
+) -> None:
     train, validation = objective.train, objective.validation
-    for sentence in filter(None, (*_notes(objective, settings), emulation_note(objective.encoder.device, settings.run.precision))):
+    for sentence in filter(
+        None, (*_notes(objective, settings), emulation_note(objective.encoder.device, settings.run.precision))
+    ):
         watch.note(sentence)
-    watch.note(f"tuning {frozen.trainable:,} of {frozen.trainable + frozen.frozen:,} parameters on {len(train):,} queries of {train.name}")
+    watch.note(
+        f"tuning {frozen.trainable:,} of {frozen.trainable + frozen.frozen:,} parameters "
+        f"on {len(train):,} queries of {train.name}"
+    )
     limit = objective.encoder.settings.limit("query")
     if full := int((objective.tokens.lengths >= limit).sum()):
-        watch.note(f"{full:,} of {len(train):,} queries reach the limit of {limit} tokens: longer ones are cut")
+        watch.note(
+            f"{full:,} of {len(train):,} queries reach the limit of {limit} tokens: longer ones are cut"
+        )
     watch.note(f"validating on {len(validation):,} queries, {pairs_of(validation):,} pairs")
 
 
@@ -232,33 +264,54 @@ def _notes(objective: StoredDocuments, settings: TuneSettings) -> tuple[str, ...
     """Notes for readers of the result: data left out or replaced, and settings without effect."""
     mined, short = (note(objective.train, settings.tune) for note in (mined_negatives_note, short_lists_note))
     decay = _decay_note(settings.tune)
-    compared = None if objective.distance == "cosine" else f"queries and documents are compared by {IN_WORDS[STATED[objective.distance]]}"
+    compared = (
+        None
+        if objective.distance == "cosine"
+        else f"queries and documents are compared by {IN_WORDS[STATED[objective.distance]]}"
+    )
     found = filter(None, (mined, short, decay, compared, objective.capture.note))
     return tuple(dict.fromkeys([*objective.train.notes, *objective.validation.notes, *found]))
 
 
 def _decay_note(section: TuneSection) -> str | None:
-    """A note on a weight decay that the user set but rounding removes: it is below half an ulp of every weight (see `make_optimizer`)."""
+    """A note on a weight decay that the user set but rounding removes: it is below half an ulp of every
+    weight (see `make_optimizer`).
+    """
     chosen = section.weight_decay not in (0, TuneSection().weight_decay)
-    if section.optimizer != "adamw" or not chosen or learning_rate_of(section) * section.weight_decay >= ROUNDED_AWAY:
+    if (
+        section.optimizer != "adamw"
+        or not chosen
+        or learning_rate_of(section) * section.weight_decay >= ROUNDED_AWAY
+    ):
         return None
-    return f"tune.weight_decay = {section.weight_decay:g} has no effect at the learning rate {learning_rate_of(section):g} in float32"
+    return (
+        f"tune.weight_decay = {section.weight_decay:g} has no effect at the learning "
+        f"rate {learning_rate_of(section):g} in float32"
+    )
 
 
 def _loop(objective: StoredDocuments, settings: TuneSettings, job: Job, watch: Watch) -> Loop:
     section = settings.tune
 
     def show(position: Position) -> None:
-        last = section.max_epochs if section.keep == "last" else min(section.max_epochs, position.best_epoch + section.idle_epochs)
+        last = (
+            section.max_epochs
+            if section.keep == "last"
+            else min(section.max_epochs, position.best_epoch + section.idle_epochs)
+        )
         bound = "" if last == section.max_epochs else "at least "
         state = "validating"
         if position.best is not None:
             kept = "last" if section.keep == "last" else "best"
             state = f"{kept}: epoch {position.best_epoch}, {counted(position.best.errors, 'error')}"
         if section.keep != "last" and position.idle:
-            state += f"; {position.idle} of at most {counted(section.idle_epochs, 'epoch')} without a better one"
+            state += (
+                f"; {position.idle} of at most {counted(section.idle_epochs, 'epoch')} without a better one"
+            )
         epoch = min(position.epoch + 1, section.max_epochs)
-        watch.progress(f"epoch {epoch} of {bound}{last} ({state})", position.step, last * section.batches_per_epoch)
+        watch.progress(
+            f"epoch {epoch} of {bound}{last} ({state})", position.step, last * section.batches_per_epoch
+        )
 
     return make_loop(objective, settings, job.folder, limits=limits_of(settings), watch=show, note=watch.note)
 
@@ -269,7 +322,9 @@ def _result(run: TuningRun, outcome: Outcome, tower: Encoder, *, command: str) -
     inputs = description["job"]
     notes = _how_tuned(run, description)
     # The time limit as it was stated, without what the search took of it.
-    tune = run.context.compared(run.settings.tune).model_copy(update={"budget_seconds": description["tune"].get("budget_seconds")})
+    tune = run.context.compared(run.settings.tune).model_copy(
+        update={"budget_seconds": description["tune"].get("budget_seconds")}
+    )
     settings = run.settings.model_copy(update={"tune": tune})
     record = record_of(
         run.job,
@@ -305,7 +360,8 @@ def _how_tuned(run: TuningRun, description: Mapping[str, Any]) -> tuple[str, ...
     limit = "" if budget is None else f", within {duration(budget)} with its rate search"
     notes = {
         "safe": f"the learning rate is the largest safe one that {RATE_SEARCH}/report.html found",
-        "range": f"the learning rate {rate:g} had the lowest validation loss within the drift limit in a range test of "
+        "range": f"the learning rate {rate:g} had the lowest validation loss within "
+        "the drift limit in a range test of "
         f"{tune_rates(description)} ({RATE_SEARCH}/trials.parquet)",
     }
     told = f"tuned by the recipe {recipe}{limit}" if recipe != "paper" or limit else ""
@@ -320,14 +376,21 @@ def tune_rates(description: Mapping[str, Any]) -> str:
 
 def _layers(run: TuningRun, tower: Encoder) -> list[LayerChange]:
     """Changes of the tensors of the resulting tower that were tuned, or that adapters were merged into."""
-    before: dict[str, Tensor] = {name: weights.detach().cpu() for name, weights in run.context.model.query.used_parameters().items()}
+    before: dict[str, Tensor] = {
+        name: weights.detach().cpu() for name, weights in run.context.model.query.used_parameters().items()
+    }
     after = {name: weights.detach().cpu() for name, weights in tower.used_parameters().items()}
     # Biases added by the method were zero.
     before |= {name: torch.zeros_like(after[name]) for name in after.keys() - before.keys()}
-    tuned = {name for name, weights in run.objective.encoder.used_parameters().items() if weights.requires_grad}
+    tuned = {
+        name for name, weights in run.objective.encoder.used_parameters().items() if weights.requires_grad
+    }
     if run.settings.tune.method.kind == "lora":
         tuned = {name for name, weights in after.items() if not torch.equal(weights, before[name])}
-    return layer_changes({name: before[name] for name in after if name in tuned}, {name: after[name] for name in after if name in tuned})
+    return layer_changes(
+        {name: before[name] for name in after if name in tuned},
+        {name: after[name] for name in after if name in tuned},
+    )
 
 
 def _trained_on(objective: StoredDocuments) -> str:

@@ -22,7 +22,8 @@ WORDS = {
     "job.store_vectors": "the vectors of the store differ from those the job began with",
     "job.examples": "the examples differ from those the job began with",
     "job.probes": "the probes differ from those the job began with",
-    "job.probed_vectors": "the vectors of the store that is searched for the probes differ from those the job began with",
+    "job.probed_vectors": "the vectors of the store that is searched for the probes differ "
+    "from those the job began with",
     "job.similarity": "the similarity of queries and documents differs from the one the job began with",
     "job.rehearsed": "the rehearsed texts differ from those the job began with",
 }
@@ -50,7 +51,9 @@ def _behind(job: Job, settings: Mapping[str, Any]) -> list[str]:
 
 
 def _stopping(settings: Mapping[str, Any]) -> set[str]:
-    """Settings that decide when a run stops and change no step before; a time limit fixes the epochs at the start."""
+    """Settings that decide when a run stops and change no step before; a time limit fixes the epochs at the
+    start.
+    """
     fixed = settings.get("tune.schedule.kind") in ENDING or "tune.budget_seconds" in settings
     return {"tune.idle_epochs"} | (set() if fixed else {"tune.max_epochs"})
 
@@ -58,11 +61,14 @@ def _stopping(settings: Mapping[str, Any]) -> set[str]:
 def _reasons(settings: Mapping[str, Any]) -> dict[str, str]:
     """Why the number of epochs must not change."""
     limited = "tune.budget_seconds" in settings
-    return {"tune.max_epochs": " (tune.budget_seconds fixed the epochs at the first start)"} if limited else {}
+    return (
+        {"tune.max_epochs": " (tune.budget_seconds fixed the epochs at the first start)"} if limited else {}
+    )
 
 
 SEARCH_STEPS, EPOCHS = "steps_of_search_within_budget", "epochs_within_budget"
-"""Keys of ``[job]``: the lengths that `tune.budget_seconds` allowed at the speed that was measured at the start."""
+"""Keys of ``[job]``: the lengths that `tune.budget_seconds` allowed at the speed that was measured at the
+start."""
 
 RESERVE = "reserved_within_budget"
 """Key of ``[job]``: the seconds of the limit that were held back for what follows the last step."""
@@ -70,7 +76,16 @@ RESERVE = "reserved_within_budget"
 RULES = Rules(
     # All settings that a recipe sets are compared themselves.
     free=frozenset(
-        ("job.model", "job.store", "job.data", "tune.recipe", f"job.{SEARCH_STEPS}", f"job.{EPOCHS}", f"job.{RESERVE}", *FREE_RUN)
+        (
+            "job.model",
+            "job.store",
+            "job.data",
+            "tune.recipe",
+            f"job.{SEARCH_STEPS}",
+            f"job.{EPOCHS}",
+            f"job.{RESERVE}",
+            *FREE_RUN,
+        )
     ),
     stopping=_stopping,
     behind=_behind,
@@ -86,7 +101,9 @@ def inputs_of(model: str, store: str | Path, data: str) -> dict[str, str]:
     return {"model": model, "store": str(store), "data": data}
 
 
-def require_ready(inputs: Mapping[str, str], out: Path, *, settings: TuneSettings, resume: bool) -> str | None:
+def require_ready(
+    inputs: Mapping[str, str], out: Path, *, settings: TuneSettings, resume: bool
+) -> str | None:
     """Check that a run can start or resume.
 
     Returns:
@@ -94,7 +111,9 @@ def require_ready(inputs: Mapping[str, str], out: Path, *, settings: TuneSetting
     """
     require_device_name(settings.run.device)
     # Checked before the data: an omitted setting would otherwise cause faults that do not mention resuming.
-    note = require_fitting(out, {"job": dict(inputs), **settings.model_dump()}, resume=resume, rules=RULES, unknown=WORDS)
+    note = require_fitting(
+        out, {"job": dict(inputs), **settings.model_dump()}, resume=resume, rules=RULES, unknown=WORDS
+    )
     require_named(inputs, settings)
     return note
 

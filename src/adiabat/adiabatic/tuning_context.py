@@ -1,4 +1,6 @@
-"""Inputs shared by tuning runs from one model, against one store, on one data set: read, addressed and tokenised once."""
+"""Inputs shared by tuning runs from one model, against one store, on one data set: read, addressed and
+tokenised once.
+"""
 
 import hashlib
 import json
@@ -45,13 +47,16 @@ T = TypeVar("T")
 
 
 class TuningContext:
-    """Model, store, examples and tokens; parts of them are prepared when a run first needs them, and then cached.
+    """Model, store, examples and tokens; parts of them are prepared when a run first needs them, and then
+    cached.
 
     Attributes:
         inputs: Names of model, store and data, as in the ``config.toml`` of a job.
     """
 
-    def __init__(self, load_model: Callable[[], DualEncoder], store_path: Path, data_path: str, model_name: str = "") -> None:
+    def __init__(
+        self, load_model: Callable[[], DualEncoder], store_path: Path, data_path: str, model_name: str = ""
+    ) -> None:
         """Take the inputs; nothing is read yet."""
         self.inputs = inputs_of(model_name, store_path, data_path)
         self._load_model = load_model
@@ -70,7 +75,9 @@ class TuningContext:
 
     @cached_property
     def _loaded(self) -> tuple[DualEncoder, Fingerprint, Fingerprint]:
-        """The model with the fingerprints of its sides, for which weights are hashed once: a gigabyte takes more than a second."""
+        """The model with the fingerprints of its sides, for which weights are hashed once: a gigabyte takes
+        more than a second.
+        """
         model = self._load_model()
         query, document = model.fingerprints()
         self.store.require_encoder(document)
@@ -96,12 +103,18 @@ class TuningContext:
 
     @cached_property
     def digest(self) -> str:
-        """Fingerprint of everything that decides the untuned query vectors: weights, tokenizer, prompt, pooling and limit."""
+        """Fingerprint of everything that decides the untuned query vectors: weights, tokenizer, prompt,
+        pooling and limit.
+        """
         return hashlib.sha256(json.dumps(self._loaded[1].to_json(), sort_keys=True).encode()).hexdigest()
 
     def digests(self, settings: TuneSettings, *examples: AddressedSet) -> dict[str, str]:
         """SHA-256 of all inputs of a run, for its configuration."""
-        digests = {"query_tower": self.digest, "store_vectors": self.store.manifest.sha256, "examples": examples_digest(*examples)}
+        digests = {
+            "query_tower": self.digest,
+            "store_vectors": self.store.manifest.sha256,
+            "examples": examples_digest(*examples),
+        }
         if (distance := self.distance(settings.tune)) != "cosine":
             digests["similarity"] = distance
         if (guard := self.guard(settings)) is not None:
@@ -115,7 +128,8 @@ class TuningContext:
         distance = section.loss.distance or NAMES[self.model.ranks_by]
         if distance == "euclidean" and section.loss.kind != "triplet":
             raise ConfigError(
-                f"tune.loss.distance must be cosine or dot with tune.loss = {section.loss.kind}, got euclidean, which {self.model.name} "
+                f"tune.loss.distance must be cosine or dot with tune.loss = {section.loss.kind}, "
+                f"got euclidean, which {self.model.name} "
                 "states; set it, or take tune.loss = triplet"
             )
         return distance
@@ -140,17 +154,22 @@ class TuningContext:
         """Training and validation examples, each query with negatives."""
         similarity = STATED[self.distance(settings.tune)]
         train, validation = (
-            with_negatives(examples, self.store, self.model.query, similarity=similarity) for examples in self._usable(settings.data)
+            with_negatives(examples, self.store, self.model.query, similarity=similarity)
+            for examples in self._usable(settings.data)
         )
         return train, validation
 
     def _usable(self, section: TuneDataSection) -> tuple[AddressedSet, AddressedSet]:
         """Training and validation examples whose query the model can embed."""
         train, validation = self.examples(section)
-        return self._once(("usable", section), lambda: (self._with_words(train), self._with_words(validation)))
+        return self._once(
+            ("usable", section), lambda: (self._with_words(train), self._with_words(validation))
+        )
 
     def _with_words(self, examples: AddressedSet) -> AddressedSet:
-        """Queries with at least one known token; without any, a static model gives a zero vector whatever is tuned."""
+        """Queries with at least one known token; without any, a static model gives a zero vector whatever is
+        tuned.
+        """
         if not isinstance(self.model.query.backbone, StaticBackbone):
             return examples
         from adiabat.store.text_vectors import wordless
@@ -159,8 +178,14 @@ class TuningContext:
         if not left_out.any():
             return examples
         if left_out.all():
-            raise DataError(f"{examples.name}: a query must hold a token that the static model knows, got none in all {len(examples):,}")
-        note = f"{int(left_out.sum()):,} of {len(examples):,} queries hold no token that the model knows, and are left out"
+            raise DataError(
+                f"{examples.name}: a query must hold a token that the static model "
+                f"knows, got none in all {len(examples):,}"
+            )
+        note = (
+            f"{int(left_out.sum()):,} of {len(examples):,} queries hold no token "
+            "that the model knows, and are left out"
+        )
         worded = examples.take(np.flatnonzero(~left_out))
         return replace(worded, notes=(*worded.notes, note))
 
@@ -175,7 +200,12 @@ class TuningContext:
                 if method.kind != "full" and method not in adapted:
                     adapted.add(method)
                     prepared_tower(self.model.query, settings)
-                negative_chooser(self.compared(settings.tune), self._usable(settings.data)[0], self.store, seed=settings.run.seed)
+                negative_chooser(
+                    self.compared(settings.tune),
+                    self._usable(settings.data)[0],
+                    self.store,
+                    seed=settings.run.seed,
+                )
                 self.guard(settings)
                 self._rehearsal(settings)
             except (ConfigError, DataError, ModelError, StoreError) as fault:
@@ -196,8 +226,8 @@ class TuningContext:
 
         Args:
             most_validated: Number of validation queries to sample; None takes all of them.
-            steps_alone: Whether it only serves to time steps: without validation data and guard, and with texts of rehearsal that are not
-                embedded.
+            steps_alone: Whether it only serves to time steps: without validation data and guard, and with
+                texts of rehearsal that are not embedded.
         """
         (train, listed), section = self._usable(settings.data), self.compared(settings.tune)
         if most_validated is not None and most_validated < len(listed):
@@ -205,12 +235,17 @@ class TuningContext:
         if validated and not steps_alone:
             validation, validation_tokens = self._validation(tower, settings, listed)
         else:
-            validation, validation_tokens = train.take(np.empty(0, dtype=np.int64)), TokenTable.of(tower, (), side="query")
+            validation, validation_tokens = (
+                train.take(np.empty(0, dtype=np.int64)),
+                TokenTable.of(tower, (), side="query"),
+            )
         return StoredDocuments(
             encoder=tower,
             store=self.store,
             train=train,
-            tokens=self._once(("tokens", settings.data), lambda: TokenTable.of(tower, train.queries, side="query")),
+            tokens=self._once(
+                ("tokens", settings.data), lambda: TokenTable.of(tower, train.queries, side="query")
+            ),
             settings=section,
             choose=negative_chooser(section, train, self.store, seed=settings.run.seed),
             seed=settings.run.seed,
@@ -230,7 +265,12 @@ class TuningContext:
         from adiabat.adiabatic.regularization import Guard
 
         def look_at_start() -> "Guard":
-            return Guard.of(section, self.probes(section.probes), self.start_on_device(settings), self.store_at(section.store))
+            return Guard.of(
+                section,
+                self.probes(section.probes),
+                self.start_on_device(settings),
+                self.store_at(section.store),
+            )
 
         return self._once(("guard", section), look_at_start)
 
@@ -286,11 +326,15 @@ def prepared_tower(tower: Encoder, settings: TuneSettings) -> tuple[Encoder, Fre
 def _own_negatives(validation: AddressedSet, settings: TuneSettings) -> Ragged | None:
     """Negatives of the validation loss, if they differ from the negatives mined for the errors.
 
-    The softmax does not need listed negatives; with mined ones, the validation loss would differ from the training loss. Only batches of
-    one query, without in-batch negatives, need them.
+    The softmax does not need listed negatives; with mined ones, the validation loss would differ from the
+    training loss. Only batches of one query, without in-batch negatives, need them.
     """
     section = settings.tune
-    lists_suffice = section.loss.kind == "in_batch_softmax" and section.negatives.kind == "examples" and section.batch_size > 1
+    lists_suffice = (
+        section.loss.kind == "in_batch_softmax"
+        and section.negatives.kind == "examples"
+        and section.batch_size > 1
+    )
     return validation.negatives if lists_suffice else None
 
 
@@ -299,33 +343,45 @@ MINED_NEGATIVES = 10
 
 
 def read_data(path: str, settings: TuneDataSection, store: Store) -> tuple[AddressedSet, AddressedSet]:
-    """Read the examples, address their documents in the store, and split them into training and validation."""
+    """Read the examples, address their documents in the store, and split them into training and
+    validation.
+    """
     everything = _read(path, settings.split, settings, store, usual="train")
     if (validation_path := validation_source(settings, [path])) is not None:
         listed = _read(validation_path, None, settings, store, usual="dev")
         train, validation = sharing_answers(everything, listed)
         if shared := trained_too(validation, train):
-            note = f"{shared:,} of {len(validation):,} validation queries are also trained on, so validation looks better than it is"
+            note = (
+                f"{shared:,} of {len(validation):,} validation queries are also trained "
+                "on, so validation looks better than it is"
+            )
             validation = replace(validation, notes=(*validation.notes, note))
         return train, validation
     held_out, note = _held_out(everything, settings)
     trained_rows = np.setdiff1d(np.arange(len(everything)), held_out)
     if not len(held_out) or not len(trained_rows):
         raise DataError(
-            f"{path}: data.validation_fraction = {settings.validation_fraction} must leave queries on both sides, got {len(held_out)} of "
+            f"{path}: data.validation_fraction = {settings.validation_fraction} must leave "
+            f"queries on both sides, got {len(held_out)} of "
             f"{len(everything)} held out; choose another fraction, or name a data.validation file"
         )
-    return everything.take(trained_rows), replace(everything.take(held_out), notes=tuple(filter(None, [*everything.notes, note])))
+    return everything.take(trained_rows), replace(
+        everything.take(held_out), notes=tuple(filter(None, [*everything.notes, note]))
+    )
 
 
 def _held_out(examples: AddressedSet, settings: TuneDataSection) -> tuple[Int[np.ndarray, " n"], str]:
     """Numbers of the validation queries, and a note if documents could not be held out."""
     if settings.hold_out == "documents":
-        held_out = held_out_documents(examples.queries, examples.positives, settings.validation_fraction, settings.max_validation)
+        held_out = held_out_documents(
+            examples.queries, examples.positives, settings.validation_fraction, settings.max_validation
+        )
         if held_out is not None:
             return held_out, ""
     held_out = held_out_queries(examples.queries, settings.validation_fraction, settings.max_validation)
-    tied = "relevance ties most queries together, so validation queries have documents that are also trained on"
+    tied = (
+        "relevance ties most queries together, so validation queries have documents that are also trained on"
+    )
     return held_out, tied if settings.hold_out == "documents" else ""
 
 
@@ -335,10 +391,14 @@ def trained_too(validation: AddressedSet, train: AddressedSet) -> int:
     return sum(query in trained for query in validation.queries)
 
 
-def _read(path: str, split: str | None, settings: TuneDataSection, store: Store, *, usual: str) -> AddressedSet:
+def _read(
+    path: str, split: str | None, settings: TuneDataSection, store: Store, *, usual: str
+) -> AddressedSet:
     examples = read_examples(path, split=split, columns=settings.columns.given(), usual_split=usual)
     if isinstance(examples, LanguageGridSet):
-        raise DataError(f"{path} must hold queries with positives, got a language grid; use it with {call_of('evaluate')}")
+        raise DataError(
+            f"{path} must hold queries with positives, got a language grid; use it with {call_of('evaluate')}"
+        )
     return address(examples, store, missing=settings.missing, ids=settings.ids)
 
 
@@ -351,19 +411,28 @@ def with_negatives(
         return validation
     vectors = tower.encode([validation.queries[row] for row in bare], side="query", precision="fp32")
     excluded = [validation.known[int(row)] for row in bare]
-    hits = search(store, vectors, MINED_NEGATIVES, similarity=similarity, device=tower.device, excluded=excluded)
+    hits = search(
+        store, vectors, MINED_NEGATIVES, similarity=similarity, device=tower.device, excluded=excluded
+    )
     mined = {int(row): hit_rows[hit_rows >= 0] for row, hit_rows in zip(bare, hits.rows, strict=True)}
     lonely = sum(not len(hit_rows) for hit_rows in mined.values())
     if lonely:
         raise DataError(
-            f"{store.path} must hold a document beside a validation query's positives, got none for {lonely:,} of them; "
+            f"{store.path} must hold a document beside a validation query's "
+            f"positives, got none for {lonely:,} of them; "
             "list negatives in the data, or add documents to the store"
         )
     lists = [mined.get(row, validation.negatives[row]) for row in range(len(validation))]
     notes = validation.notes
     if replaced := int((validation.negatives.lengths[bare] > 0).sum()):
-        listing = f"the negatives that {replaced:,} of {len(validation):,} validation queries list are replaced by the store's"
-        notes = (*notes, f"{listing} {MINED_NEGATIVES} hardest, since training takes its negatives from the store too")
+        listing = (
+            f"the negatives that {replaced:,} of {len(validation):,} validation "
+            "queries list are replaced by the store's"
+        )
+        notes = (
+            *notes,
+            f"{listing} {MINED_NEGATIVES} hardest, since training takes its negatives from the store too",
+        )
     return replace(validation, negatives=Ragged.of(lists), notes=notes)
 
 

@@ -26,17 +26,29 @@ class TuningEstimate:
 
     def to_json(self) -> dict[str, Any]:
         """Nested plain data, ready for `json.dump`."""
-        time = {**asdict(self.time), "least_seconds": self.time.least_seconds, "most_seconds": self.time.most_seconds}
+        time = {
+            **asdict(self.time),
+            "least_seconds": self.time.least_seconds,
+            "most_seconds": self.time.most_seconds,
+        }
         return {"settings": self.settings, "queries": self.queries, "validated": self.validated, **time}
 
     def summary(self) -> str:
         """The resolved settings as TOML, with the length and the expected time in comments."""
-        lines = [f"data: {self.queries:,} queries, validated on {self.validated:,} others", self.time.summary()]
+        lines = [
+            f"data: {self.queries:,} queries, validated on {self.validated:,} others",
+            self.time.summary(),
+        ]
         return tomli_w.dumps(without_none(self.settings)) + "".join(f"\n# {line}" for line in lines)
 
 
-def estimate(context: TuningContext, settings: TuneSettings, *, started: float | None = None, watch: Watch = SILENT) -> TuningEstimate:
-    """The resolved settings of a job, and its expected time; nothing is written. A time limit counts from `started`, by default now."""
+def estimate(
+    context: TuningContext, settings: TuneSettings, *, started: float | None = None, watch: Watch = SILENT
+) -> TuningEstimate:
+    """The resolved settings of a job, and its expected time; nothing is written.
+
+    A time limit counts from `started`, by default now.
+    """
     started = time.monotonic() if started is None else started
     check_settings(settings)
     train, validation = context.examples(settings.data)

@@ -1,4 +1,6 @@
-"""The loop of a tuning run, of its rate search and of the measurement of its speed: learning rate, schedule, optimizer."""
+"""The loop of a tuning run, of its rate search and of the measurement of its speed: learning rate, schedule,
+optimizer.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +29,10 @@ def learning_rate_of(section: TuneSection) -> float:
     if isinstance(scaling, UnscaledRate):
         return section.learning_rate
     return scaled_learning_rate(
-        section.learning_rate, batch_size=section.batch_size, reference_batch_size=scaling.reference_batch_size, rule=scaling.kind
+        section.learning_rate,
+        batch_size=section.batch_size,
+        reference_batch_size=scaling.reference_batch_size,
+        rule=scaling.kind,
     )
 
 
@@ -52,10 +57,14 @@ def check_settings(settings: TuneSettings) -> None:
 
 
 def optimizer_of(module: nn.Module, section: TuneSection) -> optim.Optimizer:
-    """The optimizer of the weights that are not frozen; a rate that is searched for does not matter to its speed."""
+    """The optimizer of the weights that are not frozen; a rate that is searched for does not matter to its
+    speed.
+    """
     rate = learning_rate_of(section) if isinstance(section.learning_rate, float) else 0.0
     trainable = [weights for weights in module.parameters() if weights.requires_grad]
-    optimizer = make_optimizer(section.optimizer, trainable, learning_rate=rate, weight_decay=section.weight_decay)
+    optimizer = make_optimizer(
+        section.optimizer, trainable, learning_rate=rate, weight_decay=section.weight_decay
+    )
     if section.l2_to_start:
         from adiabat.adiabatic.regularization import l2_to_start
 

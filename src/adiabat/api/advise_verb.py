@@ -53,28 +53,33 @@ def advise(
     progress: Progress = None,
     **options: object,
 ) -> Advice:
-    """Recommend before tuning: leave it, fuse with BM25, tune the query tower, get more data, or re-embed with a better model.
+    """Recommend before tuning: leave it, fuse with BM25, tune the query tower, get more data, or re-embed
+    with a better model.
 
-    Measures nDCG@10 of the untuned model, of BM25, of their reciprocal-rank fusion (Cormack, Clarke and Buettcher 2009), and of a linear
-    map of the query vectors by cross-validation. No model is tuned and nothing is written but the result.
+    Measures nDCG@10 of the untuned model, of BM25, of their reciprocal-rank fusion (Cormack, Clarke and
+    Buettcher 2009), and of a linear map of the query vectors by cross-validation. No model is tuned and
+    nothing is written but the result.
 
     Args:
         model: Model that tuning would start from; its query tower encodes the queries.
         store: Document vectors of its document tower, with texts for BM25.
         data: Queries with positives, at least ten: those to tune with.
-        retain: Store and data of each set that must not get worse, and perhaps its columns; the linear map is applied to it.
+        retain: Store and data of each set that must not get worse, and perhaps its columns; the linear map is
+            applied to it.
         out: Directory for ``result.json`` and ``report.html``; None writes nothing.
-        exist_ok: True returns the result of the same call at once, as in `tune`. None replaces earlier advice.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None replaces earlier
+            advice.
         settings: `AdviseSettings`, a TOML file or nested dicts; ``adiabat settings advise`` lists them.
-        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
-            one. False is silent.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line
+            every half minute without one. False is silent.
         **options: Single settings, such as ``queries=500`` or ``device="cuda"``.
 
     Returns:
         The recommendation with its reason, and the figures behind it.
 
     Raises:
-        AdiabatError: If model, store, data or settings are unusable, or a data set has fewer than ten queries.
+        AdiabatError: If model, store, data or settings are unusable, or a data set has fewer than ten
+            queries.
 
     Example:
         >>> store = adiabat.embed("demo", "corpus.jsonl", out="store")
@@ -118,7 +123,11 @@ def advise(
         inputs = {}
         for number, (each, split) in enumerate(zip(queries, splits, strict=True)):
             role = f"retain {number}" if number else "target"
-            inputs[role] = {"data": each.rows, **({} if split is None else {"split": split}), **store_inputs(stores[each.store], None)}
+            inputs[role] = {
+                "data": each.rows,
+                **({} if split is None else {"split": split}),
+                **store_inputs(stores[each.store], None),
+            }
         tuning = _tuning_time(towers, stores[sets[0][0]], sets[0][1], chosen, call.watch)
         result = advise_on(
             towers,
@@ -155,21 +164,30 @@ class _Queries:
         return resolved_split(self.rows, self.section.split, usual_split=self.usual_split)
 
     def addressed(self, store: Store) -> AddressedSet:
-        return addressed_queries(self.rows, store, self.section, role="data", usual_split=self.usual_split, setting=self.setting)
+        return addressed_queries(
+            self.rows, store, self.section, role="data", usual_split=self.usual_split, setting=self.setting
+        )
 
 
 def _queries(sets: Sequence[tuple[str, str]], target: DataSection) -> list[_Queries]:
     """The target with its columns and split; retention sets are read as in an evaluation."""
     retained = DataSection(missing=target.missing, ids=target.ids)
     first, *others = sets
-    return [_Queries(*first, target, USUAL_SPLIT, "data.columns"), *(_Queries(*each, retained, "test", "") for each in others)]
+    return [
+        _Queries(*first, target, USUAL_SPLIT, "data.columns"),
+        *(_Queries(*each, retained, "test", "") for each in others),
+    ]
 
 
-def _tuning_time(model: "DualEncoder", store: Store, data: str, settings: AdviseSettings, watch: Watch) -> str:
+def _tuning_time(
+    model: "DualEncoder", store: Store, data: str, settings: AdviseSettings, watch: Watch
+) -> str:
     """The expected time of tuning on all of the data with the default settings, or why it is unknown."""
     section = settings.data
     tune = TuneSettings(
-        data=TuneDataSection(split=section.split, columns=section.columns, missing=section.missing, ids=section.ids),
+        data=TuneDataSection(
+            split=section.split, columns=section.columns, missing=section.missing, ids=section.ids
+        ),
         run=StepsRunSection(seed=settings.run.seed, device=settings.run.device),
     )
     try:

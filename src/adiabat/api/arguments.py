@@ -1,4 +1,6 @@
-"""Arguments of the public functions: paths or objects, rows in memory, settings as keywords; a wrong type is one TypeError."""
+"""Arguments of the public functions: paths or objects, rows in memory, settings as keywords; a wrong type is
+one TypeError.
+"""
 
 import hashlib
 import json
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
 S = TypeVar("S", bound=Section)
 
 PathLike = str | os.PathLike[str]
-"""A path, or the return value of a function of adiabat: stores, results and mined files know their path (`os.fspath`)."""
+"""A path, or the return value of a function of adiabat: stores, results and mined files know their path
+(`os.fspath`)."""
 
 
 class Frame(Protocol):
@@ -43,7 +46,8 @@ class Frame(Protocol):
 
 
 Data = PathLike | Frame | Iterable[Mapping[str, Any]] | Iterable[str]
-"""A file, folder or hub name; or rows: a list of dicts (or, for a corpus, of texts), a DataFrame, a `datasets.Dataset`."""
+"""A file, folder or hub name; or rows: a list of dicts (or, for a corpus, of texts), a DataFrame, a
+`datasets.Dataset`."""
 
 SettingsLike = Section | PathLike | Mapping[str, Any] | None
 """A settings object, a TOML file, nested dicts, or None for the defaults."""
@@ -73,20 +77,31 @@ Retained = tuple[PathLike, Data] | tuple[PathLike, Data, Mapping[str, str]]
 
 def retained_sets(retain: Sequence[Retained], listed: Sequence["RetainSection"]) -> list[tuple[str, str]]:
     """Store and address of each retention set, those of the settings first."""
-    sets = [(each.store, with_columns(with_split(each.data, each.split), each.columns.given())) for each in listed]
+    sets = [
+        (each.store, with_columns(with_split(each.data, each.split), each.columns.given())) for each in listed
+    ]
     for store, data, *columns in retain:
         named: Mapping[str, str] = columns[0] if columns else {}
         if unknown := [name for name in named if name not in COLUMNS]:
-            raise ConfigError(f"columns of retain must be adiabat's names, got {', '.join(unknown)}; the names are {', '.join(COLUMNS)}")
+            raise ConfigError(
+                f"columns of retain must be adiabat's names, got {', '.join(unknown)}; "
+                f"the names are {', '.join(COLUMNS)}"
+            )
         sets.append((path_of(store, "store"), with_columns(data_of(data, "retain"), named)))
     return sets
 
 
 def require_retained(retain: object) -> None:
     """Refuse a `retain` that is no list of stores with their data."""
-    if isinstance(retain, Sequence) and all(isinstance(each, list | tuple) and _is_retained(*each) for each in retain):
+    if isinstance(retain, Sequence) and all(
+        isinstance(each, list | tuple) and _is_retained(*each) for each in retain
+    ):
         return
-    raise wrong_type("retain", "a list of pairs of a store and its data, or of triples with the names of its columns", retain)
+    raise wrong_type(
+        "retain",
+        "a list of pairs of a store and its data, or of triples with the names of its columns",
+        retain,
+    )
 
 
 def _is_retained(*entry: object) -> bool:
@@ -99,7 +114,9 @@ def optional_path(value: object, argument: str) -> Path | None:
 
 
 def place_of(value: object, argument: str = "out") -> Path:
-    """The place that a function writes to: links on the way there are resolved, those inside are not followed."""
+    """The place that a function writes to: links on the way there are resolved, those inside are not
+    followed.
+    """
     return real(Path(path_of(value, argument)))
 
 
@@ -216,7 +233,9 @@ def _rows(value: Any, argument: str) -> Iterator[Mapping[str, Any]]:
 
 
 def _plain(value: Any, argument: str) -> Any:
-    """A row or cell in JSON's types: numbers and arrays of numpy become Python's, dates and decimals texts, missing values None."""
+    """A row or cell in JSON's types: numbers and arrays of numpy become Python's, dates and decimals texts,
+    missing values None.
+    """
     if value is None or _is_missing(value):
         return None
     if isinstance(value, str | int | float):
@@ -231,9 +250,19 @@ def _plain(value: Any, argument: str) -> Any:
         return str(value)
     kind = getattr(getattr(value, "dtype", None), "kind", "")
     # numpy would convert dates to integers of nanoseconds.
-    plain = value.astype(f"{kind}8[us]").tolist() if kind in ("m", "M") else value.tolist() if hasattr(value, "tolist") else value
+    plain = (
+        value.astype(f"{kind}8[us]").tolist()
+        if kind in ("m", "M")
+        else value.tolist()
+        if hasattr(value, "tolist")
+        else value
+    )
     if type(plain) is type(value):
-        raise wrong_type(f"a cell in a row of {argument}", "a text, number, truth value, date, list, array, dict or None", value)
+        raise wrong_type(
+            f"a cell in a row of {argument}",
+            "a text, number, truth value, date, list, array, dict or None",
+            value,
+        )
     return _plain(plain, argument)
 
 
@@ -256,7 +285,9 @@ def settings_table(settings: SettingsLike, kind: type[Section]) -> dict[str, Any
     if settings is None:
         return {}
     if isinstance(settings, Mapping):
-        return {name: dict(value) if isinstance(value, Mapping) else value for name, value in settings.items()}
+        return {
+            name: dict(value) if isinstance(value, Mapping) else value for name, value in settings.items()
+        }
     if isinstance(settings, kind):
         return settings.overlay()
     allowed = f"{kind.__name__}, a path of a TOML file or a dict"
@@ -266,11 +297,13 @@ def settings_table(settings: SettingsLike, kind: type[Section]) -> dict[str, Any
 
 
 @shallow()
-def settings_of(kind: type[S], settings: SettingsLike, options: Mapping[str, Any], *, section: str, function: str) -> S:
+def settings_of(
+    kind: type[S], settings: SettingsLike, options: Mapping[str, Any], *, section: str, function: str
+) -> S:
     """Settings from an object, a file or dicts, with keyword arguments laid over them.
 
-    A keyword is a section (``run={"seed": 1}``) or a key of any section (``seed=1``). If several sections have the key, those of `section`
-    come first, then the least nested one.
+    A keyword is a section (``run={"seed": 1}``) or a key of any section (``seed=1``). If several sections
+    have the key, those of `section` come first, then the least nested one.
 
     Args:
         kind: The settings class.
@@ -290,7 +323,11 @@ def settings_of(kind: type[S], settings: SettingsLike, options: Mapping[str, Any
         return settings
     table = settings_table(settings, kind)
     # loss="triplet" replaces a loss of another kind, and margin=0.3 changes it, whatever their order.
-    values = [(_key(name, value, kind, section, function), _setting(value)) for name, value in options.items() if value is not None]
+    values = [
+        (_key(name, value, kind, section, function), _setting(value))
+        for name, value in options.items()
+        if value is not None
+    ]
     try:
         return checked(kind, with_values(kind, table, values))
     except ConfigError as fault:
@@ -311,7 +348,10 @@ def _key(name: str, value: object, kind: type[Section], section: str, function: 
     if len(shortest) == 1:
         return shortest[0]
     if keys:
-        raise TypeError(f"{function}() takes {name} as {' or '.join(keys)}; write {keys[0].partition('.')[0]}={{...}} as nested dicts")
+        raise TypeError(
+            f"{function}() takes {name} as {' or '.join(keys)}; write "
+            f"{keys[0].partition('.')[0]}={{...}} as nested dicts"
+        )
     if name in kind.model_fields:
         raise wrong_type(name, "a dict of settings", value)
     names = {*kind.model_fields, *(key.rpartition(".")[2] for key in keys_of(kind))}
@@ -344,5 +384,8 @@ def texts_with_ids(texts: Iterable[str], ids: Iterable[object] | None) -> list[d
     texts = list(texts)
     names = [text_id(text) for text in texts] if ids is None else [str(name) for name in ids]
     if len(names) != len(texts):
-        raise DataError(f"ids and texts must be equally many, got {len(names):,} ids and {len(texts):,} texts; give one id for each text")
+        raise DataError(
+            f"ids and texts must be equally many, got {len(names):,} ids and "
+            f"{len(texts):,} texts; give one id for each text"
+        )
     return [{"_id": name, "text": text} for name, text in zip(names, texts, strict=True)]

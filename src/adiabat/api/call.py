@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.progress import Progress as Bar
 
 from adiabat.api.arguments import wrong_type
@@ -19,7 +26,8 @@ from adiabat.core.text import ELLIPSIS, duration, printable
 from adiabat.core.wording import typed_command
 
 Progress = bool | Watch | None
-"""None shows progress where stderr is a terminal, or in a notebook; True shows it everywhere, False nowhere; or a `Watch`."""
+"""None shows progress where stderr is a terminal, or in a notebook; True shows it everywhere, False nowhere;
+or a `Watch`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +75,9 @@ SECONDS_PER_LINE = 30.0
 
 @contextmanager
 def shown_progress(console: Console = PEOPLE) -> Iterator[Watch]:
-    """Show notes as lines and progress as a bar; without a terminal or ipywidgets, progress is a line every half minute."""
+    """Show notes as lines and progress as a bar; without a terminal or ipywidgets, progress is a line every
+    half minute.
+    """
     if not (console.is_interactive or (console.is_jupyter and find_spec("ipywidgets"))):
         yield Watch(note=lambda sentence: say(sentence, console), progress=Lines(console))
         return
@@ -126,7 +136,11 @@ class Lines:
         if now - self._last >= SECONDS_PER_LINE:
             self._last = now
             advanced = done - self._first
-            left = f", {duration((now - self._started) * (total - done) / advanced)} left" if advanced > 0 and done < total else ""
+            left = (
+                f", {duration((now - self._started) * (total - done) / advanced)} left"
+                if advanced > 0 and done < total
+                else ""
+            )
             say(f"{label}: {done:,} of {total:,}{left}", self.console)
 
 

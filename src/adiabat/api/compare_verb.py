@@ -34,7 +34,8 @@ def compare(
         second: The same for the model to compare with the baseline.
         qrels: Judgements for TREC runs.
         out: Directory for ``result.json``, the page and tables; None writes nothing.
-        exist_ok: True returns the result of the same call at once, as in `tune`. None replaces an earlier comparison.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None replaces an earlier
+            comparison.
         settings: `CompareSettings`, a TOML file or nested dicts; ``adiabat settings compare`` lists them.
         **options: Single settings, such as ``resamples=1000`` or ``seed=1``.
 
@@ -42,7 +43,8 @@ def compare(
         The result, with `first` as the baseline.
 
     Raises:
-        AdiabatError: If scores, settings or directory are unusable, or the two were measured on different data.
+        AdiabatError: If scores, settings or directory are unusable, or the two were measured on different
+            data.
 
     Example:
         >>> suite = adiabat.evaluate_suite(["demo", "bm25"], "suite.toml", out="measured")
@@ -62,7 +64,9 @@ def compare(
     if folder:
         require_own(folder, "suite")
         if (folder / SCORES).exists():
-            raise JobError(f"{option('out')} must be a separate folder, {folder} holds an evaluation; choose another")
+            raise JobError(
+                f"{option('out')} must be a separate folder, {folder} holds an evaluation; choose another"
+            )
     asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
     from adiabat.evaluation.compare import compare_runs

@@ -1,7 +1,8 @@
-"""`adiabat.mine`, `.inspect` and `.make`: hard negatives, data profiles, and known data sets from their published files.
+"""`adiabat.mine`, `.inspect` and `.make`: hard negatives, data profiles, and known data sets from their
+published files.
 
-Each function imports its implementation when it is called: without a model, profiles and data sets do not need torch, which takes seconds
-to load.
+Each function imports its implementation when it is called: without a model, profiles and data sets do not
+need torch, which takes seconds to load.
 """
 
 from collections.abc import Mapping
@@ -66,17 +67,19 @@ def mine(
     Args:
         data: Queries with positives.
         corpus: Source of the negatives; a corpus, or a store that keeps its texts.
-        out: File of the examples with their negatives: ``.jsonl``, ``.jsonl.gz`` or ``.jsonl.zst``; statistics are written beside it.
+        out: File of the examples with their negatives: ``.jsonl``, ``.jsonl.gz`` or ``.jsonl.zst``;
+            statistics are written beside it.
         model: Model whose towers rank candidates if ``source`` is ``dense`` or ``fused``.
         store: Vectors of the corpus by that model.
         index: Directory in which the BM25 index is kept for other runs; None discards it.
-        exist_ok: True returns the result of the same call at once, as in `tune`. None resumes an interrupted call, and refuses a
-            finished file.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None resumes an interrupted
+            call, and refuses a finished file.
         settings: `MineSettings`, a TOML file or nested dicts; ``adiabat settings mine`` lists them.
-        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
-            one. False is silent.
-        **options: Single settings, such as ``source="dense"`` or ``relative_margin=0.05``. Of the optional table ``judge``, None keeps
-            what `settings` say, False switches it off, and the name of a model or a dict switches it on.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line
+            every half minute without one. False is silent.
+        **options: Single settings, such as ``source="dense"`` or ``relative_margin=0.05``. Of the optional
+            table ``judge``, None keeps what `settings` say, False switches it off, and the name of a model or
+            a dict switches it on.
 
     Returns:
         Files and counts; other functions take it in place of the mined file.
@@ -93,7 +96,9 @@ def mine(
     require_device_name(chosen.run.device)
     sources = data_of(data, "data"), data_of(corpus, "corpus")
     inputs: dict[str, Any] = {"data": sources[0], "corpus": sources[1], "model": name, "store": folder}
-    asked = Asked.of("mine", target, exist_ok, settings=chosen, proof=str(statistics_path(target).absolute()), **inputs)
+    asked = Asked.of(
+        "mine", target, exist_ok, settings=chosen, proof=str(statistics_path(target).absolute()), **inputs
+    )
     if asked.is_finished():
         from adiabat.mining.mine import mined_before
 
@@ -136,10 +141,11 @@ def inspect(
     Args:
         data: Examples, a corpus, a BEIR folder or a language grid; or rows in memory.
         model: Model whose towers count tokens; None counts words and characters.
-        store: Document vectors of the model, to predict which improvement of it the queries could show; None predicts nothing.
+        store: Document vectors of the model, to predict which improvement of it the queries could show; None
+            predicts nothing.
         settings: `InspectSettings`, a TOML file or nested dicts; ``adiabat settings inspect`` lists them.
-        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
-            one. False is silent.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line
+            every half minute without one. False is silent.
         **options: Single settings, such as ``split="train"``.
 
     Returns:
@@ -176,10 +182,15 @@ def inspect(
         inspection = inspect_data(source, settings=chosen, tokens=tokens, watch=call.watch)
         if store is None or loaded is None or inspection.faults:
             return inspection
-        return replace(inspection, power=_power(loaded, path_of(store, "store"), source, chosen, inspection.layout, call.watch))
+        return replace(
+            inspection,
+            power=_power(loaded, path_of(store, "store"), source, chosen, inspection.layout, call.watch),
+        )
 
 
-def _power(model: "DualEncoder", path: str, source: str, settings: InspectSettings, layout: str, watch: "Watch") -> "Power":
+def _power(
+    model: "DualEncoder", path: str, source: str, settings: InspectSettings, layout: str, watch: "Watch"
+) -> "Power":
     """What the queries of a data set without faults could show of a tuning of the model."""
     from adiabat.config.shared import MeasureSection
     from adiabat.data.examples import read_examples
@@ -190,10 +201,14 @@ def _power(model: "DualEncoder", path: str, source: str, settings: InspectSettin
     from adiabat.store.vector_store import Store
 
     if layout not in ("examples", "BEIR folder"):
-        raise ConfigError(f"{option('store')} ranks queries with known positives, got the {layout} {source}; leave it out")
+        raise ConfigError(
+            f"{option('store')} ranks queries with known positives, got the {layout} {source}; leave it out"
+        )
     store = Store.open(path)
     # Topics and tags play no part here.
-    columns = {name: column for name, column in settings.data.columns.given().items() if name not in ("topic", "tag")}
+    columns = {
+        name: column for name, column in settings.data.columns.given().items() if name not in ("topic", "tag")
+    }
     examples = read_examples(source, split=settings.data.split, columns=columns, usual_split=USUAL_SPLIT)
     assert isinstance(examples, ExampleSet), "a language grid is no example"
     addressed = address(examples, store, missing="drop", merge_equal=True)
@@ -228,10 +243,12 @@ def make(
         kind: ``msmarco``, ``squad``, ``hotpotqa``, ``xnli`` or ``arxiv-negatives``.
         source: The publisher's file or folder.
         out: A new directory.
-        exist_ok: True returns the result of the same call at once, as in `tune`. None refuses a directory in use.
-        settings: Settings of the kind, a TOML file or nested dicts; ``adiabat settings data squad`` lists them.
-        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
-            one. False is silent.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None refuses a directory in
+            use.
+        settings: Settings of the kind, a TOML file or nested dicts; ``adiabat settings data squad`` lists
+            them.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line
+            every half minute without one. False is silent.
         **options: Single settings, such as ``seed=1``.
 
     Returns:

@@ -1,4 +1,6 @@
-"""`adiabat.distill_static`, `.distill_fit`, `.distill_multilingual`, `.distill_pair` and `.distill_ablate`: students of a teacher."""
+"""`adiabat.distill_static`, `.distill_fit`, `.distill_multilingual`, `.distill_pair` and `.distill_ablate`:
+students of a teacher.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,12 +21,23 @@ from adiabat.api.arguments import (
 )
 from adiabat.api.call import Progress, called
 from adiabat.api.repeated import Asked
-from adiabat.config.distillation import AblateSettings, DistillStaticSettings, FitSettings, MultilingualSettings
+from adiabat.config.distillation import (
+    AblateSettings,
+    DistillStaticSettings,
+    FitSettings,
+    MultilingualSettings,
+)
 from adiabat.config.reader import read_settings
 from adiabat.config.shared import EncoderSection
 from adiabat.config.tasks import SuiteSettings
 from adiabat.core.wording import call_began
-from adiabat.distillation.distill_checks import ABLATE, require_ablation, require_pair, require_static, require_student
+from adiabat.distillation.distill_checks import (
+    ABLATE,
+    require_ablation,
+    require_pair,
+    require_static,
+    require_student,
+)
 from adiabat.models.model_paths import Model, require_names
 from adiabat.results.distillation_result import DistillResult
 from adiabat.results.evaluation_result import Result
@@ -48,14 +61,17 @@ def distill_static(
     An interrupted call resumes when it is repeated. Reference: van Dongen and Tulkens, model2vec.
 
     Args:
-        teacher: Any encoder. Where its towers differ, as those of a tuned job, ``tower="query"`` or ``"document"`` says which is distilled.
+        teacher: Any encoder. Where its towers differ, as those of a tuned job, ``tower="query"`` or
+            ``"document"`` says which is distilled.
         out: Directory of the model, which model2vec and sentence-transformers load.
-        exist_ok: True returns the result of the same call at once, as in `tune`. None resumes an interrupted call, and refuses a
-            finished model.
-        settings: `DistillStaticSettings`, a TOML file or nested dicts; ``adiabat settings distill static`` lists them.
-        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
-            one. False is silent.
-        **options: Single settings, such as ``tower="query"``, ``dims=256``, ``weighting="sif"`` or ``corpus="corpus.jsonl"``.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None resumes an interrupted
+            call, and refuses a finished model.
+        settings: `DistillStaticSettings`, a TOML file or nested dicts; ``adiabat settings distill static``
+            lists them.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line
+            every half minute without one. False is silent.
+        **options: Single settings, such as ``tower="query"``, ``dims=256``, ``weighting="sif"`` or
+            ``corpus="corpus.jsonl"``.
 
     Returns:
         The record, which other functions take as the static model.
@@ -68,7 +84,9 @@ def distill_static(
         >>> student.dims
         16
     """
-    chosen = settings_of(DistillStaticSettings, settings, options, section="static", function="distill_static")
+    chosen = settings_of(
+        DistillStaticSettings, settings, options, section="static", function="distill_static"
+    )
     require_model(teacher, "teacher")
     folder = place_of(out)
     asked = Asked.of("distill_static", folder, exist_ok, settings=chosen, teacher=teacher)
@@ -101,17 +119,19 @@ def distill_fit(
     """Train a student to reproduce its teachers' vectors of texts, by cosine distance.
 
     Args:
-        teachers: One model or several, whose vectors are averaged. Where the towers of one differ, ``tower="query"`` or ``"document"`` says
-            which of them is the teacher; otherwise it is the query tower, with its prompt.
+        teachers: One model or several, whose vectors are averaged. Where the towers of one differ,
+            ``tower="query"`` or ``"document"`` says which of them is the teacher; otherwise it is the query
+            tower, with its prompt.
         student: Model that training starts from.
         out: Directory of the job, which becomes the trained model.
         texts: A corpus, or several.
         queries: Examples whose queries are trained on, or several such files.
         resume: Continue an interrupted job.
-        exist_ok: True returns the result of the same call at once, as in `tune`. None refuses a job, unless `resume`.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None refuses a job, unless
+            `resume`.
         settings: `FitSettings`, a TOML file or nested dicts; ``adiabat settings distill fit`` lists them.
-        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
-            one. False is silent.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line
+            every half minute without one. False is silent.
         **options: Single settings, such as ``steps=1000`` or ``batch_size=64``.
 
     Returns:
@@ -154,19 +174,24 @@ def distill_multilingual(
     progress: Progress = None,
     **options: Any,
 ) -> Result:
-    """Teach a student further languages: its vectors of texts and translations approach the teachers' of the texts (Reimers 2021).
+    """Teach a student further languages: its vectors of texts and translations approach the teachers' of the
+    texts (Reimers 2021).
 
     Args:
-        teachers: One model or several, whose vectors are averaged. Where the towers of one differ, ``tower="query"`` or ``"document"`` says
-            which of them is the teacher; otherwise it is the query tower, with its prompt.
+        teachers: One model or several, whose vectors are averaged. Where the towers of one differ,
+            ``tower="query"`` or ``"document"`` says which of them is the teacher; otherwise it is the query
+            tower, with its prompt.
         student: Model that training starts from.
         out: Directory of the job, which becomes the trained model.
-        parallel: A table with a column for each language, or several; or two files of lines: ``"texts.en,texts.de"``.
+        parallel: A table with a column for each language, or several; or two files of lines:
+            ``"texts.en,texts.de"``.
         resume: Continue an interrupted job.
-        exist_ok: True returns the result of the same call at once, as in `tune`. None refuses a job, unless `resume`.
-        settings: `MultilingualSettings`, a TOML file or nested dicts; ``adiabat settings distill multilingual`` lists them.
-        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
-            one. False is silent.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None refuses a job, unless
+            `resume`.
+        settings: `MultilingualSettings`, a TOML file or nested dicts; ``adiabat settings distill
+            multilingual`` lists them.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line
+            every half minute without one. False is silent.
         **options: Single settings, such as ``source="en"``, ``languages=["de"]`` or ``steps=1000``.
 
     Returns:
@@ -181,7 +206,9 @@ def distill_multilingual(
     """
     began = call_began()
     options |= _tables(teachers, student, out, {"parallel": parallel}, options)
-    chosen = settings_of(MultilingualSettings, settings, options, section="train", function="distill_multilingual")
+    chosen = settings_of(
+        MultilingualSettings, settings, options, section="train", function="distill_multilingual"
+    )
     chosen = with_real_out(chosen, "distill")
     asked = Asked.of("distill_multilingual", chosen.distill.out, exist_ok, settings=chosen)
     if asked.is_finished(resume=resume):
@@ -199,15 +226,22 @@ def distill_multilingual(
 
 
 def distill_pair(
-    query: Model, document: Model, out: PathLike, *, exist_ok: bool | None = None, settings: EncoderSection | None = None
+    query: Model,
+    document: Model,
+    out: PathLike,
+    *,
+    exist_ok: bool | None = None,
+    settings: EncoderSection | None = None,
 ) -> "DualEncoder":
-    """Combine the query tower of one model with the document tower of another: a small student for an index of its teacher.
+    """Combine the query tower of one model with the document tower of another: a small student for an index
+    of its teacher.
 
     Args:
         query: Model of the query tower, such as a static model fitted to the teacher.
         document: Model of the document tower; its stores can be searched with the pair.
         out: Directory of the pair, which becomes a model.
-        exist_ok: True returns the result of the same call at once, as in `tune`. None refuses a directory in use.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None refuses a directory in
+            use.
         settings: Settings of loading, such as `trust_remote_code`.
 
     Returns:
@@ -224,7 +258,9 @@ def distill_pair(
     require_model(query, "query")
     require_model(document, "document")
     folder = place_of(out)
-    asked = Asked.of("distill_pair", folder, exist_ok, settings=settings, proof="", query=query, document=document)
+    asked = Asked.of(
+        "distill_pair", folder, exist_ok, settings=settings, proof="", query=query, document=document
+    )
     if asked.is_finished():
         from adiabat.models.model_names import load
 
@@ -249,19 +285,22 @@ def distill_ablate(
     progress: Progress = None,
     **options: Any,
 ) -> SuiteResult:
-    """Distill a teacher in the simplest way, add one step after the other, and measure every model on a suite.
+    """Distill a teacher in the simplest way, add one step after the other, and measure every model on a
+    suite.
 
     Reference: van Dongen and Tulkens, model2vec.
 
     Args:
-        teacher: Any encoder. Where its towers differ, ``tower="query"`` or ``"document"`` says which is the teacher of all steps.
+        teacher: Any encoder. Where its towers differ, ``tower="query"`` or ``"document"`` says which is the
+            teacher of all steps.
         out: Directory of the models and the result; ``ablate.out`` of the settings.
         resume: Continue an interrupted ablation.
-        exist_ok: True returns the result of the same call at once, as in `tune`. None refuses an ablation, unless
-            `resume`.
-        settings: `AblateSettings`, a TOML file or nested dicts; ``adiabat settings distill ablate`` lists them.
-        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
-            one. False is silent.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None refuses an ablation,
+            unless `resume`.
+        settings: `AblateSettings`, a TOML file or nested dicts; ``adiabat settings distill ablate`` lists
+            them.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line
+            every half minute without one. False is silent.
         **options: Single settings, such as ``suite="suite.toml"`` (required) or ``texts=["corpus.jsonl"]``.
 
     Returns:
@@ -277,8 +316,13 @@ def distill_ablate(
     chosen = with_real_out(chosen, "ablate")
     # The files that the suite names count too.
     suite = Path(str(chosen.ablate.suite))
-    inputs: dict[str, Any] = {"teacher": teacher, "suite": read_settings(SuiteSettings, suite) if suite.is_file() else None}
-    asked = Asked.of("distill_ablate", chosen.ablate.out, exist_ok, settings=chosen, proof="suite/result.json", **inputs)
+    inputs: dict[str, Any] = {
+        "teacher": teacher,
+        "suite": read_settings(SuiteSettings, suite) if suite.is_file() else None,
+    }
+    asked = Asked.of(
+        "distill_ablate", chosen.ablate.out, exist_ok, settings=chosen, proof="suite/result.json", **inputs
+    )
     if asked.is_finished(resume=resume):
         return asked.result(SuiteResult)
     resume = resume or asked.resumes(ABLATE)
@@ -301,7 +345,9 @@ def distill_ablate(
     return result
 
 
-def _tables(teachers: Any, student: Any, out: Any, sources: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def _tables(
+    teachers: Any, student: Any, out: Any, sources: Mapping[str, Any], options: Mapping[str, Any]
+) -> dict[str, Any]:
     """The sections of settings that arguments set, laid over the same sections among the options."""
     distill: dict[str, Any] = {
         "teachers": sources_of(teachers, "teachers"),
@@ -314,5 +360,10 @@ def _tables(teachers: Any, student: Any, out: Any, sources: Mapping[str, Any], o
     return {
         section: table
         for section, values in {"distill": distill, "data": data}.items()
-        if (table := {**table_of(options.get(section), section), **{key: value for key, value in values.items() if value}})
+        if (
+            table := {
+                **table_of(options.get(section), section),
+                **{key: value for key, value in values.items() if value},
+            }
+        )
     }

@@ -55,19 +55,20 @@ def embed(
 
     Args:
         model: Model whose document tower encodes.
-        corpus: A BEIR folder, JSONL, CSV, TSV, Parquet, ``hf:NAME``, or examples whose documents are texts; or rows with ``_id`` and
-            ``text``, a DataFrame, a `datasets.Dataset`, or a list of texts, which are named by their hash.
+        corpus: A BEIR folder, JSONL, CSV, TSV, Parquet, ``hf:NAME``, or examples whose documents are texts;
+            or rows with ``_id`` and ``text``, a DataFrame, a `datasets.Dataset`, or a list of texts, which
+            are named by their hash.
         out: Directory of the store.
         append: Add the corpus, whose ids are new, to the store at `out`.
-        update: Encode the documents that are new to the store at `out` or whose text changed. They replace those with their ids; documents
-            that the corpus lacks stay.
+        update: Encode the documents that are new to the store at `out` or whose text changed. They replace
+            those with their ids; documents that the corpus lacks stay.
         delete: Ids of documents that an update also deletes, or a file of ids.
         missing: As in `delete`.
-        exist_ok: True returns the result of the same call at once, as in `tune`. None opens a finished store of the same model and
-            corpus, and resumes an unfinished one.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None opens a finished store
+            of the same model and corpus, and resumes an unfinished one.
         settings: `EmbedSettings`, a TOML file or nested dicts; ``adiabat settings embed`` lists them.
-        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
-            one. False is silent.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line
+            every half minute without one. False is silent.
         **options: Single settings, such as ``dtype="float32"`` or ``device="cuda"``.
 
     Returns:
@@ -82,11 +83,16 @@ def embed(
     chosen = settings_of(EmbedSettings, settings, options, section="store", function="embed")
     require_model(model, "model")
     if append and update:
-        raise ConfigError(f"{option('append')} adds a corpus of new ids, and {option('update')} also replaces documents; choose one")
+        raise ConfigError(
+            f"{option('append')} adds a corpus of new ids, and {option('update')} "
+            "also replaces documents; choose one"
+        )
     deletion = _deletion_of(delete, missing, chosen, update=update)
     into: Into = "append" if append else "update" if update else "new"
     folder, source = _folder_of(out, into, exist_ok), data_of(corpus, "corpus")
-    asked = Asked.of("embed", folder, exist_ok, settings=chosen, proof=MANIFEST_FILE, model=model, corpus=source)
+    asked = Asked.of(
+        "embed", folder, exist_ok, settings=chosen, proof=MANIFEST_FILE, model=model, corpus=source
+    )
     if asked.is_finished():
         return Store.open(folder)
     if into == "new" and not is_store(folder):
@@ -118,9 +124,10 @@ def delete(
 
     Args:
         store: A store or its directory.
-        ids: Ids of the documents; or a file of them (text with one per line, ``.json``, ``.npy``, ``.arrow``, ``.parquet``).
-        missing: Treatment of ids that the store never had: "error" or None refuses them, all at once, and "drop" passes over them. A
-            compacted store knows nothing of documents that were deleted before.
+        ids: Ids of the documents; or a file of them (text with one per line, ``.json``, ``.npy``, ``.arrow``,
+            ``.parquet``).
+        missing: Treatment of ids that the store never had: "error" or None refuses them, all at once, and
+            "drop" passes over them. A compacted store knows nothing of documents that were deleted before.
         settings: `EmbedSettings`, a TOML file or nested dicts, of which a deletion has ``data.ids`` alone:
             ``{"data": {"ids": "nfc"}}`` also finds ids that differ in their Unicode form.
         progress: As in `embed`.
@@ -149,9 +156,11 @@ def delete(
 
 
 def compact(store: PathLike, *, progress: Progress = None) -> Store:
-    """Remove the vectors of deleted and replaced documents from the file of a store, whose documents stay as they are.
+    """Remove the vectors of deleted and replaced documents from the file of a store, whose documents stay as
+    they are.
 
-    An interrupted call resumes when it is repeated. The disk needs room for a second file of the vectors that remain.
+    An interrupted call resumes when it is repeated. The disk needs room for a second file of the vectors that
+    remain.
 
     Args:
         store: A store or its directory.
@@ -180,7 +189,9 @@ def compact(store: PathLike, *, progress: Progress = None) -> Store:
 def _folder_of(out: PathLike, into: Into, exist_ok: bool | None) -> Path:
     """The directory of a new store, or of the one that is changed."""
     if into != "new" and exist_ok is not None:
-        raise ConfigError(f"{option('exist_ok')} is about new stores, and {option(into)} changes one; leave one of them out")
+        raise ConfigError(
+            f"{option('exist_ok')} is about new stores, and {option(into)} changes one; leave one of them out"
+        )
     # A new store takes the place that a link leads to, also where nothing is there yet.
     return Path(path_of(out, "out")) if into == "new" else place_of(out)
 
@@ -191,10 +202,15 @@ def _deletion_of(
     """The documents that an update deletes."""
     if ids is None:
         if missing is not None:
-            raise ConfigError(f"{option('missing')} is about the ids in {option('delete')}, got none; give both, or neither")
+            raise ConfigError(
+                f"{option('missing')} is about the ids in {option('delete')}, got none; give both, or neither"
+            )
         return None
     if not update:
-        raise ConfigError(f"documents are deleted with {option('update', True)}, or by adiabat.delete without a corpus; choose one")
+        raise ConfigError(
+            f"documents are deleted with {option('update', True)}, or by "
+            "adiabat.delete without a corpus; choose one"
+        )
     return _deletion(ids, missing, settings)
 
 
@@ -222,26 +238,29 @@ def import_vectors(
 ) -> Store:
     """Make a store of document vectors that were computed elsewhere.
 
-    With texts and a model, 16 random documents are encoded again: the store then belongs to that model, and other models are refused.
-    Without, models are checked by their width alone.
+    With texts and a model, 16 random documents are encoded again: the store then belongs to that model, and
+    other models are refused. Without, models are checked by their width alone.
 
     Args:
-        vectors: An array [n, width] of floats; or a ``.npy``, Parquet or faiss file; or a DataFrame (of pandas or polars) or
-            `datasets.Dataset` with a column ``vector`` and one of ids. A DataFrame of numbers alone is an array, whose index in pandas
-            holds the ids.
+        vectors: An array [n, width] of floats; or a ``.npy``, Parquet or faiss file; or a DataFrame (of
+            pandas or polars) or `datasets.Dataset` with a column ``vector`` and one of ids. A DataFrame of
+            numbers alone is an array, whose index in pandas holds the ids.
         out: Directory of the store.
         ids: One id for each vector; or a file of them. None takes those in `vectors`.
-        texts: One text for each id, in the same order; or a corpus with ids. None makes a store without texts, unless `columns` name a
-            text of `vectors`.
-        columns: Names in the tables of ``doc_id``, ``vector``, ``text`` and ``title``, such as ``{"doc_id": "nummer"}``.
+        texts: One text for each id, in the same order; or a corpus with ids. None makes a store without
+            texts, unless `columns` name a text of `vectors`.
+        columns: Names in the tables of ``doc_id``, ``vector``, ``text`` and ``title``, such as ``{"doc_id":
+            "nummer"}``.
         model: Model whose document tower made the vectors.
-        update: Replace documents of the store at `out` by their ids, or add them. Documents that are equal, or have no vector here, stay.
+        update: Replace documents of the store at `out` by their ids, or add them. Documents that are equal,
+            or have no vector here, stay.
         delete: Ids of documents that an update also deletes, or a file of ids.
         missing: As in `delete`.
-        exist_ok: True returns the result of the same call at once, as in `tune`. None refuses an existing store.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None refuses an existing
+            store.
         settings: `EmbedSettings`, a TOML file or nested dicts.
-        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
-            one. False is silent.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line
+            every half minute without one. False is silent.
         **options: Single settings, such as ``dtype="float32"``.
 
     Returns:
@@ -253,7 +272,8 @@ def import_vectors(
     Example:
         >>> import numpy as np
         >>> vectors = np.random.default_rng(0).normal(size=(2, 8))
-        >>> store = adiabat.import_vectors(vectors, ids=["a", "b"], texts=["Graphs", "Proteins"], out="imported")
+        >>> texts = ["Graphs", "Proteins"]
+        >>> store = adiabat.import_vectors(vectors, ids=["a", "b"], texts=texts, out="imported")
         >>> store.doc_ids([0, 1])
         ['a', 'b']
     """
@@ -262,21 +282,43 @@ def import_vectors(
         require_model(model, "model")
     named = dict(columns or {})
     if unknown := [name for name in named if name not in TABLE_COLUMNS]:
-        raise ConfigError(f"columns must be named by {', '.join(TABLE_COLUMNS)}, got {', '.join(unknown)}; leave it out")
+        raise ConfigError(
+            f"columns must be named by {', '.join(TABLE_COLUMNS)}, got {', '.join(unknown)}; leave it out"
+        )
     into: Into = "update" if update else "new"
     deletion = _deletion_of(delete, missing, chosen, update=update)
     target, ids_column = _folder_of(out, into, exist_ok), some_of(named, "doc_id")
     if (texts is None and "text" not in named) or model is None:
-        refuse_idle(chosen.store, {"min_cosine": NEEDED_COSINE}, "import without both model and texts, which checks no vector")
+        refuse_idle(
+            chosen.store,
+            {"min_cosine": NEEDED_COSINE},
+            "import without both model and texts, which checks no vector",
+        )
     with called("import_vectors", progress) as call, TemporaryDirectory() as folder:
         files = imported(vectors, ids, texts, named, real(Path(folder)))
-        inputs: dict[str, Any] = {"vectors": files.vectors, "ids": digested(files.ids), "texts": files.corpus, "columns": named}
-        asked = Asked.of("import_vectors", target, exist_ok, settings=chosen, proof=MANIFEST_FILE, model=model, **inputs)
+        inputs: dict[str, Any] = {
+            "vectors": files.vectors,
+            "ids": digested(files.ids),
+            "texts": files.corpus,
+            "columns": named,
+        }
+        asked = Asked.of(
+            "import_vectors", target, exist_ok, settings=chosen, proof=MANIFEST_FILE, model=model, **inputs
+        )
         if asked.is_finished():
             return Store.open(target)
         if into == "new":
             require_outside(target)
-        require_importable(files.vectors, target, chosen, ids=files.ids, corpus=files.corpus, model=model, into=into, usual=ids_column)
+        require_importable(
+            files.vectors,
+            target,
+            chosen,
+            ids=files.ids,
+            corpus=files.corpus,
+            model=model,
+            into=into,
+            usual=ids_column,
+        )
         if into == "new":
             asked.take_digests()
         # Imported after the checks: torch takes seconds to load.

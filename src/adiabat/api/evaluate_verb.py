@@ -74,21 +74,28 @@ def evaluate(
         model: Model under test; its query tower encodes the queries.
         store: Document vectors of its document tower.
         data: The target: queries with positives.
-        runs: Further runs of the model, of other seeds: values are means over all runs, and intervals cover queries and seeds.
+        runs: Further runs of the model, of other seeds: values are means over all runs, and intervals cover
+            queries and seeds.
         baseline: Model to compare with.
-        baseline_stores: Document vectors of the baseline, if its document tower differs: of the target, then of the retention sets.
-        retain: Store and data of each retention set, and perhaps its columns: ``(store, data, {"query": "frage"})``.
+        baseline_stores: Document vectors of the baseline, if its document tower differs: of the target, then
+            of the retention sets.
+        retain: Store and data of each retention set, and perhaps its columns: ``(store, data, {"query":
+            "frage"})``.
         split: Split of the target; None takes ``data.split`` of the settings, or ``test``.
-        power: Whether to compute which improvement each set could show and which loss it could exclude, with 80 % probability: from the
-            differences to the baseline, or without one from the scores of the model, which is the one to be tuned.
-        fail_on: ``worse`` or ``undecided``, if the caller will ask `Result.failing` for it: sets that are too small for an answer are
-            refused before models are loaded. None measures sets of any size.
-        out: Directory for ``result.json``, ``report.html`` and, in ``scores``, the scores of each query; None writes nothing.
-        exist_ok: True returns the result of the same call at once, as in `tune`. None replaces an earlier evaluation.
+        power: Whether to compute which improvement each set could show and which loss it could exclude, with
+            80 % probability: from the differences to the baseline, or without one from the scores of the
+            model, which is the one to be tuned.
+        fail_on: ``worse`` or ``undecided``, if the caller will ask `Result.failing` for it: sets that are too
+            small for an answer are refused before models are loaded. None measures sets of any size.
+        out: Directory for ``result.json``, ``report.html`` and, in ``scores``, the scores of each query; None
+            writes nothing.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None replaces an earlier
+            evaluation.
         settings: `EvaluateSettings`, a TOML file or nested dicts; ``adiabat settings evaluate`` lists them.
-        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
-            one. False is silent.
-        **options: Single settings, such as ``report=["nDCG@10"]``, ``negatives="store"`` or ``device="cuda"``.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line
+            every half minute without one. False is silent.
+        **options: Single settings, such as ``report=["nDCG@10"]``, ``negatives="store"`` or
+            ``device="cuda"``.
 
     Returns:
         The result; for a job, with the record of its training.
@@ -105,7 +112,10 @@ def evaluate(
     _require_lists(baseline_stores, retain, runs)
     models = _checked_models(model, runs, baseline)
     if power and runs:
-        raise ConfigError(f"{option('power')} is that of a single run, got further runs with {option('runs')}; leave one of them out")
+        raise ConfigError(
+            f"{option('power')} is that of a single run, got further runs with "
+            f"{option('runs')}; leave one of them out"
+        )
     if fail_on is not None:
         _require_comparison(fail_on, baseline)
     folder = optional_place(out)
@@ -116,7 +126,12 @@ def evaluate(
     require_names(*models)
     require_baseline_stores(named_stores, baseline=baseline is not None)
     sets = [(path_of(store, "store"), data_of(data, "data")), *retained_sets(retain, chosen.retain)]
-    named: dict[str, Any] = {"runs": list(runs), "baseline": baseline, "baseline_stores": named_stores, "sets": sets}
+    named: dict[str, Any] = {
+        "runs": list(runs),
+        "baseline": baseline,
+        "baseline_stores": named_stores,
+        "sets": sets,
+    }
     named |= {"split": split, "power": power}
     asked = Asked.of("evaluate", folder, exist_ok, settings=chosen, replaces=True, model=model, **named)
     if asked.is_finished():
@@ -138,14 +153,18 @@ def evaluate(
         datasets = _read(sets, splits, chosen, others, has_verdicts=baseline is not None)
         if baseline is not None:
             _judge_sizes(datasets, fail_on, call.watch)
-        result, scores = _measured(models, datasets, chosen, call, has_baseline=baseline is not None, power=power)
+        result, scores = _measured(
+            models, datasets, chosen, call, has_baseline=baseline is not None, power=power
+        )
         for opened in dict.fromkeys([*(dataset.store for dataset in datasets), *others]):
             opened.require_unchanged()
         result = replace(result, training=tuning, folder=folder)
         if folder:
             if (folder / "result.json").exists():
                 call.watch.note(f"replaced the earlier evaluation in {folder}")
-            with replacing_scores(scores, folder, models={"model": result.model, "baseline": result.baseline or ""}):
+            with replacing_scores(
+                scores, folder, models={"model": result.model, "baseline": result.baseline or ""}
+            ):
                 write_report(result, folder)
             asked.remember()
     return result
@@ -155,7 +174,10 @@ def _judge_sizes(datasets: "Sequence[Dataset]", fail_on: FailOn | None, watch: W
     """Refuse sets that are too small for an answer to `fail_on`, and note those with an uncertain one."""
     from adiabat.evaluation.verdicts import SetSize, notes_on_sizes, require_answerable
 
-    sizes = [SetSize(each.examples.name, len(each.examples), isinstance(each.examples, LanguageGridSet)) for each in datasets]
+    sizes = [
+        SetSize(each.examples.name, len(each.examples), isinstance(each.examples, LanguageGridSet))
+        for each in datasets
+    ]
     if fail_on is not None:
         require_answerable(sizes, fail_on)
     for note in notes_on_sizes(sizes):
@@ -163,9 +185,17 @@ def _judge_sizes(datasets: "Sequence[Dataset]", fail_on: FailOn | None, watch: W
 
 
 def _measured(
-    models: Sequence[Model], datasets: "Sequence[Dataset]", settings: EvaluateSettings, call: Call, *, has_baseline: bool, power: bool
+    models: Sequence[Model],
+    datasets: "Sequence[Dataset]",
+    settings: EvaluateSettings,
+    call: Call,
+    *,
+    has_baseline: bool,
+    power: bool,
 ) -> tuple[Result, list[tuple[str, TaskScores]]]:
-    """The result, and the scores of each query by name; of the models, the first is under test and the last may be the baseline."""
+    """The result, and the scores of each query by name; of the models, the first is under test and the last
+    may be the baseline.
+    """
     from adiabat.evaluation.evaluate import evaluate_datasets
     from adiabat.models.model_names import load, run_difference, trained_by
 
@@ -198,9 +228,13 @@ def _require_comparison(fail_on: FailOn, baseline: Model | None) -> None:
 
 
 def _checked_models(model: Model, runs: Sequence[Model], baseline: Model | None) -> list[Model]:
-    """The model, its further runs, each once (one that is named twice would halve the spread of runs), and the baseline."""
+    """The model, its further runs, each once (one that is named twice would halve the spread of runs), and
+    the baseline.
+    """
     models = [model, *runs, *([] if baseline is None else [baseline])]
-    for entry, argument in zip(models, ("model", *["an entry of runs"] * len(runs), "baseline"), strict=False):
+    for entry, argument in zip(
+        models, ("model", *["an entry of runs"] * len(runs), "baseline"), strict=False
+    ):
         require_model(entry, argument)
     names = [name_of(entry) for entry in (model, *runs) if isinstance(entry, str | os.PathLike)]
     places = list(map(os.path.realpath, names))
@@ -227,14 +261,17 @@ def _read(
 ) -> "list[Dataset]":
     """The target and the retention sets, each with its store; sets of one store share it.
 
-    A retention set that repeats another set would be counted as further evidence: it is refused, or noted where nothing is compared.
+    A retention set that repeats another set would be counted as further evidence: it is refused, or noted
+    where nothing is compared.
     """
     from adiabat.evaluation.evaluate import read_dataset
 
     stores = {path: Store.open(path) for path in dict.fromkeys(path for path, _ in sets)}
     options: dict[str, Any] = {"settings": settings, "baseline_stores": baseline_stores}
     datasets = [
-        read_dataset(stores[path], rows, role="retain" if number else "target", split=splits[number], **options)
+        read_dataset(
+            stores[path], rows, role="retain" if number else "target", split=splits[number], **options
+        )
         for number, (path, rows) in enumerate(sets)
     ]
     names, contents = [rows for _, rows in sets], [(dataset.store, dataset.examples) for dataset in datasets]
@@ -243,13 +280,17 @@ def _read(
         return datasets
     for repeated in repeated_contents(names, contents):
         dataset = datasets[repeated.row]
-        note = f"{repeated.other} has {repeated.have}: a comparison with a baseline refuses to count one set twice"
+        note = (
+            f"{repeated.other} has {repeated.have}: a comparison with a baseline "
+            "refuses to count one set twice"
+        )
         datasets[repeated.row] = replace(dataset, notes=(*dataset.notes, note))
     return datasets
 
 
 class Repeated(NamedTuple):
-    """A retention set that has more than half of the rows of an earlier set, or that has more than half of its own rows there.
+    """A retention set that has more than half of the rows of an earlier set, or that has more than half of
+    its own rows there.
 
     Attributes:
         row: Position of the set.
@@ -262,13 +303,20 @@ class Repeated(NamedTuple):
     have: str
 
 
-def require_other_contents(names: Sequence[str], sets: Sequence[tuple[Store, AddressedSet | LanguageGridSet]]) -> None:
+def require_other_contents(
+    names: Sequence[str], sets: Sequence[tuple[Store, AddressedSet | LanguageGridSet]]
+) -> None:
     """Refuse a retention set that repeats the target or another retention set."""
     for repeated in repeated_contents(names, sets):
-        raise ConfigError(f"{option('retain')} must be another data set than {repeated.other}, which has {repeated.have}; leave it out")
+        raise ConfigError(
+            f"{option('retain')} must be another data set than {repeated.other}, "
+            f"which has {repeated.have}; leave it out"
+        )
 
 
-def repeated_contents(names: Sequence[str], sets: Sequence[tuple[Store, AddressedSet | LanguageGridSet]]) -> Iterator[Repeated]:
+def repeated_contents(
+    names: Sequence[str], sets: Sequence[tuple[Store, AddressedSet | LanguageGridSet]]
+) -> Iterator[Repeated]:
     """Sets whose rows are mostly those of an earlier one."""
     if len(sets) == 1:
         return
@@ -285,7 +333,10 @@ def _content_of(store: Store, examples: AddressedSet | LanguageGridSet) -> froze
     """Distinct queries with their relevant documents, or sentence pairs with their labels."""
     if isinstance(examples, LanguageGridSet):
         pairs = zip(examples.labels, examples.premises, examples.hypotheses, strict=True)
-        rows = [(label, sorted(premise.items()), sorted(hypothesis.items())) for label, premise, hypothesis in pairs]
+        rows = [
+            (label, sorted(premise.items()), sorted(hypothesis.items()))
+            for label, premise, hypothesis in pairs
+        ]
         return frozenset(map(repr, rows))
     relevant = (sorted(examples.positives[row].tolist()) for row in range(len(examples)))
     return frozenset(f"{store.manifest.sha256} {row}" for row in zip(examples.queries, relevant, strict=True))
@@ -310,17 +361,18 @@ def evaluate_suite(
 ) -> SuiteResult:
     """Measure any number of models on a suite of tasks: which are best, by how much, and how certain that is.
 
-    Scores of each query are saved in `out` immediately: the same call resumes after an interruption, and adds models or tasks to those
-    measured before.
+    Scores of each query are saved in `out` immediately: the same call resumes after an interruption, and adds
+    models or tasks to those measured before.
 
     Args:
         models: Names of models, ``bm25`` or ``bm25:LANGUAGE``; ``[[models]]`` of the suite come before them.
-        suite: A TOML file of tasks, the name of a suite that comes with adiabat (``mteb-eight``), `SuiteSettings`, or nested dicts;
-            ``adiabat settings suite`` lists the settings.
+        suite: A TOML file of tasks, the name of a suite that comes with adiabat (``mteb-eight``),
+            `SuiteSettings`, or nested dicts; ``adiabat settings suite`` lists the settings.
         out: Directory for ``result.json``, the page, tables, scores, and vectors of corpora.
-        exist_ok: True returns the result of the same call at once, as in `tune`. None keeps the scores that are there, and adds to them.
-        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
-            one. False is silent.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None keeps the scores that
+            are there, and adds to them.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line
+            every half minute without one. False is silent.
         **options: Single settings, such as ``baseline="demo"`` or ``device="cuda"``.
 
     Returns:

@@ -1,6 +1,7 @@
 """`adiabat.sweep`, `.scaling`, `.plan` and `.safe_rate`: experiments of many runs.
 
-Each function imports its implementation when it is called: a plan does not need torch, which takes seconds to load.
+Each function imports its implementation when it is called: a plan does not need torch, which takes seconds to
+load.
 """
 
 from collections.abc import Iterator, Mapping
@@ -50,30 +51,34 @@ def sweep(
 ) -> SweepResult:
     """Tune or train with every combination of settings, measure each model on the same tasks, and rank them.
 
-    Variants may be settings that belong together, and in a sweep over ``train`` also data sets or models. Each run is an ordinary job in
-    ``OUT/runs``; a run that diverges, runs out of memory or cannot afford a step leaves a row with the reason.
+    Variants may be settings that belong together, and in a sweep over ``train`` also data sets or models.
+    Each run is an ordinary job in ``OUT/runs``; a run that diverges, runs out of memory or cannot afford a
+    step leaves a row with the reason.
 
     Args:
-        settings: `TuneSweepSettings` or `TrainSweepSettings`, a TOML file or nested dicts; ``adiabat settings sweep tune`` and
-            ``adiabat settings sweep train`` list them.
+        settings: `TuneSweepSettings` or `TrainSweepSettings`, a TOML file or nested dicts; ``adiabat settings
+            sweep tune`` and ``adiabat settings sweep train`` list them.
         out: Directory of the sweep; None takes ``sweep.out``.
         resume: Continue an interrupted sweep; values, variants and seeds may have been added.
-        exist_ok: True returns the result of the same call at once, as in `tune`. None refuses a sweep, unless `resume`.
-        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
-            one. False is silent.
-        **options: Single settings, such as ``seeds=[0, 1]`` or ``device="cuda"``. Of the optional tables ``guard``, ``rehearsal`` and
-            ``probes``, None keeps what `settings` say, False switches the table off, and True or a dict switches it on.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None refuses a sweep, unless
+            `resume`.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line
+            every half minute without one. False is silent.
+        **options: Single settings, such as ``seeds=[0, 1]`` or ``device="cuda"``. Of the optional tables
+            ``guard``, ``rehearsal`` and ``probes``, None keeps what `settings` say, False switches the table
+            off, and True or a dict switches it on.
 
     Returns:
         The result: a row for each run, and the ranking.
 
     Example:
         >>> store = adiabat.embed("demo", "corpus.jsonl", out="store")
+        >>> test = {"data": "test.jsonl", "corpus": "corpus.jsonl", "stores": ["store"]}
         >>> spec = {
         ...     "job": {"model": "demo", "store": "store", "data": "train.jsonl"},
         ...     "tune": {"max_epochs": 1, "batches_per_epoch": 2},
         ...     "grid": {"tune": {"learning_rate": [1e-6, 1e-5]}},
-        ...     "tasks": [{"kind": "retrieval", "data": "test.jsonl", "corpus": "corpus.jsonl", "stores": ["store"]}],
+        ...     "tasks": [{"kind": "retrieval", **test}],
         ...     "probes": False,
         ... }
         >>> result = adiabat.sweep(spec, out="sweep", resamples=100)
@@ -128,10 +133,10 @@ def scaling(
         settings: `ScalingSettings`, a TOML file or nested dicts; ``adiabat settings scaling`` lists them.
         out: Directory of the experiment; None takes ``scaling.out``.
         resume: Continue an interrupted experiment; models, methods, budgets and seeds may have been added.
-        exist_ok: True returns the result of the same call at once, as in `tune`. None refuses an experiment, unless
-            `resume`.
-        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
-            one. False is silent.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None refuses an experiment,
+            unless `resume`.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line
+            every half minute without one. False is silent.
         **options: Single settings, such as ``budgets=[1e12, 4e12]`` (FLOPs) or ``device="cuda"``.
 
     Returns:
@@ -152,7 +157,9 @@ def scaling(
         2
     """
     folder = None if out is None else path_of(out, "out")
-    chosen = settings_of(ScalingSettings, settings, {**options, "out": folder}, section="scaling", function="scaling")
+    chosen = settings_of(
+        ScalingSettings, settings, {**options, "out": folder}, section="scaling", function="scaling"
+    )
     chosen = with_real_out(chosen, "scaling")
     asked = Asked.of("scaling", chosen.scaling.out, exist_ok, settings=chosen)
     if asked.is_finished(resume=resume):
@@ -179,17 +186,20 @@ def plan(
     progress: Progress = None,
     **options: Any,
 ) -> ScalingResult:
-    """Recommend model, method, tokens and learning rate for a training budget, with reasons and intervals (Ziarko et al. 2024).
+    """Recommend model, method, tokens and learning rate for a training budget, with reasons and intervals
+    (Ziarko et al. 2024).
 
     Args:
-        runs: Result or directory of a scaling experiment, or its ``runs.parquet``; None uses published figures.
+        runs: Result or directory of a scaling experiment, or its ``runs.parquet``; None uses published
+            figures.
         out: Directory for the page and ``train.toml``; None writes nothing.
-        exist_ok: True returns the result of the same call at once, as in `tune`. None replaces an earlier plan.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None replaces an earlier
+            plan.
         settings: `PlanSettings`, a TOML file or nested dicts; ``adiabat settings plan`` lists them.
-        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
-            one. False is silent.
-        **options: Single settings, such as ``budget=1e17`` (FLOPs), ``budget_seconds="8h"``, ``memory="24GiB"`` or
-            ``data_tokens=1e9``.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line
+            every half minute without one. False is silent.
+        **options: Single settings, such as ``budget=1e17`` (FLOPs), ``budget_seconds="8h"``,
+            ``memory="24GiB"`` or ``data_tokens=1e9``.
 
     Returns:
         The advice, with the laws behind it.
@@ -202,7 +212,10 @@ def plan(
         >>> advice.candidates[0].way.method
         'lora'
     """
-    paths = {"runs": None if runs is None else path_of(runs, "runs"), "out": None if out is None else path_of(out, "out")}
+    paths = {
+        "runs": None if runs is None else path_of(runs, "runs"),
+        "out": None if out is None else path_of(out, "out"),
+    }
     chosen = settings_of(PlanSettings, settings, {**options, **paths}, section="plan", function="plan")
     target = optional_place(chosen.plan.out)
     asked = Asked.of("plan", target, exist_ok, settings=chosen, replaces=True)
@@ -240,7 +253,8 @@ def safe_rate(
     progress: Progress = None,
     **options: Any,
 ) -> SafeRate:
-    """Find the largest learning rate at which the drift of results on unlabelled probe texts stays within noise.
+    """Find the largest learning rate at which the drift of results on unlabelled probe texts stays within
+    noise.
 
     Args:
         model: Model whose query tower is tuned; its document tower made the store.
@@ -248,14 +262,16 @@ def safe_rate(
         data: Tuning data: queries with positives and optionally negatives.
         out: Directory of the search.
         resume: Continue an interrupted search; rates and seeds may have been added.
-        exist_ok: True returns the result of the same call at once, as in `tune`. None refuses a search, unless `resume`.
-        settings: `TuneSettings`, a TOML file or nested dicts; ``adiabat settings safe-rate`` lists them. Their learning rate
-            and ``guard = False`` are not used.
-        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
-            one. False is silent.
-        **options: Single settings, such as ``rate_search={"low": 1e-7, "high": 1e-4}`` or ``device="cuda"``. Of the optional
-            table ``rehearsal``, None keeps what `settings` say, False switches it off, and True or a dict switches it on. ``guard`` takes
-            no False: the search is for the largest rate within the guard's limit.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None refuses a search,
+            unless `resume`.
+        settings: `TuneSettings`, a TOML file or nested dicts; ``adiabat settings safe-rate`` lists them.
+            Their learning rate and ``guard = False`` are not used.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line
+            every half minute without one. False is silent.
+        **options: Single settings, such as ``rate_search={"low": 1e-7, "high": 1e-4}`` or ``device="cuda"``.
+            Of the optional table ``rehearsal``, None keeps what `settings` say, False switches it off, and
+            True or a dict switches it on. ``guard`` takes no False: the search is for the largest rate within
+            the guard's limit.
 
     Returns:
         The result, with a row for each trial.
@@ -263,7 +279,8 @@ def safe_rate(
     Example:
         >>> store = adiabat.embed("demo", "corpus.jsonl", out="store")
         >>> rates = {"low": 1e-7, "high": 1e-6, "count": 2, "steps": 2, "checks": 1}
-        >>> result = adiabat.safe_rate("demo", store, "train.jsonl", "search", rate_search=rates, guard={"depth": 10})
+        >>> options = {"rate_search": rates, "guard": {"depth": 10}}
+        >>> result = adiabat.safe_rate("demo", store, "train.jsonl", "search", **options)
         >>> len(result.rates)
         2
     """
@@ -293,7 +310,9 @@ def safe_rate(
         for note in replaced_notes(settings):
             call.watch.note(note)
         context = context_of(model, store, source, chosen)
-        result = find_safe_rate(context, folder, settings=chosen, resume=resume, command=call.command, watch=call.watch)
+        result = find_safe_rate(
+            context, folder, settings=chosen, resume=resume, command=call.command, watch=call.watch
+        )
     asked.remember()
     return replace(result, folder=folder)
 

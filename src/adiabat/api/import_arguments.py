@@ -10,7 +10,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adiabat.api.arguments import Data, data_of, is_dataset, is_frame, is_pandas, is_polars, path_of, texts_with_ids, wrong_type
+from adiabat.api.arguments import (
+    Data,
+    data_of,
+    is_dataset,
+    is_frame,
+    is_pandas,
+    is_polars,
+    path_of,
+    texts_with_ids,
+    wrong_type,
+)
 from adiabat.core.disk import new_file
 from adiabat.core.wording import remember_rows
 from adiabat.data.sources import Source, with_columns
@@ -19,14 +29,18 @@ from adiabat.store.vector_sources import CODES, VECTOR_NAMES, holds_codes, open_
 
 
 class Imported(NamedTuple):
-    """The file of vectors, the file or list of ids, and the corpus, of an import; None for those that are not given."""
+    """The file of vectors, the file or list of ids, and the corpus, of an import; None for those that are not
+    given.
+    """
 
     vectors: str
     ids: Any
     corpus: str | None
 
 
-def imported(vectors: Any, ids: Any, texts: Data | None, columns: Mapping[str, str], folder: Path) -> Imported:
+def imported(
+    vectors: Any, ids: Any, texts: Data | None, columns: Mapping[str, str], folder: Path
+) -> Imported:
     """What is imported, as files; rows in memory are written to new ones."""
     if ids is None and is_pandas(vectors) and not _has_vectors(vectors, columns):
         ids = vectors.index
@@ -73,7 +87,10 @@ def digested(ids: Any) -> Any:
     """A list of ids by its digest, as the record of a call has files; a file of them as it is."""
     if not isinstance(ids, list):
         return ids
-    return {"name": f"{len(ids):,} ids", "content": hashlib.sha256("\0".join(ids).encode("utf-8", "surrogatepass")).hexdigest()}
+    return {
+        "name": f"{len(ids):,} ids",
+        "content": hashlib.sha256("\0".join(ids).encode("utf-8", "surrogatepass")).hexdigest(),
+    }
 
 
 def some_of(columns: Mapping[str, str], *names: str) -> dict[str, str]:

@@ -1,6 +1,8 @@
-"""A script that runs twice: `exist_ok` returns the finished result of the same call, and refuses that of another.
+"""A script that runs twice: `exist_ok` returns the finished result of the same call, and refuses that of
+another.
 
-Beside its output, each call leaves ``.call.json``: the verb, its arguments and settings, and the digests of its inputs.
+Beside its output, each call leaves ``.call.json``: the verb, its arguments and settings, and the digests of
+its inputs.
 """
 
 import hashlib
@@ -28,8 +30,33 @@ FORMAT = 1
 
 PATHS = frozenset(
     (
-        *("model", "store", "stores", "data", "validation", "corpus", "test", "texts", "queries", "pairs", "parallel", "vocabulary"),
-        *("probes", "path", "runs", "suite", "teachers", "student", "document_model", "targets", "projection_start", "models", "guide"),
+        *(
+            "model",
+            "store",
+            "stores",
+            "data",
+            "validation",
+            "corpus",
+            "test",
+            "texts",
+            "queries",
+            "pairs",
+            "parallel",
+            "vocabulary",
+        ),
+        *(
+            "probes",
+            "path",
+            "runs",
+            "suite",
+            "teachers",
+            "student",
+            "document_model",
+            "targets",
+            "projection_start",
+            "models",
+            "guide",
+        ),
     )
 )
 """Last parts of settings that may name a file or folder, whose content counts."""
@@ -43,10 +70,13 @@ class Asked:
 
     Attributes:
         out: The directory, or the file; None writes nothing.
-        exist_ok: True takes up or returns what the same call left, False refuses any output, None leaves it to the verb.
+        exist_ok: True takes up or returns what the same call left, False refuses any output, None leaves it
+            to the verb.
         proof: The file of the output whose content shows that no other call has changed it.
-        replaces: Whether the verb replaces earlier results unseen; other verbs compare or refuse what is there themselves.
-        arguments: Arguments of the verb by name: paths, loaded models, settings, or plain values, and lists of them.
+        replaces: Whether the verb replaces earlier results unseen; other verbs compare or refuse what is
+            there themselves.
+        arguments: Arguments of the verb by name: paths, loaded models, settings, or plain values, and lists
+            of them.
     """
 
     verb: str
@@ -71,9 +101,14 @@ class Asked:
     ) -> "Asked":
         """Take the call; `proof` lies in the directory `out`."""
         if exist_ok is not None and out is None:
-            raise ConfigError(f"{option('exist_ok')} is about the directory in {option('out')}, got none; name one, or leave it out")
+            raise ConfigError(
+                f"{option('exist_ok')} is about the directory in {option('out')}, "
+                "got none; name one, or leave it out"
+            )
         folder = None if out is None else Path(out)
-        return cls(verb, folder, exist_ok, None if folder is None else folder / proof, replaces, settings, arguments)
+        return cls(
+            verb, folder, exist_ok, None if folder is None else folder / proof, replaces, settings, arguments
+        )
 
     def is_finished(self, *, resume: bool | None = None) -> bool:
         """Whether the output is that of this very call; another one is refused, where the call asks for that.
@@ -83,13 +118,16 @@ class Asked:
         if self.exist_ok is None or self.out is None or not _holds_something(self.out):
             return False
         if not self.exist_ok:
-            raise JobError(f"{option('out')} must be new or empty with exist_ok=False, {self.out} is not; choose another")
+            raise JobError(
+                f"{option('out')} must be new or empty with exist_ok=False, {self.out} is not; choose another"
+            )
         before = self._before()
         assert self.proof is not None
         if before is None:
             if self.replaces and self.proof.exists():
                 raise JobError(
-                    f"{option('out', self.out)} holds a result whose call is not recorded; choose another directory, or remove it"
+                    f"{option('out', self.out)} holds a result whose call is not recorded; "
+                    "choose another directory, or remove it"
                 )
             return False
         differing = list(self._differences(before))
@@ -120,7 +158,9 @@ class Asked:
     @property
     def _record(self) -> Path:
         assert self.out is not None
-        return real(self.out) / RECORD if self.out.is_dir() else self.out.with_name(f".{self.out.name}{RECORD}")
+        return (
+            real(self.out) / RECORD if self.out.is_dir() else self.out.with_name(f".{self.out.name}{RECORD}")
+        )
 
     @cached_property
     def _described(self) -> dict[str, Any]:
@@ -139,12 +179,18 @@ class Asked:
             _ = self._described
 
     def _before(self) -> dict[str, Any] | None:
-        """The record of the finished call whose output is there; None if there is none, or the output has changed since."""
+        """The record of the finished call whose output is there; None if there is none, or the output has
+        changed since.
+        """
         if not self._record.is_file():
             return None
         record = read_json(self._record, remedy="remove it: the call is then made again", error=JobError)
         assert self.proof is not None
-        is_ours = record.get("format") == FORMAT and self.proof.exists() and record.get("proof") == content_of(self.proof)
+        is_ours = (
+            record.get("format") == FORMAT
+            and self.proof.exists()
+            and record.get("proof") == content_of(self.proof)
+        )
         return record if is_ours else None
 
     def _differences(self, before: Mapping[str, Any]) -> Iterator[str]:
@@ -169,11 +215,17 @@ def _with_contents(settings: Section | None) -> dict[str, Any]:
     """Settings by dotted key, those that name files with their content; without the directory of the run."""
     flat = {} if settings is None else dict(_leaves(settings.model_dump(mode="json")))
     names = {key: key.rpartition(".")[2] for key in flat}
-    return {key: _named(value) if names[key] in PATHS else value for key, value in flat.items() if names[key] != "out"}
+    return {
+        key: _named(value) if names[key] in PATHS else value
+        for key, value in flat.items()
+        if names[key] != "out"
+    }
 
 
 def _leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Each setting by its dotted key, also those in lists of tables, which are numbered from 1; without None."""
+    """Each setting by its dotted key, also those in lists of tables, which are numbered from 1; without
+    None.
+    """
     for name, value in table.items():
         key, entries = f"{prefix}{name}", value
         if isinstance(value, list) and any(isinstance(entry, Mapping) for entry in value):
@@ -185,12 +237,17 @@ def _leaves(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
 
 
 def _named(value: Any) -> Any:
-    """A value for the record: what a file, folder or model is called, with the digest of its content; lists entry by entry."""
+    """A value for the record: what a file, folder or model is called, with the digest of its content; lists
+    entry by entry.
+    """
     if isinstance(value, list | tuple):
         return [_named(entry) for entry in value]
     if hasattr(value, "fingerprints"):
         sides = [each.to_json() for each in value.fingerprints()]
-        return {"name": value.name, "content": hashlib.sha256(json.dumps(sides, sort_keys=True).encode()).hexdigest()}
+        return {
+            "name": value.name,
+            "content": hashlib.sha256(json.dumps(sides, sort_keys=True).encode()).hexdigest(),
+        }
     if not isinstance(value, str | os.PathLike):
         return value
     name = os.fspath(value)
@@ -203,11 +260,17 @@ def _named(value: Any) -> Any:
 
 
 def content_of(path: Path) -> str:
-    """SHA-256 of a file, or of all files of a folder; stores and jobs have digests of their own, which stand for their files."""
+    """SHA-256 of a file, or of all files of a folder; stores and jobs have digests of their own, which stand
+    for their files.
+    """
     if path.is_file():
         return digest_of(path).sha256
     own = path / ("manifest.json" if is_store(path) else CHECKSUMS)
-    files = [own] if own.is_file() else [file for file in sorted(path.rglob("*")) if file.is_file() and not _is_hidden(file, path)]
+    files = (
+        [own]
+        if own.is_file()
+        else [file for file in sorted(path.rglob("*")) if file.is_file() and not _is_hidden(file, path)]
+    )
     digests = [(str(file.relative_to(path)), digest_of(file).sha256) for file in files]
     return hashlib.sha256(json.dumps(digests).encode()).hexdigest()
 
@@ -239,4 +302,8 @@ def _told(value: Any) -> str:
 def _change(name: str, before: Any, now: Any) -> Iterator[str]:
     if not _is_same(before, now):
         was, changed = _told(before), _told(now)
-        yield f"the content of {name} ({was}) has changed" if was == changed else f"{name} was {was}, is {changed}"
+        yield (
+            f"the content of {name} ({was}) has changed"
+            if was == changed
+            else f"{name} was {was}, is {changed}"
+        )

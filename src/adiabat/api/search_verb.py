@@ -60,7 +60,9 @@ class SearchResult(Sequence[Hit]):
     def to_frame(self) -> "DataFrame":
         """A row for each hit: model, rank, doc_id, score, text and similarity."""
         return frame_of(
-            {"model": name, "rank": rank, **hit} for name, hits in self.to_json().items() for rank, hit in enumerate(hits, start=1)
+            {"model": name, "rank": rank, **hit}
+            for name, hits in self.to_json().items()
+            for rank, hit in enumerate(hits, start=1)
         )
 
     def to_json(self) -> dict[str, list[dict[str, Any]]]:
@@ -93,7 +95,8 @@ def search(
         **options: Single settings, such as ``device="cuda"`` or ``similarity="dot"``.
 
     Returns:
-        Hits, best first, by the model's similarity. A static model without any known token of the query has no hits.
+        Hits, best first, by the model's similarity. A static model without any known token of the query has
+        no hits.
 
     Raises:
         AdiabatError: If store, query, model or settings are unusable, or the store is of another model.
@@ -108,7 +111,10 @@ def search(
     """
     chosen = settings_of(SearchSettings, settings, options, section="encoder", function="search")
     folder = path_of(store, "store")
-    models = [model, *([compare] if isinstance(compare, str | Path) or not isinstance(compare, Sequence) else compare)]
+    models = [
+        model,
+        *([compare] if isinstance(compare, str | Path) or not isinstance(compare, Sequence) else compare),
+    ]
     for entry in models:
         require_model(entry, "model")
     if not isinstance(query, str):
@@ -160,11 +166,15 @@ def _lines(name: str, hits: Sequence[Hit]) -> Iterator[str]:
 
 
 def _require_text(query: str) -> None:
-    """Refuse queries that a tokenizer cannot read: empty ones, or bytes of a command line that are not UTF-8."""
+    """Refuse queries that a tokenizer cannot read: empty ones, or bytes of a command line that are not
+    UTF-8.
+    """
     if not query.strip():
         raise DataError(f"{positional('query')} must not be empty; give a text to search for")
     try:
         query.encode("utf-8")
     except UnicodeEncodeError as fault:
         place = f"character {fault.start + 1}"
-        raise DataError(f"{positional('query')} must be UTF-8 text, got an invalid byte at {place}; correct it") from fault
+        raise DataError(
+            f"{positional('query')} must be UTF-8 text, got an invalid byte at {place}; correct it"
+        ) from fault

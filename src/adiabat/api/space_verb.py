@@ -3,7 +3,16 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, optional_place, path_of, require_model, settings_of
+from adiabat.api.arguments import (
+    Data,
+    PathLike,
+    SettingsLike,
+    data_of,
+    optional_place,
+    path_of,
+    require_model,
+    settings_of,
+)
 from adiabat.api.call import Progress, called
 from adiabat.api.repeated import Asked
 from adiabat.config.shared import DataSection, require_device_name
@@ -36,21 +45,25 @@ def space(
     progress: Progress = None,
     **options: Any,
 ) -> SpaceResult:
-    """Measure an embedding space: the distance between the towers, and the uniformity of each (Moiseev et al. 2023).
+    """Measure an embedding space: the distance between the towers, and the uniformity of each (Moiseev et al.
+    2023).
 
     Args:
         model: Model under test; its query tower encodes the queries.
         store: Document vectors of its document tower.
         queries: Queries with positives in the store.
         baseline: Model to compare with.
-        baseline_store: Document vectors of the baseline, if its document tower differs: the same documents in the same order.
-        out: Directory for ``result.json``, ``report.html``, ``table.csv`` and ``table.md``; None writes nothing.
-        exist_ok: True returns the result of the same call at once, as in `tune`. None replaces an earlier analysis.
+        baseline_store: Document vectors of the baseline, if its document tower differs: the same documents in
+            the same order.
+        out: Directory for ``result.json``, ``report.html``, ``table.csv`` and ``table.md``; None writes
+            nothing.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None replaces an earlier
+            analysis.
         settings: `SpaceSettings`, a TOML file or nested dicts; ``adiabat settings space`` lists them.
-        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
-            one. False is silent.
-        **options: Single settings, such as ``map=True`` or ``resamples=1000``. Of the optional table ``map``, None keeps what `settings`
-            say, False switches it off, and True or a dict switches it on.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line
+            every half minute without one. False is silent.
+        **options: Single settings, such as ``map=True`` or ``resamples=1000``. Of the optional table ``map``,
+            None keeps what `settings` say, False switches it off, and True or a dict switches it on.
 
     Returns:
         The result.
@@ -74,7 +87,13 @@ def space(
     require_names(model, baseline)
     require_baseline_stores(named, baseline=baseline is not None, argument="baseline_store")
     source = data_of(queries, "queries")
-    inputs: dict[str, Any] = {"model": model, "store": store, "queries": source, "baseline": baseline, "baseline_store": baseline_store}
+    inputs: dict[str, Any] = {
+        "model": model,
+        "store": store,
+        "queries": source,
+        "baseline": baseline,
+        "baseline_store": baseline_store,
+    }
     asked = Asked.of("space", folder, exist_ok, settings=chosen, replaces=True, **inputs)
     if asked.is_finished():
         return asked.result(SpaceResult)
@@ -125,11 +144,16 @@ def addressed_queries(
     usual_split: str = "test",
     setting: str = "data.columns",
 ) -> AddressedSet:
-    """Read queries with positives, and find their documents in a store; `role` names them in the message about a language grid."""
-    examples = read_examples(source, split=data.split, columns=data.columns.given(), usual_split=usual_split, setting=setting)
+    """Read queries with positives, and find their documents in a store; `role` names them in the message
+    about a language grid.
+    """
+    examples = read_examples(
+        source, split=data.split, columns=data.columns.given(), usual_split=usual_split, setting=setting
+    )
     if not isinstance(examples, ExampleSet):
         raise DataError(
-            f"{positional(role)} must be queries with positives, got the language grid {source}; name examples or a BEIR folder"
+            f"{positional(role)} must be queries with positives, got the language grid "
+            f"{source}; name examples or a BEIR folder"
         )
     return address(examples, store, missing=data.missing, ids=data.ids, merge_equal=True)
 

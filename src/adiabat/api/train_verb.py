@@ -3,7 +3,16 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, path_of, settings_of, table_of, with_real_out
+from adiabat.api.arguments import (
+    Data,
+    PathLike,
+    SettingsLike,
+    data_of,
+    path_of,
+    settings_of,
+    table_of,
+    with_real_out,
+)
 from adiabat.api.call import Progress, called
 from adiabat.api.repeated import Asked
 from adiabat.config.dual_training import TrainSettings
@@ -28,24 +37,28 @@ def train(
 ) -> Result | None:
     """Train both towers of a dual encoder on pairs of texts.
 
-    Under ``torchrun`` or ``accelerate launch`` every process takes a share of each batch, and the main process writes.
+    Under ``torchrun`` or ``accelerate launch`` every process takes a share of each batch, and the main
+    process writes.
 
     Args:
         model: Model that training starts from: any backbone; ``job.model`` of the settings.
-        data: Queries with positives and optionally negatives: a file, a BEIR folder, or rows such as ``{"query": ..., "positive": ...}``;
-            ``job.data`` of the settings.
+        data: Queries with positives and optionally negatives: a file, a BEIR folder, or rows such as
+            ``{"query": ..., "positive": ...}``; ``job.data`` of the settings.
         out: Directory of the job, which becomes the trained model; ``job.out`` of the settings.
         resume: Continue an interrupted job.
-        exist_ok: True returns the result of the same call at once, as in `tune`. None refuses a job, unless `resume`.
+        exist_ok: True returns the result of the same call at once, as in `tune`. None refuses a job, unless
+            `resume`.
         settings: `TrainSettings`, a TOML file or nested dicts; ``adiabat settings train`` lists them.
-        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
-            one. False is silent.
-        **options: Single settings, such as ``batch_size=64``, ``steps=1000``, ``learning_rate=2e-5``, ``towers={"kind": "asymmetric"}``.
-            Of the optional tables ``guide`` and ``stream``, None keeps what `settings` say, False switches the table off, and a dict
-            switches it on, as do True for ``stream`` and the name of a model for ``guide``.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line
+            every half minute without one. False is silent.
+        **options: Single settings, such as ``batch_size=64``, ``steps=1000``, ``learning_rate=2e-5``,
+            ``towers={"kind": "asymmetric"}``. Of the optional tables ``guide`` and ``stream``, None keeps
+            what `settings` say, False switches the table off, and a dict switches it on, as do True for
+            ``stream`` and the name of a model for ``guide``.
 
     Returns:
-        The record of the run, which other functions take as the trained model; None in a process other than the main one.
+        The record of the run, which other functions take as the trained model; None in a process other than
+        the main one.
 
     Raises:
         AdiabatError: If model, data, settings or directory are unusable, or the loss diverges.
@@ -69,7 +82,9 @@ def train(
     from adiabat.models.model_names import load_with
 
     with called("train", progress) as call:
-        result = run_training(load_with, chosen, resume=resume, command=call.command, watch=call.watch, started=began)
+        result = run_training(
+            load_with, chosen, resume=resume, command=call.command, watch=call.watch, started=began
+        )
     if result is None:
         return None
     asked.remember()
@@ -84,7 +99,8 @@ def estimate(
     progress: Progress = None,
     **options: Any,
 ) -> "Estimate":
-    """Estimate a training run: parameters, tokens, FLOPs, and memory and time measured on three steps; nothing is written.
+    """Estimate a training run: parameters, tokens, FLOPs, and memory and time measured on three steps;
+    nothing is written.
 
     Args:
         model: As for `train`.
@@ -120,11 +136,22 @@ def check_train(settings: TrainSettings, *, resume: bool = False, dry_run: bool 
     require_models(settings)
 
 
-def _settings(model: Any, data: Any, out: Any, settings: SettingsLike, options: dict[str, Any], function: str) -> TrainSettings:
+def _settings(
+    model: Any, data: Any, out: Any, settings: SettingsLike, options: dict[str, Any], function: str
+) -> TrainSettings:
     job = {
         "model": None if model is None else path_of(model, "model"),
         "data": None if data is None else data_of(data, "data"),
         "out": None if out is None else path_of(out, "out"),
     }
-    job = {**table_of(options.get("job"), "job"), **{name: value for name, value in job.items() if value is not None}}
-    return settings_of(TrainSettings, settings, {**options, "job": job} if job else options, section="train", function=function)
+    job = {
+        **table_of(options.get("job"), "job"),
+        **{name: value for name, value in job.items() if value is not None},
+    }
+    return settings_of(
+        TrainSettings,
+        settings,
+        {**options, "job": job} if job else options,
+        section="train",
+        function=function,
+    )

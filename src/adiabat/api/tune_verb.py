@@ -1,4 +1,6 @@
-"""`adiabat.tune`: tune a query tower against stored vectors; and the demo, which does so with a packaged model and data."""
+"""`adiabat.tune`: tune a query tower against stored vectors; and the demo, which does so with a packaged
+model and data.
+"""
 
 from dataclasses import replace
 from functools import partial
@@ -7,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import adiabat
 from adiabat.adiabatic.tune_checks import inputs_of, require_named, require_ready
-from adiabat.api.arguments import Data, PathLike, SettingsLike, data_of, path_of, place_of, require_model, settings_of
+from adiabat.api.arguments import (
+    Data,
+    PathLike,
+    SettingsLike,
+    data_of,
+    path_of,
+    place_of,
+    require_model,
+    settings_of,
+)
 from adiabat.api.call import Progress, called
 from adiabat.api.repeated import Asked
 from adiabat.config.tuning import TuneSettings
@@ -46,19 +57,20 @@ def tune(
     Args:
         model: Model whose query tower is tuned; its document tower made the store.
         store: Document vectors of that model.
-        data: Queries with positives and optionally negatives, as document ids or texts: a file, a BEIR folder, or rows such as ``{"query":
-            ..., "pos": [...], "neg": [...]}``.
+        data: Queries with positives and optionally negatives, as document ids or texts: a file, a BEIR
+            folder, or rows such as ``{"query": ..., "pos": [...], "neg": [...]}``.
         out: Directory of the job, which becomes the tuned model.
         resume: Continue an interrupted job, or extend a finished one.
-        exist_ok: For scripts that run twice. True returns the finished result of the same call, with the same inputs and settings, at once.
-            It resumes an unfinished one, and refuses that of another call with what differs. False refuses any output. None refuses a
-            job, unless `resume`.
+        exist_ok: For scripts that run twice. True returns the finished result of the same call, with the same
+            inputs and settings, at once. It resumes an unfinished one, and refuses that of another call with
+            what differs. False refuses any output. None refuses a job, unless `resume`.
         settings: `TuneSettings`, a TOML file or nested dicts; ``adiabat settings tune`` lists them.
-        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line every half minute without
-            one. False is silent.
-        **options: Single settings, such as ``negatives="hardest"``, ``learning_rate=2e-6``, ``batch_size=14``, ``max_epochs=20``,
-            ``validation="dev.jsonl"``, ``device="cuda"`` or ``seed=1``. Of the optional tables ``guard`` and ``rehearsal``, None keeps
-            what `settings` say, False switches the table off, and True or a dict switches it on.
+        progress: None is silent without a terminal or a notebook, and shows a bar on one. True prints a line
+            every half minute without one. False is silent.
+        **options: Single settings, such as ``negatives="hardest"``, ``learning_rate=2e-6``,
+            ``batch_size=14``, ``max_epochs=20``, ``validation="dev.jsonl"``, ``device="cuda"`` or ``seed=1``.
+            Of the optional tables ``guard`` and ``rehearsal``, None keeps what `settings` say, False switches
+            the table off, and True or a dict switches it on.
 
     Returns:
         The record of the run, which other functions take as the tuned model.
@@ -68,7 +80,8 @@ def tune(
 
     Example:
         >>> store = adiabat.embed("demo", "corpus.jsonl", out="store")
-        >>> job = adiabat.tune("demo", store, "train.jsonl", out="job", negatives="hardest", max_epochs=1, batches_per_epoch=2)
+        >>> options = {"negatives": "hardest", "max_epochs": 1, "batches_per_epoch": 2}
+        >>> job = adiabat.tune("demo", store, "train.jsonl", out="job", **options)
         >>> job.training.steps
         2
     """
@@ -80,7 +93,9 @@ def tune(
     if asked.is_finished(resume=resume):
         return asked.result(Result)
     resume = resume or asked.resumes("job")
-    require_ready(inputs_of(name_of(model), path_of(store, "store"), source), folder, settings=chosen, resume=resume)
+    require_ready(
+        inputs_of(name_of(model), path_of(store, "store"), source), folder, settings=chosen, resume=resume
+    )
     require_names(model)
     require_reachable(model)
     asked.take_digests()
@@ -120,9 +135,11 @@ def estimate_tuning(
     progress: Progress = None,
     began: float | None = None,
 ) -> "TuningEstimate":
-    """The resolved settings of a tuning job and its expected time, from a few steps on this machine; nothing is written.
+    """The resolved settings of a tuning job and its expected time, from a few steps on this machine; nothing
+    is written.
 
-    A time limit counts from `began`, a value of the monotonic clock; None takes the moment when model and data are read.
+    A time limit counts from `began`, a value of the monotonic clock; None takes the moment when model and
+    data are read.
     """
     require_model(model, "model")
     source, settings = data_of(data, "data"), settings.with_usual_recipe()
@@ -142,7 +159,9 @@ def estimate_tuning(
 def _validation_power(
     start: "DualEncoder", tuned: "DualEncoder", store: "Store", validation: "AddressedSet", *, watch: "Watch"
 ) -> "Power | None":
-    """The power of the validation queries; the rooms that measure it stand above tuning, and load at its end."""
+    """The power of the validation queries; the rooms that measure it stand above tuning, and load at its
+    end.
+    """
     from adiabat.evaluation.set_power import validation_power
 
     return validation_power(start, tuned, store, validation, watch)
@@ -154,23 +173,27 @@ def context_of(model: "Model", store: PathLike, data: Data, settings: TuneSettin
     from adiabat.models.model_names import load
 
     return TuningContext(
-        lambda: load(model, settings=settings.encoder), Path(path_of(store, "store")), data_of(data, "data"), name_of(model)
+        lambda: load(model, settings=settings.encoder),
+        Path(path_of(store, "store")),
+        data_of(data, "data"),
+        name_of(model),
     )
 
 
 MODEL = "demo"
 
 LEARNING_RATE = 2e-6
-"""Learning rate of the demo, far above the default of 5e-8, which is meant for 35,000 steps instead of 300. LOG.md has the runs behind it:
-the tuned field gains clearly, and the retention sets do not get worse."""
+"""Learning rate of the demo, far above the default of 5e-8, which is meant for 35,000 steps instead of 300.
+LOG.md has the runs behind it: the tuned field gains clearly, and the retention sets do not get worse."""
 
 
 def demo_files() -> dict[str, Path]:
     """Paths of the embedded demo data: 5,600 arXiv papers, queries on them, and sentences in three languages.
 
     Returns:
-        ``corpus``, ``train``, ``validation`` and ``test`` (computer science), ``arxiv-math`` and ``arxiv-physics`` (retention sets of the
-        corpus), ``tico19-corpus`` and ``tico19`` (Spanish and French questions for English sentences).
+        ``corpus``, ``train``, ``validation`` and ``test`` (computer science), ``arxiv-math`` and
+        ``arxiv-physics`` (retention sets of the corpus), ``tico19-corpus`` and ``tico19`` (Spanish and French
+        questions for English sentences).
 
     Example:
         >>> sorted(adiabat.demo_files())
@@ -217,5 +240,12 @@ def run_demo(out: Path, *, progress: Progress = None) -> Result:
                 log_every=20,
             )
         return adiabat.evaluate(
-            job, stores[DEMO_CORPUS], DEMO_TEST, baseline=MODEL, retain=retain, out=out, progress=call.watch, negatives="store"
+            job,
+            stores[DEMO_CORPUS],
+            DEMO_TEST,
+            baseline=MODEL,
+            retain=retain,
+            out=out,
+            progress=call.watch,
+            negatives="store",
         )

@@ -42,17 +42,29 @@ class Upgraded:
     def to_json(self) -> dict[str, object]:
         """Plain data."""
         converted = {str(path): what for path, what in self.converted.items()}
-        return {"converted": converted, "dry_run": self.dry_run, "backups": [str(path) for path in self.backups]}
+        return {
+            "converted": converted,
+            "dry_run": self.dry_run,
+            "backups": [str(path) for path in self.backups],
+        }
 
 
-def upgrade(paths: PathLike | Sequence[PathLike], *, backup: bool = True, dry_run: bool = False, progress: Progress = None) -> Upgraded:
+def upgrade(
+    paths: PathLike | Sequence[PathLike],
+    *,
+    backup: bool = True,
+    dry_run: bool = False,
+    progress: Progress = None,
+) -> Upgraded:
     """Convert stores, jobs, results and settings files of earlier versions of adiabat in place.
 
-    Vectors are compared with their checksum and stay as they are; only small files are written. The former files are kept beside the new
-    ones, as ``NAME.before-upgrade``. An interrupted call is completed by the same call. What this version reads as it is stays.
+    Vectors are compared with their checksum and stay as they are; only small files are written. The former
+    files are kept beside the new ones, as ``NAME.before-upgrade``. An interrupted call is completed by the
+    same call. What this version reads as it is stays.
 
     Args:
-        paths: A path or several: a store, the directory of a job, an experiment or a result, a folder of them, or a TOML file of settings.
+        paths: A path or several: a store, the directory of a job, an experiment or a result, a folder of
+            them, or a TOML file of settings.
         backup: Keep the former files.
         dry_run: Say what would be converted, and write nothing.
         progress: Whether progress is shown; None shows it on a terminal and in notebooks.

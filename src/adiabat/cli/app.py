@@ -17,9 +17,24 @@ from typer.core import TyperCommand, TyperGroup
 
 from adiabat import __version__
 from adiabat.cli.options import complain, fold_retain, local_rank, plain_warnings, rank
-from adiabat.core.errors import MEMORY, THREADS, AdiabatError, ConfigError, InterruptionError, Shortage, disk_error_of, shortage_of
+from adiabat.core.errors import (
+    MEMORY,
+    THREADS,
+    AdiabatError,
+    ConfigError,
+    InterruptionError,
+    Shortage,
+    disk_error_of,
+    shortage_of,
+)
 from adiabat.core.provenance import VERIFY
-from adiabat.core.surroundings import has_working_directory, release_stdout, require_words, settle_streams, settle_terminal
+from adiabat.core.surroundings import (
+    has_working_directory,
+    release_stdout,
+    require_words,
+    settle_streams,
+    settle_terminal,
+)
 from adiabat.core.wording import typed
 
 
@@ -42,7 +57,9 @@ class _Verb(TyperCommand):
             value = given.get(parameter.name)
             is_empty = value == "" or (isinstance(value, list | tuple) and "" in value)
             if is_empty and parameter.opts[0].startswith("-"):
-                raise ConfigError(f"{parameter.opts[0]} must have a value, got an empty text; give one, or leave it out")
+                raise ConfigError(
+                    f"{parameter.opts[0]} must have a value, got an empty text; give one, or leave it out"
+                )
             # Verbs judge these two themselves.
             if is_empty and parameter.metavar not in ("MODEL", "QUERY"):
                 raise ConfigError(f"{parameter.metavar} must not be empty, got an empty text; name one")
@@ -59,7 +76,8 @@ PANELS: Mapping[str, Mapping[str, str]] = {
 """Panels of ``adiabat --help``: each verb with the module of its function."""
 
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-"""Base class of the parser's errors, in typer's copy of the parser; it has `format_message`, and a context once the verb is known."""
+"""Base class of the parser's errors, in typer's copy of the parser; it has `format_message`, and a context
+once the verb is known."""
 
 SURROUNDINGS = {
     errno.EROFS,
@@ -77,7 +95,9 @@ SURROUNDINGS = {
 _CONTINUES = "run the same command again: parts that were finished are kept, if any were"
 _RESUMES = "run the same command with --resume: it goes on from what was saved, if anything was"
 _STARTS_AGAIN = "nothing was saved; run the same command again to start over"
-AFTER_CTRL_C = dict.fromkeys(("embed", "demo", "mine", "evaluate --suite", "distill static", "distill pair", "upgrade"), _CONTINUES)
+AFTER_CTRL_C = dict.fromkeys(
+    ("embed", "demo", "mine", "evaluate --suite", "distill static", "distill pair", "upgrade"), _CONTINUES
+)
 AFTER_CTRL_C |= dict.fromkeys(("tune", "train", "sweep", "scaling", "safe-rate"), _RESUMES)
 AFTER_CTRL_C |= dict.fromkeys(("distill fit", "distill multilingual", "distill ablate"), _RESUMES)
 """Advice after an interruption, unless the verb gives its own; other verbs save nothing."""
@@ -107,8 +127,12 @@ def _version(requested: bool) -> bool:
 
 def _root(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-    verify: Annotated[bool, typer.Option("--verify", help="Verify the checksum of every file that is read.")] = False,
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Verify the checksum of every file that is read.")
+    ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
     del version
     if debug:
@@ -149,8 +173,8 @@ def main(began: float | None = None) -> None:
 
     A time limit counts from `began`, a value of the monotonic clock; None takes the start of the process.
 
-    Exit codes: 0; 2 for a user error, reported in one line; 3 if ``--fail-on`` holds; 130 after Ctrl-C; 1 for a defect, for too little
-    memory, and silently if the reader of the output is gone.
+    Exit codes: 0; 2 for a user error, reported in one line; 3 if ``--fail-on`` holds; 130 after Ctrl-C; 1 for
+    a defect, for too little memory, and silently if the reader of the output is gone.
     """
     settle_streams()
     settle_terminal()
@@ -159,8 +183,13 @@ def main(began: float | None = None) -> None:
     verb = next((word for word in words if word not in ("--debug", "--verify")), "")
     try:
         require_words(words)
-        with plain_warnings(), typed(shlex.join(["adiabat", *words]), began=_process_start() if began is None else began):
-            code = app_of(verb)(args=fold_retain(words) or ["--help"], prog_name="adiabat", standalone_mode=False)
+        with (
+            plain_warnings(),
+            typed(shlex.join(["adiabat", *words]), began=_process_start() if began is None else began),
+        ):
+            code = app_of(verb)(
+                args=fold_retain(words) or ["--help"], prog_name="adiabat", standalone_mode=False
+            )
         # typer turns Ctrl-C into this code.
         if code == 130:
             raise KeyboardInterrupt
@@ -188,18 +217,23 @@ def main(began: float | None = None) -> None:
 
 
 def _process_start() -> float:
-    """The monotonic clock when the process started: until here it has loaded Python and this module, and waited for nothing."""
+    """The monotonic clock when the process started: until here it has loaded Python and this module, and
+    waited for nothing.
+    """
     return time.monotonic() - time.process_time()
 
 
 ALLOCATIONS = 10_000
-"""Containers allocated between two collections of garbage; Python's own 700 cost a tenth of a verb's processor time."""
+"""Containers allocated between two collections of garbage; Python's own 700 cost a tenth of a verb's
+processor time."""
 
 
 def _settle_collector() -> None:
-    """Collect garbage rarely while libraries load, and not at the end, where the process gives all of its memory back.
+    """Collect garbage rarely while libraries load, and not at the end, where the process gives all of its
+    memory back.
 
-    Measured on `adiabat evaluate` of the demo: 8.2 s of processor time become 7.4, and the end of the process takes 0.1 s instead of 1.1.
+    Measured on `adiabat evaluate` of the demo: 8.2 s of processor time become 7.4, and the end of the process
+    takes 0.1 s instead of 1.1.
     """
     gc.set_threshold(ALLOCATIONS)
     atexit.register(gc.freeze)
@@ -228,7 +262,10 @@ def _ending(fault: BaseException, verb: str) -> tuple[int, str]:
     if error is not None and error.errno in SURROUNDINGS:
         name = "a file" if error.filename is None else error.filename
         return 2, f"{name} could not be read or written: {error.strerror}; check the path and its permissions"
-    return 1, f"defect: {type(fault).__name__}: {fault}; run with --debug before the verb and report the traceback"
+    return (
+        1,
+        f"defect: {type(fault).__name__}: {fault}; run with --debug before the verb and report the traceback",
+    )
 
 
 def _shortage_told(shortage: Shortage, verb: str) -> str:

@@ -1,4 +1,6 @@
-"""Common parts of verbs: shared options, settings, output on stdout and stderr, and one-line errors and warnings."""
+"""Common parts of verbs: shared options, settings, output on stdout and stderr, and one-line errors and
+warnings.
+"""
 
 import json
 import os
@@ -29,22 +31,38 @@ def option(name: str, metavar: str | None, text: str) -> Any:
 
 Config = Annotated[Path | None, option("--config", "FILE", "TOML file of settings.")]
 Assignments = Annotated[
-    list[str] | None, option("--set", "KEY=VALUE", "One setting, such as run.device=cpu; overrides --config; repeatable.")
+    list[str] | None,
+    option("--set", "KEY=VALUE", "One setting, such as run.device=cpu; overrides --config; repeatable."),
 ]
 Seed = Annotated[str | None, option("--seed", "N", "Seed of every random choice (run.seed). Default: 0.")]
-Device = Annotated[str | None, option("--device", None, "auto, cpu, cuda or cuda:N (run.device). Default: auto, a GPU if there is one.")]
-Split = Annotated[str | None, option("--split", "NAME", "Split of a BEIR folder or hub data set (data.split).")]
+Device = Annotated[
+    str | None,
+    option("--device", None, "auto, cpu, cuda or cuda:N (run.device). Default: auto, a GPU if there is one."),
+]
+Split = Annotated[
+    str | None, option("--split", "NAME", "Split of a BEIR folder or hub data set (data.split).")
+]
 Baseline = Annotated[str | None, option("--baseline", "MODEL", "Model to compare with.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the interrupted run in --out.")]
 ExistOk = Annotated[
-    bool, typer.Option("--exist-ok", help="End at once where --out holds the result of this very command; refuse that of another.")
+    bool,
+    typer.Option(
+        "--exist-ok",
+        help="End at once where --out holds the result of this very command; refuse that of another.",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 Model = Annotated[
-    str, typer.Argument(metavar="MODEL", help="Model to start from: its query tower is tuned, its document tower made the store.")
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="Model to start from: its query tower is tuned, its document tower made the store.",
+    ),
 ]
 ItsStore = Annotated[Path, typer.Argument(metavar="STORE", help="Document vectors of this model.")]
-TuningData = Annotated[str, typer.Argument(metavar="DATA", help="Queries with positives and, optionally, negatives.")]
+TuningData = Annotated[
+    str, typer.Argument(metavar="DATA", help="Queries with positives and, optionally, negatives.")
+]
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -71,9 +89,15 @@ def settings_of(
     return read_settings(kind, config, [*(assignments or ()), *short_for(texts, numbers)])
 
 
-def short_for(texts: Mapping[str, Path | str | list[str] | None], numbers: Mapping[str, str | None] = NOTHING) -> list[str]:
+def short_for(
+    texts: Mapping[str, Path | str | list[str] | None], numbers: Mapping[str, str | None] = NOTHING
+) -> list[str]:
     """The ``--set`` assignments equivalent to options."""
-    written = {key: inline(value if isinstance(value, list) else str(value)) for key, value in texts.items() if value not in (None, [])}
+    written = {
+        key: inline(value if isinstance(value, list) else str(value))
+        for key, value in texts.items()
+        if value not in (None, [])
+    }
     raw = {key: value for key, value in numbers.items() if value is not None}
     return [f"{key}={value}" for key, value in {**raw, **written}.items()]
 
@@ -88,18 +112,25 @@ def answer(result: str | dict[str, Any]) -> None:
 
 @contextmanager
 def writing_output() -> Iterator[None]:
-    """Write to stdout, and through to what it leads to; its failure is told apart from one of the verb's files."""
+    """Write to stdout, and through to what it leads to; its failure is told apart from one of the verb's
+    files.
+    """
     try:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
         raise
     except OSError as fault:
-        raise DataError(f"standard output must be writable, got {fault.strerror or fault}; the files of the verb are whole") from fault
+        raise DataError(
+            f"standard output must be writable, got {fault.strerror or fault}; "
+            "the files of the verb are whole"
+        ) from fault
 
 
 def show(record: "Record", *, as_json: bool, location: Path | str | None) -> None:
-    """Print the table and the notes of a record on stderr, and its location on stdout, or with ``--json`` all of it with its headline."""
+    """Print the table and the notes of a record on stderr, and its location on stdout, or with ``--json`` all
+    of it with its headline.
+    """
     from adiabat.report.pages import notes, terminal_tables
 
     PEOPLE.print(*terminal_tables(record))
@@ -110,7 +141,9 @@ def show(record: "Record", *, as_json: bool, location: Path | str | None) -> Non
 
 
 def in_json(record: "Record") -> dict[str, Any]:
-    """A record as ``--json`` prints it: with the headline of its page and the sentences below, if it has a page."""
+    """A record as ``--json`` prints it: with the headline of its page and the sentences below, if it has a
+    page.
+    """
     headed = {"headline": record.headline, "reasons": record.reasons} if record.headline else {}
     return {**headed, **record.to_json()}
 
@@ -155,13 +188,19 @@ def plain_warnings() -> Iterator[None]:
 
 
 def _show_warning(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None, line: str | None = None
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
 ) -> None:
     say(f"warning: {message}")
 
 
 def fold_retain(arguments: Sequence[str]) -> list[str]:
-    """Join ``--retain STORE DATA`` into one value with NUL between, because typer has no repeatable option of two values.
+    """Join ``--retain STORE DATA`` into one value with NUL between, because typer has no repeatable option of
+    two values.
 
     ``--verify``, which every verb takes, moves before the verb.
     """

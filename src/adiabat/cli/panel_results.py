@@ -29,11 +29,18 @@ from adiabat.core.errors import ConfigError
 
 
 def compare(
-    first: Annotated[Path, typer.Argument(metavar="A", help="Baseline: saved scores of one model, or a TREC run.")],
-    second: Annotated[Path, typer.Argument(metavar="B", help="Model to compare with A: saved scores, or a TREC run.")],
+    first: Annotated[
+        Path, typer.Argument(metavar="A", help="Baseline: saved scores of one model, or a TREC run.")
+    ],
+    second: Annotated[
+        Path, typer.Argument(metavar="B", help="Model to compare with A: saved scores, or a TREC run.")
+    ],
     qrels: Annotated[Path | None, option("--qrels", "FILE", "Judgements for TREC runs.")] = None,
     out: Annotated[
-        Path | None, option("--out", "DIR", "Directory for result.json, page and tables. Default: only the table is printed.")
+        Path | None,
+        option(
+            "--out", "DIR", "Directory for result.json, page and tables. Default: only the table is printed."
+        ),
     ] = None,
     config: Config = None,
     assignments: Assignments = None,
@@ -47,7 +54,9 @@ def compare(
     settings = settings_of(CompareSettings, config, assignments, seed=seed)
     import adiabat
 
-    result = adiabat.compare(first, second, qrels=qrels, out=out, settings=settings, exist_ok=exist_ok or None)
+    result = adiabat.compare(
+        first, second, qrels=qrels, out=out, settings=settings, exist_ok=exist_ok or None
+    )
     # Notes on saved scores were printed when they were measured; those on TREC runs are new.
     for sentence in (note for task in result.tasks for note in task.notes if qrels is not None):
         say(f"note: {sentence}")
@@ -55,9 +64,16 @@ def compare(
 
 
 def upgrade(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Stores, jobs, results, folders of them, or settings files.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be converted, and write nothing.")] = False,
-    backup: Annotated[bool, typer.Option("--backup/--no-backup", help="Keep the former files, as NAME.before-upgrade.")] = True,
+    paths: Annotated[
+        list[Path],
+        typer.Argument(metavar="PATH...", help="Stores, jobs, results, folders of them, or settings files."),
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be converted, and write nothing.")
+    ] = False,
+    backup: Annotated[
+        bool, typer.Option("--backup/--no-backup", help="Keep the former files, as NAME.before-upgrade.")
+    ] = True,
     as_json: AsJson = False,
 ) -> None:
     """Convert files of earlier versions of adiabat in place; vectors stay as they are."""
@@ -68,16 +84,28 @@ def upgrade(
 
 
 def space(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model under test; its query tower encodes the queries.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Model under test; its query tower encodes the queries.")
+    ],
     store: Annotated[Path, typer.Argument(metavar="STORE", help="Document vectors of its document tower.")],
     queries: Annotated[str, typer.Argument(metavar="QUERIES", help="Queries with positives in the store.")],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory for result.json, report.html, table.csv and table.md.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", metavar="DIR", help="Directory for result.json, report.html, table.csv and table.md."
+        ),
+    ],
     split: Split = None,
     baseline: Baseline = None,
     baseline_store: Annotated[
-        Path | None, option("--baseline-store", "STORE", "Document vectors of the baseline, if its document tower differs.")
+        Path | None,
+        option(
+            "--baseline-store", "STORE", "Document vectors of the baseline, if its document tower differs."
+        ),
     ] = None,
-    draw_map: Annotated[bool, typer.Option("--map", help="Draw a map of both towers (space.map=true; extra maps).")] = False,
+    draw_map: Annotated[
+        bool, typer.Option("--map", help="Draw a map of both towers (space.map=true; extra maps).")
+    ] = False,
     config: Config = None,
     assignments: Assignments = None,
     seed: Seed = None,
@@ -89,11 +117,20 @@ def space(
     from adiabat.config.tasks import SpaceSettings
 
     numbers = {"space.map": "true" if draw_map else None}
-    settings = settings_of(SpaceSettings, config, assignments, seed=seed, device=device, split=split, numbers=numbers)
+    settings = settings_of(
+        SpaceSettings, config, assignments, seed=seed, device=device, split=split, numbers=numbers
+    )
     import adiabat
 
     result = adiabat.space(
-        model, store, queries, baseline=baseline, baseline_store=baseline_store, out=out, settings=settings, exist_ok=exist_ok or None
+        model,
+        store,
+        queries,
+        baseline=baseline,
+        baseline_store=baseline_store,
+        out=out,
+        settings=settings,
+        exist_ok=exist_ok or None,
     )
     show(result, as_json=as_json, location=result.page)
 
@@ -137,10 +174,15 @@ def kind_of(verb: str) -> type[Section]:
 
 def settings(
     verb: Annotated[
-        list[str], typer.Argument(metavar="VERB", help="A verb, such as tune or `distill fit`; or suite, for the file of --suite.")
+        list[str],
+        typer.Argument(
+            metavar="VERB", help="A verb, such as tune or `distill fit`; or suite, for the file of --suite."
+        ),
     ],
 ) -> None:
-    """Print all settings of a verb as a TOML file for --config: keys, defaults, allowed values and meaning."""
+    """Print all settings of a verb as a TOML file for --config: keys, defaults, allowed values and
+    meaning.
+    """
     name = " ".join(verb)
     if name not in KINDS:
         raise ConfigError(f"VERB must be one of {', '.join(KINDS)}, got {name}; choose one")
@@ -151,7 +193,9 @@ def settings(
 
 
 def data(
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="msmarco, squad, hotpotqa, xnli or arxiv-negatives.")],
+    kind: Annotated[
+        str, typer.Argument(metavar="KIND", help="msmarco, squad, hotpotqa, xnli or arxiv-negatives.")
+    ],
     source: Annotated[Path, typer.Argument(metavar="IN", help="The publisher's file or folder.")],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A new directory.")],
     config: Config = None,
@@ -176,10 +220,14 @@ def data(
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory for the demo's files.")] = Path("runs/demo"),
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Directory for the demo's files.")] = Path(
+        "runs/demo"
+    ),
     as_json: AsJson = False,
 ) -> None:
-    """Tune the embedded model on embedded papers, and show that the target got better and the rest did not get worse."""
+    """Tune the embedded model on embedded papers, and show that the target got better and the rest did not
+    get worse.
+    """
     from adiabat.api.tune_verb import run_demo
 
     result = run_demo(out)

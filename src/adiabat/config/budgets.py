@@ -9,7 +9,17 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from adiabat.config.dual_training import TrainRunSection, TrainSection, TrainTables
 from adiabat.config.faults import Need, without_effect
 from adiabat.config.reader import TRAIN_TABLES
-from adiabat.config.section import Bytes, Fraction, Seconds, Section, SeedNumbers, Text, Texts, each_once, until_wrong
+from adiabat.config.section import (
+    Bytes,
+    Fraction,
+    Seconds,
+    Section,
+    SeedNumbers,
+    Text,
+    Texts,
+    each_once,
+    until_wrong,
+)
 from adiabat.config.shared import EncoderSection, RankingMeasureSection, RunSection
 from adiabat.config.tasks import AnyTask, repeated_names
 from adiabat.config.training_choices import (
@@ -32,15 +42,19 @@ TAKEN = {
     "train.method": "methods",
     "train.freeze": "methods.freezing",
     "train.learning_rate": "rates",
-    **dict.fromkeys(("train.epochs", "train.steps", "train.budget_flops", "train.budget_seconds"), "scaling.budgets"),
+    **dict.fromkeys(
+        ("train.epochs", "train.steps", "train.budget_flops", "train.budget_seconds"), "scaling.budgets"
+    ),
 }
-"""Settings of a run that the scaling experiment sets itself, and the settings of the experiment that decide them."""
+"""Settings of a run that the scaling experiment sets itself, and the settings of the experiment that decide
+them."""
 
 ALL_TASKS = "mean of all"
 """Label of the mean over all tasks, where a task's name would stand."""
 
 PRETRAINING_SHARE = 0.1
-"""Share of the peak rate of pre-training that full training and freezing take (Ziarko et al. 2024, sections 4.1 and E.1)."""
+"""Share of the peak rate of pre-training that full training and freezing take (Ziarko et al. 2024, sections
+4.1 and E.1)."""
 
 TEMPERATURE = 1 / 40
 """Temperature of the softmax losses of scaling experiments (Ziarko et al. 2024, section 4.1)."""
@@ -53,7 +67,8 @@ class ReadingSection(Section):
     """Analysis of runs, in scaling experiments and plans."""
 
     loss: Literal["validation", "training"] = "validation"
-    """Loss of a run: the validation loss at its end, or the mean training loss over its last steps, as in Ziarko et al. 2024."""
+    """Loss of a run: the validation loss at its end, or the mean training loss over its last steps, as in
+    Ziarko et al. 2024."""
     least_steps: PositiveInt = 10
     """Minimum number of steps of a run that laws are fitted to; shorter runs mostly show the initial loss."""
     resamples: Annotated[int, Field(ge=2)] = 500
@@ -76,7 +91,8 @@ class ScalingSection(ReadingSection):
     keep_models: bool = False
     """Keep the trained models; checkpoints are always removed."""
     engine: Literal["process", "ray"] = "process"
-    """Where runs are executed: in this process, or on a Ray cluster (extra ``ray``) whose machines share the output directory."""
+    """Where runs are executed: in this process, or on a Ray cluster (extra ``ray``) whose machines share the
+    output directory."""
 
 
 class ScalingJobSection(Section):
@@ -94,12 +110,13 @@ class FamilySection(Section):
     name: Text | None = None
     """Name used in run names; None takes the last part of the model's name."""
     family: Text | None = None
-    """Family of models that differ only in size; each family gets its own law. None makes one family of the models cut from this model, or
-    one family of all models that are used whole."""
+    """Family of models that differ only in size; each family gets its own law. None makes one family of the
+    models cut from this model, or one family of all models that are used whole."""
     blocks: Annotated[Counts, each_once("number of blocks")] = ()
     """Numbers of leading transformer blocks to keep, one model for each; empty uses the whole model."""
     pretraining_rate: PositiveFloat | None = None
-    """Peak learning rate of the model's pre-training. Full training and freezing use a tenth of it, unless `rates.full` is set."""
+    """Peak learning rate of the model's pre-training. Full training and freezing use a tenth of it, unless
+    `rates.full` is set."""
 
     @property
     def title(self) -> str:
@@ -127,14 +144,19 @@ class MethodsSection(Section):
     def faults(self) -> Iterator[tuple[str, str]]:
         """At least one method is enabled."""
         if not (self.full or self.freezing or self.bias or self.lora):
-            yield "", "must name at least one, got none; set methods.full = true, or list ranks as methods.lora = [32, 128]"
+            yield (
+                "",
+                "must name at least one, got none; set methods.full = true, or list "
+                "ranks as methods.lora = [32, 128]",
+            )
 
 
 class RatesSection(Section):
     """``[rates]``: learning rates of the methods."""
 
     full: PositiveFloat | None = None
-    """Learning rate of full training and freezing; None takes a tenth of each model's ``pretraining_rate``."""
+    """Learning rate of full training and freezing; None takes a tenth of each model's
+    ``pretraining_rate``."""
     lora: PositiveFloat = 1e-3
     """Learning rate of LoRA (Ziarko et al. 2024, table 3)."""
     bias: PositiveFloat = 1e-2
@@ -155,7 +177,9 @@ class ScalingTrainedTemperature(TrainedTemperature):
     """Temperature of the first step."""
 
 
-ScalingTemperature = Annotated[FixedTemperature | ScalingScheduledTemperature | ScalingTrainedTemperature, Field(discriminator="kind")]
+ScalingTemperature = Annotated[
+    FixedTemperature | ScalingScheduledTemperature | ScalingTrainedTemperature, Field(discriminator="kind")
+]
 
 
 class ScalingSoftmax(InBatchSoftmax):
@@ -173,7 +197,9 @@ class ScalingSamToNe(SamToNe):
 
 
 class ScalingPair(Pair):
-    """In-batch softmax with a second term that keeps positives away from other positives (PAIR, Ren et al. 2021)."""
+    """In-batch softmax with a second term that keeps positives away from other positives (PAIR, Ren et al.
+    2021).
+    """
 
     temperature: ScalingTemperature = FixedTemperature(value=TEMPERATURE)
     """Divisor of similarities."""
@@ -187,19 +213,24 @@ class ScalingFall(FallingSchedule):
 
 
 class ScalingTrainSection(TrainSection):
-    """``[train]`` of a scaling experiment. Some defaults are those of Ziarko et al. 2024, section 4.1, whatever the loss and the schedule.
+    """``[train]`` of a scaling experiment.
 
-    These are the weight decay, the temperature and the final learning rate. A fixed temperature is 1/40, a scheduled one ends at 1/40, and
-    a learned one starts at 1/40. A linear, quadratic or cosine schedule ends at a tenth of the peak rate.
+    Some defaults are those of Ziarko et al. 2024, section 4.1, whatever the loss and the schedule.
+
+    These are the weight decay, the temperature and the final learning rate. A fixed temperature is 1/40, a
+    scheduled one ends at 1/40, and a learned one starts at 1/40. A linear, quadratic or cosine schedule ends
+    at a tenth of the peak rate.
     """
 
-    loss: Annotated[ScalingSoftmax | ScalingSamToNe | ScalingPair | Triplet | RegressionLoss, Field(discriminator="kind")] = (
-        ScalingSoftmax()
-    )
+    loss: Annotated[
+        ScalingSoftmax | ScalingSamToNe | ScalingPair | Triplet | RegressionLoss, Field(discriminator="kind")
+    ] = ScalingSoftmax()
     """Loss to minimise."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.1
     """Weight decay of matrices."""
-    schedule: Annotated[ConstantSchedule | ScalingFall | ExponentialSchedule, Field(discriminator="kind")] = ScalingFall(kind="cosine")
+    schedule: Annotated[ConstantSchedule | ScalingFall | ExponentialSchedule, Field(discriminator="kind")] = (
+        ScalingFall(kind="cosine")
+    )
     """Learning-rate schedule after the warm-up."""
 
 
@@ -229,25 +260,43 @@ class ScalingSettings(TrainTables, _ScalingTables):
         for key, source in TAKEN.items():
             yield from until_wrong(self._taken(key, source))
         yield from until_wrong(self._without_stream())
-        for family in self.models if self.rates.full is None and (self.methods.full or self.methods.freezing) else ():
+        for family in (
+            self.models if self.rates.full is None and (self.methods.full or self.methods.freezing) else ()
+        ):
             if family.pretraining_rate is None:
-                told = "must be given without rates.full, got none; full training and freezing take a tenth of it; set it, or rates.full"
+                told = (
+                    "must be given without rates.full, got none; full training and freezing "
+                    "take a tenth of it; set it, or rates.full"
+                )
                 yield f"models.pretraining_rate of {family.model}", told
 
     def _taken(self, key: str, source: str) -> Iterator[tuple[str, str]]:
         table, name = key.split(".")
         section = getattr(self, table)
         if getattr(section, name) != type(section).model_fields[name].default:
-            yield key, f"must be left out of a scaling experiment, which gives each run its own; leave it out; set {source} instead"
+            yield (
+                key,
+                "must be left out of a scaling experiment, which gives each run its "
+                f"own; leave it out; set {source} instead",
+            )
 
     def _without_stream(self) -> Iterator[tuple[str, str]]:
         if self.data.stream is not None:
-            yield "data.stream", "must be left out of a scaling experiment, whose runs end with a budget; leave it out"
+            yield (
+                "data.stream",
+                "must be left out of a scaling experiment, whose runs end with a budget; leave it out",
+            )
 
     def common(self) -> dict[str, Any]:
         """Settings that all runs share."""
         table = {name: getattr(self, name).model_dump(exclude_unset=True) for name in TRAIN_TABLES}
-        return {**table, "train": {**table["train"], **self.train.model_dump(include=set(ScalingTrainSection.__annotations__))}}
+        return {
+            **table,
+            "train": {
+                **table["train"],
+                **self.train.model_dump(include=set(ScalingTrainSection.__annotations__)),
+            },
+        }
 
 
 class PlanSection(ReadingSection):
@@ -267,7 +316,8 @@ class PlanSection(ReadingSection):
     memory: Bytes | None = None
     """Memory of the device: bytes, or text such as ``"24GiB"``; None sets no limit."""
     measure: bool = True
-    """Run a few steps of the recommended run on this machine to measure its time and memory, if its model and data can be read."""
+    """Run a few steps of the recommended run on this machine to measure its time and memory, if its model and
+    data can be read."""
     out: Text | None = None
     """Directory for ``result.json``, the page and the TOML files; None writes nothing."""
 
@@ -296,7 +346,10 @@ class PlanSettings(Section):
         if plan.budget is not None and plan.budget_seconds is not None:
             yield "plan.budget", "must be left out with plan.budget_seconds; leave one of them out"
         if plan.runs is not None and plan.models:
-            yield "plan.models", "must be left out with plan.runs, which name their models; leave one of them out"
+            yield (
+                "plan.models",
+                "must be left out with plan.runs, which name their models; leave one of them out",
+            )
         if self.encoder.model_fields_set and not plan.models:
             yield "encoder", without_effect("without plan.models", "set plan.models")
         if "seed" in self.run.model_fields_set and not plan.runs:

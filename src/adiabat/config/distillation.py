@@ -21,26 +21,28 @@ class DistillSection(Section):
     """``[distill]``: teachers, student and output directory."""
 
     teachers: Annotated[Texts, each_once("teacher")] = ()
-    """Teacher models. The unit-length embeddings of several teachers are concatenated, so that the student learns their mean cosine.
-    Required."""
+    """Teacher models. The unit-length embeddings of several teachers are concatenated, so that the student
+    learns their mean cosine. Required."""
     student: Text | None = None
     """Model that the student starts from. Required."""
     out: Text | None = None
     """Directory of the job, which becomes the student model. Required."""
     tower: Literal["query", "document"] | None = None
-    """Tower and prompt of a teacher that embed all texts; the student always uses its query prompt. None takes query, or
-    refuses a teacher whose towers differ, such as a job of ``adiabat tune``."""
+    """Tower and prompt of a teacher that embed all texts; the student always uses its query prompt. None
+    takes query, or refuses a teacher whose towers differ, such as a job of ``adiabat tune``."""
     width: Width = "auto"
-    """How the width of the student is matched to that of the teachers, by a linear layer fitted before training. ``projection`` maps the
-    student into the space of the teachers, so that stored teacher vectors can be searched; ``pca`` reduces the teachers to the width of a
-    narrower student; ``none`` requires equal widths. ``auto`` takes ``pca`` if the student is narrower, and ``projection`` otherwise."""
+    """How the width of the student is matched to that of the teachers, by a linear layer fitted before
+    training. ``projection`` maps the student into the space of the teachers, so that stored teacher vectors
+    can be searched; ``pca`` reduces the teachers to the width of a narrower student; ``none`` requires equal
+    widths. ``auto`` takes ``pca`` if the student is narrower, and ``projection`` otherwise."""
 
 
 class StudentDataSection(Section):
     """``[data]`` of a student: size of the validation set."""
 
     validation_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.05
-    """Share of the teacher's texts held out for validation with all their translations, chosen by a hash of the text."""
+    """Share of the teacher's texts held out for validation with all their translations, chosen by a hash of
+    the text."""
     max_validation: PositiveInt = 1_000
     """Maximum number of the teacher's texts held out for validation."""
 
@@ -58,7 +60,8 @@ class ParallelDataSection(StudentDataSection):
     """``[data]`` of a multilingual student: texts and their translations."""
 
     parallel: Annotated[Texts, each_once("source")] = ()
-    """Tables with a column for each language, or pairs of text files with parallel lines, written ``FILE.en,FILE.de``."""
+    """Tables with a column for each language, or pairs of text files with parallel lines, written
+    ``FILE.en,FILE.de``."""
     source: Text = "en"
     """Language of the texts that the teachers embed."""
     languages: Annotated[Texts, each_once("language")] = ()
@@ -97,7 +100,9 @@ class TeachSettings(Section):
     def training(self, **tables: Mapping[str, Any]) -> TrainSettings:
         """Settings of the student's training run."""
         names = ("encoder", "batches", "mixture", "train", "memory", "run")
-        here: dict[str, dict[str, Any]] = {name: getattr(self, name).model_dump(exclude_unset=True) for name in names}
+        here: dict[str, dict[str, Any]] = {
+            name: getattr(self, name).model_dump(exclude_unset=True) for name in names
+        }
         here["train"] |= {"loss": self.train.loss.model_dump(), "keep": self.train.keep}
         for name, table in tables.items():
             here[name] = {**here.get(name, {}), **table}
@@ -122,8 +127,8 @@ class TranslationMixtureSection(MixtureSection):
     rule: Annotated[LanguageShares | TemperatureShares, Field(discriminator="kind")] = TemperatureShares()
     """Share of each language in a pass."""
     exhausted: Exhausted = "cycle"
-    """When a language runs out within a pass: repeat it until the largest language has been read (cycle), stop the pass, or continue with
-    the others (drop)."""
+    """When a language runs out within a pass: repeat it until the largest language has been read (cycle),
+    stop the pass, or continue with the others (drop)."""
 
 
 class MultilingualSettings(TeachSettings):
@@ -145,7 +150,9 @@ class NoReduction(Choice):
 
 
 class Reduction(Choice):
-    """Principal components (pca; randomized is faster for teachers with thousands of dimensions), or independent components (ica)."""
+    """Principal components (pca; randomized is faster for teachers with thousands of dimensions), or
+    independent components (ica).
+    """
 
     kind: Literal["pca", "randomized", "ica"]
     dims: PositiveInt | None = None
@@ -163,7 +170,8 @@ class CountedWeighting(Choice):
     """Base of the weightings by token frequency."""
 
     corpus: Text | None = None
-    """Texts in which tokens are counted; None estimates the frequencies from the ranks of the tokens by Zipf's law."""
+    """Texts in which tokens are counted; None estimates the frequencies from the ranks of the tokens by
+    Zipf's law."""
 
 
 class ZipfWeighting(CountedWeighting):
@@ -197,20 +205,22 @@ class TfidfWeighting(Choice):
         return table
 
 
-Weighting = Annotated[NoWeighting | ZipfWeighting | SifWeighting | TfidfWeighting, Field(discriminator="kind")]
+Weighting = Annotated[
+    NoWeighting | ZipfWeighting | SifWeighting | TfidfWeighting, Field(discriminator="kind")
+]
 
 
 class StaticSection(Section):
     """``[static]``: vectors and weights of the tokens."""
 
     tower: Literal["query", "document"] | None = None
-    """Tower of the teacher to distill. None takes the only tower, or refuses a teacher whose towers differ, such as a job of
-    ``adiabat tune``."""
+    """Tower of the teacher to distill. None takes the only tower, or refuses a teacher whose towers differ,
+    such as a job of ``adiabat tune``."""
     reduction: Annotated[NoReduction | Reduction, Field(discriminator="kind")] = Reduction(kind="pca")
     """Dimensionality reduction of the token vectors."""
     pooling: Literal["mean", "token", "first", "last"] = "mean"
-    """How a token's vector is taken from the teacher's hidden states: their mean including special tokens, the token's own, the first, or
-    the last."""
+    """How a token's vector is taken from the teacher's hidden states: their mean including special tokens,
+    the token's own, the first, or the last."""
     weighting: Weighting = SifWeighting()
     """Weights of the tokens by frequency."""
     vocabulary: Text | None = None
@@ -235,7 +245,8 @@ class AblateSection(Section):
     queries: Texts = ()
     """Files of examples whose queries are added to `texts`."""
     pairs: Text | None = None
-    """Queries with documents for the last step, which trains separate query and document tables; None skips the step."""
+    """Queries with documents for the last step, which trains separate query and document tables; None skips
+    the step."""
 
 
 class AblatedStatic(StaticSection):
@@ -249,7 +260,10 @@ class AblatedStatic(StaticSection):
     def _is_sif(cls, value: Any) -> Any:
         kind = value.get("kind", "sif") if isinstance(value, Mapping) else "sif"
         if kind != "sif":
-            phrase = f'must be "sif" in an ablation, whose steps set the other kinds, got {shown(kind)}; leave it out'
+            phrase = (
+                'must be "sif" in an ablation, whose steps set the other kinds, '
+                f"got {shown(kind)}; leave it out"
+            )
             raise PlacedError([("kind", phrase)])
         return value
 
@@ -296,4 +310,7 @@ class DistillStaticSettings(Section):
     def faults(self) -> Iterator[tuple[str, str]]:
         """Settings of prompts and pooling are unset, because the teacher embeds single tokens."""
         for name in self.encoder.overrides():
-            yield f"encoder.{name}", "has no effect on a static model, whose tokens are embedded one by one; leave it out"
+            yield (
+                f"encoder.{name}",
+                "has no effect on a static model, whose tokens are embedded one by one; leave it out",
+            )

@@ -8,7 +8,18 @@ from pydantic import Field, PositiveFloat, PositiveInt
 
 from adiabat.config.dual_training_data import BatchesSection, MixtureSection, TrainDataSection
 from adiabat.config.faults import ABSENT, Need, without_effect
-from adiabat.config.section import Amount, Fraction, KeptBytes, OptimizerName, Seconds, Section, Text, Texts, by_kind, until_wrong
+from adiabat.config.section import (
+    Amount,
+    Fraction,
+    KeptBytes,
+    OptimizerName,
+    Seconds,
+    Section,
+    Text,
+    Texts,
+    by_kind,
+    until_wrong,
+)
 from adiabat.config.shared import CompiledRunSection, EncoderSection, StepsRunSection
 from adiabat.config.training_choices import (
     FallingSchedule,
@@ -30,13 +41,16 @@ class JobSection(Section):
     model: Text | None = None
     """Model to start from: a directory, a job, ``demo`` or a hub name. Required."""
     data: Text | None = None
-    """Queries with positives and, optionally, negatives. Required, unless `data.sources` lists several files."""
+    """Queries with positives and, optionally, negatives. Required, unless `data.sources` lists several
+    files."""
     out: Text | None = None
     """Directory of the job, which becomes the trained model. Required, except for a dry run."""
 
 
 class DigestsSection(Section):
-    """``[digests]``: digests of the job's inputs. adiabat writes them, and refuses to resume a job whose inputs have changed."""
+    """``[digests]``: digests of the job's inputs. adiabat writes them, and refuses to resume a job whose
+    inputs have changed.
+    """
 
     model: Text | None = None
     """Digest of the model."""
@@ -48,16 +62,17 @@ class TowersSection(Section):
     """``[towers]``: weight sharing between the towers, projection and frozen towers (Moiseev et al. 2023)."""
 
     kind: Literal["shared", "asymmetric", "shared_projection"] = "shared"
-    """Weight sharing: one encoder for both sides (shared, SDE), one for each side (asymmetric, ADE), or one for each side with a common
-    projection (shared_projection, ADE-SPL)."""
+    """Weight sharing: one encoder for both sides (shared, SDE), one for each side (asymmetric, ADE), or one
+    for each side with a common projection (shared_projection, ADE-SPL)."""
     document_model: Text | None = None
     """Initial model of the document tower; None takes `job.model`."""
     projection_width: PositiveInt | None = None
-    """Width of a new linear layer on top of the pooled vector; None adds no layer, or under ``shared_projection`` one of the pooled
-    width."""
+    """Width of a new linear layer on top of the pooled vector; None adds no layer, or under
+    ``shared_projection`` one of the pooled width."""
     projection_start: Text | None = None
-    """Initial weights of the new layer: a ``.npy`` file of a matrix [tower width, embedding width]; None initialises them at random. In a
-    static model the matrix multiplies the token table instead of adding a layer, except under ``shared_projection``."""
+    """Initial weights of the new layer: a ``.npy`` file of a matrix [tower width, embedding width]; None
+    initialises them at random. In a static model the matrix multiplies the token table instead of adding a
+    layer, except under ``shared_projection``."""
     frozen: Literal["none", "query", "document"] = "none"
     """Tower that is not trained; each of its texts is embedded once and cached."""
     store: Text | None = None
@@ -86,7 +101,8 @@ class TrainSection(Section):
     loss: TrainLoss = InBatchSoftmax()
     """Loss to minimise."""
     matryoshka: Widths = ()
-    """Matryoshka widths, below the full width; the loss is averaged over embeddings cut to them and the full embedding."""
+    """Matryoshka widths, below the full width; the loss is averaged over embeddings cut to them and the full
+    embedding."""
     method: Method = FullTraining()
     """Weights that are trained, in both towers."""
     freeze: Texts = ()
@@ -104,7 +120,8 @@ class TrainSection(Section):
     warmup_fraction: Fraction = 0.1
     """Share of the steps over which the learning rate rises linearly to its peak."""
     warmup_steps: Amount | None = None
-    """Warm-up in steps, in place of `warmup_fraction`. With a constant schedule, the run can later be extended."""
+    """Warm-up in steps, in place of `warmup_fraction`. With a constant schedule, the run can later be
+    extended."""
     batch_size: Annotated[int, Field(ge=1)] = 64
     """Queries per optimizer step, over all processes."""
     epochs: PositiveFloat = 1.0
@@ -114,17 +131,19 @@ class TrainSection(Section):
     budget_flops: PositiveFloat | None = None
     """Training budget in FLOPs (`adiabat.scaling_laws.flops`; Ziarko et al. 2024), in place of `steps`."""
     budget_seconds: Seconds | None = None
-    """Time limit from the start of the command, or of the call in Python, to the written page: seconds, or text such as ``"8h"``. Without
-    `steps` and `budget_flops`, the number of steps is estimated from the speed of the first ones."""
+    """Time limit from the start of the command, or of the call in Python, to the written page: seconds, or
+    text such as ``"8h"``. Without `steps` and `budget_flops`, the number of steps is estimated from the speed
+    of the first ones."""
     validate_every: PositiveInt = 500
     """Optimizer steps between validations; the run also ends with one."""
     idle_epochs: PositiveInt | None = None
     """Stop after this many consecutive validations without improvement; None never stops early."""
     keep: Literal["last", "best", "both"] = "last"
-    """Weights to save: the last; those with the lowest validation loss (best); or those with the lowest validation loss and errors (both),
-    as     in `adiabat tune`."""
+    """Weights to save: the last; those with the lowest validation loss (best); or those with the lowest
+    validation loss and errors (both), as     in `adiabat tune`."""
     error_unit: Literal["queries", "pairs"] = "queries"
-    """What counts as a validation error: a query whose top document is wrong, or a (positive, listed negative) pair in the wrong order."""
+    """What counts as a validation error: a query whose top document is wrong, or a (positive, listed
+    negative) pair in the wrong order."""
     dropout: bool = True
     """Apply the model's dropout during training."""
 
@@ -144,9 +163,15 @@ class TrainSection(Section):
     def faults(self) -> Iterator[tuple[str, str]]:
         """The warm-up ends within the run, and batches have negatives."""
         if self.steps is not None and (self.warmup_steps or 0) > self.steps:
-            yield "warmup_steps", f"must be at most train.steps = {self.steps}, got {self.warmup_steps}; lower it"
+            yield (
+                "warmup_steps",
+                f"must be at most train.steps = {self.steps}, got {self.warmup_steps}; lower it",
+            )
         if isinstance(self.loss, InBatchLoss) and self.batch_size == 1 and not self.loss.negatives_per_query:
-            phrase = f"must be at least 2 for {self.loss.kind}, whose negatives are the other pairs of the batch, got 1"
+            phrase = (
+                f"must be at least 2 for {self.loss.kind}, whose negatives are "
+                "the other pairs of the batch, got 1"
+            )
             yield "batch_size", f"{phrase}; raise it, or list negatives"
 
 
@@ -154,16 +179,20 @@ class MemorySection(Section):
     """``[memory]``: ways to fit large batches into memory. None of them changes the gradient."""
 
     chunk_tokens: PositiveInt | None = None
-    """Maximum number of tokens in a forward pass, including padding; None takes 4,096 on a CPU and 65,536 on a GPU."""
+    """Maximum number of tokens in a forward pass, including padding; None takes 4,096 on a CPU and 65,536 on
+    a GPU."""
     cached: bool = False
-    """Gradient caching (Gao et al. 2021): embed the whole batch without gradients first, then backpropagate through it in chunks."""
+    """Gradient caching (Gao et al. 2021): embed the whole batch without gradients first, then backpropagate
+    through it in chunks."""
     keep: KeptBytes | None = None
-    """Bytes, or text such as ``"20GiB"``, of graphs that `memory.cached` keeps instead of computing chunks twice; 0 keeps none. None
-    takes what is free on a GPU, and nothing on a CPU."""
+    """Bytes, or text such as ``"20GiB"``, of graphs that `memory.cached` keeps instead of computing chunks
+    twice; 0 keeps none. None takes what is free on a GPU, and nothing on a CPU."""
     checkpointing: bool = False
-    """Gradient checkpointing: store only the hidden states between blocks, and recompute each block in the backward pass."""
+    """Gradient checkpointing: store only the hidden states between blocks, and recompute each block in the
+    backward pass."""
     length_buckets: Widths = ()
-    """Ascending lengths in tokens to which passes are padded, such as 64, 128, 196, 256; empty pads to the longest text or packs texts."""
+    """Ascending lengths in tokens to which passes are padded, such as 64, 128, 196, 256; empty pads to the
+    longest text or packs texts."""
     loss_tile: PositiveInt | None = None
     """Side of the tiles in which the loss computes the score matrix; None computes all of it at once."""
 
@@ -213,12 +242,26 @@ class TrainSettings(TrainTables, _JobTables):  # fields of the last base come fi
         for check in (self._compile_faults, self._source_faults, self._stream_faults):
             yield from until_wrong(check())
         train, loss = self.train, self.train.loss
-        if self.batches.token_budget is not None and (train.steps, train.budget_flops, train.budget_seconds) == (None, None, None):
+        if self.batches.token_budget is not None and (
+            train.steps,
+            train.budget_flops,
+            train.budget_seconds,
+        ) == (None, None, None):
             phrase = "must be given with batches.token_budget, since batch sizes then vary, got none"
             yield "train.steps", f"{phrase}; set it, or leave out batches.token_budget"
-        if isinstance(loss, RegressionLoss) and self.towers.frozen != "document" and self.towers.targets is None:
-            remedy = 'set towers.frozen = "document" (with towers.kind = "asymmetric"), or name a store as towers.targets'
-            yield f"train.loss = {loss.kind}", f"must have fixed document vectors, or all texts would collapse to one point; {remedy}"
+        if (
+            isinstance(loss, RegressionLoss)
+            and self.towers.frozen != "document"
+            and self.towers.targets is None
+        ):
+            remedy = (
+                'set towers.frozen = "document" (with towers.kind = "asymmetric"), '
+                "or name a store as towers.targets"
+            )
+            yield (
+                f"train.loss = {loss.kind}",
+                f"must have fixed document vectors, or all texts would collapse to one point; {remedy}",
+            )
 
     def _compile_faults(self) -> Iterator[tuple[str, str]]:
         if self.run.compile and self.memory.checkpointing:
@@ -230,42 +273,81 @@ class TrainSettings(TrainTables, _JobTables):  # fields of the last base come fi
             yield "data.sources", "must be left out with job.data, which it replaces; drop one of them"
         usual = MixtureSection()
         # A stream of one source ends, or begins anew.
-        names = ("rule", "one_source_per_batch") if self.data.stream else ("rule", "exhausted", "one_source_per_batch")
+        names = (
+            ("rule", "one_source_per_batch")
+            if self.data.stream
+            else ("rule", "exhausted", "one_source_per_batch")
+        )
         for name in names if len(self.data.sources) < 2 else ():
             if getattr(self.mixture, name) != getattr(usual, name):
                 yield f"mixture.{name}", without_effect("with one source", "list several as [[data.sources]]")
-        weighted = [f"{number} ({source.path})" for number, source in enumerate(self.data.sources, 1) if source.weight != 1.0]
+        weighted = [
+            f"{number} ({source.path})"
+            for number, source in enumerate(self.data.sources, 1)
+            if source.weight != 1.0
+        ]
         if self.mixture.rule.kind != "weights" and weighted:
-            phrase = without_effect(f'with mixture.rule = "{self.mixture.rule.kind}"', 'set mixture.rule = "weights"')
+            phrase = without_effect(
+                f'with mixture.rule = "{self.mixture.rule.kind}"', 'set mixture.rule = "weights"'
+            )
             yield f"data.sources.weight of number {', '.join(weighted)}", phrase
 
     def _stream_faults(self) -> Iterator[tuple[str, str]]:
         """A stream has no known length or source sizes, and holds the texts of one shard at a time."""
         if (stream := self.data.stream) is None:
             return
-        required, unknown = "must be given with data.stream, got none; set it", "must be left out with data.stream, since"
+        required, unknown = (
+            "must be given with data.stream, got none; set it",
+            "must be left out with data.stream, since",
+        )
         if self.train.steps is None:
             yield "train.steps", required
         if self.data.validation is None:
             yield "data.validation", required
-        paths = {"data.corpus": self.data.corpus, "towers.store": self.towers.store, "towers.targets": self.towers.targets}
-        paths |= {f"data.sources.corpus of number {number}": source.corpus for number, source in enumerate(self.data.sources, 1)}
+        paths = {
+            "data.corpus": self.data.corpus,
+            "towers.store": self.towers.store,
+            "towers.targets": self.towers.targets,
+        }
+        paths |= {
+            f"data.sources.corpus of number {number}": source.corpus
+            for number, source in enumerate(self.data.sources, 1)
+        }
         for name in (name for name, value in paths.items() if value is not None):
-            yield name, "must be left out with data.stream: examples must hold their texts; leave it out, or data.stream"
+            yield (
+                name,
+                "must be left out with data.stream: examples must hold their "
+                "texts; leave it out, or data.stream",
+            )
         if len(self.data.sources) > 1 and (rule := self.mixture.rule.kind) not in ("equal", "weights"):
-            yield "mixture.rule", f'must be equal or weights with data.stream, since sizes are not known, got "{rule}"; set one'
+            yield (
+                "mixture.rule",
+                "must be equal or weights with data.stream, since sizes are "
+                f'not known, got "{rule}"; set one',
+            )
         if self.train.budget_flops is not None:
             yield "train.budget_flops", f"{unknown} the number of tokens is not known; set train.steps"
         if self.mixture.cap is not None:
-            yield "mixture.cap", f"{unknown} sizes are not known, got {self.mixture.cap}; leave it out, or data.stream"
+            yield (
+                "mixture.cap",
+                f"{unknown} sizes are not known, got {self.mixture.cap}; leave it out, or data.stream",
+            )
         if self.train.schedule.kind == "exponential":
-            yield "train.schedule", 'must follow steps with data.stream, got "exponential", which follows epochs; choose another'
+            yield (
+                "train.schedule",
+                'must follow steps with data.stream, got "exponential", which follows epochs; choose another',
+            )
         if stream.shard_size < self.train.batch_size:
-            phrase = f"must be at least train.batch_size = {self.train.batch_size}, got {stream.shard_size}; raise it"
+            phrase = (
+                f"must be at least train.batch_size = {self.train.batch_size}, "
+                f"got {stream.shard_size}; raise it"
+            )
             yield "data.stream.shard_size", phrase
 
     @property
     def reads_ids(self) -> bool:
-        """Whether documents are rows of a store and their texts are not needed; a guide other than the model itself needs them."""
+        """Whether documents are rows of a store and their texts are not needed; a guide other than the model
+        itself needs them.
+        """
         guide = self.train.loss.guide
         return self.towers.vectors is not None and (guide is None or guide.model == "self")

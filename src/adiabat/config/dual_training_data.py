@@ -37,7 +37,8 @@ class StreamSection(Section):
     """``[data.stream]``: read the training data during training, for data larger than memory and disk."""
 
     shard_size: PositiveInt = 131_072
-    """Number of examples per shard, which are read and shuffled together; an example has one pair or several."""
+    """Number of examples per shard, which are read and shuffled together; an example has one pair or
+    several."""
 
 
 class TrainDataSection(HeldOutSection):
@@ -47,8 +48,8 @@ class TrainDataSection(HeldOutSection):
     sources: Annotated[tuple[SourceSection, ...], Field(strict=False)] = ()
     """Sources of training data, in place of `job.data`."""
     corpus: Text | None = None
-    """Corpus with the texts of documents that examples name by id. None uses the corpus of a BEIR folder; other examples then hold
-    texts."""
+    """Corpus with the texts of documents that examples name by id. None uses the corpus of a BEIR folder;
+    other examples then hold texts."""
     cache: Text | None = None
     """Directory for cached tokenized data; None takes ``adiabat`` in the user's cache directory."""
     max_validation: PositiveInt = 1_000
@@ -74,14 +75,24 @@ class TrainDataSection(HeldOutSection):
         """Each source is listed once."""
         numbers_of: dict[object, list[int]] = {}
         for number, source in enumerate(self.listed(), 1):
-            numbers_of.setdefault((Path(source.path), source.split, source.corpus, source.columns), []).append(number)
+            numbers_of.setdefault(
+                (Path(source.path), source.split, source.corpus, source.columns), []
+            ).append(number)
         if again := next((numbers for numbers in numbers_of.values() if len(numbers) > 1), None):
-            phrase = f"must list each source once, got {self.sources[again[0] - 1].path} as numbers {' and '.join(map(str, again))}"
-            yield "sources", f'{phrase}; leave one out, and let it count more by its weight (mixture.rule = "weights")'
+            phrase = (
+                f"must list each source once, got {self.sources[again[0] - 1].path} as "
+                f"numbers {' and '.join(map(str, again))}"
+            )
+            yield (
+                "sources",
+                f'{phrase}; leave one out, and let it count more by its weight (mixture.rule = "weights")',
+            )
 
 
 class SourceShares(Choice):
-    """Shares proportional to the sizes of the sources, equal, or proportional to the `weight` of each source."""
+    """Shares proportional to the sizes of the sources, equal, or proportional to the `weight` of each
+    source.
+    """
 
     kind: Literal["proportional", "equal", "weights"]
     temperature: ClassVar[float] = 1.0
@@ -98,12 +109,16 @@ class TemperatureShares(Choice):
 class MixtureSection(Section):
     """``[mixture]``: share of each source in a pass, and how sources alternate (Reimers 2021)."""
 
-    rule: Annotated[SourceShares | TemperatureShares, Field(discriminator="kind")] = SourceShares(kind="proportional")
+    rule: Annotated[SourceShares | TemperatureShares, Field(discriminator="kind")] = SourceShares(
+        kind="proportional"
+    )
     """Share of each source in a pass."""
     cap: PositiveInt | None = None
-    """Maximum number of pairs per source in a pass, redrawn for each pass; the rule counts a larger source as having this size."""
+    """Maximum number of pairs per source in a pass, redrawn for each pass; the rule counts a larger source as
+    having this size."""
     exhausted: Exhausted = "drop"
-    """When a source runs out within a pass: stop the pass, repeat the source (cycle), or continue with the others (drop)."""
+    """When a source runs out within a pass: stop the pass, repeat the source (cycle), or continue with the
+    others (drop)."""
     one_source_per_batch: bool = False
     """Draw each batch from a single source."""
 
@@ -117,7 +132,10 @@ class MixedBatches(Choice):
 
 
 class GroupedBatches(Choice):
-    """Batches of pairs with the same topic, or the same tag. Pairs left over from tags form batches by topic, the rest random batches."""
+    """Batches of pairs with the same topic, or the same tag.
+
+    Pairs left over from tags form batches by topic, the rest random batches.
+    """
 
     kind: Literal["topic", "tag"]
     random_share: Fraction = 0.1
@@ -132,7 +150,8 @@ class BatchesSection(Section):
     group: Annotated[MixedBatches | GroupedBatches, Field(discriminator="kind")] = MixedBatches()
     """What the pairs of a batch have in common."""
     no_duplicates: bool = False
-    """Keep pairs that share a text out of the same batch; pairs that fit into no batch wait for the next pass."""
+    """Keep pairs that share a text out of the same batch; pairs that fit into no batch wait for the next
+    pass."""
     token_budget: PositiveInt | None = None
-    """Maximum number of tokens in a batch, both sides together. `train.batch_size` then limits the number of pairs, and `train.steps` is
-    required."""
+    """Maximum number of tokens in a batch, both sides together. `train.batch_size` then limits the number of
+    pairs, and `train.steps` is required."""

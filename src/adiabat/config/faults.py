@@ -15,7 +15,8 @@ ABSENT = (None,)
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A setting has an effect only with some values of another one; both names are dotted, from the table that declares the need.
+    """A setting has an effect only with some values of another one; both names are dotted, from the table
+    that declares the need.
 
     Attributes:
         values: Those values, of a table its kinds; empty stands for any but None, false, 0 and an empty list.
@@ -73,8 +74,12 @@ NOTHING: Mapping[str, Sequence[Unmet]] = MappingProxyType({})
 class PlacedError(ValueError):
     """Settings of a table are wrong; the reader knows the whole of their keys."""
 
-    def __init__(self, faults: Sequence[tuple[str, str]], unmet: Mapping[str, Sequence[Unmet]] = NOTHING) -> None:
-        """Take the name of each setting with what is wrong with it, and each one without effect with its unmet needs."""
+    def __init__(
+        self, faults: Sequence[tuple[str, str]], unmet: Mapping[str, Sequence[Unmet]] = NOTHING
+    ) -> None:
+        """Take the name of each setting with what is wrong with it, and each one without effect with its
+        unmet needs.
+        """
         self.faults, self.unmet = faults, unmet
         super().__init__("; ".join(self.phrases()))
 
@@ -86,7 +91,10 @@ class PlacedError(ValueError):
             cause = " and ".join(need.cause(prefix) for need in needs)
             remedy = " and ".join(need.remedy(prefix) for need in needs)
             phrases.append(f"{prefix}{name}{entry} {without_effect(cause, remedy)}")
-        return [*phrases, *(f"{'.'.join(filter(None, (table, name)))}{entry} {phrase}" for name, phrase in self.faults)]
+        return [
+            *phrases,
+            *(f"{'.'.join(filter(None, (table, name)))}{entry} {phrase}" for name, phrase in self.faults),
+        ]
 
 
 SettingPath = tuple[str | int, ...]
@@ -114,7 +122,10 @@ def misfit_phrase(key: str, fault: Mapping[str, Any], default: object) -> str:
 def unknown_phrases(key: str, value: object, known: Sequence[str], *, advised: int = ADVISED) -> list[str]:
     """The phrases for an unknown key; an unknown table counts as each of its keys."""
     keys = _leaves(key, value)
-    return [_unknown_phrase(leaf, known) if index < advised else f"unknown key {leaf}" for index, leaf in enumerate(keys)]
+    return [
+        _unknown_phrase(leaf, known) if index < advised else f"unknown key {leaf}"
+        for index, leaf in enumerate(keys)
+    ]
 
 
 def _leaves(key: str, value: object) -> Iterator[str]:
@@ -130,11 +141,19 @@ def _unknown_phrase(key: str, known: Sequence[str]) -> str:
     sections = {path.rpartition(".")[0] or path for path in known}
     everywhere = {path.rpartition(".")[2]: path for path in known}
     siblings = {path.rpartition(".")[2]: path for path in known if path.rpartition(".")[0] == section}
-    below = {path.rpartition(".")[2]: path for path in reversed(known) if section and path.startswith(f"{section}.")} | siblings
+    below = {
+        path.rpartition(".")[2]: path
+        for path in reversed(known)
+        if section and path.startswith(f"{section}.")
+    } | siblings
     # The same name in another section comes before a similar one in its own.
     near = [everywhere[name]] if name in everywhere else []
     near += [below[candidate] for candidate in sorted(below, key=len) if _is_short_for(name, candidate)]
-    near += [names[match] for names in (siblings, below, everywhere) for match in difflib.get_close_matches(name, names, n=1)]
+    near += [
+        names[match]
+        for names in (siblings, below, everywhere)
+        for match in difflib.get_close_matches(name, names, n=1)
+    ]
     listing = _listing(name, siblings) if siblings else f"the tables are {', '.join(sorted(sections))}"
     return f"unknown key {key}; {f'did you mean {near[0]}?' if near else listing}"
 
@@ -143,12 +162,16 @@ def unknown_kind_phrase(key: str, value: object, kinds: Sequence[str]) -> str:
     """The phrase for a table without a valid `kind`."""
     near = difflib.get_close_matches(str(value), kinds, n=1)
     advice = f"did you mean {near[0]}?" if near else "write one of them"
-    return f"{key} must be one of {', '.join(kinds)}, got {'none' if value is None else shown(value)}; {advice}"
+    return (
+        f"{key} must be one of {', '.join(kinds)}, got {'none' if value is None else shown(value)}; {advice}"
+    )
 
 
 def _is_short_for(name: str, known: str) -> bool:
     """Whether a key is the initials of a known one, such as ``lr``, or its beginning, such as ``temp``."""
-    return name == "".join(word[0] for word in known.split("_")) or (len(name) >= SHORTEST_BEGINNING and known.startswith(name))
+    return name == "".join(word[0] for word in known.split("_")) or (
+        len(name) >= SHORTEST_BEGINNING and known.startswith(name)
+    )
 
 
 def _listing(name: str, siblings: Mapping[str, str]) -> str:
@@ -156,7 +179,9 @@ def _listing(name: str, siblings: Mapping[str, str]) -> str:
     if len(siblings) <= MOST_KEYS:
         return f"the keys here are {', '.join(siblings.values())}"
     nearest = difflib.get_close_matches(name, siblings, n=NEAREST_KEYS, cutoff=0.0)
-    return f"the nearest of the {len(siblings)} keys here are {', '.join(siblings[match] for match in nearest)}"
+    return (
+        f"the nearest of the {len(siblings)} keys here are {', '.join(siblings[match] for match in nearest)}"
+    )
 
 
 def single_table_phrase(key: str) -> str:

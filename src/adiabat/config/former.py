@@ -1,4 +1,6 @@
-"""Names of settings in adiabat 0.1, which readers answer with the present ones; `upgrade` converts whole files."""
+"""Names of settings in adiabat 0.1, which readers answer with the present ones; `upgrade` converts whole
+files.
+"""
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
@@ -39,18 +41,27 @@ FORMER_KEYS = {
     "static.sif": "static.weighting.a",
     "static.corpus": "static.weighting.corpus",
 }
-"""Keys that only settings of adiabat 0.1 have, with their replacements; other keys are reported one by one."""
+"""Keys that only settings of adiabat 0.1 have, with their replacements; other keys are reported one by
+one."""
 
 
 def former_settings(table: Mapping[str, Any]) -> dict[SettingPath, str]:
     """The settings that are written for adiabat 0.1, each with its key there."""
     runs = [(path, run) for path, run in _runs(table) if run]
-    return {(*path, *inner): key for key in FORMER_KEYS for path, run in runs for inner in _paths(run, *key.split("."))}
+    return {
+        (*path, *inner): key
+        for key in FORMER_KEYS
+        for path, run in runs
+        for inner in _paths(run, *key.split("."))
+    }
 
 
 def former_phrase(keys: Iterable[str]) -> str:
     """The fault of settings that are written for adiabat 0.1."""
-    return f"settings of adiabat 0.1: {_answer([*dict.fromkeys(keys)])}; `adiabat settings VERB` lists the current keys"
+    return (
+        f"settings of adiabat 0.1: {_answer([*dict.fromkeys(keys)])}; `adiabat "
+        "settings VERB` lists the current keys"
+    )
 
 
 def present_path(former: str) -> SettingPath:
@@ -60,7 +71,11 @@ def present_path(former: str) -> SettingPath:
 
 def former_keyword(name: str, tables: Container[str]) -> str | None:
     """The current names of settings that a keyword had in adiabat 0.1; `tables` are those of the verb."""
-    keys = [key for key in FORMER_KEYS if key == name or (key.partition(".")[0] in tables and key.rpartition(".")[2] == name)]
+    keys = [
+        key
+        for key in FORMER_KEYS
+        if key == name or (key.partition(".")[0] in tables and key.rpartition(".")[2] == name)
+    ]
     return _answer(keys) if keys else None
 
 
@@ -81,6 +96,8 @@ def _runs(table: Mapping[str, Any]) -> Iterator[tuple[SettingPath, object]]:
 def _paths(table: object, name: str, *inner: str) -> Iterator[SettingPath]:
     """Where a table, or each table of a list, has a key."""
     if isinstance(table, list | tuple):
-        yield from ((number, *path) for number, entry in enumerate(table) for path in _paths(entry, name, *inner))
+        yield from (
+            (number, *path) for number, entry in enumerate(table) for path in _paths(entry, name, *inner)
+        )
     elif isinstance(table, Mapping) and name in table:
         yield from ((name, *path) for path in _paths(table[name], *inner)) if inner else ((name,),)

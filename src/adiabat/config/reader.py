@@ -35,15 +35,21 @@ S = TypeVar("S", bound=Section)
 
 @contextmanager
 def shallow() -> Iterator[None]:
-    """Refuse settings that are nested deeper than Python's stack is high; as a decorator, in what a function takes."""
+    """Refuse settings that are nested deeper than Python's stack is high; as a decorator, in what a function
+    takes.
+    """
     try:
         yield
     except RecursionError:
-        raise ConfigError("settings must nest at most a few tables or lists, got hundreds in one another; correct them") from None
+        raise ConfigError(
+            "settings must nest at most a few tables or lists, got hundreds in one another; correct them"
+        ) from None
 
 
 def read_settings(kind: type[S], path: Path | None = None, assignments: Sequence[str] = ()) -> S:
-    """Read settings from a TOML file and from ``key=value`` assignments, which win; a `ConfigError` names every fault at once."""
+    """Read settings from a TOML file and from ``key=value`` assignments, which win; a `ConfigError` names
+    every fault at once.
+    """
     if path is None:
         return checked(kind, assigned(assignments, kind=kind))
     table = read_table(path, kind)
@@ -57,21 +63,27 @@ def read_settings(kind: type[S], path: Path | None = None, assignments: Sequence
 
 
 @shallow()
-def assigned(assignments: Sequence[str], table: Mapping[str, Any] | None = None, *, kind: type[Section] | None = None) -> dict[str, Any]:
+def assigned(
+    assignments: Sequence[str], table: Mapping[str, Any] | None = None, *, kind: type[Section] | None = None
+) -> dict[str, Any]:
     """Lay ``key=value`` assignments over nested tables; values are parsed as TOML, or else taken as text."""
     values: list[tuple[str, Any]] = []
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
         names = [name.strip() for name in key.split(".")]
         if not equals or not all(names):
-            raise ConfigError(f"{option('set')} must be key=value, got {assignment!r}; write it like run.device=cpu")
+            raise ConfigError(
+                f"{option('set')} must be key=value, got {assignment!r}; write it like run.device=cpu"
+            )
         values.append((".".join(names), _toml_value(value)))
     return with_values(kind, table or {}, values)
 
 
 @shallow()
 def checked(kind: type[S], table: Mapping[str, Any]) -> S:
-    """Settings of nested tables; a `ConfigError` names every fault at once, former keys of adiabat 0.1 first."""
+    """Settings of nested tables; a `ConfigError` names every fault at once, former keys of adiabat 0.1
+    first.
+    """
     if former := former_settings(table):
         others = every_phrase(kind, _without(table, former), renamed=[*map(present_path, former.values())])
         raise ConfigError(several([former_phrase(former.values()), *others]))
@@ -81,10 +93,14 @@ def checked(kind: type[S], table: Mapping[str, Any]) -> S:
         raise ConfigError(several(every_phrase(kind, table, fault.errors()))) from None
 
 
-def every_phrase(kind: type[Section], table: Any, errors: Sequence[Any] = (), renamed: Iterable[SettingPath] = ()) -> list[str]:
-    """The phrases of pydantic's errors and of all faults that these hide; combinations with `renamed` settings are not checked.
+def every_phrase(
+    kind: type[Section], table: Any, errors: Sequence[Any] = (), renamed: Iterable[SettingPath] = ()
+) -> list[str]:
+    """The phrases of pydantic's errors and of all faults that these hide; combinations with `renamed`
+    settings are not checked.
 
-    Pydantic checks no combination in a table with a wrong value. Here wrong values are left out until the rest is valid on its own.
+    Pydantic checks no combination in a table with a wrong value. Here wrong values are left out until the
+    rest is valid on its own.
     """
     phrases: list[str] = []
     known, wrong = set[SettingPath](), set[SettingPath]()
@@ -117,7 +133,11 @@ def _innermost(path: SettingPath, table: Any) -> SettingPath:
     """The part of a path to the innermost setting that the tables have."""
     end = 0
     for number, key in enumerate(path, 1):
-        if not (key in table if isinstance(table, Mapping) else isinstance(table, list | tuple) and isinstance(key, int)):
+        if not (
+            key in table
+            if isinstance(table, Mapping)
+            else isinstance(table, list | tuple) and isinstance(key, int)
+        ):
             break
         table = table[key]
         end = number if isinstance(key, str) else end
@@ -135,7 +155,9 @@ def _without(value: Any, paths: Collection[SettingPath], path: SettingPath = ())
 
 
 def _with_gap(section: S, path: SettingPath) -> S:
-    """Settings without the one at a path; tables on the way are copied, as those of defaults belong to all settings."""
+    """Settings without the one at a path; tables on the way are copied, as those of defaults belong to all
+    settings.
+    """
     name, *inner = path
     if name not in vars(section):
         return section
@@ -147,7 +169,12 @@ def _with_gap(section: S, path: SettingPath) -> S:
     elif isinstance(value, tuple) and inner[1:]:
         at, *rest = inner
         entries = enumerate(value)
-        vars(copy)[name] = (*(_with_gap(entry, (*rest,)) if at == n and isinstance(entry, Section) else entry for n, entry in entries),)
+        vars(copy)[name] = (
+            *(
+                _with_gap(entry, (*rest,)) if at == n and isinstance(entry, Section) else entry
+                for n, entry in entries
+            ),
+        )
     return copy
 
 
@@ -166,7 +193,9 @@ def _misfits(section: Section, table: Any, path: SettingPath = ()) -> Iterator[s
 
 @cache
 def keys_of(kind: type[Section], prefix: str = "") -> tuple[str, ...]:
-    """Every dotted key that settings know; a list of tables is one key, and so is a table with a short form."""
+    """Every dotted key that settings know; a list of tables is one key, and so is a table with a short
+    form.
+    """
     keys: list[str] = []
     for name in kind.model_fields:
         tables = kind.tables_at(name)
@@ -182,7 +211,9 @@ def has_short_form(kind: type[Section], name: str) -> bool:
     return bool(tables) and (issubclass(tables[0], Choice) or bool(tables[0].bare) or kind.is_optional(name))
 
 
-def _lists_of_tables(kind: type[Section], prefix: str = "") -> Iterator[tuple[str, tuple[type[Section], ...]]]:
+def _lists_of_tables(
+    kind: type[Section], prefix: str = ""
+) -> Iterator[tuple[str, tuple[type[Section], ...]]]:
     """Keys of lists of tables, dotted, with the tables that they may hold."""
     for name, field in kind.model_fields.items():
         tables = kind.tables_at(name)
@@ -194,7 +225,9 @@ def _lists_of_tables(kind: type[Section], prefix: str = "") -> Iterator[tuple[st
 
 @dataclass(slots=True)
 class _Place:
-    """Location of a fault: the tables that may hold the setting, narrowed by the file's `kind`, and all possible kinds."""
+    """Location of a fault: the tables that may hold the setting, narrowed by the file's `kind`, and all
+    possible kinds.
+    """
 
     names: list[str]
     owners: tuple[type[Section], ...]
@@ -217,7 +250,9 @@ class _Place:
 
 
 def _place(kind: type[Section], loc: Sequence[str | int]) -> _Place:
-    """Follow a location of pydantic's, which names the kind of a table after its key, and the position of a table in a list."""
+    """Follow a location of pydantic's, which names the kind of a table after its key, and the position of a
+    table in a list.
+    """
     setting = _Place([], (), ())
     tables: tuple[type[Section], ...] = (kind,)
     path: SettingPath = ()
@@ -262,19 +297,28 @@ def fault_phrases(fault: Any, kind: type[Section], table: Any = None, *, advised
     return [misfit_phrase(f"{key}{entry}", fault, setting.default)]
 
 
-def _unknown(setting: _Place, value: Any, kind: type[Section], loc: Sequence[str | int], *, advised: int) -> list[str]:
+def _unknown(
+    setting: _Place, value: Any, kind: type[Section], loc: Sequence[str | int], *, advised: int
+) -> list[str]:
     """The faults of a key that its table does not know; the same table of another kind may know it."""
     name, others = setting.names[-1], by_kind(setting.alternatives)
     if len(others) > 1 and (homes := [word for word, table in others.items() if name in table.model_fields]):
         words = [word for word, table in others.items() if table in setting.owners]
         present = next((key for key in loc if key in words), words[0])
-        remedy = f"set {'.'.join(setting.names[:-1])}.kind {f'= {inline(homes[0])}' if len(homes) == 1 else 'to one of them'}"
+        remedy = (
+            f"set {'.'.join(setting.names[:-1])}.kind "
+            f"{f'= {inline(homes[0])}' if len(homes) == 1 else 'to one of them'}"
+        )
         return [f"{setting.key} belongs to {', '.join(homes)}; kind is {present}; leave it out, or {remedy}"]
     # If the file states the kind of a table in a list, keys of other kinds are no suggestions.
     in_list = any(isinstance(key, int) for key in loc)
     known = [*keys_of(kind)] if advised else []
     for key, entries in _lists_of_tables(kind) if advised else ():
-        chosen = setting.owners if in_list and setting.key.startswith(f"{key}.") and setting.owners[0] in entries else entries
+        chosen = (
+            setting.owners
+            if in_list and setting.key.startswith(f"{key}.") and setting.owners[0] in entries
+            else entries
+        )
         known += (known_key for entry in chosen for known_key in keys_of(entry, f"{key}."))
     return unknown_phrases(setting.key, value, known, advised=advised)
 
@@ -283,7 +327,14 @@ def _entry(path: Sequence[str | int], table: Any) -> str:
     """The table of a list on a path: its number from 1, with its path or name; "" without a list."""
     for key in path:
         if isinstance(key, int) and isinstance(table, list | tuple) and isinstance(table[key], Mapping):
-            label = next((f" ({' '.join(str(table[key][name]).splitlines())})" for name in ("path", "name") if table[key].get(name)), "")
+            label = next(
+                (
+                    f" ({' '.join(str(table[key][name]).splitlines())})"
+                    for name in ("path", "name")
+                    if table[key].get(name)
+                ),
+                "",
+            )
             return f" of number {key + 1}{label}"
         table = table.get(key) if isinstance(table, Mapping) else None
     return ""
@@ -301,7 +352,11 @@ def read_table(path: Path, kind: type[Section]) -> dict[str, Any]:
         if advice := _backslash_advice(fault, text):
             raise ConfigError(f"{path} must be TOML: {fault}; {advice}") from fault
         # TOML reports a second single table as a repeated key, which does not help a user who wanted a list.
-        single = [single_table_phrase(key) for key, _ in _lists_of_tables(kind) if re.search(rf"^\s*\[{re.escape(key)}\]", text, re.M)]
+        single = [
+            single_table_phrase(key)
+            for key, _ in _lists_of_tables(kind)
+            if re.search(rf"^\s*\[{re.escape(key)}\]", text, re.M)
+        ]
         raise ConfigError(f"{path}: {single[0]}" if single else f"{path} must be TOML: {fault}") from fault
 
 
@@ -309,21 +364,33 @@ def _read_text(path: Path) -> str:
     try:
         content = read_plain(path, limit=LARGEST_CONFIGURATION, error=ConfigError)
         if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            raise ConfigError(f"{path} must be UTF-8, got UTF-16; convert it, e.g. with iconv -f UTF-16 -t UTF-8")
+            raise ConfigError(
+                f"{path} must be UTF-8, got UTF-16; convert it, e.g. with iconv -f UTF-16 -t UTF-8"
+            )
         return content.decode("utf-8-sig")
     except FileNotFoundError:
-        raise ConfigError(f"{path} must be a TOML file of settings, got no such file; check the path") from None
+        raise ConfigError(
+            f"{path} must be a TOML file of settings, got no such file; check the path"
+        ) from None
     except (OSError, UnicodeDecodeError) as fault:
         reraise_unrelated(fault)
-        raise ConfigError(f"{path} must be a readable TOML file of settings, got: {getattr(fault, 'strerror', None) or fault}") from fault
+        raise ConfigError(
+            f"{path} must be a readable TOML file of settings, got: "
+            f"{getattr(fault, 'strerror', None) or fault}"
+        ) from fault
 
 
 def _backslash_advice(fault: tomllib.TOMLDecodeError, text: str) -> str:
-    """Advice for a line with a backslash, as in a path of Windows or a regular expression; "" for another fault."""
+    """Advice for a line with a backslash, as in a path of Windows or a regular expression; "" for another
+    fault.
+    """
     found = re.search(r"at line (\d+)", str(fault))
     if found is None or "\\" not in text.split("\n")[int(found[1]) - 1]:
         return ""
-    return "a backslash in double quotes begins an escape: write the text in single quotes, or double each backslash"
+    return (
+        "a backslash in double quotes begins an escape: write the text in "
+        "single quotes, or double each backslash"
+    )
 
 
 def _toml_value(text: str) -> Any:
@@ -336,7 +403,9 @@ def _toml_value(text: str) -> Any:
     except tomllib.TOMLDecodeError as fault:
         quoted = text.strip()
         if quoted.startswith('"') and quoted.endswith('"') and (advice := _backslash_advice(fault, quoted)):
-            raise ConfigError(f"{option('set')} must be a value in TOML, got {quoted}: {fault}; {advice}") from fault
+            raise ConfigError(
+                f"{option('set')} must be a value in TOML, got {quoted}: {fault}; {advice}"
+            ) from fault
         return text.lstrip()
     return table["value"] if len(table) == 1 else text.lstrip()
 
@@ -346,8 +415,12 @@ TRAIN_TABLES = ("job", "encoder", "data", "towers", "mixture", "batches", "train
 
 
 @shallow()
-def with_values(kind: type[Section] | None, table: Mapping[str, Any], values: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """A table with values laid over it, by their dotted keys: a table or its `kind` before its other keys, otherwise in their order."""
+def with_values(
+    kind: type[Section] | None, table: Mapping[str, Any], values: Iterable[tuple[str, Any]]
+) -> dict[str, Any]:
+    """A table with values laid over it, by their dotted keys: a table or its `kind` before its other keys,
+    otherwise in their order.
+    """
 
     def position(keyed: tuple[str, Any]) -> tuple[int, bool]:
         names = keyed[0].split(".")

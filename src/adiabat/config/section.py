@@ -29,7 +29,10 @@ _ESCAPED = re.compile(r"[\x00\x08\x0b\x0c\x1b]|^[A-Za-z]:[\t\n\r]")
 
 def _without_escapes(text: str) -> str:
     if _ESCAPED.search(text):
-        advice = "in TOML, a backslash in double quotes begins an escape: write single quotes, or double the backslash"
+        advice = (
+            "in TOML, a backslash in double quotes begins an escape: write "
+            "single quotes, or double the backslash"
+        )
         raise MisfitError(f"text without control characters ({advice})")
     return text
 
@@ -43,7 +46,8 @@ Amount = Annotated[int, Field(ge=0)]
 SeedNumber = Annotated[int, Field(ge=0, le=2**32 - 1)]
 """Seed accepted by all random generators."""
 DropSameId = Literal["auto", True, False]
-"""Whether the document with the query's id is left out of its ranking; ``auto``: if it has the query's text too."""
+"""Whether the document with the query's id is left out of its ranking; ``auto``: if it has the query's text
+too."""
 OptimizerName = Literal["adamw", "adamax", "adamax-no-momentum", "adadelta", "adafactor", "sgd"]
 MixtureRule = Literal["proportional", "equal", "temperature", "weights"]
 Exhausted = Literal["stop", "cycle", "drop"]
@@ -57,7 +61,11 @@ def positive_or(*words: str) -> Callable[[object], float | str]:
     def check(value: object) -> float | str:
         if isinstance(value, str) and value in words:
             return value
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= sys.float_info.max:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not 0 < value <= sys.float_info.max
+        ):
             quoted = [f'"{word}"' for word in words]
             raise MisfitError(f"a number > 0, or {' or '.join(quoted)}")
         return float(value)
@@ -86,7 +94,9 @@ def _not_empty(values: tuple[int, ...]) -> tuple[int, ...]:
     return values
 
 
-SeedNumbers = Annotated[tuple[SeedNumber, ...], Field(strict=False), AfterValidator(_not_empty), each_once("seed")]
+SeedNumbers = Annotated[
+    tuple[SeedNumber, ...], Field(strict=False), AfterValidator(_not_empty), each_once("seed")
+]
 """A nonempty list of distinct seeds."""
 
 
@@ -109,7 +119,9 @@ def until_wrong(checks: Iterator[T]) -> Iterator[T]:
 class Section(BaseModel):
     """A table of settings: unknown keys are refused, values are not converted, and settings are immutable."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
     bare: ClassVar[str] = ""
     """Setting that a plain value stands for in place of the table; "" accepts no plain value."""
 
@@ -123,14 +135,18 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _long_forms(cls, table: Any) -> Any:
-        return {name: cls.long_form(name, value) for name, value in table.items()} if isinstance(table, Mapping) else table
+        return (
+            {name: cls.long_form(name, value) for name, value in table.items()}
+            if isinstance(table, Mapping)
+            else table
+        )
 
     @classmethod
     def long_form(cls, name: str, value: Any, *, fill: bool = True) -> Any:
         """The table for a setting's short form; `fill` lays a table without `kind` over the default.
 
-        Short forms are a word for a table of that kind, a value for a table with its main setting, and true or false for an optional
-        table with its defaults or without it.
+        Short forms are a word for a table of that kind, a value for a table with its main setting, and true
+        or false for an optional table with its defaults or without it.
         """
         kinds = cls.tables_at(name)
         if not kinds or value is None or isinstance(value, Section):
@@ -142,17 +158,28 @@ class Section(BaseModel):
             return {kinds[0].bare: value} if kinds[0].bare and not isinstance(value, Mapping) else value
         if isinstance(value, str):
             value = {"kind": value}
-        usual = default if isinstance(default, Choice) else kinds[0].model_validate({"kind": next(iter(by_kind(kinds)))})
+        usual = (
+            default
+            if isinstance(default, Choice)
+            else kinds[0].model_validate({"kind": next(iter(by_kind(kinds)))})
+        )
         if not isinstance(value, Mapping):
             return {"kind": usual.kind, usual.bare: value} if usual.bare else value
-        # A table of the default's kind keeps what that default sets, such as the temperature of scaling experiments.
+        # A table of the default's kind keeps what that default sets, such as the temperature of scaling
+        # experiments.
         is_filled = fill and value.get("kind", usual.kind) == usual.kind
         return overlaid(type(usual), usual.model_dump(exclude_unset=True), value) if is_filled else value
 
     def recorded(self) -> dict[str, Any]:
-        """The settings of a result: None is left out, and a table that is on by default and was switched off is false."""
+        """The settings of a result: None is left out, and a table that is on by default and was switched off
+        is false.
+        """
         fields = type(self).model_fields
-        off = [name for name in fields if self.is_optional(name) and fields[name].default is not None and getattr(self, name) is None]
+        off = [
+            name
+            for name in fields
+            if self.is_optional(name) and fields[name].default is not None and getattr(self, name) is None
+        ]
         return self.model_dump(mode="json", exclude_none=True) | dict.fromkeys(off, False)
 
     def overlay(self) -> dict[str, Any]:
@@ -199,7 +226,11 @@ class Section(BaseModel):
             if (section := value_at(self, table) if table else self) is not None:
                 value, default = getattr(section, name), type(section).model_fields[name].default
                 # A wrong value that was taken out of a table does not set it.
-                value = default.model_copy(update=vars(value)) if isinstance(value, Section) and type(value) is type(default) else value
+                value = (
+                    default.model_copy(update=vars(value))
+                    if isinstance(value, Section) and type(value) is type(default)
+                    else value
+                )
                 return bool(value == default)
         return True
 
@@ -239,7 +270,12 @@ def sections_in(annotation: Any) -> tuple[type[Section], ...]:
 
 def by_kind(tables: Sequence[type[Section]]) -> dict[str, type[Section]]:
     """Tables by the values of their `kind`; empty if they have none."""
-    return {word: table for table in tables if "kind" in table.model_fields for word in get_args(table.model_fields["kind"].annotation)}
+    return {
+        word: table
+        for table in tables
+        if "kind" in table.model_fields
+        for word in get_args(table.model_fields["kind"].annotation)
+    }
 
 
 def value_at(settings: Section, key: str) -> Any:
@@ -257,8 +293,12 @@ def nest(names: Sequence[str], value: Any) -> dict[str, Any]:
     return dict(value)
 
 
-def overlaid(kind: type[Section] | None, below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay settings over others: tables merge, but a table of another `kind`, or any other value, replaces the lower one."""
+def overlaid(
+    kind: type[Section] | None, below: Mapping[str, Any], above: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Lay settings over others: tables merge, but a table of another `kind`, or any other value, replaces the
+    lower one.
+    """
     table = dict(below)
     for name, value in above.items():
         tables = kind.tables_at(name) if kind else ()
@@ -267,7 +307,12 @@ def overlaid(kind: type[Section] | None, below: Mapping[str, Any], above: Mappin
             lower, upper = kind.long_form(name, lower), kind.long_form(name, value, fill=False)
         if isinstance(lower, Section):
             lower = lower.model_dump(exclude_unset=True)
-        if tables and isinstance(upper, Mapping) and "kind" not in upper and not isinstance(lower, Mapping | None):
+        if (
+            tables
+            and isinstance(upper, Mapping)
+            and "kind" not in upper
+            and not isinstance(lower, Mapping | None)
+        ):
             # A value that is no table of this setting is left to be refused.
             table[name] = lower
         elif isinstance(lower, Mapping) and isinstance(upper, Mapping):
@@ -278,14 +323,18 @@ def overlaid(kind: type[Section] | None, below: Mapping[str, Any], above: Mappin
             else:
                 # A kind that is no word is left to be refused.
                 word = lower_kind if isinstance(lower_kind, str) else ""
-                table[name] = overlaid(choices.get(word) if choices else next(iter(tables), None), lower, upper)
+                table[name] = overlaid(
+                    choices.get(word) if choices else next(iter(tables), None), lower, upper
+                )
         else:
             table[name] = upper
     return table
 
 
 def switches(kind: type[Section], table: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with optional tables without keys as true or false, however they were written; also in lists of values."""
+    """Settings with optional tables without keys as true or false, however they were written; also in lists
+    of values.
+    """
 
     def switch(value: Any) -> Any:
         return True if value == {} else False if value is None else value
@@ -325,7 +374,11 @@ class SpacedValues(Section):
         if not self.low < self.high:
             yield "low", f"must be below high, got {self.low:g} and {self.high:g}; swap them"
         elif len(set(values := self.values())) < len(values):
-            yield "count", f"must give values that differ in three digits, got {len(values)} from {self.low:g} to {self.high:g}"
+            yield (
+                "count",
+                f"must give values that differ in three digits, got {len(values)} "
+                f"from {self.low:g} to {self.high:g}",
+            )
 
     def values(self) -> tuple[float, ...]:
         """All of them, ascending."""
@@ -346,14 +399,20 @@ class RangeValues(SpacedValues):
         return self.scale == "linear"
 
 
-BYTES = {unit: base**power for power, letter in enumerate("KMGT", 1) for unit, base in ((f"{letter}B", 1000), (f"{letter}iB", 1024))}
+BYTES = {
+    unit: base**power
+    for power, letter in enumerate("KMGT", 1)
+    for unit, base in ((f"{letter}B", 1000), (f"{letter}iB", 1024))
+}
 """Units of memory."""
 
 SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
 """Units of time."""
 
 
-def in_units(units: Mapping[str, int], kind: type[int] | type[float], wanted: str) -> Callable[[object], object]:
+def in_units(
+    units: Mapping[str, int], kind: type[int] | type[float], wanted: str
+) -> Callable[[object], object]:
     """Make a validator of a setting that may be text with a number and a unit."""
     written = re.compile(rf"\s*([0-9]*\.?[0-9]+)\s*({'|'.join(units)})\s*")
 
@@ -379,6 +438,8 @@ KeptBytes = Annotated[int, Field(ge=0), _AMOUNT]
 
 Seconds = Annotated[
     PositiveFloat,
-    BeforeValidator(in_units(SECONDS, float, 'a number of seconds, or text with a unit, such as "90min", "8h" or "7d"')),
+    BeforeValidator(
+        in_units(SECONDS, float, 'a number of seconds, or text with a unit, such as "90min", "8h" or "7d"')
+    ),
 ]
 """Seconds, or text such as ``"8h"``."""

@@ -31,7 +31,10 @@ def _keys(kind: type[Section], usual: Section | None = None) -> Iterator[str]:
     """The settings of a table that are not tables, with the values of `usual`."""
     for name, field in kind.model_fields.items():
         if not sections_in(field.annotation):
-            yield from ["", *_comment(" ".join(sentence for sentence in (field.description, _takes(field)) if sentence))]
+            yield from [
+                "",
+                *_comment(" ".join(sentence for sentence in (field.description, _takes(field)) if sentence)),
+            ]
             yield f"#{_assigned(name, field if usual is None else getattr(usual, name))}"
 
 
@@ -46,7 +49,11 @@ def _tables(kind: type[Section], prefix: str, given: Section | None = None) -> I
             continue
         default = field.default if given is None else getattr(given, name)
         usual = type(default) if isinstance(default, Section) else tables[0]
-        yield from ["", f"{'#' if field.default is None else ''}[{prefix}{name}]", *_comment(field.description or usual.__doc__)]
+        yield from [
+            "",
+            f"{'#' if field.default is None else ''}[{prefix}{name}]",
+            *_comment(field.description or usual.__doc__),
+        ]
         if field.description and issubclass(usual, Choice):
             yield from _comment(usual.__doc__)
         if has_short_form(kind, name):
@@ -64,7 +71,9 @@ def _short_form(kind: type[Section], name: str, field: FieldInfo, tables: tuple[
             return f"`{name} = false` switches it off."
         bare = f"`{name} = VALUE` gives `{tables[0].bare}` alone" if tables[0].bare else ""
         defaults = (
-            "" if any(inner.is_required() for inner in tables[0].model_fields.values()) else f"`{name} = true` takes all of its defaults"
+            ""
+            if any(inner.is_required() for inner in tables[0].model_fields.values())
+            else f"`{name} = true` takes all of its defaults"
         )
         return f"Off by default; {'; '.join(filter(None, (bare, defaults)))}."
     words = ", ".join(map(inline, by_kind(tables)))
@@ -81,7 +90,9 @@ def _other_kind(kind: type[Section], usual: type[Section]) -> Iterator[str]:
     }
     without = [name for name in usual.model_fields if name not in kind.model_fields]
     yield ""
-    yield from _comment(f"kind = {' or '.join(map(inline, _words(kind.model_fields['kind'].annotation)))}: {kind.__doc__}")
+    yield from _comment(
+        f"kind = {' or '.join(map(inline, _words(kind.model_fields['kind'].annotation)))}: {kind.__doc__}"
+    )
     if without:
         yield from _comment(f"It has no {', '.join(without)}.", indent="  ")
     for name, field in kind.model_fields.items():
@@ -93,13 +104,17 @@ def _other_kind(kind: type[Section], usual: type[Section]) -> Iterator[str]:
 
 
 def _described(name: str, field: FieldInfo) -> list[str]:
-    return _comment(" ".join(filter(None, (f"{_assigned(name, field)}:", field.description, _takes(field)))), indent="  ")
+    return _comment(
+        " ".join(filter(None, (f"{_assigned(name, field)}:", field.description, _takes(field)))), indent="  "
+    )
 
 
 def _assigned(name: str, value: Any) -> str:
     if isinstance(value, FieldInfo):
         words = _words(value.annotation)
-        value = (words[0] if words and name == "kind" else None) if value.is_required() else value.get_default()
+        value = (
+            (words[0] if words and name == "kind" else None) if value.is_required() else value.get_default()
+        )
     return f"{name} =" if value is None else f"{name} = {inline(value)}"
 
 
@@ -107,16 +122,26 @@ def _takes(field: FieldInfo) -> str:
     """Allowed values of a setting, as far as its type states them."""
     choices = _words(field.annotation)
     words = ", ".join(map(inline, choices)) if len(choices) > 1 or not _is_choice(field.annotation) else ""
-    limits = [(sign, getattr(constraint, name, None)) for constraint in field.metadata for name, sign in _BOUNDS.items()]
+    limits = [
+        (sign, getattr(constraint, name, None))
+        for constraint in field.metadata
+        for name, sign in _BOUNDS.items()
+    ]
     bounds = [f"{sign} {limit:g}" for sign, limit in limits if limit is not None]
-    choice = "" if not words else f"One of {words}." if _is_choice(field.annotation) else f"A number, or {words}."
-    return " ".join(sentence for sentence in (choice, f"Must be {' and '.join(bounds)}." if bounds else "") if sentence)
+    choice = (
+        "" if not words else f"One of {words}." if _is_choice(field.annotation) else f"A number, or {words}."
+    )
+    return " ".join(
+        sentence for sentence in (choice, f"Must be {' and '.join(bounds)}." if bounds else "") if sentence
+    )
 
 
 def _is_choice(annotation: Any) -> bool:
     """Whether only fixed words, or None, are allowed."""
     kinds = get_args(annotation)
-    return get_origin(annotation) is Literal or (bool(kinds) and all(kind is type(None) or _is_choice(kind) for kind in kinds))
+    return get_origin(annotation) is Literal or (
+        bool(kinds) and all(kind is type(None) or _is_choice(kind) for kind in kinds)
+    )
 
 
 def _words(annotation: Any) -> list[Any]:

@@ -13,12 +13,16 @@ from adiabat.core.errors import ConfigError
 
 
 class EncoderSection(Section):
-    """``[encoder]``: overrides of the model's configuration. Settings left out are read from the model's files."""
+    """``[encoder]``: overrides of the model's configuration.
+
+    Settings left out are read from the model's files.
+    """
 
     pooling: Literal["mean", "cls", "last", "max", "weighted_mean"] | None = None
     """Pooling of token states into one vector."""
     normalize: bool | None = None
-    """Scale vectors to unit length, so that cosine, dot product and Euclidean distance give the same ranking."""
+    """Scale vectors to unit length, so that cosine, dot product and Euclidean distance give the same
+    ranking."""
     max_tokens: Annotated[int, Field(ge=3)] | None = None
     """Maximum length of a text in tokens; longer texts are truncated."""
     query_prompt: str | None = None
@@ -36,19 +40,27 @@ class EncoderSection(Section):
 
     def overrides(self) -> dict[str, str | bool | int]:
         """The settings that are set, by their names in `EncoderSettings`."""
-        settings = self.model_dump(exclude={"blocks", "similarity", "pad_token", "trust_remote_code", "allow_pickles"}, exclude_none=True)
+        settings = self.model_dump(
+            exclude={"blocks", "similarity", "pad_token", "trust_remote_code", "allow_pickles"},
+            exclude_none=True,
+        )
         return dict(settings)
 
     def of_saved(self, name: str) -> "EncoderSection":
-        """Settings to load a model trained with these; its files hold all of them except the permission to run code."""
+        """Settings to load a model trained with these; its files hold all of them except the permission to
+        run code.
+        """
         return EncoderSection(trust_remote_code=None if self.trust_remote_code is None else name)
 
 
 class RankingEncoderSection(EncoderSection):
-    """``[encoder]``: overrides of the model's configuration, and the similarity of query and document vectors."""
+    """``[encoder]``: overrides of the model's configuration, and the similarity of query and document
+    vectors.
+    """
 
     similarity: Literal["cosine", "dot", "euclidean"] | None = None
-    """Similarity of query and document vectors; None takes the model's own (``similarity_fn_name``), or cosine if it states none."""
+    """Similarity of query and document vectors; None takes the model's own (``similarity_fn_name``), or
+    cosine if it states none."""
 
 
 class ColumnsSection(Section):
@@ -69,15 +81,19 @@ class ColumnsSection(Section):
     title: Text | None = None
     """Column with the title of a document."""
     label: str | None = None
-    """Column of labels: 1 if the documents of a row answer the query, 0 if they do not. "" ignores labels, so that all rows count as
-    answers."""
+    """Column of labels: 1 if the documents of a row answer the query, 0 if they do not. "" ignores labels, so
+    that all rows count as answers."""
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """Query, positive and negative are different columns."""
         for side, other in combinations(("query", "positive", "negative"), 2):
             column = getattr(self, side)
             if column is not None and column == getattr(self, other):
-                yield side, f"must be a different column from {other}, got {shown(column)} for both; name the column of each"
+                yield (
+                    side,
+                    f"must be a different column from {other}, got {shown(column)} "
+                    "for both; name the column of each",
+                )
 
     def given(self) -> dict[str, str]:
         """The columns that are set."""
@@ -89,8 +105,9 @@ class ExamplesSection(Section):
     """``[data]``: split and columns of the examples."""
 
     split: Text | None = None
-    """Split of a BEIR folder (``qrels/SPLIT.tsv``; by default ``train`` for training and ``test`` for measuring), of a folder whose files
-    name splits (``train.jsonl``, ``data/test-00000-of-00001.parquet``), or of a saved or hub data set."""
+    """Split of a BEIR folder (``qrels/SPLIT.tsv``; by default ``train`` for training and ``test`` for
+    measuring), of a folder whose files name splits (``train.jsonl``, ``data/test-00000-of-00001.parquet``),
+    or of a saved or hub data set."""
     columns: ColumnsSection = ColumnsSection()
     """Names of columns of these data, and of validation data in `validation`; a retention set has its own."""
 
@@ -118,10 +135,11 @@ class DataSection(ExamplesSection):
     """``[data]``: examples whose documents are in a store."""
 
     missing: Literal["error", "drop"] = "error"
-    """Documents missing from the store: stop and list them (error), or leave them out and count them (drop)."""
+    """Documents missing from the store: stop and list them (error), or leave them out and count them
+    (drop)."""
     ids: IdForms = "exact"
-    """Whether a document is found by its exact id only, or by an id that differs in Unicode form alone (``nfc``): file names of macOS are
-    often decomposed (NFD)."""
+    """Whether a document is found by its exact id only, or by an id that differs in Unicode form alone
+    (``nfc``): file names of macOS are often decomposed (NFD)."""
 
 
 class HeldOutSection(ExamplesSection):
@@ -130,10 +148,11 @@ class HeldOutSection(ExamplesSection):
     validation: Text | None = None
     """File or folder of validation examples; None holds out `validation_fraction` of the data."""
     validation_split: Text | None = None
-    """Split of `validation`; None takes `split`, or ``dev`` in a BEIR folder with several splits. Where the training data lie in the same
-    place, their split is not taken."""
+    """Split of `validation`; None takes `split`, or ``dev`` in a BEIR folder with several splits. Where the
+    training data lie in the same place, their split is not taken."""
     validation_fraction: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    """Share of the queries held out for validation. A hash of the text decides, so added data does not move other queries."""
+    """Share of the queries held out for validation. A hash of the text decides, so added data does not move
+    other queries."""
     max_validation: PositiveInt = 4_200
     """Maximum number of queries held out for validation; the default is that of Vasilyev et al. 2024."""
 
@@ -151,11 +170,12 @@ class EmbedDataSection(Section):
     """Split of a folder, a saved or a hub data set; None reads all of them, with a note."""
     columns: ColumnsSection = ColumnsSection()
     ids: IdForms = "exact"
-    """Whether a document is found by its exact id only, or by an id that differs in Unicode form alone (``nfc``): the text of an imported
-    vector, and the document of a store that is updated or deleted. An update refuses such ids if they must be exact."""
+    """Whether a document is found by its exact id only, or by an id that differs in Unicode form alone
+    (``nfc``): the text of an imported vector, and the document of a store that is updated or deleted. An
+    update refuses such ids if they must be exact."""
     blank: Literal["error", "drop"] = "error"
-    """Documents without title and text, or without any token of a static model: stop and list them (error), or leave them out and count
-    them (drop)."""
+    """Documents without title and text, or without any token of a static model: stop and list them (error),
+    or leave them out and count them (drop)."""
 
 
 class DeviceSection(Section):
@@ -169,35 +189,39 @@ class RunSection(DeviceSection):
     """``[run]``: where and how a job runs."""
 
     seed: SeedNumber = 0
-    """Seed of all random choices. In an import of vectors, it draws the documents that are encoded to check them."""
+    """Seed of all random choices. In an import of vectors, it draws the documents that are encoded to check
+    them."""
 
 
 class CompiledRunSection(RunSection):
     """``[run]`` of jobs that may compile their model."""
 
     compile: bool = False
-    """Compile each block of the backbone with `torch.compile`, once for texts of all lengths: slower on a CPU, and faster on a GPU after a
-    minute. Encoding with a model of BERT-large's size gains that minute back after about 1.5 million documents."""
+    """Compile each block of the backbone with `torch.compile`, once for texts of all lengths: slower on a
+    CPU, and faster on a GPU after a minute. Encoding with a model of BERT-large's size gains that minute back
+    after about 1.5 million documents."""
 
 
 class StepsRunSection(RunSection):
     """``[run]``: device, precision, logs and checkpoints."""
 
     precision: Literal["fp32", "bf16"] = "fp32"
-    """Precision of forward and backward passes; weights stay in float32. Use fp32 for tuning at the default rate, whose changes are smaller
-    than bfloat16 resolves."""
+    """Precision of forward and backward passes; weights stay in float32. Use fp32 for tuning at the default
+    rate, whose changes are smaller than bfloat16 resolves."""
     log_every: PositiveInt = 50
     """Optimizer steps per row of ``log.jsonl``."""
     checkpoint_seconds: PositiveFloat = 60.0
     """Seconds between checkpoints; each epoch also ends with one."""
     keep_checkpoints: Annotated[int, Field(ge=2)] | None = None
-    """Number of newest checkpoints to keep. None keeps two during the run and one afterwards, from which the run can be extended."""
+    """Number of newest checkpoints to keep. None keeps two during the run and one afterwards, from which the
+    run can be extended."""
     tensorboard: bool = False
     """Also write curves for TensorBoard (extra ``tensorboard``)."""
 
 
 NEEDED_COSINE = 0.999
-"""Rounding to float16 or bfloat16 leaves this cosine to the exact vector, another prompt or pooling does not."""
+"""Rounding to float16 or bfloat16 leaves this cosine to the exact vector, another prompt or pooling does
+not."""
 
 
 class StoreSection(Section):
@@ -208,15 +232,17 @@ class StoreSection(Section):
     keep_texts: bool = True
     """Store the texts with the vectors, to show them in search results and reports."""
     precision: Literal["auto", "fp32", "bf16"] = "auto"
-    """Precision of the encoder. ``auto`` uses bfloat16 if the device supports it and the cosine to the float32 vectors is at least
-    0.9999."""
+    """Precision of the encoder. ``auto`` uses bfloat16 if the device supports it and the cosine to the
+    float32 vectors is at least 0.9999."""
     min_cosine: Annotated[float, Field(gt=0, le=1)] = NEEDED_COSINE
-    """Cosine that each sampled vector of an import with model and texts must have with the model's own. Vectors of an engine of lower
-    precision, such as int8, need a lower one."""
+    """Cosine that each sampled vector of an import with model and texts must have with the model's own.
+    Vectors of an engine of lower precision, such as int8, need a lower one."""
 
 
 def _margin(given: object) -> float | str:
-    """A margin as it is given, checked before the types of the setting, each of which would report its own fault."""
+    """A margin as it is given, checked before the types of the setting, each of which would report its own
+    fault.
+    """
     from adiabat.core.margin import Margin
 
     if isinstance(given, bool) or not isinstance(given, int | float | str):
@@ -230,34 +256,39 @@ class ComparisonSection(Section):
     """How two models are compared."""
 
     resamples: Annotated[int, Field(ge=100)] = 10_000
-    """Resamples of the paired bootstrap, and sign flips; a language grid takes more flips if its number of cells requires it."""
+    """Resamples of the paired bootstrap, and sign flips; a language grid takes more flips if its number of
+    cells requires it."""
     margin: Annotated[float | str, BeforeValidator(_margin)] = "1 %"
-    """The loss that would matter: a share of the baseline's value (0.01 or "1 %"), or a difference of a measure ("0.01 nDCG", which leaves
-    other measures at 1 %). A data set is "not worse" if its data exclude this loss."""
+    """The loss that would matter: a share of the baseline's value (0.01 or "1 %"), or a difference of a
+    measure ("0.01 nDCG", which leaves other measures at 1 %). A data set is "not worse" if its data exclude
+    this loss."""
 
 
 class RankingMeasureSection(ComparisonSection):
     """Measures of rankings."""
 
     report: Annotated[Texts, Field(min_length=1), each_once("measure")] = ("nDCG@10", "Recall@100", "RR@10")
-    """Measures of the report, as ir-measures writes them: nDCG@k, Recall@k, RR@k, P@k, Success@k, AP, Judged@k. The first one decides the
-    verdict if the whole store is ranked. PND is added, and decides among listed candidates."""
+    """Measures of the report, as ir-measures writes them: nDCG@k, Recall@k, RR@k, P@k, Success@k, AP,
+    Judged@k. The first one decides the verdict if the whole store is ranked. PND is added, and decides among
+    listed candidates."""
     depth: PositiveInt = 100
-    """Number of documents retrieved per query if the whole store is ranked; a measure with a larger cutoff retrieves more."""
+    """Number of documents retrieved per query if the whole store is ranked; a measure with a larger cutoff
+    retrieves more."""
     drop_same_id: DropSameId = "auto"
-    """Leave the document with the query's id out of its ranking: if their texts are equal too (auto), always (true), or never (false)."""
+    """Leave the document with the query's id out of its ranking: if their texts are equal too (auto), always
+    (true), or never (false)."""
 
 
 class MeasureSection(RankingMeasureSection):
     """``[measure]``: measures of rankings, and the documents that compete with the positives."""
 
     negatives: Literal["auto", "listed", "store"] = "auto"
-    """Documents that compete with the positives: listed negatives, all of the store, or (auto) listed negatives if at least half of the
-    queries have some."""
+    """Documents that compete with the positives: listed negatives, all of the store, or (auto) listed
+    negatives if at least half of the queries have some."""
     cluster: Text = "documents"
-    """Queries that intervals and tests draw together: those that share relevant documents, if at least 10 clusters remain
-    (``documents``); those that share a value of a column of the target, named here, such as ``session``, which may hold lists; or
-    ``none``."""
+    """Queries that intervals and tests draw together: those that share relevant documents, if at least 10
+    clusters remain (``documents``); those that share a value of a column of the target, named here, such as
+    ``session``, which may hold lists; or ``none``."""
 
     def needs(self) -> Iterator[Need]:
         """Settings of the ranking of a store are unset if only listed negatives are scored."""

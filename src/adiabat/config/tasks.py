@@ -1,4 +1,6 @@
-"""Settings of ``adiabat evaluate --suite``, ``adiabat compare`` and ``adiabat space``; the suites that come with adiabat."""
+"""Settings of ``adiabat evaluate --suite``, ``adiabat compare`` and ``adiabat space``; the suites that come
+with adiabat.
+"""
 
 import difflib
 from collections import Counter
@@ -49,7 +51,8 @@ class TaskSection(NamedTask):
     missing: Literal["error", "drop"] = "error"
     """Documents missing from the corpus: stop (error), or leave them out (drop)."""
     ids: IdForms = "exact"
-    """Whether a document is found by its exact id only, or by an id that differs in Unicode form alone (``nfc``)."""
+    """Whether a document is found by its exact id only, or by an id that differs in Unicode form alone
+    (``nfc``)."""
     blank: Literal["error", "drop"] = "error"
     """Documents of the corpus without title and text: stop (error), or leave them out (drop)."""
 
@@ -59,13 +62,17 @@ class TaskSection(NamedTask):
 
 
 class RetrievalTask(TaskSection):
-    """Retrieval: rank the whole corpus for each query, or (``triplets``) only the documents that its example lists."""
+    """Retrieval: rank the whole corpus for each query, or (``triplets``) only the documents that its example
+    lists.
+    """
 
     kind: Literal["retrieval", "triplets"]
     report: Annotated[Texts, Field(min_length=1)] | None = None
-    """Measures of the report; None takes ``measure.report``. The first one decides the verdict of a retrieval task, PND of triplets."""
+    """Measures of the report; None takes ``measure.report``. The first one decides the verdict of a retrieval
+    task, PND of triplets."""
     stores: Texts = ()
-    """Existing stores of the same corpus; a model reads the store that its document tower built instead of embedding the corpus."""
+    """Existing stores of the same corpus; a model reads the store that its document tower built instead of
+    embedding the corpus."""
     drop_same_id: DropSameId | None = None
     """Leave the document with the query's id out of its ranking; None takes ``measure.drop_same_id``."""
 
@@ -76,7 +83,9 @@ class RetrievalTask(TaskSection):
 
 
 class NliGridTask(NamedTask):
-    """Labelled sentence pairs in several languages: entailed sentences should be closer than neutral and contradicting ones."""
+    """Labelled sentence pairs in several languages: entailed sentences should be closer than neutral and
+    contradicting ones.
+    """
 
     kind: Literal["nli_grid"]
     data: Text
@@ -90,7 +99,8 @@ class QuestionGridTask(NamedTask):
 
     kind: Literal["question_grid"]
     data: Text
-    """Questions: a column for each language, and in the column `key` the name of the paragraph that answers them."""
+    """Questions: a column for each language, and in the column `key` the name of the paragraph that answers
+    them."""
     corpus: Text
     """Paragraphs: a column for each language, and their name in the column `key`."""
     key: Text = "para"
@@ -135,7 +145,9 @@ class StsTask(PairsTask):
 
 
 class WordsTask(PairsTask):
-    """Word similarity: Spearman's rank correlation with human scores of pairs of words, averaged over sets."""
+    """Word similarity: Spearman's rank correlation with human scores of pairs of words, averaged over
+    sets.
+    """
 
     kind: Literal["words"]
     score: Text = "score"
@@ -165,7 +177,9 @@ class BitextTask(TextsTask):
 
 
 class ClassificationTask(TextsTask):
-    """Classification: logistic regression on the embeddings of `data` (training) predicts the labels of `test`."""
+    """Classification: logistic regression on the embeddings of `data` (training) predicts the labels of
+    `test`.
+    """
 
     kind: Literal["classification"]
     test: Text
@@ -173,7 +187,8 @@ class ClassificationTask(TextsTask):
     test_split: Text | None = None
     """Split of `test`, if it is a hub data set."""
     test_where: Mapping[str, str] = {}
-    """Column values that select rows of `test`. If `test` and `data` are the same table, set a column of `where` to another value here."""
+    """Column values that select rows of `test`. If `test` and `data` are the same table, set a column of
+    `where` to another value here."""
     text: Text = "text"
     """Column of the text."""
     label: Text = "label"
@@ -193,7 +208,10 @@ class ClassificationTask(TextsTask):
         if (self.data, self.split) == (self.test, self.test_split) and not self.tells_apart:
             fault = "must select other rows than where does, since test and data are the same table"
             advice = "give a column of where another value here, or set test_split"
-            yield "test_where", f"{fault}, got {shown(self.test_where)} beside where = {shown(self.where)}; {advice}"
+            yield (
+                "test_where",
+                f"{fault}, got {shown(self.test_where)} beside where = {shown(self.where)}; {advice}",
+            )
 
 
 class ClusteringTask(TextsTask):
@@ -241,8 +259,8 @@ class ModelSection(Section):
     model: Text
     """A hub name, a directory, a job, ``demo``, ``bm25``, or ``bm25:LANGUAGE`` for BM25 with stemming."""
     runs: Texts = ()
-    """Further models that differ from `model` only in their seed; values are means over all of them, and intervals cover seeds and
-    units."""
+    """Further models that differ from `model` only in their seed; values are means over all of them, and
+    intervals cover seeds and units."""
     encoder: RankingEncoderSection = RankingEncoderSection()
 
 
@@ -252,9 +270,11 @@ class SuiteSection(Section):
     name: Text = "suite"
     """Title of the page."""
     baseline: Text | None = None
-    """Name of the model that others are compared with; None compares all models with the best one of each task."""
+    """Name of the model that others are compared with; None compares all models with the best one of each
+    task."""
     stores: Text | None = None
-    """Directory for the vectors of corpora, which several suites can share; None takes one inside the output directory."""
+    """Directory for the vectors of corpora, which several suites can share; None takes one inside the output
+    directory."""
 
 
 class RunsMeasureSection(ComparisonSection):
@@ -263,12 +283,13 @@ class RunsMeasureSection(ComparisonSection):
     report: Annotated[Texts, Field(min_length=1), each_once("measure")] = ("nDCG@10", "Recall@100", "RR@10")
     """Measures of TREC runs, as ir-measures writes them; the first one decides the verdict."""
     ties: Literal["relevant_last", "trec_eval"] = "relevant_last"
-    """Order of documents with equal scores in a TREC run: relevant ones last, or as in trec_eval, by descending document id with scores
-    compared in 32 bits."""
+    """Order of documents with equal scores in a TREC run: relevant ones last, or as in trec_eval, by
+    descending document id with scores compared in 32 bits."""
     task: Text | None = None
     """Name of the task of a TREC run, to match score files; None takes the name of the judgements file."""
     units: Literal["same", "common"] = "same"
-    """If one side lacks queries of the other: stop and count them (same), or compare on the queries that both have (common)."""
+    """If one side lacks queries of the other: stop and count them (same), or compare on the queries that both
+    have (common)."""
 
 
 class CompareSettings(Section):
@@ -299,7 +320,10 @@ class SuiteSettings(Section):
 def repeated_names(key: str, names: Sequence[str | None]) -> Iterator[tuple[str, str]]:
     """The fault of names that occur twice; tables could not tell them apart. None is skipped."""
     if again := [name for name, count in Counter(filter(None, names)).items() if count > 1]:
-        yield key, f"must have names of their own, got {', '.join(map(shown, again))} more than once; rename them"
+        yield (
+            key,
+            f"must have names of their own, got {', '.join(map(shown, again))} more than once; rename them",
+        )
 
 
 ENDING = ".toml"
@@ -313,8 +337,12 @@ def suite_file(name: str) -> Path:
     if name in known:
         return known[name]
     near = difflib.get_close_matches(name, known, n=1)
-    advice = f"did you mean {near[0]}?" if near else f"the suites that come with adiabat are {', '.join(known)}"
-    raise ConfigError(f"{option('suite')} must be a TOML file or a suite that comes with adiabat, got {name}; {advice}")
+    advice = (
+        f"did you mean {near[0]}?" if near else f"the suites that come with adiabat are {', '.join(known)}"
+    )
+    raise ConfigError(
+        f"{option('suite')} must be a TOML file or a suite that comes with adiabat, got {name}; {advice}"
+    )
 
 
 def named_suites() -> dict[str, Path]:
@@ -346,11 +374,13 @@ class SpaceSection(Section):
     pairs: Annotated[int, Field(ge=100, le=1_000_000)] = 10_000
     """Number of random pairs of a query with another query, and with the positive of another query."""
     folds: Annotated[int, Field(ge=2, le=20)] = 5
-    """Number of cross-validation folds of the linear probe that separates query vectors from document vectors."""
+    """Number of cross-validation folds of the linear probe that separates query vectors from document
+    vectors."""
     resamples: Annotated[int, Field(ge=100, le=100_000)] = 2_000
     """Number of bootstrap resamples."""
     drop_same_id: DropSameId = "auto"
-    """Leave the document with the query's id out of its ranking: if their texts are equal too (auto), always (true), or never (false)."""
+    """Leave the document with the query's id out of its ranking: if their texts are equal too (auto), always
+    (true), or never (false)."""
     map: MapSection | None = None
     """Draw a t-SNE map of both towers (extra ``maps``)."""
 

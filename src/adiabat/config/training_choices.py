@@ -1,4 +1,6 @@
-"""Alternatives in training and tuning: losses, methods, schedules and so on, each a table named by its `kind`."""
+"""Alternatives in training and tuning: losses, methods, schedules and so on, each a table named by its
+`kind`.
+"""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
@@ -50,7 +52,9 @@ class TrainedTemperature(Choice):
     """Temperature of the first step."""
 
 
-Temperature = Annotated[FixedTemperature | ScheduledTemperature | TrainedTemperature, Field(discriminator="kind")]
+Temperature = Annotated[
+    FixedTemperature | ScheduledTemperature | TrainedTemperature, Field(discriminator="kind")
+]
 
 # --- Losses of training: both towers, pairs in a batch ---
 
@@ -81,13 +85,15 @@ class InBatchLoss(Choice):
     margin: Annotated[float, Field(ge=0)] = 0.0
     """Margin subtracted from the similarity of the positive."""
     symmetric: bool = True
-    """Average the loss in both directions: of each query over documents, and of each positive over queries."""
+    """Average the loss in both directions: of each query over documents, and of each positive over
+    queries."""
     negatives_per_query: Amount = 1
     """Number of listed negatives per query in a step, drawn at random if the query lists more."""
     negatives_shared: bool = True
     """Use a listed negative for every query in the batch, or only for its own query."""
     mask_duplicates: bool = True
-    """Mask texts equal to a query's positive, and positives of an equal query, out of its negatives (Moiseev et al. 2023)."""
+    """Mask texts equal to a query's positive, and positives of an equal query, out of its negatives (Moiseev
+    et al. 2023)."""
     guide: GuideSection | None = None
     """A model whose scores exclude likely positives from the negatives."""
 
@@ -110,7 +116,9 @@ class InBatchSoftmax(InBatchLoss):
         """The loss of a batch."""
         from adiabat.losses.in_batch import in_batch_softmax
 
-        return lambda pairs, t: in_batch_softmax(pairs, temperature=t, margin=self.margin, symmetric=self.symmetric, tile=tile)
+        return lambda pairs, t: in_batch_softmax(
+            pairs, temperature=t, margin=self.margin, symmetric=self.symmetric, tile=tile
+        )
 
 
 class SamToNe(InBatchLoss):
@@ -123,18 +131,25 @@ class SamToNe(InBatchLoss):
     def faults(self) -> Iterator[tuple[str, str]]:
         """Texts of the document tower are used only with the symmetric loss."""
         if self.same_tower != "query" and not self.symmetric:
-            yield "same_tower", f'must be "query" where symmetric is false, got "{self.same_tower}"; set symmetric = true'
+            yield (
+                "same_tower",
+                f'must be "query" where symmetric is false, got "{self.same_tower}"; set symmetric = true',
+            )
 
     def criterion(self, tile: int | None) -> "Criterion":
         """The loss of a batch."""
         from adiabat.losses.in_batch import samtone
 
         side, margin, symmetric = self.same_tower, self.margin, self.symmetric
-        return lambda pairs, t: samtone(pairs, temperature=t, side=side, margin=margin, symmetric=symmetric, tile=tile)
+        return lambda pairs, t: samtone(
+            pairs, temperature=t, side=side, margin=margin, symmetric=symmetric, tile=tile
+        )
 
 
 class Pair(InBatchLoss):
-    """In-batch softmax with a second term that keeps positives away from other positives (PAIR, Ren et al. 2021)."""
+    """In-batch softmax with a second term that keeps positives away from other positives (PAIR, Ren et al.
+    2021).
+    """
 
     kind: Literal["pair"] = "pair"
     weight: Fraction = 0.1
@@ -147,7 +162,15 @@ class Pair(InBatchLoss):
         from adiabat.losses.in_batch import pair
 
         weight, printed, margin, symmetric = self.weight, self.printed, self.margin, self.symmetric
-        return lambda pairs, t: pair(pairs, temperature=t, weight=weight, printed=printed, margin=margin, symmetric=symmetric, tile=tile)
+        return lambda pairs, t: pair(
+            pairs,
+            temperature=t,
+            weight=weight,
+            printed=printed,
+            margin=margin,
+            symmetric=symmetric,
+            tile=tile,
+        )
 
 
 class PairwiseLoss(Choice):
@@ -185,13 +208,21 @@ class Triplet(PairwiseLoss):
             del temperature
             assert pairs.own is not None
             rows = pairs.rows
-            return triplet_margin(pairs.query[rows], pairs.positive[rows], pairs.own[rows], margin=self.margin, distance=self.distance)
+            return triplet_margin(
+                pairs.query[rows],
+                pairs.positive[rows],
+                pairs.own[rows],
+                margin=self.margin,
+                distance=self.distance,
+            )
 
         return loss
 
 
 class RegressionLoss(PairwiseLoss):
-    """Mean squared error (mse), or 1 - cosine, between a query and its document's vector, which must be frozen or stored (Reimers 2021)."""
+    """Mean squared error (mse), or 1 - cosine, between a query and its document's vector, which must be
+    frozen or stored (Reimers 2021).
+    """
 
     kind: Literal["mse", "cosine_distance"]
     negatives_per_query: ClassVar[int] = 0
@@ -220,17 +251,21 @@ class TripletTuning(Choice):
     margin: Annotated[float, Field(ge=0, le=HIGHEST)] = 0.1
     """Margin by which the negative's distance should exceed the positive's, in units of `distance`."""
     distance: Literal["cosine", "euclidean", "dot"] | None = None
-    """Distance of vectors in loss and validation; None takes the model's own similarity (`encoder.similarity`)."""
+    """Distance of vectors in loss and validation; None takes the model's own similarity
+    (`encoder.similarity`)."""
 
 
 class SoftmaxTuning(Choice):
-    """Cross-entropy of the positive among the documents of the batch, or of the whole store except known answers (store_softmax)."""
+    """Cross-entropy of the positive among the documents of the batch, or of the whole store except known
+    answers (store_softmax).
+    """
 
     kind: Literal["in_batch_softmax", "store_softmax"]
     temperature: TunedTemperature = 0.05
     """Divisor of similarities."""
     distance: Literal["cosine", "dot"] | None = None
-    """Similarity of vectors in loss and validation; None takes the model's own similarity (`encoder.similarity`)."""
+    """Similarity of vectors in loss and validation; None takes the model's own similarity
+    (`encoder.similarity`)."""
 
 
 TuneLoss = Annotated[TripletTuning | SoftmaxTuning, Field(discriminator="kind")]
@@ -239,13 +274,16 @@ TuneLoss = Annotated[TripletTuning | SoftmaxTuning, Field(discriminator="kind")]
 
 
 class ListedNegatives(Choice):
-    """Negatives listed in the examples; under the triplet loss, queries without any take the store's hardest."""
+    """Negatives listed in the examples; under the triplet loss, queries without any take the store's
+    hardest.
+    """
 
     kind: Literal["examples"] = "examples"
     per_query: PositiveInt = 1
     """Number of negatives per query in a step."""
     difficulty: PositiveInt = 1
-    """Position of the first negative to use in each list; in arxiv-negatives, 1 is the nearest paper and 21 a random one."""
+    """Position of the first negative to use in each list; in arxiv-negatives, 1 is the nearest paper and 21 a
+    random one."""
 
 
 class StoreNegatives(Choice):

@@ -39,8 +39,8 @@ class TuneDataSection(DataSection, HeldOutSection):
     """``[data]``: tuning and validation data, with documents from a store."""
 
     hold_out: Literal["queries", "documents"] = "queries"
-    """Unit that is held out for validation: single queries, or documents with all their queries, so that validation has new documents.
-    If relevance ties most queries together, queries are held out."""
+    """Unit that is held out for validation: single queries, or documents with all their queries, so that
+    validation has new documents. If relevance ties most queries together, queries are held out."""
 
     def needs(self) -> Iterator[Need]:
         """Nothing is held out of the data beside a validation file."""
@@ -50,7 +50,11 @@ class TuneDataSection(DataSection, HeldOutSection):
 
 def value_of(table: object, name: str) -> Any:
     """An entry of a table; None if it has none, or is no table."""
-    return (table.get(name) if isinstance(table, Mapping) else getattr(table, name, None)) if table is not None else None
+    return (
+        (table.get(name) if isinstance(table, Mapping) else getattr(table, name, None))
+        if table is not None
+        else None
+    )
 
 
 def _beyond(table: Mapping[str, Any], below: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,28 +87,35 @@ RECIPES: Mapping[RecipeName, Mapping[str, Any]] = {
     "safe": {"tune": {"learning_rate": "safe", "batches_per_epoch": 100, "max_epochs": 10}, "rehearsal": {}},
     "paper": {},
 }
-"""Settings of the recipes, under those that a user states; ``paper`` is the regime of Vasilyev et al. 2024, the defaults."""
+"""Settings of the recipes, under those that a user states; ``paper`` is the regime of Vasilyev et al. 2024,
+the defaults."""
 
 DEFAULT_RECIPE: RecipeName = "quick"
 """Recipe of a job whose settings state none of `OWN_REGIME`."""
 
 OWN_REGIME = frozenset(("recipe", "learning_rate", "loss", "negatives"))
-"""Settings of `[tune]` that choose a regime; beside them the others keep the defaults of Vasilyev et al. 2024."""
+"""Settings of `[tune]` that choose a regime; beside them the others keep the defaults of Vasilyev et al.
+2024."""
 
 
 class TuneSection(Section):
     """``[tune]``: loss, method, learning rate and length. The defaults are those of Vasilyev et al. 2024."""
 
     recipe: RecipeName = "paper"
-    """Defaults of the other settings: those of Vasilyev et al. 2024 (paper); the largest rate within the guard's limit, and rehearsal
-    (safe); or a range test of rates, the softmax over the store, rehearsal and a time limit (quick). `adiabat tune --recipe NAME
-    --dry-run` prints them. Where a job of `adiabat tune` states neither a recipe nor a learning rate, loss or negatives, it is quick."""
-    learning_rate: Annotated[float | Literal["safe", "range"], PlainValidator(positive_or("safe", "range"))] = 5e-8
-    """Peak learning rate. ``safe`` searches for the largest rate whose drift stays within the guard's limit; ``range`` tests all rates of
-    `[rate_search]` and takes the one with the lowest validation loss within that limit."""
+    """Defaults of the other settings: those of Vasilyev et al. 2024 (paper); the largest rate within the
+    guard's limit, and rehearsal (safe); or a range test of rates, the softmax over the store, rehearsal and a
+    time limit (quick). `adiabat tune --recipe NAME --dry-run` prints them. Where a job of `adiabat tune`
+    states neither a recipe nor a learning rate, loss or negatives, it is quick."""
+    learning_rate: Annotated[
+        float | Literal["safe", "range"], PlainValidator(positive_or("safe", "range"))
+    ] = 5e-8
+    """Peak learning rate. ``safe`` searches for the largest rate whose drift stays within the guard's limit;
+    ``range`` tests all rates of `[rate_search]` and takes the one with the lowest validation loss within that
+    limit."""
     budget_seconds: Seconds | None = None
-    """Time limit from the start of the command, or of the call in Python, to the written page, over all resumed parts: seconds, or text
-    such as "10min". At the start it limits `rate_search.steps` and `max_epochs` to what fits by the measured speed. None sets no limit."""
+    """Time limit from the start of the command, or of the call in Python, to the written page, over all
+    resumed parts: seconds, or text such as "10min". At the start it limits `rate_search.steps` and
+    `max_epochs` to what fits by the measured speed. None sets no limit."""
     batch_size: PositiveInt = 14
     """Queries per optimizer step."""
     loss: TuneLoss = TripletTuning()
@@ -132,30 +143,42 @@ class TuneSection(Section):
     idle_epochs: PositiveInt = 10
     """Stop after this many epochs without an improvement of both validation loss and validation errors."""
     keep: Literal["both", "loss", "last"] = "both"
-    """Weights to save: those of the epoch with the lowest validation loss and errors (both), with the lowest validation loss (loss), or
-    those after `max_epochs` (last)."""
+    """Weights to save: those of the epoch with the lowest validation loss and errors (both), with the lowest
+    validation loss (loss), or those after `max_epochs` (last)."""
     dropout: bool = False
     """Apply the model's dropout during tuning."""
     l2_to_start: Annotated[float, Field(ge=0, le=HIGHEST)] = 0.0
-    """Strength of L2 regularization towards the initial weights: adds this value times ``w - w_0`` to the gradient of each weight."""
+    """Strength of L2 regularization towards the initial weights: adds this value times ``w - w_0`` to the
+    gradient of each weight."""
 
     def needs(self) -> Iterator[Need]:
-        """Early stopping applies only to the best weights, and negatives are not drawn for the softmax over the store."""
+        """Early stopping applies only to the best weights, and negatives are not drawn for the softmax over
+        the store.
+        """
         yield Need("idle_epochs", "keep", ("both", "loss"))
-        yield Need("negatives", "loss", ("triplet", "in_batch_softmax"), "whose negatives are the whole store")
+        yield Need(
+            "negatives", "loss", ("triplet", "in_batch_softmax"), "whose negatives are the whole store"
+        )
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """The warm-up ends within the run."""
         steps = self.max_epochs * self.batches_per_epoch
         if self.warmup_steps > steps:
-            yield "warmup_steps", f"must be at most max_epochs x batches_per_epoch = {steps}, got {self.warmup_steps}; lower it"
+            yield (
+                "warmup_steps",
+                f"must be at most max_epochs x batches_per_epoch = {steps}, "
+                f"got {self.warmup_steps}; lower it",
+            )
 
 
 class GuardSection(Section):
-    """``[guard]``: measure at every validation how far the search results of unlabelled probe texts drift, and limit the drift."""
+    """``[guard]``: measure at every validation how far the search results of unlabelled probe texts drift,
+    and limit the drift.
+    """
 
     probes: Text = "default"
-    """File of probe texts, ``default`` for the 680 packaged with adiabat, or ``sample`` for a quarter of these."""
+    """File of probe texts, ``default`` for the 680 packaged with adiabat, or ``sample`` for a quarter of
+    these."""
     store: Text | None = None
     """Store to search with the probes; None takes the store of the job."""
     depth: Annotated[int, Field(ge=2)] = 100
@@ -163,20 +186,22 @@ class GuardSection(Section):
     measure: Literal["overlap loss", "margins", "turn"] = "overlap loss"
     """Measure of drift that `limit` applies to (`adiabat.adiabatic.drift`); the log has all of them."""
     limit: Annotated[float | Literal["noise"], PlainValidator(positive_or("noise"))] | None = None
-    """Maximum drift; None sets no limit. ``noise`` derives it from the drift of the untuned tower when only the punctuation at the end of
-    the probes changes (`adiabat.results.rate_search_result.limits_of`)."""
+    """Maximum drift; None sets no limit. ``noise`` derives it from the drift of the untuned tower when only
+    the punctuation at the end of the probes changes (`adiabat.results.rate_search_result.limits_of`)."""
     action: Literal["stop", "back", "soften"] = "stop"
-    """Action when drift exceeds the limit: stop; go back to the best epoch and continue at half the rate (back); or continue, and finally
-    move the weights towards the initial ones until their drift is within the limit (soften,
-    `adiabat.adiabatic.regularization.soften`)."""
+    """Action when drift exceeds the limit: stop; go back to the best epoch and continue at half the rate
+    (back); or continue, and finally move the weights towards the initial ones until their drift is within the
+    limit (soften, `adiabat.adiabatic.regularization.soften`)."""
 
 
 class RehearsalSection(Section):
-    """``[rehearsal]``: a second loss that keeps the vectors of unlabelled texts near those of the untuned tower."""
+    """``[rehearsal]``: a second loss that keeps the vectors of unlabelled texts near those of the untuned
+    tower.
+    """
 
     texts: Text = "rehearsal"
-    """File of texts, or ``rehearsal`` for those packaged with adiabat, which cover the languages and fields of its probes. The texts must
-    not contain probes on which drift is measured."""
+    """File of texts, or ``rehearsal`` for those packaged with adiabat, which cover the languages and fields
+    of its probes. The texts must not contain probes on which drift is measured."""
     weight: PositiveFloat = 10.0
     """Weight of the rehearsal loss: ``1 - cos`` between the vectors of the tuned and the untuned tower."""
     texts_per_step: PositiveInt = 14
@@ -184,10 +209,11 @@ class RehearsalSection(Section):
 
 
 class RateSearchSection(SpacedValues):
-    """``[rate_search]``: short runs that find the largest learning rate whose drift stays within the guard's limit.
+    """``[rate_search]``: short runs that find the largest learning rate whose drift stays within the guard's
+    limit.
 
-    Rates are tried from the highest down. A run stops when its drift exceeds the limit; the first rate whose run stays within the limit
-    to the end is the result.
+    Rates are tried from the highest down. A run stops when its drift exceeds the limit; the first rate whose
+    run stays within the limit to the end is the result.
     """
 
     low: PositiveFloat = 1e-8
@@ -199,9 +225,11 @@ class RateSearchSection(SpacedValues):
     steps: PositiveInt = 1_000
     """Optimizer steps of each run; those of a range test are the first steps of a run at its rate."""
     checks: PositiveInt = 20
-    """Maximum number of drift measurements per run, evenly spaced over its steps; a range test measures after each epoch."""
+    """Maximum number of drift measurements per run, evenly spaced over its steps; a range test measures after
+    each epoch."""
     seeds: PositiveInt = 1
-    """Number of runs per rate, with consecutive seeds from `run.seed`; all of them must stay within the limit."""
+    """Number of runs per rate, with consecutive seeds from `run.seed`; all of them must stay within the
+    limit."""
 
 
 class TuneSettings(Section):
@@ -233,7 +261,9 @@ class TuneSettings(Section):
         return overlaid(cls, recipe, table)
 
     def overlay(self) -> dict[str, Any]:
-        """The stated settings, without those that the recipe has too: under another recipe these would count as stated."""
+        """The stated settings, without those that the recipe has too: under another recipe these would count
+        as stated.
+        """
         return _beyond(self.model_dump(exclude_unset=True), RECIPES[self.tune.recipe])
 
     def with_usual_recipe(self) -> Self:
@@ -242,14 +272,23 @@ class TuneSettings(Section):
             return self
         from adiabat.config.reader import checked
 
-        return checked(type(self), overlaid(type(self), self.model_dump(exclude_unset=True), {"tune": {"recipe": DEFAULT_RECIPE}}))
+        return checked(
+            type(self),
+            overlaid(type(self), self.model_dump(exclude_unset=True), {"tune": {"recipe": DEFAULT_RECIPE}}),
+        )
 
     def sweep_fault(self) -> str | None:
         """Why these settings are no run of a sweep; None if they are."""
         if self.searches:
-            return f"tune.learning_rate must be a number in a sweep, got {self.tune.learning_rate}; {call_of('safe-rate')} finds it"
+            return (
+                f"tune.learning_rate must be a number in a sweep, got {self.tune.learning_rate}; "
+                f"{call_of('safe-rate')} finds it"
+            )
         if self.tune.budget_seconds is not None:
-            return "tune.budget_seconds must be left out in a sweep, whose runs have equal lengths; set tune.max_epochs"
+            return (
+                "tune.budget_seconds must be left out in a sweep, whose runs have "
+                "equal lengths; set tune.max_epochs"
+            )
         return None
 
     @property
@@ -261,7 +300,11 @@ class TuneSettings(Section):
     def trial_steps(self) -> int:
         """Steps of a trial of the rate search; in a range test it is the start of a run."""
         steps = self.rate_search.steps
-        return steps if self.tune.learning_rate == "safe" else min(steps, self.tune.max_epochs * self.tune.batches_per_epoch)
+        return (
+            steps
+            if self.tune.learning_rate == "safe"
+            else min(steps, self.tune.max_epochs * self.tune.batches_per_epoch)
+        )
 
     @property
     def continues_trial(self) -> bool:
@@ -280,13 +323,19 @@ class TuneSettings(Section):
         """The search has a guard, and the warm-up ends within its runs."""
         rate, warmup, steps = self.tune.learning_rate, self.tune.warmup_steps, self.rate_search.steps
         if self.searches and self.guard is None and "guard" in self.model_fields_set:
-            yield "guard", f'must be on with tune.learning_rate = "{rate}", whose search measures drift, got false; leave it out'
+            yield (
+                "guard",
+                f'must be on with tune.learning_rate = "{rate}", whose search '
+                "measures drift, got false; leave it out",
+            )
         if self.searches and warmup >= steps:
             told = f"must be below rate_search.steps = {steps}, got {warmup}: no run would reach its rate"
             yield "tune.warmup_steps", f"{told}; raise rate_search.steps"
 
     def needs(self) -> Iterator[Need]:
-        """The rate search runs only for a safe rate, whose guard always has a limit; other guards act only with a limit."""
+        """The rate search runs only for a safe rate, whose guard always has a limit; other guards act only
+        with a limit.
+        """
         yield Need("rate_search", "tune.learning_rate", ("safe", "range"))
         if self.tune.learning_rate == "range":
             yield Need("rate_search.checks", "tune.learning_rate", ("safe",))

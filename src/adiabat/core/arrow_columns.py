@@ -1,6 +1,7 @@
 """Columns of Arrow tables from strings and numbers.
 
-`pa.array` would give the same columns, but imports pandas, if it is installed, to look at what it is given: half a second of each process.
+`pa.array` would give the same columns, but imports pandas, if it is installed, to look at what it is given:
+half a second of each process.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,9 @@ def strings_column(strings: Sequence[str], *, present: np.ndarray | None = None)
     offsets = np.zeros(len(encoded) + 1, dtype=np.int64)
     np.cumsum([len(string) for string in encoded], out=offsets[1:])
     if offsets[-1] > LARGEST_OFFSET:
-        raise ValueError(f"the strings of a column must have at most {LARGEST_OFFSET:,} bytes, got {offsets[-1]:,}")
+        raise ValueError(
+            f"the strings of a column must have at most {LARGEST_OFFSET:,} bytes, got {offsets[-1]:,}"
+        )
     buffers = [_bits(present), pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(b"".join(encoded))]
     return pa.Array.from_buffers(pa.string(), len(encoded), buffers)
 
@@ -51,5 +54,7 @@ def _column_of(values: Sequence[Any]) -> pa.Array:
         return strings_column([value or "" for value in values], present=present)
     if kinds in ({float}, {int}, {float, int}, {bool}):
         kind = float if float in kinds else kinds.pop()
-        return numbers_column(np.array([0 if value is None else value for value in values], dtype=kind), present=present)
+        return numbers_column(
+            np.array([0 if value is None else value for value in values], dtype=kind), present=present
+        )
     return pa.array(values)

@@ -1,8 +1,10 @@
-"""Everything that adiabat creates, clears, renames and writes in place; a symbolic link is never followed on the way.
+"""Everything that adiabat creates, clears, renames and writes in place; a symbolic link is never followed on
+the way.
 
-A store, a job or a cache that somebody sends may hold links under the names that adiabat writes. The links of a path that a user names are
-resolved once, by `real`. Below that path a link is refused where work would go through it, and replaced where it stands in the place of
-something new; what it leads to stays as it is. No other module creates, renames or removes anything (`tests/test_written_places.py`).
+A store, a job or a cache that somebody sends may hold links under the names that adiabat writes. The links of
+a path that a user names are resolved once, by `real`. Below that path a link is refused where work would go
+through it, and replaced where it stands in the place of something new; what it leads to stays as it is. No
+other module creates, renames or removes anything (`tests/test_written_places.py`).
 """
 
 import errno
@@ -22,7 +24,8 @@ from typing import BinaryIO
 from adiabat.core.errors import LinkError
 
 LOCKLESS = frozenset({errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
-"""Errors of file systems that cannot lock a directory; NFS requires a descriptor open for writing, which directories never have."""
+"""Errors of file systems that cannot lock a directory; NFS requires a descriptor open for writing, which
+directories never have."""
 
 _PART = re.compile(r"\..+\.part(-[0-9a-f]+|[0-9]+)")
 """Name of a temporary file; those of version 0.1 end in a number."""
@@ -31,7 +34,10 @@ _PART = re.compile(r"\..+\.part(-[0-9a-f]+|[0-9]+)")
 def real(path: Path) -> Path:
     """A path that a user named, without the symbolic links that it leads through."""
     if os.path.islink(path) and not path.exists():
-        raise LinkError(f"{path} must not be a symbolic link to a missing place, got one to {os.readlink(path)}; remove the link")
+        raise LinkError(
+            f"{path} must not be a symbolic link to a missing place, got one to "
+            f"{os.readlink(path)}; remove the link"
+        )
     if any(map(os.path.islink, (path, *path.parents))):
         return Path(os.path.realpath(path))
     return path
@@ -42,7 +48,8 @@ def require_no_link(path: Path) -> None:
     for place in (*reversed(path.parents), path):
         if os.path.islink(place):
             raise LinkError(
-                f"{place} must be a file or folder of its own, which adiabat writes, got a symbolic link to {os.readlink(place)}; "
+                f"{place} must be a file or folder of its own, which adiabat writes, got "
+                f"a symbolic link to {os.readlink(place)}; "
                 "remove the link, or put a copy of what it leads to in its place"
             )
 
@@ -119,10 +126,13 @@ def require_sole(path: Path) -> None:
         return
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
-        raise LinkError(f"{path} must be a plain file, which adiabat continues, got another kind of file; remove it")
+        raise LinkError(
+            f"{path} must be a plain file, which adiabat continues, got another kind of file; remove it"
+        )
     if status.st_nlink > 1:
         raise LinkError(
-            f"{path} must have one name, since adiabat writes into it, got {status.st_nlink} hard links; put a copy of it in its place"
+            f"{path} must have one name, since adiabat writes into it, got {status.st_nlink} "
+            "hard links; put a copy of it in its place"
         )
 
 
@@ -150,7 +160,9 @@ def sync(path: Path) -> None:
 
 
 def give_usual_mode(*files: Path) -> None:
-    """Give files that safetensors wrote, for their owner alone, the mode that the umask gives to new files."""
+    """Give files that safetensors wrote, for their owner alone, the mode that the umask gives to new
+    files.
+    """
     # The umask can be read only by setting it; this value keeps files of other threads private in between.
     umask = os.umask(0o077)
     os.umask(umask)
@@ -177,7 +189,9 @@ def is_part(path: Path) -> bool:
 
 @contextmanager
 def part_of(path: Path) -> Iterator[tuple[Path, BinaryIO]]:
-    """Create a temporary file beside its destination, under a name that cannot be foreseen; those of killed processes are removed."""
+    """Create a temporary file beside its destination, under a name that cannot be foreseen; those of killed
+    processes are removed.
+    """
     require_no_link(path.parent)
     _clear_parts(path)
     part, file = _locked_part(path)
@@ -215,7 +229,9 @@ def _locked_part(path: Path) -> tuple[Path, BinaryIO]:
 
 
 def _clear_parts(path: Path) -> None:
-    """Remove the temporary files of a destination that no process holds locked; without locks, none is known to be left over."""
+    """Remove the temporary files of a destination that no process holds locked; without locks, none is known
+    to be left over.
+    """
     for part in path.parent.glob(f".{escape(path.name)}.part*"):
         if is_part(part) and part.is_file() and not part.is_symlink():
             with suppress(OSError), part.open("r+b") as file:

@@ -1,7 +1,8 @@
 """Errors that a user can fix, in one small class tree.
 
-The command line prints such an error as one line and exits with code 2; any other exception is a defect of adiabat and exits with 1.
-A message reads ``<setting or file:line> must <constraint>, got <value>; <what to do>``.
+The command line prints such an error as one line and exits with code 2; any other exception is a defect of
+adiabat and exits with 1. A message reads ``<setting or file:line> must <constraint>, got <value>; <what to
+do>``.
 """
 
 import errno
@@ -25,7 +26,9 @@ class AdiabatError(Exception):
     """
 
     def __init__(self, *words: object) -> None:
-        """Take the message; it names the arguments of rows in memory, not the files that these were written to."""
+        """Take the message; it names the arguments of rows in memory, not the files that these were written
+        to.
+        """
         super().__init__(*(in_callers_words(word) if isinstance(word, str) else word for word in words))
 
 
@@ -89,7 +92,9 @@ class MissingDependencyError(AdiabatError, ImportError):
     """An optional package is not installed; the message has the command to install it."""
 
     def __init__(self, package: str, *, extra: str, purpose: str) -> None:
-        super().__init__(f"{purpose} needs the package {package}; install it with: pip install 'adiabat[{extra}]'")
+        super().__init__(
+            f"{purpose} needs the package {package}; install it with: pip install 'adiabat[{extra}]'"
+        )
 
 
 class Faults:
@@ -113,7 +118,9 @@ class Faults:
             self.add(phrase)
 
     def told(self, of: str = "faults") -> str:
-        """All faults in one line: a single phrase as it is, otherwise the count with its plural noun and the first phrases."""
+        """All faults in one line: a single phrase as it is, otherwise the count with its plural noun and the
+        first phrases.
+        """
         head = "; ".join(self._first)
         if self.count == 1:
             return head
@@ -153,7 +160,13 @@ MEMORY = Resource(
     1,
     (errno.ENOMEM,),
     (
-        *("out of memory", "defaultcpuallocator", "bad_alloc", "cannot allocate memory", "status_alloc_failed"),
+        *(
+            "out of memory",
+            "defaultcpuallocator",
+            "bad_alloc",
+            "cannot allocate memory",
+            "status_alloc_failed",
+        ),
         # Of the system's loader, which maps libraries.
         "failed to map segment",
     ),
@@ -164,7 +177,12 @@ THREADS = Resource(
     1,
     # The number is EAGAIN, which a lock or a full pipe gives too; so the words decide.
     (),
-    ("can't start new thread", "failed to launch worker thread", "resource temporarily unavailable", "threadpoolbuilderror"),
+    (
+        "can't start new thread",
+        "failed to launch worker thread",
+        "resource temporarily unavailable",
+        "threadpoolbuilderror",
+    ),
 )
 DESCRIPTORS = Resource(
     "file descriptors",
@@ -193,7 +211,8 @@ class Shortage:
 
 
 def shortage_of(fault: BaseException) -> Shortage | None:
-    """The resource whose lack an exception reports, or one that it was raised for, in whatever class a library reports it.
+    """The resource whose lack an exception reports, or one that it was raised for, in whatever class a
+    library reports it.
 
     An `AdiabatError` is already a statement about its cause.
     """
@@ -208,8 +227,8 @@ def shortage_of(fault: BaseException) -> Shortage | None:
 def reraise_unrelated(fault: BaseException) -> None:
     """Raise an exception again unless it is about the file or model that was being read.
 
-    Errors that a user can fix are statements already, a lack of memory or the like is about the machine, and Ctrl-C about neither. A panic
-    of a Rust library is no `Exception`, but a damaged file can cause it.
+    Errors that a user can fix are statements already, a lack of memory or the like is about the machine, and
+    Ctrl-C about neither. A panic of a Rust library is no `Exception`, but a damaged file can cause it.
     """
     is_error = isinstance(fault, Exception) or type(fault).__name__ == "PanicException"
     if not is_error or isinstance(fault, AdiabatError):
@@ -224,7 +243,9 @@ _ABSURD_SIZE = re.compile(r"[PEZY]iB\b|\b\d{16,}\b")
 
 
 def is_out_of_memory(fault: BaseException) -> bool:
-    """Whether memory ran out in Python, the system or a GPU; a thread that cannot start may lack memory for its stack."""
+    """Whether memory ran out in Python, the system or a GPU; a thread that cannot start may lack memory for
+    its stack.
+    """
     shortage = shortage_of(fault)
     return shortage is not None and shortage.resource in (MEMORY, THREADS)
 
@@ -260,13 +281,16 @@ def _may_quote(fault: BaseException) -> bool:
 
 
 _NUMBER = re.compile(r"\(os error (\d+)\)|\bos \{ code: (\d+)|\berrno (\d+)", re.IGNORECASE)
-"""An error of the operating system in the messages of Rust's libraries, of its panics, and of Python's and Arrow's."""
+"""An error of the operating system in the messages of Rust's libraries, of its panics, and of Python's and
+Arrow's."""
 
 _NUMPY_WROTE_LESS = re.compile(r"\d+ requested and \d+ written")
 
 
 def os_error_of(fault: BaseException) -> OSError | None:
-    """The error of the operating system that an exception is or reports; other languages' libraries have it in their messages only."""
+    """The error of the operating system that an exception is or reports; other languages' libraries have it
+    in their messages only.
+    """
     if isinstance(fault, OSError) and fault.errno is not None:
         return fault
     if isinstance(fault, OSError) and _NUMPY_WROTE_LESS.search(str(fault)):
@@ -282,7 +306,8 @@ def os_error_of(fault: BaseException) -> OSError | None:
 def disk_error_of(fault: BaseException) -> OSError | None:
     """The error for which a file could not be written, in whatever class a library reports it.
 
-    None for an exception that is none of the operating system's, and where memory, threads or file descriptors are wanting.
+    None for an exception that is none of the operating system's, and where memory, threads or file
+    descriptors are wanting.
     """
     for cause in _causes(fault):
         error = os_error_of(cause)

@@ -28,13 +28,16 @@ if TYPE_CHECKING:
 def sole_writer(folder: Path) -> Iterator[None]:
     """Lock a directory against a second writing process.
 
-    File systems that cannot lock a directory (NFS, some network and user-space ones) are not protected; the caller must ensure a single
-    writer.
+    File systems that cannot lock a directory (NFS, some network and user-space ones) are not protected; the
+    caller must ensure a single writer.
     """
     handle = os.open(folder, os.O_RDONLY)
     try:
         if not take_lock(handle):
-            raise InUseError(f"{folder} must have one writer at a time, and another process is writing to it; wait for that to end")
+            raise InUseError(
+                f"{folder} must have one writer at a time, and another process is "
+                "writing to it; wait for that to end"
+            )
         yield
     finally:
         os.close(handle)
@@ -70,7 +73,9 @@ def write_parquet(table: "pa.Table", path: Path) -> None:
 
 
 def open_parquet(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> "pq.ParquetFile":
-    """Open a table that `write_parquet` wrote; a table without a checksum is from an earlier version and not checked."""
+    """Open a table that `write_parquet` wrote; a table without a checksum is from an earlier version and not
+    checked.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -78,7 +83,11 @@ def open_parquet(path: Path, *, remedy: str, error: type[AdiabatError] = DataErr
         content = read_plain(path, error=error)
         file = pq.ParquetFile(pa.BufferReader(content))
         checksum = (file.metadata.metadata or {}).get(CHECKSUM.encode())
-        if checksum is not None and hashlib.sha256(_with_checksum(content, checksum.decode(), _BLANK)).hexdigest() != checksum.decode():
+        if (
+            checksum is not None
+            and hashlib.sha256(_with_checksum(content, checksum.decode(), _BLANK)).hexdigest()
+            != checksum.decode()
+        ):
             raise ValueError(MISMATCH)
         return file
 
@@ -97,19 +106,27 @@ def write_json(record: Mapping[str, Any], path: Path, *, writer: bool = True) ->
     """Write a JSON object atomically, with a checksum of its content.
 
     Args:
-        writer: State the version of adiabat that writes it; False for records in which earlier versions expect no further key.
+        writer: State the version of adiabat that writes it; False for records in which earlier versions
+            expect no further key.
     """
     write_text(sealed_json(record, writer=writer), path)
 
 
 def sealed_json(record: Mapping[str, Any], *, writer: bool = True) -> str:
-    """The text of a JSON object with its writer and checksum; keys are sorted, so that equal records give equal files."""
+    """The text of a JSON object with its writer and checksum; keys are sorted, so that equal records give
+    equal files.
+    """
     # Numeric keys become texts, which sort differently.
     record = {**json.loads(json.dumps(record)), **({WRITER: written_by()} if writer else {})}
-    return json.dumps({**record, CHECKSUM: _json_digest(record)}, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+    return (
+        json.dumps({**record, CHECKSUM: _json_digest(record)}, indent=1, sort_keys=True, ensure_ascii=False)
+        + "\n"
+    )
 
 
-def read_json(path: Path, *, remedy: str, error: type[AdiabatError] = DataError, required: bool = True) -> dict[str, Any]:
+def read_json(
+    path: Path, *, remedy: str, error: type[AdiabatError] = DataError, required: bool = True
+) -> dict[str, Any]:
     """Read a JSON object that `write_json` wrote."""
     with reading(path, remedy=remedy, error=error):
         record = json.loads(read_plain(path, limit=LARGEST_RECORD, error=error).decode("utf-8"))
@@ -117,7 +134,9 @@ def read_json(path: Path, *, remedy: str, error: type[AdiabatError] = DataError,
             raise TypeError(f"it holds a JSON {type(record).__name__}, not an object")
         checksum = record.pop(CHECKSUM, None)
         if checksum is None and required and WRITER not in record:
-            raise error(f"{path} must have a checksum, got none: adiabat 0.1 wrote it, or it was edited; {remedy}")
+            raise error(
+                f"{path} must have a checksum, got none: adiabat 0.1 wrote it, or it was edited; {remedy}"
+            )
         if (required or checksum is not None) and checksum != _json_digest(record):
             raise ValueError(MISMATCH)
         record.pop(WRITER, None)
@@ -133,11 +152,14 @@ _STAND_INS: Mapping[bytes, tuple[str, str]] = {
     b"<!doctype html": ("an HTML page, such as a server's error message", "download the file again"),
     b"<html": ("an HTML page, such as a server's error message", "download the file again"),
 }
-"""First bytes of a file that stands in place of another, in lower case, with its description and the remedy."""
+"""First bytes of a file that stands in place of another, in lower case, with its description and the
+remedy."""
 
 
 def require_content(path: Path, *, error: type[AdiabatError] = DataError) -> None:
-    """Refuse a file that stands in place of its content: a pointer of Git LFS, or a page that a server sent instead."""
+    """Refuse a file that stands in place of its content: a pointer of Git LFS, or a page that a server sent
+    instead.
+    """
     try:
         with path.open("rb") as file:
             beginning = file.read(1024).lstrip(b"\xef\xbb\xbf \t\r\n").lower()
@@ -149,7 +171,9 @@ def require_content(path: Path, *, error: type[AdiabatError] = DataError) -> Non
 
 
 def require_no_zero_bytes(path: Path, *, error: type[AdiabatError] = DataError) -> None:
-    """Refuse a text file with zero bytes, which a lost block leaves, and which readers of words take for letters."""
+    """Refuse a text file with zero bytes, which a lost block leaves, and which readers of words take for
+    letters.
+    """
     content = read_plain(path, error=error)
     place = content.find(0)
     if place >= 0:
@@ -159,9 +183,11 @@ def require_no_zero_bytes(path: Path, *, error: type[AdiabatError] = DataError) 
 
 @contextmanager
 def reading(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> Iterator[None]:
-    """Convert any error inside the block to one line that names the file; a damaged file can raise anything in a reader.
+    """Convert any error inside the block to one line that names the file; a damaged file can raise anything
+    in a reader.
 
-    A lack of memory, threads, file descriptors or disk space says nothing about the file, and is raised as it is.
+    A lack of memory, threads, file descriptors or disk space says nothing about the file, and is raised as it
+    is.
     """
     try:
         yield
@@ -178,12 +204,16 @@ def reading(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -
         # A file whose checksum is wrong may name any version.
         writer = None if str(fault) == MISMATCH else version_in(path)
         if writer is not None and is_newer(writer):
-            raise error(f"{path} was written by adiabat {writer}, this is adiabat {__version__} ({detail}); update adiabat") from fault
+            raise error(
+                f"{path} was written by adiabat {writer}, this is adiabat "
+                f"{__version__} ({detail}); update adiabat"
+            ) from fault
         raise error(f"{path} must be undamaged, got {detail}; {remedy}") from fault
 
 
 LARGEST_CONFIGURATION = 64 << 20
-"""Bytes of a settings file, or of a configuration of another library; the largest known, with names of 100,000 labels, have 5 MB."""
+"""Bytes of a settings file, or of a configuration of another library; the largest known, with names of
+100,000 labels, have 5 MB."""
 
 LARGEST_RECORD = 256 << 20
 """Bytes of a JSON record of adiabat; a suite of 1,000 tasks has 10 MB."""
@@ -207,7 +237,9 @@ def require_regular(path: Path, *, error: type[AdiabatError] = DataError) -> Non
     """Refuse devices, pipes and sockets: they may be endless, or cannot be read twice."""
     require_name(path, error=error)
     if path.exists() and not (path.is_file() or path.is_dir()):
-        raise error(f"{path} must be a file or a folder, got a device, pipe or socket; copy its output into a file")
+        raise error(
+            f"{path} must be a file or a folder, got a device, pipe or socket; copy its output into a file"
+        )
 
 
 def require_name(path: Path, *, error: type[AdiabatError] = DataError) -> None:
@@ -241,7 +273,9 @@ def open_plain(path: Path, *, error: type[AdiabatError] = DataError) -> Buffered
 
 
 def read_plain(path: Path, *, limit: int | None = None, error: type[AdiabatError] = DataError) -> bytes:
-    """The bytes of a file after `require_plain`; a file that is small by nature is refused above `limit` bytes."""
+    """The bytes of a file after `require_plain`; a file that is small by nature is refused above `limit`
+    bytes.
+    """
     with open_plain(path, error=error) as file:
         if limit is None:
             return file.read()
@@ -253,7 +287,10 @@ def read_plain(path: Path, *, limit: int | None = None, error: type[AdiabatError
 
 
 def write_together(contents: Mapping[Path, str | bytes]) -> None:
-    """Write several files atomically as a group; text becomes UTF-8. None is renamed into place before all are on disk."""
+    """Write several files atomically as a group; text becomes UTF-8.
+
+    None is renamed into place before all are on disk.
+    """
     with ExitStack() as stack:
         parts: dict[Path, Path] = {}
         for path, content in contents.items():
@@ -301,12 +338,17 @@ def advice_on(fault: Exception, full: str) -> str:
 
 
 def is_there(path: Path, *, error: type[AdiabatError] = DataError) -> bool:
-    """Whether a file or folder exists; a link that leads nowhere is an error, because its file was lost and counts as there."""
+    """Whether a file or folder exists; a link that leads nowhere is an error, because its file was lost and
+    counts as there.
+    """
     require_no_zero(path, error=error)
     if path.exists():
         return True
     if path.is_symlink():
-        raise error(f"{path} must exist, got a link to {os.readlink(path)}, which is not there; restore that, or remove the link")
+        raise error(
+            f"{path} must exist, got a link to {os.readlink(path)}, which is not "
+            "there; restore that, or remove the link"
+        )
     return False
 
 

@@ -1,8 +1,9 @@
-"""Formats of the files that adiabat writes: a file of another version is told apart from a damaged one, and names its version.
+"""Formats of the files that adiabat writes: a file of another version is told apart from a damaged one, and
+names its version.
 
 A format has a number. It is raised when a version that knows only the former number must not read the file.
-Every file also states the version that wrote it (`WRITER`). A file whose checksum is right, but whose keys or types are not those that
-this version reads, comes from another version.
+Every file also states the version that wrote it (`WRITER`). A file whose checksum is right, but whose keys or
+types are not those that this version reads, comes from another version.
 """
 
 import json
@@ -49,7 +50,15 @@ class Format:
         """The key of a record with its format."""
         return {FORMAT: self.number}
 
-    def require(self, number: object, path: Path, *, older: str, error: type[AdiabatError] = DataError, writer: str | None = None) -> None:
+    def require(
+        self,
+        number: object,
+        path: Path,
+        *,
+        older: str,
+        error: type[AdiabatError] = DataError,
+        writer: str | None = None,
+    ) -> None:
         """Refuse a file of another format.
 
         Args:
@@ -59,13 +68,16 @@ class Format:
         """
         # A bool is an int to Python.
         if not isinstance(number, int) or isinstance(number, bool):
-            raise error(f"{path} must state its format, a number such as {self.number}, got {number}; {older}")
+            raise error(
+                f"{path} must state its format, a number such as {self.number}, got {number}; {older}"
+            )
         if self.oldest <= number <= self.number:
             return
         is_newer = number > self.number
         wrote = writer or version_in(path) or self.writers.get(number) or UNKNOWN
         raise error(
-            f"{path} was written by {_named(wrote)} (format {number}), this is adiabat {__version__} (format {self.number}); "
+            f"{path} was written by {_named(wrote)} (format {number}), this is adiabat "
+            f"{__version__} (format {self.number}); "
             f"{UPDATE if is_newer else older}"
         )
 
@@ -77,7 +89,9 @@ def to_upgrade(path: Path) -> str:
 
 @contextmanager
 def layout_of(path: Path, *, remedy: str, error: type[AdiabatError] = DataError) -> Iterator[None]:
-    """Report keys or types that this version does not expect, in a file whose checksum is right, as another version's."""
+    """Report keys or types that this version does not expect, in a file whose checksum is right, as another
+    version's.
+    """
     try:
         yield
     except AdiabatError:
@@ -97,7 +111,8 @@ def rebuilt(
 ) -> T:
     """Make a value of a type, such as a dataclass, from plain data of a file.
 
-    Fields of dataclasses must all be there, also those with a default, since a run went on from their values, and no others.
+    Fields of dataclasses must all be there, also those with a default, since a run went on from their values,
+    and no others.
 
     Args:
         optional: Fields that may be missing.
@@ -150,6 +165,12 @@ def _other_layout(path: Path, detail: str, remedy: str) -> str:
     writer = version_in(file)
     advice = UPDATE if writer is not None and is_newer(writer) else remedy
     if writer == __version__:
-        return f"{path} must be as adiabat {__version__} writes it, got other content under a right checksum: {detail}; {remedy}"
+        return (
+            f"{path} must be as adiabat {__version__} writes it, got other content "
+            f"under a right checksum: {detail}; {remedy}"
+        )
     wrote = _named(writer or UNKNOWN)
-    return f"{path} was written by {wrote}, this is adiabat {__version__}, which expects other content ({detail}); {advice}"
+    return (
+        f"{path} was written by {wrote}, this is adiabat {__version__}, which "
+        f"expects other content ({detail}); {advice}"
+    )

@@ -10,9 +10,25 @@ from adiabat.core.errors import ConfigError
 FEWEST_UNITS = 10
 """With fewer units, no loss is excluded."""
 
-_FORM = re.compile(r"\s*(?P<number>[0-9.]+(?:e-?[0-9]+)?)\s*(?P<unit>%|[A-Za-z][\w@()=.,' -]*?)?\s*", re.IGNORECASE)
+_FORM = re.compile(
+    r"\s*(?P<number>[0-9.]+(?:e-?[0-9]+)?)\s*(?P<unit>%|[A-Za-z][\w@()=.,' -]*?)?\s*", re.IGNORECASE
+)
 
-_MEASURES = ("PND", "nDCG", "RR", "AP", "P", "R", "Rprec", "Success", "Spearman", "average precision", "accuracy", "F1", "V-measure")
+_MEASURES = (
+    "PND",
+    "nDCG",
+    "RR",
+    "AP",
+    "P",
+    "R",
+    "Rprec",
+    "Success",
+    "Spearman",
+    "average precision",
+    "accuracy",
+    "F1",
+    "V-measure",
+)
 """Measures that a message offers."""
 
 _ACCEPTED = (
@@ -29,12 +45,42 @@ _ACCEPTED = (
         "Recall",
         "RPrec",
     ),
-    *("AP_IA", "MAP_IA", "P_IA", "ERR_IA", "nERR_IA", "alpha_DCG", "alpha_nDCG", "NRBP", "nNRBP", "StRecall", "BPM", "Bpref", "BPref"),
-    *("Compat", "ERR", "NERR8", "NERR9", "NERR10", "NERR11", "INSQ", "INST", "IPrec", "Judged", "NumQ", "NumRel", "NumRelRet", "NumRet"),
+    *(
+        "AP_IA",
+        "MAP_IA",
+        "P_IA",
+        "ERR_IA",
+        "nERR_IA",
+        "alpha_DCG",
+        "alpha_nDCG",
+        "NRBP",
+        "nNRBP",
+        "StRecall",
+        "BPM",
+        "Bpref",
+        "BPref",
+    ),
+    *(
+        "Compat",
+        "ERR",
+        "NERR8",
+        "NERR9",
+        "NERR10",
+        "NERR11",
+        "INSQ",
+        "INST",
+        "IPrec",
+        "Judged",
+        "NumQ",
+        "NumRel",
+        "NumRelRet",
+        "NumRet",
+    ),
     *("RBP", "SDCG", "SetAP", "SetF", "SetP", "SetR", "SetRelP", "infAP"),
     *("cosine_spearman", "max_ap", "v_measure", "ndcg_at_10", "map_at_1000", "main_score", "lrap", "hamming"),
 )
-"""Further measures of tasks, of ir-measures, and main scores of mteb where it keeps no scores of single texts."""
+"""Further measures of tasks, of ir-measures, and main scores of mteb where it keeps no scores of single
+texts."""
 
 _SAME = {
     **{"mrr": "rr", "map": "ap", "map_ia": "ap_ia", "recall": "r", "precision": "p"},
@@ -54,7 +100,9 @@ class Margin:
         unit: Name of a measure with or without its cutoff, such as ``nDCG``; "" for a share.
     """
 
-    FORM: ClassVar[str] = 'a share such as 0.01 or "1 %", or a difference with its measure such as "0.01 nDCG"'
+    FORM: ClassVar[str] = (
+        'a share such as 0.01 or "1 %", or a difference with its measure such as "0.01 nDCG"'
+    )
 
     value: float = 0.01
     unit: str = ""
@@ -129,6 +177,7 @@ def require_margin(given: float | str, measures: Iterable[str]) -> None:
     margin, known = Margin.parse(given), dict.fromkeys(measures)
     if margin.unit and not any(margin.of(measure).unit for measure in known):
         raise ConfigError(
-            f"measure.margin must be a share, or a difference of {', '.join(known)}, which are measured, got {margin}; write one of them, "
+            f"measure.margin must be a share, or a difference of {', '.join(known)}, which "
+            f"are measured, got {margin}; write one of them, "
             "or its name without a cutoff"
         )

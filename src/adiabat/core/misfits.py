@@ -1,4 +1,6 @@
-"""Faults that pydantic finds, in our words: its own end in names of its classes and an address of its documentation."""
+"""Faults that pydantic finds, in our words: its own end in names of its classes and an address of its
+documentation.
+"""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,6 @@
-"""Provenance of data and results: versions, dates, checksums of files and lines, and checks of packaged files."""
+"""Provenance of data and results: versions, dates, checksums of files and lines, and checks of packaged
+files.
+"""
 
 import hashlib
 import json
@@ -44,14 +46,17 @@ VERIFY = "ADIABAT_VERIFY"
 """Environment variable; if it is set, `require` verifies every checksum once per process."""
 
 TICK_NS = 20_000_000
-"""Longer than the resolution of file dates: a file changed more recently may change again without a new date."""
+"""Longer than the resolution of file dates: a file changed more recently may change again without a new
+date."""
 
 _compared: set[tuple[Path | int | str, ...]] = set()
 """State of the files that this process has verified."""
 
 
 class Digest(NamedTuple):
-    """Required size of a file, and its SHA-256 from byte `start`, which skips a header that the reader checks itself."""
+    """Required size of a file, and its SHA-256 from byte `start`, which skips a header that the reader checks
+    itself.
+    """
 
     size: int
     sha256: str
@@ -77,7 +82,9 @@ def digest_of(path: Path, *, start: int = 0, on_bytes: OnBytes = lambda count: N
 
 
 class DigestedFile(BufferedWriter):
-    """A new file written from beginning to end, and the digest of the bytes written, independent of errors of the disk."""
+    """A new file written from beginning to end, and the digest of the bytes written, independent of errors of
+    the disk.
+    """
 
     def __init__(self, path: Path) -> None:
         """Create the file."""
@@ -136,7 +143,12 @@ def write_digests(digests: Mapping[str, Digest], path: Path) -> None:
 
 
 def require_seal(
-    folder: Path, *, remedy: str, error: type[AdiabatError] = DataError, always: bool = False, source: str = CHECKSUMS
+    folder: Path,
+    *,
+    remedy: str,
+    error: type[AdiabatError] = DataError,
+    always: bool = False,
+    source: str = CHECKSUMS,
 ) -> frozenset[str]:
     """Check that sealed files are unchanged since `seal`."""
     record = read_json(folder / source, remedy=remedy, error=error)
@@ -166,7 +178,9 @@ def require(
     always: bool = False,
     on_bytes: OnBytes = lambda count: None,
 ) -> None:
-    """Check the sizes of files, and the checksums of those whose size, dates or inode changed since their last check."""
+    """Check the sizes of files, and the checksums of those whose size, dates or inode changed since their
+    last check.
+    """
     checked = _checked(folder)
     states: dict[str, list[int | str] | None] = {}
     for name, digest in expected.items():
@@ -176,7 +190,9 @@ def require(
         _remember({**checked, **{name: state for name, state in states.items() if state is not None}}, folder)
 
 
-def _compared_state(path: Path, expected: Digest, checked: object, always: bool, on_bytes: OnBytes) -> list[int | str] | None:
+def _compared_state(
+    path: Path, expected: Digest, checked: object, always: bool, on_bytes: OnBytes
+) -> list[int | str] | None:
     """State that identifies an unchanged file; None if the file could still change without a trace."""
     status, now = path.stat(), time.time_ns()
     if status.st_size != expected.size:
@@ -218,7 +234,10 @@ class Line(NamedTuple):
 
     def __str__(self) -> str:
         """The line as text."""
-        return json.dumps({**self.row, **({CHECKSUM: self.checksum} if self.checksum else {})}, allow_nan=True) + "\n"
+        return (
+            json.dumps({**self.row, **({CHECKSUM: self.checksum} if self.checksum else {})}, allow_nan=True)
+            + "\n"
+        )
 
 
 def line_of(row: Mapping[str, Any], *, after: str = "") -> Line:
@@ -271,7 +290,12 @@ PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "pyarrow", "ir-measu
 def versions(device: str) -> dict[str, str]:
     """Versions of the packages that results depend on."""
     packages = {"adiabat": __version__, **{name: _version(name) for name in PACKAGES}}
-    return {**packages, "python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}", "device": device}
+    return {
+        **packages,
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "device": device,
+    }
 
 
 def _version(name: str) -> str:
@@ -292,7 +316,9 @@ def packaged_folder(room: str) -> Path:
     return Path(__file__).parents[1] / room / "files"
 
 
-def require_published(path: Path, sha256: str, *, remedy: str = "install adiabat again", error: type[AdiabatError] = DataError) -> Path:
+def require_published(
+    path: Path, sha256: str, *, remedy: str = "install adiabat again", error: type[AdiabatError] = DataError
+) -> Path:
     """Refuse a packaged file whose checksum differs from the published one."""
     if not path.is_file():
         raise error(f"{path} must exist, got no such file; {remedy}")

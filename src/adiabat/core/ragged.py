@@ -1,4 +1,6 @@
-"""Lists of unequal length as flat arrays, what they connect, and integers in the smallest type that holds them."""
+"""Lists of unequal length as flat arrays, what they connect, and integers in the smallest type that holds
+them.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -70,7 +72,9 @@ def compact(numbers: Int[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
 
 
 def connected(*lists: Ragged) -> Int[np.ndarray, " n"]:
-    """Number of each unit's connected group: units are connected if their lists of the same argument share a number."""
+    """Number of each unit's connected group: units are connected if their lists of the same argument share a
+    number.
+    """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -81,6 +85,8 @@ def connected(*lists: Ragged) -> Int[np.ndarray, " n"]:
         ends.append(np.stack([np.repeat(np.arange(units), shared.lengths), units + keys + numbers]))
         keys += distinct.size
     rows, columns = np.concatenate(ends, axis=1)
-    graph = coo_array((np.ones(rows.size, dtype=np.bool_), (rows, columns)), shape=(units + keys, units + keys))
+    graph = coo_array(
+        (np.ones(rows.size, dtype=np.bool_), (rows, columns)), shape=(units + keys, units + keys)
+    )
     components = connected_components(graph, directed=False)[1][:units]
     return np.unique(components, return_inverse=True)[1]

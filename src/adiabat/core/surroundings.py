@@ -1,4 +1,6 @@
-"""What a process finds around it: a folder for caches, streams and what they can show, the width of the terminal."""
+"""What a process finds around it: a folder for caches, streams and what they can show, the width of the
+terminal.
+"""
 
 import codecs
 import io
@@ -20,7 +22,8 @@ CACHE = "XDG_CACHE_HOME"
 
 
 def user_cache() -> Path:
-    """Folder ``adiabat`` in the user's cache directory; among temporary files if a user has no home that can be written.
+    """Folder ``adiabat`` in the user's cache directory; among temporary files if a user has no home that can
+    be written.
 
     A directory that the user states is taken as it is.
     """
@@ -51,7 +54,9 @@ def hub_cache(variable: str, name: str) -> Path | None:
 
 
 def _cache_home() -> Path | None:
-    """The user's cache directory; None for a user without a home directory, as in a container with a number for a user."""
+    """The user's cache directory; None for a user without a home directory, as in a container with a number
+    for a user.
+    """
     if stated := os.environ.get(CACHE):
         return Path(stated)
     try:
@@ -83,7 +88,9 @@ def _temporary_cache() -> Path:
         folder.mkdir(mode=0o700, exist_ok=True)
         state = folder.lstat()
     except OSError as fault:
-        raise DataError(f"a folder for caches must be writable, got {fault.strerror or fault}; set {CACHE} to one") from fault
+        raise DataError(
+            f"a folder for caches must be writable, got {fault.strerror or fault}; set {CACHE} to one"
+        ) from fault
     if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid():
         raise DataError(f"{folder} must be a folder of the user's own; set {CACHE} to another one")
     return folder
@@ -92,7 +99,19 @@ def _temporary_cache() -> Path:
 ESCAPING = "adiabat"
 """Name of the error handler below."""
 
-SIGNS = {"−": "-", "–": "-", "—": "-", "…": "...", "→": "->", "±": "+/-", "×": "x", "≈": "~", "≠": "!=", "≤": "<=", "≥": ">="}
+SIGNS = {
+    "−": "-",
+    "–": "-",
+    "—": "-",
+    "…": "...",
+    "→": "->",
+    "±": "+/-",
+    "×": "x",
+    "≈": "~",
+    "≠": "!=",
+    "≤": "<=",
+    "≥": ">=",
+}
 SIGNS |= {
     "\N{NO-BREAK SPACE}": " ",
     "“": '"',
@@ -111,7 +130,9 @@ def _escaped(fault: UnicodeError) -> tuple[str, int]:
     """Signs and letters that an encoding lacks, in ASCII; letters as Python escapes them."""
     assert isinstance(fault, UnicodeEncodeError)
     lacking = fault.object[fault.start : fault.end]
-    shown = [SIGNS.get(letter) or letter.encode("ascii", "backslashreplace").decode("ascii") for letter in lacking]
+    shown = [
+        SIGNS.get(letter) or letter.encode("ascii", "backslashreplace").decode("ascii") for letter in lacking
+    ]
     return "".join(shown), fault.end
 
 
@@ -121,7 +142,8 @@ codecs.register_error(ESCAPING, _escaped)
 def settle_streams() -> None:
     """Open closed standard streams on nothing, and let those of output show any text.
 
-    A file that is opened while a stream is closed would take its descriptor, and with it the words of every library.
+    A file that is opened while a stream is closed would take its descriptor, and with it the words of every
+    library.
     """
     for descriptor in range(3):
         try:
@@ -177,13 +199,17 @@ def release_stdout() -> None:
 
 
 def require_words(words: Sequence[str]) -> None:
-    """Refuse words of a command line that the locale cannot read; in a locale of UTF-8, each argument is judged by its verb."""
+    """Refuse words of a command line that the locale cannot read; in a locale of UTF-8, each argument is
+    judged by its verb.
+    """
     if sys.getfilesystemencoding() == "utf-8":
         return
     for word in words:
         if not _is_whole(word):
             shown = os.fsencode(word).decode("utf-8", "replace")
-            raise ConfigError(f"the locale must have the letters of {shown}; choose a locale of UTF-8, or set PYTHONUTF8=1")
+            raise ConfigError(
+                f"the locale must have the letters of {shown}; choose a locale of UTF-8, or set PYTHONUTF8=1"
+            )
 
 
 def _is_whole(word: str) -> bool:
@@ -206,7 +232,13 @@ def has_working_directory() -> bool:
 
 def shows_any_text(stream: TextIO) -> bool:
     """Whether the encoding of a stream has every letter."""
-    return (getattr(stream, "encoding", None) or "utf-8").lower().replace("-", "").replace("_", "").startswith("utf")
+    return (
+        (getattr(stream, "encoding", None) or "utf-8")
+        .lower()
+        .replace("-", "")
+        .replace("_", "")
+        .startswith("utf")
+    )
 
 
 NARROWEST, WIDEST = 40, 1_000
@@ -238,4 +270,6 @@ def settle_terminal() -> None:
 
 def _is_size(stated: str | None, least: int, most: int) -> bool:
     """Whether a size is not stated, or stated as a number within bounds."""
-    return stated is None or (stated.isascii() and stated.isdigit() and len(stated) < 5 and least <= int(stated) <= most)
+    return stated is None or (
+        stated.isascii() and stated.isdigit() and len(stated) < 5 and least <= int(stated) <= most
+    )

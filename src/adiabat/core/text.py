@@ -1,4 +1,6 @@
-"""Texts and numbers for messages and pages: truncation, printable characters, number formats, and parsing of numbers in data files."""
+"""Texts and numbers for messages and pages: truncation, printable characters, number formats, and parsing of
+numbers in data files.
+"""
 
 import math
 import re
@@ -6,11 +8,18 @@ from collections.abc import Mapping
 
 IN_WORDS: Mapping[str, str] = {"cosine": "cosine", "dot": "dot product", "distance": "Euclidean distance"}
 
-MINUS, DASH, ELLIPSIS, NO_BREAK = "\N{MINUS SIGN}", "\N{EN DASH}", "\N{HORIZONTAL ELLIPSIS}", "\N{NO-BREAK SPACE}"
+MINUS, DASH, ELLIPSIS, NO_BREAK = (
+    "\N{MINUS SIGN}",
+    "\N{EN DASH}",
+    "\N{HORIZONTAL ELLIPSIS}",
+    "\N{NO-BREAK SPACE}",
+)
 
 
 def cut_middle(text: str, *, limit: int) -> str:
-    """Keep both ends of a name, with an ellipsis between them, because parameter names differ at either end."""
+    """Keep both ends of a name, with an ellipsis between them, because parameter names differ at either
+    end.
+    """
     flat = " ".join(printable(text).split())
     if len(flat) <= limit:
         return flat
@@ -66,7 +75,9 @@ def setting(value: float) -> str:
 
 
 def setting_text(value: object) -> str:
-    """A setting as written in a configuration file; lists as ``embeddings + blocks[0]``, and ``none`` if empty."""
+    """A setting as written in a configuration file; lists as ``embeddings + blocks[0]``, and ``none`` if
+    empty.
+    """
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
@@ -101,11 +112,13 @@ def amount(size: int | None) -> str:
     return f"{size / 2 ** (10 * power):.1f} {'KMGT'[power - 1]}iB"
 
 
-# Controls (line ends and tabs apart), lone surrogates and non-characters cannot stand in an HTML or SVG text. What overrides the direction
-# of the text behind it, marks of annotations and tags, which nobody sees, make a page or a terminal show other words than are there;
-# joiners and the marks of direction that right-to-left texts need do not, nor does an isolate that is closed and holds none of these.
+# Controls (line ends and tabs apart), lone surrogates and non-characters cannot stand in an HTML or SVG text.
+# What overrides the direction of the text behind it, marks of annotations and tags, which nobody sees, make a
+# page or a terminal show other words than are there; joiners and the marks of direction that right-to-left
+# texts need do not, nor does an isolate that is closed and holds none of these.
 _MISLEADING = (
-    "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff\u202a-\u202e\u2066-\u206f\ufff9-\ufffb\U000e0000-\U000e007f"
+    "\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff"
+    "\u202a-\u202e\u2066-\u206f\ufff9-\ufffb\U000e0000-\U000e007f"
 )
 _UNPRINTABLE = re.compile(f"(\u2068[^{_MISLEADING}]*\u2069)|[{_MISLEADING}]")
 
@@ -125,8 +138,8 @@ def cut(text: str, *, limit: int) -> str:
 
 
 LARGEST_GRADE = 1_000
-"""Of relevance. trec_eval's nDCG takes time with the square of a grade: half a millisecond a query for this one, minutes for 1,000,000.
-Grades beyond 64 bits it would take for others."""
+"""Of relevance. trec_eval's nDCG takes time with the square of a grade: half a millisecond a query for this
+one, minutes for 1,000,000. Grades beyond 64 bits it would take for others."""
 
 A_GRADE = f"a whole number from -{LARGEST_GRADE:,} to {LARGEST_GRADE:,}"
 """Description of a valid grade, for messages."""
@@ -149,7 +162,9 @@ def number_of(value: str | int | float) -> float | None:
 def grade_of(text: str) -> int | None:
     """Convert a text to a relevance grade; None if it is not `A_GRADE`."""
     number = number_of(text)
-    return int(number) if number is not None and number.is_integer() and abs(number) <= LARGEST_GRADE else None
+    return (
+        int(number) if number is not None and number.is_integer() and abs(number) <= LARGEST_GRADE else None
+    )
 
 
 def shown(value: object) -> str:

@@ -1,6 +1,7 @@
 """The words of messages for the door that a user came through: flags on the command line, keywords in Python.
 
-A message names an argument once, by its name in Python. These functions write it as the door does, when the message is made.
+A message names an argument once, by its name in Python. These functions write it as the door does, when the
+message is made.
 """
 
 import os
@@ -13,16 +14,23 @@ from pathlib import Path
 from adiabat.core.text import setting
 
 _typed: list[tuple[str, float]] = []
-"""The command lines that are running and when each began, the innermost last; no context variable, which threads of a verb would not
-see."""
+"""The command lines that are running and when each began, the innermost last; no context variable, which
+threads of a verb would not see."""
 
-FLAGS = {"runs": "--run", "baseline_stores": "--baseline-store", "budget_seconds": "--budget-time", "vectors": "--import"}
+FLAGS = {
+    "runs": "--run",
+    "baseline_stores": "--baseline-store",
+    "budget_seconds": "--budget-time",
+    "vectors": "--import",
+}
 """Flags of arguments that have another name at each door."""
 
 
 @contextmanager
 def typed(command: str, *, began: float | None = None) -> Iterator[None]:
-    """Messages made within the block speak the command line's words; `began` is the monotonic clock at its start, by default now."""
+    """Messages made within the block speak the command line's words; `began` is the monotonic clock at its
+    start, by default now.
+    """
     _typed.append((command, time.monotonic() if began is None else began))
     try:
         yield
@@ -36,7 +44,9 @@ def typed_command() -> str | None:
 
 
 def call_began() -> float:
-    """The monotonic clock when a call began, from which its time limit counts: the start of a command's process; in Python now."""
+    """The monotonic clock when a call began, from which its time limit counts: the start of a command's
+    process; in Python now.
+    """
     return _typed[-1][1] if _typed else time.monotonic()
 
 
@@ -64,7 +74,9 @@ def assignment(key: str, value: object) -> str:
 
 
 def call_of(verb: str, *arguments: str, **options: object) -> str:
-    """A verb with its arguments, as `positional` or `written` write them: ``adiabat embed MODEL``, or ``adiabat.embed(model)``."""
+    """A verb with its arguments, as `positional` or `written` write them: ``adiabat embed MODEL``, or
+    ``adiabat.embed(model)``.
+    """
     words = [*arguments, *(option(name, value) for name, value in options.items())]
     if typed_command() is not None:
         return " ".join(["adiabat", verb, *words])
@@ -73,7 +85,9 @@ def call_of(verb: str, *arguments: str, **options: object) -> str:
 
 
 def again(**options: object) -> str:
-    """Advice to repeat the call: ``run the same command with --resume``, or ``make the same call with resume=True``."""
+    """Advice to repeat the call: ``run the same command with --resume``, or ``make the same call with
+    resume=True``.
+    """
     given = " and ".join(option(name, value) for name, value in options.items())
     how = f"with {given}" if given else "again"
     return f"make the same call {how}" if typed_command() is None else f"run the same command {how}"

@@ -1,7 +1,8 @@
-"""Which examples share a batch: examples of one source, topic or tag, without duplicate texts, within a token budget (Reimers 2021).
+"""Which examples share a batch: examples of one source, topic or tag, without duplicate texts, within a token
+budget (Reimers 2021).
 
-A whole pass is planned from the order of its examples. The batch of a step follows from the seed and the step number, so no state is saved,
-and the numbers of processes and workers do not matter.
+A whole pass is planned from the order of its examples. The batch of a step follows from the seed and the step
+number, so no state is saved, and the numbers of processes and workers do not matter.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,13 +15,15 @@ from adiabat.core.errors import DataError
 from adiabat.data.batch_sampler import ARRANGEMENT
 
 WINDOW = 256
-"""Number of batches that are filled together, and tried for an example with repeated texts before it waits."""
+"""Number of batches that are filled together, and tried for an example with repeated texts before it
+waits."""
 
 PROBES = 64
 """Number of batches tried per example; if all refuse it, it waits."""
 
 TRIED = 4
-"""Examples tried per free place; the rest waits untried, since otherwise very frequent texts would dominate the cost."""
+"""Examples tried per free place; the rest waits untried, since otherwise very frequent texts would dominate
+the cost."""
 
 Places = Int[np.ndarray, " _"]
 """Positions in the order of a pass."""
@@ -31,12 +34,14 @@ class Rules:
     """Rules for the examples of a batch.
 
     Attributes:
-        levels: A number for each example at each level, finest first, such as tag, topic, source. Batches are cut from one tag while it has
-            enough examples, then from the rest of a topic, finally from the rest of a source. Different numbers of a coarser level never
-            share a number of a finer one.
+        levels: A number for each example at each level, finest first, such as tag, topic, source. Batches are
+            cut from one tag while it has enough examples, then from the rest of a topic, finally from the
+            rest of a source. Different numbers of a coarser level never share a number of a finer one.
         random_share: Share of the batches drawn directly at the last level, in [0, 1].
-        curriculum_steps: Steps over which that share falls from 1 to `random_share`; 0 starts at `random_share`.
-        keys: Numbers of the texts of each example, equal for equal texts; a batch holds each number at most once. None allows duplicates.
+        curriculum_steps: Steps over which that share falls from 1 to `random_share`; 0 starts at
+            `random_share`.
+        keys: Numbers of the texts of each example, equal for equal texts; a batch holds each number at most
+            once. None allows duplicates.
         tokens: Tokens of each example; None without a budget.
         token_budget: Maximum tokens of a batch; a larger batch is split by length. None sets no limit.
     """
@@ -51,7 +56,9 @@ class Rules:
 
     def random_shares(self, steps: Int[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
         """Share of random batches at some steps: ``1 - (1 - r) min(1, t / T)``."""
-        reached = np.minimum(1.0, steps / self.curriculum_steps) if self.curriculum_steps else np.ones(len(steps))
+        reached = (
+            np.minimum(1.0, steps / self.curriculum_steps) if self.curriculum_steps else np.ones(len(steps))
+        )
         shares: Float[np.ndarray, " m"] = 1.0 - (1.0 - self.random_share) * reached
         return shares
 
@@ -68,7 +75,9 @@ def arranged(
     for level in rules.levels[:-1]:
         cut, rest = _cut_each(rest, level, order, rules)
         grouped += cut
-    mixed, rest = _cut_each(np.sort(np.concatenate([rest, np.flatnonzero(mixed_in)])), rules.levels[-1], order, rules)
+    mixed, rest = _cut_each(
+        np.sort(np.concatenate([rest, np.flatnonzero(mixed_in)])), rules.levels[-1], order, rules
+    )
     batches = _in_sequence(grouped, mixed, rules, random, first_step)
     if rules.token_budget is not None:
         batches, longest = _within_budget(batches, order, rules)
@@ -76,7 +85,9 @@ def arranged(
     return [order[places] for places in batches], order[rest]
 
 
-def _cut_each(positions: Places, level: Int[np.ndarray, " n"], order: Int[np.ndarray, " o"], rules: Rules) -> tuple[list[Places], Places]:
+def _cut_each(
+    positions: Places, level: Int[np.ndarray, " n"], order: Int[np.ndarray, " o"], rules: Rules
+) -> tuple[list[Places], Places]:
     """Batches from the examples of each number of a level, and the leftover examples."""
     if not len(positions):
         return [], positions
@@ -103,8 +114,8 @@ def _cut(run: Places, order: Int[np.ndarray, " o"], rules: Rules) -> tuple[list[
 def _cut_apart(run: Places, order: Int[np.ndarray, " o"], rules: Rules) -> tuple[list[Places], Places]:
     """Like `_cut`, without duplicate texts in a batch.
 
-    A fixed number of batches is filled at a time, in the order of the run; refused examples are first in line for the next batches. Memory
-    grows with that number, not with the run.
+    A fixed number of batches is filled at a time, in the order of the run; refused examples are first in line
+    for the next batches. Memory grows with that number, not with the run.
     """
     assert rules.keys is not None
     size, keys = rules.batch_size, rules.keys
@@ -160,7 +171,9 @@ class _Window:
             refused[live[self._accepted(positions[live], keys[live], batch[live])]] = False
         return positions[refused]
 
-    def _accepted(self, positions: Places, keys: Int[np.ndarray, "n k"], batch: Int[np.ndarray, " n"]) -> Int[np.ndarray, " _"]:
+    def _accepted(
+        self, positions: Places, keys: Int[np.ndarray, "n k"], batch: Int[np.ndarray, " n"]
+    ) -> Int[np.ndarray, " _"]:
         """Let each example try a batch and, if refused, the next one with room; returns which were placed."""
         live, put = np.arange(len(positions)), [np.empty(0, dtype=np.int64)]
         # One round more than there are batches, because the blocking example may itself have been refused.
@@ -198,7 +211,9 @@ class _Window:
         return np.searchsorted(texts, keys, side="right") - np.searchsorted(texts, keys)
 
     def _fitting(self, keys: Int[np.ndarray, "n k"], batch: Int[np.ndarray, " n"]) -> Bool[np.ndarray, " n"]:
-        """Which examples may enter the batches they try: there is room, and none of their texts is in the batch or tried before them."""
+        """Which examples may enter the batches they try: there is room, and none of their texts is in the
+        batch or tried before them.
+        """
         codes = keys * self._count + batch[:, None]
         known = np.searchsorted(self._taken, codes)
         apart = np.flatnonzero(~(np.append(self._taken, -1)[known] == codes).any(axis=1))
@@ -210,7 +225,10 @@ class _Window:
         return fits
 
     def _put(self, positions: Places, keys: Int[np.ndarray, "n k"], batch: Int[np.ndarray, " n"]) -> None:
-        self._places, self._batch = np.concatenate([self._places, positions]), np.concatenate([self._batch, batch])
+        self._places, self._batch = (
+            np.concatenate([self._places, positions]),
+            np.concatenate([self._batch, batch]),
+        )
         self._room -= np.bincount(batch, minlength=self._count)
         codes = np.unique(keys * self._count + batch[:, None])
         self._taken = np.sort(np.concatenate([self._taken, codes]), kind="stable")
@@ -227,7 +245,9 @@ def _repeated(keys: Int[np.ndarray, "n k"]) -> Bool[np.ndarray, " n"]:
 
 
 def _thinned(keys: Int[np.ndarray, "n k"], limit: int) -> Bool[np.ndarray, " n"]:
-    """All examples, except that of those with very frequent texts at most a fixed number is kept, evenly spread."""
+    """All examples, except that of those with very frequent texts at most a fixed number is kept, evenly
+    spread.
+    """
     chosen = np.ones(len(keys), dtype=np.bool_)
     for column in keys.T:
         _, number, counts = np.unique(column, return_inverse=True, return_counts=True)
@@ -245,9 +265,15 @@ def _equal_before(numbers: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
     return before
 
 
-def _in_sequence(grouped: list[Places], mixed: list[Places], rules: Rules, random: np.random.Generator, first_step: int) -> list[Places]:
-    """Batches ordered by the position of their examples in the pass, interleaved with random batches at the share of each step."""
-    grouped, mixed = (sorted(batches, key=lambda positions: float(positions.mean())) for batches in (grouped, mixed))
+def _in_sequence(
+    grouped: list[Places], mixed: list[Places], rules: Rules, random: np.random.Generator, first_step: int
+) -> list[Places]:
+    """Batches ordered by the position of their examples in the pass, interleaved with random batches at the
+    share of each step.
+    """
+    grouped, mixed = (
+        sorted(batches, key=lambda positions: float(positions.mean())) for batches in (grouped, mixed)
+    )
     count = len(grouped) + len(mixed)
     is_mixed = random.random(count) < rules.random_shares(first_step + np.arange(count))
     # The examples decide the number of random batches, and the steps their positions.
@@ -257,8 +283,12 @@ def _in_sequence(grouped: list[Places], mixed: list[Places], rules: Rules, rando
     return [next(kinds[bool(kind)]) for kind in is_mixed]
 
 
-def _within_budget(batches: list[Places], order: Int[np.ndarray, " o"], rules: Rules) -> tuple[list[Places], Places]:
-    """Split batches with too many tokens into short and long examples; leave out examples that would be alone."""
+def _within_budget(
+    batches: list[Places], order: Int[np.ndarray, " o"], rules: Rules
+) -> tuple[list[Places], Places]:
+    """Split batches with too many tokens into short and long examples; leave out examples that would be
+    alone.
+    """
     assert rules.tokens is not None
     assert rules.token_budget is not None
     within, alone = list[Places](), [np.empty(0, dtype=np.int64)]
@@ -288,7 +318,15 @@ def _parts(batch: Places, lengths: Int[np.ndarray, " _"], budget: int) -> list[P
 class ArrangedBatches:
     """Batches of successive passes under the rules."""
 
-    def __init__(self, order: Callable[[int], Int[np.ndarray, " n"]], rules: Rules, *, pairs: int, seed: int, first_step: int = 0) -> None:
+    def __init__(
+        self,
+        order: Callable[[int], Int[np.ndarray, " n"]],
+        rules: Rules,
+        *,
+        pairs: int,
+        seed: int,
+        first_step: int = 0,
+    ) -> None:
         """Set up; a pass is planned when one of its steps is first needed."""
         self.pairs = pairs
         self._order = order
@@ -308,7 +346,8 @@ class ArrangedBatches:
         if self._empty is not None and self._starts[self._empty] <= step:
             size = self._rules.batch_size
             raise DataError(
-                f"{self._left_out[self._empty]:,} examples must fill a batch of {size} under the rules of [batches], got none; "
+                f"{self._left_out[self._empty]:,} examples must fill a batch of {size} "
+                "under the rules of [batches], got none; "
                 "lower train.batch_size, or relax the rules"
             )
         number = int(np.searchsorted(self._starts, step, side="right")) - 1
@@ -334,7 +373,9 @@ class ArrangedBatches:
         if number == self._planned:
             return
         random = np.random.default_rng([self._seed, ARRANGEMENT, number])
-        self._batches, leftover = arranged(self._order(number), self._rules, random, first_step=self._starts[number])
+        self._batches, leftover = arranged(
+            self._order(number), self._rules, random, first_step=self._starts[number]
+        )
         self._planned = number
         if number == len(self._left_out):
             if self._empty is None and not self._batches:

@@ -1,4 +1,6 @@
-"""Rows of each training step, from one source or a mixture (Reimers 2021); the order is random and each step is computed directly."""
+"""Rows of each training step, from one source or a mixture (Reimers 2021); the order is random and each step
+is computed directly.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -36,7 +38,9 @@ class BatchSampler(Protocol):
 class ShuffledBatches:
     """Endless batches of one size from successive random permutations; a batch may span two permutations."""
 
-    def __init__(self, count: int, batch_size: int, *, seed: int, stream: int = 0, first_step: int = 0) -> None:
+    def __init__(
+        self, count: int, batch_size: int, *, seed: int, stream: int = 0, first_step: int = 0
+    ) -> None:
         """Set up."""
         self.pairs = count
         self._size = batch_size
@@ -96,7 +100,9 @@ def text_order(texts: Iterable[str]) -> Int[np.ndarray, " n"]:
     return np.argsort(hash_texts(list(texts)), kind="stable")
 
 
-def validation_batches(order: Int[np.ndarray, " n"], size: int, *, full: bool) -> Iterator[tuple[Int[np.ndarray, " b"], int]]:
+def validation_batches(
+    order: Int[np.ndarray, " n"], size: int, *, full: bool
+) -> Iterator[tuple[Int[np.ndarray, " b"], int]]:
     """Validation batches; the validation loss is their weighted mean.
 
     Adding or removing a row changes at most one row of each batch.
@@ -115,8 +121,8 @@ def source_weights(
 ) -> Float[np.ndarray, " s"]:
     """Share of each source among the examples while none has run out.
 
-    ``proportional: w_s ~ n_s``; ``equal: w_s ~ 1``; ``temperature: w_s ~ n_s^(1/T)``, ``T`` > 0, of which 1 is proportional and infinity
-    equal; ``weights``: as given.
+    ``proportional: w_s ~ n_s``; ``equal: w_s ~ 1``; ``temperature: w_s ~ n_s^(1/T)``, ``T`` > 0, of which 1
+    is proportional and infinity equal; ``weights``: as given.
     """
     if rule == "weights":
         shares = np.asarray(weights, dtype=np.float64)
@@ -128,11 +134,14 @@ def source_weights(
     return normalised
 
 
-def pass_counts(sizes: Sequence[int], weights: Float[np.ndarray, " s"], *, exhausted: Exhausted) -> Int[np.ndarray, " s"]:
+def pass_counts(
+    sizes: Sequence[int], weights: Float[np.ndarray, " s"], *, exhausted: Exhausted
+) -> Int[np.ndarray, " s"]:
     """Number of examples of each source in a pass.
 
-    ``stop``: until the first source runs out, ``floor(w_s min_r n_r / w_r)``; ``cycle``: until the last source does, while others repeat,
-    ``round(w_s max_r n_r / w_r)``; ``drop``: all of each source, where sources that run out are left out from then on.
+    ``stop``: until the first source runs out, ``floor(w_s min_r n_r / w_r)``; ``cycle``: until the last
+    source does, while others repeat, ``round(w_s max_r n_r / w_r)``; ``drop``: all of each source, where
+    sources that run out are left out from then on.
     """
     available = np.asarray(sizes, dtype=np.int64)
     if exhausted == "drop":
@@ -140,43 +149,59 @@ def pass_counts(sizes: Sequence[int], weights: Float[np.ndarray, " s"], *, exhau
     lengths = available / weights
     if exhausted == "stop":
         # A length that is whole except for rounding must not lose its last example.
-        counts: Int[np.ndarray, " s"] = np.minimum(np.floor(weights * lengths.min() + 1e-6).astype(np.int64), available)
+        counts: Int[np.ndarray, " s"] = np.minimum(
+            np.floor(weights * lengths.min() + 1e-6).astype(np.int64), available
+        )
         return counts
     longest: Int[np.ndarray, " s"] = np.rint(weights * lengths.max()).astype(np.int64)
     return longest
 
 
-def shard_quotas(number: int, size: int, weights: Float[np.ndarray, " s"], *, live: Sequence[bool] | None = None) -> Int[np.ndarray, " s"]:
+def shard_quotas(
+    number: int, size: int, weights: Float[np.ndarray, " s"], *, live: Sequence[bool] | None = None
+) -> Int[np.ndarray, " s"]:
     """Number of examples of each source that a shard of a stream should hold.
 
-    ``floor((k + 1) W w_s) - floor(k W w_s)`` for shards of ``W`` examples, so that the total up to any shard is exact to one example.
-    Sources that are not `live` have run out and get nothing; the others, at least one, share their part. None means all are live.
+    ``floor((k + 1) W w_s) - floor(k W w_s)`` for shards of ``W`` examples, so that the total up to any shard
+    is exact to one example. Sources that are not `live` have run out and get nothing; the others, at least
+    one, share their part. None means all are live.
     """
     shares = weights if live is None else weights * np.asarray(live)
     shares = shares / shares.sum()
     # A whole number that rounding put just below itself must stay whole.
-    before, after = (np.floor(count * size * shares + 1e-6).astype(np.int64) for count in (number, number + 1))
+    before, after = (
+        np.floor(count * size * shares + 1e-6).astype(np.int64) for count in (number, number + 1)
+    )
     quotas: Int[np.ndarray, " s"] = after - before
     return quotas
 
 
-def interleaved(counts: Sequence[int], weights: Float[np.ndarray, " s"], random: np.random.Generator) -> Int[np.ndarray, " n"]:
+def interleaved(
+    counts: Sequence[int], weights: Float[np.ndarray, " s"], random: np.random.Generator
+) -> Int[np.ndarray, " n"]:
     """An order in which every stretch holds sources in the ratio of their weights while none has run out.
 
-    The ``i``-th example of source ``s`` comes at time ``(i + u) / w_s``, ``u`` drawn from [0, 1): the draw decides the order within a
-    stretch, and no source is off by more than one example.
+    The ``i``-th example of source ``s`` comes at time ``(i + u) / w_s``, ``u`` drawn from [0, 1): the draw
+    decides the order within a stretch, and no source is off by more than one example.
     """
-    times = [(np.arange(count) + random.random(count)) / weight for count, weight in zip(counts, weights, strict=True)]
+    times = [
+        (np.arange(count) + random.random(count)) / weight
+        for count, weight in zip(counts, weights, strict=True)
+    ]
     sources = np.repeat(np.arange(len(counts)), counts)
     order: Int[np.ndarray, " n"] = sources[np.argsort(np.concatenate(times), kind="stable")]
     return order
 
 
-def drawn_counts(sampler: BatchSampler, sources: Int[np.ndarray, " n"], *, steps: range, count: int) -> Int[np.ndarray, " s"]:
+def drawn_counts(
+    sampler: BatchSampler, sources: Int[np.ndarray, " n"], *, steps: range, count: int
+) -> Int[np.ndarray, " s"]:
     """Number of examples of each source in the batches of some steps; an example drawn twice counts twice."""
     counts = np.zeros(count, dtype=np.int64)
     for first in range(steps.start, steps.stop, STEPS_COUNTED):
-        rows = np.concatenate([sampler.rows(step) for step in range(first, min(first + STEPS_COUNTED, steps.stop))])
+        rows = np.concatenate(
+            [sampler.rows(step) for step in range(first, min(first + STEPS_COUNTED, steps.stop))]
+        )
         counts += np.bincount(sources[rows], minlength=count)
     return counts
 
@@ -185,8 +210,8 @@ def drawn_counts(sampler: BatchSampler, sources: Int[np.ndarray, " n"], *, steps
 class Mixture:
     """Passes over several sources whose examples are stored source by source.
 
-    Over the passes, each example of a source is drawn equally often: a pass that draws a part of a source continues where the one before
-    ended, in an order that is redrawn whenever the source starts over.
+    Over the passes, each example of a source is drawn equally often: a pass that draws a part of a source
+    continues where the one before ended, in an order that is redrawn whenever the source starts over.
     """
 
     sizes: tuple[int, ...]

@@ -1,7 +1,7 @@
 """Find the columns of a row by our names for them, and check their values.
 
-Files of the field name the same column differently: `lines.COLUMN_ALIASES` lists the names, and a mapping from our name to the
-file's overrides them.
+Files of the field name the same column differently: `lines.COLUMN_ALIASES` lists the names, and a mapping
+from our name to the file's overrides them.
 """
 
 import difflib
@@ -27,11 +27,14 @@ _MAX_NAMES = 1_000
 """Maximum number of column names in memory: objects whose keys are ids must not fill it."""
 _SHOWN_NAMES = 8
 _USUAL = frozenset(("metadata", "pos_scores", "neg_scores", "vector", "embedding", "embeddings", "vec"))
-"""Columns of field formats that are not read as rows: of BEIR corpora, of FlagEmbedding's mined negatives, and vectors of an import."""
+"""Columns of field formats that are not read as rows: of BEIR corpora, of FlagEmbedding's mined negatives,
+and vectors of an import."""
 
 
 class Remarks:
-    """Collects remarks: columns that are not read, texts that look like lists, and labels that make documents negatives."""
+    """Collects remarks: columns that are not read, texts that look like lists, and labels that make documents
+    negatives.
+    """
 
     def __init__(self) -> None:
         self._unread: dict[str, str] = {}
@@ -45,7 +48,11 @@ class Remarks:
             return
         known = list(known)
         for name in (name for name in row.values if name in unread and name not in self._unread):
-            near = difflib.get_close_matches(name.lower(), known, n=1) if len(self._unread) < _SHOWN_NAMES else []
+            near = (
+                difflib.get_close_matches(name.lower(), known, n=1)
+                if len(self._unread) < _SHOWN_NAMES
+                else []
+            )
             self._unread[name] = near[0] if near and near[0] != name else ""
             if len(self._unread) == _MAX_NAMES:
                 return
@@ -76,7 +83,8 @@ class Remarks:
         sentences = self.interpretations()
         if self._unread:
             names = [
-                f'"{cut(name, limit=40)}"' + (f' (nearest known name: "{near}")' if near else "") for name, near in self._unread.items()
+                f'"{cut(name, limit=40)}"' + (f' (nearest known name: "{near}")' if near else "")
+                for name, near in self._unread.items()
             ]
             at_least = " or" if len(names) == _MAX_NAMES else ""
             more = f" and {len(names) - _SHOWN_NAMES:,}{at_least} more" if len(names) > _SHOWN_NAMES else ""
@@ -108,7 +116,8 @@ class Columns:
 
         Args:
             usual: Names that come first in rows that have them.
-            setting: Table of settings that maps these columns, for messages; "" for data whose own address does.
+            setting: Table of settings that maps these columns, for messages; "" for data whose own address
+                does.
         """
         self.addressed: Mapping[str, str] = Source.of(source).columns
         self.mapping: Mapping[str, str] = {**(mapping or {}), **self.addressed}
@@ -127,11 +136,15 @@ class Columns:
                     else f"the names are {', '.join(name for name in COLUMN_ALIASES if '.' not in name)}"
                 )
                 raise ConfigError(f"unknown key {self._key(name)}; {advice}")
-        self.layouts: tuple[Layout, ...] = tuple(layout for layout, names in OF_LAYOUT.items() if set(names).issuperset(self.mapping))
+        self.layouts: tuple[Layout, ...] = tuple(
+            layout for layout, names in OF_LAYOUT.items() if set(names).issuperset(self.mapping)
+        )
         if not self.layouts:
             raise ConfigError(
-                f"columns must map names of one kind of row, got {', '.join(self.mapping)}; a row is a document (doc_id, text, title), "
-                "an example (query_id, query, positive, negative, label, topic, tag) or a sentence pair (premise, hypothesis, label)"
+                f"columns must map names of one kind of row, got {', '.join(self.mapping)}; "
+                "a row is a document (doc_id, text, title), "
+                "an example (query_id, query, positive, negative, label, topic, tag) or "
+                "a sentence pair (premise, hypothesis, label)"
             )
 
     def _key(self, name: str) -> str:
@@ -143,7 +156,11 @@ class Columns:
         if self.setting:
             return f'{self.setting}.{name} = "{column}"'
         # A retention set, which has no settings of its own at either door.
-        return f"?{name}={column} behind its name" if typed_command() else f'{{"{name}": "{column}"}} as the third of its entry'
+        return (
+            f"?{name}={column} behind its name"
+            if typed_command()
+            else f'{{"{name}": "{column}"}} as the third of its entry'
+        )
 
     def find(self, name: str, row: Row) -> str | None:
         """The file's name for our column `name`, or None if the row has no such column."""
@@ -172,7 +189,9 @@ class Columns:
         return column
 
     def find_all(self, name: str, row: Row) -> list[str]:
-        """The file's columns of positives or negatives: that of `find`, then ``negative_1``, ``negative_2`` ... in numeric order."""
+        """The file's columns of positives or negatives: that of `find`, then ``negative_1``, ``negative_2``
+        ... in numeric order.
+        """
         if name in self.mapping or name == "positive":
             first = self.require(name, row, "examples")
             if name in self.mapping:
@@ -182,7 +201,8 @@ class Columns:
         return list(dict.fromkeys([*([first] if first else []), *more_columns(name, row.values)]))
 
     def document_columns(self, row: Row) -> tuple[list[str], list[str], str | None]:
-        """Columns of an example's positives and negatives, and of their label; cached for rows with the same names.
+        """Columns of an example's positives and negatives, and of their label; cached for rows with the same
+        names.
 
         Beside negatives, only a mapped column is a label: a score there is a teacher's.
         """
@@ -214,21 +234,38 @@ class Columns:
             self._noted.update(row.values)
 
     def layout(self, row: Row, *, wanted: Sequence[Layout]) -> Layout:
-        """The kind of a row, by its columns; a row that is both an example and a document, by an id and a text, is a document."""
+        """The kind of a row, by its columns; a row that is both an example and a document, by an id and a
+        text, is a document.
+        """
         possible = [layout for layout in self.layouts if layout in wanted]
         if not possible:
             names = " or ".join(", ".join(REQUIRED[layout]) for layout in wanted)
-            raise ConfigError(f"columns must map {names} here, got {', '.join(self.mapping)}; leave these out")
+            raise ConfigError(
+                f"columns must map {names} here, got {', '.join(self.mapping)}; leave these out"
+            )
         for name, column in self.mapping.items():
             if column not in row.values and (name, column) != ("label", ""):
                 raise DataError(self.missing(name, row, possible[0]))
-        # A row with an id and a text is a document; its text cannot be the positive of an example, as a ``passage`` can.
-        has_text = not set(COLUMN_ALIASES["text"]).difference(COLUMN_ALIASES["positive"]).isdisjoint(row.values)
-        if {"examples", "corpus"}.issubset(possible) and has_text and not set(COLUMN_ALIASES["doc_id"]).isdisjoint(row.values):
+        # A row with an id and a text is a document; its text cannot be the positive of an example, as a
+        # ``passage`` can.
+        has_text = (
+            not set(COLUMN_ALIASES["text"]).difference(COLUMN_ALIASES["positive"]).isdisjoint(row.values)
+        )
+        if (
+            {"examples", "corpus"}.issubset(possible)
+            and has_text
+            and not set(COLUMN_ALIASES["doc_id"]).isdisjoint(row.values)
+        ):
             possible.remove("examples")
         for layout in possible:
-            present = [row.values[source] for name in REQUIRED[layout] if (source := self.find(name, row)) is not None]
-            if len(present) == len(REQUIRED[layout]) and (layout != "grid" or all(isinstance(value, Mapping) for value in present)):
+            present = [
+                row.values[source]
+                for name in REQUIRED[layout]
+                if (source := self.find(name, row)) is not None
+            ]
+            if len(present) == len(REQUIRED[layout]) and (
+                layout != "grid" or all(isinstance(value, Mapping) for value in present)
+            ):
                 return layout
         raise DataError(self._unknown_layout(row, possible))
 
@@ -238,7 +275,10 @@ class Columns:
         present = f"found {_enumerated(row.values) or 'no columns'}"
         if name in self.mapping:
             setting = name if "." in name else self._key(name)
-            return f'{location}: expected "{self.mapping[name]}" ({setting}), {present}; name a column that is there'
+            return (
+                f'{location}: expected "{self.mapping[name]}" ({setting}), '
+                f"{present}; name a column that is there"
+            )
         known = {self.find(other, row) for other in OF_LAYOUT[layout]}
         known.update(more_columns("negative", row.values) if layout == "examples" else ())
         unknown = [column for column in row.values if column not in known]
@@ -252,20 +292,30 @@ class Columns:
 
     def _unknown_layout(self, row: Row, possible: Sequence[Layout]) -> str:
         """The phrase for a row that fits no layout: the columns missing from the layout that it fits best."""
-        present = {layout: sum(self.find(name, row) is not None for name in REQUIRED[layout]) for layout in possible}
+        present = {
+            layout: sum(self.find(name, row) is not None for name in REQUIRED[layout]) for layout in possible
+        }
         if not any(present.values()) and len(possible) > 1:
-            expected = ", or ".join(f"{_enumerated(REQUIRED[layout])} ({MEANING[layout]})" for layout in reversed(possible))
+            expected = ", or ".join(
+                f"{_enumerated(REQUIRED[layout])} ({MEANING[layout]})" for layout in reversed(possible)
+            )
             header = ", or put a header before the first row if these are values" if row.header else ""
             columns = _enumerated(row.values) or "no columns"
             naming = self._naming("NAME", "COLUMN")
             if self.setting:
                 first = REQUIRED[possible[-1]][0]
                 naming = f"{self.setting}.NAME, such as {assignment(f'{self.setting}.{first}', 'COLUMN')}"
-            return f"{row.header or row.location}: expected {expected}, found {columns}; map them with {naming}{header}"
+            return (
+                f"{row.header or row.location}: expected {expected}, found {columns}; "
+                f"map them with {naming}{header}"
+            )
         closest = max(reversed(possible), key=present.__getitem__)
         missing = next((name for name in REQUIRED[closest] if self.find(name, row) is None), None)
         if missing is None:
-            return f"{row.location}: expected premise and hypothesis by language, found one text each; give objects by language"
+            return (
+                f"{row.location}: expected premise and hypothesis by language, found "
+                "one text each; give objects by language"
+            )
         return self.missing(missing, row, closest)
 
 
@@ -313,7 +363,9 @@ class Table:
     ) -> "Table":
         """Check a source and its first row, which decides the kind of all rows."""
         columns, faults = Columns(mapping, source=source, usual=usual, setting=setting), FileFaults()
-        first, rows = first_row(read_rows(source, split=split, faults=faults, whole=whole, mapped=True), faults, source)
+        first, rows = first_row(
+            read_rows(source, split=split, faults=faults, whole=whole, mapped=True), faults, source
+        )
         return cls(source, split, columns, columns.layout(first, wanted=wanted), first, rows, faults)
 
     @property
@@ -347,13 +399,17 @@ def text_value(value: object, column: str, location: str) -> str:
         try:
             value.encode("utf-8")
         except UnicodeEncodeError as error:
-            raise RowError(f'{location}: "{column}" must be Unicode text, got half of a surrogate pair') from error
+            raise RowError(
+                f'{location}: "{column}" must be Unicode text, got half of a surrogate pair'
+            ) from error
     return value
 
 
 def id_value(value: object, column: str, location: str) -> str:
     """Read an id; a whole number becomes its decimal text."""
-    return text_value(str(value) if isinstance(value, int) and not isinstance(value, bool) else value, column, location)
+    return text_value(
+        str(value) if isinstance(value, int) and not isinstance(value, bool) else value, column, location
+    )
 
 
 def entries_value(value: object, column: str, location: str) -> tuple[str, ...]:
@@ -366,12 +422,19 @@ def entries_value(value: object, column: str, location: str) -> tuple[str, ...]:
 
 
 def shared_values(value: object, column: str, location: str) -> tuple[str, ...]:
-    """The values of ``measure.cluster`` of a query: one or a list of them, numbers by value; empty ones and NaN are none."""
+    """The values of ``measure.cluster`` of a query: one or a list of them, numbers by value; empty ones and
+    NaN are none.
+    """
     entries = value if isinstance(value, list | tuple) else [value]
     if any(isinstance(entry, list | tuple | Mapping) for entry in entries):
-        raise RowError(f'{location}: "{column}" must be a text, a number, true or false, or a list of these, got {value_kind(value)}')
+        raise RowError(
+            f'{location}: "{column}" must be a text, a number, true or false, or '
+            f"a list of these, got {value_kind(value)}"
+        )
     # Only NaN differs from itself.
-    return tuple(dict.fromkeys(plain for entry in entries if entry == entry and (plain := plain_value(entry))))
+    return tuple(
+        dict.fromkeys(plain for entry in entries if entry == entry and (plain := plain_value(entry)))
+    )
 
 
 def plain_value(value: object) -> str:
@@ -393,4 +456,6 @@ def quoted(names: Iterable[str]) -> str:
 def _enumerated(names: Iterable[str]) -> str:
     """Names in quotes, the last two with "and" between them."""
     in_quotes = [f'"{name}"' for name in names]
-    return " and ".join(in_quotes) if len(in_quotes) < 3 else f"{', '.join(in_quotes[:-1])} and {in_quotes[-1]}"
+    return (
+        " and ".join(in_quotes) if len(in_quotes) < 3 else f"{', '.join(in_quotes[:-1])} and {in_quotes[-1]}"
+    )

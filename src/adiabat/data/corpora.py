@@ -41,26 +41,33 @@ def read_corpus(
     usual: Mapping[str, str] | None = None,
     setting: str = "data.columns",
 ) -> Iterator[Document]:
-    """Iterate over the documents of a source, in order; `whole` reads all splits of it, with a note, where none is named.
+    """Iterate over the documents of a source, in order; `whole` reads all splits of it, with a note, where
+    none is named.
 
-    Reads the corpus of a judged data set (``corpus.jsonl`` of a BEIR folder), rows with an id, a text and perhaps a title (the text is then
-    ``title + " " + text``, stripped, as BEIR's dense retrievers have it), example files (the unique texts of their positives and
-    negatives, in order of first appearance, addressed by `text_id`), and language grids (their hypotheses, addressed by `grid_id`).
-    Rows with an id and a text are documents even where they have a question and an answer too; map those two with `columns` to have
-    them read as examples.
+    Reads the corpus of a judged data set (``corpus.jsonl`` of a BEIR folder), rows with an id, a text and
+    perhaps a title (the text is then ``title + " " + text``, stripped, as BEIR's dense retrievers have it),
+    example files (the unique texts of their positives and negatives, in order of first appearance, addressed
+    by `text_id`), and language grids (their hypotheses, addressed by `grid_id`). Rows with an id and a text
+    are documents even where they have a question and an answer too; map those two with `columns` to have them
+    read as examples.
 
-    The source and its first row are checked at the call. Memory grows by about ten bytes per document (an example file: about 100 per
-    unique text), to find repeated ids.
+    The source and its first row are checked at the call. Memory grows by about ten bytes per document (an
+    example file: about 100 per unique text), to find repeated ids.
     """
     table = open_corpus(source, columns, split, whole=whole, usual=usual, setting=setting)
     if blank != "error" and table.layout != "corpus":
         kind = "examples" if table.layout == "examples" else "a language grid"
-        raise ConfigError(f'blank must be "error" for {source}, which holds {kind}, got "drop"; leave it out, and correct blank texts')
+        raise ConfigError(
+            f'blank must be "error" for {source}, which holds {kind}, got "drop"; '
+            "leave it out, and correct blank texts"
+        )
     return _example_texts(table) if table.layout == "examples" else _documents(table, blank, whole=whole)
 
 
 def training_texts(source: str | Path) -> Iterator[Document]:
-    """Documents identified by their text: those of examples, none of which is blank, and the non-blank ones of a corpus."""
+    """Documents identified by their text: those of examples, none of which is blank, and the non-blank ones
+    of a corpus.
+    """
     try:
         return read_corpus(source, blank="drop", whole=False)
     except ConfigError:
@@ -80,12 +87,18 @@ def open_corpus(
     """The table with the documents of a source; `usual` and `setting` as in `Columns`."""
     table = documents_file(source)
     if table == source:
-        return Table.open(source, mapping, split=split, wanted=wanted, whole=whole, usual=usual, setting=setting)
+        return Table.open(
+            source, mapping, split=split, wanted=wanted, whole=whole, usual=usual, setting=setting
+        )
     if split is not None:
-        raise ConfigError(f'split must be left out for the corpus of the BEIR folder {source}, got "{split}"; leave it out')
+        raise ConfigError(
+            f'split must be left out for the corpus of the BEIR folder {source}, got "{split}"; leave it out'
+        )
     columns = {name: column for name, column in Source.of(source).columns.items() if name in OF_DOCUMENTS}
     mapped = {**(mapping or {}), **columns}
-    return Table.open(table, mapped, wanted=wanted, whole=whole, usual={**BEIR_ID, **(usual or {})}, setting=setting)
+    return Table.open(
+        table, mapped, wanted=wanted, whole=whole, usual={**BEIR_ID, **(usual or {})}, setting=setting
+    )
 
 
 def _documents(table: Table, blank: Blank, *, whole: bool) -> Iterator[Document]:
@@ -101,14 +114,23 @@ def _documents(table: Table, blank: Blank, *, whole: bool) -> Iterator[Document]
     if suspects := _repeated(hashes):
         locations: dict[str, str] = {}
         rows = read_rows(table.source, split=table.split, faults=FileFaults(), whole=whole, mapped=True)
-        for document, location in _located(replace(table, rows=rows, faults=FileFaults()), keep_blank=keep_blank):
-            if hash(document.doc_id) in suspects and (first := locations.setdefault(document.doc_id, location)) != location:
-                table.faults.add(f'{location}: document id must be unique, got "{document.doc_id}" again, first at {first}')
+        for document, location in _located(
+            replace(table, rows=rows, faults=FileFaults()), keep_blank=keep_blank
+        ):
+            if (
+                hash(document.doc_id) in suspects
+                and (first := locations.setdefault(document.doc_id, location)) != location
+            ):
+                table.faults.add(
+                    f'{location}: document id must be unique, got "{document.doc_id}" again, first at {first}'
+                )
     table.finish()
     if blanks.count:
         listed = blanks.told(f"of {len(hashes):,} documents")
         warnings.warn(
-            f"{in_callers_words(table.source)}: blank documents, with neither title nor text, are left out: {listed}", stacklevel=2
+            f"{in_callers_words(table.source)}: blank documents, with neither "
+            f"title nor text, are left out: {listed}",
+            stacklevel=2,
         )
 
 
@@ -147,7 +169,10 @@ def with_id_warning(examples: Iterable[Example], source: str | Path) -> Iterator
             look_like_ids = all(map(_looks_like_id, example.positives))
         yield example
     if look_like_ids:
-        reason = "every positive is one word with a digit, and is taken for a text; if they are ids, name the corpus that holds their texts"
+        reason = (
+            "every positive is one word with a digit, and is taken for a text; if they "
+            "are ids, name the corpus that holds their texts"
+        )
         warnings.warn(f"{in_callers_words(source)}: {reason}", stacklevel=2)
 
 
@@ -156,7 +181,9 @@ def _looks_like_id(text: str) -> bool:
 
 
 def documents_file(source: str | Path) -> str | Path:
-    """The table with the documents of a source: the corpus of a folder or a judged data set, or the source itself."""
+    """The table with the documents of a source: the corpus of a folder or a judged data set, or the source
+    itself.
+    """
     return corpus_part(source) or source
 
 
@@ -167,7 +194,9 @@ def _repeated(hashes: "array[int]") -> set[int]:
 
 
 def parse_document(row: Row, columns: Columns, *, keep_blank: bool = False) -> LocatedDocument:
-    """Read a row of a corpus; `keep_blank` keeps blank documents, with the text "", so that repeated ids are found."""
+    """Read a row of a corpus; `keep_blank` keeps blank documents, with the text "", so that repeated ids are
+    found.
+    """
     id_column = columns.require("doc_id", row, "corpus")
     text_column = columns.require("text", row, "corpus")
     title_column = columns.find("title", row)
@@ -180,5 +209,8 @@ def parse_document(row: Row, columns: Columns, *, keep_blank: bool = False) -> L
             raise RowError(f'{row.location}: "{column}" must be a text, got {value_kind(value)}')
     text = " ".join(value or "" for value, _ in parts).strip()
     if not text and not keep_blank:
-        raise RowError(f'{row.location}: "{text_column}" must not be empty', advice="fill in blank documents, or set data.blank = drop")
+        raise RowError(
+            f'{row.location}: "{text_column}" must not be empty',
+            advice="fill in blank documents, or set data.blank = drop",
+        )
     return Document(doc_id, text_value(text, text_column, row.location) if text else ""), row.location

@@ -1,4 +1,6 @@
-"""Queries with the documents that answer them: triplet files, labelled files, BEIR folders with a split, and language grids."""
+"""Queries with the documents that answer them: triplet files, labelled files, BEIR folders with a split, and
+language grids.
+"""
 
 import ast
 import json
@@ -13,7 +15,17 @@ from adiabat.core.errors import DataError
 from adiabat.core.files import is_there
 from adiabat.core.text import shown
 from adiabat.core.wording import call_of, in_callers_words
-from adiabat.data.columns import Columns, Table, entries_value, id_value, parsed_rows, plain_value, shared_values, split_name, text_value
+from adiabat.data.columns import (
+    Columns,
+    Table,
+    entries_value,
+    id_value,
+    parsed_rows,
+    plain_value,
+    shared_values,
+    split_name,
+    text_value,
+)
 from adiabat.data.judged_sets import is_judged, judged_set, splits_of
 from adiabat.data.lines import OF_DOCUMENTS, Cursor, Layout
 from adiabat.data.records import Example, ExampleSet, ExampleStream, LanguageGridSet, invented_id
@@ -23,7 +35,8 @@ from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows
 _WANTED: tuple[Layout, ...] = ("grid", "examples")
 _IS_ANSWER = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 _LABEL_ADVICE = (
-    "write 1 if the document answers the query and 0 if it does not, or set data.columns.label = '' to count every row as an answer"
+    "write 1 if the document answers the query and 0 if it does not, or set "
+    "data.columns.label = '' to count every row as an answer"
 )
 _LIST_ADVICE = "write JSON lists, or JSON lines in place of CSV"
 
@@ -35,12 +48,16 @@ def resolved_split(source: str | Path, split: str | None, *, usual_split: str = 
 
 
 def source_identity(address: str, split: str | None) -> tuple[str, str | None]:
-    """Name and split that tell a data set apart, whether the split is part of its name, given, or the only one."""
+    """Name and split that tell a data set apart, whether the split is part of its name, given, or the only
+    one.
+    """
     source = Source.of(address)
     path = Path(source.path)
     if (judged := judged_set(address)) is not None:
         return judged.name if source.is_hub else str(path.resolve()), judged.chosen_split(split, "test")
-    if not source.is_hub and not any(is_there(folder / "dataset_dict.json") for folder in (path, path.resolve().parent)):
+    if not source.is_hub and not any(
+        is_there(folder / "dataset_dict.json") for folder in (path, path.resolve().parent)
+    ):
         alone, split = splits_of(source), source.split_or(split)
         return str(path.resolve()), alone[0] if split is None and len(alone) == 1 else split
     # Loaded only for data sets with splits.
@@ -50,7 +67,9 @@ def source_identity(address: str, split: str | None) -> tuple[str, str | None]:
 
 
 def require_columns(source: str, columns: Mapping[str, str], *, setting: str = "data.columns") -> None:
-    """Check the columns of a file of examples by its first row; folders and data sets of the hub are checked as they are read."""
+    """Check the columns of a file of examples by its first row; folders and data sets of the hub are checked
+    as they are read.
+    """
     if Path(Source.of(source).path).is_file():
         Table.open(source, columns, wanted=_WANTED, setting=setting)
 
@@ -64,16 +83,20 @@ def read_examples(
     usual_split: str = "test",
     setting: str = "data.columns",
 ) -> ExampleSet | LanguageGridSet:
-    """Read a data set of queries with relevant and irrelevant documents, or of sentence pairs in several languages.
+    """Read a data set of queries with relevant and irrelevant documents, or of sentence pairs in several
+    languages.
 
-    Reads rows with a query, positives and negatives (MS MARCO triplets and their relatives; texts or document ids, single or in lists),
-    a BEIR folder (``queries.jsonl``, ``qrels/{split}.tsv``; scores above 0 are positives with that grade, others judged negatives), and
-    rows whose premise and hypothesis are objects by language, with a label (XNLI).
+    Reads rows with a query, positives and negatives (MS MARCO triplets and their relatives; texts or document
+    ids, single or in lists), a BEIR folder (``queries.jsonl``, ``qrels/{split}.tsv``; scores above 0 are
+    positives with that grade, others judged negatives), and rows whose premise and hypothesis are objects by
+    language, with a label (XNLI).
 
-    All examples are held in memory as tuples: 500,000 with one positive and 50 negative ids each take about 2 GB.
+    All examples are held in memory as tuples: 500,000 with one positive and 50 negative ids each take about 2
+    GB.
 
     Args:
-        split: Split of a judged set, a folder or a ``datasets`` source. None takes the only one; of several in a judged set, the usual one.
+        split: Split of a judged set, a folder or a ``datasets`` source. None takes the only one; of several
+            in a judged set, the usual one.
         setting: Table of settings that maps the columns, for messages; "" for data whose own address does.
 
     Returns:
@@ -83,7 +106,9 @@ def read_examples(
         # Loaded only for data sets with judgements.
         from adiabat.data.judgements import read_judged
 
-        return read_judged(judged, split=split, usual_split=usual_split, name=name, columns=_of_queries(source, columns))
+        return read_judged(
+            judged, split=split, usual_split=usual_split, name=name, columns=_of_queries(source, columns)
+        )
     table = Table.open(source, columns, split=split, wanted=_WANTED, setting=setting)
     if table.layout == "grid":
         # Loaded only for language grids.
@@ -96,22 +121,32 @@ def read_examples(
     locations: dict[str, str] = {}
     for example in examples:
         if (first := locations.setdefault(example.query_id, example.location)) != example.location:
-            table.faults.add(f'{example.location}: query id must be unique, got "{example.query_id}" again, first at {first}')
+            table.faults.add(
+                f'{example.location}: query id must be unique, got "{example.query_id}" '
+                f"again, first at {first}"
+            )
     table.finish()
     return ExampleSet(name or table.name, tuple(examples), holds_texts=None)
 
 
 def stream_examples(
-    source: str | Path, *, split: str | None = None, columns: Mapping[str, str] | None = None, usual_split: str = "train"
+    source: str | Path,
+    *,
+    split: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    usual_split: str = "train",
 ) -> ExampleStream:
-    """Read queries with documents one example at a time; queries and judgements of a BEIR folder are held in memory.
+    """Read queries with documents one example at a time; queries and judgements of a BEIR folder are held in
+    memory.
 
     Query ids may repeat, because they are not used for lookup.
     """
     if (judged := judged_set(source)) is not None:
         from adiabat.data.judgements import read_judged
 
-        examples = read_judged(judged, split=split, usual_split=usual_split, name=None, columns=_of_queries(source, columns))
+        examples = read_judged(
+            judged, split=split, usual_split=usual_split, name=None, columns=_of_queries(source, columns)
+        )
         return ExampleStream(examples.name, iter(examples.examples))
     table = Table.open(source, columns, split=split, wanted=_WANTED)
     _require_examples(table.layout, source)
@@ -124,14 +159,19 @@ def stream_examples(
 
 
 def _of_queries(source: str | Path, columns: Mapping[str, str] | None) -> dict[str, str]:
-    """The columns that apply to the queries of a judged data set: those of its address may be of its corpus."""
+    """The columns that apply to the queries of a judged data set: those of its address may be of its
+    corpus.
+    """
     named = {name: column for name, column in Source.of(source).columns.items() if name not in OF_DOCUMENTS}
     return {**(columns or {}), **named}
 
 
 def _require_examples(layout: Layout, source: str | Path) -> None:
     if layout == "grid":
-        raise DataError(f"{source} must hold queries with positives, got a language grid; use it with {call_of('evaluate')}")
+        raise DataError(
+            f"{source} must hold queries with positives, got a language grid; "
+            f"use it with {call_of('evaluate')}"
+        )
 
 
 def parse_example(row: Row, columns: Columns) -> Example:
@@ -142,10 +182,16 @@ def parse_example(row: Row, columns: Columns) -> Example:
     positives, negatives = _listed_documents(row, columns)
     columns.note_unread(row, "examples")
     id_column = columns.find("query_id", row)
-    query_id = invented_id(row.number, query) if id_column is None else id_value(row.values[id_column], id_column, location)
+    query_id = (
+        invented_id(row.number, query)
+        if id_column is None
+        else id_value(row.values[id_column], id_column, location)
+    )
     topic, tag = (_group_name(columns.find(name, row), row) for name in ("topic", "tag"))
     clusters = _clusters(columns.find("measure.cluster", row), row, columns)
-    return Example(query_id, query, positives, negatives, (1,) * len(positives), location, topic, tag, clusters)
+    return Example(
+        query_id, query, positives, negatives, (1,) * len(positives), location, topic, tag, clusters
+    )
 
 
 def _clusters(column: str | None, row: Row, columns: Columns) -> tuple[str, ...]:
@@ -153,7 +199,11 @@ def _clusters(column: str | None, row: Row, columns: Columns) -> tuple[str, ...]
     value = None if column is None else row.values[column]
     if column is None or value is None:
         return ()
-    if row.header and isinstance(value, str) and (entries := parse_list(value, of=(str, int, float, bool))) is not None:
+    if (
+        row.header
+        and isinstance(value, str)
+        and (entries := parse_list(value, of=(str, int, float, bool))) is not None
+    ):
         columns.remarks.add_list(column, row.location, read=True)
         value = entries
     return shared_values(value, column, row.location)
@@ -168,7 +218,9 @@ def _group_name(column: str | None, row: Row) -> str:
 
 
 def _listed_documents(row: Row, columns: Columns) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Positives and negatives of a row; documents with the label 0 are negatives, so that a row may have no positives."""
+    """Positives and negatives of a row; documents with the label 0 are negatives, so that a row may have no
+    positives.
+    """
     positive_columns, negative_columns, label_column = columns.document_columns(row)
     positives, negatives = (_documents(names, row, columns) for names in (positive_columns, negative_columns))
     if not positives:
@@ -189,7 +241,9 @@ def _documents(names: Sequence[str], row: Row, columns: Columns) -> tuple[str, .
     documents: tuple[str, ...] = ()
     for name in names:
         value = row.values[name]
-        if isinstance(value, str) and (value[:2] in ("['", '["', "[]") or (value[:1] == "[" and value[1:2].isdigit())):
+        if isinstance(value, str) and (
+            value[:2] in ("['", '["', "[]") or (value[:1] == "[" and value[1:2].isdigit())
+        ):
             value = _text_or_list(value, name, row, columns)
         documents += entries_value(value, name, row.location)
     return documents
@@ -205,7 +259,9 @@ def _text_or_list(text: str, column: str, row: Row, columns: Columns) -> object:
         return text
     if entries is None:
         raise RowError(
-            f'{row.location}: "{column}" must be a text or a list, got a text that looks like a list: {shown(text)}', advice=_LIST_ADVICE
+            f'{row.location}: "{column}" must be a text or a list, got a text '
+            f"that looks like a list: {shown(text)}",
+            advice=_LIST_ADVICE,
         )
     columns.remarks.add_list(column, row.location, read=True)
     return entries
@@ -231,23 +287,35 @@ def _are_answers(value: object, column: str, location: str, count: int) -> list[
     """Whether each document of a row is an answer; a single label applies to all of them."""
     labels = list(value) if isinstance(value, list | tuple) else [value] * count
     if len(labels) != count:
-        raise RowError(f'{location}: "{column}" must hold a label for each of {count} documents, got {len(labels)}', advice=_LABEL_ADVICE)
+        raise RowError(
+            f'{location}: "{column}" must hold a label for each of {count} documents, got {len(labels)}',
+            advice=_LABEL_ADVICE,
+        )
     answers = [_IS_ANSWER.get(plain_value(label).strip().lower()) for label in labels]
     if None in answers:
         label = labels[answers.index(None)]
         got = "none" if label is None else shown(label)
-        raise RowError(f'{location}: "{column}" must be 0 or 1 (whether the document answers the query), got {got}', advice=_LABEL_ADVICE)
+        raise RowError(
+            f'{location}: "{column}" must be 0 or 1 (whether the document answers the query), got {got}',
+            advice=_LABEL_ADVICE,
+        )
     return [bool(answer) for answer in answers]
 
 
 def merged_by_query(rows: Sequence[Example], source: str | Path) -> list[Example]:
-    """Merge examples by query text, because labelled files have a row for each document. Queries without an answer are left out."""
+    """Merge examples by query text, because labelled files have a row for each document.
+
+    Queries without an answer are left out.
+    """
     rows_of: dict[str, list[Example]] = {}
     for row in rows:
         rows_of.setdefault(row.query, []).append(row)
     examples = [example for same_query in rows_of.values() if (example := _merged(same_query)).positives]
     if rows and not examples:
-        raise DataError(f"{source} must have a row with label 1, got label 0 in all {len(rows):,}; check what the labels mean")
+        raise DataError(
+            f"{source} must have a row with label 1, got label 0 in all "
+            f"{len(rows):,}; check what the labels mean"
+        )
     if lost := len(rows_of) - len(examples):
         left_out = f"{lost:,} of {len(rows_of):,} queries have no row with label 1 and are left out"
         warnings.warn(f"{in_callers_words(source)}: {left_out}", stacklevel=3)
@@ -256,9 +324,17 @@ def merged_by_query(rows: Sequence[Example], source: str | Path) -> list[Example
 
 def _merged(rows: Sequence[Example]) -> Example:
     positives = dict.fromkeys(document for row in rows for document in row.positives)
-    negatives = dict.fromkeys(document for row in rows for document in row.negatives if document not in positives)
+    negatives = dict.fromkeys(
+        document for row in rows for document in row.negatives if document not in positives
+    )
     clusters = dict.fromkeys(value for row in rows for value in row.clusters)
-    return replace(rows[0], positives=tuple(positives), negatives=tuple(negatives), grades=(1,) * len(positives), clusters=tuple(clusters))
+    return replace(
+        rows[0],
+        positives=tuple(positives),
+        negatives=tuple(negatives),
+        grades=(1,) * len(positives),
+        clusters=tuple(clusters),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +356,9 @@ class ExampleReader:
     The file stays open between two consecutive readings, so that a compressed file is decompressed once.
     """
 
-    def __init__(self, source: str, *, split: str | None = None, columns: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, source: str, *, split: str | None = None, columns: Mapping[str, str] | None = None
+    ) -> None:
         require_streamable(source)
         self.name = split_name(source, split)
         self._source = source
@@ -313,7 +391,9 @@ class ExampleReader:
         opened.faults.raise_if_any()
         ended = opened.cursor.rows < before + most
         if ended and not opened.cursor.rows:
-            raise DataError(f"{self._source} must hold at least one row, got none; check that the file is complete")
+            raise DataError(
+                f"{self._source} must hold at least one row, got none; check that the file is complete"
+            )
         self._position = SourcePosition(opened.cursor.position(), ended, start.ends + ended)
         self._open = None if ended else opened
 
@@ -333,4 +413,7 @@ class _OpenSource:
 def require_streamable(source: str) -> None:
     """Refuse a source that cannot be read row by row."""
     if is_judged(source):
-        raise DataError(f"{source} must hold one example a row with data.stream, got a BEIR folder; leave data.stream out, or write a file")
+        raise DataError(
+            f"{source} must hold one example a row with data.stream, got a BEIR "
+            "folder; leave data.stream out, or write a file"
+        )

@@ -1,7 +1,9 @@
-"""Where the rows of a source are: one file, the files of a folder by split, or a data set of the ``datasets`` library.
+"""Where the rows of a source are: one file, the files of a folder by split, or a data set of the ``datasets``
+library.
 
-A split is named as that library finds it: by a word in the name of a file or its folder (``train``, ``dev``, ``eval`` ...), by the name of
-shards (``NAME-00000-of-00002.parquet``), or by ``configs`` in a ``README.md``. Several splits are never read as one set, but in a corpus.
+A split is named as that library finds it: by a word in the name of a file or its folder (``train``, ``dev``,
+``eval`` ...), by the name of shards (``NAME-00000-of-00002.parquet``), or by ``configs`` in a ``README.md``.
+Several splits are never read as one set, but in a corpus.
 """
 
 import difflib
@@ -19,7 +21,8 @@ from adiabat.data.lines import CODECS, HUB_PREFIX
 from adiabat.data.sources import Source
 
 Form = Literal["json", "csv", "tsv", "parquet", "documents", "saved", "hub"]
-"""Format of a source: text lines, Parquet, a text file for each document, ``Dataset.save_to_disk``, or a name on the hub."""
+"""Format of a source: text lines, Parquet, a text file for each document, ``Dataset.save_to_disk``, or a name
+on the hub."""
 
 FORMS: Mapping[str, Form] = {
     ".jsonl": "json",
@@ -49,7 +52,8 @@ Files = dict[str, list[Path]]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A format and the files to read; of a data set of the library its name, split (None for the only one) and configuration.
+    """A format and the files to read; of a data set of the library its name, split (None for the only one)
+    and configuration.
 
     `note` says which splits are read together, or which files are left out.
     """
@@ -73,7 +77,9 @@ def place_of(address: str | Path, split: str | None = None, *, whole: bool = Fal
     if path.is_dir():
         return _place_in(path, split, source.config, whole=whole)
     if (named := split or source.config) is not None:
-        raise ConfigError(f'split must be left out for {source.path}, which has no splits, got "{named}"; leave it out')
+        raise ConfigError(
+            f'split must be left out for {source.path}, which has no splits, got "{named}"; leave it out'
+        )
     return Place(_file_form(path), source.path, [path])
 
 
@@ -91,7 +97,9 @@ def _place_in(folder: Path, split: str | None, config: str | None, *, whole: boo
     if config is not None and config not in described:
         if not (folder / config).is_dir():
             named = ", ".join(described) or "none"
-            raise DataError(f'{folder} must have the configuration "{config}", got {named}; choose one of them')
+            raise DataError(
+                f'{folder} must have the configuration "{config}", got {named}; choose one of them'
+            )
         folder, described = folder / config, described_files(folder / config)
         config = None
     if is_saved(folder):
@@ -99,7 +107,10 @@ def _place_in(folder: Path, split: str | None, config: str | None, *, whole: boo
     files = _configured(described, config, folder) if described else files_by_split(folder)
     if documents := _documents_in(folder):
         if split is not None:
-            raise ConfigError(f'split must be left out for {folder}, each of whose text files is a document, got "{split}"; leave it out')
+            raise ConfigError(
+                f"split must be left out for {folder}, each of whose text files is "
+                f'a document, got "{split}"; leave it out'
+            )
         return Place("documents", str(folder), documents)
     unnamed = files.get("", []) if len(files) == 1 else []
     # Text files of which none names a split may be anything.
@@ -120,8 +131,14 @@ def _are_parts(files: Sequence[Path]) -> bool:
 
 
 def _documents_in(folder: Path) -> list[Path]:
-    """The text files of a folder that holds nothing else but files about it; none if it does, such as the vocabulary of a model."""
-    files = [path for path in sorted(folder.rglob("*")) if not _is_hidden(path.relative_to(folder)) and not path.is_dir()]
+    """The text files of a folder that holds nothing else but files about it; none if it does, such as the
+    vocabulary of a model.
+    """
+    files = [
+        path
+        for path in sorted(folder.rglob("*"))
+        if not _is_hidden(path.relative_to(folder)) and not path.is_dir()
+    ]
     files = [path for path in files if not path.name.lower().startswith(_ABOUT)]
     return files if all(map(_is_document, files)) else []
 
@@ -144,7 +161,9 @@ def _configured(described: Mapping[str, Files], config: str | None, folder: Path
         raise DataError(_no_rows(folder))
     if config not in described:
         example = Source(str(folder), config=next(iter(described)))
-        raise DataError(f"{folder} must be read with a configuration, got {', '.join(described)}; name one as {example}")
+        raise DataError(
+            f"{folder} must be read with a configuration, got {', '.join(described)}; name one as {example}"
+        )
     return described[config]
 
 
@@ -152,12 +171,16 @@ def _chosen(files: Files, split: str | None, folder: Path, *, whole: bool) -> tu
     """The files of one split, or of all, with a note if others are left out or read with them."""
     names, unnamed = sorted(name for name in files if name), files.get("", [])
     if not names and split is not None:
-        raise ConfigError(f'split must be left out for {folder}, which has no splits, got "{split}"; leave it out')
+        raise ConfigError(
+            f'split must be left out for {folder}, which has no splits, got "{split}"; leave it out'
+        )
     if not names or (whole and split is None):
         every = sorted(path for paths in files.values() for path in paths)
         return every, read_whole(str(folder), told_splits(names, unnamed)) if len(files) > 1 else ""
     name = one_split(names, split, str(folder), example=f"{folder}?split=NAME", unnamed=unnamed)
-    return files[name], f"{folder}: {told_splits([], unnamed)} are left out of the split {name}" if unnamed else ""
+    return files[
+        name
+    ], f"{folder}: {told_splits([], unnamed)} are left out of the split {name}" if unnamed else ""
 
 
 def _missing_shards(files: Sequence[Path], folder: Path) -> str:
@@ -166,7 +189,11 @@ def _missing_shards(files: Sequence[Path], folder: Path) -> str:
     for path in files:
         if shard := _SHARD.fullmatch(stem_of(path.name)):
             counts.setdefault((path.parent, shard[1]), []).append(int(shard[2]))
-    short = [f"{len(stated)} of {stated[0]:,} parts of {name}" for (_, name), stated in counts.items() if len(stated) < stated[0]]
+    short = [
+        f"{len(stated)} of {stated[0]:,} parts of {name}"
+        for (_, name), stated in counts.items()
+        if len(stated) < stated[0]
+    ]
     return f"{folder}: only {' and '.join(short)} are there" if short else ""
 
 
@@ -175,15 +202,21 @@ def read_whole(source: str, splits: str) -> str:
     return f"{source}: all of its splits are read as one corpus ({splits}); ?split=NAME reads one"
 
 
-def one_split(names: Sequence[str], split: str | None, source: str, *, example: str, unnamed: Sequence[Path] = ()) -> str:
+def one_split(
+    names: Sequence[str], split: str | None, source: str, *, example: str, unnamed: Sequence[Path] = ()
+) -> str:
     """The split to read: the one that is named, by any of its usual names, or the only one."""
     if split is None and len(names) == 1 and not unnamed:
         return names[0]
     if split is None:
         told = told_splits(names, unnamed)
-        raise DataError(f"{source} must be read with a split, got {told}; set data.split, or name one as {example}")
+        raise DataError(
+            f"{source} must be read with a split, got {told}; set data.split, or name one as {example}"
+        )
     if (name := named_split(names, split)) is None:
-        raise DataError(f'{source} must have the split "{split}", got {told_splits(names, unnamed)}; choose one of them')
+        raise DataError(
+            f'{source} must have the split "{split}", got {told_splits(names, unnamed)}; choose one of them'
+        )
     return name
 
 
@@ -205,7 +238,9 @@ def told_splits(names: Sequence[str], unnamed: Sequence[Path]) -> str:
 
 
 def files_by_split(folder: Path) -> Files:
-    """The files of a folder that hold rows, but for the corpus, the queries and the judgements of a judged set."""
+    """The files of a folder that hold rows, but for the corpus, the queries and the judgements of a judged
+    set.
+    """
     found = [path.relative_to(folder) for path in rows_in(folder)]
     parts = {stem_of(inside.parts[0]) for inside in found} & _PARTS
     others = [inside for inside in found if stem_of(inside.parts[0]) not in parts]
@@ -219,16 +254,22 @@ def files_by_split(folder: Path) -> Files:
 
 
 def rows_in(folder: Path) -> Iterator[Path]:
-    """Files of a known format below a folder, in order; hidden ones are none, such as those of file managers and notebooks."""
+    """Files of a known format below a folder, in order; hidden ones are none, such as those of file managers
+    and notebooks.
+    """
     for path in sorted(folder.rglob("*")):
-        described = path.name.startswith(("dataset_info", "dataset_dict", "state.json")) or path.name.endswith(".stats.json")
+        described = path.name.startswith(
+            ("dataset_info", "dataset_dict", "state.json")
+        ) or path.name.endswith(".stats.json")
         is_table = form_of(path.name) is not None and not described
         if is_table and not _is_hidden(path.relative_to(folder)) and is_there(path) and path.is_file():
             yield path
 
 
 def split_of(inside: Path) -> str:
-    """The split that the name of a file says, or else that of its folders from the nearest on, or of its shard; "" for none."""
+    """The split that the name of a file says, or else that of its folders from the nearest on, or of its
+    shard; "" for none.
+    """
     name = stem_of(inside.name)
     for part in (name, *reversed(inside.parts[:-1])):
         if word := _SPLIT_WORD.search(part.lower()):
@@ -247,7 +288,11 @@ def described_files(folder: Path) -> dict[str, Files]:
 
     with reading(card, remedy="correct the lines between --- at its beginning"):
         configs = (metadata_load(card) or {}).get("configs") or []
-        described = {str(config["config_name"]): _described(config, folder) for config in configs if "data_files" in config}
+        described = {
+            str(config["config_name"]): _described(config, folder)
+            for config in configs
+            if "data_files" in config
+        }
         usual = [str(config["config_name"]) for config in configs if config.get("default")]
         return {**described, "default": described[usual[0]]} if usual and usual[0] in described else described
 
@@ -263,7 +308,9 @@ def _described(config: Mapping[str, Any], folder: Path) -> Files:
             if os.path.isabs(pattern) or ".." in Path(pattern).parts:
                 raise ValueError(f"the pattern {pattern}, which leads out of the folder")
             found = [base / name for name in sorted(glob.glob(pattern, root_dir=base, recursive=True))]
-            files.setdefault(str(split), []).extend(path for path in found if is_there(path) and path.is_file())
+            files.setdefault(str(split), []).extend(
+                path for path in found if is_there(path) and path.is_file()
+            )
     return {split: paths for split, paths in files.items() if paths}
 
 
@@ -278,20 +325,31 @@ def _require_one_table(files: Sequence[Path], folder: Path) -> None:
     for path in files:
         first = stems.setdefault(path.with_name(stem_of(path.name)), path)
         if first != path:
-            raise DataError(f"{folder} must hold each table once, got {first.name} and {path.name}; name one of the two files")
+            raise DataError(
+                f"{folder} must hold each table once, got {first.name} and "
+                f"{path.name}; name one of the two files"
+            )
     forms = {_file_form(path): path.name for path in files}
     if len(forms) > 1:
-        raise DataError(f"{folder} must hold files of one format, got {' and '.join(forms.values())}; name one of them, or a split")
+        raise DataError(
+            f"{folder} must hold files of one format, got {' and '.join(forms.values())}; "
+            "name one of them, or a split"
+        )
 
 
 def _no_rows(folder: Path) -> str:
     names = sorted(os.listdir(folder))
     if "queries" in map(stem_of, names):
-        return f"{folder} must hold judgements of its queries, got none; put them into {folder / 'qrels'} as SPLIT.tsv"
+        return (
+            f"{folder} must hold judgements of its queries, got none; put them "
+            f"into {folder / 'qrels'} as SPLIT.tsv"
+        )
     listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     return (
-        f"{folder} must hold Parquet files, numbered parts of a table, files named by split (train.jsonl, test.csv), text files alone "
-        "(.txt, each a document), a saved data set (dataset_info.json or dataset_dict.json) or a BEIR layout (corpus.jsonl, "
+        f"{folder} must hold Parquet files, numbered parts of a table, files named by "
+        "split (train.jsonl, test.csv), text files alone "
+        "(.txt, each a document), a saved data set (dataset_info.json or "
+        "dataset_dict.json) or a BEIR layout (corpus.jsonl, "
         f"queries.jsonl, qrels/), got {listed or 'an empty folder'}; "
         "name the file itself or another folder"
     )
@@ -322,14 +380,26 @@ def _file_form(path: Path) -> Form:
         ending = f'"{"".join(path.suffixes[-2:]).lower()}"' if path.suffixes else "no ending"
         advice = "rename it to match its content"
         if _is_document(path):
-            advice = "write a row for each text, or name the folder of a corpus whose documents are .txt files"
-        raise DataError(f"{path} must end in .jsonl, .csv, .tsv (each also .gz or .zst) or .parquet, got {ending}; {advice}")
+            advice = (
+                "write a row for each text, or name the folder of a corpus whose documents are .txt files"
+            )
+        raise DataError(
+            f"{path} must end in .jsonl, .csv, .tsv (each also .gz or .zst) "
+            f"or .parquet, got {ending}; {advice}"
+        )
     return form
 
 
 def compressed_path(path: Path) -> Path | None:
     """The file of that name, or its compressed version, or None."""
-    return next((file for ending in ("", *CODECS) if is_there(file := path.with_name(path.name + ending)) and file.is_file()), None)
+    return next(
+        (
+            file
+            for ending in ("", *CODECS)
+            if is_there(file := path.with_name(path.name + ending)) and file.is_file()
+        ),
+        None,
+    )
 
 
 def require_path(path: Path) -> None:
@@ -339,14 +409,21 @@ def require_path(path: Path) -> None:
         return
     names = sorted(os.listdir(path.parent)) if path.parent.is_dir() else []
     near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.6)
-    advice = f"did you mean {' or '.join(str(path.parent / name) for name in near)}?" if near else "check the path"
+    advice = (
+        f"did you mean {' or '.join(str(path.parent / name) for name in near)}?" if near else "check the path"
+    )
     if re.search(r"[\t\n\r]", str(path)):
-        raise DataError(f"{str(path)!r} must exist, got no such file; in TOML, write backslashes in single quotes, or double them")
+        raise DataError(
+            f"{str(path)!r} must exist, got no such file; in TOML, write backslashes "
+            "in single quotes, or double them"
+        )
     raise DataError(f"{path} must exist, got no such file; {advice}")
 
 
 def table_name(address: str | Path) -> str:
-    """Name for tables and reports: the file name without suffixes, after that of its folder if it says the split alone; or the hub name."""
+    """Name for tables and reports: the file name without suffixes, after that of its folder if it says the
+    split alone; or the hub name.
+    """
     source = Source.of(address)
     if source.is_hub:
         return source.path.removeprefix(HUB_PREFIX)

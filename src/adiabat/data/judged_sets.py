@@ -1,7 +1,9 @@
-"""Judged data sets: a corpus, queries and judgements, as BEIR and mteb lay them out in a folder, in saved data sets, or on the hub.
+"""Judged data sets: a corpus, queries and judgements, as BEIR and mteb lay them out in a folder, in saved
+data sets, or on the hub.
 
-Each part is a file (``corpus.jsonl``), a folder of files (``queries/``, ``qrels/``), a data set that ``save_to_disk`` wrote, or a
-configuration that a ``README.md`` or the hub lists (``corpus``, ``queries``, and ``qrels`` or ``default`` for the judgements).
+Each part is a file (``corpus.jsonl``), a folder of files (``queries/``, ``qrels/``), a data set that
+``save_to_disk`` wrote, or a configuration that a ``README.md`` or the hub lists (``corpus``, ``queries``, and
+``qrels`` or ``default`` for the judgements).
 """
 
 import json
@@ -12,7 +14,17 @@ from pathlib import Path
 
 from adiabat.core.errors import ConfigError, DataError, reraise_unrelated
 from adiabat.core.files import LARGEST_CONFIGURATION, is_there, read_plain, reading
-from adiabat.data.folders import FORMS, compressed_path, described_files, files_by_split, is_saved, named_split, rows_in, split_of, stem_of
+from adiabat.data.folders import (
+    FORMS,
+    compressed_path,
+    described_files,
+    files_by_split,
+    is_saved,
+    named_split,
+    rows_in,
+    split_of,
+    stem_of,
+)
 from adiabat.data.lines import HUB_PREFIX
 from adiabat.data.sources import Source
 from adiabat.data.table_rows import FileFaults, read_rows
@@ -38,17 +50,23 @@ class JudgedSet:
         """The split to read: the named one, the only one, or the usual one."""
         names = list(self.judgements)
         if not names:
-            raise DataError(f"{Path(self.address) / 'qrels'} must hold judgements named SPLIT.tsv, got none; check the folder")
+            raise DataError(
+                f"{Path(self.address) / 'qrels'} must hold judgements named "
+                "SPLIT.tsv, got none; check the folder"
+            )
         split = Source(self.address, self.split).split_or(split)
         if split is None and len(names) == 1:
             return names[0]
         name = named_split(names, split or usual_split)
         if name is None and split is None:
             raise DataError(
-                f"{self.address} must be read with a split, got none, and there is no {usual_split}; choose {' or '.join(names)}"
+                f"{self.address} must be read with a split, got none, and there is no "
+                f"{usual_split}; choose {' or '.join(names)}"
             )
         if name is None:
-            raise DataError(f'{self.address} must have the split "{split}", got {", ".join(names)}; choose one of them')
+            raise DataError(
+                f'{self.address} must have the split "{split}", got {", ".join(names)}; choose one of them'
+            )
         return name
 
     def queries_of(self, split: str) -> str:
@@ -110,7 +128,9 @@ def _part(folder: Path, role: str, config: str | None) -> str | None:
     if (label := _roles(described, config, folder).get(role)) is not None:
         return str(Source(str(folder), config=label))
     for name in _labels(role, config):
-        if file := next((file for ending in FORMS if (file := compressed_path(folder / f"{name}{ending}"))), None):
+        if file := next(
+            (file for ending in FORMS if (file := compressed_path(folder / f"{name}{ending}"))), None
+        ):
             return str(file)
         if _holds_rows(folder / name):
             return str(folder / name)
@@ -126,11 +146,19 @@ def _labels(role: str, config: str | None) -> Sequence[str]:
 
 def _roles(configs: Collection[str], config: str | None, address: object) -> dict[str, str]:
     """The configuration of each part that there is."""
-    found = {role: next((name for name in _labels(role, config) if name in configs), None) for role in ("corpus", "queries", "qrels")}
-    subsets = [name.removesuffix("-queries").removeprefix("queries-") for name in configs if "queries" in name.split("-")]
+    found = {
+        role: next((name for name in _labels(role, config) if name in configs), None)
+        for role in ("corpus", "queries", "qrels")
+    }
+    subsets = [
+        name.removesuffix("-queries").removeprefix("queries-")
+        for name in configs
+        if "queries" in name.split("-")
+    ]
     if config is None and subsets and found["queries"] is None:
         raise ConfigError(
-            f"{address} must be read with one of its subsets, got {', '.join(subsets)}; name one as {address}?config={subsets[0]}"
+            f"{address} must be read with one of its subsets, got {', '.join(subsets)}; "
+            f"name one as {address}?config={subsets[0]}"
         )
     return {role: name for role, name in found.items() if name is not None}
 
@@ -147,12 +175,18 @@ def _judgements(folder: Path, config: str | None) -> Tables | None:
     for name in _labels("qrels", config):
         part = folder / name
         if is_saved(part):
-            return {split: (str(Source(str(part), split=split)),) for split in _saved_splits(part)} or {name: (str(part),)}
+            return {split: (str(Source(str(part), split=split)),) for split in _saved_splits(part)} or {
+                name: (str(part),)
+            }
         if part.is_dir() and (name != "default" or _holds_rows(part)):
             return _named_files(part)
     if splits := [split for split in _saved_splits(folder) if split not in ("corpus", "queries")]:
         return {split: (str(folder / split),) for split in splits}
-    others = {split: tuple(map(str, files)) for split, files in files_by_split(folder).items() if split and _are_judgements(files[0])}
+    others = {
+        split: tuple(map(str, files))
+        for split, files in files_by_split(folder).items()
+        if split and _are_judgements(files[0])
+    }
     return others or None
 
 
@@ -177,7 +211,10 @@ def _saved_splits(folder: Path) -> list[str]:
     if not is_there(listed):
         return []
     with reading(listed, remedy="save or copy the data set again"):
-        return [str(split) for split in json.loads(read_plain(listed, limit=LARGEST_CONFIGURATION).decode("utf-8"))["splits"]]
+        return [
+            str(split)
+            for split in json.loads(read_plain(listed, limit=LARGEST_CONFIGURATION).decode("utf-8"))["splits"]
+        ]
 
 
 @cache
@@ -220,7 +257,9 @@ def _hub_set(source: Source) -> JudgedSet | None:
     judged = Source(base, config=roles["qrels"]) if "qrels" in roles else Source(f"{base}-qrels")
     splits = _hub_splits(judged.path, judged.config)
     if not splits:
-        raise DataError(f"{source.path} must have judgements, got none in {judged}; name a data set that has them")
+        raise DataError(
+            f"{source.path} must have judgements, got none in {judged}; name a data set that has them"
+        )
     tables = {split: (str(replace(judged, split=split)),) for split in splits}
     queries = str(Source(base, config=roles["queries"]))
     return JudgedSet(source.path, base.removeprefix(HUB_PREFIX), source.split or named.split, queries, tables)

@@ -1,8 +1,9 @@
 """Queries with judged documents: judged data sets, and the runs and judgements of TREC.
 
-TREC writes columns between blanks, one line for each retrieved or judged document. A run has six columns (query, ``Q0``, document, rank,
-score, name of the run), whose query, document and score are used: programs that evaluate runs sort by score, and break ties as they like.
-Judgements have four (query, ``0``, document, grade), or three under the header of a BEIR folder.
+TREC writes columns between blanks, one line for each retrieved or judged document. A run has six columns
+(query, ``Q0``, document, rank, score, name of the run), whose query, document and score are used: programs
+that evaluate runs sort by score, and break ties as they like. Judgements have four (query, ``0``, document,
+grade), or three under the header of a BEIR folder.
 """
 
 import warnings
@@ -35,13 +36,23 @@ class _Judgements:
 
 
 def read_judged(
-    source: JudgedSet, *, split: str | None, usual_split: str, name: str | None, columns: Mapping[str, str] | None
+    source: JudgedSet,
+    *,
+    split: str | None,
+    usual_split: str,
+    name: str | None,
+    columns: Mapping[str, str] | None,
 ) -> ExampleSet:
-    """Read the judged queries of a split: scores above 0 are positives with that grade, others judged negatives."""
+    """Read the judged queries of a split: scores above 0 are positives with that grade, others judged
+    negatives.
+    """
     mapped = dict(columns or {})
     cluster = mapped.pop("measure.cluster", None)
     if mapped:
-        raise ConfigError(f"columns must be left out for the BEIR folder {source.address}, whose names are fixed, got {', '.join(mapped)}")
+        raise ConfigError(
+            f"columns must be left out for the BEIR folder {source.address}, whose "
+            f"names are fixed, got {', '.join(mapped)}"
+        )
     split = source.chosen_split(split, usual_split)
     faults = FileFaults()
     judged = _read_qrels(source.judgements[split], faults)
@@ -53,11 +64,23 @@ def read_judged(
         grades, location = judged[query_id].grades, judged[query_id].location
         if positives := {doc_id: grade for doc_id, grade in grades.items() if grade > 0}:
             negatives = tuple(doc_id for doc_id, grade in grades.items() if grade <= 0)
-            answered.append(Example(query_id, text, tuple(positives), negatives, tuple(positives.values()), location, clusters=clusters))
+            answered.append(
+                Example(
+                    query_id,
+                    text,
+                    tuple(positives),
+                    negatives,
+                    tuple(positives.values()),
+                    location,
+                    clusters=clusters,
+                )
+            )
     if not answered:
         raise DataError(f"{qrels} must hold at least one score above 0, got none; choose another split")
     if lost := len(queries) - len(answered):
-        warnings.warn(f"{qrels}: {lost} of {len(queries)} queries have no score above 0 and are left out", stacklevel=3)
+        warnings.warn(
+            f"{qrels}: {lost} of {len(queries)} queries have no score above 0 and are left out", stacklevel=3
+        )
     return ExampleSet(name or f"{source.name}/{split}", tuple(answered), holds_texts=False, is_judged=True)
 
 
@@ -65,11 +88,16 @@ def _read_qrels(tables: Sequence[str], faults: FileFaults) -> dict[str, _Judgeme
     judged: dict[str, _Judgements] = {}
     for table in tables:
         is_delimited = place_of(table).form in ("csv", "tsv")
-        _, rows = first_row(read_rows(table, faults=faults, header=_QRELS_HEADER if is_delimited else None), faults, table)
+        _, rows = first_row(
+            read_rows(table, faults=faults, header=_QRELS_HEADER if is_delimited else None), faults, table
+        )
         for query_id, doc_id, grade, location in parsed_rows(rows, faults, _parse_judgement):
             grades = judged.setdefault(query_id, _Judgements(location)).grades
             if (first := grades.setdefault(doc_id, grade)) != grade:
-                faults.add(f'{location}: a document must be judged once, got "{doc_id}" for query "{query_id}" with {first} and {grade}')
+                faults.add(
+                    f'{location}: a document must be judged once, got "{doc_id}" for query '
+                    f'"{query_id}" with {first} and {grade}'
+                )
     return judged
 
 
@@ -77,9 +105,14 @@ def _parse_judgement(row: Row) -> tuple[str, str, int, str]:
     query, document, score = (_column(row, names) for names in JUDGEMENT_COLUMNS)
     query_id, doc_id = (id_value(row.values[column], column, row.location) for column in (query, document))
     value = row.values[score]
-    grade = None if isinstance(value, bool) or not isinstance(value, str | int | float) else grade_of(str(value))
+    grade = (
+        None if isinstance(value, bool) or not isinstance(value, str | int | float) else grade_of(str(value))
+    )
     if grade is None:
-        raise RowError(f'{row.location}: "{score}" must be {A_GRADE}, got {"nothing" if not value else shown(value)}', advice=GRADING)
+        raise RowError(
+            f'{row.location}: "{score}" must be {A_GRADE}, got {"nothing" if not value else shown(value)}',
+            advice=GRADING,
+        )
     return query_id, doc_id, grade, row.location
 
 
@@ -94,7 +127,9 @@ def _column(row: Row, names: Sequence[str]) -> str:
 def _read_queries(
     table: str, judged: Mapping[str, _Judgements], faults: FileFaults, cluster: str | None
 ) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Texts of the judged queries in file order, each with its values of the column `cluster`, which may lie in ``metadata``."""
+    """Texts of the judged queries in file order, each with its values of the column `cluster`, which may lie
+    in ``metadata``.
+    """
     columns = Columns(usual={"query_id": "_id", "text": "text"})
 
     def parse(row: Row) -> tuple[str, str, tuple[str, ...], str]:
@@ -105,7 +140,12 @@ def _read_queries(
             raise RowError(f'{row.location}: expected "{missing}" of a query, found {quoted(row.values)}')
         query_id = id_value(row.values[id_column], id_column, row.location)
         clusters = () if cluster is None else _clusters_of(row, cluster)
-        return query_id, text_value(row.values[text_column], text_column, row.location), clusters, row.location
+        return (
+            query_id,
+            text_value(row.values[text_column], text_column, row.location),
+            clusters,
+            row.location,
+        )
 
     texts: dict[str, tuple[str, tuple[str, ...]]] = {}
     ids: set[str] = set()
@@ -118,7 +158,9 @@ def _read_queries(
     if not faults.count:  # A query whose own line is at fault would be reported twice.
         for query_id in (query_id for query_id in judged if query_id not in ids):
             where = Path(Source.of(table).path).name
-            faults.add(f'{judged[query_id].location}: query must be one of {where}, got unknown id "{query_id}"')
+            faults.add(
+                f'{judged[query_id].location}: query must be one of {where}, got unknown id "{query_id}"'
+            )
     return texts
 
 
@@ -127,7 +169,9 @@ def _clusters_of(row: Row, column: str) -> tuple[str, ...]:
     metadata = row.values.get("metadata")
     values = {**metadata, **row.values} if isinstance(metadata, Mapping) else row.values
     if column not in values:
-        raise RowError(f'{row.location}: expected "{column}" (measure.cluster) in the line or its "metadata", got none')
+        raise RowError(
+            f'{row.location}: expected "{column}" (measure.cluster) in the line or its "metadata", got none'
+        )
     return shared_values(values[column], column, row.location)
 
 
@@ -144,7 +188,9 @@ def read_run(path: Path) -> Run:
 
     def fault_of(columns: list[str]) -> str | None:
         if len(columns) != 6:
-            return f"a line of a run must have 6 columns (query Q0 document rank score name), got {len(columns)}"
+            return (
+                f"a line of a run must have 6 columns (query Q0 document rank score name), got {len(columns)}"
+            )
         query, _, document, _, text, _ = columns
         score = number_of(text)
         if score is None:
@@ -166,7 +212,10 @@ def read_qrels(path: Path) -> Qrels:
         if tuple(columns) == _QRELS_HEADER:
             return None
         if len(columns) not in (3, 4):
-            return f"a line of judgements must have 4 columns (query 0 document grade), or BEIR's 3, got {len(columns)}"
+            return (
+                "a line of judgements must have 4 columns (query 0 document "
+                f"grade), or BEIR's 3, got {len(columns)}"
+            )
         query, document, text = columns[0], columns[-2], columns[-1]
         grade = grade_of(text)
         if grade is None:

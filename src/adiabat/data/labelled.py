@@ -1,6 +1,7 @@
 """Labelled texts: pairs with a score or a label, single texts with a label, and parallel sentences.
 
-Any table that `adiabat.data.table_rows.read_rows` reads is accepted. Tasks name the columns, and `where` filters rows.
+Any table that `adiabat.data.table_rows.read_rows` reads is accepted. Tasks name the columns, and `where`
+filters rows.
 """
 
 import difflib
@@ -45,7 +46,9 @@ class TextPairs:
 
 @dataclass(frozen=True, slots=True)
 class ScoredPairs(TextPairs):
-    """Pairs of texts with finite human similarity scores; each of the `sets`, or the only set "", has at least `MIN_PAIRS`."""
+    """Pairs of texts with finite human similarity scores; each of the `sets`, or the only set "", has at
+    least `MIN_PAIRS`.
+    """
 
     scores: Float[np.ndarray, " n"]
     sets: Sequence[str]
@@ -77,7 +80,9 @@ class LabelledTexts:
 
 @dataclass(frozen=True, slots=True)
 class ParallelTexts(TextPairs):
-    """Sentences with their translations, at least two different ones on each side; `columns` names them, such as ``en`` and ``de``."""
+    """Sentences with their translations, at least two different ones on each side; `columns` names them, such
+    as ``en`` and ``de``.
+    """
 
     columns: tuple[str, str]
 
@@ -92,10 +97,16 @@ def read_scored_pairs(
     split: str | None = None,
     where: Mapping[str, str] | None = None,
 ) -> ScoredPairs:
-    """Read pairs of texts, or of words, with human similarity scores; `sets` is the column of their sets, None means one set."""
-    cells = {"a": (a, _text), "b": (b, _text), "score": (score, _number)} | ({} if sets is None else {"set": (sets, _label)})
+    """Read pairs of texts, or of words, with human similarity scores; `sets` is the column of their sets,
+    None means one set.
+    """
+    cells = {"a": (a, _text), "b": (b, _text), "score": (score, _number)} | (
+        {} if sets is None else {"set": (sets, _label)}
+    )
     name, (texts_a, texts_b, scores, *set_names) = _columns(source, cells, split, where)
-    pairs = ScoredPairs(name, texts_a, texts_b, np.array(scores), set_names[0] if set_names else [""] * len(scores))
+    pairs = ScoredPairs(
+        name, texts_a, texts_b, np.array(scores), set_names[0] if set_names else [""] * len(scores)
+    )
     _require_rankable(pairs, source, score)
     return pairs
 
@@ -123,7 +134,12 @@ def read_labelled_pairs(
 
 
 def read_labelled_texts(
-    source: str | Path, *, text: str = "text", label: str = "label", split: str | None = None, where: Mapping[str, str] | None = None
+    source: str | Path,
+    *,
+    text: str = "text",
+    label: str = "label",
+    split: str | None = None,
+    where: Mapping[str, str] | None = None,
 ) -> LabelledTexts:
     """Read texts with a label each."""
     name, (texts, labels) = _columns(source, {"text": (text, _text), "label": (label, _label)}, split, where)
@@ -137,21 +153,29 @@ def read_parallel_texts(
     name, (texts_a, texts_b) = _columns(source, {"a": (a, _text), "b": (b, _text)}, split, where)
     if constant := [column for column, texts in ((a, texts_a), (b, texts_b)) if len(set(texts)) < 2]:
         raise DataError(
-            f"{source} must have two different sentences in each column, got {len(texts_a)} row{'' if len(texts_a) == 1 else 's'} "
-            f"with the same in {quoted(constant)}; a translation needs another sentence that it could be confused with"
+            f"{source} must have two different sentences in each column, got {len(texts_a)} "
+            f"row{'' if len(texts_a) == 1 else 's'} "
+            f"with the same in {quoted(constant)}; a translation needs another "
+            "sentence that it could be confused with"
         )
     return ParallelTexts(name, texts_a, texts_b, (a, b))
 
 
 def require_separable(training: LabelledTexts, test: LabelledTexts | None = None) -> None:
-    """Check that there are labels to separate, before a model computes anything; `test` holds the texts to classify, if any."""
+    """Check that there are labels to separate, before a model computes anything; `test` holds the texts to
+    classify, if any.
+    """
     known = training.distinct
     if len(known) < 2:
-        raise DataError(f"{training.name} must have texts of at least two labels, got only {quoted(known)}; name the column of labels")
+        raise DataError(
+            f"{training.name} must have texts of at least two labels, got only "
+            f"{quoted(known)}; name the column of labels"
+        )
     unknown = [label for label in (test.labels if test else ()) if label not in known]
     if unknown:
         raise DataError(
-            f"{training.name} must have texts of every label of the test, got none for {value_counts(unknown)}; "
+            f"{training.name} must have texts of every label of the test, got "
+            f"none for {value_counts(unknown)}; "
             "leave those out of the test, or train on data that has them"
         )
 
@@ -184,7 +208,10 @@ def _text(row: Row, column: str) -> str:
 def _label(row: Row, column: str) -> str:
     value = row.values[column]
     if not isinstance(value, str | int | float | None):
-        raise RowError(f'{row.location}: "{column}" must be a text or a number, got {value_kind(value)}', advice=_LABEL_ADVICE)
+        raise RowError(
+            f'{row.location}: "{column}" must be a text or a number, got {value_kind(value)}',
+            advice=_LABEL_ADVICE,
+        )
     return text_value(plain_value(value), column, row.location)
 
 
@@ -199,21 +226,28 @@ def _number(row: Row, column: str) -> float:
     else:
         number, fault = number_of(value), shown(value)
     if number is None:
-        raise RowError(f'{row.location}: "{column}" must be a finite number, got {fault}', advice=_NUMBER_ADVICE)
+        raise RowError(
+            f'{row.location}: "{column}" must be a finite number, got {fault}', advice=_NUMBER_ADVICE
+        )
     return number
 
 
 def _columns(
-    source: str | Path, cells: Mapping[str, tuple[str, Callable[[Row, str], Any]]], split: str | None, where: Mapping[str, str] | None
+    source: str | Path,
+    cells: Mapping[str, tuple[str, Callable[[Row, str], Any]]],
+    split: str | None,
+    where: Mapping[str, str] | None,
 ) -> tuple[str, list[list[Any]]]:
-    """Name of the rows that pass a filter, and their values by column; `cells` maps each key to its column and parser.
+    """Name of the rows that pass a filter, and their values by column; `cells` maps each key to its column
+    and parser.
 
     Columns that the address names go before those of the settings.
     """
     addressed = Source.of(source).columns
     if others := [name for name in addressed if name not in cells]:
         raise ConfigError(
-            f"{source} must not name {', '.join(others)} in its address: the task reads {', '.join(cells)}, which its settings name"
+            f"{source} must not name {', '.join(others)} in its address: the task reads "
+            f"{', '.join(cells)}, which its settings name"
         )
     columns = {key: addressed.get(key, column) for key, (column, _) in cells.items()}
 
@@ -221,16 +255,27 @@ def _columns(
         return [read(row, columns[key]) for key, (_, read) in cells.items()]
 
     rows = selected_rows(source, columns, parse, split=split, where=where or {})
-    return "/".join([split_name(source, split), *(where or {}).values()]), [list(values) for values in zip(*rows, strict=True)]
+    return "/".join([split_name(source, split), *(where or {}).values()]), [
+        list(values) for values in zip(*rows, strict=True)
+    ]
 
 
 def selected_rows(
-    source: str | Path, columns: Mapping[str, str], parse: Callable[[Row], Parsed], *, split: str | None, where: Mapping[str, str]
+    source: str | Path,
+    columns: Mapping[str, str],
+    parse: Callable[[Row], Parsed],
+    *,
+    split: str | None,
+    where: Mapping[str, str],
 ) -> list[Parsed]:
     """Parse the rows that pass the filter `where` and have all `columns`."""
     faults, remarks, used = FileFaults(), Remarks(), {*columns.values(), *where}
     _, rows = first_row(read_rows(source, split=split, faults=faults, mapped=True), faults, source)
-    selected = (row for row in rows if all(plain_value(row.values.get(name)) == value for name, value in where.items()))
+    selected = (
+        row
+        for row in rows
+        if all(plain_value(row.values.get(name)) == value for name, value in where.items())
+    )
     first = next(selected, None)
     if first is None:
         faults.raise_if_any()
@@ -253,7 +298,9 @@ def selected_rows(
 def value_counts(values: Iterable[str]) -> str:
     """Values with their frequencies, for messages."""
     counts = Counter(values).most_common()
-    listed = ", ".join(f'"{cut(value, limit=_VALUE_CHARACTERS)}" ({count:,})' for value, count in counts[:_LISTED_VALUES])
+    listed = ", ".join(
+        f'"{cut(value, limit=_VALUE_CHARACTERS)}" ({count:,})' for value, count in counts[:_LISTED_VALUES]
+    )
     return listed + (f" and {len(counts) - _LISTED_VALUES:,} more" if len(counts) > _LISTED_VALUES else "")
 
 
@@ -269,7 +316,10 @@ def _missing(row: Row, columns: Mapping[str, str]) -> str:
     noun, pronoun = ("column", "one") if len(missing) == 1 else ("columns", "ones")
     listed = " and ".join(filter(None, [", ".join(settings[:-1]), settings[-1]]))
     present = quoted(row.values) or "none"
-    return f"{row.location} must have the {noun} {quoted(missing.values())}, got {present}; name the right {pronoun} with {listed}"
+    return (
+        f"{row.location} must have the {noun} {quoted(missing.values())}, got "
+        f"{present}; name the right {pronoun} with {listed}"
+    )
 
 
 def _nothing_selected(source: str | Path, split: str | None, where: Mapping[str, str]) -> str:
@@ -282,7 +332,10 @@ def _nothing_selected(source: str | Path, split: str | None, where: Mapping[str,
         for name in where.keys() & row.values.keys():
             counts[name][plain_value(row.values[name])] += 1
     wanted = " and ".join(f'"{name}" is "{value}"' for name, value in where.items())
-    return f"{source} must have rows where {wanted}, got none of {total:,}; {'; '.join(_present_values(counts, columns))}"
+    return (
+        f"{source} must have rows where {wanted}, got none of {total:,}; "
+        f"{'; '.join(_present_values(counts, columns))}"
+    )
 
 
 def _present_values(counts: Mapping[str, Counter[str]], columns: Mapping[str, None]) -> Iterator[str]:

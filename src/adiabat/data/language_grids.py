@@ -1,4 +1,6 @@
-"""Texts in several languages: sentence pairs with a label (XNLI), questions with paragraphs, and the choice of their languages."""
+"""Texts in several languages: sentence pairs with a label (XNLI), questions with paragraphs, and the choice
+of their languages.
+"""
 
 import difflib
 import re
@@ -33,22 +35,39 @@ def names_language(column: str) -> bool:
     if column in _IDS:
         return False
     first, *others = re.split("[-_]", column)
-    return _LANGUAGE_COLUMN.fullmatch(column) is not None and _NO_LANGUAGE.fullmatch(first) is None and "id" not in (first, *others)
+    return (
+        _LANGUAGE_COLUMN.fullmatch(column) is not None
+        and _NO_LANGUAGE.fullmatch(first) is None
+        and "id" not in (first, *others)
+    )
 
 
 def chosen_languages(
-    wanted: Sequence[str], present: Collection[str], *, source: str, incomplete: Mapping[str, str] | None = None
+    wanted: Sequence[str],
+    present: Collection[str],
+    *,
+    source: str,
+    incomplete: Mapping[str, str] | None = None,
 ) -> tuple[str, ...]:
-    """Check the requested languages; empty takes all, sorted. `incomplete` maps languages to the locations of rows that lack them."""
+    """Check the requested languages; empty takes all, sorted.
+
+    `incomplete` maps languages to the locations of rows that lack them.
+    """
     if absent := [language for language in dict.fromkeys(wanted) if language not in present]:
         locations = incomplete or {}
         phrases = (
-            f"{language} (missing in {locations[language]})" if language in locations else f"{language}{_suggestion(language, present)}"
+            f"{language} (missing in {locations[language]})"
+            if language in locations
+            else f"{language}{_suggestion(language, present)}"
             for language in absent
         )
-        advice = f"{'complete these rows, ' if locations.keys() & absent else ''}name others, or none to take all"
+        advice = (
+            f"{'complete these rows, ' if locations.keys() & absent else ''}name others, or none to take all"
+        )
         known = ", ".join(sorted(present))
-        raise ConfigError(f"languages must be of {source} ({known}), got {several(phrases, of='others')}; {advice}")
+        raise ConfigError(
+            f"languages must be of {source} ({known}), got {several(phrases, of='others')}; {advice}"
+        )
     return tuple(dict.fromkeys(wanted)) or tuple(sorted(present))
 
 
@@ -63,7 +82,8 @@ def select_languages(grid: LanguageGridSet, languages: Sequence[str]) -> Languag
     source = f"{grid.name}, in which every sentence pair is"
     chosen = chosen_languages(languages, grid.languages, source=source, incomplete=grid.incomplete)
     premises, hypotheses = (
-        tuple({language: texts[language] for language in chosen} for texts in side) for side in (grid.premises, grid.hypotheses)
+        tuple({language: texts[language] for language in chosen} for texts in side)
+        for side in (grid.premises, grid.hypotheses)
     )
     incomplete = {} if languages else grid.incomplete
     return replace(grid, languages=chosen, premises=premises, hypotheses=hypotheses, incomplete=incomplete)
@@ -73,7 +93,8 @@ def require_every_label(grid: LanguageGridSet, *, source: str | Path) -> None:
     """Check that there are sentence pairs of every label, before a model computes anything."""
     if absent := [label for label in LABELS if label not in grid.labels]:
         raise DataError(
-            f"{source} must have sentence pairs of every label ({', '.join(LABELS)}), got none of {' and '.join(absent)}; "
+            f"{source} must have sentence pairs of every label ({', '.join(LABELS)}), "
+            f"got none of {' and '.join(absent)}; "
             "add some, or name a grid that has all three"
         )
 
@@ -89,17 +110,26 @@ class GridRow:
 
 
 def parse_grid_row(row: Row, columns: Columns) -> GridRow:
-    """Read a row of a language grid, with languages sorted; a label may be its number, as in XNLI on the hub."""
+    """Read a row of a language grid, with languages sorted; a label may be its number, as in XNLI on the
+    hub.
+    """
     label_column = columns.find("label", row)
     if label_column is None:
-        raise RowError(f'{row.location}: expected "label" beside premise and hypothesis, found none; map it with data.columns.label')
+        raise RowError(
+            f'{row.location}: expected "label" beside premise and hypothesis, '
+            "found none; map it with data.columns.label"
+        )
     columns.note_unread(row, "grid")
     label = row.values[label_column]
     if isinstance(label, int) and not isinstance(label, bool) and 0 <= label < len(LABELS):
         label = LABELS[label]
     if label not in LABELS:
-        raise RowError(f'{row.location}: "{label_column}" must be {", ".join(LABELS)} or 0, 1, 2, got {shown(label)}')
-    return GridRow(row.location, label, _by_language("premise", row, columns), _by_language("hypothesis", row, columns))
+        raise RowError(
+            f'{row.location}: "{label_column}" must be {", ".join(LABELS)} or 0, 1, 2, got {shown(label)}'
+        )
+    return GridRow(
+        row.location, label, _by_language("premise", row, columns), _by_language("hypothesis", row, columns)
+    )
 
 
 def _by_language(name: str, row: Row, columns: Columns) -> dict[str, str]:
@@ -112,17 +142,27 @@ def _by_language(name: str, row: Row, columns: Columns) -> dict[str, str]:
     texts = {language: text for language, text in value.items() if text is not None}
     if not texts:
         raise RowError(f'{row.location}: "{column}" must hold at least one language, got none')
-    return {language: text_value(texts[language], f"{column}.{language}", row.location) for language in sorted(texts)}
+    return {
+        language: text_value(texts[language], f"{column}.{language}", row.location)
+        for language in sorted(texts)
+    }
 
 
 def _from_parallel_lists(languages: object, texts: object, column: str, location: str) -> dict[str, object]:
     """Convert the two parallel lists of hypotheses of XNLI on the hub."""
     if not isinstance(languages, list | tuple) or not isinstance(texts, list | tuple):
-        raise RowError(f'{location}: "{column}" must hold lists of languages and translations, got {value_kind(texts)}')
+        raise RowError(
+            f'{location}: "{column}" must hold lists of languages and translations, got {value_kind(texts)}'
+        )
     if len(languages) != len(texts):
-        raise RowError(f'{location}: "{column}" must hold as many translations as languages, got {len(texts)} for {len(languages)}')
+        raise RowError(
+            f'{location}: "{column}" must hold as many translations as languages, '
+            f"got {len(texts)} for {len(languages)}"
+        )
     if invalid := [language for language in languages if not isinstance(language, str)]:
-        raise RowError(f'{location}: "{column}" must name every language by a text, got {value_kind(invalid[0])}')
+        raise RowError(
+            f'{location}: "{column}" must name every language by a text, got {value_kind(invalid[0])}'
+        )
     return dict(zip(languages, texts, strict=True))
 
 
@@ -132,7 +172,10 @@ def read_grid(table: Table, *, name: str) -> LanguageGridSet:
     table.finish()
     common = set.intersection(*(set(side) for pair in pairs for side in (pair.premise, pair.hypothesis)))
     if not common:
-        raise DataError(f"{table.source} must have a language that every premise and hypothesis is in, got none; drop incomplete rows")
+        raise DataError(
+            f"{table.source} must have a language that every premise and hypothesis "
+            "is in, got none; drop incomplete rows"
+        )
     languages = tuple(sorted(common))
     return LanguageGridSet(
         name,
@@ -149,9 +192,13 @@ def _incomplete(pairs: Sequence[GridRow], common: Collection[str]) -> dict[str, 
     known = set[str]().union(*(side.keys() for pair in pairs for side in (pair.premise, pair.hypothesis)))
     incomplete = {}
     for language in sorted(known.difference(common)):
-        lacking = [pair.location for pair in pairs if language not in pair.premise or language not in pair.hypothesis]
+        lacking = [
+            pair.location for pair in pairs if language not in pair.premise or language not in pair.hypothesis
+        ]
         more = len(lacking) - 1
-        incomplete[language] = lacking[0] + (f" and {more:,} more row{'' if more == 1 else 's'}" if more else "")
+        incomplete[language] = lacking[0] + (
+            f" and {more:,} more row{'' if more == 1 else 's'}" if more else ""
+        )
     return incomplete
 
 
@@ -185,35 +232,54 @@ _NAMING = "its columns are languages, which tasks.languages names, and the one t
 
 
 def read_question_grid(
-    data: str | Path, corpus: str | Path, *, key: str = "para", languages: Sequence[str] = (), name: str | None = None
+    data: str | Path,
+    corpus: str | Path,
+    *,
+    key: str = "para",
+    languages: Sequence[str] = (),
+    name: str | None = None,
 ) -> QuestionGridSet:
-    """Read questions and paragraphs: tables with a column for each language, and one (`key`) that names the paragraph of a question.
+    """Read questions and paragraphs: tables with a column for each language, and one (`key`) that names the
+    paragraph of a question.
 
     Args:
-        languages: Columns to read; empty takes those of both tables that are named by the code of a language, sorted.
+        languages: Columns to read; empty takes those of both tables that are named by the code of a language,
+            sorted.
     """
     faults = FileFaults()
-    question_rows, paragraph_rows = (list(read_rows(source, faults=faults, naming=_NAMING)) for source in (data, corpus))
+    question_rows, paragraph_rows = (
+        list(read_rows(source, faults=faults, naming=_NAMING)) for source in (data, corpus)
+    )
     for source, rows in ((data, question_rows), (corpus, paragraph_rows)):
         if not rows:
             faults.raise_if_any()
             raise DataError(f"{source} must hold at least one row, got none; check that the file is complete")
     question_columns, paragraph_columns = (
-        {column for row in rows for column in row.values if column != key} for rows in (question_rows, paragraph_rows)
+        {column for row in rows for column in row.values if column != key}
+        for rows in (question_rows, paragraph_rows)
     )
     chosen, notes = _common_languages(question_columns, paragraph_columns, languages, str(data), str(corpus))
     parse = partial(_parse_texts, key=key, languages=chosen)
-    questions, paragraphs = (list(parsed_rows(rows, faults, parse)) for rows in (question_rows, paragraph_rows))
+    questions, paragraphs = (
+        list(parsed_rows(rows, faults, parse)) for rows in (question_rows, paragraph_rows)
+    )
     row_of = {paragraph.key: row for row, paragraph in enumerate(paragraphs)}
     _require_unique(f'"{key}"', ((paragraph.key, paragraph.location) for paragraph in paragraphs), faults)
-    _require_unique("the name of a question", ((question.row_id, question.location) for question in questions), faults)
-    if not faults.count:  # A paragraph that is at fault itself would be reported once more for each of its questions.
+    _require_unique(
+        "the name of a question", ((question.row_id, question.location) for question in questions), faults
+    )
+    if (
+        not faults.count
+    ):  # A paragraph that is at fault itself would be reported once more for each of its questions.
         for language in chosen:
             if len({paragraph.texts[language] for paragraph in paragraphs}) < 2:
                 fault = f"{corpus} must hold at least two different paragraphs in {language}, got one"
                 faults.add(f"{fault}; add others, or leave the language out")
         for question in (question for question in questions if question.key not in row_of):
-            fault = f'{question.location}: "{key}" must name a paragraph of {corpus}, got unknown "{question.key}"'
+            fault = (
+                f'{question.location}: "{key}" must name a paragraph of {corpus}, '
+                f'got unknown "{question.key}"'
+            )
             faults.add(fault, "add the paragraphs, or leave these questions out")
     faults.raise_if_any()
     return QuestionGridSet(
@@ -233,12 +299,21 @@ def _common_languages(
     """The languages to read, and remarks on those that only one of the tables has."""
     if wanted:
         return chosen_languages(wanted, questions & paragraphs, source=f"both {data} and {corpus}"), ()
-    first, second = ({column for column in columns if names_language(column)} for columns in (questions, paragraphs))
+    first, second = (
+        {column for column in columns if names_language(column)} for columns in (questions, paragraphs)
+    )
     if not first & second:
         present = f"{', '.join(sorted(first)) or 'none'} and {', '.join(sorted(second)) or 'none'}"
-        raise DataError(f"{data} and {corpus} must share columns named by the code of a language, got {present}; name them in languages")
+        raise DataError(
+            f"{data} and {corpus} must share columns named by the code of a language, "
+            f"got {present}; name them in languages"
+        )
     sides = ((first - second, data), (second - first, corpus))
-    notes = tuple(f"{', '.join(sorted(unshared))} left out: only {source} has them" for unshared, source in sides if unshared)
+    notes = tuple(
+        f"{', '.join(sorted(unshared))} left out: only {source} has them"
+        for unshared, source in sides
+        if unshared
+    )
     return tuple(sorted(first & second)), notes
 
 
@@ -254,8 +329,19 @@ def _parse_texts(row: Row, *, key: str, languages: Sequence[str]) -> _TextRow:
             advice="complete these rows, or name fewer languages",
         )
     texts = {language: text_value(row.values[language], language, row.location) for language in languages}
-    column = next((name for name in COLUMN_ALIASES["query_id"] if name in row.values and name not in languages and name != key), None)
-    row_id = invented_id(row.number, texts[languages[0]]) if column is None else id_value(row.values[column], column, row.location)
+    column = next(
+        (
+            name
+            for name in COLUMN_ALIASES["query_id"]
+            if name in row.values and name not in languages and name != key
+        ),
+        None,
+    )
+    row_id = (
+        invented_id(row.number, texts[languages[0]])
+        if column is None
+        else id_value(row.values[column], column, row.location)
+    )
     return _TextRow(row.location, row_id, id_value(row.values[key], key, row.location), texts)
 
 

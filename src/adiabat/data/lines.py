@@ -1,4 +1,6 @@
-"""Lines of a text file, plain or compressed, from its beginning or an earlier position; and the known names of columns."""
+"""Lines of a text file, plain or compressed, from its beginning or an earlier position; and the known names
+of columns.
+"""
 
 import io
 import os
@@ -25,12 +27,14 @@ LONGEST_LINE = "ADIABAT_LONGEST_LINE"
 """Environment variable with the maximum bytes of a line."""
 
 _READ_BYTES = 1 << 13
-"""Bytes read at once. The last chunk of a truncated compressed file is lost; the reported line is the one before it."""
+"""Bytes read at once. The last chunk of a truncated compressed file is lost; the reported line is the one
+before it."""
 
 
 @dataclass(slots=True)
 class Cursor:
-    """A position between two rows: valid rows before it; in text files also files, and lines and bytes (decompressed) of its own file.
+    """A position between two rows: valid rows before it; in text files also files, and lines and bytes
+    (decompressed) of its own file.
 
     Readers advance it.
     """
@@ -83,7 +87,9 @@ def text_lines(path: Path, faults: Faults, cursor: Cursor) -> Iterator[tuple[int
     for number, line in byte_lines(path, cursor):
         if number == 1:
             if line.startswith((b"\xff\xfe", b"\xfe\xff")):
-                raise DataError(f"{path} must be UTF-8, got UTF-16; convert it, e.g. with iconv -f UTF-16 -t UTF-8")
+                raise DataError(
+                    f"{path} must be UTF-8, got UTF-16; convert it, e.g. with iconv -f UTF-16 -t UTF-8"
+                )
             line = line.removeprefix(b"\xef\xbb\xbf")
         yield number, *decoded(line, f"{path}:{number}", faults)
 
@@ -92,12 +98,18 @@ def decoded(line: bytes, location: str, faults: Faults) -> tuple[str, bool]:
     """The text of a line, and whether it is valid UTF-8 without zero bytes, which no text file has."""
     if b"\0" in line:
         place = f"a zero byte at byte {line.index(0) + 1:,} of the line"
-        faults.add(f"{location} must be text, got {place}; part of the file is lost, or it is UTF-16: write it again as UTF-8")
+        faults.add(
+            f"{location} must be text, got {place}; part of the file is lost, or "
+            "it is UTF-16: write it again as UTF-8"
+        )
         return line.decode("utf-8", "replace"), False
     try:
         return line.decode("utf-8"), True
     except UnicodeDecodeError as error:
-        faults.add(f"{location} must be UTF-8, got byte 0x{line[error.start]:02x} at byte {error.start + 1} of the line")
+        faults.add(
+            f"{location} must be UTF-8, got byte 0x{line[error.start]:02x} at "
+            f"byte {error.start + 1} of the line"
+        )
         return line.decode("utf-8", "replace"), False
 
 
@@ -108,7 +120,8 @@ def limited_lines(lines: BinaryIO | io.BufferedReader, path: Path, number: int =
         number += 1
         if len(line) > limit:
             raise DataError(
-                f"{path}:{number} must have at most {limit:,} bytes, got a longer line; end each row with a newline, or set "
+                f"{path}:{number} must have at most {limit:,} bytes, got a longer "
+                "line; end each row with a newline, or set "
                 f"{LONGEST_LINE} to a larger number of bytes"
             )
         yield line
@@ -118,7 +131,10 @@ def longest_line() -> int:
     """Bytes of the longest line that is read."""
     setting = os.environ.get(LONGEST_LINE, str(64 << 20))
     if not (setting.isascii() and setting.isdigit() and 0 < len(setting) < 16 and int(setting)):
-        raise ConfigError(f"{LONGEST_LINE} must be a whole number of bytes > 0, got {setting!r}; correct the environment variable")
+        raise ConfigError(
+            f"{LONGEST_LINE} must be a whole number of bytes > 0, got {setting!r}; "
+            "correct the environment variable"
+        )
     return int(setting)
 
 
@@ -134,7 +150,8 @@ def _seek(stream: Any, path: Path, offset: int) -> None:
 
 def _changed(path: Path, content: str, position: str) -> DataError:
     return DataError(
-        f"{path} must be unchanged since it was read, got {content} where reading resumes at {position}; restore it, or start again"
+        f"{path} must be unchanged since it was read, got {content} where reading "
+        f"resumes at {position}; restore it, or start again"
     )
 
 
@@ -142,8 +159,14 @@ def _stream_fault(path: Path, codec: str | None, number: int, reason: str) -> st
     if codec is None:
         return f"{path} must be readable, got: {reason}"
     if "truncated" in reason.lower():
-        return f"{path} must be a whole {codec} file, got one that ends early, after line {number}; copy or download it again"
-    return f"{path} must be a {codec} file, got other bytes after line {number} ({reason}); rename it or download it again"
+        return (
+            f"{path} must be a whole {codec} file, got one that ends early, after "
+            f"line {number}; copy or download it again"
+        )
+    return (
+        f"{path} must be a {codec} file, got other bytes after line {number} "
+        f"({reason}); rename it or download it again"
+    )
 
 
 Layout = Literal["grid", "examples", "corpus"]
@@ -165,8 +188,8 @@ COLUMN_ALIASES: Mapping[str, tuple[str, ...]] = {
     "hypothesis": ("hypothesis",),
     "label": ("label", "labels", "score", "relevance", "is_relevant"),
 }
-"""Our name of a column to its names in files. Our own name wins; two other matches are an error that asks for a mapping. A name with a dot
-is the setting that maps it."""
+"""Our name of a column to its names in files. Our own name wins; two other matches are an error that asks for
+a mapping. A name with a dot is the setting that maps it."""
 
 
 _NUMBERED = re.compile(r"(?:(positives?|pos)_?|(?:hard_)?(?:negatives?|neg)_?)(\d+)|hard_(?:negatives?|neg)")
@@ -221,25 +244,45 @@ def _numbered(column: str) -> tuple[str, int] | None:
     return match and ("positive" if match[1] else "negative", int(match[2] or 0))
 
 
-def header_of(cells: Sequence[str], location: str, *, form: str, expected: Sequence[str] | None = None) -> tuple[str, ...]:
-    """Read a line as the header; `expected` are its names, None allows any. The name "" is an index of pandas, and is not read."""
+def header_of(
+    cells: Sequence[str], location: str, *, form: str, expected: Sequence[str] | None = None
+) -> tuple[str, ...]:
+    """Read a line as the header; `expected` are its names, None allows any.
+
+    The name "" is an index of pandas, and is not read.
+    """
     names = tuple(cell.strip() for cell in cells)
     if expected is not None and names != tuple(expected):
-        raise DataError(f"{location} must be the header {' '.join(expected)} (by tabs), got {cut(' '.join(names), limit=120)}; add it")
+        raise DataError(
+            f"{location} must be the header {' '.join(expected)} (by tabs), got "
+            f"{cut(' '.join(names), limit=120)}; add it"
+        )
     separator, others = _SEPARATORS[form]
     got = f"got {shown_names(names)}"
     if len(names) == 1 and (other := next((sign for sign in others if sign in names[0]), None)):
         got = f"got {others[other]} in {shown_names(names)}"
-        raise DataError(f"{location} must separate its columns by {separator}, {got}; write the file with {separator}")
+        raise DataError(
+            f"{location} must separate its columns by {separator}, {got}; write the file with {separator}"
+        )
     if "" in names[1:] or names == ("",) or len(set(names)) < len(names):
         raise DataError(f"{location} must name every column once, {got}; correct the header")
     # A number or sentence may be a column name if pandas numbered the columns, or beside known names.
-    values = [name for name in names if number_of(name) is not None or len(name) > _LONGEST_NAME or len(name.split()) > _MAX_WORDS]
+    values = [
+        name
+        for name in names
+        if number_of(name) is not None or len(name) > _LONGEST_NAME or len(name.split()) > _MAX_WORDS
+    ]
     if values and _KNOWN.isdisjoint(names) and names != tuple(map(str, range(len(names)))):
         advice = "put a header before the first row"
-        raise DataError(f"{location} must be a header of column names, {got}, but {shown(values[0])} is not a name; {advice}")
+        raise DataError(
+            f"{location} must be a header of column names, {got}, but "
+            f"{shown(values[0])} is not a name; {advice}"
+        )
     if names[0] == "":
-        warnings.warn(f"{location}: the first column is ignored: it has no name, like an index that pandas wrote", stacklevel=2)
+        warnings.warn(
+            f"{location}: the first column is ignored: it has no name, like an index that pandas wrote",
+            stacklevel=2,
+        )
     return names
 
 

@@ -1,11 +1,14 @@
-"""Near duplicates among texts that are no longer there: signatures of 64 bytes that estimate the Jaccard similarity of word 3-grams.
+"""Near duplicates among texts that are no longer there: signatures of 64 bytes that estimate the Jaccard
+similarity of word 3-grams.
 
-Each byte is the lowest eight bits of the least of one random hash over the 3-grams of a text. Two texts of similarity J share a byte with
-probability ``J + (1 - J) / 256``, so the share m of equal bytes estimates ``J = (m - 1/256) / (1 - 1/256)``, with a standard error of 0.04
+Each byte is the lowest eight bits of the least of one random hash over the 3-grams of a text. Two texts of
+similarity J share a byte with probability ``J + (1 - J) / 256``, so the share m of equal bytes estimates ``J
+= (m - 1/256) / (1 - 1/256)``, with a standard error of 0.04
 at 0.9. Candidates share one of eight bands of eight bytes: at 0.9, 99 of 100 pairs do.
 
 Reference:
-    Broder 1997 (MinHash); Li and König 2010 (few bits); Leskovec, Rajaraman and Ullman 2014, chapter 3 (bands).
+    Broder 1997 (MinHash); Li and König 2010 (few bits); Leskovec, Rajaraman and Ullman 2014, chapter 3
+    (bands).
 """
 
 import hashlib
@@ -32,7 +35,8 @@ _WORDS = re.compile(rf"[{_CJK}]|[^\s—–{_CJK}]+")
 """Words between white space and dashes; in scripts without spaces, characters."""
 
 _PUNCTUATION = """.,;:!?"'()[]{}…“”„‟‘’‚‛«»‹›「」『』《》〈〉【】。、¿¡।؟،؛"""
-"""Punctuation of sentences, at the ends of words; symbols, such as those of ``C++`` and ``-5``, belong to words."""
+"""Punctuation of sentences, at the ends of words; symbols, such as those of ``C++`` and ``-5``, belong to
+words."""
 
 Signatures = UInt8[np.ndarray, "n 64"]
 
@@ -60,7 +64,9 @@ def near(texts: Sequence[str], known: Signatures) -> Bool[np.ndarray, " n"]:
 
 
 def grams(text: str) -> list[str]:
-    """Word 3-grams of the normal form of a text, without punctuation around words; a shorter text is one gram."""
+    """Word 3-grams of the normal form of a text, without punctuation around words; a shorter text is one
+    gram.
+    """
     normal = " ".join(folded(text)).replace("’", "'")
     words = list(filter(None, (_without_punctuation(word) for word in _WORDS.findall(normal)))) or [normal]
     return [" ".join(words[start : start + 3]) for start in range(max(1, len(words) - 2))]
@@ -76,10 +82,20 @@ def _without_punctuation(word: str) -> str:
 
 def _signed(texts: Sequence[str]) -> Signatures:
     lists = [list(dict.fromkeys(grams(text))) for text in texts]
-    digests = b"".join(hashlib.blake2b(gram.encode("utf-8", "surrogatepass"), digest_size=8).digest() for one in lists for gram in one)
+    digests = b"".join(
+        hashlib.blake2b(gram.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        for one in lists
+        for gram in one
+    )
     hashes = np.frombuffer(digests, dtype="<u8")
     starts = np.cumsum([0, *map(len, lists)])[:-1]
-    return np.stack([np.minimum.reduceat(values >> np.uint64(16), starts).astype(np.uint8) for values in _permuted(hashes)], axis=1)
+    return np.stack(
+        [
+            np.minimum.reduceat(values >> np.uint64(16), starts).astype(np.uint8)
+            for values in _permuted(hashes)
+        ],
+        axis=1,
+    )
 
 
 def _permuted(hashes: UInt64[np.ndarray, " g"]) -> Iterator[UInt64[np.ndarray, " g"]]:

@@ -1,4 +1,6 @@
-"""Pairs of a query and a document that answers it: each distinct text once, with the known answers and non-answers of each query."""
+"""Pairs of a query and a document that answers it: each distinct text once, with the known answers and
+non-answers of each query.
+"""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -106,12 +108,16 @@ class PairSet:
 
     @property
     def candidates(self) -> Int[np.ndarray, " documents"]:
-        """Rows of the documents ranked in validation: those of a pair, or listed as a negative of one of its queries, ascending."""
+        """Rows of the documents ranked in validation: those of a pair, or listed as a negative of one of its
+        queries, ascending.
+        """
         return np.unique(np.concatenate([self.positive, self.negatives.take(self.query_rows).values]))
 
     def subset(self, mask: Bool[np.ndarray, " pairs"]) -> "PairSet":
         """Some of the pairs."""
-        each = {name: getattr(self, name)[mask] for name in ("query", "positive", "sources", "topics", "tags")}
+        each = {
+            name: getattr(self, name)[mask] for name in ("query", "positive", "sources", "topics", "tags")
+        }
         return replace(self, **each)
 
     def digest(self) -> str:
@@ -214,14 +220,17 @@ class _Listed:
     def by_query(self, queries: int) -> Ragged:
         """Documents of each query, in input order."""
         order = np.argsort(self.query, kind="stable")
-        return Ragged(self.document[order], compact(np.concatenate([[0], np.cumsum(np.bincount(self.query, minlength=queries))])))
+        return Ragged(
+            self.document[order],
+            compact(np.concatenate([[0], np.cumsum(np.bincount(self.query, minlength=queries))])),
+        )
 
 
 class PairBuilder:
     """Numbers texts as examples arrive, and forms the pairs at the end; texts need not be in memory.
 
-    Entries with the same query text share their lists, across sets too. A negative that another entry lists as an answer is left out and
-    counted in a note of the first set. A repeated pair counts once.
+    Entries with the same query text share their lists, across sets too. A negative that another entry lists
+    as an answer is left out and counted in a note of the first set. A repeated pair counts once.
     """
 
     def __init__(self, queries: Sink, documents: Sink, query_ids: Sink) -> None:
@@ -246,7 +255,9 @@ class PairBuilder:
         listed = [text for example in examples for text in (*example.positives, *example.negatives)]
         counts = [count for example in examples for count in (len(example.positives), len(example.negatives))]
         each = np.array(counts).reshape(-1, 2).sum(axis=1)
-        topics, tags = ([self._name(getattr(example, kind)) for example in examples] for kind in ("topic", "tag"))
+        topics, tags = (
+            [self._name(getattr(example, kind)) for example in examples] for kind in ("topic", "tag")
+        )
         self._listed.append(
             _Listed(
                 query=np.repeat(compact(rows), each),
@@ -265,26 +276,46 @@ class PairBuilder:
         """Form the pairs."""
         queries, documents = len(self._queries), len(self._documents)
         listed = _Listed(
-            *(np.concatenate([getattr(listed_block, name) for listed_block in (_nothing(), *self._listed)]) for name in _Listed.__slots__)
+            *(
+                np.concatenate([getattr(listed_block, name) for listed_block in (_nothing(), *self._listed)])
+                for name in _Listed.__slots__
+            )
         )
         near = listed.where(listed.answers)
         known = near.each_once(documents)
         far = listed.where(~listed.answers).each_once(documents)
         wrong = far.where(~np.isin(far.keys(documents), known.keys(documents)))
         left_out = len(far.query) - len(wrong.query)
-        why = f"{left_out:,} of {len(far.query):,} listed negatives left out, because they are listed as positives of the same query"
+        why = (
+            f"{left_out:,} of {len(far.query):,} listed negatives left out, because "
+            "they are listed as positives of the same query"
+        )
         answers, negatives = known.by_query(queries), wrong.by_query(queries)
         unanswered = int((answers.lengths == 0).sum())
         notes = (*self._notes, *([why] if left_out else []))
         if unanswered:
-            notes += (f"{unanswered:,} of {queries:,} queries left out, because no row gives them a positive (label 1)",)
+            notes += (
+                f"{unanswered:,} of {queries:,} queries left out, because no "
+                "row gives them a positive (label 1)",
+            )
         sets = []
         for number, name in enumerate(names):
             of_set = near.where(near.of == number)
             pairs = of_set.each_once(documents)
             set_notes = (*notes, *_repeated(name, len(of_set.query), len(pairs.query)))
             sets.append(
-                PairSet(name, texts, pairs.query, pairs.document, answers, negatives, pairs.of * 0, pairs.topic, pairs.tag, set_notes)
+                PairSet(
+                    name,
+                    texts,
+                    pairs.query,
+                    pairs.document,
+                    answers,
+                    negatives,
+                    pairs.of * 0,
+                    pairs.topic,
+                    pairs.tag,
+                    set_notes,
+                )
             )
             notes = ()
         return tuple(sets)

@@ -1,4 +1,6 @@
-"""Texts with their translations: tables with a column or an entry for each language, and pairs of files with parallel lines."""
+"""Texts with their translations: tables with a column or an entry for each language, and pairs of files with
+parallel lines.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,7 +25,9 @@ _NAMING = "its columns are languages, which data.source and data.languages name"
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """A text and its translation; `begins` marks a gap before it, so that it does not continue the previous sentence."""
+    """A text and its translation; `begins` marks a gap before it, so that it does not continue the previous
+    sentence.
+    """
 
     source: str
     text: str
@@ -45,10 +49,14 @@ class ParallelSource:
     languages: tuple[str, ...] = ()
 
 
-def parallel_sources(names: Sequence[str], *, source: str, languages: Sequence[str] = ()) -> list[ParallelSource]:
+def parallel_sources(
+    names: Sequence[str], *, source: str, languages: Sequence[str] = ()
+) -> list[ParallelSource]:
     """The sources of ``--parallel``: a table, or two files with a comma between them."""
     if invalid := [shown(code) for code in (source, *languages) if CODE.fullmatch(code) is None]:
-        raise ConfigError(f"a language must be a code such as de or pt-BR, got {several(invalid)}; write its code")
+        raise ConfigError(
+            f"a language must be a code such as de or pt-BR, got {several(invalid)}; write its code"
+        )
     sources = []
     for name in names:
         path, _, translation = (name, "", "") if Path(name).exists() else name.partition(",")
@@ -59,9 +67,10 @@ def parallel_sources(names: Sequence[str], *, source: str, languages: Sequence[s
 def read_parallel(source: ParallelSource) -> Iterator[Translation]:
     """Iterate over translations, in file order.
 
-    A table has rows with a text for each language (``{"en": ..., "de": ...}``, or columns whose values are such objects), or rows with one
-    translation, whose language a column ``lang`` names (``{"lang": "de", "en": ..., "x": ...}``). Empty languages of a row are skipped, and
-    so are columns whose name is not a language, unless settings name them. The source and its first row are checked at the call.
+    A table has rows with a text for each language (``{"en": ..., "de": ...}``, or columns whose values are
+    such objects), or rows with one translation, whose language a column ``lang`` names (``{"lang": "de",
+    "en": ..., "x": ...}``). Empty languages of a row are skipped, and so are columns whose name is not a
+    language, unless settings name them. The source and its first row are checked at the call.
     """
     if source.translation is not None:
         return _parallel_lines(source, source.translation)
@@ -101,28 +110,49 @@ def _translations(groups: Sequence[Mapping[str, Any]], row: Row, source: Paralle
             is_wanted = language in source.languages if source.languages else language != source.source
             if is_wanted and text is not None and (not isinstance(text, str) or text.strip()):
                 if CODE.fullmatch(language) is None:
-                    message = f"{row.location}: a language must be a code such as de or pt-BR, got {shown(language)}"
+                    message = (
+                        f"{row.location}: a language must be a code such as de or "
+                        f"pt-BR, got {shown(language)}"
+                    )
                     raise RowError(message, advice="write its code")
-                translations.append(Translation(source_text, text_value(text, language, row.location), language, row.location))
+                translations.append(
+                    Translation(source_text, text_value(text, language, row.location), language, row.location)
+                )
     return translations
 
 
 def _groups(row: Row, source: ParallelSource) -> tuple[list[Mapping[str, Any]], set[str]]:
-    """Texts of a row with the same meaning, by language; and the columns of texts with their language, including unrequested ones."""
+    """Texts of a row with the same meaning, by language; and the columns of texts with their language,
+    including unrequested ones.
+    """
     values = row.values
     language_column = _first_of(LANGUAGE_COLUMNS, values)
     if language_column is not None and source.source in values:
         column = _first_of(TRANSLATION_COLUMNS, values)
         if column is None:
-            raise RowError(f"{row.location}: a row with a language must have {' or '.join(TRANSLATION_COLUMNS)}, got none of them")
+            raise RowError(
+                f"{row.location}: a row with a language must have "
+                f"{' or '.join(TRANSLATION_COLUMNS)}, got none of them"
+            )
         language = text_value(values[language_column], language_column, row.location)
-        return [{source.source: values[source.source], language: values[column]}], {source.source, language_column, column}
-    nested = {name: value for name, value in values.items() if isinstance(value, Mapping) and source.source in value}
-    flat = {name: value for name, value in values.items() if _is_language(name, source) and not isinstance(value, Mapping)}
+        return [{source.source: values[source.source], language: values[column]}], {
+            source.source,
+            language_column,
+            column,
+        }
+    nested = {
+        name: value for name, value in values.items() if isinstance(value, Mapping) and source.source in value
+    }
+    flat = {
+        name: value
+        for name, value in values.items()
+        if _is_language(name, source) and not isinstance(value, Mapping)
+    }
     groups = [*([flat] if source.source in flat else []), *nested.values()]
     if not groups:
         raise RowError(
-            f'{row.location}: must have a text in "{source.source}", the source language, got {_names(values)}',
+            f'{row.location}: must have a text in "{source.source}", the '
+            f"source language, got {_names(values)}",
             advice=f"name the language that the teacher knows ({option('source')})",
         )
     return groups, {*nested, *(name for name in values if _is_language(name, source))}
@@ -149,7 +179,10 @@ def _require_languages(first: Row, source: ParallelSource) -> None:
     except RowError as fault:
         raise DataError(f"{fault}; {fault.advice}") from fault
     if not languages:
-        raise DataError(f"{first.location}: must have a translation beside {source.source}, got {_names(first.values)}; add one")
+        raise DataError(
+            f"{first.location}: must have a translation beside {source.source}, "
+            f"got {_names(first.values)}; add one"
+        )
 
 
 def _names(values: Mapping[str, Any]) -> str:
@@ -173,7 +206,9 @@ def _parallel_lines(source: ParallelSource, translation: str) -> Iterator[Transl
                 raise DataError(_unequal_lengths(source_path, translation_path))
             if is_pair := bool(text.strip() and translated.strip()):
                 count += 1
-                yield Translation(text.strip(), translated.strip(), language, f"{translation_path}:{number}", begins)
+                yield Translation(
+                    text.strip(), translated.strip(), language, f"{translation_path}:{number}", begins
+                )
             begins = not is_pair
         faults.raise_if_any()
         if not count:
@@ -192,19 +227,23 @@ def _lines(path: Path, faults: FileFaults) -> Iterator[str]:
 def _unequal_lengths(source_path: Path, translation_path: Path) -> str:
     counts = [sum(1 for _ in _lines(path, FileFaults())) for path in (source_path, translation_path)]
     return (
-        f"{translation_path} must have as many lines as {source_path}, one for each sentence, got {counts[1]:,} beside {counts[0]:,}; "
+        f"{translation_path} must have as many lines as {source_path}, one for each "
+        f"sentence, got {counts[1]:,} beside {counts[0]:,}; "
         "one of them lost or gained lines: get both again"
     )
 
 
 def _language_of(path: Path, languages: Sequence[str]) -> str:
-    """The language at the end of a name, as in ``corpus.de`` or ``corpus.de.tok.gz``; otherwise the only one to read."""
+    """The language at the end of a name, as in ``corpus.de`` or ``corpus.de.tok.gz``; otherwise the only one
+    to read.
+    """
     for ending in reversed(path.suffixes):
         if names_language(language := ending.removeprefix(".")) and ending not in CODECS:
             return language
     if len(languages) == 1:
         return languages[0]
     raise DataError(
-        f"{path} must end in the code of its language, as corpus.de does, got none; rename it, or name the only language that is learned "
+        f"{path} must end in the code of its language, as corpus.de does, got none; rename "
+        "it, or name the only language that is learned "
         f"({option('languages')})"
     )

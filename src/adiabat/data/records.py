@@ -1,7 +1,8 @@
 """Records that rooms exchange, and the legend of dimensions.
 
 Dimensions, one letter each, the same everywhere (lower case in shape annotations):
-``B`` queries of a step, ``N`` documents scored, ``H`` hard negatives per query, ``L`` tokens, ``D`` hidden width, ``E`` embedding width.
+``B`` queries of a step, ``N`` documents scored, ``H`` hard negatives per query, ``L`` tokens, ``D`` hidden
+width, ``E`` embedding width.
 """
 
 import hashlib
@@ -31,7 +32,8 @@ class Document:
 def is_own_document(query: str, document: str) -> bool:
     """Whether a document that has a query's id is the query itself, as in ArguAna and Quora.
 
-    Two sets numbered from 1 share ids by chance, so the texts must also be equal, apart from white space and a title of the document.
+    Two sets numbered from 1 share ids by chance, so the texts must also be equal, apart from white space and
+    a title of the document.
     """
     query_words, document_words = (" ".join(text.split()) for text in (query, document))
     return document_words == query_words or document_words.endswith(f" {query_words}")
@@ -42,7 +44,8 @@ class Example:
     """A query with documents that answer it and documents that do not.
 
     Attributes:
-        positives: Relevant documents, at least one in an `ExampleSet`: document ids, or texts, which `text_id` turns into ids.
+        positives: Relevant documents, at least one in an `ExampleSet`: document ids, or texts, which
+            `text_id` turns into ids.
         negatives: Irrelevant documents, possibly none; ids or texts likewise.
         clusters: Values that the query shares with those that it is not independent of.
     """
@@ -64,7 +67,8 @@ class ExampleSet:
 
     Attributes:
         holds_texts: True if documents are texts, False if they are ids, None if only a store can tell.
-        is_judged: Whether negatives were judged irrelevant in a corpus, rather than listed as candidates of a query.
+        is_judged: Whether negatives were judged irrelevant in a corpus, rather than listed as candidates of a
+            query.
     """
 
     name: str
@@ -80,7 +84,8 @@ class ExampleSet:
 class ExampleStream:
     """A data set read a few examples at a time; those of a labelled row may have only negatives.
 
-    The examples, in file order, end with a DataError if rows were faulty; `remarks` returns notes on the rows read.
+    The examples, in file order, end with a DataError if rows were faulty; `remarks` returns notes on the rows
+    read.
     """
 
     name: str
@@ -106,7 +111,14 @@ class LanguageGridSet:
     def notes(self) -> tuple[str, ...]:
         """A note on languages that are left out."""
         languages = ", ".join(f"{language} ({locations})" for language, locations in self.incomplete.items())
-        return (f"languages left out, since some rows lack them: {languages}; complete these rows to measure them",) if languages else ()
+        return (
+            (
+                f"languages left out, since some rows lack them: {languages}; "
+                "complete these rows to measure them",
+            )
+            if languages
+            else ()
+        )
 
 
 def text_id(text: str) -> str:
@@ -115,12 +127,16 @@ def text_id(text: str) -> str:
 
 
 def invented_id(number: int, text: str) -> str:
-    """Id for a query without one: row `number`, and 48 bits of `text_id`, so that it never equals a document's id."""
+    """Id for a query without one: row `number`, and 48 bits of `text_id`, so that it never equals a
+    document's id.
+    """
     return f"row-{number}-{text_id(text).removeprefix('text:')[:12]}"
 
 
 def grid_id(pair: int, language: str) -> str:
-    """Document id of the hypothesis of sentence pair `pair` (its position in the file, from 0) in `language`."""
+    """Document id of the hypothesis of sentence pair `pair` (its position in the file, from 0) in
+    `language`.
+    """
     return f"{pair}:{language}"
 
 
@@ -129,7 +145,8 @@ class Fingerprint:
     """Everything that decides the vectors of one tower.
 
     Attributes:
-        backbone: Model family (``model_type`` of the configuration), and options with which a directory changes its configuration.
+        backbone: Model family (``model_type`` of the configuration), and options with which a directory
+            changes its configuration.
         weights: SHA-256 over the names and bytes of backbone and projection.
         tokenizer: SHA-256 of the tokenizer's definition.
         prompt: Text prepended to every text of the side.
@@ -147,9 +164,12 @@ class Fingerprint:
     width: int
 
     def differences(self, other: "Fingerprint") -> list[str]:
-        """A phrase for each field that differs, such as ``prompt "passage: " in the store, "" in the encoder``."""
+        """A phrase for each field that differs, such as ``prompt "passage: " in the store, "" in the
+        encoder``.
+        """
         return [
-            f"{field.name} {_phrase(getattr(self, field.name))} in the store, {_phrase(getattr(other, field.name))} in the encoder"
+            f"{field.name} {_phrase(getattr(self, field.name))} in the store, "
+            f"{_phrase(getattr(other, field.name))} in the encoder"
             for field in fields(self)
             if getattr(self, field.name) != getattr(other, field.name)
         ]

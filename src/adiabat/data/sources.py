@@ -1,7 +1,8 @@
-"""DATA as users write it: a path or a hub name, and behind a question mark its split, its configuration and the names of its columns.
+"""DATA as users write it: a path or a hub name, and behind a question mark its split, its configuration and
+the names of its columns.
 
-``answers.csv?query=frage&positive=antwort_id`` maps two columns of one file, and ``set?split=test`` names a split of a folder. A value is
-percent-encoded where it holds ``&``, ``%`` or ``?``.
+``answers.csv?query=frage&positive=antwort_id`` maps two columns of one file, and ``set?split=test`` names a
+split of a folder. A value is percent-encoded where it holds ``&``, ``%`` or ``?``.
 """
 
 import difflib
@@ -40,7 +41,9 @@ class Source:
         for pair in query.split("&") if query else ():
             key, value = _pair(pair, address)
             if key in values:
-                raise ConfigError(f'{address} must give "{key}" once behind the question mark, got it twice; leave one out')
+                raise ConfigError(
+                    f'{address} must give "{key}" once behind the question mark, got it twice; leave one out'
+                )
             values[key] = value
         return cls(path, values.pop("split", None), values.pop("config", None), values)
 
@@ -57,7 +60,10 @@ class Source:
     def split_or(self, split: str | None) -> str | None:
         """The split to read, where settings or the caller may name one too."""
         if self.split is not None and split not in (None, self.split):
-            raise ConfigError(f'{self} and the settings must name one split, got "{self.split}" and "{split}"; leave one out')
+            raise ConfigError(
+                f'{self} and the settings must name one split, got "{self.split}" '
+                f'and "{split}"; leave one out'
+            )
         return split if self.split is None else self.split
 
 
@@ -74,7 +80,9 @@ def with_columns(address: str, columns: Mapping[str, str]) -> str:
 
 
 def validation_source(section: "HeldOutSection", trained: Collection[str]) -> str | None:
-    """The address of the validation data; they are read from the split of the training data, unless both are in one place."""
+    """The address of the validation data; they are read from the split of the training data, unless both are
+    in one place.
+    """
     if not section.validation:
         return None
     own, split = Source.of(section.validation), section.validation_split
@@ -100,11 +108,16 @@ def _pair(pair: str, address: str | Path) -> tuple[str, str]:
     if not equals or key not in ("split", "config", *COLUMNS):
         near = difflib.get_close_matches(key, ("split", "config", *COLUMNS), n=1)
         advice = f"did you mean {near[0]}?" if near else f"the names are split, config, {', '.join(COLUMNS)}"
-        raise ConfigError(f'{address} must give NAME=VALUE of adiabat\'s names behind the question mark, got "{pair}"; {advice}')
+        raise ConfigError(
+            f"{address} must give NAME=VALUE of adiabat's names behind the "
+            f'question mark, got "{pair}"; {advice}'
+        )
     try:
         value = unquote(value, errors="strict")
     except UnicodeDecodeError:
-        raise ConfigError(f'{address} must be percent-encoded UTF-8, got "{value}"; encode it again') from None
+        raise ConfigError(
+            f'{address} must be percent-encoded UTF-8, got "{value}"; encode it again'
+        ) from None
     # An empty label says that all rows count as answers.
     if not value and key != "label":
         raise ConfigError(f'{address} must give "{key}" a value, got none; write {key}=NAME, or leave it out')

@@ -1,4 +1,6 @@
-"""Rows of Parquet files and of data sets of the ``datasets`` library; columns become Python values on first use."""
+"""Rows of Parquet files and of data sets of the ``datasets`` library; columns become Python values on first
+use.
+"""
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +29,9 @@ def parquet_size(files: Sequence[Path]) -> int:
 
 
 def parquet_rows(files: Sequence[Path], *, after: int = 0) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Iterate over the rows of all files after the first `after`; earlier files and row groups are not read."""
+    """Iterate over the rows of all files after the first `after`; earlier files and row groups are not
+    read.
+    """
     for file in files:
         with _open_parquet(file) as table:
             count = int(table.metadata.num_rows)
@@ -36,7 +40,10 @@ def parquet_rows(files: Sequence[Path], *, after: int = 0) -> Iterator[tuple[str
             after = max(0, after - count)
     if after:
         where = files[0] if len(files) == 1 else files[0].parent
-        raise DataError(f"{where} must be unchanged since it was read, got {after:,} rows fewer; restore the files, or start again")
+        raise DataError(
+            f"{where} must be unchanged since it was read, got {after:,} rows "
+            "fewer; restore the files, or start again"
+        )
 
 
 def _file_rows(table: pq.ParquetFile, file: Path, after: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -49,7 +56,9 @@ def _file_rows(table: pq.ParquetFile, file: Path, after: int) -> Iterator[tuple[
             number += batch.num_rows
     except Exception as error:
         reraise_unrelated(error)
-        raise DataError(f"{file} must be a whole Parquet file, got, after row {number}: {error}; write it again") from error
+        raise DataError(
+            f"{file} must be a whole Parquet file, got, after row {number}: {error}; write it again"
+        ) from error
 
 
 def _groups_behind(table: pq.ParquetFile, after: int) -> tuple[list[int], int]:
@@ -69,11 +78,15 @@ def _open_parquet(path: Path) -> pq.ParquetFile:
         return pq.ParquetFile(path)
     except Exception as error:
         reraise_unrelated(error)
-        raise DataError(f"{path} must be a whole Parquet file, got: {error}; write or download it again") from error
+        raise DataError(
+            f"{path} must be a whole Parquet file, got: {error}; write or download it again"
+        ) from error
 
 
 class _BatchColumns:
-    """The columns of a batch, converted to Python values on first use; `before` rows of the file precede it."""
+    """The columns of a batch, converted to Python values on first use; `before` rows of the file precede
+    it.
+    """
 
     def __init__(self, batch: pa.RecordBatch, path: Path, before: int) -> None:
         self.names: tuple[str, ...] = tuple(dict.fromkeys(batch.schema.names))
@@ -93,7 +106,10 @@ class _BatchColumns:
         if not indices:
             raise KeyError(name)
         if len(indices) > 1:
-            raise DataError(f'{self._path} must have one column "{name}", got {len(indices)} of that name; rename or drop the others')
+            raise DataError(
+                f'{self._path} must have one column "{name}", got {len(indices)} of '
+                "that name; rename or drop the others"
+            )
         column = self._batch.column(indices[0])
         try:
             values: list[Any] = column.to_pylist()
@@ -109,7 +125,10 @@ class _BatchColumns:
             byte = f"byte 0x{error.object[error.start]:02x} at byte {error.start + 1} of the value"
             return f'{location}: "{name}" must be UTF-8, got {byte}; write the column again as UTF-8'
         fault = f"{column.type}: {' '.join(str(error).split())}"
-        return f'{location}: "{name}" must hold values that Python can hold, got {fault}; write the column as text, or drop it'
+        return (
+            f'{location}: "{name}" must hold values that Python can hold, got {fault}; '
+            "write the column as text, or drop it"
+        )
 
 
 def _first_inconvertible(column: pa.Array) -> int:
@@ -146,16 +165,25 @@ class _RowValues(Mapping[str, Any]):
 
 
 def dataset_rows(
-    source: str, *, split: str | None, config: str | None = None, after: int = 0, streaming: bool = False, whole: bool = False
+    source: str,
+    *,
+    split: str | None,
+    config: str | None = None,
+    after: int = 0,
+    streaming: bool = False,
+    whole: bool = False,
 ) -> Iterator[Mapping[str, Any]]:
-    """Iterate over the rows of a data set after the first `after`, from memory-mapped files or streamed from the hub."""
+    """Iterate over the rows of a data set after the first `after`, from memory-mapped files or streamed from
+    the hub.
+    """
     data = _load(source, split, config, streaming=streaming and source.startswith(HUB_PREFIX), whole=whole)
     if not after:
         return _python_rows(data, source, 0)
     if hasattr(data, "__len__") and len(data) <= after:
         if len(data) < after:
             raise DataError(
-                f"{source} must be unchanged since it was read, got {len(data):,} rows, not {after:,}; restore it, or start again"
+                f"{source} must be unchanged since it was read, got {len(data):,} rows, "
+                f"not {after:,}; restore it, or start again"
             )
         return iter(())
     return _python_rows(data.skip(after), source, after)
@@ -166,7 +194,9 @@ def dataset_size(source: str, *, split: str | None, config: str | None = None, w
     return len(_load(source, split, config, whole=whole))
 
 
-def _load(source: str, split: str | None, config: str | None = None, *, streaming: bool = False, whole: bool = False) -> Any:
+def _load(
+    source: str, split: str | None, config: str | None = None, *, streaming: bool = False, whole: bool = False
+) -> Any:
     import datasets
 
     data, named_split = _whole(source, config, streaming=streaming)
@@ -191,7 +221,9 @@ def _whole(source: str, config: str | None = None, *, streaming: bool = False) -
             # Streams cannot be kept in memory, so they do not accept this option.
             options = {"streaming": True} if streaming else {"keep_in_memory": False}
             cache = hub_cache("HF_DATASETS_CACHE", "datasets")
-            return datasets.load_dataset(name, config or named_config, cache_dir=cache, **options), named_split
+            return datasets.load_dataset(
+                name, config or named_config, cache_dir=cache, **options
+            ), named_split
         for path in Path(source).rglob("*"):
             require_regular(path)
         return datasets.load_from_disk(source, keep_in_memory=False), None
@@ -199,10 +231,15 @@ def _whole(source: str, config: str | None = None, *, streaming: bool = False) -
         reraise_unrelated(error)
         known = (OSError, ValueError, pa.ArrowException, datasets.exceptions.DatasetsError)
         if source.startswith(HUB_PREFIX) or isinstance(error, known):
-            raise DataError(f"{source} must be a readable data set, got: {' '.join(str(error).split())}; check its name") from error
+            raise DataError(
+                f"{source} must be a readable data set, got: {' '.join(str(error).split())}; check its name"
+            ) from error
         # The library raises arbitrary errors if its description of the data is incomplete or wrong.
         reason = f"{type(error).__name__}: {error}"
-        raise DataError(f"{source} must be a whole saved data set, got one that is damaged ({reason}); save or copy it again") from error
+        raise DataError(
+            f"{source} must be a whole saved data set, got one that is damaged "
+            f"({reason}); save or copy it again"
+        ) from error
 
 
 def _python_rows(data: Any, source: str, before: int) -> Iterator[Mapping[str, Any]]:
@@ -217,17 +254,22 @@ def _python_rows(data: Any, source: str, before: int) -> Iterator[Mapping[str, A
             number += 1
     except OSError as error:
         reraise_unrelated(error)
-        raise DataError(f"{source}:{number} must be readable, got: {' '.join(str(error).split())}; try again") from error
+        raise DataError(
+            f"{source}:{number} must be readable, got: {' '.join(str(error).split())}; try again"
+        ) from error
     except Exception as error:
         reraise_unrelated(error)
         reason = " ".join(str(error).split())
         raise DataError(
-            f"{source}:{number} must hold values that Python can hold, got: {reason}; drop or convert the column, and save it again"
+            f"{source}:{number} must hold values that Python can hold, got: {reason}; "
+            "drop or convert the column, and save it again"
         ) from error
 
 
 def _require_valid(data: Any, start: int) -> None:
-    """Validate the next rows of a memory-mapped data set: damaged offsets would make Arrow read outside its memory and crash."""
+    """Validate the next rows of a memory-mapped data set: damaged offsets would make Arrow read outside its
+    memory and crash.
+    """
     import datasets
 
     if not isinstance(data, datasets.Dataset):
@@ -240,7 +282,9 @@ def _require_valid(data: Any, start: int) -> None:
 
 
 def source_and_split(address: str, split: str | None) -> tuple[str, str | None]:
-    """A data set of the hub or of `save_to_disk` without the split in its name, and the split that is read; None if it has no splits."""
+    """A data set of the hub or of `save_to_disk` without the split in its name, and the split that is read;
+    None if it has no splits.
+    """
     source = Source.of(address)
     split = source.split_or(split)
     if source.is_hub:
@@ -262,13 +306,19 @@ def hub_name(source: str) -> tuple[str, str | None, str | None]:
     """Name, configuration and split."""
     fields = source.removeprefix(HUB_PREFIX).split(":")
     if not all(fields) or len(fields) > 3:
-        raise DataError(f"{source} must read hf:NAME, hf:NAME:SPLIT or hf:NAME:CONFIG:SPLIT, got {len(fields)} parts; correct it")
+        raise DataError(
+            f"{source} must read hf:NAME, hf:NAME:SPLIT or hf:NAME:CONFIG:SPLIT, "
+            f"got {len(fields)} parts; correct it"
+        )
     return fields[0], fields[1] if len(fields) == 3 else None, fields[-1] if len(fields) > 1 else None
 
 
 def _one_split(data: Any, source: str, split: str | None) -> Any:
     if not isinstance(data, dict):
-        raise DataError(f'{source} must have the split "{split}", got a single data set without splits; leave the split out')
+        raise DataError(
+            f'{source} must have the split "{split}", got a single data set '
+            "without splits; leave the split out"
+        )
     names = sorted(data)
     example = f"{source}{':' if source.startswith(HUB_PREFIX) else '/'}{names[0]}"
     return data[one_split(names, split, source, example=example)]

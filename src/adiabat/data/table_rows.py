@@ -1,8 +1,9 @@
 """Rows of a data file, one at a time, each with its location.
 
-Reads JSON lines, CSV and TSV (plain, ``.gz`` or ``.zst``), Parquet, folders of them or of text files, data sets saved by ``datasets``
-and those of the Hugging Face hub. Memory does not grow with the file. A fault in one line does not stop the reading: all faults are
-counted, and one error at the end lists the first ten.
+Reads JSON lines, CSV and TSV (plain, ``.gz`` or ``.zst``), Parquet, folders of them or of text files, data
+sets saved by ``datasets``
+and those of the Hugging Face hub. Memory does not grow with the file. A fault in one line does not stop the
+reading: all faults are counted, and one error at the end lists the first ten.
 """
 
 import csv
@@ -41,8 +42,10 @@ class Row:
     """One row of a table.
 
     Attributes:
-        location: ``path:line``, lines counted from 1; in Parquet and ``datasets`` sources the row number, from 1.
-        values: Column name to value. An empty cell of CSV or TSV is None: these formats have no other way to write it.
+        location: ``path:line``, lines counted from 1; in Parquet and ``datasets`` sources the row number,
+            from 1.
+        values: Column name to value. An empty cell of CSV or TSV is None: these formats have no other way to
+            write it.
         header: ``path:line`` of the header of CSV and TSV, whose values are texts; "" in other formats.
         number: Valid rows before it.
     """
@@ -93,13 +96,14 @@ def read_rows(
 ) -> Iterator[Row]:
     """Iterate over the rows of a table in order, in constant memory.
 
-    The source is checked at the call, its rows as they are read. Blank lines are skipped. In TSV a quote is an ordinary character and a
-    field holds neither tab nor line end; CSV is quoted as RFC 4180 says.
+    The source is checked at the call, its rows as they are read. Blank lines are skipped. In TSV a quote is
+    an ordinary character and a field holds neither tab nor line end; CSV is quoted as RFC 4180 says.
 
     Args:
         faults: Collects faults of single rows for the caller to raise. None raises them after the last row.
-        cursor: Position of the first row to read, moved along with the rows. Where the format allows it, nothing before it is read, and a
-            data set of the hub is streamed instead of downloaded. None begins at the first row.
+        cursor: Position of the first row to read, moved along with the rows. Where the format allows it,
+            nothing before it is read, and a data set of the hub is streamed instead of downloaded. None
+            begins at the first row.
         header: Required first line of CSV or TSV; None accepts any names of columns.
         whole: Whether all splits are read where none is named, as those of a corpus are.
         mapped: Whether the caller maps the columns that the address names; they are refused otherwise.
@@ -108,7 +112,9 @@ def read_rows(
     place = place_of(source, split, whole=whole)
     columns = Source.of(source).columns
     if columns and not mapped:
-        raise ConfigError(f"{source} must not name columns in its address, got {', '.join(columns)}; {naming}")
+        raise ConfigError(
+            f"{source} must not name columns in its address, got {', '.join(columns)}; {naming}"
+        )
     if place.note:
         warnings.warn(place.note, stacklevel=2)
     collected = FileFaults() if faults is None else faults
@@ -128,8 +134,8 @@ def read_rows(
 def count_rows(source: str | Path, *, split: str | None = None, whole: bool = False) -> int | None:
     """Number of rows, including faulty ones; None if that requires reading all of them.
 
-    Parquet and ``datasets`` sources store it; JSON lines and TSV are scanned for lines that are not blank; CSV, whose fields may hold line
-    ends, is not counted.
+    Parquet and ``datasets`` sources store it; JSON lines and TSV are scanned for lines that are not blank;
+    CSV, whose fields may hold line ends, is not counted.
     """
     place = place_of(source, split, whole=whole)
     if place.form in ("parquet", "saved", "hub"):
@@ -150,15 +156,28 @@ def count_rows(source: str | Path, *, split: str | None = None, whole: bool = Fa
 
 
 def _rows_at(
-    place: Place, faults: FileFaults, cursor: Cursor, header: Sequence[str] | None, *, whole: bool, streaming: bool
+    place: Place,
+    faults: FileFaults,
+    cursor: Cursor,
+    header: Sequence[str] | None,
+    *,
+    whole: bool,
+    streaming: bool,
 ) -> Iterator[Row]:
     if place.form in ("saved", "hub"):
         # Loaded only for sources in these formats.
         from adiabat.data.table_formats import dataset_rows
 
-        options: dict[str, Any] = {"split": place.split, "config": place.config, "streaming": streaming, "whole": whole}
+        options: dict[str, Any] = {
+            "split": place.split,
+            "config": place.config,
+            "streaming": streaming,
+            "whole": whole,
+        }
         values = dataset_rows(place.path, after=cursor.rows, **options)
-        return _counted(((f"{place.path}:{number}", row) for number, row in enumerate(values, cursor.rows + 1)), cursor)
+        return _counted(
+            ((f"{place.path}:{number}", row) for number, row in enumerate(values, cursor.rows + 1)), cursor
+        )
     if place.form == "parquet":
         from adiabat.data.table_formats import parquet_rows
 
@@ -175,7 +194,9 @@ def _documents(place: Place, faults: FileFaults, *, after: int) -> Iterator[tupl
         yield str(file), {"_id": file.relative_to(place.path).as_posix(), "text": text}
 
 
-def _text_rows(place: Place, faults: FileFaults, cursor: Cursor, header: Sequence[str] | None) -> Iterator[Row]:
+def _text_rows(
+    place: Place, faults: FileFaults, cursor: Cursor, header: Sequence[str] | None
+) -> Iterator[Row]:
     """Rows of text files, one after the other; the cursor tells the file to begin with."""
     for number in range(cursor.files, len(place.files)):
         if number > cursor.files:
@@ -198,7 +219,9 @@ def _json_rows(path: Path, faults: FileFaults, cursor: Cursor) -> Iterator[Row]:
         if not is_valid or not line.strip():
             continue
         try:
-            values = json.loads(line.rstrip())  # With its line end, a missing value would be reported on the next line.
+            values = json.loads(
+                line.rstrip()
+            )  # With its line end, a missing value would be reported on the next line.
             fault = value_kind(values)
         except (ValueError, RecursionError) as error:
             values, fault = None, _json_fault(error, line)
@@ -206,10 +229,14 @@ def _json_rows(path: Path, faults: FileFaults, cursor: Cursor) -> Iterator[Row]:
             cursor.rows += 1
             yield Row(place_in(path, number), values, number=cursor.rows - 1)
         elif number == 1 and line.lstrip().startswith("["):
-            raise DataError(f"{path} must hold one JSON object per line, got a JSON array; write each element on its own line")
+            raise DataError(
+                f"{path} must hold one JSON object per line, got a JSON array; "
+                "write each element on its own line"
+            )
         elif number == 1 and values is None and line.rstrip().endswith(("{", "[", ",")):
             raise DataError(
-                f'{path} must hold one JSON object per line, such as {{"query": ..., "positive": ...}}, got one over many lines that '
+                f'{path} must hold one JSON object per line, such as {{"query": ..., '
+                f'"positive": ...}}, got one over many lines that '
                 f"begins with {shown(line.strip())}; write each query with its documents on its own line"
             )
         else:
@@ -228,7 +255,9 @@ def _json_fault(error: Exception, line: str) -> str:
     return f"{snippet} ({detail})"
 
 
-def _delimited_rows(path: Path, faults: FileFaults, cursor: Cursor, *, form: Form, expected: Sequence[str] | None) -> Iterator[Row]:
+def _delimited_rows(
+    path: Path, faults: FileFaults, cursor: Cursor, *, form: Form, expected: Sequence[str] | None
+) -> Iterator[Row]:
     names: tuple[str, ...] = ()
     location = ""
     if cursor.lines:  # The header lies before the first row to read.
@@ -252,14 +281,18 @@ def _delimited_rows(path: Path, faults: FileFaults, cursor: Cursor, *, form: For
             yield Row(f"{path}:{line}", values, location, cursor.rows - 1)
     if names and not cursor.rows and not faults.count:
         raise DataError(
-            f"{path} must hold at least one row, got none below line 1, {shown_names(names)}; check that the file is complete; if "
+            f"{path} must hold at least one row, got none below line 1, {shown_names(names)}; "
+            "check that the file is complete; if "
             "this line is a row, put a header of column names before it"
         )
 
 
-def _cells(path: Path, faults: FileFaults, cursor: Cursor, *, form: Form) -> Iterator[tuple[int, list[str] | None]]:
+def _cells(
+    path: Path, faults: FileFaults, cursor: Cursor, *, form: Form
+) -> Iterator[tuple[int, list[str] | None]]:
     """First line and fields of each non-blank row; None in place of the fields if a line is not UTF-8."""
-    # The csv module refuses fields above 131,072 characters by default, and its limit is one for the whole process.
+    # The csv module refuses fields above 131,072 characters by default, and its limit is one for the whole
+    # process.
     csv.field_size_limit(max(csv.field_size_limit(), _FIELD_CHARACTERS))
     invalid: set[int] = set()
     is_tsv, before = form == "tsv", cursor.lines
@@ -268,7 +301,8 @@ def _cells(path: Path, faults: FileFaults, cursor: Cursor, *, form: Form) -> Ite
         for number, line, is_valid in text_lines(path, faults, cursor):
             if not is_valid:
                 invalid.add(number)  # A quoted row may span several lines.
-            # Without quoting, a carriage return inside a line is text, but the csv module would end the row there.
+            # Without quoting, a carriage return inside a line is text, but the csv module would end the row
+            # there.
             yield line.rstrip("\r\n").replace("\r", " ") if is_tsv else line
 
     quoting: Literal[0, 3] = csv.QUOTE_NONE if is_tsv else csv.QUOTE_MINIMAL
@@ -281,7 +315,10 @@ def _cells(path: Path, faults: FileFaults, cursor: Cursor, *, form: Form) -> Ite
             fault = str(error)
             if "field limit" in fault:
                 advice = "" if is_tsv else "; close the quote that was left open"
-                fault = f"a field of more than {csv.field_size_limit():,} characters, read up to line {before + reader.line_num}{advice}"
+                fault = (
+                    f"a field of more than {csv.field_size_limit():,} characters, read up "
+                    f"to line {before + reader.line_num}{advice}"
+                )
             faults.add(f"{path}:{first} must be well-formed {form.upper()}, got: {fault}")
             continue
         if cells is None:

@@ -1,4 +1,6 @@
-"""Hashes of texts: numbers for distinct texts in 24 bytes each, queries to hold out, and the texts that a job trained on."""
+"""Hashes of texts: numbers for distinct texts in 24 bytes each, queries to hold out, and the texts that a job
+trained on.
+"""
 
 import hashlib
 import unicodedata
@@ -29,8 +31,8 @@ def _hash(text: str) -> bytes:
 class TextNumbers:
     """Numbers distinct texts in order of first appearance.
 
-    Known hashes are kept in sorted runs, each at least twice as long as the next, so that adding ``n`` texts costs ``n ln n`` in total
-    without Python objects for texts.
+    Known hashes are kept in sorted runs, each at least twice as long as the next, so that adding ``n`` texts
+    costs ``n ln n`` in total without Python objects for texts.
     """
 
     def __init__(self) -> None:
@@ -97,7 +99,9 @@ def numbered(hashes: Hashes) -> Int[np.ndarray, " texts"]:
 
 
 def folded(text: str) -> list[str]:
-    """Normal form of a text for comparisons that ignore spelling details: Unicode NFKC, case folded, white space removed."""
+    """Normal form of a text for comparisons that ignore spelling details: Unicode NFKC, case folded, white
+    space removed.
+    """
     if text.isascii():
         return text.lower().split()
     # Folding case can undo the normal form (Unicode's NFKC_Casefold repeats it for that reason).
@@ -105,9 +109,11 @@ def folded(text: str) -> list[str]:
 
 
 def held_out_queries(queries: Iterable[str], fraction: float, most: int) -> Int[np.ndarray, " n"]:
-    """Numbers of the queries to hold out: those with the lowest hashes, so that equal queries are on the same side.
+    """Numbers of the queries to hold out: those with the lowest hashes, so that equal queries are on the same
+    side.
 
-    Added data never moves a query from training to validation, and from validation to training only if the limit (`most`) is reached.
+    Added data never moves a query from training to validation, and from validation to training only if the
+    limit (`most`) is reached.
     """
     digests = (hashlib.sha256(query.encode("utf-8", "surrogatepass")).digest() for query in queries)
     hashes = np.fromiter((int.from_bytes(digest[:8], "big") for digest in digests), dtype=np.uint64)
@@ -120,14 +126,18 @@ FEWEST_HELD_OUT = 30
 """Queries below which a held-out set of new documents says too little."""
 
 
-def held_out_documents(queries: Sequence[str], positives: Ragged, fraction: float, most: int) -> Int[np.ndarray, " n"] | None:
-    """Numbers of the queries to hold out so that no held-out query shares a positive, or its text, with one that is not.
+def held_out_documents(
+    queries: Sequence[str], positives: Ragged, fraction: float, most: int
+) -> Int[np.ndarray, " n"] | None:
+    """Numbers of the queries to hold out so that no held-out query shares a positive, or its text, with one
+    that is not.
 
-    Queries connected through shared positives or equal texts stay together. The connected groups with the lowest hash of a query are
-    held out, except those with more than half of the wanted queries.
+    Queries connected through shared positives or equal texts stay together. The connected groups with the
+    lowest hash of a query are held out, except those with more than half of the wanted queries.
 
     Returns:
-        The numbers; None if fewer than `FEWEST_HELD_OUT` queries and than half of the wanted ones can be held out.
+        The numbers; None if fewer than `FEWEST_HELD_OUT` queries and than half of the wanted ones can be held
+        out.
     """
     count = len(queries)
     digests = [hashlib.sha256(query.encode("utf-8", "surrogatepass")).digest()[:8] for query in queries]
@@ -156,10 +166,12 @@ def _none() -> Hashes:
 
 @dataclass(frozen=True, slots=True)
 class TrainedTexts:
-    """Texts that a job trained or validated on: sorted distinct 128-bit hashes that ignore case and white space.
+    """Texts that a job trained or validated on: sorted distinct 128-bit hashes that ignore case and white
+    space.
 
-    Documents without a text are identified by id; `unknown` says why the list may be incomplete, "" if it is complete. `signatures` of the
-    queries find near duplicates; None if they were not recorded, or are too many.
+    Documents without a text are identified by id; `unknown` says why the list may be incomplete, "" if it is
+    complete. `signatures` of the queries find near duplicates; None if they were not recorded, or are too
+    many.
     """
 
     queries: Hashes = field(default_factory=_none)
@@ -169,7 +181,9 @@ class TrainedTexts:
     signatures: UInt8[np.ndarray, "n 64"] | None = None
 
     @classmethod
-    def of(cls, queries: Iterable[str], *, documents: Iterable[str] = (), doc_ids: Iterable[str] = ()) -> "TrainedTexts":
+    def of(
+        cls, queries: Iterable[str], *, documents: Iterable[str] = (), doc_ids: Iterable[str] = ()
+    ) -> "TrainedTexts":
         """Hash texts, a block at a time."""
         from adiabat.data.near_duplicates import signatures
 
@@ -177,7 +191,12 @@ class TrainedTexts:
         while block := list(islice(remaining, _BLOCK)):
             hashes.extend(_hashed(block))
             signed.append(signatures(block))
-        return cls(_distinct(hashes), _distinct(_hashed(documents)), _distinct(_hashed(doc_ids)), signatures=_joined(signed))
+        return cls(
+            _distinct(hashes),
+            _distinct(_hashed(documents)),
+            _distinct(_hashed(doc_ids)),
+            signatures=_joined(signed),
+        )
 
     @classmethod
     def joined(cls, parts: Sequence["TrainedTexts"]) -> "TrainedTexts":
@@ -195,13 +214,17 @@ class TrainedTexts:
         return _among(self.queries, texts)
 
     def nearly_holds_queries(self, texts: Sequence[str]) -> Bool[np.ndarray, " n"] | None:
-        """Which queries are near duplicates of one that was used in training or validation; None if that is unknown."""
+        """Which queries are near duplicates of one that was used in training or validation; None if that is
+        unknown.
+        """
         from adiabat.data.near_duplicates import near
 
         return None if self.signatures is None else near(texts, self.signatures)
 
     def holds_documents(self, entries: Sequence[str], *, are_texts: bool) -> Bool[np.ndarray, " n"] | None:
-        """Which documents answered a query of training or validation; None if one side has texts and the other ids."""
+        """Which documents answered a query of training or validation; None if one side has texts and the
+        other ids.
+        """
         known, others = (self.documents, self.doc_ids) if are_texts else (self.doc_ids, self.documents)
         return None if len(others) else _among(known, entries)
 
@@ -216,7 +239,9 @@ def _joined(parts: Sequence[UInt8[np.ndarray, "_ 64"] | None]) -> UInt8[np.ndarr
     return np.unique(np.concatenate([np.empty((0, SIGNATURE_BYTES), dtype=np.uint8), *known]), axis=0)
 
 
-def in_blocks(take: Callable[[Int[np.ndarray, " k"]], Sequence[str]], rows: Int[np.ndarray, " n"]) -> Iterator[str]:
+def in_blocks(
+    take: Callable[[Int[np.ndarray, " k"]], Sequence[str]], rows: Int[np.ndarray, " n"]
+) -> Iterator[str]:
     """Texts of a column, few of them in memory at a time."""
     return chain.from_iterable(take(rows[start : start + _BLOCK]) for start in range(0, len(rows), _BLOCK))
 

@@ -1,21 +1,24 @@
-"""*arxiv-negatives*: papers of arXiv, each with 21 other papers as negatives, from the most similar to a random one (Vasilyev et al. 2024).
+"""*arxiv-negatives*: papers of arXiv, each with 21 other papers as negatives, from the most similar to a
+random one (Vasilyev et al. 2024).
 
-The source is the metadata snapshot of arXiv: JSON lines with ``id``, ``title``, ``abstract`` and ``categories`` (names with spaces between
-them, or a list); other keys are ignored. It is read twice, first for the sizes of the categories. Only selected papers stay in memory,
-about 2 KB each.
+The source is the metadata snapshot of arXiv: JSON lines with ``id``, ``title``, ``abstract`` and
+``categories`` (names with spaces between them, or a list); other keys are ignored. It is read twice, first
+for the sizes of the categories. Only selected papers stay in memory, about 2 KB each.
 
 - *Papers*: those with a category of at most 10,000 papers, counted over the whole snapshot.
-- *Difficulty 1 to 20*: each paper's categories are sorted from small to large. Candidates are the papers whose lists share the longest
-  prefix with the paper's own list; one other paper is enough. Negatives are the 20 candidates closest by Jensen-Shannon distance between
-  the words of the abstracts, the closest first; where there are fewer, the last one is repeated. *Difficulty 21*: any other paper, drawn
-  at random, perhaps one of the 20. An example lists its negatives in this order, so negative number d is that of difficulty d.
-- *Flavour title*: the query is the title, the document the abstract. *Flavour first*: the query is the first sentence of the abstract, the
-  document the rest of it, and negatives lose their first sentence too; abstracts of one sentence are skipped.
-- Texts are single-spaced. Of papers with the same document text, such as one submitted twice, the one with the lowest id stays: the others
-  would be negatives that answer the query.
+- *Difficulty 1 to 20*: each paper's categories are sorted from small to large. Candidates are the papers
+  whose lists share the longest prefix with the paper's own list; one other paper is enough. Negatives are the
+  20 candidates closest by Jensen-Shannon distance between the words of the abstracts, the closest first;
+  where there are fewer, the last one is repeated. *Difficulty 21*: any other paper, drawn at random, perhaps
+  one of the 20. An example lists its negatives in this order, so negative number d is that of difficulty d.
+- *Flavour title*: the query is the title, the document the abstract. *Flavour first*: the query is the first
+  sentence of the abstract, the document the rest of it, and negatives lose their first sentence too;
+  abstracts of one sentence are skipped.
+- Texts are single-spaced. Of papers with the same document text, such as one submitted twice, the one with
+  the lowest id stays: the others would be negatives that answer the query.
 
-Results depend on ids, not on the order of the file: papers are sorted by id, ties between equally close papers go by id, and random papers
-follow from the seed and the selected ids.
+Results depend on ids, not on the order of the file: papers are sorted by id, ties between equally close
+papers go by id, and random papers follow from the seed and the selected ids.
 """
 
 import re
@@ -112,7 +115,9 @@ def _dollars(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """One row of the snapshot; a missing title or abstract is "", and `first_end` is where the abstract's first sentence ends."""
+    """One row of the snapshot; a missing title or abstract is "", and `first_end` is where the abstract's
+    first sentence ends.
+    """
 
     paper_id: str
     title: str
@@ -144,13 +149,17 @@ class _Census:
 def make_arxiv(source: Path, out: Path, settings: ArxivSettings, *, watch: Watch = SILENT) -> DatasetSummary:
     """Make *arxiv-negatives* in one flavour.
 
-    Writes ``corpus.jsonl.gz``, ``test.jsonl.gz`` with 21 negatives per paper, from hard to easy, and for each requested difficulty the
-    same with that negative alone: the source measures on ``test-difficulty-21.jsonl.gz``. With `ArxivSection.train_fraction` also
-    ``train``. For each of `ArxivSection.narrow`, such as ``math.``, papers with such a category go to ``narrow-math``, to tune on, and
-    those of ``test`` without any to ``test-without-math``, to measure on.
+    Writes ``corpus.jsonl.gz``, ``test.jsonl.gz`` with 21 negatives per paper, from hard to easy, and for each
+    requested difficulty the
+    same with that negative alone: the source measures on ``test-difficulty-21.jsonl.gz``. With
+    `ArxivSection.train_fraction` also ``train``. For each of `ArxivSection.narrow`, such as ``math.``, papers
+    with such a category go to ``narrow-math``, to tune on, and those of ``test`` without any to
+    ``test-without-math``, to measure on.
     """
     section = settings.arxiv
-    with create_dataset(out, maker="arxiv-negatives", source=source, settings=settings, documents=section.documents) as writer:
+    with create_dataset(
+        out, maker="arxiv-negatives", source=source, settings=settings, documents=section.documents
+    ) as writer:
         census = _count_categories(source, watch)
         papers = _select(_read_papers(source, census, section, watch), census, section, writer)
         files = _assign_files(papers, section, writer)
@@ -169,7 +178,8 @@ def _count_categories(source: Path, watch: Watch) -> _Census:
     if absent := [column for column in COLUMNS if column not in first.values]:
         # A different kind of file: faults of its rows would add nothing.
         raise DataError(
-            f"{source} must be the metadata snapshot, whose rows have {', '.join(COLUMNS)}, got {', '.join(first.values) or 'no columns'}: "
+            f"{source} must be the metadata snapshot, whose rows have {', '.join(COLUMNS)}, "
+            f"got {', '.join(first.values) or 'no columns'}: "
             f"{', '.join(absent)} missing; name that file"
         )
     for categories in parsed_rows(rows, faults, _checked_categories):
@@ -204,7 +214,9 @@ def _single_spaced(row: Row, column: str) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise RowError(f'{row.location}: "{column}" must be Unicode text, got half of a surrogate pair') from error
+        raise RowError(
+            f'{row.location}: "{column}" must be Unicode text, got half of a surrogate pair'
+        ) from error
     return text
 
 
@@ -212,7 +224,10 @@ def _categories(row: Row) -> Categories:
     value = _value(row, "categories")
     names = (value or "").split() if isinstance(value, str | None) else value
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name for name in names):
-        raise RowError(f'{row.location}: "categories" must be names with spaces between them or a list of names, got {value_kind(value)}')
+        raise RowError(
+            f'{row.location}: "categories" must be names with spaces between them or '
+            f"a list of names, got {value_kind(value)}"
+        )
     return tuple(names)
 
 
@@ -222,34 +237,45 @@ def _read_papers(source: Path, census: _Census, section: ArxivSection, watch: Wa
     for number, row in enumerate(read_rows(source), 1):
         categories = _categories(row)
         if not small.isdisjoint(categories):
-            paper_id, abstract = id_value(row.values["id"], "id", row.location), _single_spaced(row, "abstract")
+            paper_id, abstract = (
+                id_value(row.values["id"], "id", row.location),
+                _single_spaced(row, "abstract"),
+            )
             title = _single_spaced(row, "title")
             yield Paper(paper_id, title, abstract, first_sentence_end(abstract), categories, row.location)
         if number % PROGRESS_ROWS == 0 or number == census.papers:
             watch.progress("reading papers", number, census.papers)
 
 
-def _select(read: Iterator[Paper], census: _Census, section: ArxivSection, writer: DatasetWriter) -> list[Paper]:
+def _select(
+    read: Iterator[Paper], census: _Census, section: ArxivSection, writer: DatasetWriter
+) -> list[Paper]:
     """Papers with a query and a document of their own, sorted by id; skipped papers are noted."""
     papers = sorted(read, key=lambda paper: paper.paper_id)
     _require_unique(papers)
     limit = section.max_category_size
     small = len(census.small_categories(limit))
     writer.note(
-        f"{len(papers):,} of {census.papers:,} papers have a category of at most {limit:,} papers; categories of that size: {small}"
+        f"{len(papers):,} of {census.papers:,} papers have a category of at most "
+        f"{limit:,} papers; categories of that size: {small}"
     )
     skipped = SkipCounts("papers with a small category")
     selected: dict[str, Paper] = {}
     for paper in papers:
         skipped.count()
         if not (paper.query(section) and paper.document(section)):
-            skipped.skip("no title or no abstract" if section.flavour == "title" else "an abstract of one sentence or none")
+            skipped.skip(
+                "no title or no abstract"
+                if section.flavour == "title"
+                else "an abstract of one sentence or none"
+            )
         elif selected.setdefault(paper.document(section), paper) is not paper:
             skipped.skip("the text of another")
     skipped.write_notes(writer)
     if len(selected) < 2:
         raise DataError(
-            f"arxiv.max_category_size must leave at least two usable papers, {limit:,} leaves {len(selected)}; "
+            "arxiv.max_category_size must leave at least two usable papers, "
+            f"{limit:,} leaves {len(selected)}; "
             "raise it, or name a larger source"
         )
     return list(selected.values())
@@ -259,23 +285,35 @@ def _require_unique(papers: Sequence[Paper]) -> None:
     faults = FileFaults()
     for paper, successor in pairwise(papers):
         if paper.paper_id == successor.paper_id:
-            faults.add(f'{successor.location}: id must be unique, got "{paper.paper_id}" again, first at {paper.location}')
+            faults.add(
+                f'{successor.location}: id must be unique, got "{paper.paper_id}" '
+                f"again, first at {paper.location}"
+            )
     faults.raise_if_any()
 
 
-def _assign_files(papers: Sequence[Paper], section: ArxivSection, writer: DatasetWriter) -> dict[str, Bool[np.ndarray, " n"]]:
+def _assign_files(
+    papers: Sequence[Paper], section: ArxivSection, writer: DatasetWriter
+) -> dict[str, Bool[np.ndarray, " n"]]:
     """The papers whose queries each file holds."""
     is_train = np.zeros(len(papers), dtype=np.bool_)
     if section.train_fraction:
-        is_train[held_out_queries([paper.query(section) for paper in papers], section.train_fraction, len(papers))] = True
+        is_train[
+            held_out_queries([paper.query(section) for paper in papers], section.train_fraction, len(papers))
+        ] = True
     files = {"train": is_train, "test": ~is_train}
     for prefix, name in section.narrow_names().items():
-        narrow = np.array([any(category.startswith(prefix) for category in paper.categories) for paper in papers])
+        narrow = np.array(
+            [any(category.startswith(prefix) for category in paper.categories) for paper in papers]
+        )
         files |= {f"narrow-{name}": narrow, f"test-without-{name}": ~is_train & ~narrow}
-    if unknown := [prefix for prefix, name in section.narrow_names().items() if not files[f"narrow-{name}"].any()]:
+    if unknown := [
+        prefix for prefix, name in section.narrow_names().items() if not files[f"narrow-{name}"].any()
+    ]:
         known = Counter(category.partition(".")[0] for paper in papers for category in set(paper.categories))
         raise DataError(
-            f"arxiv.narrow must be prefixes of categories that papers have, no paper has {', '.join(unknown)}; "
+            "arxiv.narrow must be prefixes of categories that papers have, "
+            f"no paper has {', '.join(unknown)}; "
             f"the most frequent begin with {', '.join(name for name, _ in known.most_common(8))}"
         )
     for stem, rows in files.items():
@@ -294,7 +332,8 @@ def _negatives(
     nearest = nearest_of_groups(bags, groups, NEAREST, watch=watch)
     distinct = int((nearest[:, -2] != nearest[:, -1]).sum())
     writer.note(
-        f"{distinct:,} of {len(papers):,} papers ({distinct / len(papers):.1%}) have {NEAREST} distinct nearest papers; "
+        f"{distinct:,} of {len(papers):,} papers ({distinct / len(papers):.1%}) "
+        f"have {NEAREST} distinct nearest papers; "
         "for the others the last is repeated"
     )
     return np.concatenate([nearest, random_others(len(papers), seed=settings.run.seed)[:, None]], axis=1)
@@ -321,6 +360,8 @@ def _write(
         for stem in (stem for stem, rows in files.items() if rows[row]):
             writer.example(stem, {**query, "neg": listed})
             for difficulty in section.difficulties:
-                writer.example(f"{stem}-difficulty-{difficulty:02}", {**query, "neg": [listed[difficulty - 1]]})
+                writer.example(
+                    f"{stem}-difficulty-{difficulty:02}", {**query, "neg": [listed[difficulty - 1]]}
+                )
         if (row + 1) % PROGRESS_ROWS == 0 or row + 1 == len(papers):
             watch.progress("writing papers", row + 1, len(papers))

@@ -1,7 +1,8 @@
 """The demo data inside the package: examples to tune on, and tasks that must not get worse.
 
-Made by ``scripts/make_demo_data.py`` from CC0 sources; ``files/README.md`` describes each file. Importing this module checks every file
-against the manifest (1.4 MB, a few milliseconds), so that a damaged installation is one clear DataError.
+Made by ``scripts/make_demo_data.py`` from CC0 sources; ``files/README.md`` describes each file. Importing
+this module checks every file against the manifest (1.4 MB, a few milliseconds), so that a damaged
+installation is one clear DataError.
 """
 
 import json
@@ -21,7 +22,9 @@ def demo_file(name: str) -> Path:
     folder = packaged_folder("datasets")
     digests = _digests(folder)
     if name not in digests:
-        raise DataError(f"the demo file must be one of {', '.join(sorted(digests))}, got {name}; correct the name")
+        raise DataError(
+            f"the demo file must be one of {', '.join(sorted(digests))}, got {name}; correct the name"
+        )
     return require_published(folder / name, digests[name])
 
 
@@ -37,14 +40,19 @@ def _digests(folder: Path) -> Mapping[str, str]:
     except (OSError, LookupError, TypeError, json.JSONDecodeError) as error:
         reraise_unrelated(error)
         fault = repr(error)
-    raise DataError(f"{path} must be the demo data's manifest of format {_MANIFEST_FORMAT}, got {fault}; install adiabat again")
+    raise DataError(
+        f"{path} must be the demo data's manifest of format {_MANIFEST_FORMAT}, "
+        f"got {fault}; install adiabat again"
+    )
 
 
 DEMO_CORPUS: Path = demo_file("corpus.jsonl.zst")
-"""5,600 documents: arXiv abstracts without their first sentence, of computer science, mathematics and physics."""
+"""5,600 documents: arXiv abstracts without their first sentence, of computer science, mathematics and
+physics."""
 
 DEMO_TRAIN: Path = demo_file("arxiv-cs-train.jsonl.zst")
-"""1,800 first sentences of computer science, with five hard negatives each, the hardest first. No paper is in two splits."""
+"""1,800 first sentences of computer science, with five hard negatives each, the hardest first. No paper is in
+two splits."""
 
 DEMO_VALIDATION: Path = demo_file("arxiv-cs-validation.jsonl.zst")
 """300 more, for early stopping."""
@@ -57,4 +65,5 @@ DEMO_RETAIN: Mapping[str, tuple[Path, Path]] = {
     "arxiv-physics": (DEMO_CORPUS, demo_file("arxiv-physics.jsonl.zst")),
     "tico19": (demo_file("tico19-corpus.jsonl.zst"), demo_file("tico19.jsonl.zst")),
 }
-"""Tasks that must not get worse: name to (corpus, examples). The last has Spanish and French queries for English sentences."""
+"""Tasks that must not get worse: name to (corpus, examples). The last has Spanish and French queries for
+English sentences."""

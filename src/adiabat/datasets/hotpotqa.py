@@ -1,13 +1,13 @@
 """HotpotQA: the paragraphs that support an answer, among distractors (Vasilyev et al. 2024, appendix D).
 
-Made from the publisher's own files, ``hotpot_train_v1.1.json`` and ``hotpot_dev_distractor_v1.json``, each one JSON array that is read
-an element at a time::
+Made from the publisher's own files, ``hotpot_train_v1.1.json`` and ``hotpot_dev_distractor_v1.json``, each
+one JSON array that is read an element at a time::
 
     [{"_id": ..., "question": ..., "level": "hard", "supporting_facts": [[TITLE, SENTENCE], ...],
       "context": [[TITLE, [SENTENCE, SENTENCE, ...]], ...]}, ...]
 
-A paragraph is a positive where a supporting fact names its title, and a negative otherwise. Questions without a positive or without a
-negative are skipped.
+A paragraph is a positive where a supporting fact names its title, and a negative otherwise. Questions without
+a positive or without a negative are skipped.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,9 @@ Passage = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One element of the publisher's array; `supporting` holds the titles of the positives among `passages`."""
+    """One element of the publisher's array; `supporting` holds the titles of the positives among
+    `passages`.
+    """
 
     query_id: str
     query: str
@@ -42,15 +44,20 @@ class Question:
     supporting: frozenset[str]
 
 
-def make_hotpotqa(source: Path, out: Path, settings: HotpotqaSettings, *, watch: Watch = SILENT) -> DatasetSummary:
+def make_hotpotqa(
+    source: Path, out: Path, settings: HotpotqaSettings, *, watch: Watch = SILENT
+) -> DatasetSummary:
     """Make examples of questions and paragraphs.
 
-    Writes a file for each split of the source and, of all splits together, ``easy``, ``medium`` and ``hard``: the questions of that level
-    with at least `HotpotqaSection.min_passages` paragraphs, as the source measures on.
+    Writes a file for each split of the source and, of all splits together, ``easy``, ``medium`` and ``hard``:
+    the questions of that level with at least `HotpotqaSection.min_passages` paragraphs, as the source
+    measures on.
     """
     section, paths = settings.hotpotqa, split_files(source, SPLITS)
     faults, skipped, ids, short = FileFaults(), SkipCounts("questions"), HashSet(), 0
-    with create_dataset(out, maker="hotpotqa", source=source, settings=settings, documents=section.documents) as writer:
+    with create_dataset(
+        out, maker="hotpotqa", source=source, settings=settings, documents=section.documents
+    ) as writer:
         for split, path in paths.items():
             for number, element in json_elements(path, watch=watch):
                 location = f"{path}: element {number}"
@@ -64,7 +71,10 @@ def make_hotpotqa(source: Path, out: Path, settings: HotpotqaSettings, *, watch:
         faults.raise_if_any()
         skipped.write_notes(writer)
         if short:
-            writer.note(f"{short:,} questions have fewer than {section.min_passages} passages and are in no level's file")
+            writer.note(
+                f"{short:,} questions have fewer than {section.min_passages} "
+                "passages and are in no level's file"
+            )
     return writer.summary
 
 
@@ -79,7 +89,10 @@ def _parse_question(element: Any, location: str) -> Question:
         text_value(element.get("question"), "question", location).strip(),
         level,
         tuple(_passage(pair, location) for pair in _pairs(element, "context", location)),
-        frozenset(text_value(pair[0], "supporting_facts", location) for pair in _pairs(element, "supporting_facts", location)),
+        frozenset(
+            text_value(pair[0], "supporting_facts", location)
+            for pair in _pairs(element, "supporting_facts", location)
+        ),
     )
 
 
@@ -93,13 +106,18 @@ def _pairs(element: Mapping[str, Any], name: str, location: str) -> list[list[An
 def _passage(pair: list[Any], location: str) -> Passage:
     title, sentences = pair
     if not isinstance(sentences, list) or any(not isinstance(sentence, str) for sentence in sentences):
-        raise RowError(f'{location}: a passage of "context" must be a title and a list of sentences, got {value_kind(sentences)}')
+        raise RowError(
+            f'{location}: a passage of "context" must be a title and a list of '
+            f"sentences, got {value_kind(sentences)}"
+        )
     title = text_value(title, "context", location)
     text = "".join(sentences).strip()
     return title, text_value(text, "context", location) if text else ""
 
 
-def _write(writer: DatasetWriter, split: str, question: Question, section: HotpotqaSection, skipped: SkipCounts) -> None:
+def _write(
+    writer: DatasetWriter, split: str, question: Question, section: HotpotqaSection, skipped: SkipCounts
+) -> None:
     positives: dict[str, Passage] = {}
     negatives: dict[str, Passage] = {}
     for title, text in question.passages:
@@ -111,7 +129,8 @@ def _write(writer: DatasetWriter, split: str, question: Question, section: Hotpo
         skipped.skip("every passage supports the answer")
     else:
         pos, neg = (
-            [writer.document(doc_id, text, title=title) for doc_id, (title, text) in side.items()] for side in (positives, negatives)
+            [writer.document(doc_id, text, title=title) for doc_id, (title, text) in side.items()]
+            for side in (positives, negatives)
         )
         levels = [question.level] if len(question.passages) >= section.min_passages else []
         for stem in (split, *levels):

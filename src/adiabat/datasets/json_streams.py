@@ -1,4 +1,6 @@
-"""Readers of publishers' files other than tables with a header: one JSON value, one long JSON array, and TSV without column names."""
+"""Readers of publishers' files other than tables with a header: one JSON value, one long JSON array, and TSV
+without column names.
+"""
 
 import codecs
 import io
@@ -22,21 +24,30 @@ _PROGRESS_LINES = 1 << 16
 _LONGEST_ELEMENT = 1 << 24
 """Characters of one element of an array: a limit, so that a damaged element does not fill the memory."""
 _LOOKAHEAD = 4
-"""Characters required behind a value: a window that ends in ``12e+`` holds the beginning of a longer number."""
+"""Characters required behind a value: a window that ends in ``12e+`` holds the beginning of a longer
+number."""
 _SHOWN_CHARACTERS = 60
 _WHITE_SPACE = re.compile(r"[ \t\r\n]*")
 
 
 def split_files(source: Path, patterns: Mapping[str, str]) -> dict[str, Path]:
-    """The publisher's file of each split: those in a folder, or the file itself, whose split its name tells (else ``test``)."""
+    """The publisher's file of each split: those in a folder, or the file itself, whose split its name tells
+    (else ``test``).
+    """
     require_path(source)
     if not source.is_dir():
         return {next((split for split, pattern in patterns.items() if source.match(pattern)), "test"): source}
     matches = {split: sorted(source.glob(pattern)) for split, pattern in patterns.items()}
-    if ambiguous := [" and ".join(path.name for path in paths) for paths in matches.values() if len(paths) > 1]:
-        raise DataError(f"{source} must hold one file of each split, got {', '.join(ambiguous)}; name one of them")
+    if ambiguous := [
+        " and ".join(path.name for path in paths) for paths in matches.values() if len(paths) > 1
+    ]:
+        raise DataError(
+            f"{source} must hold one file of each split, got {', '.join(ambiguous)}; name one of them"
+        )
     if not any(matches.values()):
-        raise DataError(f"{source} must hold {' or '.join(patterns.values())}, got none of them; name the file itself")
+        raise DataError(
+            f"{source} must hold {' or '.join(patterns.values())}, got none of them; name the file itself"
+        )
     return {split: paths[0] for split, paths in matches.items() if paths}
 
 
@@ -50,10 +61,14 @@ def read_json(path: Path) -> Any:
 
 
 def json_elements(path: Path, *, watch: Watch = SILENT) -> Iterator[tuple[int, Any]]:
-    """Iterate over the elements of a file that is one JSON array, in memory for the largest of them; numbers begin at 1."""
+    """Iterate over the elements of a file that is one JSON array, in memory for the largest of them; numbers
+    begin at 1.
+    """
     window = _Window(_text_chunks(path, watch))
     if window.next_character() != "[":
-        raise DataError(f"{path} must be one JSON array, got {window.snippet()}; check that it is the right file")
+        raise DataError(
+            f"{path} must be one JSON array, got {window.snippet()}; check that it is the right file"
+        )
     window.position += 1
     number = 0
     separator = "," if window.next_character() != "]" else "]"
@@ -62,15 +77,22 @@ def json_elements(path: Path, *, watch: Watch = SILENT) -> Iterator[tuple[int, A
         yield number, _element(window, f"{path}: element {number}")
         separator = window.next_character()
         if separator not in (",", "]"):
-            raise DataError(f"{path} must have a comma or its end after element {number}, got {window.snippet()}; download it again")
+            raise DataError(
+                f"{path} must have a comma or its end after element {number}, got "
+                f"{window.snippet()}; download it again"
+            )
         window.position += 1
     if not number:
         window.position += 1
     if window.next_character():
-        raise DataError(f"{path} must be one JSON array with nothing after it, got {window.snippet()}; download it again")
+        raise DataError(
+            f"{path} must be one JSON array with nothing after it, got {window.snippet()}; download it again"
+        )
 
 
-def tab_rows(path: Path, width: int, faults: FileFaults, *, watch: Watch = SILENT) -> Iterator[tuple[str, list[str]]]:
+def tab_rows(
+    path: Path, width: int, faults: FileFaults, *, watch: Watch = SILENT
+) -> Iterator[tuple[str, list[str]]]:
     """Iterate over ``file:line`` and fields of a TSV file without a header, in constant memory."""
     with _opened(path, watch) as (stream, report):
         for number, line in enumerate(limited_lines(stream, path), 1):
@@ -93,7 +115,9 @@ class _Window:
         self._chunks = chunks
 
     def extend(self) -> bool:
-        """Read on, at least doubling the unread text, so that a long element is parsed again a few times only; False at the end."""
+        """Read on, at least doubling the unread text, so that a long element is parsed again a few times
+        only; False at the end.
+        """
         parts = [self.text[self.position :]]
         unread, added = len(parts[0]), 0
         for chunk in self._chunks:
@@ -131,7 +155,9 @@ def _element(window: _Window, location: str) -> Any:
         except (ValueError, RecursionError) as error:
             # Either damaged or incomplete: read on to find out.
             if isinstance(error, RecursionError) or too_long or not window.extend():
-                raise DataError(f"{location} must be whole JSON, got {window.snippet()}; download the file again") from error
+                raise DataError(
+                    f"{location} must be whole JSON, got {window.snippet()}; download the file again"
+                ) from error
             continue
         size = end - window.position
         if len(window.text) - end < _LOOKAHEAD and window.extend():
@@ -143,7 +169,9 @@ def _element(window: _Window, location: str) -> Any:
 def _reason(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} at line {error.lineno}, column {error.colno}"
-    return "a value nested too deeply" if isinstance(error, RecursionError) else "a number with too many digits"
+    return (
+        "a value nested too deeply" if isinstance(error, RecursionError) else "a number with too many digits"
+    )
 
 
 def _text_chunks(path: Path, watch: Watch) -> Iterator[str]:
@@ -156,22 +184,34 @@ def _text_chunks(path: Path, watch: Watch) -> Iterator[str]:
             try:
                 yield decoder.decode(chunk, final=at_end)
             except UnicodeDecodeError as error:
-                raise DataError(f"{path} must be UTF-8, got byte 0x{error.object[error.start]:02x}; download it again") from error
+                raise DataError(
+                    f"{path} must be UTF-8, got byte 0x{error.object[error.start]:02x}; download it again"
+                ) from error
             report()
 
 
 @contextmanager
 def _opened(path: Path, watch: Watch) -> Iterator[tuple[BinaryIO, Callable[[], None]]]:
-    """The decompressed bytes of a file, and a function that reports how many bytes of the file itself were read."""
+    """The decompressed bytes of a file, and a function that reports how many bytes of the file itself were
+    read.
+    """
     require_path(path)
     try:
         with pa.OSFile(str(path)) as file:
             size = file.size()
             codec = CODECS.get(path.suffix.lower())
-            # pyarrow's stubs do not say that its files are raw streams; they are (readable, readinto, closed).
+            # pyarrow's stubs do not say that its files are raw streams; they are (readable, readinto,
+            # closed).
             stream: Any = pa.CompressedInputStream(file, codec) if codec else file
             with io.BufferedReader(stream, _READ_BYTES) as lines:
-                yield cast(BinaryIO, lines), lambda: watch.progress(f"bytes of {path.name}", size if file.closed else file.tell(), size)
+                yield (
+                    cast(BinaryIO, lines),
+                    lambda: watch.progress(
+                        f"bytes of {path.name}", size if file.closed else file.tell(), size
+                    ),
+                )
     except OSError as error:
         reraise_unrelated(error)
-        raise DataError(f"{path} must be readable to its end, got: {error}; copy or download it again") from error
+        raise DataError(
+            f"{path} must be readable to its end, got: {error}; copy or download it again"
+        ) from error

@@ -1,14 +1,17 @@
-"""MS MARCO: queries with their answers and with passages that look like answers (Vasilyev et al. 2024, appendix A).
+"""MS MARCO: queries with their answers and with passages that look like answers (Vasilyev et al. 2024,
+appendix A).
 
 Made from either of two sources:
 
-- *A file of triplets*, as the source used it: JSON lines ``{"query": ..., "pos": [...], "neg": [...]}`` of texts
-  (``msmarco-triplets.jsonl.gz`` of the data sets for training embeddings). Its first samples make ``train``, the next ``dev``, the last
-  ``test``; ``test-65negatives`` holds those of ``test`` that list at least 65.
-- *A folder with the publisher's own files* (``collection.tsv``, ``queries.SPLIT.tsv``, ``qrels.SPLIT.tsv``), which keep their splits.
+- *A file of triplets*, as the source used it: JSON lines ``{"query": ..., "pos": [...], "neg": [...]}`` of
+  texts (``msmarco-triplets.jsonl.gz`` of the data sets for training embeddings). Its first samples make
+  ``train``, the next ``dev``, the last ``test``; ``test-65negatives`` holds those of ``test`` that list at
+  least 65.
+- *A folder with the publisher's own files* (``collection.tsv``, ``queries.SPLIT.tsv``, ``qrels.SPLIT.tsv``),
+  which keep their splits.
 
-``triples.train.small.tsv`` is neither: it names each query about a hundred times in random order, so that no cut of it separates the
-queries of two splits.
+``triples.train.small.tsv`` is neither: it names each query about a hundred times in random order, so that no
+cut of it separates the queries of two splits.
 """
 
 from array import array
@@ -31,7 +34,9 @@ _COMPRESSIONS = ("", ".gz", ".zst")
 _PROGRESS_SAMPLES = 1_000
 
 
-def make_msmarco(source: Path, out: Path, settings: MsmarcoSettings, *, watch: Watch = SILENT) -> DatasetSummary:
+def make_msmarco(
+    source: Path, out: Path, settings: MsmarcoSettings, *, watch: Watch = SILENT
+) -> DatasetSummary:
     """Make examples of queries and passages, with only ids in memory.
 
     Triplets without negatives are skipped, and a negative that is also a positive is dropped.
@@ -39,7 +44,9 @@ def make_msmarco(source: Path, out: Path, settings: MsmarcoSettings, *, watch: W
     require_path(source)
     section = settings.msmarco
     _refuse_unused_settings(section, source)
-    with create_dataset(out, maker="msmarco", source=source, settings=settings, documents=section.documents) as writer:
+    with create_dataset(
+        out, maker="msmarco", source=source, settings=settings, documents=section.documents
+    ) as writer:
         if source.is_dir():
             _Folder(source, section, watch).write(writer)
         else:
@@ -52,10 +59,15 @@ def _refuse_unused_settings(section: MsmarcoSection, source: Path) -> None:
     usual = MsmarcoSection()
     kind = "a folder of the publisher's files" if source.is_dir() else "a file of triplets"
     faults = [
-        f"msmarco.{name} has no effect with {kind}; leave it out" for name in unused if getattr(section, name) != getattr(usual, name)
+        f"msmarco.{name} has no effect with {kind}; leave it out"
+        for name in unused
+        if getattr(section, name) != getattr(usual, name)
     ]
     if source.is_dir() and section.documents == "texts":
-        faults.append('msmarco.documents must be "ids" with a folder of the publisher\'s files, got "texts"; their passages have ids')
+        faults.append(
+            'msmarco.documents must be "ids" with a folder of the publisher\'s '
+            'files, got "texts"; their passages have ids'
+        )
     if faults:
         raise ConfigError(several(faults))
 
@@ -67,7 +79,9 @@ def _stems(split: str, negatives: int, section: MsmarcoSection, *, is_test: bool
 
 
 def split_of(number: int, total: int, section: MsmarcoSection) -> str | None:
-    """Split of a triplet: ``train`` for the first, ``dev`` for the next, ``test`` for the last, None for those between."""
+    """Split of a triplet: ``train`` for the first, ``dev`` for the next, ``test`` for the last, None for
+    those between.
+    """
     if number < section.train:
         return "train"
     if number < section.train + section.dev:
@@ -77,7 +91,12 @@ def split_of(number: int, total: int, section: MsmarcoSection) -> str | None:
 
 def _write_triplets(source: Path, writer: DatasetWriter, section: MsmarcoSection, watch: Watch) -> None:
     total = _count_triplets(source, section)
-    table, skipped, queries, repeated = Table.open(source, wanted=("examples",)), SkipCounts("samples"), HashSet(), 0
+    table, skipped, queries, repeated = (
+        Table.open(source, wanted=("examples",)),
+        SkipCounts("samples"),
+        HashSet(),
+        0,
+    )
     for number, example in enumerate(table.parsed(parse_example)):
         if number % _PROGRESS_SAMPLES == 0:
             watch.progress("samples", number, total)
@@ -98,19 +117,23 @@ def _write_triplets(source: Path, writer: DatasetWriter, section: MsmarcoSection
 def _count_triplets(source: Path, section: MsmarcoSection) -> int:
     if place_of(source).form in ("tsv", "csv"):
         raise DataError(
-            f"{source} must be a file of triplets (JSON lines with query, pos and neg), or a folder with collection.tsv, "
+            f"{source} must be a file of triplets (JSON lines with query, pos and "
+            "neg), or a folder with collection.tsv, "
             "queries.SPLIT.tsv and qrels.SPLIT.tsv, got a table; name one of these"
         )
     total = count_rows(source) or 0
     wanted = section.train + section.dev + section.test
     if total < wanted:
         raise DataError(
-            f"{source} must hold at least msmarco.train + msmarco.dev + msmarco.test = {wanted:,} samples, got {total:,}; lower these"
+            f"{source} must hold at least msmarco.train + msmarco.dev + msmarco.test = "
+            f"{wanted:,} samples, got {total:,}; lower these"
         )
     return total
 
 
-def _write_triplet(writer: DatasetWriter, split: str, example: Example, section: MsmarcoSection, skipped: SkipCounts) -> None:
+def _write_triplet(
+    writer: DatasetWriter, split: str, example: Example, section: MsmarcoSection, skipped: SkipCounts
+) -> None:
     positives = list(dict.fromkeys(example.positives))
     negatives = [text for text in dict.fromkeys(example.negatives) if text not in positives]
     if not negatives:
@@ -148,18 +171,30 @@ class _Folder:
         self._write_passages(writer, (query for queries in splits.values() for query in queries))
         for split, queries in splits.items():
             for query in queries:
-                positives, negatives = ([str(number) for number in numbers] for numbers in (query.positives, query.negatives))
-                for stem in _stems(split, len(negatives), self._section, is_test=not split.startswith("train")):
+                positives, negatives = (
+                    [str(number) for number in numbers] for numbers in (query.positives, query.negatives)
+                )
+                for stem in _stems(
+                    split, len(negatives), self._section, is_test=not split.startswith("train")
+                ):
                     writer.triplet(stem, query.query_id, query.text, positives=positives, negatives=negatives)
             bare = sum(not query.negatives for query in queries)
             if bare:
-                writer.note(f"{split}: {bare:,} of {len(queries):,} queries have no negatives: no file beside the judgements lists any")
+                writer.note(
+                    f"{split}: {bare:,} of {len(queries):,} queries have no negatives: "
+                    "no file beside the judgements lists any"
+                )
 
     def _read_queries(self) -> dict[str, list[_Query]]:
         """Split to its queries."""
-        judgements = {path.name.removeprefix("qrels.").partition(".tsv")[0]: path for path in self._tables("qrels.*")}
+        judgements = {
+            path.name.removeprefix("qrels.").partition(".tsv")[0]: path for path in self._tables("qrels.*")
+        }
         if not judgements:
-            raise DataError(f"{self._folder} must hold qrels.SPLIT.tsv, got none; check that it is the folder of MS MARCO's own files")
+            raise DataError(
+                f"{self._folder} must hold qrels.SPLIT.tsv, got none; check that it "
+                "is the folder of MS MARCO's own files"
+            )
         splits = {}
         for split, path in judgements.items():
             first_only = self._section.pairs == "first" and split.startswith("train")
@@ -167,7 +202,12 @@ class _Folder:
             negatives = self._negatives(split, relevant, 1 if first_only else self._section.most_negatives)
             texts = self._query_texts(split, relevant)
             splits[split] = [
-                _Query(query_id, texts[query_id], passages[:1] if first_only else passages, negatives.get(query_id, array("Q")))
+                _Query(
+                    query_id,
+                    texts[query_id],
+                    passages[:1] if first_only else passages,
+                    negatives.get(query_id, array("Q")),
+                )
                 for query_id, passages in relevant.items()
                 if query_id in texts
             ]
@@ -189,14 +229,21 @@ class _Folder:
         texts: dict[str, str] = {}
         for location, (query_id, text) in self._rows(path, 2):
             with self._faults.collected():
-                if query_id in relevant and texts.setdefault(query_id, text_value(text, "query", location)) != text:
+                if (
+                    query_id in relevant
+                    and texts.setdefault(query_id, text_value(text, "query", location)) != text
+                ):
                     self._faults.add(f'{location}: query id must be unique, got "{query_id}" again')
         if not self._faults.count:
             for query_id in (query_id for query_id in relevant if query_id not in texts):
-                self._faults.add(f'{path} must hold every query that is judged, got none with the id "{query_id}"')
+                self._faults.add(
+                    f'{path} must hold every query that is judged, got none with the id "{query_id}"'
+                )
         return texts
 
-    def _negatives(self, split: str, relevant: Mapping[str, "array[int]"], limit: int) -> dict[str, "array[int]"]:
+    def _negatives(
+        self, split: str, relevant: Mapping[str, "array[int]"], limit: int
+    ) -> dict[str, "array[int]"]:
         """The first listed passages of each judged query that are not relevant to it."""
         negatives: dict[str, array[int]] = {}
         for location, query_id, passage_id in self._candidates(split):
@@ -212,7 +259,10 @@ class _Folder:
     def _candidates(self, split: str) -> Iterator[tuple[str, str, str]]:
         """Location, query id and passage id of each line of the files that list negatives."""
         for name in dict.fromkeys((split, split.partition(".")[0])):
-            ranked, triples = self._tables(f"top1000.{name}", f"top1000.{name}.tsv"), self._tables(f"qidpidtriples.{name}.*")
+            ranked, triples = (
+                self._tables(f"top1000.{name}", f"top1000.{name}.tsv"),
+                self._tables(f"qidpidtriples.{name}.*"),
+            )
             for path in ranked:
                 yield from ((location, fields[0], fields[1]) for location, fields in self._rows(path, 4))
             for path in triples:
@@ -222,7 +272,12 @@ class _Folder:
 
     def _write_passages(self, writer: DatasetWriter, queries: Iterable[_Query]) -> None:
         """Write the passages that queries name, in the collection's order."""
-        missing = {number for query in queries for numbers in (query.positives, query.negatives) for number in numbers}
+        missing = {
+            number
+            for query in queries
+            for numbers in (query.positives, query.negatives)
+            for number in numbers
+        }
         named, total = len(missing), 0
         path = self._table("collection.tsv")
         for location, (passage_id, text) in self._rows(path, 2):
@@ -234,7 +289,9 @@ class _Folder:
                     missing.discard(number)
         if not self._faults.count:  # A passage whose own line is at fault would be reported twice.
             for number in sorted(missing):
-                self._faults.add(f'{path} must hold every passage that queries name, got none with the id "{number}"')
+                self._faults.add(
+                    f'{path} must hold every passage that queries name, got none with the id "{number}"'
+                )
         self._faults.raise_if_any()
         writer.note(f"{named:,} of {total:,} passages written: those that a query names")
 
@@ -244,17 +301,24 @@ class _Folder:
     def _table(self, name: str) -> Path:
         paths = self._tables(name)
         if not paths:
-            raise DataError(f"{self._folder} must hold {name} (plain, .gz or .zst), got none; put it beside the judgements")
+            raise DataError(
+                f"{self._folder} must hold {name} (plain, .gz or .zst), got "
+                "none; put it beside the judgements"
+            )
         return paths[0]
 
     def _tables(self, *patterns: str) -> list[Path]:
         """Files whose name matches, plain or compressed; where both exist, the plain one."""
         names = [pattern + compression for pattern in patterns for compression in _COMPRESSIONS]
         paths = [path for name in names for path in sorted(self._folder.glob(name)) if path.is_file()]
-        return list({path.name.removesuffix(".gz").removesuffix(".zst"): path for path in reversed(paths)}.values())[::-1]
+        return list(
+            {path.name.removesuffix(".gz").removesuffix(".zst"): path for path in reversed(paths)}.values()
+        )[::-1]
 
 
 def _number(text: str, location: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 19):
-        raise RowError(f"{location} must name a passage and its relevance by whole numbers, got {text or 'nothing'}")
+        raise RowError(
+            f"{location} must name a passage and its relevance by whole numbers, got {text or 'nothing'}"
+        )
     return int(text)

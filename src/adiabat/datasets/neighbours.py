@@ -1,11 +1,13 @@
-"""Hard negatives among papers: those of the same categories whose abstracts use the most similar words (Vasilyev et al. 2024).
+"""Hard negatives among papers: those of the same categories whose abstracts use the most similar words
+(Vasilyev et al. 2024).
 
 With p and q the shares of words in two texts and ``f(x) = x ln x``, the Jensen-Shannon divergence is
 
 ``JS(p, q) = ln 2 + 1/2 sum over shared words of f(p) + f(q) - f(p + q)``
 
-since a word of one text alone contributes its share of ln 2. Hence only the postings of a text's own words are read, for a block of
-candidates at a time. The distance, the square root of the divergence, has the same order in every base of the logarithm.
+since a word of one text alone contributes its share of ln 2. Hence only the postings of a text's own words
+are read, for a block of candidates at a time. The distance, the square root of the divergence, has the same
+order in every base of the logarithm.
 """
 
 import math
@@ -21,10 +23,12 @@ from jaxtyping import Float64, Int32, Int64, Shaped
 from adiabat.core.progress import SILENT, Watch
 
 WORD = re.compile(r"[^\W\d_]{2,}")
-"""Two letters or more of any script; TeX commands and stop words count as words, numbers and formulas do not."""
+"""Two letters or more of any script; TeX commands and stop words count as words, numbers and formulas do
+not."""
 
 RESOLUTION = 1e-12
-"""Divergences, in nats, are rounded to this: their last digits depend on the order of addition and must not decide between ties."""
+"""Divergences, in nats, are rounded to this: their last digits depend on the order of addition and must not
+decide between ties."""
 
 BLOCK_SIZE = 2048
 """Candidates whose postings are built together, so that they stay in a core's cache."""
@@ -40,7 +44,8 @@ Categories = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Bags:
-    """Texts as bags of words, one after another; `offsets` holds the start of each text and the end of the last.
+    """Texts as bags of words, one after another; `offsets` holds the start of each text and the end of the
+    last.
 
     Words are numbered in the order of their first appearance.
     """
@@ -52,7 +57,9 @@ class Bags:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def shares(self, rows: Int64[np.ndarray, " n"]) -> tuple[Int32[np.ndarray, " e"], Float64[np.ndarray, " e"], Int64[np.ndarray, " n"]]:
+    def shares(
+        self, rows: Int64[np.ndarray, " n"]
+    ) -> tuple[Int32[np.ndarray, " e"], Float64[np.ndarray, " e"], Int64[np.ndarray, " n"]]:
         """Words of some texts, their shares in each text, and the number of distinct words of each text."""
         starts, ends = self.offsets[rows], self.offsets[rows + 1]
         slices = _slices(starts, ends)
@@ -70,7 +77,9 @@ def count_words(texts: Iterable[str]) -> Bags:
         words.extend([numbers.setdefault(word, len(numbers)) for word in bag])
         counts.extend(bag.values())
         offsets.append(len(words))
-    return Bags(np.array(words, dtype=np.int32), np.array(counts, dtype=np.int32), np.array(offsets, dtype=np.int64))
+    return Bags(
+        np.array(words, dtype=np.int32), np.array(counts, dtype=np.int32), np.array(offsets, dtype=np.int64)
+    )
 
 
 def sort_by_size(categories: Iterable[str], sizes: Mapping[str, int]) -> Categories:
@@ -80,7 +89,9 @@ def sort_by_size(categories: Iterable[str], sizes: Mapping[str, int]) -> Categor
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Papers (`queries`) with the same closest match by categories: all papers (`candidates`) whose list begins with `prefix`."""
+    """Papers (`queries`) with the same closest match by categories: all papers (`candidates`) whose list
+    begins with `prefix`.
+    """
 
     prefix: Categories
     queries: Int64[np.ndarray, " q"]
@@ -98,7 +109,9 @@ def groups_of(categories: Sequence[Categories]) -> Iterator[Group]:
             with_prefix.setdefault(names[:length], []).append(row)
     queries: dict[Categories, list[int]] = {}
     for row, names in enumerate(categories):
-        shared = (names[:length] for length in range(len(names), -1, -1) if len(with_prefix[names[:length]]) > 1)
+        shared = (
+            names[:length] for length in range(len(names), -1, -1) if len(with_prefix[names[:length]]) > 1
+        )
         queries.setdefault(next(shared, ()), []).append(row)
     for prefix, rows in sorted(queries.items()):
         yield Group(prefix, np.array(rows, dtype=np.int64), np.array(with_prefix[prefix], dtype=np.int64))
@@ -107,7 +120,9 @@ def groups_of(categories: Sequence[Categories]) -> Iterator[Group]:
 def nearest_of_groups(
     bags: Bags, groups: Iterable[Group], k: int, *, block_size: int = BLOCK_SIZE, watch: Watch = SILENT
 ) -> Int64[np.ndarray, "n k"]:
-    """Find for every paper the `k` closest of its candidates by Jensen-Shannon distance, the paper itself excluded."""
+    """Find for every paper the `k` closest of its candidates by Jensen-Shannon distance, the paper itself
+    excluded.
+    """
     neighbours = np.empty((len(bags), k), dtype=np.int64)
     done = 0
     for group in groups:
@@ -120,9 +135,16 @@ def nearest_of_groups(
 
 
 def nearest(
-    bags: Bags, queries: Int64[np.ndarray, " q"], candidates: Int64[np.ndarray, " c"], k: int, *, block_size: int = BLOCK_SIZE
+    bags: Bags,
+    queries: Int64[np.ndarray, " q"],
+    candidates: Int64[np.ndarray, " c"],
+    k: int,
+    *,
+    block_size: int = BLOCK_SIZE,
 ) -> Int64[np.ndarray, "q k"]:
-    """Find for some texts the `k` closest candidates, the text itself excluded; where there are fewer, the last is repeated."""
+    """Find for some texts the `k` closest candidates, the text itself excluded; where there are fewer, the
+    last is repeated.
+    """
     keys = rows = np.empty((len(queries), 0), dtype=np.int64)
     for start in range(0, len(candidates), block_size):
         block = Postings.of(bags, candidates[start : start + block_size])
@@ -137,8 +159,12 @@ def nearest(
     return np.take_along_axis(rows, np.minimum(np.arange(k), last[:, None]), axis=1)
 
 
-def _nearest_in_block(bags: Bags, row: int, block: "Postings", k: int) -> tuple[Int64[np.ndarray, " m"], Int64[np.ndarray, " m"]]:
-    """Keys and rows of the closest candidates, as many as `k` or the block has; a key is a divergence in units of `RESOLUTION`."""
+def _nearest_in_block(
+    bags: Bags, row: int, block: "Postings", k: int
+) -> tuple[Int64[np.ndarray, " m"], Int64[np.ndarray, " m"]]:
+    """Keys and rows of the closest candidates, as many as `k` or the block has; a key is a divergence in
+    units of `RESOLUTION`.
+    """
     keys = np.rint(block.divergences(bags, row) / RESOLUTION).astype(np.int64)
     keys[block.rows == row] = _SELF
     positions = np.arange(len(keys))
@@ -153,7 +179,8 @@ class Postings:
     """A block of candidates by their words.
 
     Attributes:
-        words: All words of the block, ascending, and -1 at the end, where a search for an unknown word may land.
+        words: All words of the block, ascending, and -1 at the end, where a search for an unknown word may
+            land.
         starts: Start of each word's postings, and the end of the last.
     """
 

@@ -1,12 +1,14 @@
 """SQuAD: the sentences of a paragraph that answer a question (Vasilyev et al. 2024, appendix C).
 
-Made from the publisher's own files, ``train-v1.1.json`` and ``dev-v1.1.json`` (or v2.0, whose questions without an answer are skipped)::
+Made from the publisher's own files, ``train-v1.1.json`` and ``dev-v1.1.json`` (or v2.0, whose questions
+without an answer are skipped)::
 
     {"data": [{"title": ..., "paragraphs": [{"context": ..., "qas": [
         {"id": ..., "question": ..., "answers": [{"text": ..., "answer_start": 515}]}]}]}]}
 
-The sentences that contain an answer are positives, two where it runs across their border. `SquadSection.repeats` decides on those that
-only repeat its words. All others of the paragraph are negatives. Questions without a positive or without a negative are skipped.
+The sentences that contain an answer are positives, two where it runs across their border.
+`SquadSection.repeats` decides on those that only repeat its words. All others of the paragraph are negatives.
+Questions without a positive or without a negative are skipped.
 """
 
 import re
@@ -50,12 +52,14 @@ class _Question:
 def make_squad(source: Path, out: Path, settings: SquadSettings, *, watch: Watch = SILENT) -> DatasetSummary:
     """Make examples of questions and sentences.
 
-    Writes a file for each split of the source, ``all`` of them together, as the source measures on, and its subset ``all-min5`` (see
-    `SquadSection.min_sentences`).
+    Writes a file for each split of the source, ``all`` of them together, as the source measures on, and its
+    subset ``all-min5`` (see `SquadSection.min_sentences`).
     """
     section, paths = settings.squad, split_files(source, SPLITS)
     faults, skipped, ids = FileFaults(), SkipCounts("questions"), HashSet()
-    with create_dataset(out, maker="squad", source=source, settings=settings, documents=section.documents) as writer:
+    with create_dataset(
+        out, maker="squad", source=source, settings=settings, documents=section.documents
+    ) as writer:
         for split, path in paths.items():
             articles = _articles(path)
             for number, article in enumerate(articles):
@@ -65,17 +69,28 @@ def make_squad(source: Path, out: Path, settings: SquadSettings, *, watch: Watch
                     if ids.add(question.query_id):
                         _write(writer, split, context, spans, question, section, skipped)
                     else:
-                        faults.add(f'{question.location}: question id must be unique, got "{question.query_id}" again')
+                        faults.add(
+                            f"{question.location}: question id must be unique, got "
+                            f'"{question.query_id}" again'
+                        )
         faults.raise_if_any()
         skipped.write_notes(writer)
     return writer.summary
 
 
 def _write(
-    writer: DatasetWriter, split: str, context: str, spans: Sequence[Span], question: _Question, section: SquadSection, skipped: SkipCounts
+    writer: DatasetWriter,
+    split: str,
+    context: str,
+    spans: Sequence[Span],
+    question: _Question,
+    section: SquadSection,
+    skipped: SkipCounts,
 ) -> None:
     roles = sentence_roles(context, spans, question.answers, repeats=section.repeats)
-    positives, negatives = (list(dict.fromkeys(context[slice(*spans[i])] for i in numbers)) for numbers in roles)
+    positives, negatives = (
+        list(dict.fromkeys(context[slice(*spans[i])] for i in numbers)) for numbers in roles
+    )
     negatives = [text for text in negatives if text not in positives]
     if not question.answers:
         skipped.skip("without an answer")
@@ -84,20 +99,35 @@ def _write(
     elif not negatives:
         skipped.skip("no sentence of the paragraph is left as a negative")
     else:
-        pos, neg = ([writer.document(text_id(text), text) for text in texts] for texts in (positives, negatives))
+        pos, neg = (
+            [writer.document(text_id(text), text) for text in texts] for texts in (positives, negatives)
+        )
         has_enough = len(pos) + len(neg) >= section.min_sentences
         for stem in (split, ALL, *([f"{ALL}-min{section.min_sentences}"] if has_enough else [])):
             writer.triplet(stem, question.query_id, question.query, positives=pos, negatives=neg)
 
 
-def sentence_roles(context: str, spans: Sequence[Span], answers: Sequence[Answer], *, repeats: Repeats) -> tuple[list[int], list[int]]:
-    """Numbers of the sentences that answer and of those that do not, ascending; both are empty if no answer was located."""
+def sentence_roles(
+    context: str, spans: Sequence[Span], answers: Sequence[Answer], *, repeats: Repeats
+) -> tuple[list[int], list[int]]:
+    """Numbers of the sentences that answer and of those that do not, ascending; both are empty if no answer
+    was located.
+    """
     located = [(start, answer.text) for answer in answers if (start := _locate(context, answer)) is not None]
-    marked = {i for i, (start, end) in enumerate(spans) for first, text in located if start < first + len(text) and first < end}
+    marked = {
+        i
+        for i, (start, end) in enumerate(spans)
+        for first, text in located
+        if start < first + len(text) and first < end
+    }
     if not marked:
         return [], []
     patterns = [re.compile(rf"(?<!\w){re.escape(text)}(?!\w)") for _, text in located]
-    repeated = {i for i, (start, end) in enumerate(spans) if any(words.search(context[start:end]) for words in patterns)} - marked
+    repeated = {
+        i
+        for i, (start, end) in enumerate(spans)
+        if any(words.search(context[start:end]) for words in patterns)
+    } - marked
     positives = marked | repeated if repeats == "positive" else marked
     dropped = repeated if repeats == "drop" else set()
     return sorted(positives), [i for i in range(len(spans)) if i not in positives | dropped]
@@ -113,7 +143,9 @@ def _locate(context: str, answer: Answer) -> int | None:
     return min(starts, key=lambda start: abs(start - answer.start), default=None)
 
 
-def _questions(article: Any, location: str, faults: FileFaults) -> Iterator[tuple[str, list[Span], _Question]]:
+def _questions(
+    article: Any, location: str, faults: FileFaults
+) -> Iterator[tuple[str, list[Span], _Question]]:
     """Each valid question with its paragraph and the sentences of that; faults are noted."""
     with faults.collected():
         for number, paragraph in enumerate(_list_value(article, "paragraphs", location)):
@@ -123,7 +155,11 @@ def _questions(article: Any, location: str, faults: FileFaults) -> Iterator[tupl
                 spans = sentence_spans(context)
                 for position, entry in enumerate(entries):
                     with faults.collected():
-                        yield context, spans, _question(entry, f"{location}.paragraphs[{number}].qas[{position}]")
+                        yield (
+                            context,
+                            spans,
+                            _question(entry, f"{location}.paragraphs[{number}].qas[{position}]"),
+                        )
 
 
 def _question(entry: Any, location: str) -> _Question:
@@ -140,7 +176,9 @@ def _question(entry: Any, location: str) -> _Question:
 def _answer(answer: Any, location: str) -> Answer:
     start = answer.get("answer_start") if isinstance(answer, Mapping) else None
     if not isinstance(start, int) or isinstance(start, bool) or start < 0:
-        raise RowError(f'{location}: an answer must have a whole number "answer_start" >= 0, got {value_kind(start)}')
+        raise RowError(
+            f'{location}: an answer must have a whole number "answer_start" >= 0, got {value_kind(start)}'
+        )
     return Answer(start, text_value(answer.get("text"), "text", location))
 
 

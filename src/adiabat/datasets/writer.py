@@ -1,4 +1,7 @@
-"""The directory of a made data set: documents, examples, and a record of their source. It appears whole or not at all."""
+"""The directory of a made data set: documents, examples, and a record of their source.
+
+It appears whole or not at all.
+"""
 
 import errno
 import json
@@ -73,7 +76,9 @@ def _slot_of(slots: "array[int]", code: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class DatasetSummary:
-    """A made data set: documents in ``corpus.jsonl.gz``, 0 if examples hold texts, and the rows of each file of examples."""
+    """A made data set: documents in ``corpus.jsonl.gz``, 0 if examples hold texts, and the rows of each file
+    of examples.
+    """
 
     folder: Path
     documents: int
@@ -85,7 +90,9 @@ class DatasetSummary:
 
 
 class DatasetWriter:
-    """Writes documents and examples one at a time and keeps none of them in memory; `create_dataset` makes one."""
+    """Writes documents and examples one at a time and keeps none of them in memory; `create_dataset` makes
+    one.
+    """
 
     def __init__(self, folder: Path, *, out: Path, documents: Documents) -> None:
         self._folder = folder
@@ -115,7 +122,9 @@ class DatasetWriter:
             raise ValueError(f"stem must be other than {CORPUS}, which documents are written to")
         self._lines(stem).add(row)
 
-    def triplet(self, stem: str, query_id: str, query: str, *, positives: Sequence[str], negatives: Sequence[str]) -> None:
+    def triplet(
+        self, stem: str, query_id: str, query: str, *, positives: Sequence[str], negatives: Sequence[str]
+    ) -> None:
         """Write a query with its documents."""
         address = {"query_id": query_id} if self._documents == "ids" else {}
         self.example(stem, {**address, "query": query, "pos": positives, "neg": negatives})
@@ -164,11 +173,18 @@ class SkipCounts:
 
 @contextmanager
 def create_dataset(
-    out: Path, *, maker: str, source: Path, settings: Section, documents: Documents = "ids", checksums: bool = False
+    out: Path,
+    *,
+    maker: str,
+    source: Path,
+    settings: Section,
+    documents: Documents = "ids",
+    checksums: bool = False,
 ) -> Iterator[DatasetWriter]:
     """Fill a new directory, which appears when the block ends and does not where the block fails.
 
-    The work is done in a hidden directory beside it. The leftovers of a killed process are removed by the next one.
+    The work is done in a hidden directory beside it. The leftovers of a killed process are removed by the
+    next one.
     """
     target = Path(os.path.realpath(out))
     _require_free(out, target)
@@ -178,7 +194,10 @@ def create_dataset(
         make_folder(work, parents=True)
     except OSError as error:
         _remove(work, missing)
-        raise DataError(f"{option('out')} must be a directory that can be created, got {out}: {error.strerror}; choose another") from error
+        raise DataError(
+            f"{option('out')} must be a directory that can be created, got "
+            f"{out}: {error.strerror}; choose another"
+        ) from error
     with sole_writer(work), _disk_full_as_data_error(out):
         writer = DatasetWriter(work, out=out, documents=documents)
         try:
@@ -200,16 +219,24 @@ def _require_free(out: Path, target: Path) -> None:
         names = sorted(child.name for child in target.iterdir())
         if names:
             more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-            raise DataError(f"{option('out')} must be a new or empty directory, {out} holds {', '.join(names[:3])}{more}; choose another")
+            raise DataError(
+                f"{option('out')} must be a new or empty directory, {out} holds "
+                f"{', '.join(names[:3])}{more}; choose another"
+            )
     elif target.exists():
         kind = "a mount point or the current directory" if target.is_dir() else "a file"
-        raise DataError(f"{option('out')} must be a directory that can be replaced, {out} is {kind}; choose one within it or beside it")
+        raise DataError(
+            f"{option('out')} must be a directory that can be replaced, {out} is "
+            f"{kind}; choose one within it or beside it"
+        )
 
 
 def _require_examples(summary: DatasetSummary, source: Path) -> None:
     if not summary.examples:
         reasons = f" ({'; '.join(summary.notes)})" if summary.notes else ""
-        raise DataError(f"{source} must give at least one example, got none{reasons}; check that it is the right file")
+        raise DataError(
+            f"{source} must give at least one example, got none{reasons}; check that it is the right file"
+        )
 
 
 def read_summary(folder: Path) -> DatasetSummary:
@@ -262,7 +289,9 @@ def _disk_full_as_data_error(out: Path) -> Iterator[None]:
         error = disk_error_of(fault)
         if error is None or error.errno not in DISK_FULL:
             raise
-        raise DataError(f"the disk of {out} is full: {error.strerror}; free some space, or choose another disk") from fault
+        raise DataError(
+            f"the disk of {out} is full: {error.strerror}; free some space, or choose another disk"
+        ) from fault
 
 
 class _GzipLines:

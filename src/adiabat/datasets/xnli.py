@@ -1,8 +1,10 @@
 """XNLI: sentence pairs with a label, each in fifteen languages (Vasilyev et al. 2024, appendix F).
 
-Made from the publisher's own files, ``xnli.dev.tsv`` and ``xnli.test.tsv``: one row per pair and language, under a header of which
-``language``, ``gold_label``, ``sentence1`` (the premise), ``sentence2`` (the hypothesis) and ``pairID`` are used. Rows of one ``pairID``
-form one pair, written with all its languages: ``{"pair_id", "label", "premise": {...}, "hypothesis": {...}}``.
+Made from the publisher's own files, ``xnli.dev.tsv`` and ``xnli.test.tsv``: one row per pair and language,
+under a header of which ``language``, ``gold_label``, ``sentence1`` (the premise), ``sentence2`` (the
+hypothesis) and ``pairID`` are used. Rows of one ``pairID``
+form one pair, written with all its languages: ``{"pair_id", "label", "premise": {...}, "hypothesis":
+{...}}``.
 """
 
 from collections import deque
@@ -54,12 +56,17 @@ def _make_split(path: Path, split: str, writer: DatasetWriter, section: XnliSect
             skipped.skip("the annotators agreed on no label")
         elif not missing:
             sides = {"premise": pair.premise, "hypothesis": pair.hypothesis}
-            texts = {name: {language: side[language] for language in languages} for name, side in sides.items()}
+            texts = {
+                name: {language: side[language] for language in languages} for name, side in sides.items()
+            }
             writer.example(split, {"pair_id": pair_id, "label": pair.label, **texts})
         elif section.incomplete == "drop":
             skipped.skip("in fewer languages than others")
         else:
-            fault = f'{pair.location}: pair "{pair_id}" must be in every language, got none in {", ".join(missing)}'
+            fault = (
+                f'{pair.location}: pair "{pair_id}" must be in every language, '
+                f"got none in {', '.join(missing)}"
+            )
             faults.add(fault, "set xnli.incomplete = drop, or name the languages to keep with xnli.languages")
     faults.raise_if_any()
     skipped.write_notes(writer)
@@ -70,7 +77,10 @@ def _read_pairs(path: Path, section: XnliSection, faults: FileFaults) -> dict[st
     first, rows = first_row(read_rows(path, faults=faults), faults, path)
     if missing := [name for name in COLUMNS if name not in first.values]:
         columns = ", ".join(first.values)
-        raise DataError(f"{path} must have the columns {', '.join(missing)}, got {columns}; check that it is XNLI's own file")
+        raise DataError(
+            f"{path} must have the columns {', '.join(missing)}, got {columns}; "
+            "check that it is XNLI's own file"
+        )
     pairs: dict[str, _Pair] = {}
 
     def add(row: Row) -> None:
@@ -86,11 +96,19 @@ def _add(pairs: dict[str, _Pair], language: str, row: Row) -> None:
     pair_id = id_value(_cell(row, "pairID"), "pairID", row.location)
     label = _cell(row, "gold_label")
     if label not in (*LABELS, NO_LABEL):
-        raise RowError(f'{row.location}: "gold_label" must be {", ".join(LABELS)} or {NO_LABEL}, got {label or "nothing"}')
-    premise, hypothesis = (text_value(_cell(row, name), name, row.location) for name in ("sentence1", "sentence2"))
+        raise RowError(
+            f'{row.location}: "gold_label" must be {", ".join(LABELS)} or '
+            f"{NO_LABEL}, got {label or 'nothing'}"
+        )
+    premise, hypothesis = (
+        text_value(_cell(row, name), name, row.location) for name in ("sentence1", "sentence2")
+    )
     pair = pairs.setdefault(pair_id, _Pair(label, row.location))
     if pair.label != label:
-        raise RowError(f'{row.location}: pair "{pair_id}" must have one label, got {label}, and {pair.label} at {pair.location}')
+        raise RowError(
+            f'{row.location}: pair "{pair_id}" must have one label, got {label}, '
+            f"and {pair.label} at {pair.location}"
+        )
     if language in pair.premise:
         raise RowError(f'{row.location}: pair "{pair_id}" must be in {language} once, got it again')
     pair.premise[language], pair.hypothesis[language] = premise, hypothesis

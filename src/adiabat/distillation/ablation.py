@@ -37,12 +37,15 @@ PASSED = "passed"
 
 RULES = Rules(
     free=frozenset(("ablate.out", *FREE_RUN)),
-    words={"inputs.learned.files_sha256": "the texts, queries or pairs differ from those the ablation began with"},
+    words={
+        "inputs.learned.files_sha256": "the texts, queries or pairs differ from those the ablation began with"
+    },
     defaults=AblateSettings().model_dump(),
 )
 
 COUNTED, FITTED, PAIRED = "counts", "fit", "pairs"
-"""Further steps: frequencies counted in a corpus, regression to the teacher, and a softmax over pairs with a tower for each side."""
+"""Further steps: frequencies counted in a corpus, regression to the teacher, and a softmax over pairs with a
+tower for each side."""
 
 
 Steps = Mapping[str, tuple[Path, Callable[[], object]]]
@@ -58,7 +61,9 @@ def distill_ablate(
     command: str = "",
     watch: Watch = SILENT,
 ) -> SuiteResult:
-    """Distill a teacher step by step, and measure each model and the teacher on a suite (van Dongen and Tulkens, model2vec)."""
+    """Distill a teacher step by step, and measure each model and the teacher on a suite (van Dongen and
+    Tulkens, model2vec).
+    """
     section = settings.ablate
     require_ablation(teacher, settings, resume=resume)
     folder = Path(str(section.out))
@@ -71,7 +76,9 @@ def distill_ablate(
     load_tasks(suite, watch)
     inputs = inputs_of(teacher, _static(settings, {"weighting": settings.static.weighting.model_dump()}))
     if learned := [*section.texts, *section.queries, *filter(None, [section.pairs])]:
-        inputs["learned"] = {"files_sha256": hashlib.sha256("".join(contents_of(learned).values()).encode()).hexdigest()}
+        inputs["learned"] = {
+            "files_sha256": hashlib.sha256("".join(contents_of(learned).values()).encode()).hexdigest()
+        }
     wanted = {"teacher": {"name": teacher}, "inputs": inputs, **settings.model_dump()}
 
     def description() -> dict[str, Any]:
@@ -94,12 +101,18 @@ def _suite(teacher: str, settings: AblateSettings, steps: Steps) -> SuiteSetting
     listed += [{"name": name, "model": str(out)} for name, (out, _) in steps.items()]
     tables = given.model_dump(exclude_unset=True)
     tables["models"] = [*listed, *tables.get("models", ())]
-    tables["suite"] = {"name": f"Static models of {teacher}", "baseline": next(iter(steps)), **tables.get("suite", {})}
+    tables["suite"] = {
+        "name": f"Static models of {teacher}",
+        "baseline": next(iter(steps)),
+        **tables.get("suite", {}),
+    }
     tables["run"] = {**tables.get("run", {}), "device": settings.run.device}
     return checked(SuiteSettings, tables)
 
 
-def _steps(teacher: str, settings: AblateSettings, models: Path, passed: Path, command: str, watch: Watch) -> Steps:
+def _steps(
+    teacher: str, settings: AblateSettings, models: Path, passed: Path, command: str, watch: Watch
+) -> Steps:
     """The models in order; each is made from the one before."""
     section, student = settings.ablate, models
 
@@ -115,7 +128,11 @@ def _steps(teacher: str, settings: AblateSettings, models: Path, passed: Path, c
 
     steps: dict[str, tuple[Path, Callable[[], object]]] = {}
     weighting = settings.static.weighting
-    counted = {} if weighting.corpus is None else {COUNTED: {**STEPS["normalisation"], "weighting": weighting.model_dump()}}
+    counted = (
+        {}
+        if weighting.corpus is None
+        else {COUNTED: {**STEPS["normalisation"], "weighting": weighting.model_dump()}}
+    )
     for name, changes in {**STEPS, **counted}.items():
         student = models / name.replace(" ", "-")
         steps[name] = student, partial(distill, student, _static(settings, changes))
@@ -145,7 +162,12 @@ def _fit(teacher: str, settings: AblateSettings, student: Path, out: Path) -> Fi
     section = settings.ablate
     train = {"learning_rate": settings.fit.learning_rate, **settings.fit.model_dump(exclude_unset=True)}
     tables = {
-        "distill": {"teachers": [teacher], "student": str(student), "out": str(out), "tower": settings.static.tower},
+        "distill": {
+            "teachers": [teacher],
+            "student": str(student),
+            "out": str(out),
+            "tower": settings.static.tower,
+        },
         "teacher": settings.encoder.model_dump(exclude_unset=True),
         "data": {"texts": section.texts, "queries": section.queries},
         "train": train,

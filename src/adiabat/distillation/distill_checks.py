@@ -3,7 +3,13 @@
 import os
 from pathlib import Path
 
-from adiabat.config.distillation import AblateSettings, DistillStaticSettings, FitSettings, MultilingualSettings, TeachSettings
+from adiabat.config.distillation import (
+    AblateSettings,
+    DistillStaticSettings,
+    FitSettings,
+    MultilingualSettings,
+    TeachSettings,
+)
 from adiabat.config.shared import require_device_name
 from adiabat.config.tasks import suite_file
 from adiabat.core.errors import ConfigError, DataError, JobError, ModelError, several
@@ -26,10 +32,15 @@ ABLATE = "ablate"
 
 
 def is_distilled(folder: Path) -> bool:
-    """Whether a directory holds a complete static model in model2vec's layout; one that was killed before it was tidied is made again."""
+    """Whether a directory holds a complete static model in model2vec's layout; one that was killed before it
+    was tidied is made again.
+    """
     if (folder / PASSED).exists():
         return False
-    return is_there(folder / "modules.json", error=ModelError) and read_json(folder / "config.json").get("model_type") == "model2vec"
+    return (
+        is_there(folder / "modules.json", error=ModelError)
+        and read_json(folder / "config.json").get("model_type") == "model2vec"
+    )
 
 
 def require_static(teacher: Model, folder: Path, settings: DistillStaticSettings) -> None:
@@ -51,7 +62,10 @@ def require_vocabulary(path: Path) -> None:
     """Refuse a file of added words that is none."""
     require_plain(path)
     if not path.is_file():
-        raise DataError(f"static.vocabulary must be a readable file, got {path}: {'a folder' if path.exists() else 'no such file'}")
+        raise DataError(
+            f"static.vocabulary must be a readable file, got {path}: "
+            f"{'a folder' if path.exists() else 'no such file'}"
+        )
 
 
 def require_new(folder: Path) -> None:
@@ -103,25 +117,37 @@ def translations_of(settings: MultilingualSettings) -> list[ParallelSource]:
     """The sources of translations."""
     data = settings.data
     if not data.parallel:
-        raise ConfigError(f"data.parallel must be given, got none; write it into the file, or add {option('parallel')}")
+        raise ConfigError(
+            f"data.parallel must be given, got none; write it into the file, or add {option('parallel')}"
+        )
     return parallel_sources(data.parallel, source=data.source, languages=data.languages)
 
 
 def out_of(settings: TeachSettings) -> Path:
     """The directory of the job, after checking the required settings."""
     section = settings.distill
-    required = {"distill.teachers": section.teachers, "distill.student": section.student, "distill.out": section.out}
+    required = {
+        "distill.teachers": section.teachers,
+        "distill.student": section.student,
+        "distill.out": section.out,
+    }
     if missing := [f"{name} must be given, got none" for name, value in required.items() if not value]:
         raise ConfigError(f"{several(missing)}; write it into the file, or give its option")
     if (processes := os.environ.get("WORLD_SIZE", "1")) != "1":
-        raise ConfigError(f"distillation must run in one process, got {processes}; start it without a launcher")
+        raise ConfigError(
+            f"distillation must run in one process, got {processes}; start it without a launcher"
+        )
     return Path(str(section.out))
 
 
 def require_ablation(teacher: str, settings: AblateSettings, *, resume: bool) -> None:
     """Check that an ablation can start or resume."""
     section = settings.ablate
-    if missing := [f"ablate.{name} must be given, got none" for name in ("suite", "out") if getattr(section, name) is None]:
+    if missing := [
+        f"ablate.{name} must be given, got none"
+        for name in ("suite", "out")
+        if getattr(section, name) is None
+    ]:
         raise ConfigError(f"{several(missing)}; write it into the file, or give its option")
     require_names(teacher)
     require_device_name(settings.run.device)

@@ -1,4 +1,6 @@
-"""A static model from a teacher: a vector per token, and the mean of tokens as a text's embedding (van Dongen and Tulkens, model2vec)."""
+"""A static model from a teacher: a vector per token, and the mean of tokens as a text's embedding (van Dongen
+and Tulkens, model2vec).
+"""
 
 import hashlib
 import json
@@ -23,7 +25,16 @@ from adiabat.core.provenance import now, versions
 from adiabat.core.wording import assignment, option
 from adiabat.data.corpora import training_texts
 from adiabat.distillation.distill_checks import PASSED, require_new
-from adiabat.distillation.vocabulary import Vocabulary, Word, count_tokens, read_words, reduced, require_dims, token_vectors, vocabulary_of
+from adiabat.distillation.vocabulary import (
+    Vocabulary,
+    Word,
+    count_tokens,
+    read_words,
+    reduced,
+    require_dims,
+    token_vectors,
+    vocabulary_of,
+)
 from adiabat.dual_encoder.pair_data import contents_of
 from adiabat.models.device import device_name, device_of
 from adiabat.models.encoder import Encoder
@@ -42,7 +53,9 @@ Weights = Float[np.ndarray, " v"]
 
 
 def by_rank(rows: int) -> Weights:
-    """Model2Vec's first weighting ("Basic"), by Zipf's law: ``ln(1 + r)`` for the token of rank ``r`` from 0."""
+    """Model2Vec's first weighting ("Basic"), by Zipf's law: ``ln(1 + r)`` for the token of rank ``r``
+    from 0.
+    """
     return np.log1p(np.arange(rows, dtype=np.float64))
 
 
@@ -71,12 +84,15 @@ def counted(counts: Int[np.ndarray, " v"]) -> Weights:
 
 
 def sif(shares: Weights, coefficient: float) -> Weights:
-    """Smooth inverse frequency, ``a / (a + p)``, of Arora et al. 2017: a smaller coefficient gives frequent tokens less weight."""
+    """Smooth inverse frequency, ``a / (a + p)``, of Arora et al. 2017: a smaller coefficient gives frequent
+    tokens less weight.
+    """
     return coefficient / (coefficient + shares)
 
 
 def inverse_documents(containing: Int[np.ndarray, " v"], documents: int) -> Weights:
-    """Inverse document frequency as smoothed by scikit-learn, ``ln((1 + n) / (1 + df)) + 1``, for a TF-IDF mean over tokens.
+    """Inverse document frequency as smoothed by scikit-learn, ``ln((1 + n) / (1 + df)) + 1``, for a TF-IDF
+    mean over tokens.
 
     van Dongen and Tulkens, model2vec, found it worse than SIF.
     """
@@ -91,8 +107,8 @@ Texts = Callable[[], Iterable[str]]
 class Distilled:
     """A static model in the making.
 
-    `kept` is the share of the variance of the teacher's token vectors that remains, `counted` the number of texts in which tokens were
-    counted, 0 if token ranks were used instead.
+    `kept` is the share of the variance of the teacher's token vectors that remains, `counted` the number of
+    texts in which tokens were counted, 0 if token ranks were used instead.
     """
 
     vocabulary: Vocabulary
@@ -114,7 +130,8 @@ def distill(
 ) -> Distilled:
     """Pass every token of a vocabulary through a teacher, reduce the vectors, and weight them.
 
-    Tokens are counted in `texts`; None uses their ranks. The teacher's vectors are saved in `folder`, so that an interrupted call resumes.
+    Tokens are counted in `texts`; None uses their ranks. The teacher's vectors are saved in `folder`, so that
+    an interrupted call resumes.
     """
     # Check first: too many directions, or a corpus without texts, must not be noticed only after long work.
     vocabulary, dims = rows_and_dims(teacher, section, words)
@@ -122,9 +139,12 @@ def distill(
         watch.note(f"{len(vocabulary.known):,} of {len(words):,} words are tokens of the teacher already")
     weights, texts_counted = _weights(vocabulary, section, texts, watch)
     if (unknown := unknown_id(vocabulary.tokenizer)) is not None:
-        # The unknown token weighs nothing: model2vec leaves it out of a text, and sentence-transformers would count it.
+        # The unknown token weighs nothing: model2vec leaves it out of a text, and sentence-transformers would
+        # count it.
         weights[unknown] = 0.0
-    vectors = token_vectors(teacher, vocabulary.sequences, pooling=section.pooling, folder=folder, watch=watch)
+    vectors = token_vectors(
+        teacher, vocabulary.sequences, pooling=section.pooling, folder=folder, watch=watch
+    )
     if section.reduction.kind == "none":
         return Distilled(vocabulary, vectors, weights, 1.0, texts_counted)
     directions, variance = reduced(vectors, dims, how=section.reduction.kind, seed=seed, watch=watch)
@@ -134,7 +154,10 @@ def distill(
 def rows_and_dims(teacher: Encoder, section: StaticSection, words: Sequence[Word]) -> tuple[Vocabulary, int]:
     """The rows of a static model, and their number of dimensions."""
     if not isinstance(teacher.tokenizer, PreTrainedTokenizerFast):
-        raise ModelError(f"a teacher must have a fast tokenizer, got a {type(teacher.tokenizer).__name__}; take another model")
+        raise ModelError(
+            f"a teacher must have a fast tokenizer, got a {type(teacher.tokenizer).__name__}; "
+            "take another model"
+        )
     vocabulary = vocabulary_of(teacher.tokenizer, words=words, without=section.without)
     dims = section.reduction.dims if section.reduction.dims is not None else min(USUAL_DIMS, teacher.width)
     if section.reduction.kind != "none":
@@ -142,13 +165,18 @@ def rows_and_dims(teacher: Encoder, section: StaticSection, words: Sequence[Word
     return vocabulary, dims
 
 
-def _weights(vocabulary: Vocabulary, section: StaticSection, texts: Texts | None, watch: Watch) -> tuple[Weights, int]:
+def _weights(
+    vocabulary: Vocabulary, section: StaticSection, texts: Texts | None, watch: Watch
+) -> tuple[Weights, int]:
     rows, weighting = len(vocabulary.tokens), section.weighting
     if weighting.kind == "none":
         return np.ones(rows), 0
     if texts is None:
         if weighting.kind == "tfidf":
-            raise ConfigError('texts must be given with static.weighting = "tfidf", which counts documents, got none; give some')
+            raise ConfigError(
+                'texts must be given with static.weighting = "tfidf", which counts '
+                "documents, got none; give some"
+            )
         return sif(zipf(rows), weighting.a) if weighting.kind == "sif" else by_rank(rows), 0
     counts = count_tokens(vocabulary.tokenizer, texts(), watch=watch)
     if not counts.times.any():
@@ -166,13 +194,17 @@ LONGEST = 1_000_000
 
 
 def save_static(distilled: Distilled, section: StaticSection, folder: Path, *, teacher: str) -> None:
-    """Write the files of a model that both libraries load with equal embeddings; `list_modules` completes it."""
+    """Write the files of a model that both libraries load with equal embeddings; `list_modules` completes
+    it.
+    """
     write_together(
         {
             folder / WEIGHTS: save(_tensors(distilled, section)),
             folder / TOKENIZER: distilled.vocabulary.tokenizer.to_str(pretty=True),
             folder / "config.json": json_text(_config(distilled, section, teacher)),
-            folder / ROOT_FILE: json_text({"__version__": stamp(OLDEST), "similarity_fn_name": "cosine", "prompts": {}}),
+            folder / ROOT_FILE: json_text(
+                {"__version__": stamp(OLDEST), "similarity_fn_name": "cosine", "prompts": {}}
+            ),
         }
     )
 
@@ -183,12 +215,16 @@ def list_modules(section: StaticSection, folder: Path) -> None:
     if section.normalize:
         with writing_to(folder):
             make_folder(folder / "1_Normalize")
-        modules.append({"idx": 1, "name": "1", "path": "1_Normalize", "type": "sentence_transformers.models.Normalize"})
+        modules.append(
+            {"idx": 1, "name": "1", "path": "1_Normalize", "type": "sentence_transformers.models.Normalize"}
+        )
     write_text(json_text(modules), folder / "modules.json")
 
 
 def _tensors(distilled: Distilled, section: StaticSection) -> dict[str, np.ndarray]:
-    """Weights are multiplied into the rows; for int8 they are stored separately, with the scale of each row."""
+    """Weights are multiplied into the rows; for int8 they are stored separately, with the scale of each
+    row.
+    """
     if section.dtype != "int8":
         return {"embeddings": _narrowed(distilled.vectors * distilled.weights[:, None], section.dtype)}
     scales = np.abs(distilled.vectors).max(axis=1) / 127.0
@@ -200,7 +236,9 @@ def _narrowed(exact: np.ndarray, dtype: str) -> np.ndarray:
     with np.errstate(over="ignore"):
         rows = np.ascontiguousarray(exact, dtype=dtype)
     if not np.isfinite(rows).all():
-        raise DataError(f"static.dtype must hold numbers up to {np.abs(exact).max():.3g}, got {dtype}; take float32")
+        raise DataError(
+            f"static.dtype must hold numbers up to {np.abs(exact).max():.3g}, got {dtype}; take float32"
+        )
     return rows
 
 
@@ -297,14 +335,18 @@ def _directory(folder: Path) -> Iterator[None]:
     try:
         make_folder(folder, parents=True)
     except OSError as fault:
-        raise JobError(f"{option('out', folder)} could not be made: {fault.strerror}; choose another directory") from fault
+        raise JobError(
+            f"{option('out', folder)} could not be made: {fault.strerror}; choose another directory"
+        ) from fault
     try:
         yield
     finally:
         remove_empty(folder)
 
 
-def distill_pair(query: Model, document: Model, out: str | Path, *, settings: EncoderSection | None = None) -> DualEncoder:
+def distill_pair(
+    query: Model, document: Model, out: str | Path, *, settings: EncoderSection | None = None
+) -> DualEncoder:
     """Save the query tower of one model and the document tower of another as one model."""
     folder = Path(out)
     require_free(folder)
@@ -312,9 +354,15 @@ def distill_pair(query: Model, document: Model, out: str | Path, *, settings: En
     if query_model.query.width != document_model.document.width:
         raise ModelError(
             f"the query tower of {name_of(query)} must be as wide as the documents of {name_of(document)}, "
-            f"{document_model.document.width}, got {query_model.query.width}; fit it with {assignment('distill.width', 'projection')}"
+            f"{document_model.document.width}, got {query_model.query.width}; fit it with "
+            f"{assignment('distill.width', 'projection')}"
         )
-    pair = DualEncoder(query_model.query, document_model.document, f"{name_of(query)} beside {name_of(document)}", document_model.root)
+    pair = DualEncoder(
+        query_model.query,
+        document_model.document,
+        f"{name_of(query)} beside {name_of(document)}",
+        document_model.root,
+    )
     for tower in (pair.query, pair.document):
         require_saveable(tower)
     try:
@@ -322,7 +370,10 @@ def distill_pair(query: Model, document: Model, out: str | Path, *, settings: En
     except Exception as fault:
         if isinstance(fault, AdiabatError) or disk_error_of(fault) is None:
             raise
-        raise JobError(f"{option('out', folder)} could not be written: {fault}; free some space, or choose another directory") from fault
+        raise JobError(
+            f"{option('out', folder)} could not be written: {fault}; free some "
+            "space, or choose another directory"
+        ) from fault
     return pair
 
 
@@ -357,8 +408,14 @@ def _inputs(tower: Encoder, section: StaticSection, words: Sequence[Word]) -> di
     inputs = {"teacher": {"weights_sha256": tower.weights_digest()}}
     if section.weighting.corpus is not None:
         files = json.dumps(contents_of([section.weighting.corpus]))
-        inputs["corpus"] = {"path": section.weighting.corpus, "files_sha256": hashlib.sha256(files.encode()).hexdigest()}
+        inputs["corpus"] = {
+            "path": section.weighting.corpus,
+            "files_sha256": hashlib.sha256(files.encode()).hexdigest(),
+        }
     if section.vocabulary is not None:
         text = "\n".join(word.text for word in words)
-        inputs["vocabulary"] = {"path": section.vocabulary, "words_sha256": hashlib.sha256(text.encode()).hexdigest()}
+        inputs["vocabulary"] = {
+            "path": section.vocabulary,
+            "words_sha256": hashlib.sha256(text.encode()).hexdigest(),
+        }
     return inputs

@@ -1,4 +1,6 @@
-"""Training of a student towards its teachers: from texts or translations to training data, targets and a training job (Reimers 2021)."""
+"""Training of a student towards its teachers: from texts or translations to training data, targets and a
+training job (Reimers 2021).
+"""
 
 import hashlib
 import json
@@ -24,7 +26,15 @@ from adiabat.data.language_grids import chosen_languages
 from adiabat.data.parallel import ParallelSource, Translation, read_parallel
 from adiabat.data.records import Side
 from adiabat.distillation.distill_checks import out_of, require_own_texts, translations_of
-from adiabat.distillation.student_data import VALIDATION, Lessons, build_targets, cached_matrix, require_texts, unit, write_lessons
+from adiabat.distillation.student_data import (
+    VALIDATION,
+    Lessons,
+    build_targets,
+    cached_matrix,
+    require_texts,
+    unit,
+    write_lessons,
+)
 from adiabat.dual_encoder.tower_setup import require_numbers
 from adiabat.dual_encoder.train import check, check_batch_size, train
 from adiabat.models.device import device_of
@@ -44,11 +54,14 @@ STRENGTHS = tuple(np.logspace(-4, 4, 17).tolist())
 """Ridge penalties to try, from almost none to almost total."""
 
 
-def fitted_layer(rows: Float[np.ndarray, "n d"], towards: Float[np.ndarray, "n e"]) -> Float[np.ndarray, "d e"]:
+def fitted_layer(
+    rows: Float[np.ndarray, "n d"], towards: Float[np.ndarray, "n e"]
+) -> Float[np.ndarray, "d e"]:
     """The linear map from a student's vectors to its teachers' that best predicts texts left out.
 
-    A ridge regression without intercept, in closed form. It shrinks towards zero, or for equal widths towards the identity: a student that
-    starts in its teachers' space should stay there, and few texts determine few directions.
+    A ridge regression without intercept, in closed form. It shrinks towards zero, or for equal widths towards
+    the identity: a student that starts in its teachers' space should stay there, and few texts determine few
+    directions.
     """
     (count, width), wide = rows.shape, towards.shape[1]
     origins = [np.eye(width)] if width == wide else []
@@ -57,13 +70,21 @@ def fitted_layer(rows: Float[np.ndarray, "n d"], towards: Float[np.ndarray, "n e
     exact, targets = rows.astype(np.float64), towards.astype(np.float64)
     # Penalties are relative to rows with a mean squared length of 1.
     unit_of = np.sqrt(np.square(exact).sum(axis=1).mean()) or 1.0
-    fits = [(RidgeCV(alphas=STRENGTHS, fit_intercept=False).fit(exact / unit_of, targets - exact @ origin), origin) for origin in origins]
+    fits = [
+        (
+            RidgeCV(alphas=STRENGTHS, fit_intercept=False).fit(exact / unit_of, targets - exact @ origin),
+            origin,
+        )
+        for origin in origins
+    ]
     best, origin = max(fits, key=lambda fitted: float(fitted[0].best_score_))
     weights: Float[np.ndarray, "d e"] = (origin + best.coef_.T / unit_of).astype(np.float32)
     return weights
 
 
-def write_layer(student: DualEncoder, targets: Store, lessons: Lessons, folder: Path, *, watch: Watch = SILENT) -> Path:
+def write_layer(
+    student: DualEncoder, targets: Store, lessons: Lessons, folder: Path, *, watch: Watch = SILENT
+) -> Path:
     """Fit a layer to texts of the teachers that are not held out; a finished layer is reused."""
     made_of = targets.manifest.sha256 + json.dumps(student.fingerprint("query").to_json())
     path = folder / f"layer-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.npy"
@@ -72,7 +93,11 @@ def write_layer(student: DualEncoder, targets: Store, lessons: Lessons, folder: 
 
 
 def _layer(student: DualEncoder, targets: Store, lessons: Lessons, watch: Watch) -> Float[np.ndarray, "d e"]:
-    held_out = {positive for example in stream_examples(lessons.path(VALIDATION)).examples for positive in example.positives}
+    held_out = {
+        positive
+        for example in stream_examples(lessons.path(VALIDATION)).examples
+        for positive in example.positives
+    }
     documents = (document for document in read_corpus(lessons.folder) if document.doc_id not in held_out)
     # Ids are digests of texts: the smallest ids are a random sample of all files, the same in every run.
     sample = nsmallest(SAMPLE, documents, key=attrgetter("doc_id"))
@@ -80,7 +105,9 @@ def _layer(student: DualEncoder, targets: Store, lessons: Lessons, watch: Watch)
         require_texts(len(sample), student.width, left_out=" beside those held out")
     label = "embedding texts by the student"
     rows = student.encode(
-        [document.text for document in sample], side="query", on_progress=lambda now: watch.progress(label, now.done, now.total)
+        [document.text for document in sample],
+        side="query",
+        on_progress=lambda now: watch.progress(label, now.done, now.total),
     )
     towards = targets.gather(targets.rows([document.doc_id for document in sample])).astype(np.float32)
     watch.note(f"the student starts with a layer fitted to its teachers' vectors of {len(sample):,} texts")
@@ -93,7 +120,9 @@ OWN_TEXTS = "texts"
 
 @dataclass(frozen=True, slots=True)
 class _Material:
-    """Training data of a student; `own` names the teachers' own texts, and `passages` limits the sentences of a passage."""
+    """Training data of a student; `own` names the teachers' own texts, and `passages` limits the sentences of
+    a passage.
+    """
 
     check: Callable[[], object]
     read: Callable[[], Iterable[Translation]]
@@ -102,8 +131,17 @@ class _Material:
     passages: int = 1
 
 
-def fit(settings: FitSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT, started: float | None = None) -> Result:
-    """Train a student's vectors of unlabelled texts towards those of its teachers; a time limit counts from `started`, by default now."""
+def fit(
+    settings: FitSettings,
+    *,
+    resume: bool = False,
+    command: str = "",
+    watch: Watch = SILENT,
+    started: float | None = None,
+) -> Result:
+    """Train a student's vectors of unlabelled texts towards those of its teachers; a time limit counts from
+    `started`, by default now.
+    """
     started = time.monotonic() if started is None else started
     data = settings.data
     require_own_texts(settings)
@@ -117,7 +155,12 @@ def fit(settings: FitSettings, *, resume: bool = False, command: str = "", watch
 
 
 def multilingual(
-    settings: MultilingualSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT, started: float | None = None
+    settings: MultilingualSettings,
+    *,
+    resume: bool = False,
+    command: str = "",
+    watch: Watch = SILENT,
+    started: float | None = None,
 ) -> Result:
     """Train a student's vectors of texts and their translations towards its teachers' vectors of the texts.
 
@@ -126,14 +169,18 @@ def multilingual(
     started = time.monotonic() if started is None else started
     data = settings.data
     sources = translations_of(settings)
-    paths = tuple(path for parallel in sources for path in (parallel.path, parallel.translation) if path is not None)
+    paths = tuple(
+        path for parallel in sources for path in (parallel.path, parallel.translation) if path is not None
+    )
     read = partial(_translations, sources, data.languages)
     material = _Material(partial(_check, [(read_parallel, sources)]), read, paths, data.source, data.passages)
     return _trained(settings, material, resume=resume, command=command, watch=watch, started=started)
 
 
 def _check(readers: Iterable[tuple[Callable[[Any], object], Iterable[Any]]]) -> None:
-    """Check the first row of each source; each is closed before the next, since there may be more than a process may open."""
+    """Check the first row of each source; each is closed before the next, since there may be more than a
+    process may open.
+    """
     for reader, sources in readers:
         for source in sources:
             reader(source)
@@ -155,11 +202,17 @@ def _translations(sources: Iterable[ParallelSource], languages: tuple[str, ...])
             read.add(translation.language)
             yield translation
     if set(languages) - read:
-        available = {translation.language for source in sources for translation in read_parallel(replace(source, languages=()))}
+        available = {
+            translation.language
+            for source in sources
+            for translation in read_parallel(replace(source, languages=()))
+        }
         chosen_languages(languages, available | read, source="the parallel texts")
 
 
-def _trained(settings: TeachSettings, material: _Material, *, resume: bool, command: str, watch: Watch, started: float) -> Result:
+def _trained(
+    settings: TeachSettings, material: _Material, *, resume: bool, command: str, watch: Watch, started: float
+) -> Result:
     section = settings.distill
     require_names(*section.teachers, section.student)
     job = Job(out_of(settings))
@@ -182,7 +235,10 @@ def _trained(settings: TeachSettings, material: _Material, *, resume: bool, comm
         watch=watch,
     )
     if len(lessons.counts) > 1:
-        watch.note(f"training texts: {', '.join(f'{name} {count:,}' for name, count in sorted(lessons.counts.items()))}")
+        watch.note(
+            "training texts: "
+            f"{', '.join(f'{name} {count:,}' for name, count in sorted(lessons.counts.items()))}"
+        )
     check_batch_size("the texts", sum(lessons.counts.values()), settings.train.batch_size)
     teachers = [load_with(name, settings.teacher).to(device) for name in section.teachers]
     student = load_with(str(section.student), settings.encoder).to(device)
@@ -206,7 +262,9 @@ def _trained(settings: TeachSettings, material: _Material, *, resume: bool, comm
 def _how(teachers: Sequence[DualEncoder], student: DualEncoder, setting: Width) -> Width:
     """How the widths of student and teachers are matched, with ``auto`` resolved."""
     if not student.shared:
-        raise ModelError(f"{student.name}: a student must have one tower for both sides, got two; take another model")
+        raise ModelError(
+            f"{student.name}: a student must have one tower for both sides, got two; take another model"
+        )
     teacher_width, student_width = sum(teacher.width for teacher in teachers), student.width
     fitting: tuple[Width, ...] = (
         ("pca", "projection")
@@ -217,7 +275,8 @@ def _how(teachers: Sequence[DualEncoder], student: DualEncoder, setting: Width) 
     )
     if setting not in (*fitting, "auto"):
         raise ConfigError(
-            f"distill.width must be {' or '.join((*fitting, 'auto'))} where the student has {student_width} dimensions and its "
+            f"distill.width must be {' or '.join((*fitting, 'auto'))} where the student "
+            f"has {student_width} dimensions and its "
             f"teachers have {teacher_width}, got {setting}; change it"
         )
     return fitting[0] if setting == "auto" else setting
@@ -228,19 +287,33 @@ def _require_reachable(teacher: DualEncoder, student: DualEncoder, side: Side) -
     tower = teacher.query if side == "query" else teacher.document
     if student.query.settings.unit_length and not tower.settings.unit_length:
         raise ConfigError(
-            f"train.loss = mse needs a student that can reach its teacher's vectors, but {student.name} gives unit length and "
-            f"{teacher.name} does not; set teacher.normalize = true, encoder.normalize = false, or take train.loss = cosine_distance"
+            "train.loss = mse needs a student that can reach its teacher's vectors, "
+            f"but {student.name} gives unit length and "
+            f"{teacher.name} does not; set teacher.normalize = true, encoder.normalize "
+            "= false, or take train.loss = cosine_distance"
         )
 
 
-def _tables(settings: TeachSettings, lessons: Lessons, targets: Path, layer: Path | None = None, *, static: bool = False) -> dict[str, Any]:
+def _tables(
+    settings: TeachSettings,
+    lessons: Lessons,
+    targets: Path,
+    layer: Path | None = None,
+    *,
+    static: bool = False,
+) -> dict[str, Any]:
     """Settings of the training job beyond those that it shares with a distillation."""
     section, files = settings.distill, [str(lessons.path(name)) for name in sorted(lessons.counts)]
     several_files = len(files) > 1
     return {
         "job": {"model": section.student, "out": section.out} | ({} if several_files else {"data": files[0]}),
-        "data": {"validation": str(lessons.path(VALIDATION))} | ({"sources": [{"path": path} for path in files]} if several_files else {}),
+        "data": {"validation": str(lessons.path(VALIDATION))}
+        | ({"sources": [{"path": path} for path in files]} if several_files else {}),
         "towers": {"targets": str(targets)} | ({} if layer is None else {"projection_start": str(layer)}),
-        "mixture": {"rule": settings.mixture.rule.model_dump(), "exhausted": settings.mixture.exhausted} if several_files else {},
-        "train": {"learning_rate": STATIC_RATE} if static and "learning_rate" not in settings.train.model_fields_set else {},
+        "mixture": {"rule": settings.mixture.rule.model_dump(), "exhausted": settings.mixture.exhausted}
+        if several_files
+        else {},
+        "train": {"learning_rate": STATIC_RATE}
+        if static and "learning_rate" not in settings.train.model_fields_set
+        else {},
     }

@@ -44,7 +44,9 @@ _BLOCK = 8_192
 
 @dataclass(frozen=True, slots=True)
 class Lessons:
-    """Numbers of rows in each training file and the held-out file; the folder also has the teachers' texts as a corpus."""
+    """Numbers of rows in each training file and the held-out file; the folder also has the teachers' texts as
+    a corpus.
+    """
 
     folder: Path
     counts: Mapping[str, int]
@@ -75,12 +77,16 @@ class _Neighbours:
         waiting = [self.waiting.popleft() for _ in range(len(self.waiting))]
         if len(waiting) < 2:
             return None
-        source, text = (" ".join(getattr(sentence, name) for sentence in waiting) for name in ("source", "text"))
+        source, text = (
+            " ".join(getattr(sentence, name) for sentence in waiting) for name in ("source", "text")
+        )
         return replace(waiting[-1], source=source, text=text)
 
 
 class _Writer:
-    """Writes each text into the file of its language, and each distinct teacher's text once into that of the teacher's language."""
+    """Writes each text into the file of its language, and each distinct teacher's text once into that of the
+    teacher's language.
+    """
 
     def __init__(self, output: DatasetWriter, own_language: str, held_out: set[int]) -> None:
         self.output, self.own, self.held_out = output, own_language, held_out
@@ -101,7 +107,9 @@ class _Writer:
     def _put(self, language: str, text: str, source: str, held_out: bool) -> None:
         if not held_out:
             self.counts[language] += 1
-        self.output.example(VALIDATION if held_out else language, {"query": text, "positive": text_id(source)})
+        self.output.example(
+            VALIDATION if held_out else language, {"query": text, "positive": text_id(source)}
+        )
 
 
 def write_lessons(
@@ -117,14 +125,16 @@ def write_lessons(
 ) -> Lessons:
     """Write texts and translations as examples, or reuse those of an earlier call.
 
-    The target of a text does not depend on the language of the student's text, so a text is held out with all its translations and every
-    passage that contains it.
+    The target of a text does not depend on the language of the student's text, so a text is held out with all
+    its translations and every passage that contains it.
     """
     inputs: dict[str, Any] = {"settings": settings.model_dump(mode="json"), "files": contents_of(sources)}
     if is_there(folder / RECORD, error=JobError):
         return _written(folder, inputs)
     held_out = _held_out(partial(_trimmed, read), settings, least, watch)
-    with create_dataset(folder, maker="lessons", source=folder.parent, settings=_Told(**inputs), checksums=True) as output:
+    with create_dataset(
+        folder, maker="lessons", source=folder.parent, settings=_Told(**inputs), checksums=True
+    ) as output:
         counts = _write(_trimmed(read), _Writer(output, own, held_out), passages, watch)
     return Lessons(folder, counts)
 
@@ -145,7 +155,10 @@ def _written(folder: Path, inputs: Mapping[str, Any]) -> Lessons:
         counts = {name.removesuffix(".jsonl.gz"): int(rows) for name, rows in record["examples"].items()}
     if differing:
         others = ", ".join(differing)
-        raise JobError(f"{folder} was made from other texts or settings ({others}); choose another {option('out')}, or remove it")
+        raise JobError(
+            f"{folder} was made from other texts or settings ({others}); choose "
+            f"another {option('out')}, or remove it"
+        )
     return Lessons(folder, {name: rows for name, rows in counts.items() if name != VALIDATION})
 
 
@@ -162,7 +175,9 @@ def _trimmed(read: Callable[[], Iterable[Translation]]) -> Iterator[Translation]
         yield replace(translation, source=translation.source.strip(), text=translation.text.strip())
 
 
-def _held_out(read: Callable[[], Iterable[Translation]], settings: StudentDataSection, least: int, watch: Watch) -> set[int]:
+def _held_out(
+    read: Callable[[], Iterable[Translation]], settings: StudentDataSection, least: int, watch: Watch
+) -> set[int]:
     """Hashes of the teachers' texts to hold out."""
     fraction, limit = settings.validation_fraction, settings.max_validation
     known, distinct = HashSet(), list[int]()
@@ -177,9 +192,14 @@ def _held_out(read: Callable[[], Iterable[Translation]], settings: StudentDataSe
 
     chosen = held_out_queries(texts(), fraction, limit)
     if not least <= len(chosen) < len(distinct):
-        requirement = "texts on both sides" if least == 1 else f"{least} different texts for validation, and some for training"
+        requirement = (
+            "texts on both sides"
+            if least == 1
+            else f"{least} different texts for validation, and some for training"
+        )
         raise DataError(
-            f"data.validation_fraction = {fraction} and data.max_validation = {limit} must leave {requirement}, got "
+            f"data.validation_fraction = {fraction} and data.max_validation = "
+            f"{limit} must leave {requirement}, got "
             f"{len(chosen):,} of {len(distinct):,} held out; choose others, or add texts"
         )
     return {distinct[index] for index in chosen.tolist()}
@@ -229,7 +249,8 @@ def _of_teacher(model: DualEncoder, side: Side) -> _Targets:
         rows = model.encode(texts, side=side)
         if blind := [text for text, row in zip(texts, rows, strict=True) if not row.any()]:
             raise DataError(
-                f"a teacher must give every text a nonzero vector, {model.name} gives none to {several(map(shown, blind))}; "
+                f"a teacher must give every text a nonzero vector, {model.name} gives "
+                f"none to {several(map(shown, blind))}; "
                 "remove it, or take another teacher"
             )
         return rows
@@ -237,11 +258,13 @@ def _of_teacher(model: DualEncoder, side: Side) -> _Targets:
     return _Targets(model.width, model.fingerprint(side), vectors)
 
 
-def _joined(stores: Sequence[Store], directions: Directions | None, made_of: str, first: Fingerprint) -> _Targets:
+def _joined(
+    stores: Sequence[Store], directions: Directions | None, made_of: str, first: Fingerprint
+) -> _Targets:
     """Concatenated unit-length vectors of several stores, projected onto the kept directions.
 
-    The fingerprint is that of the first teacher, with a digest of the vectors' sources (`made_of`) instead of its weights: the bits of the
-    vectors differ between machines.
+    The fingerprint is that of the first teacher, with a digest of the vectors' sources (`made_of`) instead of
+    its weights: the bits of the vectors differ between machines.
     """
 
     def vectors(texts: Sequence[str]) -> Float[np.ndarray, "n e"]:
@@ -264,8 +287,11 @@ def unit(vectors: Float[np.ndarray, "n e"]) -> Float[np.ndarray, "n e"]:
     return vectors / np.where(lengths > 0, lengths, 1)
 
 
-def main_directions(rows: Callable[[], Iterator[Float[np.ndarray, "n e"]]], width: int) -> tuple[Directions, float]:
-    """The directions in which vectors are largest; projecting onto them changes products between vectors least.
+def main_directions(
+    rows: Callable[[], Iterator[Float[np.ndarray, "n e"]]], width: int
+) -> tuple[Directions, float]:
+    """The directions in which vectors are largest; projecting onto them changes products between vectors
+    least.
 
     Vectors are not centred, because cosines of student and teachers are measured from the origin.
     """
@@ -281,11 +307,18 @@ def main_directions(rows: Callable[[], Iterator[Float[np.ndarray, "n e"]]], widt
 
 
 def build_targets(
-    teachers: Sequence[DualEncoder], corpus: Path, folder: Path, *, side: Side, width: int | None = None, watch: Watch = SILENT
+    teachers: Sequence[DualEncoder],
+    corpus: Path,
+    folder: Path,
+    *,
+    side: Side,
+    width: int | None = None,
+    watch: Watch = SILENT,
 ) -> Store:
     """Embed the teachers' texts, once for each teacher, and combine the vectors into targets.
 
-    An interrupted call resumes, and finished parts are reused. Vectors are reduced to `width` dimensions; None keeps all.
+    An interrupted call resumes, and finished parts are reused. Vectors are reduced to `width` dimensions;
+    None keeps all.
     """
     if width is not None:
         require_texts(sum(1 for _ in islice(read_corpus(corpus), width)), width)
@@ -295,10 +328,14 @@ def build_targets(
     ]
     if len(stores) == 1 and width is None:
         return stores[0]
-    made_of = hashlib.sha256("".join([*(store.manifest.sha256 for store in stores), f" {width}"]).encode()).hexdigest()
+    made_of = hashlib.sha256(
+        "".join([*(store.manifest.sha256 for store in stores), f" {width}"]).encode()
+    ).hexdigest()
     directions = None
     if width is not None:
-        directions = cached_matrix(folder / f"directions-{made_of[:16]}.npy", lambda: _directions(stores, width, watch))
+        directions = cached_matrix(
+            folder / f"directions-{made_of[:16]}.npy", lambda: _directions(stores, width, watch)
+        )
     return _store_of(
         _joined(stores, directions, made_of, teachers[0].fingerprint(side)),
         corpus,
@@ -332,11 +369,16 @@ def _store_of(encoder: _Targets, corpus: Path, target: Path, name: str, watch: W
 def require_texts(count: int, width: int, *, left_out: str = "") -> None:
     """Refuse too few texts to determine a student's directions."""
     if count < width:
-        raise DataError(f"teachers must have at least {width} texts, the width of the student, got {count}{left_out}; add texts")
+        raise DataError(
+            f"teachers must have at least {width} texts, the width of the student, "
+            f"got {count}{left_out}; add texts"
+        )
 
 
 def cached_matrix(path: Path, make: Callable[[], Directions]) -> Directions:
-    """An array saved by an earlier call if there is one, so that a job resumed elsewhere uses the same values."""
+    """An array saved by an earlier call if there is one, so that a job resumed elsewhere uses the same
+    values.
+    """
     if path.exists():
         try:
             return read_array(path, remedy="it is rebuilt")
@@ -355,5 +397,8 @@ def _directions(stores: Sequence[Store], width: int, watch: Watch) -> Directions
             yield joined_rows(stores, stores[0].doc_ids(range(start, min(start + _BLOCK, count))))
 
     directions, share = main_directions(rows, width)
-    watch.note(f"{width} of the {len(directions)} dimensions of the teachers' vectors are kept, with {share:.1%} of their squared lengths")
+    watch.note(
+        f"{width} of the {len(directions)} dimensions of the teachers' vectors are "
+        f"kept, with {share:.1%} of their squared lengths"
+    )
     return directions

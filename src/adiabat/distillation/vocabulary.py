@@ -1,4 +1,6 @@
-"""Tokens of a static model, including added words, and their vectors by the teacher (van Dongen and Tulkens, model2vec)."""
+"""Tokens of a static model, including added words, and their vectors by the teacher (van Dongen and Tulkens,
+model2vec).
+"""
 
 import hashlib
 import json
@@ -35,8 +37,8 @@ from adiabat.store.analysers import SPACELESS
 from adiabat.store.text_vectors import EmbeddingCache
 
 TokenPooling = Literal["mean", "token", "first", "last"]
-"""``mean``: over the token and the special tokens around it; ``token``: over the token's own states; ``first`` and ``last``: the first or
-last state."""
+"""``mean``: over the token and the special tokens around it; ``token``: over the token's own states;
+``first`` and ``last``: the first or last state."""
 
 POOLINGS: Mapping[TokenPooling, Pooling] = {"mean": "mean", "token": "mean", "first": "cls", "last": "last"}
 
@@ -64,7 +66,9 @@ def token_vectors(
     folder: Path | None = None,
     watch: Watch = SILENT,
 ) -> Float[np.ndarray, "v e"]:
-    """Pass sequences through a teacher with its projections, without prompts or normalisation; `folder` saves the vectors."""
+    """Pass sequences through a teacher with its projections, without prompts or normalisation; `folder` saves
+    the vectors.
+    """
     settings = replace(teacher.settings, pooling=POOLINGS[pooling], normalize=False)
     bare = teacher.with_settings(settings)
     skipped, closing = (sequences.before, sequences.after) if pooling == "token" else (0, 0)
@@ -78,23 +82,30 @@ def token_vectors(
     for start in range(0, len(missing), TOKEN_BLOCK):
         watch.progress("passing tokens through the teacher", start, len(missing))
         rows = missing[start : start + TOKEN_BLOCK]
-        vectors = bare.encode_tokens([sequences.token_ids[row] for row in rows], skipped=skipped, closing=closing, precision=PRECISION)
+        vectors = bare.encode_tokens(
+            [sequences.token_ids[row] for row in rows], skipped=skipped, closing=closing, precision=PRECISION
+        )
         _require_finite(vectors, sequences, rows, teacher)
         cache.put(rows, vectors)
         cache.save()
     return cache.vectors
 
 
-def _require_finite(vectors: Float[np.ndarray, "b e"], sequences: Sequences, rows: Int[np.ndarray, " b"], teacher: Encoder) -> None:
+def _require_finite(
+    vectors: Float[np.ndarray, "b e"], sequences: Sequences, rows: Int[np.ndarray, " b"], teacher: Encoder
+) -> None:
     finite = np.isfinite(vectors).all(axis=1)
     if not finite.all():
         token = teacher.tokenizer.decode(list(sequences.token_ids[int(rows[finite.argmin()])]))
-        raise DataError(f"the teacher must give finite vectors, got one that is not for {token!r}; check its weights")
+        raise DataError(
+            f"the teacher must give finite vectors, got one that is not for {token!r}; check its weights"
+        )
 
 
 Reduction = Literal["pca", "randomized", "ica"]
-"""``pca``: eigenvectors of the covariance, exact; ``randomized``: a random projection, for thousands of dimensions; ``ica``: independent
-instead of uncorrelated directions, which van Dongen and Tulkens (model2vec) found worse."""
+"""``pca``: eigenvectors of the covariance, exact; ``randomized``: a random projection, for thousands of
+dimensions; ``ica``: independent instead of uncorrelated directions, which van Dongen and Tulkens (model2vec)
+found worse."""
 
 Table = Float[np.ndarray, "v e"]
 
@@ -106,12 +117,19 @@ def reduced(
     require_dims(dims, *table.shape)
     exact = table.astype(np.float64)
     if not np.ptp(exact, axis=0).any():
-        raise DataError("the teacher must tell tokens apart, got the same vector for all; check its weights, or take another pooling")
+        raise DataError(
+            "the teacher must tell tokens apart, got the same vector for all; "
+            "check its weights, or take another pooling"
+        )
     if how == "ica":
         scores = _independent(exact, dims, seed, watch)
         variance = _kept(exact, scores)
     else:
-        projection = PCA(n_components=dims, svd_solver="covariance_eigh" if how == "pca" else "randomized", random_state=seed)
+        projection = PCA(
+            n_components=dims,
+            svd_solver="covariance_eigh" if how == "pca" else "randomized",
+            random_state=seed,
+        )
         scores = projection.fit_transform(exact)
         variance = float(projection.explained_variance_ratio_.sum())
     largest = scores[np.abs(scores).argmax(axis=0), np.arange(dims)]
@@ -121,17 +139,28 @@ def reduced(
 def require_dims(dims: int, rows: int, width: int) -> None:
     """Refuse more directions than the vectors can have."""
     if dims > width:
-        raise ConfigError(f"static.reduction.dims must be at most {width}, the width of the teacher, got {dims}; lower it, or leave it out")
+        raise ConfigError(
+            f"static.reduction.dims must be at most {width}, the width of the teacher, "
+            f"got {dims}; lower it, or leave it out"
+        )
     if dims >= rows:
-        raise ConfigError(f"static.reduction.dims must be below the {rows} tokens of the vocabulary, got {dims}; lower it")
+        raise ConfigError(
+            f"static.reduction.dims must be below the {rows} tokens of the vocabulary, got {dims}; lower it"
+        )
 
 
-def _independent(table: Float[np.ndarray, "v e"], dims: int, seed: int, watch: Watch) -> Float[np.ndarray, "v k"]:
+def _independent(
+    table: Float[np.ndarray, "v e"], dims: int, seed: int, watch: Watch
+) -> Float[np.ndarray, "v k"]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
-        sources: Float[np.ndarray, "v k"] = FastICA(n_components=dims, whiten="unit-variance", random_state=seed).fit_transform(table)
+        sources: Float[np.ndarray, "v k"] = FastICA(
+            n_components=dims, whiten="unit-variance", random_state=seed
+        ).fit_transform(table)
     if any(issubclass(warning.category, ConvergenceWarning) for warning in caught):
-        watch.note("independent directions did not converge: they span the right space, but are rotated within it")
+        watch.note(
+            "independent directions did not converge: they span the right space, but are rotated within it"
+        )
     return sources
 
 
@@ -156,7 +185,9 @@ class Word:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vocabulary:
-    """Rows of a static model: `tokenizer` adds no special tokens, `sequences` pass through the teacher, `known` are its tokens."""
+    """Rows of a static model: `tokenizer` adds no special tokens, `sequences` pass through the teacher,
+    `known` are its tokens.
+    """
 
     tokens: list[str]
     tokenizer: Tokenizer
@@ -165,25 +196,38 @@ class Vocabulary:
     added: int
 
 
-def vocabulary_of(tokenizer: PreTrainedTokenizerFast, *, words: Sequence[Word] = (), without: str | None = UNUSED) -> Vocabulary:
+def vocabulary_of(
+    tokenizer: PreTrainedTokenizerFast, *, words: Sequence[Word] = (), without: str | None = UNUSED
+) -> Vocabulary:
     """The tokens of a teacher, except those that begin with a match of `without`, and added words.
 
-    Special tokens of the teacher that never occur in texts, such as the mask, are left out. An added word that the tokenizer treats as one
-    piece becomes a token; one that it splits, such as a phrase, is matched in texts before they are split, but not inside other words.
+    Special tokens of the teacher that never occur in texts, such as the mask, are left out. An added word
+    that the tokenizer treats as one piece becomes a token; one that it splits, such as a phrase, is matched
+    in texts before they are split, but not inside other words.
     """
     with _quietly():
         pruned = TokenizerModel.from_transformers_tokenizer(tokenizer).prune_added_tokens()
     edited, added, known = _with_words(_bare(pruned, without), words)
     tokens = list(edited.sorted_vocabulary)
     if len(tokens) < 2:
-        raise ConfigError(f"static.without must leave tokens, got {without!r}, which matches all; leave it out")
+        raise ConfigError(
+            f"static.without must leave tokens, got {without!r}, which matches all; leave it out"
+        )
     teacher_tokens = pruned.vocabulary
     new = sum(token not in teacher_tokens for token in tokens)
-    return Vocabulary(tokens, edited.to_tokenizer(), _sequences(pruned, tokens, added, _opening(tokenizer, pruned)), known, new)
+    return Vocabulary(
+        tokens,
+        edited.to_tokenizer(),
+        _sequences(pruned, tokens, added, _opening(tokenizer, pruned)),
+        known,
+        new,
+    )
 
 
 def _opening(tokenizer: PreTrainedTokenizerFast, model: TokenizerModel) -> list[int]:
-    """Token placed before each token if the tokenizer adds none: the first state of a decoder hardly depends on its token."""
+    """Token placed before each token if the tokenizer adds none: the first state of a decoder hardly depends
+    on its token.
+    """
     begin = tokenizer.bos_token_id
     return [] if begin is None or model.bos_ids else [begin]
 
@@ -201,7 +245,9 @@ def _quietly() -> Iterator[None]:
 
 
 def _bare(model: TokenizerModel, without: str | None) -> TokenizerModel:
-    """The tokenizer without special tokens around texts, without the teacher's limit, and without some tokens."""
+    """The tokenizer without special tokens around texts, without the teacher's limit, and without some
+    tokens.
+    """
     bare: Any = model.deep_copy()
     bare.truncation = None
     if bare.adds_prefix_space is not None:
@@ -227,12 +273,17 @@ def _bare(model: TokenizerModel, without: str | None) -> TokenizerModel:
     return pruned  # type: ignore[no-any-return]
 
 
-def _with_words(model: TokenizerModel, words: Sequence[Word]) -> tuple[TokenizerModel, dict[str, Word], list[Word]]:
+def _with_words(
+    model: TokenizerModel, words: Sequence[Word]
+) -> tuple[TokenizerModel, dict[str, Word], list[Word]]:
     """The tokenizer with added words; the word of each new token; and words that are tokens already."""
     tokens, pieces, phrases = set(model.sorted_vocabulary), dict[str, Word](), dict[str, Word]()
     known, faults = dict[str, Word](), list[str]()
-    # Merges of pieces whose letters carry a mark, such as `</w>` at the end of a word, are not those of its letters.
-    marks_pieces = isinstance(model.model, BPE) and bool(model.model.end_of_word_suffix or model.model.continuing_subword_prefix)
+    # Merges of pieces whose letters carry a mark, such as `</w>` at the end of a word, are not those of its
+    # letters.
+    marks_pieces = isinstance(model.model, BPE) and bool(
+        model.model.end_of_word_suffix or model.model.continuing_subword_prefix
+    )
     for word in words:
         split = model.preprocessor.preprocess(word.text, had_initial_subword_prefix=True)
         if not split:
@@ -245,11 +296,16 @@ def _with_words(model: TokenizerModel, words: Sequence[Word]) -> tuple[Tokenizer
             faults.append(f"{word.place}: {word.text!r} is the same word as that of {group[token].place}")
         group.setdefault(token, word)
     if faults:
-        raise DataError(f"words must be distinct after the tokenizer's normalisation, got {several(faults)}; remove these lines")
+        raise DataError(
+            "words must be distinct after the tokenizer's normalisation, got "
+            f"{several(faults)}; remove these lines"
+        )
     # Drop other added tokens, which never occur in texts.
     # Short words first: BPE builds longer ones from pieces, and a word must not exist before its own turn.
     ordered = sorted(pieces, key=len)
-    grown = _without_idle_merges(model.prune_added_tokens().add_tokens_to_vocabulary(ordered, preprocess_tokens=False))
+    grown = _without_idle_merges(
+        model.prune_added_tokens().add_tokens_to_vocabulary(ordered, preprocess_tokens=False)
+    )
     for bordered in (True, False):
         chosen = [phrase for phrase in phrases if _has_borders(phrase) == bordered]
         grown = grown.add_addedtokens(chosen, is_special=False, single_word=bordered, normalized=True)
@@ -259,8 +315,8 @@ def _with_words(model: TokenizerModel, words: Sequence[Word]) -> tuple[Tokenizer
 def _without_idle_merges(model: TokenizerModel) -> TokenizerModel:
     """The tokenizer without merges whose product is no token, which `tokenizers` refuses.
 
-    skeletoken merges a word's letters two by two. Where a pair occurs twice, as ``nd`` in ``independent``, its merge takes letters of
-    other pairs, such as ``de``, which are then part of no word.
+    skeletoken merges a word's letters two by two. Where a pair occurs twice, as ``nd`` in ``independent``,
+    its merge takes letters of other pairs, such as ``de``, which are then part of no word.
     """
     if isinstance(model.model, BPE):
         tokens, merges = set(model.sorted_vocabulary), model.model.merges
@@ -269,7 +325,9 @@ def _without_idle_merges(model: TokenizerModel) -> TokenizerModel:
 
 
 def _has_borders(phrase: str) -> bool:
-    """Whether a phrase must end at word boundaries: in scripts with spaces between words, it must not match inside longer words."""
+    """Whether a phrase must end at word boundaries: in scripts with spaces between words, it must not match
+    inside longer words.
+    """
     return all(end.isalnum() and not SPACELESS.match(end) for end in (phrase[0], phrase[-1]))
 
 
@@ -280,13 +338,24 @@ def _normalized(model: TokenizerModel, text: str) -> str:
 
 def _require_known(teacher: Tokenizer, words: Iterable[Word], unknown: int | None) -> None:
     """Refuse words without any token of the teacher, which would all have the same vector."""
-    texts = {word.place: (word.text, teacher.encode(word.text, add_special_tokens=False).ids) for word in words}
-    if strange := [f"{location}: {text!r}" for location, (text, ids) in texts.items() if set(ids) <= {unknown}]:
-        raise DataError(f"the teacher must know a piece of each word, got {several(strange)}; remove these lines, or take another teacher")
+    texts = {
+        word.place: (word.text, teacher.encode(word.text, add_special_tokens=False).ids) for word in words
+    }
+    if strange := [
+        f"{location}: {text!r}" for location, (text, ids) in texts.items() if set(ids) <= {unknown}
+    ]:
+        raise DataError(
+            f"the teacher must know a piece of each word, got {several(strange)}; "
+            "remove these lines, or take another teacher"
+        )
 
 
-def _sequences(model: TokenizerModel, tokens: Sequence[str], added: Mapping[str, Word], opening: list[int]) -> Sequences:
-    """Sequence for the teacher, in its own ids: a token between special tokens, or a word tokenised as text."""
+def _sequences(
+    model: TokenizerModel, tokens: Sequence[str], added: Mapping[str, Word], opening: list[int]
+) -> Sequences:
+    """Sequence for the teacher, in its own ids: a token between special tokens, or a word tokenised as
+    text.
+    """
     before, after, teacher_ids = list(model.bos_ids or []), list(model.eos_ids or []), model.vocabulary
     ids, teacher = dict(model.model_delta.token_mapping), model.to_tokenizer()
     teacher.no_padding()
@@ -300,8 +369,14 @@ def _sequences(model: TokenizerModel, tokens: Sequence[str], added: Mapping[str,
         encoded: list[int] = teacher.encode(text).ids
         return encoded
 
-    _require_known(teacher, added.values(), None if model.unk_token is None else teacher_ids.get(model.unk_token))
-    return Sequences([[*opening, *(ids[piece] for piece in passed(token))] for token in tokens], len(opening) + len(before), len(after))
+    _require_known(
+        teacher, added.values(), None if model.unk_token is None else teacher_ids.get(model.unk_token)
+    )
+    return Sequences(
+        [[*opening, *(ids[piece] for piece in passed(token))] for token in tokens],
+        len(opening) + len(before),
+        len(after),
+    )
 
 
 def read_words(path: Path) -> list[Word]:
@@ -313,7 +388,9 @@ def read_words(path: Path) -> list[Word]:
     if empty := [f"{word.place} is empty" for word in words if not word.text]:
         raise DataError(f"a file of words must have one on each line: {several(empty)}; remove the line")
     if not words:
-        raise DataError(f"{path} must hold words, one per line, got none; add some, or leave {option('vocabulary')} out")
+        raise DataError(
+            f"{path} must hold words, one per line, got none; add some, or leave {option('vocabulary')} out"
+        )
     return words
 
 

@@ -39,7 +39,8 @@ class Shard:
 
     Attributes:
         seed: Seed of its random orders.
-        repeats: How often the pass repeats the pairs of each source; 1 if the source supplied all requested examples.
+        repeats: How often the pass repeats the pairs of each source; 1 if the source supplied all requested
+            examples.
     """
 
     number: int
@@ -55,7 +56,11 @@ class Shard:
 
 
 def sampler_of(
-    settings: TrainSettings, pairs: PairSet, *, tokens: Int[np.ndarray, " pairs"] | None = None, shard: Shard | None = None
+    settings: TrainSettings,
+    pairs: PairSet,
+    *,
+    tokens: Int[np.ndarray, " pairs"] | None = None,
+    shard: Shard | None = None,
 ) -> BatchSampler:
     """The batch sampler of the settings.
 
@@ -78,7 +83,9 @@ def sampler_of(
         tokens=tokens,
         token_budget=section.token_budget,
     )
-    return ArrangedBatches(mixture.order, rules, pairs=int(mixture.counts.sum()), seed=seed, first_step=first_step)
+    return ArrangedBatches(
+        mixture.order, rules, pairs=int(mixture.counts.sum()), seed=seed, first_step=first_step
+    )
 
 
 def mixture_of(pairs: PairSet, settings: TrainSettings) -> Mixture:
@@ -87,13 +94,19 @@ def mixture_of(pairs: PairSet, settings: TrainSettings) -> Mixture:
     sizes = np.bincount(pairs.sources)
     counted = np.minimum(sizes, section.cap or sizes.max()).tolist()
     asked_weights = [source.weight for source in settings.data.sources]
-    weights = source_weights(counted, rule=section.rule.kind, temperature=section.rule.temperature, weights=asked_weights)
+    weights = source_weights(
+        counted, rule=section.rule.kind, temperature=section.rule.temperature, weights=asked_weights
+    )
     counts = pass_counts(counted, weights, exhausted=section.exhausted)
     return Mixture(tuple(sizes.tolist()), weights, counts, settings.run.seed)
 
 
-def _levels(pairs: PairSet, settings: TrainSettings, *, of_shard: bool = False) -> list[Int[np.ndarray, " pairs"]]:
-    """Numbers of tag, topic and source, as far as they group batches; finer ones are distinguished within coarser ones."""
+def _levels(
+    pairs: PairSet, settings: TrainSettings, *, of_shard: bool = False
+) -> list[Int[np.ndarray, " pairs"]]:
+    """Numbers of tag, topic and source, as far as they group batches; finer ones are distinguished within
+    coarser ones.
+    """
     group = settings.batches.group.kind
     apart = pairs.sources if settings.mixture.one_source_per_batch else np.zeros(len(pairs), dtype=np.int64)
     topics = _within(apart, pairs.topics)
@@ -102,7 +115,8 @@ def _levels(pairs: PairSet, settings: TrainSettings, *, of_shard: bool = False) 
     # A file sorted by topic has shards with a single topic; number 0 stands for no name.
     if levels and len(names) == 1 and not (of_shard and names[0]):
         raise DataError(
-            f"{pairs.name}: pairs must be of several {group}s where batches.group is {group}, got one; name the column that tells them "
+            f"{pairs.name}: pairs must be of several {group}s where batches.group is "
+            f"{group}, got one; name the column that tells them "
             f"apart (data.columns.{group}), or leave batches.group out"
         )
     if group == "tag" and len(np.unique(topics)) == len(np.unique(apart)):
@@ -120,7 +134,9 @@ def in_small_groups(pairs: PairSet, settings: TrainSettings) -> int:
 
 
 def unnamed(pairs: PairSet, settings: TrainSettings) -> str | None:
-    """A note on pairs without the topic or tag that groups batches; None if every pair has one, or without grouping."""
+    """A note on pairs without the topic or tag that groups batches; None if every pair has one, or without
+    grouping.
+    """
     group = settings.batches.group.kind
     if group == "none":
         return None
@@ -129,7 +145,10 @@ def unnamed(pairs: PairSet, settings: TrainSettings) -> str | None:
     if not count:
         return None
     each = " in each topic" if group == "tag" and pairs.topics.any() else ""
-    return f"{count:,} of {len(pairs):,} pairs have no {group}: they form separate batches, as if they shared one {group}{each}"
+    return (
+        f"{count:,} of {len(pairs):,} pairs have no {group}: they form separate "
+        f"batches, as if they shared one {group}{each}"
+    )
 
 
 def left_out_note(sampler: BatchSampler, *, steps: int) -> str | None:
@@ -146,7 +165,8 @@ def left_out_note(sampler: BatchSampler, *, steps: int) -> str | None:
 
 
 def mixture_note(sampler: BatchSampler, pairs: PairSet, settings: TrainSettings, *, steps: int) -> str | None:
-    """A note on the share of each source in a run beside the configured one; None with a single source, or without steps.
+    """A note on the share of each source in a run beside the configured one; None with a single source, or
+    without steps.
 
     It plans the run's passes again.
     """
@@ -156,7 +176,8 @@ def mixture_note(sampler: BatchSampler, pairs: PairSet, settings: TrainSettings,
     counts = drawn_counts(sampler, pairs.sources, steps=range(steps), count=len(paths))
     shares_asked = mixture_of(pairs, settings).weights
     shares = [
-        f"{cut_middle(path, limit=40)} {count:,} ({100 * count / counts.sum():.1f} %, asked for {100 * share:.1f} %)"
+        f"{cut_middle(path, limit=40)} {count:,} ({100 * count / counts.sum():.1f} "
+        f"%, asked for {100 * share:.1f} %)"
         for path, count, share in zip(paths, counts.tolist(), shares_asked.tolist(), strict=True)
     ]
     return f"pairs drawn of each source: {'; '.join(shares)}"
@@ -164,7 +185,9 @@ def mixture_note(sampler: BatchSampler, pairs: PairSet, settings: TrainSettings,
 
 def _within(outer: Int[np.ndarray, " pairs"], inner: Int[np.ndarray, " pairs"]) -> Int[np.ndarray, " pairs"]:
     """A number for each combination of two numbers."""
-    numbers: Int[np.ndarray, " pairs"] = np.unique(outer.astype(np.int64) * (int(inner.max(initial=0)) + 1) + inner, return_inverse=True)[1]
+    numbers: Int[np.ndarray, " pairs"] = np.unique(
+        outer.astype(np.int64) * (int(inner.max(initial=0)) + 1) + inner, return_inverse=True
+    )[1]
     return numbers
 
 
@@ -217,19 +240,23 @@ def check_negatives(pairs: PairSet, section: TrainSection) -> None:
     counts = pairs.negatives.lengths[pairs.query_rows]
     if (isinstance(loss, Triplet) or section.batch_size == 1) and not counts.all():
         raise DataError(
-            f"{pairs.name}: every query must list a negative if train.loss is triplet or train.batch_size is 1, got none for "
+            f"{pairs.name}: every query must list a negative if train.loss is triplet "
+            "or train.batch_size is 1, got none for "
             f"{int((counts == 0).sum()):,} of {len(counts):,}; list some, or change these settings"
         )
     if isinstance(loss, Triplet) or loss.negatives_shared or loss.mask_duplicates:
         return
     if bool((counts < loss.negatives_per_query).any()):
         raise ConfigError(
-            f"train.loss.mask_duplicates must be true where queries of {pairs.name} list fewer than {loss.negatives_per_query} negatives "
+            f"train.loss.mask_duplicates must be true where queries of {pairs.name} list "
+            f"fewer than {loss.negatives_per_query} negatives "
             "of their own, got false; set it, or lower train.loss.negatives_per_query"
         )
 
 
-def draw_batch(pairs: PairSet, rows: Int[np.ndarray, " p"], section: TrainSection, *, seed: int, step: int) -> Batch:
+def draw_batch(
+    pairs: PairSet, rows: Int[np.ndarray, " p"], section: TrainSection, *, seed: int, step: int
+) -> Batch:
     """The batch of some pairs, with negatives drawn at random from those listed for their queries."""
     random = step_generator(seed, step)
     count = section.loss.negatives_per_query
@@ -237,7 +264,9 @@ def draw_batch(pairs: PairSet, rows: Int[np.ndarray, " p"], section: TrainSectio
 
 
 def validation_batch(pairs: PairSet, rows: Int[np.ndarray, " p"], section: TrainSection) -> Batch:
-    """The batch of some pairs, with negatives that follow from the texts alone: those whose hash with their query is lowest."""
+    """The batch of some pairs, with negatives that follow from the texts alone: those whose hash with their
+    query is lowest.
+    """
 
     def lowest(query: int) -> Int[np.ndarray, " k"]:
         listed = pairs.negatives[query].astype(np.int64)
@@ -250,14 +279,22 @@ def validation_batch(pairs: PairSet, rows: Int[np.ndarray, " p"], section: Train
 
 def pair_order(pairs: PairSet) -> Int[np.ndarray, " pairs"]:
     """Pairs ordered by the hash of both texts."""
-    texts = zip(pairs.texts.queries.take(pairs.query), pairs.texts.documents.take(pairs.positive), strict=True)
+    texts = zip(
+        pairs.texts.queries.take(pairs.query), pairs.texts.documents.take(pairs.positive), strict=True
+    )
     return text_order(f"{query}\0{document}" for query, document in texts)
 
 
-def _batch(pairs: PairSet, picked: Int[np.ndarray, " p"], section: TrainSection, draw: Callable[[int], Int[np.ndarray, " k"]]) -> Batch:
+def _batch(
+    pairs: PairSet,
+    picked: Int[np.ndarray, " p"],
+    section: TrainSection,
+    draw: Callable[[int], Int[np.ndarray, " k"]],
+) -> Batch:
     """The batch of some pairs, with the negatives drawn for each row of a query."""
     count = section.loss.negatives_per_query
-    # Rows take half the memory in 32 bits; in a batch they are also keys, which tensors hold as 64-bit numbers.
+    # Rows take half the memory in 32 bits; in a batch they are also keys, which tensors hold as 64-bit
+    # numbers.
     query, positive = (rows[picked].astype(np.int64) for rows in (pairs.query, pairs.positive))
     if not count:
         return Batch(query, positive, _none(), _none().reshape(len(query), 0))
@@ -290,7 +327,13 @@ def share_of(pairs: PairSet, batch: Batch, section: TrainSection, processes: Pro
 
 
 def pairs_of(
-    batch: Batch, sides: Sides, examples: PairSet, section: TrainSection, processes: Processes, *, guide: Sides | None = None
+    batch: Batch,
+    sides: Sides,
+    examples: PairSet,
+    section: TrainSection,
+    processes: Processes,
+    *,
+    guide: Sides | None = None,
 ) -> Pairs:
     """Input of the loss: embeddings of all processes, and the known answers among the texts."""
     query, positive, shared, own = _gathered(batch, sides, processes)
@@ -305,11 +348,15 @@ def pairs_of(
 
 def _gathered(
     batch: Batch, sides: Sides, processes: Processes
-) -> tuple[Float[Tensor, "p e"], Float[Tensor, "p e"], Float[Tensor, "n e"] | None, Float[Tensor, "p h e"] | None]:
+) -> tuple[
+    Float[Tensor, "p e"], Float[Tensor, "p e"], Float[Tensor, "n e"] | None, Float[Tensor, "p h e"] | None
+]:
     """Queries, positives and negatives of all processes."""
     count, width = len(sides.query), sides.query.shape[1]
     own_count = count * batch.own.shape[1]
-    positive, shared, own = torch.split(sides.documents, [count, len(sides.documents) - count - own_count, own_count])
+    positive, shared, own = torch.split(
+        sides.documents, [count, len(sides.documents) - count - own_count, own_count]
+    )
     return (
         processes.gather(sides.query),
         processes.gather(positive),
@@ -319,10 +366,15 @@ def _gathered(
 
 
 def _keys(batch: Batch, examples: PairSet, device: torch.device) -> dict[str, Tensor]:
-    """Rows of `Texts` as keys, equal for equal texts. Answers outside the batch would mask nothing and are left out."""
+    """Rows of `Texts` as keys, equal for equal texts.
+
+    Answers outside the batch would mask nothing and are left out.
+    """
     listed = examples.answers.take(batch.query)
     in_batch = np.isin(listed.values, batch.documents)
-    answers = [listed.values[start:end][in_batch[start:end]] for start, end in pairwise(listed.offsets.tolist())]
+    answers = [
+        listed.values[start:end][in_batch[start:end]] for start, end in pairwise(listed.offsets.tolist())
+    ]
     longest = max(map(len, answers))
     keys = {
         "query_keys": batch.query,
@@ -331,4 +383,6 @@ def _keys(batch: Batch, examples: PairSet, device: torch.device) -> dict[str, Te
     }
     keys |= {"shared_keys": batch.shared} if len(batch.shared) else {}
     keys |= {"own_keys": batch.own} if batch.own.size else {}
-    return {name: on_device(torch.from_numpy(np.ascontiguousarray(rows)), device) for name, rows in keys.items()}
+    return {
+        name: on_device(torch.from_numpy(np.ascontiguousarray(rows)), device) for name, rows in keys.items()
+    }

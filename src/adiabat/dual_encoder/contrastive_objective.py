@@ -16,7 +16,17 @@ from adiabat.config.training_choices import FixedTemperature, GuideSection, InBa
 from adiabat.data.batch_sampler import BatchSampler, validation_batches
 from adiabat.data.pair_sets import PairSet
 from adiabat.data.records import SIDES, Side
-from adiabat.dual_encoder.batches import Batch, Shard, Sides, draw_batch, pair_order, pairs_of, sampler_of, share_of, validation_batch
+from adiabat.dual_encoder.batches import (
+    Batch,
+    Shard,
+    Sides,
+    draw_batch,
+    pair_order,
+    pairs_of,
+    sampler_of,
+    share_of,
+    validation_batch,
+)
 from adiabat.dual_encoder.stream import Stream, shard_name
 from adiabat.dual_encoder.text_cache import BatchPlan, PairTexts
 from adiabat.dual_encoder.train_checks import steps_of, steps_within
@@ -34,7 +44,8 @@ from adiabat.training.gradient_cache import Chunking
 from adiabat.training.passes import Passes, side_passes
 
 CHUNK_TOKENS = {"cpu": 4_096, "cuda": 65_536}
-"""Default tokens per pass: on a CPU, a number that stays near the caches; on a GPU, one that keeps it busy."""
+"""Default tokens per pass: on a CPU, a number that stays near the caches; on a GPU, one that keeps it
+busy."""
 
 
 @dataclass
@@ -44,7 +55,8 @@ class PairContrast:
     Attributes:
         towers: Towers to train; the texts of a frozen tower are embedded once each.
         examples: Training pairs, or a stream of them.
-        validation: Validation pairs; their texts are numbered together with those of training pairs, but not with a stream's.
+        validation: Validation pairs; their texts are numbered together with those of training pairs, but not
+            with a stream's.
         guide: Excludes candidates from the negatives; None if there is none, or if `towers` are the guide.
         processes: Processes that share each batch.
         store: Stored vectors that replace document embeddings; None embeds documents.
@@ -66,9 +78,15 @@ class PairContrast:
         self._texts = self._cached(self.validation)
         self._folder: tuple[Path, bool] | None = None
         self._saved_shard: int | None = None
-        self._now = self.examples.newest(self._planned) if isinstance(self.examples, Stream) else self._planned(self.examples)
+        self._now = (
+            self.examples.newest(self._planned)
+            if isinstance(self.examples, Stream)
+            else self._planned(self.examples)
+        )
         self._drawn: tuple[int, Batch] | None = None
-        self.passes = Passes(*self._texts.trained, precision=self.settings.run.precision, chunking=self._chunking())
+        self.passes = Passes(
+            *self._texts.trained, precision=self.settings.run.precision, chunking=self._chunking()
+        )
         self.module = nn.ModuleDict({"query": self.towers.query, "document": self.towers.document})
         if self._learned is not None:
             self.module["temperature"] = self._learned.to(self.towers.query.device)
@@ -106,30 +124,46 @@ class PairContrast:
 
     def flops_of(self, step: int) -> float:
         """Operations of one step by parameters and tokens, the unit of budgets (Ziarko et al. 2024)."""
-        return sum(training_flops(self._passed[side], float(tokens)) for side, tokens in self.tokens_of(step).items())
+        return sum(
+            training_flops(self._passed[side], float(tokens)) for side, tokens in self.tokens_of(step).items()
+        )
 
     def cost(self, step: int) -> Cost:
-        """Cost of a step (Ziarko et al. 2024), with that of vectors from frozen towers and a guide that it is the first to need."""
+        """Cost of a step (Ziarko et al. 2024), with that of vectors from frozen towers and a guide that it is
+        the first to need.
+        """
         passes = self.cost_of_passes(step)
-        return Cost(passes.flops, passes.operations + self.at(step).texts.first_operations(self._distinct(step), step))
+        return Cost(
+            passes.flops, passes.operations + self.at(step).texts.first_operations(self._distinct(step), step)
+        )
 
     def cost_of_passes(self, step: int) -> Cost:
         """Cost of a step's passes of trained towers."""
-        return Cost(self.flops_of(step), self.passes.operations(self.at(step).texts.groups(self._distinct(step))))
+        return Cost(
+            self.flops_of(step), self.passes.operations(self.at(step).texts.groups(self._distinct(step)))
+        )
 
     @cached_property
     def _passed(self) -> Mapping[Side, PassedParameters]:
         return {side: passed_parameters(self.towers.tower(side)) for side in self.tables}
 
     def _planned(self, pairs: PairSet, shard: Shard | None = None) -> BatchPlan:
-        """The batches of all pairs, which share their texts with validation, or those of a shard of the stream."""
+        """The batches of all pairs, which share their texts with validation, or those of a shard of the
+        stream.
+        """
         texts = self._texts if shard is None else self._cached(pairs)
         # Counting the tokens of every pair takes time and memory, and only a budget needs it.
         tokens = texts.tokens(pairs) if self.settings.batches.token_budget is not None else None
         sampler = sampler_of(self.settings, pairs, tokens=tokens, shard=shard)
         if shard is None:
             return BatchPlan(pairs, texts, sampler)
-        return BatchPlan(pairs, texts, sampler, range(shard.first_step, shard.first_step + sampler.batches(0)), shard.number)
+        return BatchPlan(
+            pairs,
+            texts,
+            sampler,
+            range(shard.first_step, shard.first_step + sampler.batches(0)),
+            shard.number,
+        )
 
     def _cached(self, pairs: PairSet) -> PairTexts:
         return PairTexts.of(pairs.texts, self.towers, self.settings, guide=self.guide, store=self.store)
@@ -148,7 +182,9 @@ class PairContrast:
     def keep_in(self, folder: Path, *, resume: bool) -> None:
         """Keep embeddings of frozen towers in files, so that a resumed run reads the same ones."""
         self._folder = folder, resume
-        self._texts.keep_in(folder if self.stream is None else folder / "validation", self.processes.rank, resume=resume)
+        self._texts.keep_in(
+            folder if self.stream is None else folder / "validation", self.processes.rank, resume=resume
+        )
         self._keep_shard()
 
     def _keep_shard(self) -> None:
@@ -157,7 +193,10 @@ class PairContrast:
             self._now.texts.keep_in(folder / shard_name(self._now.shard), self.processes.rank, resume=resume)
 
     def save(self) -> None:
-        """Record on disk which embeddings exist; call it with every checkpoint. Shards before the previous checkpoint are deleted."""
+        """Record on disk which embeddings exist; call it with every checkpoint.
+
+        Shards before the previous checkpoint are deleted.
+        """
         if self.store is not None:
             # A checkpoint must not hold weights that were trained on two stores.
             self.store.require_unchanged()
@@ -185,20 +224,26 @@ class PairContrast:
     def passing(self) -> Iterator[None]:
         """Let threads share the passes within the block."""
         before = self.passes
-        with side_passes(*self._texts.trained, precision=self.settings.run.precision, chunking=self._chunking()) as self.passes:
+        with side_passes(
+            *self._texts.trained, precision=self.settings.run.precision, chunking=self._chunking()
+        ) as self.passes:
             try:
                 yield
             finally:
                 self.passes = before
 
     def relieve(self) -> str | None:
-        """Make passes smaller after a shortage of a GPU's memory; the note says how, None that they were smaller already."""
+        """Make passes smaller after a shortage of a GPU's memory; the note says how, None that they were
+        smaller already.
+        """
         tokens = self.passes.relieve()
         if tokens is None:
             return None
         return (
-            f"the memory of the GPU did not hold a step: from here on, passes have {tokens:,} tokens and keep no graph, which changes the "
-            f"last digits alone; memory.cached = true with memory.chunk_tokens = {tokens} does so from the start"
+            f"the memory of the GPU did not hold a step: from here on, passes have {tokens:,} "
+            "tokens and keep no graph, which changes the "
+            "last digits alone; memory.cached = true with memory.chunk_tokens "
+            f"= {tokens} does so from the start"
         )
 
     def loss(self, step: int) -> Tensor:
@@ -220,7 +265,9 @@ class PairContrast:
         assert not isinstance(choice, TrainedTemperature)
         if isinstance(choice, FixedTemperature):
             return choice.value
-        return scheduled_temperature(step, first=choice.first, last=choice.last, steps=choice.steps or self.steps)
+        return scheduled_temperature(
+            step, first=choice.first, last=choice.last, steps=choice.steps or self.steps
+        )
 
     def figures(self) -> Mapping[str, float]:
         """Further values of the log."""
@@ -248,24 +295,42 @@ class PairContrast:
         """The batch of a step, drawn once and cached for consecutive callers."""
         if self._drawn is None or self._drawn[0] != step:
             pairs = self.at(step).pairs
-            self._drawn = step, draw_batch(pairs, self.rows(step), self.settings.train, seed=self.settings.run.seed, step=step)
+            self._drawn = (
+                step,
+                draw_batch(
+                    pairs, self.rows(step), self.settings.train, seed=self.settings.run.seed, step=step
+                ),
+            )
         return self._drawn[1]
 
     @torch.no_grad()
     def validate(self) -> Validation:
-        """Loss over batches that follow from the texts alone, and the rank of each query's answer among all validation documents."""
+        """Loss over batches that follow from the texts alone, and the rank of each query's answer among all
+        validation documents.
+        """
         if self.store is not None:
             self.store.require_unchanged()
         queries, candidates = self.validation.query_rows, self.validation.candidates
         texts = zip(SIDES, (queries, candidates), strict=True)
         query, document = (_Rows(rows, self._texts.sides[side].embed(rows)) for side, rows in texts)
         answers = [_places(candidates, self.validation.answers[row]) for row in queries.tolist()]
-        ranks = ranks_of_answers(self._comparable(query.vectors), self._comparable(document.vectors), answers, distance=self._distance())
+        ranks = ranks_of_answers(
+            self._comparable(query.vectors),
+            self._comparable(document.vectors),
+            answers,
+            distance=self._distance(),
+        )
         errors, compared = int((ranks > 1).sum()), len(queries)
         measures = {"P@1": 1.0 - errors / len(queries), "RR": float((1.0 / ranks).mean())}
         if self.settings.train.error_unit == "pairs":
-            vectors = (lambda rows: self._comparable(query.of(rows))), (lambda rows: self._comparable(document.of(rows)))
-            errors, compared = pair_errors(self.validation, *vectors, distance=self._distance()), listed_pairs(self.validation)
+            vectors = (
+                (lambda rows: self._comparable(query.of(rows))),
+                (lambda rows: self._comparable(document.of(rows))),
+            )
+            errors, compared = (
+                pair_errors(self.validation, *vectors, distance=self._distance()),
+                listed_pairs(self.validation),
+            )
         loss = self._validation_loss(query, document)
         self._texts.leave_uncounted()
         return Validation(loss, errors, compared, measures)
@@ -278,7 +343,9 @@ class PairContrast:
         return self.settings.train.loss.ranks_by == "euclidean"
 
     def _validation_loss(self, query: "_Rows", document: "_Rows") -> float:
-        """Mean over pairs, in batches of the training size, so that there are as many in-batch negatives as in training."""
+        """Mean over pairs, in batches of the training size, so that there are as many in-batch negatives as
+        in training.
+        """
         section, total = self.settings.train, 0.0
         for batch, weight in self._validation_batches:
             sides = Sides(query.of(batch.query), document.of(batch.documents))
@@ -294,7 +361,9 @@ class PairContrast:
 
     @torch.no_grad()
     def _validation_temperature(self) -> float:
-        """A temperature at which losses of different steps are comparable: the last one of a schedule, or the current learned one."""
+        """A temperature at which losses of different steps are comparable: the last one of a schedule, or the
+        current learned one.
+        """
         choice = self.settings.train.loss.temperature
         if isinstance(choice, TrainedTemperature):
             return float(self.temperature(0))
@@ -341,11 +410,22 @@ def _compared(settings: InBatchLoss, loss: Criterion) -> Criterion:
 
 def _own_opinion(pairs: Pairs, settings: GuideSection) -> Guide:
     shared, own = (None if rows is None else rows.detach() for rows in (pairs.shared, pairs.own))
-    return Guide(pairs.query.detach(), pairs.positive.detach(), shared, own, margin=settings.margin, relative=settings.relative)
+    return Guide(
+        pairs.query.detach(),
+        pairs.positive.detach(),
+        shared,
+        own,
+        margin=settings.margin,
+        relative=settings.relative,
+    )
 
 
-def _over_widths(loss: Criterion, widths: tuple[int, ...], pairs: Pairs, temperature: Temperature) -> Float[Tensor, ""]:
-    """Mean of the loss over truncated embeddings of each width and over the full ones (Kusupati et al. 2022, equal weights)."""
+def _over_widths(
+    loss: Criterion, widths: tuple[int, ...], pairs: Pairs, temperature: Temperature
+) -> Float[Tensor, ""]:
+    """Mean of the loss over truncated embeddings of each width and over the full ones (Kusupati et al. 2022,
+    equal weights).
+    """
     distinct = dict.fromkeys((*widths, pairs.query.shape[1]))
     return torch.stack([loss(pairs.first_numbers(width), temperature) for width in distinct]).mean()
 
@@ -359,11 +439,16 @@ PAIRS_AT_A_TIME = 4_096
 
 
 EXACT = "donot_use_mm_for_euclid_dist"
-"""Mode of `torch.cdist` that sums squared differences: through products, its choice for many rows, rounding swamps small distances."""
+"""Mode of `torch.cdist` that sums squared differences: through products, its choice for many rows, rounding
+swamps small distances."""
 
 
 def ranks_of_answers(
-    query: Float[Tensor, "q e"], documents: Float[Tensor, "d e"], answers: Sequence[Int[np.ndarray, " _"]], *, distance: bool
+    query: Float[Tensor, "q e"],
+    documents: Float[Tensor, "d e"],
+    answers: Sequence[Int[np.ndarray, " _"]],
+    *,
+    distance: bool,
 ) -> Int[np.ndarray, " q"]:
     """Rank ``1 + #{documents that are not answers and score at least as high as the best answer}``."""
     ranks = []

@@ -1,7 +1,9 @@
-"""Training data of both towers: pairs of texts from one or several sources, split into training and validation.
+"""Training data of both towers: pairs of texts from one or several sources, split into training and
+validation.
 
-The dataset cache holds pairs that were read and numbered once, so that later runs over the same files need not read them again. Texts are
-stored in Arrow files and read by row; only numbers are in memory, about 50 bytes for each listed document.
+The dataset cache holds pairs that were read and numbered once, so that later runs over the same files need
+not read them again. Texts are stored in Arrow files and read by row; only numbers are in memory, about 50
+bytes for each listed document.
 """
 
 import hashlib
@@ -55,7 +57,12 @@ class _Source:
 
 
 def read_pairs(
-    source: str | None, settings: TrainDataSection, *, stored: bool = False, cache: Path | None = None, watch: Watch = SILENT
+    source: str | None,
+    settings: TrainDataSection,
+    *,
+    stored: bool = False,
+    cache: Path | None = None,
+    watch: Watch = SILENT,
 ) -> tuple[PairSet, PairSet]:
     """Read examples, and split them into training and validation by the query's text.
 
@@ -64,7 +71,10 @@ def read_pairs(
         cache: Directory of the dataset cache; None keeps pairs in memory.
     """
     # A source uses the settings of `[data]` for those that it does not set itself.
-    listed = [_Source(entry.path, entry.split, "train", entry.columns.given(), entry.corpus) for entry in settings.listed(source)]
+    listed = [
+        _Source(entry.path, entry.split, "train", entry.columns.given(), entry.corpus)
+        for entry in settings.listed(source)
+    ]
     sources = [*listed, *_validated(settings, source)]
     sets = _numbered(sources, stored, cache, watch)
     if not settings.validation:
@@ -75,7 +85,9 @@ def read_pairs(
     return train, validation
 
 
-def read_validation(source: str | None, settings: TrainDataSection, *, cache: Path, watch: Watch = SILENT) -> PairSet:
+def read_validation(
+    source: str | None, settings: TrainDataSection, *, cache: Path, watch: Watch = SILENT
+) -> PairSet:
     """Read the validation pairs of a run over a stream."""
     return _numbered(_validated(settings, source), False, cache, watch)[0]
 
@@ -89,11 +101,20 @@ def _overlap_note(train: PairSet, validation: PairSet) -> str | None:
     shared, queries = len(np.intersect1d(train.query_rows, validation.query_rows)), len(validation.query_rows)
     if not shared:
         return None
-    note = f"{shared:,} of {queries:,} validation queries are also trained on, so validation looks better than it is"
-    return note if shared < queries else f"{note}: name other data as data.validation, or leave it out to hold some of these out"
+    note = (
+        f"{shared:,} of {queries:,} validation queries are also trained on, "
+        "so validation looks better than it is"
+    )
+    return (
+        note
+        if shared < queries
+        else f"{note}: name other data as data.validation, or leave it out to hold some of these out"
+    )
 
 
-def _numbered(sources: Sequence[_Source], stored: bool, cache: Path | None, watch: Watch) -> tuple[PairSet, ...]:
+def _numbered(
+    sources: Sequence[_Source], stored: bool, cache: Path | None, watch: Watch
+) -> tuple[PairSet, ...]:
     def number(builder: PairBuilder) -> list[str]:
         names = []
         for index, source in enumerate(sources):
@@ -107,12 +128,17 @@ def _numbered(sources: Sequence[_Source], stored: bool, cache: Path | None, watc
 
     folder = None
     if cache is not None:
-        read = [{**asdict(source), "files": [*files_of(source.path), *files_of(source.corpus or source.path)]} for source in sources]
+        read = [
+            {**asdict(source), "files": [*files_of(source.path), *files_of(source.corpus or source.path)]}
+            for source in sources
+        ]
         folder = cache / cache_key({"sources": read, "stored": stored})
     return numbered_pairs(number, folder, advice="name another folder (data.cache)")
 
 
-def watched(examples: Iterator[Example], watch: Watch, *, label: str, total: int | None, counter: Iterator[int]) -> Iterator[Example]:
+def watched(
+    examples: Iterator[Example], watch: Watch, *, label: str, total: int | None, counter: Iterator[int]
+) -> Iterator[Example]:
     """Examples with a progress display; nothing is shown if the total is unknown."""
     for example in examples:
         number = next(counter)
@@ -122,9 +148,15 @@ def watched(examples: Iterator[Example], watch: Watch, *, label: str, total: int
 
 
 def _read(source: _Source, *, stored: bool) -> ExampleStream:
-    """Examples with document ids replaced by texts, if they hold ids; examples and texts are then in memory."""
+    """Examples with document ids replaced by texts, if they hold ids; examples and texts are then in
+    memory.
+    """
     # A separate corpus has its own columns for documents, not those of the examples.
-    columns = {name: column for name, column in source.columns.items() if source.corpus is None or name not in OF_DOCUMENTS}
+    columns = {
+        name: column
+        for name, column in source.columns.items()
+        if source.corpus is None or name not in OF_DOCUMENTS
+    }
     stream = stream_examples(source.path, split=source.split, columns=columns, usual_split=source.usual_split)
     corpus = source.corpus or (source.path if is_judged(source.path) and not stored else None)
     if corpus is None:
@@ -134,20 +166,28 @@ def _read(source: _Source, *, stored: bool) -> ExampleStream:
     for example in examples:
         for entry in (*example.positives, *example.negatives):
             naming.setdefault(entry, example.location)
-    columns = {name: column for name, column in source.columns.items() if source.corpus and name in OF_DOCUMENTS}
+    columns = {
+        name: column for name, column in source.columns.items() if source.corpus and name in OF_DOCUMENTS
+    }
     # A blank document is harmless unless an example refers to it; then it counts as missing.
     documents = read_corpus(corpus, columns=columns, blank="drop")
     texts = {document.doc_id: document.text for document in documents if document.doc_id in naming}
-    if absent := [f'{location}: "{cut(entry, limit=60)}"' for entry, location in naming.items() if entry not in texts]:
+    if absent := [
+        f'{location}: "{cut(entry, limit=60)}"' for entry, location in naming.items() if entry not in texts
+    ]:
         raise DataError(
-            f"{stream.name}: every document must be in the corpus {corpus}, it lacks {several(absent, of='documents')}; "
+            f"{stream.name}: every document must be in the corpus {corpus}, it "
+            f"lacks {several(absent, of='documents')}; "
             "name the corpus that holds them (data.corpus), or none where the examples hold texts"
         )
 
     def named(entries: Sequence[str]) -> tuple[str, ...]:
         return tuple(texts[entry] for entry in entries)
 
-    looked_up = (replace(example, positives=named(example.positives), negatives=named(example.negatives)) for example in examples)
+    looked_up = (
+        replace(example, positives=named(example.positives), negatives=named(example.negatives))
+        for example in examples
+    )
     return ExampleStream(stream.name, looked_up)
 
 
@@ -156,7 +196,8 @@ def _parted(pairs: PairSet, source: str, settings: TrainDataSection) -> tuple[Pa
     validated = np.isin(pairs.query, held_out)
     if validated.all() or not validated.any():
         raise DataError(
-            f"{source}: data.validation_fraction = {settings.validation_fraction} must leave queries on both sides, got {len(held_out)} of "
+            f"{source}: data.validation_fraction = {settings.validation_fraction} must leave "
+            f"queries on both sides, got {len(held_out)} of "
             f"{len(pairs.texts.queries)} held out; choose another fraction, or name a data.validation file"
         )
     return pairs.subset(~validated), replace(pairs, notes=()).subset(validated)
@@ -181,7 +222,8 @@ ABANDONED_SECONDS = 24 * 3600
 """Age from which an unfinished folder is assumed to be left by a killed process."""
 
 SAMPLES, SAMPLED_BYTES = 16, 1 << 16
-"""Number of sampled blocks that identify a file beside its size and date; the first and last are among them."""
+"""Number of sampled blocks that identify a file beside its size and date; the first and last are among
+them."""
 
 READABLE = "check its permissions"
 
@@ -200,11 +242,15 @@ def cache_folder(setting: str | None) -> Path:
 
 def cache_key(description: dict[str, Any]) -> str:
     """Name of a folder of the cache."""
-    return hashlib.sha256(json.dumps({"format": FORMAT, **description}, sort_keys=True).encode()).hexdigest()[:32]
+    return hashlib.sha256(json.dumps({"format": FORMAT, **description}, sort_keys=True).encode()).hexdigest()[
+        :32
+    ]
 
 
 def numbered_pairs(number: Number, folder: Path | None, *, advice: str) -> tuple[PairSet, ...]:
-    """Open the pairs of a folder, or number them and store them there; without a folder they stay in memory."""
+    """Open the pairs of a folder, or number them and store them there; without a folder they stay in
+    memory.
+    """
     if folder is None:
         columns = TextList(), TextList(), TextList()
         builder = PairBuilder(*columns)
@@ -240,7 +286,9 @@ def files_of(source: str) -> list[tuple[str, ...]]:
 
 
 def contents_of(sources: Iterable[str]) -> dict[str, str]:
-    """Path of each file to the SHA-256 of its bytes, so that a copy with another date is the same; a hub name maps to ""."""
+    """Path of each file to the SHA-256 of its bytes, so that a copy with another date is the same; a hub name
+    maps to "".
+    """
     digests = dict[str, str]()
     for path in (path for source in sources for path in _files(source)):
         with reading(path, remedy=READABLE):
@@ -253,7 +301,11 @@ def _files(source: str) -> list[Path]:
     if source.startswith(HUB_PREFIX):
         return [Path(source)]
     path = Path(Source.of(source).path).resolve()
-    return sorted(child for child in path.rglob("*") if is_there(child) and child.is_file()) if path.is_dir() else [path]
+    return (
+        sorted(child for child in path.rglob("*") if is_there(child) and child.is_file())
+        if path.is_dir()
+        else [path]
+    )
 
 
 def _state(path: Path) -> tuple[str, ...]:
@@ -263,7 +315,11 @@ def _state(path: Path) -> tuple[str, ...]:
         for start in np.linspace(0, max(0, state.st_size - SAMPLED_BYTES), SAMPLES, dtype=np.int64).tolist():
             file.seek(start)
             digest.update(file.read(SAMPLED_BYTES))
-    return str(path), *map(str, (state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)), digest.hexdigest()
+    return (
+        str(path),
+        *map(str, (state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino)),
+        digest.hexdigest(),
+    )
 
 
 @contextmanager
@@ -273,7 +329,11 @@ def _plain_faults(folder: Path, advice: str) -> Iterator[None]:
     except OSError as fault:
         if (error := disk_error_of(fault)) is None:
             raise
-        demand, remedy = ("have room for the pairs", f"free some space, or {advice}") if shortage_of(fault) else ("be writable", advice)
+        demand, remedy = (
+            ("have room for the pairs", f"free some space, or {advice}")
+            if shortage_of(fault)
+            else ("be writable", advice)
+        )
         raise DataError(f"{folder} must {demand}, got: {error.strerror or error}; {remedy}") from fault
 
 
@@ -286,7 +346,8 @@ def _clear_abandoned(cache: Path) -> None:
 def _write(number: Number, folder: Path) -> None:
     with ExitStack() as stack:
         sinks = [
-            stack.enter_context(StringColumnWriter(folder / f"{name}.arrow", name=name, batch_rows=rows)) for name, rows in COLUMNS.items()
+            stack.enter_context(StringColumnWriter(folder / f"{name}.arrow", name=name, batch_rows=rows))
+            for name, rows in COLUMNS.items()
         ]
         builder = PairBuilder(*sinks)
         names = number(builder)
@@ -301,7 +362,10 @@ def _write(number: Number, folder: Path) -> None:
     queries, documents = text_numbers(replace(texts, folder=None))
     with new_file(folder / EQUAL_TEXTS) as file:
         np.savez(file, queries=queries, documents=documents)
-    about = {"sha256": texts.digest().hex(), "sets": [{"name": pairs.name, "notes": pairs.notes} for pairs in sets]}
+    about = {
+        "sha256": texts.digest().hex(),
+        "sets": [{"name": pairs.name, "notes": pairs.notes} for pairs in sets],
+    }
     write_json(about, folder / "about.json")
     seal(folder, sorted(path.name for path in folder.iterdir()))
 
@@ -323,9 +387,20 @@ def _opened(folder: Path) -> tuple[PairSet, ...]:
 
 def _sets(folder: Path, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> tuple[PairSet, ...]:
     texts = _texts(folder, about["sha256"])
-    answers, negatives = (Ragged(arrays[f"{name}.values"], arrays[f"{name}.offsets"]) for name in ("answers", "negatives"))
+    answers, negatives = (
+        Ragged(arrays[f"{name}.values"], arrays[f"{name}.offsets"]) for name in ("answers", "negatives")
+    )
     sets = []
     for number, each in enumerate(about["sets"]):
         columns = {name: arrays[f"{number}.{name}"] for name in EACH}
-        sets.append(PairSet(each["name"], texts, answers=answers, negatives=negatives, notes=tuple(each["notes"]), **columns))
+        sets.append(
+            PairSet(
+                each["name"],
+                texts,
+                answers=answers,
+                negatives=negatives,
+                notes=tuple(each["notes"]),
+                **columns,
+            )
+        )
     return tuple(sets)

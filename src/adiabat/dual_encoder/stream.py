@@ -1,7 +1,8 @@
-"""A stream as a sequence of shards: read at their first step, planned like data in memory, and deleted when no checkpoint needs them.
+"""A stream as a sequence of shards: read at their first step, planned like data in memory, and deleted when
+no checkpoint needs them.
 
-``shards.jsonl`` has a row for each shard read so far. A shard can be read again byte for byte from its row and the sources, so that a
-resumed run continues exactly.
+``shards.jsonl`` has a row for each shard read so far. A shard can be read again byte for byte from its row
+and the sources, so that a resumed run continues exactly.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -73,7 +74,10 @@ class Stream:
         listed = settings.data.listed(settings.job.data)
         rule: MixtureRule = settings.mixture.rule.kind if settings.data.sources else "equal"
         weights = source_weights([1] * len(listed), rule=rule, weights=[source.weight for source in listed])
-        tapes = [ExampleReader(source.path, split=source.split, columns=source.columns.given()) for source in listed]
+        tapes = [
+            ExampleReader(source.path, split=source.split, columns=source.columns.given())
+            for source in listed
+        ]
         self.name = " + ".join(tape.name for tape in tapes)
         self.paths = [source.path for source in listed]
         assert settings.data.stream is not None
@@ -96,17 +100,24 @@ class Stream:
     def plan(self, step: int, planner: Planner) -> BatchPlan:
         """Plan of the shard that holds a step."""
         while True:
-            if row := next((row for row in reversed(self.rows) if row.first <= step < row.first + row.steps), None):
+            if row := next(
+                (row for row in reversed(self.rows) if row.first <= step < row.first + row.steps), None
+            ):
                 if self._planned is None or self._planned.shard != row.shard:
                     self._planned = planner(self._again(row), self._shard(row.shard, row.first, row.parts))
                 plan, self._planned = self._planned, None
                 return plan
             if self.rows and self.rows[-1].last:
-                raise JobError(f"{self.name} must have pairs for step {step}, got none: the sources ran out; lower train.steps")
+                raise JobError(
+                    f"{self.name} must have pairs for step {step}, got none: the "
+                    "sources ran out; lower train.steps"
+                )
             self._go_on(planner)
 
     def ending(self, step: int, planner: Planner) -> str | None:
-        """Why the run ends at a step, if `mixture.exhausted` is stop and a source has run out; may read another shard to find out."""
+        """Why the run ends at a step, if `mixture.exhausted` is stop and a source has run out; may read
+        another shard to find out.
+        """
         if self._settings.mixture.exhausted != "stop":
             return None
         while not self.rows or (self.rows[-1].first + self.rows[-1].steps <= step and not self.rows[-1].last):
@@ -148,7 +159,8 @@ class Stream:
             pairs = self._read(row.shard, starts)[0]
             if pairs.digest() != row.sha256:
                 raise DataError(
-                    f"{self.name}: shard {row.shard} must hold the pairs of its first reading, got other pairs; "
+                    f"{self.name}: shard {row.shard} must hold the pairs of its "
+                    "first reading, got other pairs; "
                     "restore the sources, or start again"
                 )
             return pairs
@@ -189,14 +201,18 @@ class Stream:
         steps = 0 if plan is None or plan.steps is None else len(plan.steps)
         if not steps and (before is None or not before.steps) and not self._sources.is_last(parts):
             raise DataError(
-                f"{self.name}: a shard must fill a batch of {self._settings.train.batch_size} under the rules of [batches], "
-                f"but its {len(pairs):,} pairs fill none; raise data.stream.shard_size, lower train.batch_size, or relax the rules"
+                f"{self.name}: a shard must fill a batch of {self._settings.train.batch_size} "
+                "under the rules of [batches], "
+                f"but its {len(pairs):,} pairs fill none; raise data.stream.shard_size, "
+                "lower train.batch_size, or relax the rules"
             )
         drawn = np.zeros(len(parts), dtype=np.int64)
         if plan is not None and steps:
             # With several processes, each opens the plan from disk, including the process that wrote it.
             self._planned = plan if self._folder is None or self._processes.count == 1 else None
-            drawn = drawn_counts(plan.sampler, pairs.sources, steps=range(first, first + steps), count=len(parts))
+            drawn = drawn_counts(
+                plan.sampler, pairs.sources, steps=range(first, first + steps), count=len(parts)
+            )
         unused = 0 if plan is None else plan.sampler.pairs - int(drawn.sum())
         texts, content = packed(trained_pairs(pairs, self._store))
         if self._folder is None:
@@ -229,7 +245,13 @@ class Stream:
             counter = count()
 
             def take(examples: Iterator[Example], source: int) -> None:
-                seen = watched(examples, self._watch, label=f"reading shard {number}", total=self._sources.size, counter=counter)
+                seen = watched(
+                    examples,
+                    self._watch,
+                    label=f"reading shard {number}",
+                    total=self._sources.size,
+                    counter=counter,
+                )
                 builder.add(seen, of=source)
 
             parts = self._sources.read(number, starts, take)
@@ -240,12 +262,17 @@ class Stream:
 
     def _kept(self, number: int, read: Number) -> PairSet:
         folder = None if self._folder is None else self._folder / shard_name(number)
-        return replace(joined(numbered_pairs(read, folder, advice=f"resume with {option('resume', True)}")), name=self.name)
+        return replace(
+            joined(numbered_pairs(read, folder, advice=f"resume with {option('resume', True)}")),
+            name=self.name,
+        )
 
     def drawn(self, steps: int, last: BatchPlan) -> Int[np.ndarray, " s"]:
         """Number of pairs of each source used by the run; a pair drawn twice counts twice."""
         assert last.steps is not None
-        counts = drawn_counts(last.sampler, last.pairs.sources, steps=range(last.steps.start, steps), count=len(self.paths))
+        counts = drawn_counts(
+            last.sampler, last.pairs.sources, steps=range(last.steps.start, steps), count=len(self.paths)
+        )
         for row in self.rows[: last.shard]:
             counts += row.drawn
         return counts
@@ -264,19 +291,26 @@ class Stream:
         ends = [part.end.ends for part in self.rows[last.shard or 0].parts]
         sources = zip(self.paths, counts.tolist(), self._sources.weights.tolist(), ends, strict=True)
         each = [
-            f"{cut_middle(path, limit=40)} {drawn:,} ({100 * drawn / max(1, counts.sum()):.1f} %, asked for {100 * share:.1f} %), "
+            f"{cut_middle(path, limit=40)} {drawn:,} ({100 * drawn / max(1, counts.sum()):.1f} "
+            f"%, asked for {100 * share:.1f} %), "
             f"its end reached {_several_times(times_ended)}"
             for path, drawn, share, times_ended in sources
         ]
-        notes = [f"the stream was read in {(last.shard or 0) + 1:,} shards; pairs drawn of each source: {'; '.join(each)}"]
+        notes = [
+            f"the stream was read in {(last.shard or 0) + 1:,} shards; pairs "
+            f"drawn of each source: {'; '.join(each)}"
+        ]
         finished = [row for row in self.rows if row.first + row.steps <= steps]
         if repeated := max(row.validated for row in self.rows[: (last.shard or 0) + 1]):
             notes.append(
-                f"up to {repeated:,} of {len(np.unique(self._validation)):,} validation queries are also trained on in one shard, "
+                f"up to {repeated:,} of {len(np.unique(self._validation)):,} validation "
+                "queries are also trained on in one shard, "
                 "so validation looks better than it is"
             )
         if unused := sum(row.left for row in finished):
-            notes.append(f"{unused:,} of {sum(row.pairs for row in finished):,} pairs were in no batch of their shard")
+            notes.append(
+                f"{unused:,} of {sum(row.pairs for row in finished):,} pairs were in no batch of their shard"
+            )
         return notes
 
 
@@ -286,4 +320,7 @@ def _several_times(count: int) -> str:
 
 def _nobody(builder: PairBuilder) -> list[str]:
     del builder
-    raise JobError("a shard that the main process read is missing on this machine; put the job on a disk that all processes share")
+    raise JobError(
+        "a shard that the main process read is missing on this machine; put "
+        "the job on a disk that all processes share"
+    )

@@ -1,4 +1,6 @@
-"""The part of each source in a shard of a stream, and the row that records it, so that the same shard can be read again."""
+"""The part of each source in a shard of a stream, and the row that records it, so that the same shard can be
+read again.
+"""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +34,9 @@ Take = Callable[[Iterator[Example], int], None]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A source's part of a shard: number of examples requested by its weight, number read, and positions where reading began and ended."""
+    """A source's part of a shard: number of examples requested by its weight, number read, and positions
+    where reading began and ended.
+    """
 
     asked: int
     given: int
@@ -79,16 +83,25 @@ class Sources:
     def read(self, number: int, starts: Sequence[SourcePosition], take: Take) -> tuple[Part, ...]:
         """Read a shard.
 
-        When a source ends, it adds no more examples to the shard (``drop``, ``stop``), or restarts (``cycle``), but never repeats a row
-        within a shard. Under ``drop``, an ended source is left out until all have ended; all restart with the next shard.
+        When a source ends, it adds no more examples to the shard (``drop``, ``stop``), or restarts
+        (``cycle``), but never repeats a row within a shard. Under ``drop``, an ended source is left out until
+        all have ended; all restart with the next shard.
         """
         if all(start.ended for start in starts):
             starts = [start.rewound() for start in starts]
         live = [not start.ended for start in starts]
         quotas = shard_quotas(number, self.size, self.weights, live=live).tolist()
-        parts = tuple(self._part(source, start, quota, take) for source, (start, quota) in enumerate(zip(starts, quotas, strict=True)))
-        if self.exhausted == "drop" and all(part.end.ended for part in parts) and not any(part.given for part in parts):
-            # All sources ended exactly with the previous shard, which got all examples it requested and could not notice.
+        parts = tuple(
+            self._part(source, start, quota, take)
+            for source, (start, quota) in enumerate(zip(starts, quotas, strict=True))
+        )
+        if (
+            self.exhausted == "drop"
+            and all(part.end.ended for part in parts)
+            and not any(part.given for part in parts)
+        ):
+            # All sources ended exactly with the previous shard, which got all examples it requested and could
+            # not notice.
             return self.read(number, [part.end for part in parts], take)
         return parts
 

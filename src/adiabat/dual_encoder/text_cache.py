@@ -1,4 +1,6 @@
-"""Texts of pairs as inputs of towers: tokens for trained towers, and vectors of frozen ones, each embedded once."""
+"""Texts of pairs as inputs of towers: tokens for trained towers, and vectors of frozen ones, each embedded
+once.
+"""
 
 import math
 from collections.abc import Mapping
@@ -30,13 +32,22 @@ from adiabat.training.passes import Group, Passes
 
 
 class TextCache:
-    """The texts of one side for one tower: tokens if the tower is trained, otherwise vectors, each computed when first needed.
+    """The texts of one side for one tower: tokens if the tower is trained, otherwise vectors, each computed
+    when first needed.
 
-    The last bits of a vector depend on the texts in the same pass. Vectors in a directory outlive the process, so that a resumed run reads
-    what it embedded before and equals an uninterrupted one.
+    The last bits of a vector depend on the texts in the same pass. Vectors in a directory outlive the
+    process, so that a resumed run reads what it embedded before and equals an uninterrupted one.
     """
 
-    def __init__(self, tower: Encoder, texts: TextColumn, *, side: Side, precision: Precision, tokens: TokenTable | None = None) -> None:
+    def __init__(
+        self,
+        tower: Encoder,
+        texts: TextColumn,
+        *,
+        side: Side,
+        precision: Precision,
+        tokens: TokenTable | None = None,
+    ) -> None:
         """Set up without embedding or writing anything.
 
         Args:
@@ -52,7 +63,9 @@ class TextCache:
         self.vectors = EmbeddingCache(len(texts) if self.holds_vectors else 0, tower.width)
 
     def embed(self, rows: Int[np.ndarray, " b"]) -> Float[Tensor, "b e"]:
-        """Embeddings of some texts, without dropout: cached ones of a frozen tower, otherwise computed on all cores."""
+        """Embeddings of some texts, without dropout: cached ones of a frozen tower, otherwise computed on all
+        cores.
+        """
         if self.tokens is not None:
             vectors = self.tower.encode(self.texts.take(rows), side=self.side, precision=self.precision)
             return on_device(torch.from_numpy(vectors), self.tower.device)
@@ -65,12 +78,17 @@ class TextCache:
     def first_operations(self, rows: Int[np.ndarray, " b"], step: int) -> float:
         """Operations of embedding the texts that a step is the first to need.
 
-        They follow from the step's number: a resumed run counts the same, though it reads vectors that the steps it repeats embedded.
+        They follow from the step's number: a resumed run counts the same, though it reads vectors that the
+        steps it repeats embedded.
         """
         new = rows[self.vectors.first_steps[rows] >= step]
         self.vectors.first_steps[new] = step
         lengths = self.tower.tokenize(self.texts.take(new), side=self.side).lengths
-        return operations_of(self.tower).of(lengths, trained=False, cached=False, checkpointed=False) if len(new) else 0.0
+        return (
+            operations_of(self.tower).of(lengths, trained=False, cached=False, checkpointed=False)
+            if len(new)
+            else 0.0
+        )
 
 
 class StoreCache(TextCache):
@@ -84,7 +102,8 @@ class StoreCache(TextCache):
         self._rows = rows_of_entries(list(texts), store)
         if absent := [f'"{cut(entry, limit=60)}"' for entry in texts.take(np.flatnonzero(self._rows < 0))]:
             raise DataError(
-                f"every document must be in the store {store.path}, it lacks {several(absent, of='documents')}; "
+                f"every document must be in the store {store.path}, it lacks "
+                f"{several(absent, of='documents')}; "
                 f"embed them ({call_of('embed')}, with {option('append', True)}), or leave towers.store out"
             )
 
@@ -95,14 +114,22 @@ class StoreCache(TextCache):
 
 @dataclass(frozen=True)
 class PairTexts:
-    """The texts of some pairs, cached on both sides for the towers, and for the guide if it is another model."""
+    """The texts of some pairs, cached on both sides for the towers, and for the guide if it is another
+    model.
+    """
 
     sides: Mapping[Side, TextCache] = field(repr=False)
     guides: Mapping[Side, TextCache] = field(repr=False)
 
     @classmethod
     def of(
-        cls, texts: Texts, towers: DualEncoder, settings: TrainSettings, *, guide: DualEncoder | None = None, store: Store | None = None
+        cls,
+        texts: Texts,
+        towers: DualEncoder,
+        settings: TrainSettings,
+        *,
+        guide: DualEncoder | None = None,
+        store: Store | None = None,
     ) -> "PairTexts":
         """Tokenise texts for trained towers, and create caches for the others; a store provides documents."""
         precision, columns = settings.run.precision, {"query": texts.queries, "document": texts.documents}
@@ -111,11 +138,18 @@ class PairTexts:
             tower = towers.tower(side)
             if side == "document" and store is not None:
                 return StoreCache(tower, texts.documents, store, precision=precision)
-            tokens = TokenTable.of(tower, columns[side], side=side, folder=texts.folder) if is_trained(tower) else None
+            tokens = (
+                TokenTable.of(tower, columns[side], side=side, folder=texts.folder)
+                if is_trained(tower)
+                else None
+            )
             return TextCache(tower, columns[side], side=side, precision=precision, tokens=tokens)
 
         judges = {} if guide is None else {side: guide.tower(side) for side in SIDES}
-        guides = {side: TextCache(tower, columns[side], side=side, precision=precision) for side, tower in judges.items()}
+        guides = {
+            side: TextCache(tower, columns[side], side=side, precision=precision)
+            for side, tower in judges.items()
+        }
         return cls({side: cache(side) for side in SIDES}, guides)
 
     @property
@@ -140,18 +174,30 @@ class PairTexts:
         distinct = {side: np.unique(rows, return_inverse=True) for side, rows in batch.sides.items()}
         groups = self.groups({side: rows for side, (rows, _) in distinct.items()})
         vectors = dict(zip(self.tables, passes.embed_all(groups), strict=True))
-        vectors |= {side: cache.embed(distinct[side][0]) for side, cache in self.sides.items() if cache.tokens is None}
-        query, document = (vectors[side][on_device(torch.from_numpy(distinct[side][1]), vectors[side].device)] for side in SIDES)
+        vectors |= {
+            side: cache.embed(distinct[side][0]) for side, cache in self.sides.items() if cache.tokens is None
+        }
+        query, document = (
+            vectors[side][on_device(torch.from_numpy(distinct[side][1]), vectors[side].device)]
+            for side in SIDES
+        )
         return Sides(query, document)
 
     def groups(self, distinct: Mapping[Side, Int[np.ndarray, " _"]]) -> list[Group]:
         """Texts of a batch that pass through a trained tower."""
         trained = self.trained
-        return [Group(table, distinct[side], trained.index(self.sides[side].tower)) for side, table in self.tables.items()]
+        return [
+            Group(table, distinct[side], trained.index(self.sides[side].tower))
+            for side, table in self.tables.items()
+        ]
 
     def guide(self, batch: Batch) -> Sides | None:
         """The guide's embeddings of a batch's texts; None if no other model is the guide."""
-        return Sides(*(self.guides[side].embed(rows) for side, rows in batch.sides.items())) if self.guides else None
+        return (
+            Sides(*(self.guides[side].embed(rows) for side, rows in batch.sides.items()))
+            if self.guides
+            else None
+        )
 
     def keep_in(self, folder: Path, rank: int, *, resume: bool) -> None:
         """Keep vectors in files, so that a resumed run reads the same ones."""
@@ -160,7 +206,9 @@ class PairTexts:
 
     def first_operations(self, distinct: Mapping[Side, Int[np.ndarray, " _"]], step: int) -> float:
         """Operations of embedding the texts of a step that it is the first to need."""
-        return math.fsum(cache.first_operations(distinct[cache.side], step) for cache in self._embedding().values())
+        return math.fsum(
+            cache.first_operations(distinct[cache.side], step) for cache in self._embedding().values()
+        )
 
     def leave_uncounted(self) -> None:
         """Count the texts that a validation was the first to need towards no step."""
@@ -185,7 +233,9 @@ def is_trained(tower: Encoder) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """The batches of steps over the same pairs: of a whole run, or of a shard of a stream, with its number."""
+    """The batches of steps over the same pairs: of a whole run, or of a shard of a stream, with its
+    number.
+    """
 
     pairs: PairSet
     texts: PairTexts

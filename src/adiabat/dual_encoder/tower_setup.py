@@ -53,7 +53,9 @@ class Built:
     @property
     def digest(self) -> str:
         """SHA-256 of all weights and tokenizers of towers and guide."""
-        prints = json.dumps([fingerprint.to_json() for fingerprint in self.prints], sort_keys=True) + (self.projection or "")
+        prints = json.dumps([fingerprint.to_json() for fingerprint in self.prints], sort_keys=True) + (
+            self.projection or ""
+        )
         return hashlib.sha256(prints.encode()).hexdigest()
 
 
@@ -63,7 +65,9 @@ def build(settings: TrainSettings, load: Loader) -> Built:
     assert settings.job.model is not None
     start, document_start = _loaded(load, settings.job.model, settings.encoder, named_by="job.model"), None
     if section.document_model is not None:
-        document_start = _loaded(load, section.document_model, settings.encoder, named_by="towers.document_model")
+        document_start = _loaded(
+            load, section.document_model, settings.encoder, named_by="towers.document_model"
+        )
     matrix = None if section.projection_start is None else _matrix(Path(section.projection_start))
     frozen = None if section.frozen == "none" else section.frozen
     towers = build_towers(
@@ -78,7 +82,10 @@ def build(settings: TrainSettings, load: Loader) -> Built:
     for tower in _distinct(towers):
         require_pad_token(tower.tokenizer)
     if wide := [width for width in settings.train.matryoshka if width >= towers.width]:
-        raise ConfigError(f"train.matryoshka must hold widths below {towers.width}, that of the embeddings, got {wide[0]}; leave it out")
+        raise ConfigError(
+            f"train.matryoshka must hold widths below {towers.width}, that of the "
+            f"embeddings, got {wide[0]}; leave it out"
+        )
     require_numbers(towers)
     before = {name: weights.detach().cpu().clone() for name, weights in named_weights(towers).items()}
     with torch.random.fork_rng([]):
@@ -93,7 +100,11 @@ def build(settings: TrainSettings, load: Loader) -> Built:
         now = named_weights(towers)
         before |= {name: torch.zeros_like(now[name], device="cpu") for name in now.keys() - before.keys()}
     guide = _guide(settings, load)
-    prints = tuple(chain.from_iterable(model.fingerprints() for model in (start, document_start, guide) if model is not None))
+    prints = tuple(
+        chain.from_iterable(
+            model.fingerprints() for model in (start, document_start, guide) if model is not None
+        )
+    )
     projection = None if matrix is None else hashlib.sha256(matrix.numpy().tobytes()).hexdigest()
     # The saved model states the similarity that was trained.
     trained = replace(towers, root={**towers.root, "similarity_fn_name": settings.train.loss.ranks_by})
@@ -108,18 +119,26 @@ def _matrix(path: Path) -> Float[Tensor, "d e"]:
             matrix = np.lib.format.read_array(file, allow_pickle=False)
     except (OSError, ValueError) as fault:
         reraise_unrelated(fault)
-        raise ConfigError(f"{requirement}, got {path}, which cannot be read ({first_line(fault)}); name another") from fault
+        raise ConfigError(
+            f"{requirement}, got {path}, which cannot be read ({first_line(fault)}); name another"
+        ) from fault
     if matrix.ndim != 2 or not matrix.size or matrix.dtype.kind not in "fiu" or not np.isfinite(matrix).all():
-        raise ConfigError(f"{requirement}, got {matrix.dtype} of shape {matrix.shape} in {path}; name another")
+        raise ConfigError(
+            f"{requirement}, got {matrix.dtype} of shape {matrix.shape} in {path}; name another"
+        )
     return torch.from_numpy(matrix.astype(np.float32))
 
 
 def _guide(settings: TrainSettings, load: Loader) -> DualEncoder | None:
-    """The other model that guides the choice of negatives, without the pooling, prompts and blocks set for the trained towers."""
+    """The other model that guides the choice of negatives, without the pooling, prompts and blocks set for
+    the trained towers.
+    """
     guide = settings.train.loss.guide
     if guide is None or guide.model == "self":
         return None
-    trust = EncoderSection(trust_remote_code=settings.encoder.trust_remote_code, allow_pickles=settings.encoder.allow_pickles)
+    trust = EncoderSection(
+        trust_remote_code=settings.encoder.trust_remote_code, allow_pickles=settings.encoder.allow_pickles
+    )
     return _loaded(load, guide.model, trust, named_by="train.loss.guide")
 
 
@@ -135,11 +154,16 @@ def _loaded(load: Loader, name: str, section: EncoderSection, *, named_by: str) 
 
 
 def require_numbers(towers: DualEncoder) -> None:
-    """Refuse a model with non-finite weights: the loss may not depend on them, but a saved model would be damaged."""
-    faults = [name for name, weights in named_weights(towers).items() if not bool(weights.detach().isfinite().all())]
+    """Refuse a model with non-finite weights: the loss may not depend on them, but a saved model would be
+    damaged.
+    """
+    faults = [
+        name for name, weights in named_weights(towers).items() if not bool(weights.detach().isfinite().all())
+    ]
     if faults:
         raise ModelError(
-            f"{towers.name}: every weight must be a finite number, got others in {several(faults, of='tensors')}; get the model again"
+            f"{towers.name}: every weight must be a finite number, got others in "
+            f"{several(faults, of='tensors')}; get the model again"
         )
 
 
@@ -160,7 +184,10 @@ def _similarity_note(start: DualEncoder, trained: DualEncoder) -> str:
     stated, now = (model.root.get("similarity_fn_name") or "cosine" for model in (start, trained))
     if stated == now or trained.unit:
         return ""
-    return f"{start.name} states the similarity {stated}; training uses {now}, and so will the saved model (train.loss)"
+    return (
+        f"{start.name} states the similarity {stated}; training uses {now}, "
+        "and so will the saved model (train.loss)"
+    )
 
 
 def merged(towers: DualEncoder) -> DualEncoder:
@@ -173,10 +200,16 @@ def named_weights(towers: DualEncoder) -> dict[str, Tensor]:
     """Weights that an embedding depends on; those of asymmetric towers have the side as a prefix."""
     if towers.shared:
         return dict(towers.query.used_parameters())
-    return {f"{side}.{name}": weights for side in SIDES for name, weights in towers.tower(side).used_parameters().items()}
+    return {
+        f"{side}.{name}": weights
+        for side in SIDES
+        for name, weights in towers.tower(side).used_parameters().items()
+    }
 
 
 def optimizer_of(module: nn.Module, section: TrainSection) -> Optimizer:
     """The optimiser of the settings; only matrices decay."""
     groups = decay_groups(module)
-    return make_optimizer(section.optimizer, groups, learning_rate=section.learning_rate, weight_decay=section.weight_decay)
+    return make_optimizer(
+        section.optimizer, groups, learning_rate=section.learning_rate, weight_decay=section.weight_decay
+    )

@@ -1,4 +1,6 @@
-"""Training both towers of a dual encoder: from settings to a job directory (Ziarko et al. 2024; Moiseev et al. 2023; Reimers 2021)."""
+"""Training both towers of a dual encoder: from settings to a job directory (Ziarko et al. 2024; Moiseev et
+al. 2023; Reimers 2021).
+"""
 
 import hashlib
 import math
@@ -36,7 +38,15 @@ from adiabat.dual_encoder.train_checks import (
     steps_within,
     with_steps,
 )
-from adiabat.dual_encoder.train_record import TIMED_STEPS, Estimate, counts_of, notes_of, passed, result_of_run, trained_by_run
+from adiabat.dual_encoder.train_record import (
+    TIMED_STEPS,
+    Estimate,
+    counts_of,
+    notes_of,
+    passed,
+    result_of_run,
+    trained_by_run,
+)
 from adiabat.models.device import device_name, device_of, emulation_note, peak_memory, reset_peak_memory
 from adiabat.models.freezing import check_patterns
 from adiabat.models.towers import DualEncoder
@@ -65,14 +75,15 @@ def train(
     watch: Watch = SILENT,
     started: float | None = None,
 ) -> Result | None:
-    """Train the towers of the settings and write a job directory: configuration, log, checkpoints, model, result and report.
+    """Train the towers of the settings and write a job directory: configuration, log, checkpoints, model,
+    result and report.
 
-    Under ``accelerate launch`` or ``torchrun`` every process has a part of each batch, and the main one writes. A time limit counts from
-    `started`, a value of the monotonic clock, by default from now.
+    Under ``accelerate launch`` or ``torchrun`` every process has a part of each batch, and the main one
+    writes. A time limit counts from `started`, a value of the monotonic clock, by default from now.
 
     Returns:
-        The result, as written to ``result.json``, with the trained pair in ``model`` inside the job's directory; None in processes other
-        than the main one.
+        The result, as written to ``result.json``, with the trained pair in ``model`` inside the job's
+        directory; None in processes other than the main one.
     """
     started = time.monotonic() if started is None else started
     check(settings)
@@ -83,7 +94,9 @@ def train(
         main_watch = watch if group.is_main else SILENT
         # Exchange first, so that no process makes the directory before all have checked it.
         on_main(group, lambda: main_watch.note(note) if note else None)
-        objective, built = prepared(load, settings, group, main_watch, stream_folder=out / STREAM if resume else None)
+        objective, built = prepared(
+            load, settings, group, main_watch, stream_folder=out / STREAM if resume else None
+        )
         reserve = fit_into_time(objective, main_watch, started=started)
         loop = _loop(objective, Job(out), main_watch, seconds=_left(objective, started, reserve))
         rules = replace(RULES, behind=partial(behind, objective.steps))
@@ -106,7 +119,9 @@ def train(
             return on_main(group, finish)
 
 
-def estimate(load: Loader, settings: TrainSettings, *, watch: Watch, started: float | None = None) -> Estimate:
+def estimate(
+    load: Loader, settings: TrainSettings, *, watch: Watch, started: float | None = None
+) -> Estimate:
     """Set up a run, take a few steps without lasting effect, and estimate the cost of the whole.
 
     A time limit counts from `started`, by default from now.
@@ -149,7 +164,12 @@ def check(settings: TrainSettings) -> None:
 
 
 def prepared(
-    load: Loader, settings: TrainSettings, group: Processes, watch: Watch = SILENT, *, stream_folder: Path | None = None
+    load: Loader,
+    settings: TrainSettings,
+    group: Processes,
+    watch: Watch = SILENT,
+    *,
+    stream_folder: Path | None = None,
 ) -> tuple[PairContrast, Built]:
     """Read the data, or a shard of a stream, and build the towers.
 
@@ -158,18 +178,34 @@ def prepared(
     """
     group.share(settings.train.batch_size)
     if settings.batches.token_budget is not None and group.count > 1:
-        raise ConfigError("batches.token_budget must be left out for several processes, which share batches of one size; leave it out")
+        raise ConfigError(
+            "batches.token_budget must be left out for several processes, which "
+            "share batches of one size; leave it out"
+        )
     store = None if settings.towers.vectors is None else Store.open(settings.towers.vectors)
     cache = cache_folder(settings.data.cache)
     training: PairSet | Stream
     if settings.data.stream is not None:
-        before = stream_folder if stream_folder is not None and is_there(stream_folder / ROWS, error=JobError) else None
+        before = (
+            stream_folder
+            if stream_folder is not None and is_there(stream_folder / ROWS, error=JobError)
+            else None
+        )
         validation = read_validation(settings.job.data, settings.data, cache=cache, watch=watch)
         _check_validation(validation, settings)
         id_store = store if settings.reads_ids else None
-        training = Stream(settings, validation=validation.texts.queries, store=id_store, folder=before, processes=group, watch=watch)
+        training = Stream(
+            settings,
+            validation=validation.texts.queries,
+            store=id_store,
+            folder=before,
+            processes=group,
+            watch=watch,
+        )
     else:
-        training, validation = read_pairs(settings.job.data, settings.data, stored=settings.reads_ids, cache=cache, watch=watch)
+        training, validation = read_pairs(
+            settings.job.data, settings.data, stored=settings.reads_ids, cache=cache, watch=watch
+        )
         check_pairs(training, validation, settings)
     built = build(settings, load)
     if built.note:
@@ -180,18 +216,22 @@ def prepared(
         model.to(group.device)
     objective = PairContrast(built.towers, training, validation, settings, built.guide, group, store)
     if objective.stream is None:
-        # Refuse rules that leave no batch before the directory is made; a stream has planned its first shard already.
+        # Refuse rules that leave no batch before the directory is made; a stream has planned its first shard
+        # already.
         objective.rows(0)
     return objective, built
 
 
 def _require_fitting(store: Store, towers: DualEncoder, settings: TrainSettings) -> None:
-    """Refuse vectors of another encoder than the frozen one, or targets that the student's embeddings cannot reach."""
+    """Refuse vectors of another encoder than the frozen one, or targets that the student's embeddings cannot
+    reach.
+    """
     if settings.towers.targets is None:
         store.require_encoder(towers.fingerprint("document"))
     elif store.width != towers.width:
         raise StoreError(
-            f"{store.path}: targets must be as wide as the student's embeddings, {towers.width}, got {store.width}; "
+            f"{store.path}: targets must be as wide as the student's embeddings, "
+            f"{towers.width}, got {store.width}; "
             f"set towers.projection_width = {store.width}, or make narrower targets"
         )
 
@@ -206,7 +246,10 @@ def check_pairs(training: PairSet, validation: PairSet, settings: TrainSettings)
 def check_batch_size(name: str, pairs: int, batch_size: int) -> None:
     """Refuse a batch size above the number of pairs."""
     if batch_size > pairs:
-        raise DataError(f"{name}: train.batch_size must be at most the {pairs:,} pairs trained on, got {batch_size}; lower it, or add data")
+        raise DataError(
+            f"{name}: train.batch_size must be at most the {pairs:,} pairs trained "
+            f"on, got {batch_size}; lower it, or add data"
+        )
 
 
 def _check_validation(validation: PairSet, settings: TrainSettings) -> None:
@@ -215,12 +258,14 @@ def _check_validation(validation: PairSet, settings: TrainSettings) -> None:
     check_negatives(validation, section)
     if section.keep != "last" and len(validation.candidates) == 1:
         raise DataError(
-            f'{validation.name}: validation must have two documents to tell apart where train.keep is "{section.keep}", got one; hold out '
+            f"{validation.name}: validation must have two documents to tell apart where "
+            f'train.keep is "{section.keep}", got one; hold out '
             "more (data.validation_fraction), or keep the last"
         )
     if section.error_unit == "pairs" and not listed_pairs(validation):
         raise DataError(
-            f'{validation.name}: validation must list negatives where train.error_unit is "pairs", got none; list some, or leave it out'
+            f"{validation.name}: validation must list negatives where train.error_unit is "
+            '"pairs", got none; list some, or leave it out'
         )
 
 
@@ -232,14 +277,19 @@ def schedule_of(settings: TrainSettings, *, total_steps: int, steps_per_pass: in
         section.schedule,
         total_steps=total_steps,
         steps_per_epoch=steps_per_pass,
-        warmup_steps=warmup_steps_of(section.warmup_fraction, total_steps=total_steps) if warm_up is None else warm_up,
+        warmup_steps=warmup_steps_of(section.warmup_fraction, total_steps=total_steps)
+        if warm_up is None
+        else warm_up,
     )
 
 
 def _description(objective: PairContrast, built: Built) -> dict[str, Any]:
     """Everything that decides the run, for ``config.toml``; a resumed run must agree with all of it."""
     stream = objective.stream
-    examples = [objective.train.digest() if stream is None else stream.rows[0].sha256, objective.validation.digest()]
+    examples = [
+        objective.train.digest() if stream is None else stream.rows[0].sha256,
+        objective.validation.digest(),
+    ]
     examples += [] if objective.store is None else [objective.store.manifest.sha256]
     digests = {
         "model": built.digest,
@@ -247,7 +297,9 @@ def _description(objective: PairContrast, built: Built) -> dict[str, Any]:
     }
     stated = objective.settings.digests.model_dump(exclude_none=True)
     differing = [
-        f"digests.{name} must match the inputs, but {WORDS[f'digests.{name}']}" for name in stated if stated[name] != digests[name]
+        f"digests.{name} must match the inputs, but {WORDS[f'digests.{name}']}"
+        for name in stated
+        if stated[name] != digests[name]
     ]
     if differing:
         raise ConfigError(f"{several(differing)}; restore the inputs, or leave [digests] out")
@@ -262,14 +314,22 @@ def _loop(objective: PairContrast, job: Job, watch: Watch, *, seconds: float | N
 
     def show(position: Position) -> None:
         best = position.best
-        validated = "" if best is None else f" (validation loss {best.loss:.4f}, P@1 {best.measures.get('P@1', 0.0):.3f})"
+        validated = (
+            ""
+            if best is None
+            else f" (validation loss {best.loss:.4f}, P@1 {best.measures.get('P@1', 0.0):.3f})"
+        )
         watch.progress(f"training{validated}", position.step, total)
 
     return Loop(
         objective=objective,
         optimizer=optimizer_of(objective.module, section),
         learning_rate=section.learning_rate,
-        schedule=schedule_of(settings, total_steps=total, steps_per_pass=math.ceil(objective.sampler.pairs / section.batch_size)),
+        schedule=schedule_of(
+            settings,
+            total_steps=total,
+            steps_per_pass=math.ceil(objective.sampler.pairs / section.batch_size),
+        ),
         limits=Limits(
             section.validate_every,
             max_epochs=None,
@@ -297,10 +357,16 @@ def _loop(objective: PairContrast, job: Job, watch: Watch, *, seconds: float | N
 
 
 def _say_what_is_trained(objective: PairContrast, device: torch.device, watch: Watch) -> None:
-    for sentence in filter(None, (*notes_of(objective), emulation_note(device, objective.settings.run.precision))):
+    for sentence in filter(
+        None, (*notes_of(objective), emulation_note(device, objective.settings.run.precision))
+    ):
         watch.note(sentence)
     parameters, trained = counts_of(objective)
-    amount = f"{len(objective.train):,} pairs" if objective.stream is None else f"shards of about {len(objective.train):,} pairs"
+    amount = (
+        f"{len(objective.train):,} pairs"
+        if objective.stream is None
+        else f"shards of about {len(objective.train):,} pairs"
+    )
     watch.note(f"training {trained:,} of {parameters:,} parameters on {amount} of {objective.train.name}")
     watch.note(f"validating on {len(objective.validation.query_rows):,} queries")
 
@@ -324,7 +390,8 @@ def step_seconds(objective: PairContrast, watch: Watch) -> float:
 
 
 def fit_into_time(objective: PairContrast, watch: Watch, *, started: float) -> float:
-    """Set the number of steps and the share of validations of a run limited only by time; other runs are unchanged.
+    """Set the number of steps and the share of validations of a run limited only by time; other runs are
+    unchanged.
 
     The time limit counts from `started`.
 
@@ -342,12 +409,18 @@ def fit_into_time(objective: PairContrast, watch: Watch, *, started: float) -> f
     around = _mean(objective, seconds_since(started) + reserve)
     if section.budget_seconds < around + each:
         raise BudgetError(
-            f"train.budget_seconds must pay for a step, which takes {each:.3g} s, got {section.budget_seconds:.3g}; raise it, or lower "
+            f"train.budget_seconds must pay for a step, which takes {each:.3g} s, got "
+            f"{section.budget_seconds:.3g}; raise it, or lower "
             f"train.batch_size: loading, measuring and writing take {around:.3g} s of it"
         )
-    steps = steps_within(section.budget_seconds - around, lambda step: each, setting="budget_seconds", unit="s")
+    steps = steps_within(
+        section.budget_seconds - around, lambda step: each, setting="budget_seconds", unit="s"
+    )
     objective.settings = with_steps(objective.settings, steps)
-    watch.note(f"{section.budget_seconds:g} s are enough for about {steps:,} steps of {each:.3g} s, including validations")
+    watch.note(
+        f"{section.budget_seconds:g} s are enough for about {steps:,} steps "
+        f"of {each:.3g} s, including validations"
+    )
     return reserve
 
 
@@ -361,7 +434,9 @@ def _left(objective: PairContrast, started: float, reserve: float) -> float | No
 
 
 def _reserve(objective: PairContrast, validation_seconds: float) -> float:
-    """Seconds of a time limit that are held back for the validation, the checkpoint, the model and the page after the last step."""
+    """Seconds of a time limit that are held back for the validation, the checkpoint, the model and the page
+    after the last step.
+    """
     writing = writing_time([objective.towers.query, objective.towers.document])
     return validation_seconds + writing.checkpoint + writing.ending
 

@@ -35,7 +35,9 @@ LENGTHS = ("train.steps", "train.epochs", "train.budget_flops")
 def as_begun(settings: TrainSettings, *, resume: bool) -> TrainSettings:
     """Settings of a run limited by time, with the number of steps that was estimated at its start."""
     section, out = settings.train, settings.job.out
-    if not (resume and out is not None and is_job(Path(out)) and section.steps is None and section.goes_by_time):
+    if not (
+        resume and out is not None and is_job(Path(out)) and section.steps is None and section.goes_by_time
+    ):
         return settings
     return with_steps(settings, read_description(Job(Path(out))).get("train", {}).get("steps"))
 
@@ -51,7 +53,10 @@ def _going_by_length(settings: Mapping[str, Any]) -> list[str]:
     names = [f'train.schedule = "{schedule}"'] if schedule in ENDING else []
     if warm_up and "train.warmup_steps" not in settings:
         names.append(f"train.warmup_fraction = {warm_up:g}")
-    if settings.get("train.loss.temperature.kind") == "scheduled" and "train.loss.temperature.steps" not in settings:
+    if (
+        settings.get("train.loss.temperature.kind") == "scheduled"
+        and "train.loss.temperature.steps" not in settings
+    ):
         names.append('train.loss.temperature = "scheduled" without steps')
     return names
 
@@ -65,8 +70,10 @@ def _reasons(settings: Mapping[str, Any]) -> dict[str, str]:
     """Why a run cannot be extended or shortened, and how to set up one that can."""
     names = _going_by_length(settings)
     why = (
-        f" ({' and '.join(names)} {'depends' if len(names) == 1 else 'depend'} on the length of the run, so that earlier steps would have "
-        'differed; a job begun with train.schedule = "constant" and its warm-up in train.warmup_steps can be made longer)'
+        f" ({' and '.join(names)} {'depends' if len(names) == 1 else 'depend'} on the "
+        "length of the run, so that earlier steps would have "
+        'differed; a job begun with train.schedule = "constant" and its warm-up '
+        "in train.warmup_steps can be made longer)"
     )
     return dict.fromkeys(LENGTHS, why) if names else {}
 
@@ -76,11 +83,17 @@ def behind(total: int, job: Job, settings: Mapping[str, Any]) -> list[str]:
     rows = list(read_log(job.log)) if is_there(job.log, error=JobError) else []
     steps_taken = max((row["step"] for row in rows), default=0)
     name = next(one for one in ("train.steps", "train.budget_flops", "train.epochs") if one in settings)
-    faults = [f"{name} must give at least {steps_taken} steps, the number already taken, got {total}"] if total < steps_taken else []
+    faults = (
+        [f"{name} must give at least {steps_taken} steps, the number already taken, got {total}"]
+        if total < steps_taken
+        else []
+    )
     idle = idle_counts(rows, keep="both" if settings["train.keep"] == "both" else "loss")
     limit = settings.get("train.idle_epochs")
     if limit is not None and idle and limit < (least := least_idle(idle)):
-        faults.append(f"train.idle_epochs must be at least {least}, or the run would have ended already, got {limit}")
+        faults.append(
+            f"train.idle_epochs must be at least {least}, or the run would have ended already, got {limit}"
+        )
     return faults
 
 
@@ -91,7 +104,15 @@ FREE_MEMORY = ("memory.chunk_tokens", "memory.cached", "memory.checkpointing", "
 """Settings of how a batch is passed, which do not change results."""
 
 FREE_PATHS = (
-    *("job.model", "job.data", "job.out", "data.corpus", "data.cache", "data.validation", "train.loss.guide.model"),
+    *(
+        "job.model",
+        "job.data",
+        "job.out",
+        "data.corpus",
+        "data.cache",
+        "data.validation",
+        "train.loss.guide.model",
+    ),
     *("towers.store", "towers.targets", "towers.projection_start", "towers.document_model"),
 )
 """Locations of models and data, whose content is compared by digest."""
@@ -111,7 +132,9 @@ def require_ready(settings: TrainSettings, *, resume: bool) -> str | None:
     _require_named(settings, "out")
     settings = as_begun(settings, resume=resume)
     # Checked before the data: an omitted setting would otherwise cause faults that do not mention resuming.
-    note = require_fitting(Path(str(settings.job.out)), settings.model_dump(), resume=resume, rules=RULES, unknown=WORDS)
+    note = require_fitting(
+        Path(str(settings.job.out)), settings.model_dump(), resume=resume, rules=RULES, unknown=WORDS
+    )
     _require_inputs(settings)
     return note
 
@@ -132,9 +155,13 @@ def require_estimable(settings: TrainSettings) -> None:
 def _require_named(settings: TrainSettings, *names: str) -> None:
     """Refuse an incomplete ``[job]``: `names` are required beside model and data."""
     required = ("model", *(() if settings.data.sources else ("data",)), *names)
-    missing = [f"job.{name} must be given, got none" for name in required if getattr(settings.job, name) is None]
+    missing = [
+        f"job.{name} must be given, got none" for name in required if getattr(settings.job, name) is None
+    ]
     if missing:
-        raise ConfigError(f"{several(missing)}; write it into the file, or add {assignment(missing[0].split()[0], ...)}")
+        raise ConfigError(
+            f"{several(missing)}; write it into the file, or add {assignment(missing[0].split()[0], ...)}"
+        )
     require_device_name(settings.run.device)
     require_model_names(settings)
 
@@ -185,16 +212,20 @@ def steps_of(section: TrainSection, pairs: int) -> int:
     return section.steps or max(1, math.ceil(section.epochs * pairs / section.batch_size - 1e-9))
 
 
-def steps_within(budget: float, cost: Callable[[int], float], *, setting: str = "budget_flops", unit: str = "FLOP") -> int:
+def steps_within(
+    budget: float, cost: Callable[[int], float], *, setting: str = "budget_flops", unit: str = "FLOP"
+) -> int:
     """Number of steps within a budget."""
     first = cost(0)
     if first > budget:
         raise BudgetError(
-            f"train.{setting} must pay for a step, which takes {first:.3g} {unit}, got {budget:.3g}; raise it, or lower train.batch_size"
+            f"train.{setting} must pay for a step, which takes {first:.3g} {unit}, got "
+            f"{budget:.3g}; raise it, or lower train.batch_size"
         )
     if budget > MOST_STEPS * first:
         raise BudgetError(
-            f"train.{setting} must pay for at most about {MOST_STEPS:,} steps of {first:.3g} {unit}, got {budget:.3g}; lower it"
+            f"train.{setting} must pay for at most about {MOST_STEPS:,} steps of "
+            f"{first:.3g} {unit}, got {budget:.3g}; lower it"
         )
     spent, steps = first, 1
     while (spent := spent + cost(steps)) <= budget:

@@ -41,8 +41,10 @@ class Estimate:
         tokens: Tokens that pass through trained towers in the whole run, without padding.
         flops: ``2 (N_F + N_B + N_U)`` operations per token; see `adiabat.scaling_laws.flops`.
         operations: Operations counted one by one; see `adiabat.training.flop_count`.
-        memory_bytes: Peak memory of the process while loading and running `TIMED_STEPS` steps; on a GPU, its peak memory.
-        step_seconds: Measured time of an optimizer step; with a frozen tower, it includes embedding texts that are then cached.
+        memory_bytes: Peak memory of the process while loading and running `TIMED_STEPS` steps; on a GPU, its
+            peak memory.
+        step_seconds: Measured time of an optimizer step; with a frozen tower, it includes embedding texts
+            that are then cached.
         seconds: Time of all steps, without validations and checkpoints.
         device: Device of the measurement.
         notes: Notes for the reader.
@@ -71,9 +73,11 @@ class Estimate:
         streamed = self.settings["data"]["stream"]
         data = f"a stream, in shards of about {self.pairs:,} pairs" if streamed else f"{self.pairs:,} pairs"
         lines = [
-            f"parameters: {self.parameters:,}, trained: {self.trained:,} ({100 * self.trained / self.parameters:.1f} %)",
+            f"parameters: {self.parameters:,}, trained: {self.trained:,} "
+            f"({100 * self.trained / self.parameters:.1f} %)",
             f"length: {self.steps:,} steps on {data}, {self.tokens:.3g} tokens",
-            f"operations: {self.flops:.3g} FLOP by parameters and tokens, {self.operations:.3g} counted one by one",
+            f"operations: {self.flops:.3g} FLOP by parameters and tokens, "
+            f"{self.operations:.3g} counted one by one",
             f"memory: {amount(self.memory_bytes)}, measured in {TIMED_STEPS} steps on {self.device}",
             f"time: {self.seconds:,.0f} s at {self.step_seconds:.2f} s a step, validations not counted",
             *self.notes,
@@ -90,27 +94,46 @@ def notes_of(objective: PairContrast) -> tuple[str, ...]:
         limit = objective.towers.tower(side).settings.limit(side)
         if full := int((table.lengths >= limit).sum()):
             kind = "queries" if side == "query" else "documents"
-            notes.append(f"{full:,} of {len(table):,} {kind} reach the limit of {limit} tokens: longer ones are cut")
-    if isinstance(loss, InBatchLoss) and loss.similarity == "dot" and objective.towers.query.settings.unit_length:
+            notes.append(
+                f"{full:,} of {len(table):,} {kind} reach the limit of {limit} tokens: longer ones are cut"
+            )
+    if (
+        isinstance(loss, InBatchLoss)
+        and loss.similarity == "dot"
+        and objective.towers.query.settings.unit_length
+    ):
         notes.append(
-            "embeddings have unit length, so that train.loss.similarity = dot is the cosine; encoder.normalize = false lets lengths differ"
+            "embeddings have unit length, so that train.loss.similarity = dot is the cosine; "
+            "encoder.normalize = false lets lengths differ"
         )
     if nameless := unnamed(objective.train, settings):
         notes.append(nameless)
     if small := in_small_groups(objective.train, settings):
         notes.append(
-            f"{small:,} of {len(objective.train):,} pairs have a {settings.batches.group.kind} with fewer pairs than a batch, "
+            f"{small:,} of {len(objective.train):,} pairs have a {settings.batches.group.kind} "
+            "with fewer pairs than a batch, "
             f"so their batches mix several"
         )
-    if settings.mixture.cap is not None and settings.mixture.cap >= np.bincount(objective.train.sources).max():
+    if (
+        settings.mixture.cap is not None
+        and settings.mixture.cap >= np.bincount(objective.train.sources).max()
+    ):
         notes.append(f"mixture.cap = {settings.mixture.cap:,} has no effect: no source has more pairs")
     if len(objective.validation.candidates) == 1:
         notes.append(
-            "validation has a single document to rank, so that its loss, P@1 and RR are meaningless; hold out more, or list negatives"
+            "validation has a single document to rank, so that its loss, P@1 and RR are "
+            "meaningless; hold out more, or list negatives"
         )
     listed = int((objective.train.negatives.lengths[objective.train.query_rows] > 0).sum())
-    if isinstance(loss, InBatchLoss) and loss.negatives_per_query and 0 < listed < len(objective.train.query_rows):
-        notes.append(f"{listed:,} of {len(objective.train.query_rows):,} queries list negatives; the others have only in-batch negatives")
+    if (
+        isinstance(loss, InBatchLoss)
+        and loss.negatives_per_query
+        and 0 < listed < len(objective.train.query_rows)
+    ):
+        notes.append(
+            f"{listed:,} of {len(objective.train.query_rows):,} queries list negatives; "
+            "the others have only in-batch negatives"
+        )
     if objective.stream is not None and notes:
         notes.append("the counts of pairs and texts here cover one shard of the stream")
     return tuple(dict.fromkeys(notes))
@@ -132,7 +155,9 @@ def passed(objective: PairContrast, steps: int) -> tuple[float, float, float]:
     return tokens, flops, operations
 
 
-def result_of_run(objective: PairContrast, built: Built, plain: DualEncoder, outcome: Outcome, job: Job, command: str) -> Result:
+def result_of_run(
+    objective: PairContrast, built: Built, plain: DualEncoder, outcome: Outcome, job: Job, command: str
+) -> Result:
     """The result of a run, from its log and weights."""
     settings = objective.settings
     parameters, trained = counts_of(objective)
@@ -151,13 +176,18 @@ def result_of_run(objective: PairContrast, built: Built, plain: DualEncoder, out
         settings=settings.recorded(),
         kind="training",
         unit=settings.train.error_unit,
-        trained_on=f"{objective.train.name}: {amount_read}, validated on {len(objective.validation.query_rows):,} queries",
+        trained_on=f"{objective.train.name}: {amount_read}, validated on "
+        f"{len(objective.validation.query_rows):,} queries",
         parameters=parameters,
         trainable=trained,
-        validated=listed_pairs(objective.validation) if settings.train.error_unit == "pairs" else len(objective.validation.query_rows),
+        validated=listed_pairs(objective.validation)
+        if settings.train.error_unit == "pairs"
+        else len(objective.validation.query_rows),
         layers=_layers(built, plain),
         notes=(*notes_of(objective), *filter(None, outcome_notes)),
-        passes=None if objective.stream is not None else steps * settings.train.batch_size / objective.sampler.pairs,
+        passes=None
+        if objective.stream is not None
+        else steps * settings.train.batch_size / objective.sampler.pairs,
         total=objective.steps,
         planned=settings.train.budget_flops,
         measures=("P@1", "RR"),
@@ -186,5 +216,7 @@ def trained_by_run(objective: PairContrast, steps: int) -> TrainedTexts:
 def _layers(built: Built, plain: DualEncoder) -> list[LayerChange]:
     """Changes of the tensors that were trained."""
     after = {name: weights.detach().cpu() for name, weights in named_weights(plain).items()}
-    names = [name for name, weights in built.before.items() if name in after and not weights.equal(after[name])]
+    names = [
+        name for name, weights in built.before.items() if name in after and not weights.equal(after[name])
+    ]
     return layer_changes({name: built.before[name] for name in names}, {name: after[name] for name in names})

@@ -26,7 +26,9 @@ from adiabat.stats.ranking_measures import Ties, ranking_measures, tied_document
 from adiabat.stats.samples import Sample, TaskScores, ranking_bounds
 
 
-def compare_runs(first: Path, second: Path, *, qrels: Path | None, settings: CompareSettings, command: str) -> SuiteResult:
+def compare_runs(
+    first: Path, second: Path, *, qrels: Path | None, settings: CompareSettings, command: str
+) -> SuiteResult:
     """Compare two models on every task that both were scored on."""
     stored = require_comparable(first, second, qrels=qrels, settings=settings)
     judged = None if qrels is None else read_qrels(qrels)
@@ -35,7 +37,13 @@ def compare_runs(first: Path, second: Path, *, qrels: Path | None, settings: Com
         _stored_scores(path, left_out) if is_stored else _judged(path, judged, qrels, settings)
         for path, is_stored in zip((first, second), stored, strict=True)
     ]
-    measured = [sample.measure for side in sides for run in side.runs for scores in run.values() for sample in scores.samples]
+    measured = [
+        sample.measure
+        for side in sides
+        for run in side.runs
+        for scores in run.values()
+        for sample in scores.samples
+    ]
     require_margin(settings.measure.margin, measured)
     (baseline, model), notes = _in_common(sides, (first, second), settings.measure.units)
     return compare_models(
@@ -46,36 +54,57 @@ def compare_runs(first: Path, second: Path, *, qrels: Path | None, settings: Com
         baseline=baseline.name,
         versions=versions("none"),
         notes=[*left_out, *notes],
-        inputs={name: {"source": str(path)} for name, path in zip(("baseline", "model"), (first, second), strict=True)},
+        inputs={
+            name: {"source": str(path)}
+            for name, path in zip(("baseline", "model"), (first, second), strict=True)
+        },
     )
 
 
 def _stored_scores(path: Path, left_out: list[str]) -> ModelScores:
-    """Stored scores of one model, of one run or several; files that cannot be read are added to `left_out`, unless all are."""
+    """Stored scores of one model, of one run or several; files that cannot be read are added to `left_out`,
+    unless all are.
+    """
     files = list(score_files(path)) if path.is_dir() else [path]
     if not files:
-        raise DataError(f"{path} must hold scores, got no score files in it; name the folder of an evaluation")
+        raise DataError(
+            f"{path} must hold scores, got no score files in it; name the folder of an evaluation"
+        )
     records, scores_in = _readable(files, left_out)
     about_of = {file: record["about"] for file, record in records.items()}
     # Of several runs each has a folder of its own below that of the model.
-    model_of = {file: file.parent.parent if "run" in about else file.parent for file, about in about_of.items()}
+    model_of = {
+        file: file.parent.parent if "run" in about else file.parent for file, about in about_of.items()
+    }
     if len(models := sorted(set(model_of.values()))) > 1:
         listed = ", ".join(map(str, models[:10]))
-        raise DataError(f"{path} must hold scores of one model, got {len(models)}: {listed}; name the folder of one of them")
+        raise DataError(
+            f"{path} must hold scores of one model, got {len(models)}: {listed}; "
+            "name the folder of one of them"
+        )
     if len({"run" in about for about in about_of.values()}) > 1:
-        raise DataError(f"{path} must hold scores of one run or of several, got both; remove the unwanted ones")
+        raise DataError(
+            f"{path} must hold scores of one run or of several, got both; remove the unwanted ones"
+        )
     _require_one_state(path, about_of)
     runs: defaultdict[Path, dict[str, TaskScores]] = defaultdict(dict)
     for file, scores in scores_in.items():
         if scores.task in runs[file.parent]:
-            raise DataError(f"{file} must hold the scores of a task once, got {scores.task} twice; remove one of them")
+            raise DataError(
+                f"{file} must hold the scores of a task once, got {scores.task} twice; remove one of them"
+            )
         runs[file.parent][scores.task] = scores
     about = next(iter(about_of.values()))
     folders = [str(folder) for folder in runs] if len(runs) > 1 else []
-    return ModelScores(SuiteModel(str(about.get("model", path.name)), str(about.get("source", path)), runs=folders), list(runs.values()))
+    return ModelScores(
+        SuiteModel(str(about.get("model", path.name)), str(about.get("source", path)), runs=folders),
+        list(runs.values()),
+    )
 
 
-def _readable(files: Sequence[Path], left_out: list[str]) -> tuple[dict[Path, dict[str, Any]], dict[Path, TaskScores]]:
+def _readable(
+    files: Sequence[Path], left_out: list[str]
+) -> tuple[dict[Path, dict[str, Any]], dict[Path, TaskScores]]:
     """Records and scores of the files that can be read."""
     records: dict[Path, dict[str, Any]] = {}
     scores: dict[Path, TaskScores] = {}
@@ -103,7 +132,8 @@ def _require_one_state(path: Path, records: Mapping[Path, Mapping[str, Any]]) ->
         if len(states) > 1:
             groups = " and ".join(", ".join(names[:10]) for names in states.values())
             raise DataError(
-                f"{path} must hold scores of one state of the model, got those of {len(states)} in {folder}: {groups}; "
+                f"{path} must hold scores of one state of the model, got those of "
+                f"{len(states)} in {folder}: {groups}; "
                 "remove the older ones, or score all tasks again"
             )
 
@@ -114,25 +144,52 @@ def _judged(path: Path, judged: Qrels | None, qrels: Path | None, settings: Comp
     task = settings.measure.task or Path(str(qrels)).stem
     return ModelScores(
         SuiteModel(path.name, str(path)),
-        [{task: scores_of_run(read_run(path), judged, settings.measure.report, task=task, name=str(path), ties=settings.measure.ties)}],
+        [
+            {
+                task: scores_of_run(
+                    read_run(path),
+                    judged,
+                    settings.measure.report,
+                    task=task,
+                    name=str(path),
+                    ties=settings.measure.ties,
+                )
+            }
+        ],
     )
 
 
 def scores_of_run(
-    run: Run, qrels: Qrels, measures: Sequence[str], *, task: str, name: str = "the run", ties: Ties = "relevant_last"
+    run: Run,
+    qrels: Qrels,
+    measures: Sequence[str],
+    *,
+    task: str,
+    name: str = "the run",
+    ties: Ties = "relevant_last",
 ) -> TaskScores:
-    """Measure every query of a TREC run that has a relevant document in the judgements; 0 if the run lacks the query.
+    """Measure every query of a TREC run that has a relevant document in the judgements; 0 if the run lacks
+    the query.
 
     Tied documents are counted, and their order is stated in the notes.
     """
-    relevant = {query: grades for query, grades in qrels.items() if any(grade > 0 for grade in grades.values())}
+    relevant = {
+        query: grades for query, grades in qrels.items() if any(grade > 0 for grade in grades.values())
+    }
     if not set(relevant) & set(run):
         raise DataError(
-            f"{name} must hold queries that are judged, got none of the {len(relevant):,} of {task}; check that they belong together"
+            f"{name} must hold queries that are judged, got none of the {len(relevant):,} "
+            f"of {task}; check that they belong together"
         )
     values = ranking_measures(run, relevant, measures, ties=ties)
-    documents = {document: number for number, document in enumerate(dict.fromkeys(chain.from_iterable(relevant.values())))}
-    shared = [[documents[document] for document, grade in grades.items() if grade > 0] for grades in relevant.values()]
+    documents = {
+        document: number
+        for number, document in enumerate(dict.fromkeys(chain.from_iterable(relevant.values())))
+    }
+    shared = [
+        [documents[document] for document, grade in grades.items() if grade > 0]
+        for grades in relevant.values()
+    ]
     clusters = Clusters(connected(Ragged.of(shared)))
     counts = {
         "judged queries without a relevant document were left out": len(qrels) - len(relevant),
@@ -144,31 +201,52 @@ def scores_of_run(
         kind="retrieval",
         unit="query",
         units=list(relevant),
-        samples=[Sample(measure, values[measure], "run", bounds=ranking_bounds(measure), clusters=clusters) for measure in measures],
-        notes=(*(f"{count:,} {reason}" for reason, count in counts.items() if count), *_tie_notes(run, relevant, ties)),
+        samples=[
+            Sample(measure, values[measure], "run", bounds=ranking_bounds(measure), clusters=clusters)
+            for measure in measures
+        ],
+        notes=(
+            *(f"{count:,} {reason}" for reason, count in counts.items() if count),
+            *_tie_notes(run, relevant, ties),
+        ),
     )
 
 
 def _tie_notes(run: Run, qrels: Qrels, ties: Ties) -> list[str]:
     """Number of tied documents, and their order."""
-    counts = [count for query in qrels if query in run and (count := tied_documents(run[query], single=ties == "trec_eval"))]
+    counts = [
+        count
+        for query in qrels
+        if query in run and (count := tied_documents(run[query], single=ties == "trec_eval"))
+    ]
     if not counts:
         return []
     queries = "1 query" if len(counts) == 1 else f"{len(counts):,} queries"
     tied = f"{sum(counts):,} documents in {queries} have the same score as another document of the query"
     if ties == "trec_eval":
         return [f"{tied}: they are ranked in trec_eval's order, by descending document id"]
-    return [f"{tied}: relevant documents are ranked last among equals; measure.ties = trec_eval ranks them by document id"]
+    return [
+        f"{tied}: relevant documents are ranked last among equals; measure.ties "
+        "= trec_eval ranks them by document id"
+    ]
 
 
-def _in_common(sides: Sequence[ModelScores], paths: Sequence[Path], units_setting: str) -> tuple[list[ModelScores], list[str]]:
-    """Shared tasks, and with ``units = common`` shared units; other tasks are noted. Models with equal names are named by path."""
+def _in_common(
+    sides: Sequence[ModelScores], paths: Sequence[Path], units_setting: str
+) -> tuple[list[ModelScores], list[str]]:
+    """Shared tasks, and with ``units = common`` shared units; other tasks are noted.
+
+    Models with equal names are named by path.
+    """
     tasks = [{name for run in side.runs for name in run} for side in sides]
     shared = tasks[0] & tasks[1]
     if not shared:
-        listing = " and ".join(f"{', '.join(sorted(names))} in {path}" for names, path in zip(tasks, paths, strict=True))
+        listing = " and ".join(
+            f"{', '.join(sorted(names))} in {path}" for names, path in zip(tasks, paths, strict=True)
+        )
         raise DataError(
-            f"both must be measured on at least one task in common, got {listing}; the task of a TREC run is named by measure.task"
+            f"both must be measured on at least one task in common, got {listing}; the "
+            "task of a TREC run is named by measure.task"
         )
     exclusive = [(sorted(names - shared), path) for names, path in zip(tasks, paths, strict=True)]
     notes = [f"only in {path} and not compared: {', '.join(names)}" for names, path in exclusive if names]
@@ -176,29 +254,54 @@ def _in_common(sides: Sequence[ModelScores], paths: Sequence[Path], units_settin
     restricted = []
     for side, path in zip(sides, paths, strict=True):
         model = replace(side.model, name=str(path)) if sides[0].name == sides[1].name else side.model
-        runs = [{name: _taken(run[name], units.get(name)) for name in run if name in shared} for run in side.runs]
+        runs = [
+            {name: _taken(run[name], units.get(name)) for name in run if name in shared} for run in side.runs
+        ]
         restricted.append(ModelScores(model, runs))
     return _on_decisive_queries(restricted, sorted(shared), notes)
 
 
-def _on_decisive_queries(sides: Sequence[ModelScores], tasks: Sequence[str], notes: list[str]) -> tuple[list[ModelScores], list[str]]:
-    """Of retrieval tasks the queries that `evaluate` rests its verdict on, but for residual collections, which must be ranked anew."""
+def _on_decisive_queries(
+    sides: Sequence[ModelScores], tasks: Sequence[str], notes: list[str]
+) -> tuple[list[ModelScores], list[str]]:
+    """Of retrieval tasks the queries that `evaluate` rests its verdict on, but for residual collections,
+    which must be ranked anew.
+    """
     units: dict[str, Sequence[str]] = {}
     for task in tasks:
         scores = [run_scores for side in sides for run_scores in side.scores_of(task)]
-        if scores[0].kind not in ("retrieval", "triplets") or any(run_scores.units != scores[0].units for run_scores in scores):
+        if scores[0].kind not in ("retrieval", "triplets") or any(
+            run_scores.units != scores[0].units for run_scores in scores
+        ):
             continue
         decision = decide(scores, lambda _: None)
         first, *others = decision.parts
         if decision.left_out:
-            notes = [*notes, f"{task}: left out {counted(decision.left_out, 'query')} that a model was trained on"]
+            notes = [
+                *notes,
+                f"{task}: left out {counted(decision.left_out, 'query')} that a model was trained on",
+            ]
         if others and first.name == "new documents":
-            seen = f"{len(others[0].scores[0].units):,} queries with relevant documents that answered training queries"
-            notes = [*notes, f"{task}: compared on {len(first.scores[0].units):,} queries with new documents, not on {seen}"]
+            seen = (
+                f"{len(others[0].scores[0].units):,} queries with relevant documents "
+                "that answered training queries"
+            )
+            notes = [
+                *notes,
+                f"{task}: compared on {len(first.scores[0].units):,} queries "
+                f"with new documents, not on {seen}",
+            ]
         elif others:
-            notes = [*notes, f"{task}: part of the change may be memory of documents that answered training queries; run evaluate"]
+            notes = [
+                *notes,
+                f"{task}: part of the change may be memory of documents that "
+                "answered training queries; run evaluate",
+            ]
         units[task] = first.scores[0].units
-    runs = [[{task: _taken(run[task], units.get(task), noted=False) for task in run} for run in side.runs] for side in sides]
+    runs = [
+        [{task: _taken(run[task], units.get(task), noted=False) for task in run} for run in side.runs]
+        for side in sides
+    ]
     return [ModelScores(side.model, side_runs) for side, side_runs in zip(sides, runs, strict=True)], notes
 
 
@@ -206,7 +309,10 @@ def _common_units(task: str, sides: Sequence[ModelScores]) -> list[str]:
     unit_lists = [scores.units for side in sides for scores in side.scores_of(task)]
     shared = set.intersection(*map(set, unit_lists))
     if not shared:
-        raise DataError(f"{task} must have units that both were measured on, got none; check that they are of the same data")
+        raise DataError(
+            f"{task} must have units that both were measured on, got none; "
+            "check that they are of the same data"
+        )
     return [unit for unit in unit_lists[0] if unit in shared]
 
 
@@ -217,5 +323,7 @@ def _taken(scores: TaskScores, units: Sequence[str] | None, *, noted: bool = Tru
     row_of: Mapping[str, int] = {unit: number for number, unit in enumerate(scores.units)}
     restricted = scores.take(np.array([row_of[unit] for unit in units], dtype=np.int64))
     if noted and (dropped := len(scores.units) - len(units)):
-        return replace(restricted, notes=(*restricted.notes, f"{dropped:,} that the other lacks were left out"))
+        return replace(
+            restricted, notes=(*restricted.notes, f"{dropped:,} that the other lacks were left out")
+        )
     return restricted

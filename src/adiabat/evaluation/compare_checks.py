@@ -9,7 +9,9 @@ from adiabat.data.folders import require_path
 from adiabat.evaluation.score_files import SUFFIX
 
 
-def require_comparable(first: Path, second: Path, *, qrels: Path | None, settings: CompareSettings) -> list[bool]:
+def require_comparable(
+    first: Path, second: Path, *, qrels: Path | None, settings: CompareSettings
+) -> list[bool]:
     """Check that two sides can be compared; returns whether each has stored scores, and is no TREC run."""
     if first.resolve() == second.resolve():
         raise ConfigError(f"the two must differ, got {first} twice; name two models or runs")
@@ -17,7 +19,9 @@ def require_comparable(first: Path, second: Path, *, qrels: Path | None, setting
     if all(stored) and qrels is not None:
         raise ConfigError(f"{option('qrels')} must be left out for saved scores, got {qrels}; leave it out")
     if all(stored) and settings.measure.ties != RunsMeasureSection().ties:
-        raise ConfigError("measure.ties has no effect on saved scores, whose rankings are exact; leave it out")
+        raise ConfigError(
+            "measure.ties has no effect on saved scores, whose rankings are exact; leave it out"
+        )
     if qrels is not None:
         require_path(qrels)
     elif unjudged := [path for path, is_stored in zip((first, second), stored, strict=True) if not is_stored]:
@@ -28,5 +32,8 @@ def require_comparable(first: Path, second: Path, *, qrels: Path | None, setting
 
 def _is_stored(path: Path) -> bool:
     if not path.exists():
-        raise DataError(f"{path} must be a folder with scores, or a run in the format of TREC, got no such file; check the path")
+        raise DataError(
+            f"{path} must be a folder with scores, or a run in the format of "
+            "TREC, got no such file; check the path"
+        )
     return path.is_dir() or path.suffix == SUFFIX

@@ -1,11 +1,14 @@
 """The queries that a verdict rests on, where a job of the models trained on texts of the data set.
 
 1. Queries whose text was trained or validated on are left out.
-2. The others are new if none of their relevant documents answered such a query, and seen otherwise. Both are measured.
+2. The others are new if none of their relevant documents answered such a query, and seen otherwise. Both are
+   measured.
 3. The verdict rests on the new ones if there are at least `FEWEST_DECISIVE`.
-4. Otherwise it rests on the residual collection: the documents that answered training queries are taken out of ranking and judgements, for
-   both models, and queries without another relevant document drop out. Evaluations of relevance feedback do the same.
-5. If that leaves too few queries too, or less than half of the documents, it rests on all that are left, with a warning.
+4. Otherwise it rests on the residual collection: the documents that answered training queries are taken out
+   of ranking and judgements, for both models, and queries without another relevant document drop out.
+   Evaluations of relevance feedback do the same.
+5. If that leaves too few queries too, or less than half of the documents, it rests on all that are left, with
+   a warning.
 
 A job without a record of its texts splits nothing, and neither does one whose documents cannot be recognised.
 
@@ -62,21 +65,30 @@ class Decision:
     is_proof: bool
 
 
-def decide(scores: Sequence[TaskScores], residual: Callable[[Int[np.ndarray, " k"]], ScoredPart | None]) -> Decision:
+def decide(
+    scores: Sequence[TaskScores], residual: Callable[[Int[np.ndarray, " k"]], ScoredPart | None]
+) -> Decision:
     """Choose the queries of a verdict.
 
     Args:
         scores: Of the model under test, and of the baseline if there is one, on all queries.
-        residual: Scores all on the residual collection of some queries (given by row); None if it has too few queries.
+        residual: Scores all on the residual collection of some queries (given by row); None if it has too few
+            queries.
     """
     overlaps = [task_scores.trained for task_scores in scores if task_scores.trained is not None]
-    trained = np.any([np.zeros(len(scores[0].units), dtype=np.bool_), *(overlap.queries for overlap in overlaps)], axis=0)
+    trained = np.any(
+        [np.zeros(len(scores[0].units), dtype=np.bool_), *(overlap.queries for overlap in overlaps)], axis=0
+    )
     rest = np.flatnonzero(~trained)
     if rest.size < min(FEWEST_UNITS, (1 - MAX_TRAINED_SHARE) * trained.size):
         return Decision([ScoredPart("all queries", scores)], 0, is_proof=False)
     left_out = int(trained.sum())
-    remaining = ScoredPart("other queries", _taken(scores, rest)) if left_out else ScoredPart("all queries", scores)
-    answered = [overlap.documents for overlap in overlaps if not overlap.unknown and overlap.documents is not None]
+    remaining = (
+        ScoredPart("other queries", _taken(scores, rest)) if left_out else ScoredPart("all queries", scores)
+    )
+    answered = [
+        overlap.documents for overlap in overlaps if not overlap.unknown and overlap.documents is not None
+    ]
     if len(answered) < len(overlaps) or not overlaps:
         return Decision([remaining], left_out, is_proof=True)
     seen = rest[np.any([counts[rest] > 0 for counts in answered], axis=0)]
@@ -92,23 +104,34 @@ def decide(scores: Sequence[TaskScores], residual: Callable[[Int[np.ndarray, " k
     return Decision([remaining, *parts], left_out, is_proof=True)
 
 
-def untrained_queries(examples: AddressedSet, store: Store, record: TrainedTexts | None, model: str) -> tuple[AddressedSet, list[str]]:
-    """The queries that a job did not train on, only those with new documents if there are `FEWEST_DECISIVE`, and notes on the others."""
+def untrained_queries(
+    examples: AddressedSet, store: Store, record: TrainedTexts | None, model: str
+) -> tuple[AddressedSet, list[str]]:
+    """The queries that a job did not train on, only those with new documents if there are `FEWEST_DECISIVE`,
+    and notes on the others.
+    """
     overlap = query_overlap(record, examples, store)
     if overlap is None:
         return examples, []
     rest, counts, notes = np.flatnonzero(~overlap.queries), overlap.documents, list[str]()
     if overlap.unknown:
-        notes.append(f"{examples.name}: whether {model} was trained on more of these queries is unknown: {overlap.unknown}")
+        notes.append(
+            f"{examples.name}: whether {model} was trained on more of these "
+            f"queries is unknown: {overlap.unknown}"
+        )
     if rest.size < len(examples):
         left_out = len(examples) - rest.size
         notes.append(
-            f"{examples.name}: {left_out:,} of {len(examples):,} queries are left out, since {model} was trained or validated on them"
+            f"{examples.name}: {left_out:,} of {len(examples):,} queries are left out, "
+            f"since {model} was trained or validated on them"
         )
     seen = rest[:0] if counts is None else rest[counts[rest] > 0]
     if not seen.size:
         return examples.take(rest), notes
-    shared = f"{examples.name}: {seen.size:,} of {rest.size:,} queries have relevant documents that answered training queries of {model}"
+    shared = (
+        f"{examples.name}: {seen.size:,} of {rest.size:,} queries have relevant "
+        f"documents that answered training queries of {model}"
+    )
     if rest.size - seen.size >= FEWEST_DECISIVE and not overlap.unknown:
         return examples.take(np.setdiff1d(rest, seen)), [*notes, f"{shared}, and are left out"]
     return examples.take(rest), [*notes, f"{shared}: the figures of the model as it is are too good there"]
@@ -119,18 +142,23 @@ def _taken(scores: Sequence[TaskScores], rows: Int[np.ndarray, " n"]) -> list[Ta
 
 
 def residual_collection(
-    examples: AddressedSet, queries: Int[np.ndarray, " k"], store: Store, records: Sequence[TrainedTexts | None]
+    examples: AddressedSet,
+    queries: Int[np.ndarray, " k"],
+    store: Store,
+    records: Sequence[TrainedTexts | None],
 ) -> tuple[AddressedSet, Int[np.ndarray, " r"]] | None:
     """Some queries without the documents that answered a training query, and the rows of these documents.
 
-    None if fewer than `FEWEST_DECISIVE` queries keep a relevant document, more than half of the documents would be taken out (what is left
-    is too easy), or the store cannot tell which ones.
+    None if fewer than `FEWEST_DECISIVE` queries keep a relevant document, more than half of the documents
+    would be taken out (what is left is too easy), or the store cannot tell which ones.
     """
     answered = np.zeros(store.count, dtype=np.bool_)
     for record in filter(None, records):
         for start in range(0, store.count, _ROWS):
             rows = np.arange(start, min(start + _ROWS, store.count))
-            known = record.holds_documents(store.texts(rows) if store.has_texts else store.doc_ids(rows), are_texts=store.has_texts)
+            known = record.holds_documents(
+                store.texts(rows) if store.has_texts else store.doc_ids(rows), are_texts=store.has_texts
+            )
             if known is None:
                 return None
             answered[rows] |= known
@@ -142,7 +170,9 @@ def residual_collection(
 
 
 def without_documents(examples: AddressedSet, removed: Bool[np.ndarray, " documents"]) -> AddressedSet:
-    """The queries that keep a positive where documents are taken out, with the judgements of the other documents."""
+    """The queries that keep a positive where documents are taken out, with the judgements of the other
+    documents.
+    """
     keep = ~removed[examples.positives.values]
     others = replace(
         examples,

@@ -22,8 +22,11 @@ STORES = "baseline_stores"
 """Argument of the stores of a baseline in `evaluate`."""
 
 
-def require_sets(sets: Sequence[tuple[str, str]], splits: Sequence[str | None], columns: Mapping[str, str]) -> None:
-    """Check that every store and data set is there, and that each retention set is another one than the target.
+def require_sets(
+    sets: Sequence[tuple[str, str]], splits: Sequence[str | None], columns: Mapping[str, str]
+) -> None:
+    """Check that every store and data set is there, and that each retention set is another one than the
+    target.
 
     `columns` are those that settings name, of the target.
     """
@@ -35,7 +38,9 @@ def require_sets(sets: Sequence[tuple[str, str]], splits: Sequence[str | None], 
 
 
 def require_other_data(sets: Sequence[tuple[str, str]], splits: Sequence[str | None]) -> None:
-    """A retention set must be neither the target itself, whose change it would repeat, nor another retention set."""
+    """A retention set must be neither the target itself, whose change it would repeat, nor another retention
+    set.
+    """
     if len(sets) == 1:
         return
     # One file may hold two sets in different columns.
@@ -44,17 +49,24 @@ def require_other_data(sets: Sequence[tuple[str, str]], splits: Sequence[str | N
         for (store, data), split in zip(sets, splits, strict=True)
     )
     if target in retained:
-        raise ConfigError(f"{option('retain')} must be another data set than the target, got {sets[0][1]} for both; leave it out")
+        raise ConfigError(
+            f"{option('retain')} must be another data set than the target, got "
+            f"{sets[0][1]} for both; leave it out"
+        )
     repeated = [data for number, (_, data) in enumerate(sets[1:]) if retained[number] in retained[:number]]
     if repeated:
-        raise ConfigError(f"{option('retain')} must name each data set once, got {repeated[0]} twice; leave one out")
+        raise ConfigError(
+            f"{option('retain')} must name each data set once, got {repeated[0]} twice; leave one out"
+        )
 
 
 def require_baseline_stores(paths: Sequence[str | Path], *, baseline: bool, argument: str = STORES) -> None:
     """Check the stores in which a baseline may find its documents, given by an argument of this name."""
     if paths and not baseline:
         given = ", ".join(map(str, paths))
-        raise ConfigError(f"{option(argument)} must come with {option('baseline')}, got {given} alone; name the baseline")
+        raise ConfigError(
+            f"{option(argument)} must come with {option('baseline')}, got {given} alone; name the baseline"
+        )
     for path in paths:
         require_readable(path)
 
@@ -66,7 +78,9 @@ def require_maps() -> None:
 
 
 def require_suite(settings: SuiteSettings, names: Sequence[str]) -> None:
-    """Check that the models, data and stores of a suite are there, and that mteb is installed where a task is its own."""
+    """Check that the models, data and stores of a suite are there, and that mteb is installed where a task is
+    its own.
+    """
     if not settings.tasks:
         raise ConfigError("tasks must be given, got none; list them under [[tasks]]")
     listed = list[str]()
@@ -84,7 +98,10 @@ def require_suite(settings: SuiteSettings, names: Sequence[str]) -> None:
 def require_baseline(settings: SuiteSettings, names: Sequence[str]) -> None:
     """Refuse a baseline that is none of the models."""
     if settings.suite.baseline not in (None, *names):
-        raise ConfigError(f"suite.baseline must be the name of a model, got {settings.suite.baseline}; the models are {', '.join(names)}")
+        raise ConfigError(
+            f"suite.baseline must be the name of a model, got {settings.suite.baseline}; "
+            f"the models are {', '.join(names)}"
+        )
 
 
 def require_tasks(tasks: Sequence[AnyTask]) -> None:

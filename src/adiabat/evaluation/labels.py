@@ -14,7 +14,8 @@ from adiabat.stats.samples import SHARE, Sample, TaskScores
 from adiabat.store.text_vectors import embed_texts
 
 ITERATIONS = 1_000
-"""Maximum steps of the logistic regression: ten times the default of scikit-learn and mteb, for many labels and unit vectors."""
+"""Maximum steps of the logistic regression: ten times the default of scikit-learn and mteb, for many labels
+and unit vectors."""
 
 Vectors = Float32[np.ndarray, "n e"]
 
@@ -31,7 +32,8 @@ def score_classification(
     seed: int,
     watch: Watch,
 ) -> TaskScores:
-    """Accuracy of logistic regression on frozen vectors, of unit length or not, trained on some texts and tested on others.
+    """Accuracy of logistic regression on frozen vectors, of unit length or not, trained on some texts and
+    tested on others.
 
     `per_label` training texts of each label are drawn at random; None takes all.
     """
@@ -43,7 +45,9 @@ def score_classification(
     texts = [training.texts[row] for row in rows]
     vectors = embed_texts(model, [*texts, *test.texts], side=side, name=name, watch=watch)
     training_labels, test_labels = _numbers(training, labels)[rows], _numbers(test, labels)
-    predicted, converged = _predicted(vectors[: len(texts)], training_labels, vectors[len(texts) :], regularization=regularization)
+    predicted, converged = _predicted(
+        vectors[: len(texts)], training_labels, vectors[len(texts) :], regularization=regularization
+    )
     correct = (predicted == test_labels).astype(np.float64)
     present, groups = np.unique(test_labels, return_inverse=True)
     facts = {
@@ -55,11 +59,20 @@ def score_classification(
         *_training_notes(np.bincount(training_labels), per_label, texts, test.texts),
         *_distinct_notes(vectors[: len(texts)], "training texts", labels=len(labels)),
         *([] if converged else [f"the regression had not converged after {ITERATIONS:,} iterations"]),
-        *([] if len(present) == len(labels) else [f"the test has {len(present):,} of {len(labels):,} labels"]),
+        *(
+            []
+            if len(present) == len(labels)
+            else [f"the test has {len(present):,} of {len(labels):,} labels"]
+        ),
     ]
-    samples = [Sample("accuracy", correct, bounds=SHARE), Sample("balanced accuracy", correct, groups=groups, bounds=SHARE)]
+    samples = [
+        Sample("accuracy", correct, bounds=SHARE),
+        Sample("balanced accuracy", correct, groups=groups, bounds=SHARE),
+    ]
     units = [str(number) for number in range(len(test))]
-    return TaskScores(name, "classification", "text", units, samples, texts=test.texts, facts=facts, notes=tuple(notes))
+    return TaskScores(
+        name, "classification", "text", units, samples, texts=test.texts, facts=facts, notes=tuple(notes)
+    )
 
 
 def score_clustering(
@@ -82,21 +95,39 @@ def score_clustering(
     rows = np.arange(len(texts))
     if max_texts is not None and max_texts < len(texts):
         rows = np.sort(np.random.default_rng(seed).choice(len(texts), size=max_texts, replace=False))
-    chosen = LabelledTexts(texts.name, [texts.texts[row] for row in rows.tolist()], [texts.labels[row] for row in rows.tolist()])
+    chosen = LabelledTexts(
+        texts.name, [texts.texts[row] for row in rows.tolist()], [texts.labels[row] for row in rows.tolist()]
+    )
     require_separable(chosen)
     labels = chosen.distinct
     truth = _numbers(chosen, labels)
     vectors = embed_texts(model, chosen.texts, side=side, name=name, watch=watch)
     clusters = _clusters(vectors, len(labels), restarts=restarts, seed=seed)
-    sample = Sample("V-measure", clusters.astype(np.float64), reference=truth.astype(np.float64), statistic="v-measure", bounds=SHARE)
+    sample = Sample(
+        "V-measure",
+        clusters.astype(np.float64),
+        reference=truth.astype(np.float64),
+        statistic="v-measure",
+        bounds=SHARE,
+    )
     homogeneity, completeness = homogeneity_score(truth, clusters), completeness_score(truth, clusters)
-    facts = {"homogeneity": float(homogeneity), "completeness": float(completeness), "clusters": float(len(labels))}
+    facts = {
+        "homogeneity": float(homogeneity),
+        "completeness": float(completeness),
+        "clusters": float(len(labels)),
+    }
     notes = [
         *_distinct_notes(vectors, "texts", labels=len(labels)),
-        *([] if len(chosen) == len(texts) else [f"{len(chosen):,} of {len(texts):,} texts were drawn at random"]),
+        *(
+            []
+            if len(chosen) == len(texts)
+            else [f"{len(chosen):,} of {len(texts):,} texts were drawn at random"]
+        ),
     ]
     units = [str(row) for row in rows.tolist()]
-    return TaskScores(name, "clustering", "text", units, [sample], texts=chosen.texts, facts=facts, notes=tuple(notes))
+    return TaskScores(
+        name, "clustering", "text", units, [sample], texts=chosen.texts, facts=facts, notes=tuple(notes)
+    )
 
 
 def _numbers(texts: LabelledTexts, labels: Sequence[str]) -> Int[np.ndarray, " n"]:
@@ -115,7 +146,11 @@ def _drawn(numbers: Int[np.ndarray, " n"], per_label: int | None, *, seed: int) 
 
 
 def _predicted(
-    training: Vectors, known: Int[np.ndarray, " n"], test: Float32[np.ndarray, "m e"], *, regularization: float
+    training: Vectors,
+    known: Int[np.ndarray, " n"],
+    test: Float32[np.ndarray, "m e"],
+    *,
+    regularization: float,
 ) -> tuple[Int[np.ndarray, " m"], bool]:
     """Predicted labels, and whether the regression converged."""
     from sklearn.exceptions import ConvergenceWarning
@@ -143,11 +178,16 @@ def _clusters(vectors: Vectors, count: int, *, restarts: int, seed: int) -> Int[
     return clusters
 
 
-def _training_notes(counts: Int[np.ndarray, " k"], per_label: int | None, training: Sequence[str], test: Sequence[str]) -> Iterator[str]:
+def _training_notes(
+    counts: Int[np.ndarray, " k"], per_label: int | None, training: Sequence[str], test: Sequence[str]
+) -> Iterator[str]:
     """Notes on labels with few training texts, and on test texts that are also training texts."""
     few = 0 if per_label is None else int((counts < per_label).sum())
     if few:
-        yield f"{few:,} of {counts.size:,} labels have fewer than {per_label:,} training texts and give all of them"
+        yield (
+            f"{few:,} of {counts.size:,} labels have fewer than {per_label:,} "
+            "training texts and give all of them"
+        )
     known = set(training)
     if both := sum(text in known for text in test):
         yield f"{both:,} of {len(test):,} test texts are training texts too"

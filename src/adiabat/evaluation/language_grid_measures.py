@@ -1,17 +1,23 @@
 """Measures of a language grid of sentence pairs, in every pair of languages.
 
-``PND`` compares sentence pairs: every entailment pair is ranked against every neutral (contradiction) pair, each scored by its own premise
-in the query language and its own hypothesis in the document language. ``PND retrieval`` asks one query as search does: a premise should
-score its entailed hypothesis above every neutral (contradicted) hypothesis of another premise. Both are exact, and ties are errors.
+``PND`` compares sentence pairs: every entailment pair is ranked against every neutral (contradiction) pair,
+each scored by its own premise
+in the query language and its own hypothesis in the document language. ``PND retrieval`` asks one query as
+search does: a premise should score its entailed hypothesis above every neutral (contradicted) hypothesis of
+another premise. Both are exact, and ties are errors.
 
-The comparisons of a grid are far from independent: a sentence pair takes part in thousands of them, in every cell. Chance comes from the
-choice of premises, each with its sentence pairs: a *cluster*, the unit here. The discrepancy U of a cell is a two-sample U-statistic. A
-cluster's contribution to it, to first order (Hoeffding 1948), follows from each pair's *placement*, the number of opposite pairs that it
-loses against (DeLong, DeLong and Clarke-Pearson 1988). Each of C clusters so has a *pseudo-value*, ``U + C influence``: their mean is U,
-and their weighted mean is U with clusters drawn as often as the weights say, to first order. With them a grid is a sample like any other.
+The comparisons of a grid are far from independent: a sentence pair takes part in thousands of them, in every
+cell. Chance comes from the
+choice of premises, each with its sentence pairs: a *cluster*, the unit here. The discrepancy U of a cell is a
+two-sample U-statistic. A cluster's contribution to it, to first order (Hoeffding 1948), follows from each
+pair's *placement*, the number of opposite pairs that it loses against (DeLong, DeLong and Clarke-Pearson
+1988). Each of C clusters so has a *pseudo-value*, ``U + C influence``: their mean is U, and their weighted
+mean is U with clusters drawn as often as the weights say, to first order. With them a grid is a sample like
+any other.
 
-Letters in shapes: a query languages, b document languages, n sentence pairs, p entailment pairs, m the pairs or hypotheses they are
-compared with, c clusters, e embedding width; an underscore before a letter: checked in the function, with a message of its own.
+Letters in shapes: a query languages, b document languages, n sentence pairs, p entailment pairs, m the pairs
+or hypotheses they are compared with, c clusters, e embedding width; an underscore before a letter: checked in
+the function, with a message of its own.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -58,8 +64,9 @@ def grid_scores(
 ) -> dict[str, Float[np.ndarray, "a b n"]]:
     """Score every sentence pair in every pair of languages; higher is closer.
 
-    All sums run in 64 bits and in the same order for every pair and cell: equal vectors have exactly equal scores, and a vector has with
-    itself a cosine of exactly 1 and a distance of exactly 0. A zero vector has a cosine of 0 with everything.
+    All sums run in 64 bits and in the same order for every pair and cell: equal vectors have exactly equal
+    scores, and a vector has with itself a cosine of exactly 1 and a distance of exactly 0. A zero vector has
+    a cosine of 0 with everything.
 
     Args:
         premises: Query vectors per language, row i for sentence pair i; memory maps are read in blocks.
@@ -72,9 +79,13 @@ def grid_scores(
     """
     shapes = {vectors.shape for side in (premises, hypotheses) for vectors in side.values()}
     if not premises or not hypotheses or len(shapes) > 1:
-        raise ValueError(f"premises and hypotheses must each have languages, all of one shape, got {sorted(shapes)}")
+        raise ValueError(
+            f"premises and hypotheses must each have languages, all of one shape, got {sorted(shapes)}"
+        )
     pairs = next(iter(shapes))[0]
-    scores: dict[str, Float[np.ndarray, "a b n"]] = {name: np.empty((len(premises), len(hypotheses), pairs)) for name in similarities}
+    scores: dict[str, Float[np.ndarray, "a b n"]] = {
+        name: np.empty((len(premises), len(hypotheses), pairs)) for name in similarities
+    }
     faults: list[str] = []
     for start in range(0, pairs, _BLOCK_PAIRS):
         rows = slice(start, min(start + _BLOCK_PAIRS, pairs))
@@ -95,7 +106,9 @@ def grid_scores(
 
 
 def placements(positive: Float[np.ndarray, "a b p"], negative: Float[np.ndarray, "a b m"]) -> Placements:
-    """Placements of entailment pairs (`positive`) and of the others (`negative`) in every cell, by score; a NaN is a `ValueError`."""
+    """Placements of entailment pairs (`positive`) and of the others (`negative`) in every cell, by score; a
+    NaN is a `ValueError`.
+    """
     above = np.empty(positive.shape, dtype=np.int64)
     below = np.empty(negative.shape, dtype=np.int64)
     for cell in np.ndindex(*positive.shape[:2]):
@@ -106,13 +119,19 @@ def placements(positive: Float[np.ndarray, "a b p"], negative: Float[np.ndarray,
 
 
 def measure_grid(
-    scores: Scores, labels: Sequence[str], *, rows: Sequence[str], columns: Sequence[str], clusters: Int[np.ndarray, " n"]
+    scores: Scores,
+    labels: Sequence[str],
+    *,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    clusters: Int[np.ndarray, " n"],
 ) -> tuple[list[Sample], list[GridSample]]:
     """Measure both comparisons in every cell, with a pseudo-value for each cluster (Vasilyev et al. 2024).
 
-    With ``influence = sum_i (V_i - U) / p + sum_j (V_j - U) / m`` over the entailment pairs i of a cluster and its others j, V the
-    placement as a share of opponents, the pseudo-value is ``U (1 - w) + C (sum_i above_i + sum_j below_j) / (p m)``, w being C times the
-    cluster's shares of both sides: one sum of whole numbers.
+    With ``influence = sum_i (V_i - U) / p + sum_j (V_j - U) / m`` over the entailment pairs i of a cluster
+    and its others j, V the placement as a share of opponents, the pseudo-value is ``U (1 - w) + C (sum_i
+    above_i + sum_j below_j) / (p m)``, w being C times the cluster's shares of both sides: one sum of whole
+    numbers.
 
     Args:
         scores: From `grid_scores`, of one similarity or several.
@@ -122,8 +141,9 @@ def measure_grid(
         clusters: Of each sentence pair, from `cluster_ids`: XNLI uses every premise three times.
 
     Returns:
-        Per similarity ``PND``, averaged over both comparisons and all cells; and the grids, one per similarity and comparison. Units are
-        the clusters by ascending number; pseudo-values may lie outside 0 to 1.
+        Per similarity ``PND``, averaged over both comparisons and all cells; and the grids, one per
+        similarity and comparison. Units are the clusters by ascending number; pseudo-values may lie outside 0
+        to 1.
 
     Raises:
         DataError: If a label is missing from the data or unknown.
@@ -139,10 +159,17 @@ def measure_grid(
             placed = placements(values[:, :, positive], values[:, :, negative])
             groups = clusters[np.concatenate([positive, negative])]
             lost = _cluster_sums(np.concatenate([placed.positive, placed.negative], axis=-1), groups, count)
-            shares = np.sum([np.bincount(clusters[side], minlength=count) / side.size for side in (positive, negative)], axis=0)
+            shares = np.sum(
+                [np.bincount(clusters[side], minlength=count) / side.size for side in (positive, negative)],
+                axis=0,
+            )
             pseudo_values_of.append(pseudo_values(placed.errors, placed.total, lost, shares))
             comparison = f"{POSITIVE}-{label}"
-            cells.append(_errors_grid(comparison, similarity, rows, columns, pseudo_values_of[-1], placed.errors, placed.total))
+            cells.append(
+                _errors_grid(
+                    comparison, similarity, rows, columns, pseudo_values_of[-1], placed.errors, placed.total
+                )
+            )
         samples.append(_mean_sample("PND", similarity, pseudo_values_of))
     return samples, cells
 
@@ -158,7 +185,16 @@ def _errors_grid(
 ) -> GridSample:
     """A comparison with its pseudo-values and exact counts of errors."""
     pseudo = values.astype(np.float32)
-    return GridSample(comparison, similarity, tuple(rows), tuple(columns), pseudo, lower_is_better=True, errors=errors, total=total)
+    return GridSample(
+        comparison,
+        similarity,
+        tuple(rows),
+        tuple(columns),
+        pseudo,
+        lower_is_better=True,
+        errors=errors,
+        total=total,
+    )
 
 
 def _mean_sample(measure: str, similarity: str, values: Sequence[Float[np.ndarray, "a b c"]]) -> Sample:
@@ -173,7 +209,9 @@ def cluster_ids(premises: Sequence[Hashable]) -> Int[np.ndarray, " n"]:
     return np.array([number_of.setdefault(premise, len(number_of)) for premise in premises], dtype=np.int64)
 
 
-def _vector_faults(side: str, languages: list[str], square: Float[np.ndarray, "l n"], start: int) -> list[str]:
+def _vector_faults(
+    side: str, languages: list[str], square: Float[np.ndarray, "l n"], start: int
+) -> list[str]:
     """A phrase for each vector whose squared length is not finite."""
     return [
         f"{side} vector of sentence pair {start + int(row)} in {languages[language]} must be finite, "
@@ -190,17 +228,26 @@ def rows_by_label(labels: Sequence[str]) -> dict[str, Int[np.ndarray, " r"]]:
         for i, label in enumerate(labels)
         if label not in known
     ]
-    rows = {name: np.array([i for i, label in enumerate(labels) if label == name], dtype=np.int64) for name in known}
+    rows = {
+        name: np.array([i for i, label in enumerate(labels) if label == name], dtype=np.int64)
+        for name in known
+    }
     faults += [f"labels must hold at least one {name}, got none" for name in known if rows[name].size == 0]
     if faults:
-        raise DataError(f"{several(faults)}; name a grid of sentence pairs that has all three labels and no other")
+        raise DataError(
+            f"{several(faults)}; name a grid of sentence pairs that has all three labels and no other"
+        )
     return rows
 
 
 def pseudo_values(
-    errors: Int[np.ndarray, "a b"], total: int, lost: Int[np.ndarray, "a b c"], shares: Float[np.ndarray, " c"]
+    errors: Int[np.ndarray, "a b"],
+    total: int,
+    lost: Int[np.ndarray, "a b c"],
+    shares: Float[np.ndarray, " c"],
 ) -> Float[np.ndarray, "a b c"]:
-    """Pseudo-values ``U (1 - C share) + C lost / total`` of every cluster, for ``U = errors / total`` of every cell; their mean is U.
+    """Pseudo-values ``U (1 - C share) + C lost / total`` of every cluster, for ``U = errors / total`` of
+    every cell; their mean is U.
 
     `lost` and `shares` count each comparison once for each of its two sides, so all shares add up to 2.
     """
@@ -209,7 +256,9 @@ def pseudo_values(
     return np.asarray(level * (1 - clusters * shares) + clusters * lost / total)
 
 
-def _cluster_sums(values: Int[np.ndarray, "a b r"], groups: Int[np.ndarray, " r"], clusters: int) -> Int[np.ndarray, "a b c"]:
+def _cluster_sums(
+    values: Int[np.ndarray, "a b r"], groups: Int[np.ndarray, " r"], clusters: int
+) -> Int[np.ndarray, "a b c"]:
     """Sum the last axis by cluster."""
     order = np.argsort(groups, kind="stable")
     present, first = np.unique(groups[order], return_index=True)
@@ -223,7 +272,8 @@ MEASURE = "PND retrieval"
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """Candidates of one label: their sentence pairs, and which of them belong to another premise than each entailment pair.
+    """Candidates of one label: their sentence pairs, and which of them belong to another premise than each
+    entailment pair.
 
     `shares` are those of each cluster in all comparisons, as query and as owner.
     """
@@ -233,7 +283,9 @@ class _Side:
     shares: Float[np.ndarray, " c"]
 
     @classmethod
-    def of(cls, rows: Int[np.ndarray, " m"], positive: Int[np.ndarray, " p"], clusters: Int[np.ndarray, " n"]) -> "_Side":
+    def of(
+        cls, rows: Int[np.ndarray, " m"], positive: Int[np.ndarray, " p"], clusters: Int[np.ndarray, " n"]
+    ) -> "_Side":
         asking, owners, count = clusters[positive], clusters[rows], int(clusters.max()) + 1
         others = asking[:, None] != owners
         compared = np.bincount(asking, weights=others.sum(axis=1), minlength=count)
@@ -253,10 +305,12 @@ def measure_grid_retrieval(
     similarities: Sequence[Similarity],
     clusters: Int[np.ndarray, " n"],
 ) -> tuple[list[Sample], list[GridSample]]:
-    """Measure retrieval among the hypotheses of other premises in every cell, with a pseudo-value for each cluster.
+    """Measure retrieval among the hypotheses of other premises in every cell, with a pseudo-value for each
+    cluster.
 
-    ``PND = errors / comparisons`` over entailment pairs (p, h) and the hypotheses h' of other premises that are neutral (contradicted), an
-    error being ``s(p, h') >= s(p, h)``. Clusters take part as queries and as owners of candidates.
+    ``PND = errors / comparisons`` over entailment pairs (p, h) and the hypotheses h' of other premises that
+    are neutral (contradicted), an error being ``s(p, h') >= s(p, h)``. Clusters take part as queries and as
+    owners of candidates.
 
     Args:
         premises: Query vectors per language, row i for sentence pair i, finite.
@@ -281,7 +335,11 @@ def measure_grid_retrieval(
             errors = lost[name].sum(axis=-1) // 2
             pseudo_values_of.append(pseudo_values(errors, side.total, lost[name], side.shares))
             comparison = f"retrieval {POSITIVE}-{name}"
-            cells.append(_errors_grid(comparison, similarity, premises, hypotheses, pseudo_values_of[-1], errors, side.total))
+            cells.append(
+                _errors_grid(
+                    comparison, similarity, premises, hypotheses, pseudo_values_of[-1], errors, side.total
+                )
+            )
         samples.append(_mean_sample(MEASURE, similarity, pseudo_values_of))
     return samples, cells
 
@@ -301,7 +359,12 @@ def _lost(
     for vectors in hypotheses.values():
         candidates = np.concatenate([vectors[side.rows] for side in sides.values()]).astype(np.float32)
         lengths = np.linalg.norm(candidates.astype(np.float64), axis=1).astype(np.float32)
-        documents.append((FixedPoint.of(vectors[positive]), Block(0, torch.from_numpy(candidates), torch.from_numpy(lengths))))
+        documents.append(
+            (
+                FixedPoint.of(vectors[positive]),
+                Block(0, torch.from_numpy(candidates), torch.from_numpy(lengths)),
+            )
+        )
     ends = np.cumsum([len(side.rows) for side in sides.values()])[:-1]
     for a, vectors in enumerate(premises.values()):
         queries = Queries(np.asarray(vectors[positive], dtype=np.float32), similarity)
@@ -309,6 +372,10 @@ def _lost(
             above = block.at_least(queries, exact_pairs(queries.exact, own_vectors, similarity))
             for (name, side), errors in zip(sides.items(), np.split(above, ends, axis=1), strict=True):
                 errors &= side.others
-                lost[name][a, b] += np.bincount(groups[positive], weights=errors.sum(axis=1), minlength=count).astype(np.int64)
-                lost[name][a, b] += np.bincount(groups[side.rows], weights=errors.sum(axis=0), minlength=count).astype(np.int64)
+                lost[name][a, b] += np.bincount(
+                    groups[positive], weights=errors.sum(axis=1), minlength=count
+                ).astype(np.int64)
+                lost[name][a, b] += np.bincount(
+                    groups[side.rows], weights=errors.sum(axis=0), minlength=count
+                ).astype(np.int64)
     return lost

@@ -10,7 +10,13 @@ from adiabat.core.progress import SILENT, Watch
 from adiabat.data.language_grids import QuestionGridSet
 from adiabat.data.records import POSITIVE, LanguageGridSet, Side, grid_id
 from adiabat.data.text_hashes import TrainedTexts
-from adiabat.evaluation.language_grid_measures import MEASURE, cluster_ids, grid_scores, measure_grid, measure_grid_retrieval
+from adiabat.evaluation.language_grid_measures import (
+    MEASURE,
+    cluster_ids,
+    grid_scores,
+    measure_grid,
+    measure_grid_retrieval,
+)
 from adiabat.evaluation.systems import ranking_notes, similarities_of
 from adiabat.models.embedding_head import Similarity
 from adiabat.models.towers import DualEncoder
@@ -26,12 +32,16 @@ OF_NLI_GRIDS, OF_QUESTION_GRIDS = ("PND", MEASURE), ("P@1", "RR", "PND")
 
 
 def measure_question_grid(
-    questions: Vectors, paragraphs: Vectors, answers: Mapping[str, Int[np.ndarray, " _n"]], *, similarities: Sequence[Similarity]
+    questions: Vectors,
+    paragraphs: Vectors,
+    answers: Mapping[str, Int[np.ndarray, " _n"]],
+    *,
+    similarities: Sequence[Similarity],
 ) -> tuple[list[Sample], list[GridSample]]:
     """Rank the paragraph that answers each question among the different paragraphs of each language.
 
-    ``P@1 = [lost = 0]``, ``RR = 1 / (1 + lost)``, ``PND = lost / (d - 1)``, where ``lost`` of the other paragraphs score at least as high
-    (Vasilyev et al. 2024).
+    ``P@1 = [lost = 0]``, ``RR = 1 / (1 + lost)``, ``PND = lost / (d - 1)``, where ``lost`` of the other
+    paragraphs score at least as high (Vasilyev et al. 2024).
 
     Args:
         questions: Query vectors per language, row i for question i.
@@ -40,35 +50,52 @@ def measure_question_grid(
         similarities: To rank by.
 
     Returns:
-        Per similarity ``P@1``, ``RR`` and ``PND`` of each question, averaged over all cells; and P@1 and PND of each question in each cell.
+        Per similarity ``P@1``, ``RR`` and ``PND`` of each question, averaged over all cells; and P@1 and PND
+        of each question in each cell.
     """
-    question_vectors, paragraph_vectors = ([FixedPoint.of(vectors) for vectors in side.values()] for side in (questions, paragraphs))
+    question_vectors, paragraph_vectors = (
+        [FixedPoint.of(vectors) for vectors in side.values()] for side in (questions, paragraphs)
+    )
     others = np.array([len(vectors) - 1 for vectors in paragraphs.values()])[:, None]
     samples, cells = [], []
     for similarity in similarities:
         lost = np.array(
             [
-                [_lost(question_side, other, answers[b], similarity) for b, other in zip(paragraphs, paragraph_vectors, strict=True)]
+                [
+                    _lost(question_side, other, answers[b], similarity)
+                    for b, other in zip(paragraphs, paragraph_vectors, strict=True)
+                ]
                 for question_side in question_vectors
             ]
         )
         values = {"P@1": (lost == 0).astype(np.float64), "RR": 1 / (1 + lost), "PND": lost / others}
         for name, value in values.items():
             falls = name == "PND"
-            samples.append(Sample(name, value.mean(axis=(0, 1)), similarity, lower_is_better=falls, bounds=SHARE))
+            samples.append(
+                Sample(name, value.mean(axis=(0, 1)), similarity, lower_is_better=falls, bounds=SHARE)
+            )
             if name != "RR":
-                cells.append(GridSample(name, similarity, tuple(questions), tuple(paragraphs), value.astype(np.float32), falls))
+                cells.append(
+                    GridSample(
+                        name, similarity, tuple(questions), tuple(paragraphs), value.astype(np.float32), falls
+                    )
+                )
     return samples, cells
 
 
-def _lost(questions: FixedPoint, paragraphs: FixedPoint, answers: Int[np.ndarray, " n"], similarity: Similarity) -> Int[np.ndarray, " n"]:
+def _lost(
+    questions: FixedPoint, paragraphs: FixedPoint, answers: Int[np.ndarray, " n"], similarity: Similarity
+) -> Int[np.ndarray, " n"]:
     """Number of other paragraphs that score at least as high as the answer."""
     scores = exact_table(questions, paragraphs, similarity)
     own_scores = np.take_along_axis(scores, answers[:, None], axis=1)
     return np.asarray(np.count_nonzero(scores >= own_scores, axis=1) - 1)
 
 
-_RETRIEVAL = (f"{MEASURE}: each premise ranks what it entails among the neutral, and the contradicted, hypotheses of other premises",)
+_RETRIEVAL = (
+    f"{MEASURE}: each premise ranks what it entails among the neutral, and the "
+    "contradicted, hypotheses of other premises",
+)
 
 
 def score_nli_grid(
@@ -80,22 +107,33 @@ def score_nli_grid(
     trained: TrainedTexts | None = None,
     watch: Watch = SILENT,
 ) -> TaskScores:
-    """Score a grid of sentence pairs: premises through the query tower, hypotheses through the document tower.
+    """Score a grid of sentence pairs: premises through the query tower, hypotheses through the document
+    tower.
 
     Args:
-        hypotheses: Store of the model's document tower with every hypothesis by its `grid_id`; None embeds them here.
+        hypotheses: Store of the model's document tower with every hypothesis by its `grid_id`; None embeds
+            them here.
         similarities: To rank by, the main one first; None takes `similarities_of` the model.
         trained: Training data of the model's job, if it has one.
     """
     premises = _embedded(model, grid.premises, grid.languages, side="query", name=grid.name, watch=watch)
     if hypotheses is None:
-        hypothesis_vectors = _embedded(model, grid.hypotheses, grid.languages, side="document", name=grid.name, watch=watch)
+        hypothesis_vectors = _embedded(
+            model, grid.hypotheses, grid.languages, side="document", name=grid.name, watch=watch
+        )
     else:
-        hypothesis_vectors = {language: hypotheses.gather(_hypothesis_rows(hypotheses, grid, language)) for language in grid.languages}
+        hypothesis_vectors = {
+            language: hypotheses.gather(_hypothesis_rows(hypotheses, grid, language))
+            for language in grid.languages
+        }
     chosen = similarities or similarities_of(model)
     scores = grid_scores(premises, hypothesis_vectors, similarities=chosen)
-    clusters = cluster_ids([tuple(premise[language] for language in grid.languages) for premise in grid.premises])
-    samples, cells = measure_grid(scores, grid.labels, rows=grid.languages, columns=grid.languages, clusters=clusters)
+    clusters = cluster_ids(
+        [tuple(premise[language] for language in grid.languages) for premise in grid.premises]
+    )
+    samples, cells = measure_grid(
+        scores, grid.labels, rows=grid.languages, columns=grid.languages, clusters=clusters
+    )
     retrieval_samples, retrieval_grids = measure_grid_retrieval(
         premises, hypothesis_vectors, grid.labels, similarities=chosen, clusters=clusters
     )
@@ -112,7 +150,8 @@ def score_nli_grid(
         grids=[*cells, *retrieval_grids],
         facts=facts,
         notes=(
-            "PND: entailment pairs are compared with neutral and with contradiction pairs; premises are the units of the statistics",
+            "PND: entailment pairs are compared with neutral and with contradiction "
+            "pairs; premises are the units of the statistics",
             *(_RETRIEVAL if retrieval_samples else ()),
             *grid.notes,
             *notes,
@@ -123,12 +162,17 @@ def score_nli_grid(
 
 
 def score_question_grid(model: DualEncoder, grid: QuestionGridSet, *, watch: Watch = SILENT) -> TaskScores:
-    """Score a grid of questions (Vasilyev et al. 2024): each is asked in every language of the paragraphs of every language.
+    """Score a grid of questions (Vasilyev et al. 2024): each is asked in every language of the paragraphs of
+    every language.
 
     Paragraphs of equal text in a language count as one: each of them answers the questions of all.
     """
-    question_vectors = _embedded(model, grid.questions, grid.languages, side="query", name=grid.name, watch=watch)
-    all_vectors = _embedded(model, grid.paragraphs, grid.languages, side="document", name=grid.name, watch=watch)
+    question_vectors = _embedded(
+        model, grid.questions, grid.languages, side="query", name=grid.name, watch=watch
+    )
+    all_vectors = _embedded(
+        model, grid.paragraphs, grid.languages, side="document", name=grid.name, watch=watch
+    )
     paragraph_vectors, answers = {}, {}
     for language in grid.languages:
         numbers = cluster_ids(_texts(grid.paragraphs, language))
@@ -147,27 +191,49 @@ def score_question_grid(model: DualEncoder, grid: QuestionGridSet, *, watch: Wat
         documents=len(grid.paragraphs),
         grids=cells,
         facts=facts,
-        notes=(*grid.notes, *_merged(len(grid.paragraphs), paragraph_vectors), *notes, *ranking_notes(model, chosen)),
+        notes=(
+            *grid.notes,
+            *_merged(len(grid.paragraphs), paragraph_vectors),
+            *notes,
+            *ranking_notes(model, chosen),
+        ),
     )
 
 
-def _premise_overlap(record: TrainedTexts | None, grid: LanguageGridSet, clusters: Int[np.ndarray, " n"]) -> TrainingOverlap | None:
-    """Training data of a job among the premises and entailed hypotheses, in any language; None without a job."""
+def _premise_overlap(
+    record: TrainedTexts | None, grid: LanguageGridSet, clusters: Int[np.ndarray, " n"]
+) -> TrainingOverlap | None:
+    """Training data of a job among the premises and entailed hypotheses, in any language; None without a
+    job.
+    """
     if record is None:
         return None
     count, languages = int(clusters.max()) + 1, len(grid.languages)
-    premise_known = record.holds_queries([text for premise in grid.premises for text in premise.values()]).reshape(-1, languages)
+    premise_known = record.holds_queries(
+        [text for premise in grid.premises for text in premise.values()]
+    ).reshape(-1, languages)
     entailed = np.flatnonzero([label == POSITIVE for label in grid.labels])
     hypotheses = [text for pair in entailed.tolist() for text in grid.hypotheses[pair].values()]
     known = record.holds_documents(hypotheses, are_texts=True)
     relevant = languages * np.bincount(clusters[entailed], minlength=count)
     owners = np.repeat(clusters[entailed], languages)
     counts = None if known is None else np.bincount(owners, weights=known, minlength=count).astype(np.int64)
-    return TrainingOverlap(np.bincount(clusters, weights=premise_known.any(axis=1), minlength=count) > 0, relevant, counts, record.unknown)
+    return TrainingOverlap(
+        np.bincount(clusters, weights=premise_known.any(axis=1), minlength=count) > 0,
+        relevant,
+        counts,
+        record.unknown,
+    )
 
 
 def _embedded(
-    model: DualEncoder, translations: Sequence[Mapping[str, str]], languages: Sequence[str], *, side: Side, name: str, watch: Watch
+    model: DualEncoder,
+    translations: Sequence[Mapping[str, str]],
+    languages: Sequence[str],
+    *,
+    side: Side,
+    name: str,
+    watch: Watch,
 ) -> Vectors:
     """Vectors per language, row i for translation i."""
     texts = [text for language in languages for text in _texts(translations, language)]
@@ -190,7 +256,8 @@ def _hypothesis_rows(store: Store, grid: LanguageGridSet, language: str) -> Int[
     if (rows < 0).any():
         absent = [ids[index] for index in np.flatnonzero(rows < 0)]
         raise DataError(
-            f"{grid.name}: every hypothesis must be in the store {store.path}, got {len(absent)} in {language} that are not: "
+            f"{grid.name}: every hypothesis must be in the store {store.path}, got "
+            f"{len(absent)} in {language} that are not: "
             f"{', '.join(absent[:10])}{', ...' if len(absent) > 10 else ''}; embed the grid file first"
         )
     return rows
@@ -198,7 +265,11 @@ def _hypothesis_rows(store: Store, grid: LanguageGridSet, language: str) -> Int[
 
 def _merged(paragraphs: int, distinct: Vectors) -> Iterator[str]:
     """A note on equal paragraphs in a language."""
-    if lost := {language: paragraphs - len(vectors) for language, vectors in distinct.items() if len(vectors) < paragraphs}:
+    if lost := {
+        language: paragraphs - len(vectors)
+        for language, vectors in distinct.items()
+        if len(vectors) < paragraphs
+    }:
         counts = ", ".join(f"{count} in {language}" for language, count in lost.items())
         yield f"paragraphs with equal texts count as the same answer: {counts}"
 
@@ -213,6 +284,10 @@ def _zeros(sides: Mapping[str, Vectors]) -> tuple[dict[str, float], list[str]]:
     zero_counts = {name: count for name, count in counts.items() if count}
     if not zero_counts:
         return {}, []
-    listing = ", ".join(f"{name}: {count}" for name, count in list(zero_counts.items())[:10]) + (", ..." if len(zero_counts) > 10 else "")
+    listing = ", ".join(f"{name}: {count}" for name, count in list(zero_counts.items())[:10]) + (
+        ", ..." if len(zero_counts) > 10 else ""
+    )
     total = sum(zero_counts.values())
-    return {"zero vectors": float(total)}, [f"{total:,} texts have a zero vector, equally near to every text ({listing})"]
+    return {"zero vectors": float(total)}, [
+        f"{total:,} texts have a zero vector, equally near to every text ({listing})"
+    ]

@@ -93,7 +93,9 @@ class MeasuredModel:
 
     @cached_property
     def key(self) -> str:
-        """SHA-256 of everything that decides its scores: weights and settings of both towers and the similarity, or BM25's tokenizer."""
+        """SHA-256 of everything that decides its scores: weights and settings of both towers and the
+        similarity, or BM25's tokenizer.
+        """
         decisive: list[object] = [self.model, VERSION]
         if not self.is_bm25:
             decisive = [each.to_json() for each in self.towers.fingerprints()]
@@ -106,7 +108,9 @@ class MeasuredModel:
         others = [run.model for run in runs] if len(runs) > 1 else []
         if self.is_bm25:
             words = f"cut to {self.stemmer.capitalize()} stems" if self.stemmer else "as they stand"
-            about = f"BM25 ranks by shared words, {words}; without vectors, it does only retrieval and triplets"
+            about = (
+                f"BM25 ranks by shared words, {words}; without vectors, it does only retrieval and triplets"
+            )
             return SuiteModel(self.name, self.model, notes=[about])
         query, document = self.towers.query, self.towers.document
         return SuiteModel(
@@ -132,11 +136,16 @@ def resolve_models(
         (section.name, (section.model, *section.runs), section.encoder) for section in sections
     ]
     # BM25 encodes nothing, so encoder settings do not apply to it.
-    requested += [(name, (name,), EncoderSection() if is_bm25(name) else encoder) for name in dict.fromkeys(names)]
+    requested += [
+        (name, (name,), EncoderSection() if is_bm25(name) else encoder) for name in dict.fromkeys(names)
+    ]
     faults = list(_faults(requested))
     if faults:
         raise ConfigError("; ".join(faults))
-    return [tuple(MeasuredModel(name, run, overrides, loader, recorder) for run in runs) for name, runs, overrides in requested]
+    return [
+        tuple(MeasuredModel(name, run, overrides, loader, recorder) for run in runs)
+        for name, runs, overrides in requested
+    ]
 
 
 def _faults(requested: Sequence[tuple[str, Sequence[str], EncoderSection]]) -> Iterator[str]:
@@ -144,13 +153,22 @@ def _faults(requested: Sequence[tuple[str, Sequence[str], EncoderSection]]) -> I
         yield "at least one model must be given, got none; name it, or list it under [[models]] of the suite"
     for name, count in Counter(name for name, _, _ in requested).items():
         if count > 1:
-            yield f"models must have names of their own, got {name} {count} times; give them names under [[models]]"
+            yield (
+                f"models must have names of their own, got {name} {count} times; "
+                "give them names under [[models]]"
+            )
     for name, runs, overrides in requested:
         if any(map(is_bm25, runs)) and (len(runs) > 1 or overrides != type(overrides)()):
-            yield f"{name}: BM25 must have neither runs nor encoder settings, since it has no seed and no encoder; leave them out"
+            yield (
+                f"{name}: BM25 must have neither runs nor encoder settings, since it "
+                "has no seed and no encoder; leave them out"
+            )
         for run, count in Counter(runs).items():
             if count > 1:
-                yield f"models.runs of {name} must differ, got {run} {count} times; name each once: counted twice, it narrows the interval"
+                yield (
+                    f"models.runs of {name} must differ, got {run} {count} times; name each "
+                    "once: counted twice, it narrows the interval"
+                )
             if is_bm25(run):
                 yield from _stemmer_faults(run)
 
@@ -198,8 +216,8 @@ class Corpus:
 class TaskCorpus:
     """A corpus that was read once and checked; `sha256` is of ids and texts.
 
-    `stores` are directories of the user that may hold its vectors. `blank` says whether documents without any known token of a static model
-    are faults.
+    `stores` are directories of the user that may hold its vectors. `blank` says whether documents without any
+    known token of a static model are faults.
     """
 
     name: str
@@ -213,7 +231,8 @@ class TaskCorpus:
 class CorpusStores:
     """Vectors and BM25 indexes of corpora in a folder.
 
-    `matching` says whether a store of the user holds a corpus, by the checksum of the corpus and the path of the store.
+    `matching` says whether a store of the user holds a corpus, by the checksum of the corpus and the path of
+    the store.
     """
 
     folder: Path
@@ -223,7 +242,9 @@ class CorpusStores:
     """Stores of others that the last task read."""
 
     def require_unchanged(self) -> None:
-        """Refuse scores if a store that was read for them changed; the stores of the suite itself never do."""
+        """Refuse scores if a store that was read for them changed; the stores of the suite itself never
+        do.
+        """
         for store in self.used.values():
             store.require_unchanged()
         self.used.clear()
@@ -235,7 +256,9 @@ class CorpusStores:
         return System(model.towers, self.store(model.towers, corpus))
 
     def store(self, model: DualEncoder, corpus: TaskCorpus) -> Store:
-        """Vectors of a corpus by a model's document tower: a store that holds them, or a new one; an interrupted embedding resumes."""
+        """Vectors of a corpus by a model's document tower: a store that holds them, or a new one; an
+        interrupted embedding resumes.
+        """
         fingerprint = model.fingerprint("document")
         for path in corpus.stores:
             store = Store.open(path)
@@ -254,7 +277,9 @@ class CorpusStores:
         documents = partial(_known, model, corpus, note=self.watch.note)
         on_progress = partial(self.watch.progress, f"{model.name}: embedding {corpus.name}")
         with without_skip_warnings():
-            return build_store(model, documents, path, on_progress=on_progress, source=corpus.name, encoder_name=model.name).store
+            return build_store(
+                model, documents, path, on_progress=on_progress, source=corpus.name, encoder_name=model.name
+            ).store
 
     def remove_vectors(self, fingerprint: Fingerprint) -> None:
         """Remove the vectors of every corpus by a document tower that no other model shares."""
@@ -269,7 +294,9 @@ class CorpusStores:
             with without_skip_warnings():
                 yield from corpus.documents()
 
-        return BM25System(self._index(corpus, stemmer), [doc_id for doc_id, _ in known], [text for _, text in known], read)
+        return BM25System(
+            self._index(corpus, stemmer), [doc_id for doc_id, _ in known], [text for _, text in known], read
+        )
 
     def _index(self, corpus: TaskCorpus, stemmer: str | None) -> BM25Index:
         path = self._place(corpus) / (f"bm25-{stemmer}" if stemmer else "bm25")
@@ -302,7 +329,9 @@ def _named(fingerprint: Fingerprint) -> str:
 def _known(model: DualEncoder, corpus: TaskCorpus, *, note: Callable[[str], None]) -> Iterator[Document]:
     """Documents that get a vector."""
     blank = corpus.blank
-    return known_documents(model.document, corpus.documents(), blank=blank, source=corpus.name, note=note, setting="tasks.blank")
+    return known_documents(
+        model.document, corpus.documents(), blank=blank, source=corpus.name, note=note, setting="tasks.blank"
+    )
 
 
 def _same_documents(store: Store, documents: Iterator[Document]) -> bool:

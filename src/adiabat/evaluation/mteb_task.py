@@ -38,9 +38,11 @@ HUB_SECONDS = 5.0
 
 
 class MtebEncoder:
-    """A model behind mteb's encoder protocol: each tower with its prompt, and texts without a role through the query tower.
+    """A model behind mteb's encoder protocol: each tower with its prompt, and texts without a role through
+    the query tower.
 
-    It does not inherit from mteb's class: the protocol only requires methods, and importing mteb takes seconds.
+    It does not inherit from mteb's class: the protocol only requires methods, and importing mteb takes
+    seconds.
     """
 
     def __init__(self, model: DualEncoder, *, watch: Watch = SILENT) -> None:
@@ -61,8 +63,9 @@ class MtebEncoder:
         show_progress_bar: bool | None = None,
     ) -> Float32[np.ndarray, "n e"]:
         """Embed texts in float32, each distinct one once."""
-        # No prompt goes by split or subset, the encoder chooses its own batches, and `watch` shows the progress. The protocol's
-        # `precision` would quantise embeddings, so it is no argument here: as any other option that mteb adds, it is refused.
+        # No prompt goes by split or subset, the encoder chooses its own batches, and `watch` shows the
+        # progress. The protocol's `precision` would quantise embeddings, so it is no argument here: as any
+        # other option that mteb adds, it is refused.
         del hf_split, hf_subset, batch_size, show_progress_bar
         texts = [text for batch in inputs for text in batch["text"]]
         side: Side = "query" if prompt_type is None else prompt_type.value
@@ -83,7 +86,11 @@ class MtebEncoder:
     def _scoring(self) -> "ScoringFunction":
         from mteb.models.model_meta import ScoringFunction
 
-        names = {"cosine": ScoringFunction.COSINE, "dot": ScoringFunction.DOT_PRODUCT, "distance": ScoringFunction.EUCLIDEAN}
+        names = {
+            "cosine": ScoringFunction.COSINE,
+            "dot": ScoringFunction.DOT_PRODUCT,
+            "distance": ScoringFunction.EUCLIDEAN,
+        }
         return names[self.compared_by]
 
     @cached_property
@@ -95,12 +102,14 @@ class MtebEncoder:
         return ModelMeta.create_empty({"name": f"adiabat/{plain}", "similarity_fn_name": self._scoring()})
 
 
-def score_mteb(model: DualEncoder, task: Any, *, name: str | None = None, watch: Watch = SILENT) -> TaskScores:
+def score_mteb(
+    model: DualEncoder, task: Any, *, name: str | None = None, watch: Watch = SILENT
+) -> TaskScores:
     """Measure a model on a task of mteb.
 
-    The value is mteb's own main score. Units are queries, pairs or texts where mteb keeps the model's answers and they reproduce that
-    score; otherwise the task's data sets (subset and split) are the units. mteb seeds Python, numpy and torch; their random states are
-    restored.
+    The value is mteb's own main score. Units are queries, pairs or texts where mteb keeps the model's answers
+    and they reproduce that score; otherwise the task's data sets (subset and split) are the units. mteb seeds
+    Python, numpy and torch; their random states are restored.
 
     Args:
         task: By name, or an object of mteb's.
@@ -122,7 +131,9 @@ def score_mteb(model: DualEncoder, task: Any, *, name: str | None = None, watch:
 
 
 def require_task(name: str) -> None:
-    """Check, before a model is loaded, that mteb has the task, that it is a text task, and that its data is available."""
+    """Check, before a model is loaded, that mteb has the task, that it is a text task, and that its data is
+    available.
+    """
     with _random_states_kept(), _without_bars():
         mteb = import_mteb()
         mteb_task = _task_named(mteb, name)
@@ -147,7 +158,9 @@ def _task_named(mteb: Any, name: str) -> Any:
     except KeyError as error:
         _, _, close = str(error.args[0]).partition("Did you mean: ")
         advice = f"did you mean {close.strip(chr(39) + '?')}?" if close else "mteb.get_tasks() lists them"
-        raise ConfigError(f"task must be the name of a task of mteb {mteb.__version__}, got {name!r}; {advice}") from error
+        raise ConfigError(
+            f"task must be the name of a task of mteb {mteb.__version__}, got {name!r}; {advice}"
+        ) from error
 
 
 def _require_texts(mteb: Any, task: Any) -> None:
@@ -156,7 +169,10 @@ def _require_texts(mteb: Any, task: Any) -> None:
         names = ", ".join(subtask.metadata.name for subtask in metadata.tasks)
         raise ConfigError(f"{metadata.name} must be a single task, got an aggregate; name its parts: {names}")
     if list(metadata.modalities) != ["text"]:
-        raise ConfigError(f"{metadata.name} must be a task of texts alone, got {', '.join(metadata.modalities)}; choose another")
+        raise ConfigError(
+            f"{metadata.name} must be a task of texts alone, got "
+            f"{', '.join(metadata.modalities)}; choose another"
+        )
 
 
 def _load(task: Any) -> None:
@@ -169,7 +185,8 @@ def _load(task: Any) -> None:
         reraise_unrelated(error)
         path = task.metadata.dataset.get("path", "its data set")
         raise DataError(
-            f"{task.metadata.name}: {path} must be available from the Hugging Face hub or its cache, got: {' '.join(str(error).split())}; "
+            f"{task.metadata.name}: {path} must be available from the Hugging Face hub or "
+            f"its cache, got: {' '.join(str(error).split())}; "
             "run it once with access to the hub, or copy the cache from there (HF_HOME)"
         ) from error
 
@@ -221,7 +238,14 @@ def _evaluated(mteb: Any, encoder: MtebEncoder, task: Any) -> list[Subset]:
         path = folder / task.prediction_file_name
         predicted = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     subsets = [
-        Subset(task, split, scores["hf_subset"], scores, predicted.get(scores["hf_subset"], {}).get(split), encoder.compared_by)
+        Subset(
+            task,
+            split,
+            scores["hf_subset"],
+            scores,
+            predicted.get(scores["hf_subset"], {}).get(split),
+            encoder.compared_by,
+        )
         for split, subsets in result.scores.items()
         for scores in subsets
     ]
@@ -234,7 +258,8 @@ def _require_numbers(subsets: Sequence[Subset]) -> None:
     if broken:
         raise DataError(
             f"{subsets[0].task.metadata.name}: mteb's {subsets[0].measure} must be a number, "
-            f"got none for {several(broken, of='data sets')}; check whether the model gives all texts the same vector"
+            f"got none for {several(broken, of='data sets')}; check whether the "
+            "model gives all texts the same vector"
         )
 
 

@@ -1,4 +1,5 @@
-"""Scores of every unit of an mteb task, from the predictions that mteb stores, because its single score allows no test.
+"""Scores of every unit of an mteb task, from the predictions that mteb stores, because its single score
+allows no test.
 
 Units are accepted only if their value reproduces mteb's score.
 """
@@ -19,7 +20,14 @@ AGREEMENT = 2e-5
 """Tolerance between mteb's score and the value of the units: mteb rounds some scores to five digits."""
 
 RANK_MEASURE = re.compile(r"(ndcg|map|recall|precision|mrr|hit_rate)_at_(\d+)")
-RANK_NAMES = {"ndcg": "nDCG", "map": "AP", "recall": "R", "precision": "P", "mrr": "RR", "hit_rate": "Success"}
+RANK_NAMES = {
+    "ndcg": "nDCG",
+    "map": "AP",
+    "recall": "R",
+    "precision": "P",
+    "mrr": "RR",
+    "hit_rate": "Success",
+}
 """mteb's names of measures, and those of ir-measures."""
 
 SCORES: Mapping[str, tuple[str, str, int]] = {
@@ -29,12 +37,14 @@ SCORES: Mapping[str, tuple[str, str, int]] = {
     "euclidean": ("euclidean_distances", "distance", -1),
     "dot": ("dot_scores", "dot", 1),
 }
-"""mteb's similarities of pairs: key of its scores, our name ("": the model's own), and the sign with which higher is closer."""
+"""mteb's similarities of pairs: key of its scores, our name ("": the model's own), and the sign with which
+higher is closer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subset:
-    """One data set of a task, a split of a subset such as a language (``default`` where there is one); mteb averages them.
+    """One data set of a task, a split of a subset such as a language (``default`` where there is one); mteb
+    averages them.
 
     `scores` are mteb's; `predicted` are the stored answers of the model, None if mteb stored none.
     """
@@ -60,7 +70,11 @@ class Subset:
     def data(self) -> Any:
         """Data of the subset and split."""
         data = self.task.dataset
-        return data[self.split] if self.subset == "default" and "default" not in data else data[self.subset][self.split]
+        return (
+            data[self.split]
+            if self.subset == "default" and "default" not in data
+            else data[self.subset][self.split]
+        )
 
 
 def unit_scores(subsets: Sequence[Subset]) -> TaskScores | None:
@@ -70,7 +84,11 @@ def unit_scores(subsets: Sequence[Subset]) -> TaskScores | None:
     """
     scores = [_units_of(subset) for subset in subsets]
     pairs = zip(subsets, scores, strict=True)
-    agreeing = [each for subset, each in pairs if each and abs(value_of(each.samples[0])[0] - subset.score) <= AGREEMENT]
+    agreeing = [
+        each
+        for subset, each in pairs
+        if each and abs(value_of(each.samples[0])[0] - subset.score) <= AGREEMENT
+    ]
     if len(agreeing) < len(subsets):
         return None
     return agreeing[0] if len(subsets) == 1 else _joined(subsets, agreeing)
@@ -86,12 +104,18 @@ def _joined(subsets: Sequence[Subset], scores: Sequence[TaskScores]) -> TaskScor
         reference=np.concatenate(references) if references else None,
         groups=groups,
     )
-    ids = [f"{subset.subset}/{subset.split}/{unit}" for subset, each in zip(subsets, scores, strict=True) for unit in each.units]
+    ids = [
+        f"{subset.subset}/{subset.split}/{unit}"
+        for subset, each in zip(subsets, scores, strict=True)
+        for unit in each.units
+    ]
     texts = [text for each in scores for text in each.texts]
     return scored(scores[0].unit, ids, sample, texts, max(each.documents for each in scores))
 
 
-def scored(unit: str, ids: Sequence[str], sample: Sample, texts: Sequence[str] = (), documents: int = 0) -> TaskScores:
+def scored(
+    unit: str, ids: Sequence[str], sample: Sample, texts: Sequence[str] = (), documents: int = 0
+) -> TaskScores:
     """Scores of units without the name of their task."""
     return TaskScores("", "mteb", unit, ids, [sample], texts, documents)
 
@@ -125,12 +149,24 @@ def _queries(subset: Subset) -> TaskScores | None:
     values = ranking_measures(run, qrels, [measure])[measure]
     text_of = dict(zip(data["queries"]["id"], data["queries"]["text"], strict=True))
     texts = [str(text_of[query]) for query in qrels]
-    return scored("query", list(qrels), Sample(measure, values, subset.similarity, bounds=SHARE), texts, len(data["corpus"]))
+    return scored(
+        "query",
+        list(qrels),
+        Sample(measure, values, subset.similarity, bounds=SHARE),
+        texts,
+        len(data["corpus"]),
+    )
 
 
 def _mteb_ranking(task: Any, query: str, scores: Mapping[str, float]) -> dict[str, float]:
-    """The ranking as mteb judges it: of equal scores the later id comes first, and documents that the task leaves out are gone."""
-    ranked = {doc_id: score for doc_id, score in scores.items() if not (task.ignore_identical_ids and doc_id == query)}
+    """The ranking as mteb judges it: of equal scores the later id comes first, and documents that the task
+    leaves out are gone.
+    """
+    ranked = {
+        doc_id: score
+        for doc_id, score in scores.items()
+        if not (task.ignore_identical_ids and doc_id == query)
+    }
     if task.skip_first_result and ranked:
         ranked.pop(max(ranked, key=lambda doc_id: ranked[doc_id]))
     order = sorted(ranked, key=lambda doc_id: (ranked[doc_id], doc_id))
@@ -144,8 +180,13 @@ def _graded_pairs(subset: Subset) -> TaskScores | None:
         return None
     key, similarity, _ = SCORES[by]
     # mteb stores negated distances for STS.
-    values, reference = np.asarray(subset.predicted[key], dtype=np.float64), np.asarray(subset.data["score"], dtype=np.float64)
-    sample = Sample("Spearman", values, similarity or subset.similarity, reference, "spearman", bounds=CORRELATION)
+    values, reference = (
+        np.asarray(subset.predicted[key], dtype=np.float64),
+        np.asarray(subset.data["score"], dtype=np.float64),
+    )
+    sample = Sample(
+        "Spearman", values, similarity or subset.similarity, reference, "spearman", bounds=CORRELATION
+    )
     return scored("pair", _numbers(len(values)), sample, _pairs(subset.data, *subset.task.column_names))
 
 
@@ -158,7 +199,9 @@ def _labelled_pairs(subset: Subset) -> TaskScores | None:
         return None
     samples = {name: _average_precision(subset, name, labels) for name in SCORES}
     # The best similarity may differ between models, so it must not be part of the key.
-    samples["max"] = replace(max(samples.values(), key=lambda sample: value_of(sample)[0]), similarity="best of all")
+    samples["max"] = replace(
+        max(samples.values(), key=lambda sample: value_of(sample)[0]), similarity="best of all"
+    )
     texts = _pairs(data, subset.task.input1_column_name, subset.task.input2_column_name)
     return scored("pair", _numbers(len(labels)), samples[by], texts)
 
@@ -166,28 +209,44 @@ def _labelled_pairs(subset: Subset) -> TaskScores | None:
 def _average_precision(subset: Subset, by: str, labels: Float[np.ndarray, " n"]) -> Sample:
     key, similarity, sign = SCORES[by]
     values = sign * np.asarray(subset.predicted[key], dtype=np.float64)
-    return Sample("average precision", values, similarity or subset.similarity, labels, "average precision", bounds=SHARE)
+    return Sample(
+        "average precision",
+        values,
+        similarity or subset.similarity,
+        labels,
+        "average precision",
+        bounds=SHARE,
+    )
 
 
 def _labelled_texts(subset: Subset) -> TaskScores | None:
-    """Classification: share of mteb's experiments, each trained on its own draw, that predict a text's label."""
+    """Classification: share of mteb's experiments, each trained on its own draw, that predict a text's
+    label.
+    """
     task, data = subset.task, subset.data
     if subset.measure != "accuracy" or task.is_cross_validation:
         return None
     labels = np.asarray(data[task.label_column_name])
     values = np.mean([np.asarray(predicted) == labels for predicted in subset.predicted], axis=0)
-    texts = [str(text) for text in data[task.input_column_name]] if isinstance(task.input_column_name, str) else ()
+    texts = (
+        [str(text) for text in data[task.input_column_name]]
+        if isinstance(task.input_column_name, str)
+        else ()
+    )
     return scored("text", _numbers(len(labels)), Sample("accuracy", values, bounds=SHARE), texts)
 
 
 def _sentences(subset: Subset) -> TaskScores | None:
     """Bitext mining: whether each sentence found its translation, or the F1 of its translation as a class.
 
-    That F1 is ``2 TP / (2 TP + FP + FN)``: TP if the sentence found it, FN if not, FP the number of other sentences that chose it.
+    That F1 is ``2 TP / (2 TP + FP + FN)``: TP if the sentence found it, FN if not, FP the number of other
+    sentences that chose it.
     """
     if subset.measure not in ("accuracy", "f1") or "gold" in subset.data:
         return None
-    chosen = np.array([answer["corpus_id"] for answer in next(iter(subset.predicted.values()))], dtype=np.int64)
+    chosen = np.array(
+        [answer["corpus_id"] for answer in next(iter(subset.predicted.values()))], dtype=np.int64
+    )
     values = (chosen == np.arange(len(chosen))).astype(np.float64)
     if subset.measure == "f1":
         values *= 2 / (1 + np.bincount(chosen, minlength=len(chosen)))
@@ -212,4 +271,6 @@ def _pairs(data: Any, first_column: Any, second_column: Any) -> list[str]:
     """Both texts of each pair on two lines; empty if a column does not hold texts."""
     if not (isinstance(first_column, str) and isinstance(second_column, str)):
         return []
-    return [f"{first}\n{second}" for first, second in zip(data[first_column], data[second_column], strict=True)]
+    return [
+        f"{first}\n{second}" for first, second in zip(data[first_column], data[second_column], strict=True)
+    ]

@@ -1,7 +1,8 @@
-"""Exact ranks of the relevant documents of each query, in a whole corpus or among listed candidates; ties are lost.
+"""Exact ranks of the relevant documents of each query, in a whole corpus or among listed candidates; ties are
+lost.
 
-No ranking is written out. The rank of a positive is the number of other documents that score at least as high, which are counted, plus the
-few positives before it. Counts and ranks are exact to any depth.
+No ranking is written out. The rank of a positive is the number of other documents that score at least as
+high, which are counted, plus the few positives before it. Counts and ranks are exact to any depth.
 """
 
 import math
@@ -35,7 +36,10 @@ BM25_QUERIES = 256
 
 @runtime_checkable
 class Ranker(Protocol):
-    """Ranks all documents for its queries; higher is closer. The score of a document is always the same to the last bit."""
+    """Ranks all documents for its queries; higher is closer.
+
+    The score of a document is always the same to the last bit.
+    """
 
     @property
     def similarity(self) -> str:
@@ -60,7 +64,9 @@ class Ranker(Protocol):
         removed: Int64[np.ndarray, " r"],
         on_progress: ShareProgress | None = None,
     ) -> Counts:
-        """Number of documents that score at least each threshold (infinity for "none"), for each query: others, and removed ones."""
+        """Number of documents that score at least each threshold (infinity for "none"), for each query:
+        others, and removed ones.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,10 +159,12 @@ QUERIES_PER_BLOCK = 4096
 
 @dataclass(frozen=True, slots=True)
 class PositiveRanks:
-    """Ranks of the positives of each query, from 0; ranks from `retrieved` on, the length of the ranking, mean not retrieved.
+    """Ranks of the positives of each query, from 0; ranks from `retrieved` on, the length of the ranking,
+    mean not retrieved.
 
-    `counts` are of pairs of a positive and another document. `grades` are those of the ranked documents: 0 for one judged not relevant.
-    `above` says for which queries a removed document scores at least as high as the first positive; None if nothing was removed.
+    `counts` are of pairs of a positive and another document. `grades` are those of the ranked documents: 0
+    for one judged not relevant. `above` says for which queries a removed document scores at least as high as
+    the first positive; None if nothing was removed.
     """
 
     counts: PairCounts
@@ -178,11 +186,14 @@ def rank_in_store(
     """Rank the positives of each query against every document that is neither a positive nor left out.
 
     Args:
-        judged: Rank the documents that were judged not relevant too. Of documents that tie, unjudged ones come first, relevant ones last.
+        judged: Rank the documents that were judged not relevant too. Of documents that tie, unjudged ones
+            come first, relevant ones last.
         removed: Ascending rows of documents that no query is ranked against, none of them judged.
     """
     label, queries = f"ranking {examples.name}", len(examples)
-    documents, grades = _judged(examples, left_out, ranker.count) if judged else (examples.positives, examples.grades)
+    documents, grades = (
+        _judged(examples, left_out, ranker.count) if judged else (examples.positives, examples.grades)
+    )
     rows = np.empty(0, dtype=np.int64) if removed is None else removed
     compared = ranker.count - rows.size - left_out.where(~np.isin(left_out.values, rows)).lengths
     lost, retrieved = np.zeros(len(documents.values), dtype=np.int64), compared.copy()
@@ -196,8 +207,14 @@ def rank_in_store(
 
         near, inside = _padded(documents, block)
         levels = np.where(inside, ranker.scores(block, near), np.inf).astype(np.float32)
-        thresholds = levels if ranker.min_score == -np.inf else np.pad(levels, ((0, 0), (0, 1)), constant_values=ranker.min_score)
-        counted, apart = ranker.count_at_least(block, thresholds, _joined(documents, left_out, block), rows, report)
+        thresholds = (
+            levels
+            if ranker.min_score == -np.inf
+            else np.pad(levels, ((0, 0), (0, 1)), constant_values=ranker.min_score)
+        )
+        counted, apart = ranker.count_at_least(
+            block, thresholds, _joined(documents, left_out, block), rows, report
+        )
         lost[entries], scores[entries] = counted[:, : levels.shape[1]][inside], levels[inside]
         if thresholds is not levels:
             retrieved[block] = counted[:, -1] + ((levels >= ranker.min_score) & inside).sum(axis=1)
@@ -212,30 +229,45 @@ def rank_in_store(
 def rank_in_lists(ranker: Ranker, examples: AddressedSet, watch: Watch) -> PositiveRanks:
     """Rank the positives of each query against its listed negatives, all of which are retrieved."""
     queries = len(examples)
-    lost, scores = np.zeros(len(examples.positives.values), dtype=np.int64), np.zeros(len(examples.positives.values), dtype=np.float32)
+    lost, scores = (
+        np.zeros(len(examples.positives.values), dtype=np.int64),
+        np.zeros(len(examples.positives.values), dtype=np.float32),
+    )
     for start in range(0, queries, QUERIES_PER_BLOCK):
         block = slice(start, min(start + QUERIES_PER_BLOCK, queries))
         entries = slice(examples.positives.offsets[block.start], examples.positives.offsets[block.stop])
-        (near, inside), (far, _) = (_padded(lists, block) for lists in (examples.positives, examples.negatives))
+        (near, inside), (far, _) = (
+            _padded(lists, block) for lists in (examples.positives, examples.negatives)
+        )
         table = ranker.scores(block, np.concatenate([near, far], axis=1))
         levels, others = table[:, : near.shape[1]], table[:, near.shape[1] :]
         at_least = np.stack([(others >= level[:, None]).sum(axis=1) for level in levels.T], axis=1)
         lost[entries], scores[entries] = at_least[inside], levels[inside]
         watch.progress(f"scoring {examples.name}", block.stop, queries)
     lengths = examples.negatives.lengths
-    return _standings(examples.positives, examples.grades, lost, scores, lengths, examples.positives.lengths + lengths)
+    return _standings(
+        examples.positives, examples.grades, lost, scores, lengths, examples.positives.lengths + lengths
+    )
 
 
-def fused_ranks(rankings: Sequence[Int64[np.ndarray, "q k"]], examples: AddressedSet, *, constant: int = FUSION_CONSTANT) -> PositiveRanks:
-    """Ranks of the positives in the reciprocal-rank fusion of several rankings (Cormack, Clarke and Buettcher 2009).
+def fused_ranks(
+    rankings: Sequence[Int64[np.ndarray, "q k"]], examples: AddressedSet, *, constant: int = FUSION_CONSTANT
+) -> PositiveRanks:
+    """Ranks of the positives in the reciprocal-rank fusion of several rankings (Cormack, Clarke and Buettcher
+    2009).
 
-    A document scores ``sum 1 / (constant + rank)`` over the rankings that hold it, with ranks from 1; a positive loses its ties.
+    A document scores ``sum 1 / (constant + rank)`` over the rankings that hold it, with ranks from 1; a
+    positive loses its ties.
 
     Args:
-        rankings: Rows of documents, best first, distinct; -1 pads a shorter list. `tied_positives_last` orders ties.
+        rankings: Rows of documents, best first, distinct; -1 pads a shorter list. `tied_positives_last`
+            orders ties.
     """
     queries = len(examples)
-    lost, scores = np.zeros(len(examples.positives.values), dtype=np.int64), np.zeros(len(examples.positives.values))
+    lost, scores = (
+        np.zeros(len(examples.positives.values), dtype=np.int64),
+        np.zeros(len(examples.positives.values)),
+    )
     retrieved = np.zeros(queries, dtype=np.int64)
     reciprocal = np.concatenate([1 / (constant + 1.0 + np.arange(ranking.shape[1])) for ranking in rankings])
     for query, listed in enumerate(np.concatenate(rankings, axis=1)):
@@ -251,7 +283,9 @@ def fused_ranks(rankings: Sequence[Int64[np.ndarray, "q k"]], examples: Addresse
 
 
 def tied_positives_last(hits: Hits, examples: AddressedSet) -> Int64[np.ndarray, "q k"]:
-    """Rows of a search in which a positive loses its ties, as in all ranks here; a search puts the lower row first."""
+    """Rows of a search in which a positive loses its ties, as in all ranks here; a search puts the lower row
+    first.
+    """
     rows = np.array(hits.rows)
     for query, (found, scores) in enumerate(zip(hits.rows, hits.scores, strict=True)):
         rows[query] = found[np.lexsort((np.isin(found, examples.positives[query]), -scores))]
@@ -259,12 +293,16 @@ def tied_positives_last(hits: Hits, examples: AddressedSet) -> Int64[np.ndarray,
 
 
 def errors_by_negative(ranker: Ranker, examples: AddressedSet) -> Bool[np.ndarray, "q d"]:
-    """Whether each query's positive is not strictly closer than its first listed negative, its second, ...; a tie is an error."""
+    """Whether each query's positive is not strictly closer than its first listed negative, its second, ...; a
+    tie is an error.
+    """
     assert examples.negative_columns is not None
     errors = np.empty(examples.negative_columns.shape, dtype=np.bool_)
     for start in range(0, len(examples), QUERIES_PER_BLOCK):
         block = slice(start, start + QUERIES_PER_BLOCK)
-        rows = np.concatenate([examples.positives.values[block, None], examples.negative_columns[block]], axis=1)
+        rows = np.concatenate(
+            [examples.positives.values[block, None], examples.negative_columns[block]], axis=1
+        )
         scores = ranker.scores(block, rows)
         errors[block] = scores[:, 1:] >= scores[:, :1]
     return errors
@@ -276,7 +314,9 @@ def _judged(examples: AddressedSet, left_out: Ragged, documents: int) -> tuple[R
     if not examples.is_judged:
         return examples.positives, examples.grades
     queries = np.arange(len(examples))
-    keys, without = (np.repeat(queries, lists.lengths) * documents + lists.values for lists in (irrelevant, left_out))
+    keys, without = (
+        np.repeat(queries, lists.lengths) * documents + lists.values for lists in (irrelevant, left_out)
+    )
     kept = ~np.isin(keys, without)
     counts = np.bincount(np.repeat(queries, irrelevant.lengths)[kept], minlength=len(examples))
     irrelevant = Ragged(irrelevant.values[kept], np.concatenate([[0], np.cumsum(counts)]))
@@ -292,23 +332,35 @@ def _standings(
     others: Int[np.ndarray, " q"],
     retrieved: Int[np.ndarray, " q"],
 ) -> PositiveRanks:
-    """Ranks from the further documents that each one loses to, its score, and the documents that a positive is compared with."""
+    """Ranks from the further documents that each one loses to, its score, and the documents that a positive
+    is compared with.
+    """
     owners = np.repeat(np.arange(len(documents)), documents.lengths)
     ranks, relevant = lost + _ranked_before(owners, grades.values, scores), grades.values > 0
     wrong = ranks[relevant] - _ranked_before(owners[relevant], grades.values[relevant], scores[relevant])
-    errors, positives = np.zeros(len(documents), dtype=np.int64), np.bincount(owners[relevant], minlength=len(documents))
+    errors, positives = (
+        np.zeros(len(documents), dtype=np.int64),
+        np.bincount(owners[relevant], minlength=len(documents)),
+    )
     np.add.at(errors, owners[relevant], wrong)
     counts = PairCounts(errors, np.asarray(others * positives, dtype=np.int64))
-    return PositiveRanks(counts, Ragged(ranks, documents.offsets), grades, np.asarray(retrieved, dtype=np.int64))
+    return PositiveRanks(
+        counts, Ragged(ranks, documents.offsets), grades, np.asarray(retrieved, dtype=np.int64)
+    )
 
 
 def _ranked_before(
-    owners: Int[np.ndarray, " entries"], grades: Int[np.ndarray, " entries"], scores: Float[np.ndarray, " entries"]
+    owners: Int[np.ndarray, " entries"],
+    grades: Int[np.ndarray, " entries"],
+    scores: Float[np.ndarray, " entries"],
 ) -> Int64[np.ndarray, " entries"]:
-    """Number of the query's other entries ranked before each: those of higher scores, and of equal scores those of lower grades."""
+    """Number of the query's other entries ranked before each: those of higher scores, and of equal scores
+    those of lower grades.
+    """
     order = np.lexsort((grades, -scores, owners))
     before = np.empty(len(order), dtype=np.int64)
-    # The sort is within queries, whose entries are adjacent, so place i of the order belongs to the query that owns entry i.
+    # The sort is within queries, whose entries are adjacent, so place i of the order belongs to the query
+    # that owns entry i.
     before[order] = np.arange(len(order)) - np.searchsorted(owners, owners)
     return before
 
@@ -317,8 +369,12 @@ def _joined(lists: Ragged, further: Ragged, block: slice) -> Ragged:
     """Lists of a block, each joined with its counterpart."""
     lengths = np.stack([lists.lengths[block], further.lengths[block]])
     owners = np.concatenate([np.repeat(np.arange(lengths.shape[1]), counts) for counts in lengths])
-    values = np.concatenate([each.values[each.offsets[block.start] : each.offsets[block.stop]] for each in (lists, further)])
-    return Ragged(values[np.argsort(owners, kind="stable")], np.concatenate([[0], np.cumsum(lengths.sum(axis=0))]))
+    values = np.concatenate(
+        [each.values[each.offsets[block.start] : each.offsets[block.stop]] for each in (lists, further)]
+    )
+    return Ragged(
+        values[np.argsort(owners, kind="stable")], np.concatenate([[0], np.cumsum(lengths.sum(axis=0))])
+    )
 
 
 def _padded(lists: Ragged, block: slice) -> tuple[Int64[np.ndarray, "q p"], Bool[np.ndarray, "q p"]]:

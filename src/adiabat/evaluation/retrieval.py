@@ -1,4 +1,6 @@
-"""Scores of a model, or of BM25, on queries with known positives: ranked in a whole corpus, or among listed candidates."""
+"""Scores of a model, or of BM25, on queries with known positives: ranked in a whole corpus, or among listed
+candidates.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +15,15 @@ from adiabat.core.progress import SILENT, Watch
 from adiabat.core.ragged import Ragged, connected
 from adiabat.data.records import ExampleSet
 from adiabat.data.text_hashes import TrainedTexts, folded
-from adiabat.evaluation.ranking import BM25Ranker, DenseRanker, PositiveRanks, Ranker, errors_by_negative, rank_in_lists, rank_in_store
+from adiabat.evaluation.ranking import (
+    BM25Ranker,
+    DenseRanker,
+    PositiveRanks,
+    Ranker,
+    errors_by_negative,
+    rank_in_lists,
+    rank_in_store,
+)
 from adiabat.evaluation.systems import BM25System, System, identical_documents, ranking_notes, similarities_of
 from adiabat.models.embedding_head import Similarity
 from adiabat.stats.clusters import BY_DOCUMENTS, Clusters
@@ -44,15 +54,21 @@ def score_retrieval(
     """Score one model on one data set.
 
     Args:
-        similarities: To rank by, the main one first; None takes `similarities_of` the model. BM25 has its own.
+        similarities: To rank by, the main one first; None takes `similarities_of` the model. BM25 has its
+            own.
         trained: Training data of the model's job, if it has one.
-        removed: Ascending rows of documents of the store that no query is ranked against, none of them judged.
+        removed: Ascending rows of documents of the store that no query is ranked against, none of them
+            judged.
     """
     plan = _planned(system.documents, examples, settings, watch)
     rankers, notes = _rankers(system, plan.examples, similarities, watch)
     clusters = query_clusters(plan.examples, settings.cluster)
     standings = [plan.standings(ranker, watch, removed) for ranker in rankers]
-    samples = [sample for ranker, ranks in zip(rankers, standings, strict=True) for sample in _samples(plan, ranks, ranker.similarity)]
+    samples = [
+        sample
+        for ranker, ranks in zip(rankers, standings, strict=True)
+        for sample in _samples(plan, ranks, ranker.similarity)
+    ]
     samples = [replace(sample, clusters=clusters) for sample in samples]
     above, out = standings[0].above, 0 if removed is None else removed.size
     return TaskScores(
@@ -81,8 +97,8 @@ ABOVE = "queries with a removed document above the first relevant one"
 class _Plan:
     """Choice of the documents that positives are ranked against, and of the reported measures.
 
-    Rows in `left_out` are not compared with their query; None ranks listed negatives alone. Rank measures look at the first `depth`, and
-    need the ranks of documents judged not relevant if `judged`.
+    Rows in `left_out` are not compared with their query; None ranks listed negatives alone. Rank measures
+    look at the first `depth`, and need the ranks of documents judged not relevant if `judged`.
     """
 
     examples: AddressedSet
@@ -100,43 +116,62 @@ class _Plan:
         if self.left_out is None:
             ranks = rank_in_lists(ranker, self.examples, watch)
         else:
-            ranks = rank_in_store(ranker, self.examples, self.left_out, watch, judged=self.judged, removed=removed)
+            ranks = rank_in_store(
+                ranker, self.examples, self.left_out, watch, judged=self.judged, removed=removed
+            )
         if not ranks.counts.pairs.any():
             raise DataError(
-                f"{self.examples.name}: the corpus must hold documents beside the positives of a query, got {ranker.count} in all; "
+                f"{self.examples.name}: the corpus must hold documents beside the positives "
+                f"of a query, got {ranker.count} in all; "
                 "name a larger one"
             )
         return ranks
 
 
-def _planned(documents: Store | BM25System, examples: AddressedSet, settings: MeasureSection, watch: Watch) -> _Plan:
+def _planned(
+    documents: Store | BM25System, examples: AddressedSet, settings: MeasureSection, watch: Watch
+) -> _Plan:
     """Choose by the settings and the data."""
     require_report(settings.report)
     listing, queries = int((examples.negatives.lengths > 0).sum()), len(examples)
     if settings.negatives == "listed" and not listing:
         raise DataError(
-            f"{examples.name}: measure.negatives must be store or auto where no query lists negatives, got listed; "
+            f"{examples.name}: measure.negatives must be store or auto where no "
+            "query lists negatives, got listed; "
             "set measure.negatives = store"
         )
     # Judged documents are no candidates, and a few queries with negatives must not decide for all.
     lists = not examples.is_judged and 2 * listing >= queries and listing
     if settings.negatives == "listed" or (settings.negatives == "auto" and lists):
-        note = f"{queries - listing:,} of {queries:,} queries list no negatives and were left out, {listing:,} are measured"
+        note = (
+            f"{queries - listing:,} of {queries:,} queries list no negatives and "
+            f"were left out, {listing:,} are measured"
+        )
         notes = [*([note] if listing < queries else []), "positives are compared with listed negatives"]
         examples = examples.take(np.flatnonzero(examples.negatives.lengths > 0))
-        constant = same_in_any_order(settings.report, int((examples.positives.lengths + examples.negatives.lengths).max()))
+        constant = same_in_any_order(
+            settings.report, int((examples.positives.lengths + examples.negatives.lengths).max())
+        )
         if constant:
             notes.append(
-                f"{', '.join(constant)} cannot change among so few listed candidates and {'is' if len(constant) == 1 else 'are'} left out"
+                f"{', '.join(constant)} cannot change among so few listed candidates and "
+                f"{'is' if len(constant) == 1 else 'are'} left out"
             )
         return _Plan(examples, None, 0, notes, [name for name in settings.report if name not in constant])
     depth = max(settings.depth, largest_cutoff(settings.report))
-    notes = [f"positives are compared with all other documents of the corpus; rank measures look at the first {depth}"]
+    notes = [
+        "positives are compared with all other documents of the corpus; "
+        f"rank measures look at the first {depth}"
+    ]
     if settings.negatives == "auto" and listing and not examples.is_judged:
         notes.insert(
-            0, f"only {listing:,} of {queries:,} queries list negatives, too few to measure with: all {queries:,} are measured without them"
+            0,
+            f"only {listing:,} of {queries:,} queries list negatives, too few to measure "
+            f"with: all {queries:,} are measured without them",
         )
-    identical = identical_documents(documents, examples.query_ids, examples.queries, examples.positives, drop=settings.drop_same_id)
+    identical = identical_documents(
+        documents, examples.query_ids, examples.queries, examples.positives, drop=settings.drop_same_id
+    )
     for note in identical.notes:
         watch.note(f"{examples.name}: {note}")
     judged = need_judged_ranks(settings.report)
@@ -144,7 +179,10 @@ def _planned(documents: Store | BM25System, examples: AddressedSet, settings: Me
 
 
 def _rankers(
-    system: System | BM25System, examples: AddressedSet, similarities: Sequence[Similarity] | None, watch: Watch
+    system: System | BM25System,
+    examples: AddressedSet,
+    similarities: Sequence[Similarity] | None,
+    watch: Watch,
 ) -> tuple[list[Ranker], list[str]]:
     """A ranker for each similarity, and notes on the choice."""
     if isinstance(system, BM25System):
@@ -156,11 +194,14 @@ def _rankers(
 
 
 def _wordless(vectors: Float[np.ndarray, "q e"], examples: AddressedSet, watch: Watch) -> list[str]:
-    """A note on queries without any token that a static model knows: all documents tie for them, so they lose to all."""
+    """A note on queries without any token that a static model knows: all documents tie for them, so they lose
+    to all.
+    """
     if not (count := int(zero_rows(vectors).sum())):
         return []
     sentence = (
-        f"{count:,} of {len(examples):,} queries hold no token that the model knows: their vectors are zero, and they retrieve no documents"
+        f"{count:,} of {len(examples):,} queries hold no token that the model knows: their "
+        "vectors are zero, and they retrieve no documents"
     )
     watch.note(f"{examples.name}: {sentence}")
     return [sentence]
@@ -181,7 +222,14 @@ def _ladder(plan: _Plan, ranker: Ranker) -> list[Sample]:
         return []
     columns = errors_by_negative(ranker, plan.examples).T.astype(np.float64)
     return [
-        Sample(f"PND, negative {number}", column, ranker.similarity, lower_is_better=True, proportion=True, bounds=SHARE)
+        Sample(
+            f"PND, negative {number}",
+            column,
+            ranker.similarity,
+            lower_is_better=True,
+            proportion=True,
+            bounds=SHARE,
+        )
         for number, column in enumerate(columns, start=1)
     ]
 
@@ -189,8 +237,8 @@ def _ladder(plan: _Plan, ranker: Ranker) -> list[Sample]:
 def query_clusters(examples: AddressedSet, cluster: str) -> Clusters | None:
     """Clusters of the queries by the setting ``measure.cluster``; None if every query is drawn on its own.
 
-    Queries of equal text apart from case and white space are always connected. A column connects the queries of its values, and shared
-    documents further ones if enough clusters remain.
+    Queries of equal text apart from case and white space are always connected. A column connects the queries
+    of its values, and shared documents further ones if enough clusters remain.
     """
     if cluster == "none":
         return None
@@ -198,7 +246,10 @@ def query_clusters(examples: AddressedSet, cluster: str) -> Clusters | None:
     equal = Ragged(texts, np.arange(len(examples) + 1))
     if cluster == "documents" or examples.clusters is None:
         return Clusters(connected(examples.positives, equal))
-    further, empty = Clusters(connected(examples.clusters, equal, examples.positives)), int((examples.clusters.lengths == 0).sum())
+    further, empty = (
+        Clusters(connected(examples.clusters, equal, examples.positives)),
+        int((examples.clusters.lengths == 0).sum()),
+    )
     column = f'the column "{cluster}"' + (f" (without a value in {empty:,} rows)" if empty else "")
     if further.drawn:
         return Clusters(further.numbers, f"{column} and {BY_DOCUMENTS}")
@@ -211,11 +262,17 @@ def require_clusters(examples: ExampleSet, *, source: str) -> None:
     numbers = {value: number for number, value in enumerate(dict.fromkeys(chain.from_iterable(rows)))}
     if connected(Ragged.of([numbers[value] for value in values] for values in rows)).any():
         return
-    got = "lists that connect all rows" if len(rows) > 1 else f"{', '.join(rows[0]) or 'nothing'} in every row"
-    raise ConfigError(f"measure.cluster must name a column with different values, got {got} of {source}; leave it out")
+    got = (
+        "lists that connect all rows" if len(rows) > 1 else f"{', '.join(rows[0]) or 'nothing'} in every row"
+    )
+    raise ConfigError(
+        f"measure.cluster must name a column with different values, got {got} of {source}; leave it out"
+    )
 
 
-def query_overlap(record: TrainedTexts | None, examples: AddressedSet, store: Store) -> TrainingOverlap | None:
+def query_overlap(
+    record: TrainedTexts | None, examples: AddressedSet, store: Store
+) -> TrainingOverlap | None:
     """Training data of a job among the queries and relevant documents; None without a job."""
     if record is None:
         return None
@@ -224,6 +281,16 @@ def query_overlap(record: TrainedTexts | None, examples: AddressedSet, store: St
     known = record.holds_documents(documents, are_texts=store.has_texts)
     lengths = examples.positives.lengths
     owners = np.repeat(np.arange(len(examples)), lengths)
-    counts = None if known is None else np.bincount(owners, weights=known[number_of], minlength=len(examples)).astype(np.int64)
+    counts = (
+        None
+        if known is None
+        else np.bincount(owners, weights=known[number_of], minlength=len(examples)).astype(np.int64)
+    )
     near = record.nearly_holds_queries(examples.queries)
-    return TrainingOverlap(record.holds_queries(examples.queries), np.asarray(lengths, dtype=np.int64), counts, record.unknown, near)
+    return TrainingOverlap(
+        record.holds_queries(examples.queries),
+        np.asarray(lengths, dtype=np.int64),
+        counts,
+        record.unknown,
+        near,
+    )

@@ -1,8 +1,9 @@
 """Stored scores: one Parquet file for each model and task, with a row for each unit.
 
-Columns are ``unit``, ``text``, and for each measure its value (``nDCG@10 by cosine``), with its reference (``nDCG@10 by cosine:
-reference``) and groups (``...: group``) where it has them. A language grid has a list with one value for each cell, and the model of a job
-has columns of its training data (`TRAINED`). The metadata ``adiabat`` of the file holds everything else as JSON.
+Columns are ``unit``, ``text``, and for each measure its value (``nDCG@10 by cosine``), with its reference
+(``nDCG@10 by cosine: reference``) and groups (``...: group``) where it has them. A language grid has a list
+with one value for each cell, and the model of a job has columns of its training data (`TRAINED`). The
+metadata ``adiabat`` of the file holds everything else as JSON.
 """
 
 import hashlib
@@ -40,13 +41,26 @@ REMEDY = "evaluate again"
 SCORES = "scores"
 """Folder of scores in a result, by model."""
 
-TRAINED = ("query trained on", "relevant documents", "relevant documents trained on", "near duplicate trained on")
+TRAINED = (
+    "query trained on",
+    "relevant documents",
+    "relevant documents trained on",
+    "near duplicate trained on",
+)
 """Columns of `TrainingOverlap`."""
 
 CLUSTER = "cluster"
 """Column of the numbers of `Clusters`."""
 
-SAMPLE_FIELDS = ("measure", "similarity", "statistic", "proportion", "lower_is_better", "bounds", "pseudo_values")
+SAMPLE_FIELDS = (
+    "measure",
+    "similarity",
+    "statistic",
+    "proportion",
+    "lower_is_better",
+    "bounds",
+    "pseudo_values",
+)
 GRID_FIELDS = ("comparison", "similarity", "rows", "columns", "lower_is_better", "total")
 """Fields stored unchanged in the metadata."""
 
@@ -71,7 +85,9 @@ def folder_names(names: Sequence[str]) -> list[str]:
     plain = [name[:LONGEST_NAME].decode("utf-8", "ignore") or "unnamed" for name in readable]
     counts = Counter(name.casefold() for name in plain)
     unique = [
-        short if counts[short.casefold()] == 1 else f"{short}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
+        short
+        if counts[short.casefold()] == 1
+        else f"{short}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:6]}"
         for short, name in zip(plain, names, strict=True)
     ]
     used: Counter[str] = Counter()
@@ -87,7 +103,8 @@ def run_folder_name(name: str) -> str:
     plain = folder_names([name])[0]
     if PLAIN_NAME.fullmatch(name) and len(name) <= LONGEST_PLAIN_NAME:
         return plain
-    return f"{plain[:LONGEST_PLAIN_NAME]}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{plain[:LONGEST_PLAIN_NAME]}-{digest[:12]}"
 
 
 def write_scores(scores: TaskScores, path: Path, *, key: str, about: Mapping[str, Any]) -> None:
@@ -102,10 +119,21 @@ def write_scores(scores: TaskScores, path: Path, *, key: str, about: Mapping[str
     if (clusters := scores.samples[0].clusters) is not None:
         columns[CLUSTER] = numbers_column(clusters.numbers)
     if scores.trained is not None:
-        counts = (scores.trained.queries, scores.trained.relevant, scores.trained.documents, scores.trained.near)
-        columns |= {name: numbers_column(values) for name, values in zip(TRAINED, counts, strict=True) if values is not None}
+        counts = (
+            scores.trained.queries,
+            scores.trained.relevant,
+            scores.trained.documents,
+            scores.trained.near,
+        )
+        columns |= {
+            name: numbers_column(values)
+            for name, values in zip(TRAINED, counts, strict=True)
+            if values is not None
+        }
     record = {**SCORE_FILE.stamp(), "key": key, "about": dict(about), **_described(scores)}
-    table = pa.table(columns).replace_schema_metadata({METADATA: json.dumps(record, ensure_ascii=False).encode("utf-8", "replace")})
+    table = pa.table(columns).replace_schema_metadata(
+        {METADATA: json.dumps(record, ensure_ascii=False).encode("utf-8", "replace")}
+    )
     with writing_to(path):
         make_folder(path.parent, parents=True)
     write_parquet(table, path)
@@ -117,9 +145,17 @@ def read_scores(path: Path, record: Mapping[str, Any] | None = None) -> TaskScor
     with reading(path, remedy=REMEDY):
         table = open_parquet(path, remedy=REMEDY).read()
         if len(table) != record["units"] or not record["samples"]:
-            raise ValueError(f"{len(table):,} rows and {len(record['samples'])} measures, of {record['units']:,} units")
-        clusters = Clusters(_filled(table, CLUSTER, "whole numbers"), record["clustered_by"]) if CLUSTER in table.column_names else None
-        samples = [replace(_sample(table, description), clusters=clusters) for description in record["samples"]]
+            raise ValueError(
+                f"{len(table):,} rows and {len(record['samples'])} measures, of {record['units']:,} units"
+            )
+        clusters = (
+            Clusters(_filled(table, CLUSTER, "whole numbers"), record["clustered_by"])
+            if CLUSTER in table.column_names
+            else None
+        )
+        samples = [
+            replace(_sample(table, description), clusters=clusters) for description in record["samples"]
+        ]
         cells = [_cells(table, description) for description in record["cells"]]
         texts = _filled(table, "text", "texts").tolist() if "text" in table.column_names else ()
         return TaskScores(
@@ -140,7 +176,9 @@ def read_scores(path: Path, record: Mapping[str, Any] | None = None) -> TaskScor
 def read_record(path: Path) -> dict[str, Any]:
     """Metadata of a file of scores."""
     if not path.exists():
-        raise DataError(f"{path} must be a file of scores, got no such file; make it with {call_of('evaluate')}")
+        raise DataError(
+            f"{path} must be a file of scores, got no such file; make it with {call_of('evaluate')}"
+        )
     with reading(path, remedy=REMEDY):
         metadata = open_parquet(path, remedy=REMEDY).schema_arrow.metadata or {}
         record = json.loads(metadata.get(METADATA, b"null"))
@@ -188,7 +226,9 @@ class _Record(BaseModel):
 
 
 @contextmanager
-def replacing_scores(scored: Sequence[tuple[str, TaskScores]], folder: Path, *, models: Mapping[str, str]) -> Iterator[None]:
+def replacing_scores(
+    scored: Sequence[tuple[str, TaskScores]], folder: Path, *, models: Mapping[str, str]
+) -> Iterator[None]:
     """Replace the scores of an evaluation together with its result: both, or neither."""
     scores, staging, backup = (folder / name for name in (SCORES, f".{SCORES}", f".former-{SCORES}"))
     try:
@@ -202,14 +242,19 @@ def replacing_scores(scored: Sequence[tuple[str, TaskScores]], folder: Path, *, 
                 run_scores = [task_scores for scored_run, task_scores in scored if scored_run == run]
                 about = {"model": model, "run": run} if several and side == "model" else {"model": model}
                 folder_of_run = staging / ("model/run 1" if several and run == "model" else run)
-                for task_scores, name in zip(run_scores, folder_names([task_scores.task for task_scores in run_scores]), strict=True):
+                for task_scores, name in zip(
+                    run_scores, folder_names([task_scores.task for task_scores in run_scores]), strict=True
+                ):
                     write_scores(task_scores, folder_of_run / f"{name}{SUFFIX}", key="", about=about)
         with _in_place_of(scores, staging, backup):
             yield
     except OSError as fault:
         if (error := disk_error_of(fault)) is None:
             raise
-        raise DataError(f"{scores} must be writable, got {error.strerror or error}; free space there or name another folder") from fault
+        raise DataError(
+            f"{scores} must be writable, got {error.strerror or error}; free "
+            "space there or name another folder"
+        ) from fault
     finally:
         clear(staging)
 
@@ -238,17 +283,21 @@ def refuse_foreign_scores(folder: Path) -> None:
     foreign = next((path for path in files if not _is_of_evaluation(path, folder, ended=ended)), None)
     if foreign:
         raise JobError(
-            f"{option('out')} must hold no scores except those of an earlier evaluation, got {foreign}; choose another directory"
+            f"{option('out')} must hold no scores except those of an earlier evaluation, "
+            f"got {foreign}; choose another directory"
         )
 
 
 def _is_of_evaluation(path: Path, folder: Path, *, ended: bool) -> bool:
     """Whether a file lies where an evaluation writes scores: of a side, or of a run of the model.
 
-    An evaluation that was killed before it had a result leaves scores without a key; those of a suite have one.
+    An evaluation that was killed before it had a result leaves scores without a key; those of a suite have
+    one.
     """
     parts = path.relative_to(folder / SCORES).parts
-    is_side = (len(parts) == 2 and parts[0] in SIDES) or (len(parts) == 3 and parts[0] == "model" and parts[1].startswith("run "))
+    is_side = (len(parts) == 2 and parts[0] in SIDES) or (
+        len(parts) == 3 and parts[0] == "model" and parts[1].startswith("run ")
+    )
     if ended or not is_side:
         return is_side
     try:
@@ -294,15 +343,28 @@ def _lists(cells: GridSample) -> pa.Array:
 def _described(scores: TaskScores) -> dict[str, Any]:
     samples = [{name: getattr(sample, name) for name in SAMPLE_FIELDS} for sample in scores.samples]
     cells = [
-        {name: getattr(grid, name) for name in GRID_FIELDS} | {"errors": None if grid.errors is None else grid.errors.tolist()}
+        {name: getattr(grid, name) for name in GRID_FIELDS}
+        | {"errors": None if grid.errors is None else grid.errors.tolist()}
         for grid in scores.grids
     ]
-    plain = {"task": scores.task, "kind": scores.kind, "unit": scores.unit, "units": len(scores.units), "documents": scores.documents}
+    plain = {
+        "task": scores.task,
+        "kind": scores.kind,
+        "unit": scores.unit,
+        "units": len(scores.units),
+        "documents": scores.documents,
+    }
     if (clusters := scores.samples[0].clusters) is not None:
         plain["clustered_by"] = clusters.by
     if scores.trained is not None:
         plain["trained_unknown"] = scores.trained.unknown
-    return {**plain, "facts": dict(scores.facts), "notes": list(scores.notes), "samples": samples, "cells": cells}
+    return {
+        **plain,
+        "facts": dict(scores.facts),
+        "notes": list(scores.notes),
+        "samples": samples,
+        "cells": cells,
+    }
 
 
 _HOLDS: Mapping[str, Sequence[Callable[[pa.DataType], bool]]] = {
@@ -320,7 +382,10 @@ def _filled(table: pa.Table, name: str, what: str) -> np.ndarray:
     if not any(holds(column.type) for holds in _HOLDS[what]):
         raise TypeError(f'the column "{name}" must hold {what}, got {column.type}')
     if column.null_count:
-        raise ValueError(f'the column "{name}" must hold {what}, got nothing in {column.null_count:,} of {len(column):,} rows')
+        raise ValueError(
+            f'the column "{name}" must hold {what}, got nothing in '
+            f"{column.null_count:,} of {len(column):,} rows"
+        )
     values: np.ndarray = column.to_numpy()
     return values
 
@@ -329,7 +394,9 @@ def _units(table: pa.Table) -> list[str]:
     """The names of the units, each once: scores of two models are matched by them."""
     units: list[str] = _filled(table, "unit", "texts").tolist()
     if repeated := [name for name, count in Counter(units).items() if count > 1]:
-        raise ValueError(f'the column "unit" must name each unit once, got {cut(repeated[0], limit=60)!r} again')
+        raise ValueError(
+            f'the column "unit" must name each unit once, got {cut(repeated[0], limit=60)!r} again'
+        )
     return units
 
 
@@ -338,7 +405,9 @@ def _trained(table: pa.Table, unknown: str | None) -> TrainingOverlap | None:
         return None
     kinds = ("truth values", "whole numbers", "whole numbers", "truth values")
     columns = zip(TRAINED, kinds, strict=True)
-    queries, relevant, documents, near = (_filled(table, *column) if column[0] in table.column_names else None for column in columns)
+    queries, relevant, documents, near = (
+        _filled(table, *column) if column[0] in table.column_names else None for column in columns
+    )
     if queries is None or relevant is None:
         raise ValueError(f"no counts of {TRAINED[0]}, though the model comes from a job")
     return TrainingOverlap(queries, relevant, documents, unknown, near)
@@ -368,7 +437,8 @@ def _cells(table: pa.Table, record: Mapping[str, Any]) -> GridSample:
     rows, columns = tuple(record["rows"]), tuple(record["columns"])
     errors = None if record["errors"] is None else np.array(record["errors"], dtype=np.int64)
     bare = GridSample(
-        **{**record, "rows": rows, "columns": columns, "errors": errors}, values=np.empty((len(rows), len(columns), 0), dtype=np.float32)
+        **{**record, "rows": rows, "columns": columns, "errors": errors},
+        values=np.empty((len(rows), len(columns), 0), dtype=np.float32),
     )
     lists = table[_name_of_cells(bare)].combine_chunks()
     flat = lists.flatten().to_numpy().reshape(-1, len(rows) * len(columns))

@@ -1,4 +1,6 @@
-"""Similarity of pairs: texts and words with human scores (STS), labelled pairs, and parallel sentences (bitext mining)."""
+"""Similarity of pairs: texts and words with human scores (STS), labelled pairs, and parallel sentences
+(bitext mining).
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -38,7 +40,8 @@ def score_sts(model: DualEncoder, pairs: ScoredPairs, *, side: Side, name: str, 
 def score_words(model: DualEncoder, pairs: ScoredPairs, *, side: Side, name: str, watch: Watch) -> TaskScores:
     """Spearman correlation on pairs of words, averaged over sets.
 
-    A word with a zero vector has similarity 0 to every other. Words that the tokenizer does not know are scored like others, and counted.
+    A word with a zero vector has similarity 0 to every other. Words that the tokenizer does not know are
+    scored like others, and counted.
     """
     vectors = _embedded(model, pairs, side=side, name=name, watch=watch, zeros=True)
     sets = list(dict.fromkeys(pairs.sets))
@@ -66,15 +69,29 @@ def score_words(model: DualEncoder, pairs: ScoredPairs, *, side: Side, name: str
     return _pair_scores("words", name, pairs, samples, facts=facts, notes=notes)
 
 
-def score_pair_classification(model: DualEncoder, pairs: LabelledPairs, *, side: Side, name: str, watch: Watch) -> TaskScores:
+def score_pair_classification(
+    model: DualEncoder, pairs: LabelledPairs, *, side: Side, name: str, watch: Watch
+) -> TaskScores:
     """Average precision of the similarity at finding matching pairs, and its best thresholds."""
     vectors = _embedded(model, pairs, side=side, name=name, watch=watch)
     together, facts, samples = pairs.together.astype(np.float64), dict[str, float](), []
     for similarity in similarities_of(model):
         scores = pair_similarities(*vectors, similarity=similarity)
-        samples.append(Sample("average precision", scores, similarity, together, "average precision", bounds=SHARE))
-        facts |= {f"{fact} by {similarity}": value for fact, value in best_thresholds(scores, pairs.together).items()}
-    return _pair_scores("pair_classification", name, pairs, samples, facts=facts, notes=ranking_notes(model, similarities_of(model)))
+        samples.append(
+            Sample("average precision", scores, similarity, together, "average precision", bounds=SHARE)
+        )
+        facts |= {
+            f"{fact} by {similarity}": value
+            for fact, value in best_thresholds(scores, pairs.together).items()
+        }
+    return _pair_scores(
+        "pair_classification",
+        name,
+        pairs,
+        samples,
+        facts=facts,
+        notes=ranking_notes(model, similarities_of(model)),
+    )
 
 
 def _pair_scores(
@@ -87,12 +104,21 @@ def _pair_scores(
     notes: Sequence[str] = (),
     documents: int = 0,
 ) -> TaskScores:
-    units, texts = [str(number) for number in range(len(pairs))], [f"{a}\n{b}" for a, b in zip(pairs.a, pairs.b, strict=True)]
-    return TaskScores(name, kind, "pair", units, samples, texts, documents, facts=facts or {}, notes=tuple(notes))
+    units, texts = (
+        [str(number) for number in range(len(pairs))],
+        [f"{a}\n{b}" for a, b in zip(pairs.a, pairs.b, strict=True)],
+    )
+    return TaskScores(
+        name, kind, "pair", units, samples, texts, documents, facts=facts or {}, notes=tuple(notes)
+    )
 
 
-def pair_similarities(a: Float[np.ndarray, "n e"], b: Float[np.ndarray, "n e"], *, similarity: Similarity) -> Float[np.ndarray, " n"]:
-    """Similarity of each pair, in blocks: ``cosine`` (0 with a zero vector), ``dot``, or minus the ``distance``."""
+def pair_similarities(
+    a: Float[np.ndarray, "n e"], b: Float[np.ndarray, "n e"], *, similarity: Similarity
+) -> Float[np.ndarray, " n"]:
+    """Similarity of each pair, in blocks: ``cosine`` (0 with a zero vector), ``dot``, or minus the
+    ``distance``.
+    """
     scores = np.empty(len(a))
     for start in range(0, len(a), _BLOCK_PAIRS):
         rows = slice(start, start + _BLOCK_PAIRS)
@@ -101,10 +127,12 @@ def pair_similarities(a: Float[np.ndarray, "n e"], b: Float[np.ndarray, "n e"], 
 
 
 def best_thresholds(scores: Float[np.ndarray, " n"], together: Bool[np.ndarray, " n"]) -> dict[str, float]:
-    """Best accuracy (share of correctly classified pairs) and best F1 of matching pairs, each with its threshold.
+    """Best accuracy (share of correctly classified pairs) and best F1 of matching pairs, each with its
+    threshold.
 
-    Every observed similarity is tried as a threshold, and one above them all; pairs at or above it are classified as matching. The
-    thresholds are chosen on the pairs that they are measured on; of equally good ones, the highest.
+    Every observed similarity is tried as a threshold, and one above them all; pairs at or above it are
+    classified as matching. The thresholds are chosen on the pairs that they are measured on; of equally good
+    ones, the highest.
     """
     levels, level_of = np.unique(-scores, return_inverse=True)
     hits = np.cumsum(np.bincount(level_of, weights=together))
@@ -126,7 +154,9 @@ def unknown_words(encoder: Encoder, words: Sequence[str]) -> list[str]:
     """Words without known tokens: the tokenizer returns its unknown token, or no token."""
     distinct = list(dict.fromkeys(words))
     tokenizer = encoder.tokenizer
-    token_lists = tokenizer(distinct, add_special_tokens=False, return_attention_mask=False, return_token_type_ids=False)["input_ids"]
+    token_lists = tokenizer(
+        distinct, add_special_tokens=False, return_attention_mask=False, return_token_type_ids=False
+    )["input_ids"]
     unknown = []
     for word, tokens in zip(distinct, token_lists, strict=True):
         known = [token for token in tokens if token != tokenizer.unk_token_id]
@@ -137,7 +167,13 @@ def unknown_words(encoder: Encoder, words: Sequence[str]) -> list[str]:
 
 
 def _embedded(
-    model: DualEncoder, pairs: ScoredPairs | LabelledPairs | ParallelTexts, *, side: Side, name: str, watch: Watch, zeros: bool = False
+    model: DualEncoder,
+    pairs: ScoredPairs | LabelledPairs | ParallelTexts,
+    *,
+    side: Side,
+    name: str,
+    watch: Watch,
+    zeros: bool = False,
 ) -> tuple[Vectors, Vectors]:
     """Vectors of both texts of every pair; zero vectors are allowed with `zeros`."""
     texts = [*pairs.a, *pairs.b]
@@ -150,7 +186,14 @@ def _embedded(
 def _correlations(vectors: tuple[Vectors, Vectors], pairs: ScoredPairs, model: DualEncoder) -> list[Sample]:
     """A sample for each similarity."""
     return [
-        Sample("Spearman", pair_similarities(*vectors, similarity=by), by, pairs.scores, "spearman", bounds=CORRELATION)
+        Sample(
+            "Spearman",
+            pair_similarities(*vectors, similarity=by),
+            by,
+            pairs.scores,
+            "spearman",
+            bounds=CORRELATION,
+        )
         for by in similarities_of(model)
     ]
 
@@ -163,7 +206,8 @@ def _require_two_similarities(samples: Sequence[Sample], sets: Sequence[str], na
                 of = f" of {set_name}" if set_name else ""
                 raise DataError(
                     f"{name}: the model must find some pairs{of} more similar than others, got a "
-                    f"{sample.similarity} of {values[0]:g} for all {len(values):,}; check whether its vectors are all the same"
+                    f"{sample.similarity} of {values[0]:g} for all {len(values):,}; check "
+                    "whether its vectors are all the same"
                 )
 
 
@@ -172,21 +216,34 @@ TILE_ROWS = 256
 """Queries per tile; with `BLOCK_ROWS` documents, 4 MB of scores."""
 
 
-def score_bitext(model: DualEncoder, sentences: ParallelTexts, *, side: Side, name: str, watch: Watch) -> TaskScores:
-    """Share of sentences whose translation is the nearest of all sentences of the other side, by the model's similarity, both ways."""
+def score_bitext(
+    model: DualEncoder, sentences: ParallelTexts, *, side: Side, name: str, watch: Watch
+) -> TaskScores:
+    """Share of sentences whose translation is the nearest of all sentences of the other side, by the model's
+    similarity, both ways.
+    """
     a, b = _embedded(model, sentences, side=side, name=name, watch=watch)
-    options: dict[str, Any] = {"similarity": model.ranks_by, "device": model.tower(side).device, "name": name, "watch": watch}
+    options: dict[str, Any] = {
+        "similarity": model.ranks_by,
+        "device": model.tower(side).device,
+        "name": name,
+        "watch": watch,
+    }
     forward = finds_translation(a, b, sentences.b, **options).astype(np.float64)
     backward = finds_translation(b, a, sentences.a, **options).astype(np.float64)
     values = {"accuracy": (forward + backward) / 2, "accuracy a to b": forward, "accuracy b to a": backward}
     samples = [Sample(measure, value, model.ranks_by, bounds=SHARE) for measure, value in values.items()]
     columns = zip(sentences.columns, (sentences.a, sentences.b), strict=True)
     repeated = [
-        f'{len(texts) - len(set(texts)):,} of {len(texts):,} sentences of "{column}" repeat another: equal sentences are one answer'
+        f'{len(texts) - len(set(texts)):,} of {len(texts):,} sentences of "{column}" '
+        "repeat another: equal sentences are one answer"
         for column, texts in columns
         if len(set(texts)) < len(texts)
     ]
-    notes = ['a is "{}", b is "{}"; a tie with another sentence is an error'.format(*sentences.columns), *repeated]
+    notes = [
+        'a is "{}", b is "{}"; a tie with another sentence is an error'.format(*sentences.columns),
+        *repeated,
+    ]
     return _pair_scores("bitext", name, sentences, samples, notes=notes, documents=len(sentences))
 
 

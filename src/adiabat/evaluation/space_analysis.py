@@ -1,4 +1,6 @@
-"""Analysis of an embedding space, with or without a baseline: sample, vectors, numbers, histograms and maps (Moiseev et al. 2023)."""
+"""Analysis of an embedding space, with or without a baseline: sample, vectors, numbers, histograms and maps
+(Moiseev et al. 2023).
+"""
 
 import time
 from collections.abc import Sequence
@@ -11,7 +13,14 @@ from adiabat.config.tasks import MapSection, SpaceSection, SpaceSettings
 from adiabat.core.errors import DataError
 from adiabat.core.progress import Watch, once
 from adiabat.core.provenance import now, versions
-from adiabat.evaluation.space_geometry import cosine_edges, cosines_of, histogram_of, lengths_of, ratio_edges, unit_rows
+from adiabat.evaluation.space_geometry import (
+    cosine_edges,
+    cosines_of,
+    histogram_of,
+    lengths_of,
+    ratio_edges,
+    unit_rows,
+)
 from adiabat.evaluation.space_numbers import Space, SpaceResampling, space_numbers
 from adiabat.evaluation.systems import System, identical_documents
 from adiabat.models.device import device_name
@@ -43,13 +52,18 @@ class SpaceSample:
     documents: Int[np.ndarray, " m"]
 
     @classmethod
-    def drawn(cls, examples: AddressedSet, store: Store, section: SpaceSection, *, seed: int) -> "SpaceSample":
+    def drawn(
+        cls, examples: AddressedSet, store: Store, section: SpaceSection, *, seed: int
+    ) -> "SpaceSample":
         """Draw queries and documents."""
         generator = np.random.default_rng(seed)
         rows: list[int] = _drawn(len(examples), section.queries, generator).tolist()
         positives = [int(examples.positives[number][examples.grades[number].argmax()]) for number in rows]
         documents = _drawn(store.count, section.documents, generator)
-        ids, texts = [examples.query_ids[number] for number in rows], [examples.queries[number] for number in rows]
+        ids, texts = (
+            [examples.query_ids[number] for number in rows],
+            [examples.queries[number] for number in rows],
+        )
         return cls(ids, texts, np.array(positives, dtype=np.int64), documents)
 
     def only(self, queries: Bool[np.ndarray, " n"], documents: Bool[np.ndarray, " m"]) -> "SpaceSample":
@@ -125,10 +139,13 @@ def _embedded(
         )
         for system in systems
     ]
-    # A vector of length 0 has no direction, and a cosine with it means nothing: it is left out for all models.
+    # A vector of length 0 has no direction, and a cosine with it means nothing: it is left out for all
+    # models.
     queries, documents = np.ones(len(drawn.queries), dtype=bool), np.ones(len(drawn.documents), dtype=bool)
     for query, positive, document in vectors_of:
-        queries &= (lengths_of(query, name="query vectors") > 0) & (lengths_of(positive, name="vectors of positives") > 0)
+        queries &= (lengths_of(query, name="query vectors") > 0) & (
+            lengths_of(positive, name="vectors of positives") > 0
+        )
         documents &= lengths_of(document, name="document vectors") > 0
     notes = [
         f"{count:,} of the {name} drawn left out because their vector, or their positive's, has length 0"
@@ -158,17 +175,26 @@ def _require_enough(sample: SpaceSample, examples: AddressedSet, *, requested: i
         left_out = f", after {lost:,} of {requested:,} drawn {reason}" if lost else ""
         raise DataError(
             f"{examples.name}: the sampled queries must have at least {MIN_POSITIVES} different positives, "
-            f"got {distinct:,} of {len(sample.queries):,} {'query' if len(sample.queries) == 1 else 'queries'}"
+            f"got {distinct:,} of {len(sample.queries):,} "
+            f"{'query' if len(sample.queries) == 1 else 'queries'}"
             f"{left_out}; name more"
         )
 
 
 def _space(
-    system: System, sample: SpaceSample, queries: Rows, positives: Rows, documents: Rows, section: SpaceSection, watch: Watch
+    system: System,
+    sample: SpaceSample,
+    queries: Rows,
+    positives: Rows,
+    documents: Rows,
+    section: SpaceSection,
+    watch: Watch,
 ) -> Space:
     """The space of one model, with each query's nearest document of the whole store."""
     label = f"searching {system.store.path.name}"
-    identical = identical_documents(system.store, sample.query_ids, sample.queries, sample.positives[:, None], drop=section.drop_same_id)
+    identical = identical_documents(
+        system.store, sample.query_ids, sample.queries, sample.positives[:, None], drop=section.drop_same_id
+    )
     for note in identical.notes:
         watch.note(note)
     hits = search(
@@ -180,7 +206,9 @@ def _space(
         excluded=[identical.rows[query] for query in range(len(sample.queries))],
         on_progress=lambda searched, total: watch.progress(label, searched, total),
     )
-    return Space(unit_rows(queries), unit_rows(positives), unit_rows(documents), hits.scores[:, 0].astype(np.float64))
+    return Space(
+        unit_rows(queries), unit_rows(positives), unit_rows(documents), hits.scores[:, 0].astype(np.float64)
+    )
 
 
 def _distributions(spaces: Sequence[Space], plan: SpaceResampling) -> list[Distribution]:
@@ -200,11 +228,16 @@ def _distribution(
     name: str, values: Sequence[Float[np.ndarray, " _"]], edges: Float[np.ndarray, " b"], lost: Sequence[int]
 ) -> Distribution:
     """Histograms of one number, after first and before second."""
-    histograms = [histogram_of(model_values, edges, left_out=count) for model_values, count in zip(values, lost, strict=False)]
+    histograms = [
+        histogram_of(model_values, edges, left_out=count)
+        for model_values, count in zip(values, lost, strict=False)
+    ]
     return Distribution(name, edges.tolist(), histograms[0], histograms[1] if len(histograms) > 1 else None)
 
 
-def _mapped(spaces: Sequence[Space], section: MapSection, *, seed: int, watch: Watch) -> tuple[SpaceMap, list[str]]:
+def _mapped(
+    spaces: Sequence[Space], section: MapSection, *, seed: int, watch: Watch
+) -> tuple[SpaceMap, list[str]]:
     """Maps of the same queries and positives for both models, from the baseline's principal components."""
     count = len(spaces[0].queries)
     rows = _drawn(count, section.queries, np.random.default_rng(seed))
@@ -215,7 +248,11 @@ def _mapped(spaces: Sequence[Space], section: MapSection, *, seed: int, watch: W
     for number, model_vectors in enumerate(vectors):
         panels.append(_panel(tower_map(model_vectors, first, perplexity=perplexity, seed=seed)))
         watch.progress("drawing maps", number + 1, len(vectors))
-    lowered = [f"the map has few points: its perplexity was lowered to {perplexity:g}"] if perplexity < section.perplexity else []
+    lowered = (
+        [f"the map has few points: its perplexity was lowered to {perplexity:g}"]
+        if perplexity < section.perplexity
+        else []
+    )
     return SpaceMap(perplexity, panels[0], panels[1] if len(panels) > 1 else None), lowered
 
 
@@ -229,34 +266,51 @@ def _notes(systems: Sequence[System], spaces: Sequence[Space], numbers: Sequence
     """Reservations: shared or equal towers, limits of the sample's size, and undefined numbers."""
     tested, baseline = systems[0], systems[-1]
     notes = [
-        f"{system.model.name} has one tower for both sides: only texts and prompts separate its queries from its documents"
+        f"{system.model.name} has one tower for both sides: only texts and prompts "
+        "separate its queries from its documents"
         for system in systems
         if system.model.shared
     ]
-    if len(systems) > 1 and tested.model.fingerprint("query") == baseline.model.fingerprint("query") and tested.store is baseline.store:
+    if (
+        len(systems) > 1
+        and tested.model.fingerprint("query") == baseline.model.fingerprint("query")
+        and tested.store is baseline.store
+    ):
         notes.append("model and baseline have the same towers, so nothing differs")
-    for name, sets in {"query": [space.queries for space in spaces], "document": [space.documents for space in spaces]}.items():
+    for name, sets in {
+        "query": [space.queries for space in spaces],
+        "document": [space.documents for space in spaces],
+    }.items():
         fewest, widest = len(sets[0]), max(vectors.shape[1] for vectors in sets)
         if fewest <= widest:
-            notes.append(f"{fewest:,} {name} vectors of width {widest:,}: their effective rank can be at most {fewest - 1:,}")
+            notes.append(
+                f"{fewest:,} {name} vectors of width {widest:,}: their effective "
+                f"rank can be at most {fewest - 1:,}"
+            )
     for number in numbers:
         values = zip(systems, (number.after, number.before), strict=False)
         for name in [system.model.name for system, value in values if value is None]:
             if number.name == "effective rank":
                 notes.append(f"the vectors of {number.of} by {name} are all the same: they have no variance")
             elif number.name == "ratio, median":
-                notes.append(f"every cosine of a query and another's positive by {name} is about 0: the ratio is not defined")
+                notes.append(
+                    f"every cosine of a query and another's positive by {name} is "
+                    "about 0: the ratio is not defined"
+                )
     return notes
 
 
 INITIAL_SPREAD = 9e-5
-"""Standard deviation of t-SNE's initial points: from 1e-4 on, points move too little (Kobak and Berens 2019)."""
+"""Standard deviation of t-SNE's initial points: from 1e-4 on, points move too little (Kobak and Berens
+2019)."""
 
 MIN_PERPLEXITY = 2.0
 
 
 def initial_map(vectors: Float[np.ndarray, "n e"], *, seed: int) -> Float[np.ndarray, "n 2"]:
-    """Initial points of a map: the first two principal components, with a little noise that separates equal points."""
+    """Initial points of a map: the first two principal components, with a little noise that separates equal
+    points.
+    """
     centred = vectors - vectors.mean(axis=0)
     # The signs of singular vectors are arbitrary; the largest component of each becomes positive.
     axes = np.linalg.svd(centred, full_matrices=False)[2][:2]

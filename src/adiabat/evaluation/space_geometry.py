@@ -1,8 +1,10 @@
-"""Statistics of vectors on the unit sphere, as functions of how often each unit is drawn (Moiseev et al. 2023).
+"""Statistics of vectors on the unit sphere, as functions of how often each unit is drawn (Moiseev et al.
+2023).
 
-A statistic takes counts, one row per resample and one column per vector, and returns its value in each resample; a row of ones gives its
-plain value. A pair counts as often as both units are drawn together, and a unit makes no pair with itself: the bootstrap of a mean over
-pairs so accounts for the units that pairs share (Snijders and Borgatti 1999).
+A statistic takes counts, one row per resample and one column per vector, and returns its value in each
+resample; a row of ones gives its
+plain value. A pair counts as often as both units are drawn together, and a unit makes no pair with itself:
+the bootstrap of a mean over pairs so accounts for the units that pairs share (Snijders and Borgatti 1999).
 """
 
 from collections.abc import Callable
@@ -30,7 +32,8 @@ RATIO_RANGE = (-1.0, 3.0)
 """Maximum range of a histogram of ratios; the rest is counted at its ends."""
 
 MIN_VARIANCE = 1e-10
-"""Mean squared distance of unit vectors to their mean below which they are one vector: float32 rounding is about 1e-14."""
+"""Mean squared distance of unit vectors to their mean below which they are one vector: float32 rounding is
+about 1e-14."""
 
 
 def unit_rows(vectors: Float[np.ndarray, "n e"]) -> Float[np.ndarray, "n e"]:
@@ -40,7 +43,9 @@ def unit_rows(vectors: Float[np.ndarray, "n e"]) -> Float[np.ndarray, "n e"]:
 
 
 def lengths_of(vectors: Float[np.ndarray, "n e"], *, name: str) -> Float[np.ndarray, " n"]:
-    """Euclidean lengths; a vector that is not finite is a `DataError`, and `name` says what the vectors are."""
+    """Euclidean lengths; a vector that is not finite is a `DataError`, and `name` says what the vectors
+    are.
+    """
     broken = int((~np.isfinite(vectors).all(axis=1)).sum())
     if broken:
         raise DataError(
@@ -63,8 +68,8 @@ def mean_of(values: Float[np.ndarray, " n"]) -> Statistic:
 def uniformity_of(vectors: Float[np.ndarray, "n e"]) -> Statistic:
     """Uniformity of unit vectors on the sphere, ``ln E_{i != j} exp(-2 |x_i - x_j|^2)``.
 
-    0 if all vectors are equal, lower the more even, about -4 at the least in many dimensions (Wang and Isola 2020, equation 2 with t =
-    2).
+    0 if all vectors are equal, lower the more even, about -4 at the least in many dimensions (Wang and Isola
+    2020, equation 2 with t = 2).
     """
     # |x - y|^2 = 2 - 2 cos for unit vectors.
     kernel = np.exp(4 * (vectors @ vectors.T) - 4)
@@ -78,7 +83,8 @@ def uniformity_of(vectors: Float[np.ndarray, "n e"]) -> Statistic:
 
 
 def mean_cosine_of(vectors: Float[np.ndarray, "n e"]) -> Statistic:
-    """Mean cosine of two different unit vectors: 0 for even directions, 1 where all vectors are equal (Ethayarajh 2019).
+    """Mean cosine of two different unit vectors: 0 for even directions, 1 where all vectors are equal
+    (Ethayarajh 2019).
 
     ``E_{i != j} x_i . x_j = (|sum_i c_i x_i|^2 - sum_i c_i^2) / ((sum_i c_i)^2 - sum_i c_i^2)``
     """
@@ -97,7 +103,9 @@ def _ordered_pairs(counts: Counts) -> Draws:
 
 
 def mean_of_pairs(values: Float[np.ndarray, " k"], pairs: Pairs) -> Statistic:
-    """Mean of a value per pair of units, ``sum_{ij} c_i c_j v_ij / sum_{ij} c_i c_j``; NaN in a resample without any of the pairs."""
+    """Mean of a value per pair of units, ``sum_{ij} c_i c_j v_ij / sum_{ij} c_i c_j``; NaN in a resample
+    without any of the pairs.
+    """
 
     def value(counts: Counts) -> Draws:
         weights = counts[:, pairs[:, 0]] * counts[:, pairs[:, 1]]
@@ -108,7 +116,9 @@ def mean_of_pairs(values: Float[np.ndarray, " k"], pairs: Pairs) -> Statistic:
 
 
 def median_of_pairs(values: Float[np.ndarray, " k"], pairs: Pairs) -> Statistic:
-    """Median of a value per pair of units, weighted as in `mean_of_pairs`; between two middle values their mean."""
+    """Median of a value per pair of units, weighted as in `mean_of_pairs`; between two middle values their
+    mean.
+    """
     if not len(values):
         return lambda counts: np.full(len(counts), np.nan)
     order = np.argsort(values, kind="stable")
@@ -117,7 +127,9 @@ def median_of_pairs(values: Float[np.ndarray, " k"], pairs: Pairs) -> Statistic:
     def value(counts: Counts) -> Draws:
         reached = np.cumsum(counts[:, first] * counts[:, second], axis=1)
         half = reached[:, -1:] / 2
-        middle = (ascending[(reached >= half).argmax(axis=1)] + ascending[(reached > half).argmax(axis=1)]) / 2
+        middle = (
+            ascending[(reached >= half).argmax(axis=1)] + ascending[(reached > half).argmax(axis=1)]
+        ) / 2
         return np.where(reached[:, -1] > 0, middle, np.nan)
 
     return value
@@ -125,7 +137,9 @@ def median_of_pairs(values: Float[np.ndarray, " k"], pairs: Pairs) -> Statistic:
 
 @dataclass(frozen=True, slots=True)
 class Ratios:
-    """Similarities of the first query of a pair (i, j): ``q_i . q_j`` to the second query, and ``q_i . p_j`` to that query's positive."""
+    """Similarities of the first query of a pair (i, j): ``q_i . q_j`` to the second query, and ``q_i . p_j``
+    to that query's positive.
+    """
 
     queries: Float[np.ndarray, " k"]
     positives: Float[np.ndarray, " k"]
@@ -156,11 +170,14 @@ class Ratios:
 
 
 def ratios_of(queries: Float[np.ndarray, "n e"], positives: Float[np.ndarray, "n e"], pairs: Pairs) -> Ratios:
-    """Similarities of pairs (i, j) of unit vectors, to a query and to its positive (Moiseev et al. 2023, SamToNe, figure 6)."""
+    """Similarities of pairs (i, j) of unit vectors, to a query and to its positive (Moiseev et al. 2023,
+    SamToNe, figure 6).
+    """
     # In blocks: all pairs at once would hold a vector for each.
     blocks = np.array_split(pairs, max(1, len(pairs) // 4096))
     to_queries, to_positives = (
-        np.concatenate([cosines_of(queries[block[:, 0]], others[block[:, 1]]) for block in blocks]) for others in (queries, positives)
+        np.concatenate([cosines_of(queries[block[:, 0]], others[block[:, 1]]) for block in blocks])
+        for others in (queries, positives)
     )
     return Ratios(to_queries, to_positives, pairs)
 
@@ -177,12 +194,16 @@ def random_pairs(clusters: Int[np.ndarray, " n"], count: int, *, seed: int) -> P
 
 
 def distance_of_means(first: Float[np.ndarray, "n e"], second: Float[np.ndarray, "n e"]) -> float:
-    """Euclidean distance of the means of two sets of vectors, ``| E x - E y |``; at most 2 for unit vectors."""
+    """Euclidean distance of the means of two sets of vectors, ``| E x - E y |``; at most 2 for unit
+    vectors.
+    """
     return float(np.linalg.norm((first - second).mean(axis=0)))
 
 
 def spectrum_of(vectors: Float[np.ndarray, "n e"]) -> Float[np.ndarray, " s"]:
-    """Shares of the variance along the principal components, descending, of sum 1; empty if the vectors do not vary."""
+    """Shares of the variance along the principal components, descending, of sum 1; empty if the vectors do
+    not vary.
+    """
     centred = vectors - vectors.mean(axis=0)
     if np.square(centred).sum(axis=1).mean() <= MIN_VARIANCE:
         return np.empty(0)
@@ -193,25 +214,33 @@ def spectrum_of(vectors: Float[np.ndarray, "n e"]) -> Float[np.ndarray, " s"]:
 
 
 def effective_rank(shares: Float[np.ndarray, " s"]) -> float:
-    """Effective rank of shares of the variance, ``exp(-sum_k l_k ln l_k)``: from 1 to the number of shares (Roy and Vetterli 2007)."""
+    """Effective rank of shares of the variance, ``exp(-sum_k l_k ln l_k)``: from 1 to the number of shares
+    (Roy and Vetterli 2007).
+    """
     positive = shares[shares > 0]
     return float(np.exp(-(positive * np.log(positive)).sum()))
 
 
 def cosine_edges(values: Float[np.ndarray, " v"]) -> Float[np.ndarray, " b"]:
-    """`BINS` bins of equal width that hold all of some cosines; for a single value they are 0.02 wide in all."""
+    """`BINS` bins of equal width that hold all of some cosines; for a single value they are 0.02 wide in
+    all.
+    """
     low, high = float(values.min()), float(values.max())
     spare = max(0.0, 0.02 - (high - low)) / 2
     return np.linspace(low - spare, high + spare, BINS + 1)
 
 
 def ratio_edges(values: Float[np.ndarray, " v"]) -> Float[np.ndarray, " b"]:
-    """`BINS` bins of equal width within `RATIO_RANGE`, for all but the farthest ratios and always for those near 1."""
+    """`BINS` bins of equal width within `RATIO_RANGE`, for all but the farthest ratios and always for those
+    near 1.
+    """
     low, high = np.quantile(values, [0.005, 0.995]) if len(values) else (1.0, 1.0)
     return np.linspace(max(RATIO_RANGE[0], min(low, 0.85)), min(RATIO_RANGE[1], max(high, 1.15)), BINS + 1)
 
 
-def histogram_of(values: Float[np.ndarray, " v"], edges: Float[np.ndarray, " b"], *, left_out: int = 0) -> Histogram:
+def histogram_of(
+    values: Float[np.ndarray, " v"], edges: Float[np.ndarray, " b"], *, left_out: int = 0
+) -> Histogram:
     """Counts of finite values in bins, and their quantiles; the last bin holds its upper edge too."""
     return Histogram(
         counts=np.histogram(values, bins=edges)[0].tolist(),
@@ -229,7 +258,9 @@ ITERATIONS = 2_000
 
 
 def fold_of(clusters: Int[np.ndarray, " n"], folds: int, *, seed: int) -> Int[np.ndarray, " n"]:
-    """Fold of each pair, from 0; pairs of one cluster share a fold, so that no positive is both trained on and tested on."""
+    """Fold of each pair, from 0; pairs of one cluster share a fold, so that no positive is both trained on
+    and tested on.
+    """
     sizes = np.bincount(clusters)
     order = np.random.default_rng(seed).permutation(len(sizes))
     # Largest cluster first, each into the smallest fold: folds become about equal.
@@ -243,7 +274,8 @@ def fold_of(clusters: Int[np.ndarray, " n"], folds: int, *, seed: int) -> Int[np
 def probe_scores(
     queries: Float[np.ndarray, "n e"], documents: Float[np.ndarray, "n e"], folds: Int[np.ndarray, " n"]
 ) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
-    """Scores of queries and of documents by logistic regressions that were trained on the other folds; higher is more like a query.
+    """Scores of queries and of documents by logistic regressions that were trained on the other folds; higher
+    is more like a query.
 
     Vectors are centred and divided by one number, so the axes do not matter.
     """
@@ -257,15 +289,21 @@ def probe_scores(
         spread = float(np.sqrt(np.square(learned - centre).mean())) or 1.0
         probe = LogisticRegression(C=REGULARISATION, max_iter=ITERATIONS, tol=1e-6)
         probe.fit((learned - centre) / spread, np.repeat([1, 0], len(learned) // 2))
-        scores[:, aside] = [probe.decision_function((vectors[aside] - centre) / spread) for vectors in (queries, documents)]
+        scores[:, aside] = [
+            probe.decision_function((vectors[aside] - centre) / spread) for vectors in (queries, documents)
+        ]
     return scores[0], scores[1]
 
 
-def auc_of(queries: Float[np.ndarray, " n"], documents: Float[np.ndarray, " n"], folds: Int[np.ndarray, " n"]) -> Statistic:
-    """Area under the ROC curve: how often a query scores above a document of its fold; a tie counts half (Hanley and McNeil 1982).
+def auc_of(
+    queries: Float[np.ndarray, " n"], documents: Float[np.ndarray, " n"], folds: Int[np.ndarray, " n"]
+) -> Statistic:
+    """Area under the ROC curve: how often a query scores above a document of its fold; a tie counts half
+    (Hanley and McNeil 1982).
 
-    ``AUC = sum_f sum_{i,j in f} c_i c_j [s(q_i) > s(d_j)] / sum_f (sum_{i in f} c_i)^2``. Different folds have different regressions and
-    are not compared. 0.5 if nothing separates the towers, 1 if the probe always does.
+    ``AUC = sum_f sum_{i,j in f} c_i c_j [s(q_i) > s(d_j)] / sum_f (sum_{i in f} c_i)^2``. Different folds
+    have different regressions and are not compared. 0.5 if nothing separates the towers, 1 if the probe
+    always does.
     """
     members = [np.flatnonzero(folds == fold) for fold in range(int(folds.max()) + 1)]
     wins = [(np.sign(queries[rows, None] - documents[rows]) + 1) / 2 for rows in members]

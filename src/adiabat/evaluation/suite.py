@@ -1,4 +1,6 @@
-"""``adiabat evaluate --suite``: every model on every task; scores are stored one by one, and the same command resumes."""
+"""``adiabat evaluate --suite``: every model on every task; scores are stored one by one, and the same command
+resumes.
+"""
 
 import time
 from collections import Counter
@@ -13,7 +15,15 @@ from adiabat.core.progress import Watch
 from adiabat.core.provenance import now, versions
 from adiabat.evaluation.evaluate_checks import require_baseline
 from adiabat.evaluation.measured_models import CorpusStores, MeasuredModel
-from adiabat.evaluation.score_files import SCORES, SUFFIX, folder_names, read_record, read_scores, score_files, write_scores
+from adiabat.evaluation.score_files import (
+    SCORES,
+    SUFFIX,
+    folder_names,
+    read_record,
+    read_scores,
+    score_files,
+    write_scores,
+)
 from adiabat.evaluation.suite_findings import ModelScores, compare_models
 from adiabat.evaluation.task_kinds import LoadedTask, load_tasks
 from adiabat.models.device import device_name, device_of
@@ -36,25 +46,42 @@ class ScoreCounts:
     def notes(self) -> list[str]:
         """Reused scores of other versions."""
         total = self.reused + self.computed
-        return [f"{count:,} of {total:,} scores were kept from a call with {other}" for other, count in self.other_versions.items()]
+        return [
+            f"{count:,} of {total:,} scores were kept from a call with {other}"
+            for other, count in self.other_versions.items()
+        ]
 
 
 def evaluate_suite(
-    models: Sequence[tuple[MeasuredModel, ...]], settings: SuiteSettings, folder: Path, *, command: str, watch: Watch
+    models: Sequence[tuple[MeasuredModel, ...]],
+    settings: SuiteSettings,
+    folder: Path,
+    *,
+    command: str,
+    watch: Watch,
 ) -> SuiteResult:
     """Score models on the tasks of a suite, and compare them."""
     names = [runs[0].name for runs in models]
     require_baseline(settings, names)
     tasks = load_tasks(settings, watch)
     if not any(task.lexical or not run.is_bm25 for task in tasks for runs in models for run in runs):
-        raise ConfigError(f"at least one model must be able to do a task, got {', '.join(names)}; BM25 does only retrieval and triplets")
+        raise ConfigError(
+            f"at least one model must be able to do a task, got {', '.join(names)}; "
+            "BM25 does only retrieval and triplets"
+        )
     counts = ScoreCounts()
     stores = Path(settings.suite.stores) if settings.suite.stores else folder / STORES
     used = versions(device_name(device_of(settings.run.device)))
     scoring = Scoring(tasks, CorpusStores(stores, watch), counts, used, watch)
-    scores = [scoring.model(runs, folder / SCORES / name) for runs, name in zip(models, folder_names(names), strict=True)]
+    scores = [
+        scoring.model(runs, folder / SCORES / name)
+        for runs, name in zip(models, folder_names(names), strict=True)
+    ]
     if counts.reused:
-        watch.note(f"{counts.reused:,} of {counts.reused + counts.computed:,} scores were there already, in {folder / SCORES}")
+        watch.note(
+            f"{counts.reused:,} of {counts.reused + counts.computed:,} scores "
+            f"were there already, in {folder / SCORES}"
+        )
     return compare_models(
         scores,
         settings,
@@ -81,9 +108,14 @@ class Scoring:
 
     def model(self, runs: Sequence[MeasuredModel], folder: Path) -> ModelScores:
         """Score every run of a model."""
-        folders = [folder] if len(runs) == 1 else [folder / f"run-{number}" for number in range(1, len(runs) + 1)]
+        folders = (
+            [folder] if len(runs) == 1 else [folder / f"run-{number}" for number in range(1, len(runs) + 1)]
+        )
         for surplus in sorted({path.parent for path in score_files(folder)} - set(folders)):
-            self.watch.note(f"{surplus} holds scores of a run that is not listed now; compare would count it, so remove it")
+            self.watch.note(
+                f"{surplus} holds scores of a run that is not listed now; "
+                "compare would count it, so remove it"
+            )
         about: SuiteModel | None = None
         scores: list[Mapping[str, TaskScores]] = []
         for number, (run, run_folder) in enumerate(zip(runs, folders, strict=True), start=1):
@@ -94,16 +126,24 @@ class Scoring:
         assert about is not None
         return ModelScores(about, scores)
 
-    def run(self, model: MeasuredModel, folder: Path, which: Mapping[str, int] | None = None) -> dict[str, TaskScores]:
-        """Score one run of a model on every task that it can do, or read its stored scores; `which` is stored with them."""
+    def run(
+        self, model: MeasuredModel, folder: Path, which: Mapping[str, int] | None = None
+    ) -> dict[str, TaskScores]:
+        """Score one run of a model on every task that it can do, or read its stored scores; `which` is stored
+        with them.
+        """
         tasks = [task for task in self.tasks if task.lexical or not model.is_bm25]
         scores = {}
-        for number, (task, name) in enumerate(zip(tasks, folder_names([task.name for task in tasks]), strict=True)):
+        for number, (task, name) in enumerate(
+            zip(tasks, folder_names([task.name for task in tasks]), strict=True)
+        ):
             self.watch.progress(f"{model.name}: {task.name}", number, len(tasks))
             scores[task.name] = self._score(model, task, folder / f"{name}{SUFFIX}", which or {})
         return scores
 
-    def _score(self, model: MeasuredModel, task: LoadedTask, path: Path, which: Mapping[str, int]) -> TaskScores:
+    def _score(
+        self, model: MeasuredModel, task: LoadedTask, path: Path, which: Mapping[str, int]
+    ) -> TaskScores:
         if (stored := self._kept(task.key(model), path)) is not None:
             return replace(stored, task=task.name)
         started = time.monotonic()

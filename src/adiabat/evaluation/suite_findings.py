@@ -1,8 +1,10 @@
-"""Comparison of models by the scores of every unit: levels, pairings, grids, the units that differ most, and the analysis over tasks.
+"""Comparison of models by the scores of every unit: levels, pairings, grids, the units that differ most, and
+the analysis over tasks.
 
-Every model is compared with one other on the main measure of each task: with the baseline, or without one with the best of the task. All
-comparisons are one family, in which Benjamini-Hochberg keeps the share of false findings at 5 %. Where the best was chosen on the units
-that test it, each p-value first counts for all pairs of models of the task.
+Every model is compared with one other on the main measure of each task: with the baseline, or without one
+with the best of the task. All comparisons are one family, in which Benjamini-Hochberg keeps the share of
+false findings at 5 %. Where the best was chosen on the units that test it, each p-value first counts for all
+pairs of models of the task.
 """
 
 import time
@@ -86,7 +88,9 @@ class _Measured:
     @property
     def trained_on(self) -> list[TrainedOn]:
         """Training data of the runs, each record once."""
-        return list(dict.fromkeys(overlap for scores in self.runs for overlap in scores.trained_on(self.name)))
+        return list(
+            dict.fromkeys(overlap for scores in self.runs for overlap in scores.trained_on(self.name))
+        )
 
 
 def compare_models(
@@ -102,7 +106,9 @@ def compare_models(
     inputs: Mapping[str, Any],
     watch: Watch = SILENT,
 ) -> SuiteResult:
-    """Compare models on every task with the model named `baseline`, or with the best of the task; `seconds` is the time of scoring."""
+    """Compare models on every task with the model named `baseline`, or with the best of the task; `seconds`
+    is the time of scoring.
+    """
     started = time.monotonic()
     result = SuiteResult(
         title=title,
@@ -125,10 +131,17 @@ def compare_models(
     margin = Margin.parse(settings.measure.margin)
     for number, task in enumerate(tasks):
         watch.progress(f"comparing on {task}", number, len(tasks))
-        _add_task(result, margin, task, [_Measured(model.name, scores) for model in models if (scores := model.scores_of(task))])
+        _add_task(
+            result,
+            margin,
+            task,
+            [_Measured(model.name, scores) for model in models if (scores := model.scores_of(task))],
+        )
     watch.progress("comparing", len(tasks), len(tasks))
     result.notes.extend([*_apart(models), *_fewer_runs(models, tasks)])
-    corrected = replace(result, pairings=_corrected(result.pairings, baseline), seconds=seconds + time.monotonic() - started)
+    corrected = replace(
+        result, pairings=_corrected(result.pairings, baseline), seconds=seconds + time.monotonic() - started
+    )
     return analysed(corrected)
 
 
@@ -139,9 +152,14 @@ def _apart(models: Sequence[ModelScores]) -> Iterator[str]:
         for run in model.runs:
             for scores in run.values():
                 overlaps.setdefault(scores.task, []).extend(scores.trained_on(model.name))
-        apart = [task for task, found in overlaps.items() if found and all(overlap.is_apart for overlap in found)]
+        apart = [
+            task for task, found in overlaps.items() if found and all(overlap.is_apart for overlap in found)
+        ]
         if apart:
-            yield f"{model.name} was trained or validated on none of the queries and relevant documents of {', '.join(apart)}"
+            yield (
+                f"{model.name} was trained or validated on none of the queries and "
+                f"relevant documents of {', '.join(apart)}"
+            )
 
 
 def _fewer_runs(models: Sequence[ModelScores], tasks: Sequence[str]) -> Iterator[str]:
@@ -160,24 +178,35 @@ def _add_task(result: SuiteResult, margin: Margin, task: str, models: Sequence[_
     result.facts.extend(_facts(task, models))
     memory = "; part of its score may be memory of these documents"
     overlaps = [overlap for model in models for overlap in model.trained_on if not overlap.is_apart]
-    result.notes.extend(f"{task}: {overlap.said}{memory * bool(overlap.answered and overlap.is_proof)}" for overlap in overlaps)
+    result.notes.extend(
+        f"{task}: {overlap.said}{memory * bool(overlap.answered and overlap.is_proof)}"
+        for overlap in overlaps
+    )
     drawing: dict[str, Any] = {"seed": result.seed, "resamples": result.resamples, "margin": margin}
     result.scores.extend(_levels(task, models, seed=result.seed, resamples=result.resamples))
     result.units.extend(_units(task, models))
     proofs = [model for model in models if model.is_proof]
     if proofs:
         against = _reference(proofs, result.baseline)
-        result.pairings.extend(_pairings(task, [model for model in proofs if model is not against], against, **drawing))
+        result.pairings.extend(
+            _pairings(task, [model for model in proofs if model is not against], against, **drawing)
+        )
         choice = _choice(against.name, len(proofs), result.baseline)
         result.grids.extend(_grids(task, proofs, against, choice=choice, **drawing))
 
 
 def _require_same_units(task: str, models: Sequence[_Measured]) -> None:
     first = models[0].runs[0]
-    faults = [f"{model.name} {fault}" for model in models for scores in model.runs if (fault := _unlike(scores, first, model.runs[0]))]
+    faults = [
+        f"{model.name} {fault}"
+        for model in models
+        for scores in model.runs
+        if (fault := _unlike(scores, first, model.runs[0]))
+    ]
     if faults:
         raise DataError(
-            f"{task} must be scored on the same units by the same measure for all models as for {models[0].name}, got {several(faults)}; "
+            f"{task} must be scored on the same units by the same measure for all models "
+            f"as for {models[0].name}, got {several(faults)}; "
             "score them again"
         )
 
@@ -191,7 +220,11 @@ def _unlike(scores: TaskScores, first: TaskScores, first_run: TaskScores) -> str
 
     def grids_of(scores: TaskScores) -> list[tuple[str, Sequence[str], Sequence[str]]]:
         # By the main similarity: vectors of unit length have no other.
-        return [(grid.comparison, grid.rows, grid.columns) for grid in scores.grids if grid.similarity == scores.samples[0].similarity]
+        return [
+            (grid.comparison, grid.rows, grid.columns)
+            for grid in scores.grids
+            if grid.similarity == scores.samples[0].similarity
+        ]
 
     if stored(scores.units) != stored(first.units):
         lacking, more = set(first.units) - set(scores.units), set(scores.units) - set(first.units)
@@ -206,7 +239,9 @@ def _unlike(scores: TaskScores, first: TaskScores, first_run: TaskScores) -> str
     if main.statistic != other.statistic or not main.judges_like(other):
         return "has other judgements of the same units"
     if grids_of(scores) != grids_of(first):
-        languages, wanted = (", ".join(each.grids[0].rows) if each.grids else "none" for each in (scores, first))
+        languages, wanted = (
+            ", ".join(each.grids[0].rows) if each.grids else "none" for each in (scores, first)
+        )
         return f"has a grid of other languages: {languages}, not {wanted}"
     if [sample.key for sample in scores.samples] != [sample.key for sample in first_run.samples]:
         return "has runs with unlike measures"
@@ -216,11 +251,16 @@ def _unlike(scores: TaskScores, first: TaskScores, first_run: TaskScores) -> str
 def _described(models: Sequence[_Measured]) -> SuiteTask:
     scores = models[0].runs[0]
     main = scores.samples[0]
-    notes_of = {model.name: list(dict.fromkeys(note for scores in model.runs for note in scores.notes)) for model in models}
+    notes_of = {
+        model.name: list(dict.fromkeys(note for scores in model.runs for note in scores.notes))
+        for model in models
+    }
     # A note of every model is a note of the task.
     common = [note for note in scores.notes if all(note in notes for notes in notes_of.values())]
     others = dict.fromkeys(note for notes in notes_of.values() for note in notes if note not in common)
-    specific = [f"{', '.join(name for name, notes in notes_of.items() if note in notes)}: {note}" for note in others]
+    specific = [
+        f"{', '.join(name for name, notes in notes_of.items() if note in notes)}: {note}" for note in others
+    ]
     return SuiteTask(
         name=scores.task,
         kind=scores.kind,
@@ -239,10 +279,19 @@ def _facts(task: str, models: Sequence[_Measured]) -> Iterator[Fact]:
     """Further figures of each model, averaged over its runs."""
     for model in models:
         for name in dict.fromkeys(name for scores in model.runs for name in scores.facts):
-            yield Fact(model.name, task, name, float(np.mean([scores.facts.get(name, 0.0) for scores in model.runs])))
+            yield Fact(
+                model.name, task, name, float(np.mean([scores.facts.get(name, 0.0) for scores in model.runs]))
+            )
     for overlap in (overlap for model in models for overlap in model.trained_on):
-        counts = {"queries trained on": overlap.trained_queries, "relevant documents trained on": overlap.trained_relevant}
-        yield from (Fact(overlap.model, task, name, float(count)) for name, count in counts.items() if count is not None)
+        counts = {
+            "queries trained on": overlap.trained_queries,
+            "relevant documents trained on": overlap.trained_relevant,
+        }
+        yield from (
+            Fact(overlap.model, task, name, float(count))
+            for name, count in counts.items()
+            if count is not None
+        )
 
 
 def _of_equal_runs(models: Sequence[_Measured]) -> list[list[_Measured]]:
@@ -255,10 +304,20 @@ def _of_equal_runs(models: Sequence[_Measured]) -> list[list[_Measured]]:
 
 def _levels(task: str, models: Sequence[_Measured], *, seed: int, resamples: int) -> Iterator[Score]:
     for group in _of_equal_runs(models):
-        measures = [(model, runs) for model in group for runs in zip(*(scores.samples for scores in model.runs), strict=True)]
+        measures = [
+            (model, runs)
+            for model in group
+            for runs in zip(*(scores.samples for scores in model.runs), strict=True)
+        ]
         changes = changes_over_runs([runs for _, runs in measures], None, seed=seed, resamples=resamples)
         for (model, _), change in zip(measures, changes, strict=True):
-            about = (change.measure, change.similarity, change.after, change.after_interval, change.lower_is_better)
+            about = (
+                change.measure,
+                change.similarity,
+                change.after,
+                change.after_interval,
+                change.lower_is_better,
+            )
             yield Score(task, model.name, *about, is_proof=model.is_proof)
 
 
@@ -269,7 +328,9 @@ def _reference(models: Sequence[_Measured], baseline: str | None) -> _Measured:
     sign = -1 if models[0].main[0].lower_is_better else 1
     values = [sign * float(np.mean([value_of(sample) for sample in model.main])) for model in models]
     # The first of equal models.
-    return next(model for model, value in zip(models, values, strict=True) if equal_values(value, max(values)))
+    return next(
+        model for model, value in zip(models, values, strict=True) if equal_values(value, max(values))
+    )
 
 
 def _pairings(
@@ -277,14 +338,21 @@ def _pairings(
 ) -> Iterator[Pairing]:
     for group in _of_equal_runs(models):
         # BM25 and vectors rank by different similarities; the comparison is of ranks.
-        before = [[replace(sample, similarity=model.main[0].similarity) for sample in against.main] for model in group]
-        changes = changes_over_runs([model.main for model in group], before, seed=seed, resamples=resamples, margin=margin)
+        before = [
+            [replace(sample, similarity=model.main[0].similarity) for sample in against.main]
+            for model in group
+        ]
+        changes = changes_over_runs(
+            [model.main for model in group], before, seed=seed, resamples=resamples, margin=margin
+        )
         for model, change in zip(group, changes, strict=True):
             yield Pairing(task, model.name, against.name, change, significant=False)
 
 
 def _corrected(pairings: Sequence[Pairing], baseline: str | None) -> list[Pairing]:
-    """Benjamini-Hochberg over all pairings; where the best model was chosen on the same units, all pairs of a task count."""
+    """Benjamini-Hochberg over all pairings; where the best model was chosen on the same units, all pairs of a
+    task count.
+    """
     others = Counter(pairing.task for pairing in pairings)
     chosen = [_choice(pairing.against, others[pairing.task] + 1, baseline) for pairing in pairings]
     known = (1.0 if pairing.change.p is None else pairing.change.p for pairing in pairings)
@@ -297,22 +365,39 @@ def _corrected(pairings: Sequence[Pairing], baseline: str | None) -> list[Pairin
 
 
 def _choice(against: str, models: int, baseline: str | None) -> float:
-    """Number of comparisons that a p-value counts for: k models make k (k - 1) / 2 pairs, of which the k - 1 with the best are tested."""
+    """Number of comparisons that a p-value counts for: k models make k (k - 1) / 2 pairs, of which the k - 1
+    with the best are tested.
+    """
     return 1.0 if against == baseline else models / 2
 
 
 def _grids(
-    task: str, models: Sequence[_Measured], against: _Measured, *, choice: float, seed: int, resamples: int, margin: Margin
+    task: str,
+    models: Sequence[_Measured],
+    against: _Measured,
+    *,
+    choice: float,
+    seed: int,
+    resamples: int,
+    margin: Margin,
 ) -> Iterator[SuiteGrid]:
     for model in models:
         for number, first in enumerate(model.runs[0].grids):
             if first.similarity != model.main[0].similarity:
                 continue
             runs = [scores.grids[number] for scores in model.runs]
-            before = [replace(scores.grids[number], similarity=first.similarity) for scores in against.runs if model is not against]
-            grid = grid_over_runs(runs, before or None, seed=seed, resamples=resamples, choice=choice, margin=margin)
+            before = [
+                replace(scores.grids[number], similarity=first.similarity)
+                for scores in against.runs
+                if model is not against
+            ]
+            grid = grid_over_runs(
+                runs, before or None, seed=seed, resamples=resamples, choice=choice, margin=margin
+            )
             name = against.name if before else None
-            yield SuiteGrid(task, model.name, name, list(first.rows), list(first.columns), first.lower_is_better, grid)
+            yield SuiteGrid(
+                task, model.name, name, list(first.rows), list(first.columns), first.lower_is_better, grid
+            )
 
 
 def _units(task: str, models: Sequence[_Measured]) -> Iterator[UnitRow]:
@@ -338,8 +423,14 @@ def analysed(result: SuiteResult) -> SuiteResult:
         for model in result.models
         if (score := result.main_score(task.name, model.name)) is not None
     }
-    tasks = [_ranking(result, task, [scores[key] for key in scores if key[0] == task.name]) for task in result.tasks]
-    models = [_standing(result, tasks, model.name, sum(name == model.name for _, name in scores)) for model in result.models]
+    tasks = [
+        _ranking(result, task, [scores[key] for key in scores if key[0] == task.name])
+        for task in result.tasks
+    ]
+    models = [
+        _standing(result, tasks, model.name, sum(name == model.name for _, name in scores))
+        for model in result.models
+    ]
     means = []
     for kind, group in by_kind(result.tasks):
         if len(group) > 1 and len({task.measure for task in group}) == 1:
@@ -355,7 +446,11 @@ def _ranking(result: SuiteResult, task: SuiteTask, scores: Sequence[Score]) -> T
     ranks = {score.model: _rank(score, proofs) for score in proofs} if len(proofs) > 1 else {}
     top = min(ranks.values(), default=0.0)
     best = sorted((model for model, rank in ranks.items() if rank == top), key=lambda model: model != against)
-    even = [pairing.model for pairing in pairings if pairing.against in best and not pairing.significant and pairing.model not in best]
+    even = [
+        pairing.model
+        for pairing in pairings
+        if pairing.against in best and not pairing.significant and pairing.model not in best
+    ]
     clear = best == [against] and all(pairing.significant for pairing in pairings)
     return TaskRanking(task.name, against, ranks, best, [*best, *even], clear)
 
@@ -363,7 +458,10 @@ def _ranking(result: SuiteResult, task: SuiteTask, scores: Sequence[Score]) -> T
 def _rank(score: Score, among: Sequence[Score]) -> float:
     sign = -1 if score.lower_is_better else 1
     equal = sum(equal_values(other.value, score.value) for other in among)
-    above = sum(sign * other.value > sign * score.value and not equal_values(other.value, score.value) for other in among)
+    above = sum(
+        sign * other.value > sign * score.value and not equal_values(other.value, score.value)
+        for other in among
+    )
     return 1 + above + (equal - 1) / 2
 
 
@@ -373,15 +471,25 @@ def _standing(result: SuiteResult, tasks: Sequence[TaskRanking], model: str, mea
     baseline = result.baseline
     beside_best = [ranking for ranking in contests if ranking.against not in (None, baseline)]
     contested = sum(bool(ranking.ranks) for ranking in tasks)
-    verdicts = [pairing.verdict for pairing in result.pairings if (pairing.model, pairing.against) == (model, baseline)]
+    verdicts = [
+        pairing.verdict
+        for pairing in result.pairings
+        if (pairing.model, pairing.against) == (model, baseline)
+    ]
     return ModelStanding(
         model=model,
         tasks=measured,
         best=len(best),
         clear=sum(ranking.clear for ranking in best),
-        even=None if baseline is not None and not beside_best else sum(model in ranking.even for ranking in beside_best),
-        verdicts=None if baseline is None or model == baseline else {verdict: verdicts.count(verdict) for verdict in VERDICTS},
-        mean_rank=sum(ranking.ranks[model] for ranking in contests) / len(contests) if len(contests) == contested > 0 else None,
+        even=None
+        if baseline is not None and not beside_best
+        else sum(model in ranking.even for ranking in beside_best),
+        verdicts=None
+        if baseline is None or model == baseline
+        else {verdict: verdicts.count(verdict) for verdict in VERDICTS},
+        mean_rank=sum(ranking.ranks[model] for ranking in contests) / len(contests)
+        if len(contests) == contested > 0
+        else None,
     )
 
 

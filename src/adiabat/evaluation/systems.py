@@ -29,7 +29,9 @@ UNIT_LENGTH = "vectors have unit length: dot product and Euclidean distance rank
 
 
 def similarities_of(*models: DualEncoder) -> tuple[Similarity, ...]:
-    """Similarities to rank by: only cosine if all vectors have unit length, because all similarities then rank alike."""
+    """Similarities to rank by: only cosine if all vectors have unit length, because all similarities then
+    rank alike.
+    """
     if all(model.unit for model in models):
         return ("cosine",)
     main = models[0].similarity
@@ -43,7 +45,11 @@ def ranking_notes(model: DualEncoder, chosen: Sequence[Similarity]) -> list[str]
         return [UNIT_LENGTH]
     if used != stated:
         return [f"the main measure compares by {used}; the similarity that {model.name} states is {stated}"]
-    return [] if used == "cosine" else [f"the main measure compares by {used}, the similarity that the model states"]
+    return (
+        []
+        if used == "cosine"
+        else [f"the main measure compares by {used}, the similarity that the model states"]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +74,8 @@ class System:
 class BM25System:
     """BM25 over a corpus, with its documents by id and by text as in a store.
 
-    `text_ids` are empty if documents are named by id alone. `read` reads the corpus again, because the index keeps no texts.
+    `text_ids` are empty if documents are named by id alone. `read` reads the corpus again, because the index
+    keeps no texts.
     """
 
     index: BM25Index
@@ -79,7 +86,8 @@ class BM25System:
     def __post_init__(self) -> None:
         if len(self.doc_ids) != self.index.count:
             raise StoreError(
-                f"a BM25 index must be of as many documents as there are ids, got {self.index.count:,} and {len(self.doc_ids):,}; "
+                "a BM25 index must be of as many documents as there are ids, got "
+                f"{self.index.count:,} and {len(self.doc_ids):,}; "
                 "build the index again"
             )
 
@@ -132,20 +140,31 @@ def refuse_unused_stores(stores: Sequence[Store], used: Sequence[Store], *, argu
     """Refuse baseline stores that no data set needs."""
     for store in stores:
         if not any(store is used_store for used_store in used):
-            raise StoreError(f"{option(argument)} {store.path} must serve a data set, got none that needs it; leave it out")
+            raise StoreError(
+                f"{option(argument)} {store.path} must serve a data set, got none that needs it; leave it out"
+            )
 
 
 def store_inputs(store: Store, before: System | None) -> dict[str, str]:
     """Paths and checksums of the stores, for a result."""
-    stores = {"": store} if before is None or before.store is store else {"": store, "baseline_": before.store}
+    stores = (
+        {"": store} if before is None or before.store is store else {"": store, "baseline_": before.store}
+    )
     inputs = {f"{prefix}store": str(store.path) for prefix, store in stores.items()}
     return {**inputs, **{f"{prefix}store_sha256": store.manifest.sha256 for prefix, store in stores.items()}}
 
 
 def baseline_system(
-    baseline: DualEncoder, fingerprint: Fingerprint, store: Store, others: Sequence[Store], *, argument: str = STORES
+    baseline: DualEncoder,
+    fingerprint: Fingerprint,
+    store: Store,
+    others: Sequence[Store],
+    *,
+    argument: str = STORES,
 ) -> System:
-    """The baseline with its documents: the same store if its document tower built it, otherwise the same documents in another store."""
+    """The baseline with its documents: the same store if its document tower built it, otherwise the same
+    documents in another store.
+    """
     differences = store.differences(fingerprint)
     if not differences:
         return System(baseline, store)
@@ -153,7 +172,10 @@ def baseline_system(
     for other in fitting:
         if other.same_documents(store):
             return System(baseline, other)
-    requirement = f"the documents of {store.path} must be stored by the baseline {baseline.name} too, whose document tower is another"
+    requirement = (
+        f"the documents of {store.path} must be stored by the baseline {baseline.name} "
+        "too, whose document tower is another"
+    )
     needed: object = ["DIR"] if argument == STORES else "DIR"
     embedding = call_of("embed", written(baseline.name), positional("corpus"), out="DIR")
     if not others:
@@ -175,7 +197,9 @@ def _misfit(other: Store, store: Store, fits: bool, baseline: DualEncoder) -> st
 
 @dataclass(frozen=True, slots=True)
 class IdenticalDocuments:
-    """Documents that are queries themselves, at most one row per query; they are left out of that query's ranking."""
+    """Documents that are queries themselves, at most one row per query; they are left out of that query's
+    ranking.
+    """
 
     rows: Ragged
     notes: list[str]
@@ -189,9 +213,14 @@ def identical_documents(
     *,
     drop: DropSameId,
 ) -> IdenticalDocuments:
-    """Find documents that are queries themselves, by id and text (`is_own_document`), or only by id with ``drop = true``."""
+    """Find documents that are queries themselves, by id and text (`is_own_document`), or only by id with
+    ``drop = true``.
+    """
     ids = documents.rows(query_ids) if drop is not False else np.full(len(queries), -1, dtype=np.int64)
-    shared = np.array([row if row >= 0 and row not in positives[query] else -1 for query, row in enumerate(ids.tolist())], dtype=np.int64)
+    shared = np.array(
+        [row if row >= 0 and row not in positives[query] else -1 for query, row in enumerate(ids.tolist())],
+        dtype=np.int64,
+    )
     rows = shared if drop is True else _of_equal_text(documents, queries, shared)
     left_out, others = int((rows >= 0).sum()), int(((shared >= 0) & (rows < 0)).sum())
     notes = []
@@ -199,13 +228,19 @@ def identical_documents(
         by = "id" if drop is True else "id and text"
         notes.append(f"{_documents(left_out)} left out of the ranking of the query that has the same {by}")
     if others:
-        why = "another text" if documents.has_texts else "a text that is not known, since the store keeps none"
+        why = (
+            "another text" if documents.has_texts else "a text that is not known, since the store keeps none"
+        )
         advice = "drop_same_id = true leaves documents out by their id alone"
-        notes.append(f"{_documents(others)} with the id of a query and {why}, ranked like all others; {advice}")
+        notes.append(
+            f"{_documents(others)} with the id of a query and {why}, ranked like all others; {advice}"
+        )
     return IdenticalDocuments(Ragged.of([row] if row >= 0 else [] for row in rows.tolist()), notes)
 
 
-def _of_equal_text(documents: Store | BM25System, queries: Sequence[str], rows: Int64[np.ndarray, " q"]) -> Int64[np.ndarray, " q"]:
+def _of_equal_text(
+    documents: Store | BM25System, queries: Sequence[str], rows: Int64[np.ndarray, " q"]
+) -> Int64[np.ndarray, " q"]:
     """Rows of documents whose text equals their query, with or without a title; -1 elsewhere."""
     identical = np.full(len(rows), -1, dtype=np.int64)
     candidates = np.flatnonzero(rows >= 0)

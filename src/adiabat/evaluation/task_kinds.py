@@ -49,7 +49,12 @@ from adiabat.data.records import Document, ExampleSet, LanguageGridSet, grid_id,
 from adiabat.data.sources import Source
 from adiabat.evaluation.evaluate_checks import gathering, label_of
 from adiabat.evaluation.labels import score_classification, score_clustering
-from adiabat.evaluation.language_grid_tasks import OF_NLI_GRIDS, OF_QUESTION_GRIDS, score_nli_grid, score_question_grid
+from adiabat.evaluation.language_grid_tasks import (
+    OF_NLI_GRIDS,
+    OF_QUESTION_GRIDS,
+    score_nli_grid,
+    score_question_grid,
+)
 from adiabat.evaluation.measured_models import Corpus, CorpusStores, MeasuredModel, TaskCorpus
 from adiabat.evaluation.mteb_task import require_task, score_mteb
 from adiabat.evaluation.retrieval import OF_PAIRS, score_retrieval
@@ -67,7 +72,9 @@ VERSION = 2
 
 @dataclass(frozen=True, slots=True)
 class LoadedTask:
-    """One task, read and checked; `sha256` is of its data and settings, and BM25 can do it where `lexical` is true."""
+    """One task, read and checked; `sha256` is of its data and settings, and BM25 can do it where `lexical` is
+    true.
+    """
 
     name: str
     source: str
@@ -85,7 +92,9 @@ def load_tasks(settings: SuiteSettings, watch: Watch) -> list[LoadedTask]:
     if not settings.tasks:
         raise ConfigError("tasks must be given, got none; list them under [[tasks]]")
     faults: list[str] = []
-    ranked = {number: section for number, section in enumerate(settings.tasks) if isinstance(section, RetrievalTask)}
+    ranked = {
+        number: section for number, section in enumerate(settings.tasks) if isinstance(section, RetrievalTask)
+    }
     loaded = _retrieval_tasks(ranked, settings.measure, faults, watch)
     for number, section in enumerate(settings.tasks):
         watch.progress("reading tasks", number, len(settings.tasks))
@@ -97,7 +106,9 @@ def load_tasks(settings: SuiteSettings, watch: Watch) -> list[LoadedTask]:
     tasks = [loaded[number] for number in range(len(settings.tasks))]
     names = [task.name for task in tasks]
     if again := sorted({name for name in names if names.count(name) > 1}):
-        raise ConfigError(f"tasks must have names of their own, got {', '.join(again)} more than once; give them tasks.name")
+        raise ConfigError(
+            f"tasks must have names of their own, got {', '.join(again)} more than once; give them tasks.name"
+        )
     return tasks
 
 
@@ -105,7 +116,9 @@ def _sha256(content: object) -> str:
     def plain(value: object) -> object:
         return value.tolist() if isinstance(value, np.ndarray) else list(value)  # type: ignore[call-overload]
 
-    return hashlib.sha256(json.dumps(content, sort_keys=True, default=plain).encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(
+        json.dumps(content, sort_keys=True, default=plain).encode("utf-8", "surrogatepass")
+    ).hexdigest()
 
 
 def _digest(data: Any, section: Any, *further: object) -> str:
@@ -121,7 +134,9 @@ def _retrieval_tasks(
     for number, section in sections.items():
         with gathering(faults, section):
             examples[number] = _examples_of(section)
-    missing = {number: _entries(example_set, sections[number].ids) for number, example_set in examples.items()}
+    missing = {
+        number: _entries(example_set, sections[number].ids) for number, example_set in examples.items()
+    }
     corpus_of = {number: Corpus.of(sections[number]) for number in examples}
     digests: dict[Corpus, str] = {}
     for corpus in dict.fromkeys(corpus_of.values()):
@@ -130,18 +145,26 @@ def _retrieval_tasks(
         with gathering(faults, sections[asking[0]]):
             wanted = [(missing[number], sections[number].ids) for number in asking]
             digests[corpus] = digest_documents(_struck_off(corpus.documents(), wanted))
-            faults += [message for number in asking for message in _lacking(sections[number], examples[number], missing[number], corpus)]
+            faults += [
+                message
+                for number in asking
+                for message in _lacking(sections[number], examples[number], missing[number], corpus)
+            ]
     if faults:
         return {}
     loaded = {}
     for number, section in sections.items():
         with gathering(faults, section):
-            loaded[number] = _retrieval(section, examples[number], corpus_of[number], digests[corpus_of[number]], measure)
+            loaded[number] = _retrieval(
+                section, examples[number], corpus_of[number], digests[corpus_of[number]], measure
+            )
     return loaded
 
 
 def _entries(examples: ExampleSet, ids: IdForms) -> dict[str, str]:
-    """Every name of a document of the examples: its id, its text, or the id of its text, each with the entry."""
+    """Every name of a document of the examples: its id, its text, or the id of its text, each with the
+    entry.
+    """
     entry_of: dict[str, str] = {}
     for example in examples.examples:
         for entry in (*example.positives, *example.negatives):
@@ -151,12 +174,15 @@ def _entries(examples: ExampleSet, ids: IdForms) -> dict[str, str]:
     return entry_of
 
 
-def _struck_off(documents: Iterator[Document], missing_of: Sequence[tuple[dict[str, str], IdForms]]) -> Iterator[Document]:
+def _struck_off(
+    documents: Iterator[Document], missing_of: Sequence[tuple[dict[str, str], IdForms]]
+) -> Iterator[Document]:
     """Pass documents on, and remove them from the missing ones."""
     for document in documents:
         for names, ids in missing_of:
             doc_id = document.doc_id if ids == "exact" else normalize("NFC", document.doc_id)
-            # If examples hold only ids, removing a text that looks like an id is harmless: the store checks again.
+            # If examples hold only ids, removing a text that looks like an id is harmless: the store checks
+            # again.
             for name in (doc_id, document.text):
                 entry = names.pop(name, None)
                 if entry is not None:
@@ -165,7 +191,9 @@ def _struck_off(documents: Iterator[Document], missing_of: Sequence[tuple[dict[s
         yield document
 
 
-def _lacking(section: RetrievalTask, examples: ExampleSet, missing: Mapping[str, str], corpus: Corpus) -> list[str]:
+def _lacking(
+    section: RetrievalTask, examples: ExampleSet, missing: Mapping[str, str], corpus: Corpus
+) -> list[str]:
     """Faults for documents that a corpus lacks, unless they are dropped."""
     absent = set(missing.values())
     if section.missing == "drop" or not absent:
@@ -177,23 +205,41 @@ def _lacking(section: RetrievalTask, examples: ExampleSet, missing: Mapping[str,
     lacking = [f'{location}: "{cut(entry, limit=60)}"' for entry, location in place_of.items()]
     return [
         f"{label_of(section)}: every document must be in the corpus {corpus.source}, it lacks "
-        f"{several(lacking, of='documents')}; name the corpus that holds them (tasks.corpus), or set tasks.missing = drop"
+        f"{several(lacking, of='documents')}; name the corpus that holds them "
+        "(tasks.corpus), or set tasks.missing = drop"
     ]
 
 
 def _examples_of(section: RetrievalTask) -> ExampleSet:
     # If a task names a corpus, document columns are those of the corpus.
-    columns = {name: column for name, column in section.columns.given().items() if section.corpus is None or name not in OF_DOCUMENTS}
+    columns = {
+        name: column
+        for name, column in section.columns.given().items()
+        if section.corpus is None or name not in OF_DOCUMENTS
+    }
     examples = read_examples(section.data, split=section.split, columns=columns)
     if not isinstance(examples, ExampleSet):
-        raise DataError(f"{section.data} must hold queries with positives, got a language grid; measure it with {call_of('evaluate')}")
+        raise DataError(
+            f"{section.data} must hold queries with positives, got a language grid; "
+            f"measure it with {call_of('evaluate')}"
+        )
     return examples
 
 
-def _retrieval(section: RetrievalTask, examples: ExampleSet, documents: Corpus, digest: str, common: RankingMeasureSection) -> LoadedTask:
+def _retrieval(
+    section: RetrievalTask,
+    examples: ExampleSet,
+    documents: Corpus,
+    digest: str,
+    common: RankingMeasureSection,
+) -> LoadedTask:
     name = section.name or examples.name
     overrides = {"report": section.report, "drop_same_id": section.drop_same_id}
-    listed = {"negatives": "listed", "depth": MeasureSection().depth} if section.kind == "triplets" else {"negatives": "store"}
+    listed = (
+        {"negatives": "listed", "depth": MeasureSection().depth}
+        if section.kind == "triplets"
+        else {"negatives": "store"}
+    )
     overridden = {key: value for key, value in overrides.items() if value is not None}
     measure = MeasureSection().model_copy(update={**common.model_dump(), **overridden, **listed})
     # Other vectors of the same model, such as rounded ones, have other scores.
@@ -207,11 +253,22 @@ def _retrieval(section: RetrievalTask, examples: ExampleSet, documents: Corpus, 
 
     def score(model: MeasuredModel, corpora: CorpusStores, watch: Watch) -> TaskScores:
         system = corpora.system(model, corpus)
-        addressed = address(_examples_of(section), system.documents, missing=section.missing, ids=section.ids, merge_equal=True)
-        return replace(score_retrieval(system, addressed, settings=measure, trained=model.trained, watch=watch), task=name)
+        addressed = address(
+            _examples_of(section),
+            system.documents,
+            missing=section.missing,
+            ids=section.ids,
+            merge_equal=True,
+        )
+        return replace(
+            score_retrieval(system, addressed, settings=measure, trained=model.trained, watch=watch),
+            task=name,
+        )
 
     # Exact ids were the only ones before the setting: what was measured then holds.
-    settings = section.model_dump(mode="json", exclude={"name", "stores", *(["ids"] if section.ids == "exact" else [])})
+    settings = section.model_dump(
+        mode="json", exclude={"name", "stores", *(["ids"] if section.ids == "exact" else [])}
+    )
     decisive = measure.model_dump(mode="json", exclude={"resamples", "margin", "cluster"})
     sha256 = _sha256([queries.hexdigest(), digest, settings, decisive, *digests])
     return LoadedTask(name, section.data, sha256, score, lexical=True)
@@ -240,7 +297,10 @@ def require_task_margin(measure: RankingMeasureSection, tasks: Sequence[AnyTask]
 def measures_of_tasks(measure: RankingMeasureSection, tasks: Sequence[AnyTask]) -> list[Sequence[str] | None]:
     """What each task may be measured by; None for a task with measures of its own, such as those of mteb."""
     return [
-        [*(task.report or measure.report), *OF_PAIRS] if isinstance(task, RetrievalTask) else _MEASURES.get(type(task)) for task in tasks
+        [*(task.report or measure.report), *OF_PAIRS]
+        if isinstance(task, RetrievalTask)
+        else _MEASURES.get(type(task))
+        for task in tasks
     ]
 
 
@@ -248,7 +308,8 @@ def _nli_grid(section: NliGridTask, _: int) -> LoadedTask:
     grid = read_examples(section.data)
     if not isinstance(grid, LanguageGridSet):
         raise DataError(
-            f"{section.data} must hold sentence pairs in several languages (premise, hypothesis, label), got queries; "
+            f"{section.data} must hold sentence pairs in several languages "
+            "(premise, hypothesis, label), got queries; "
             'name such pairs, or write kind = "retrieval"'
         )
     require_every_label(grid, source=section.data)
@@ -256,7 +317,9 @@ def _nli_grid(section: NliGridTask, _: int) -> LoadedTask:
 
     def documents() -> Iterator[Document]:
         for pair, hypothesis in enumerate(selected.hypotheses):
-            yield from (Document(grid_id(pair, language), hypothesis[language]) for language in selected.languages)
+            yield from (
+                Document(grid_id(pair, language), hypothesis[language]) for language in selected.languages
+            )
 
     corpus = TaskCorpus(table_name(section.data), digest_documents(documents()), documents)
 
@@ -268,7 +331,9 @@ def _nli_grid(section: NliGridTask, _: int) -> LoadedTask:
 
 
 def _question_grid(section: QuestionGridTask, _: int) -> LoadedTask:
-    grid = read_question_grid(section.data, section.corpus, key=section.key, languages=section.languages, name=section.name)
+    grid = read_question_grid(
+        section.data, section.corpus, key=section.key, languages=section.languages, name=section.name
+    )
 
     def score(model: MeasuredModel, _: CorpusStores, watch: Watch) -> TaskScores:
         return score_question_grid(model.towers, grid, watch=watch)
@@ -276,30 +341,51 @@ def _question_grid(section: QuestionGridTask, _: int) -> LoadedTask:
     return LoadedTask(grid.name, section.data, _digest(grid, section), score)
 
 
-def _of_texts(section: TextsTask, data: Any, score: Callable[..., TaskScores], *further: object) -> LoadedTask:
+def _of_texts(
+    section: TextsTask, data: Any, score: Callable[..., TaskScores], *further: object
+) -> LoadedTask:
     """A task of texts without a corpus, which all go through one side of the model; `score` has its data."""
     name = section.name or data.name
     digest = _digest(data, section, *further)
-    return LoadedTask(name, section.data, digest, lambda model, _, watch: score(model.towers, side=section.side, name=name, watch=watch))
+    return LoadedTask(
+        name,
+        section.data,
+        digest,
+        lambda model, _, watch: score(model.towers, side=section.side, name=name, watch=watch),
+    )
 
 
 def _scored_pairs(section: StsTask | WordsTask, _: int) -> LoadedTask:
     score, sets = (score_words, section.set) if isinstance(section, WordsTask) else (score_sts, None)
     pairs = read_scored_pairs(
-        section.data, a=section.a, b=section.b, score=section.score, sets=sets, split=section.split, where=section.where
+        section.data,
+        a=section.a,
+        b=section.b,
+        score=section.score,
+        sets=sets,
+        split=section.split,
+        where=section.where,
     )
     return _of_texts(section, pairs, partial(score, pairs=pairs))
 
 
 def _pair_classification(section: PairClassificationTask, _: int) -> LoadedTask:
     pairs = read_labelled_pairs(
-        section.data, a=section.a, b=section.b, label=section.label, positive=section.positive, split=section.split, where=section.where
+        section.data,
+        a=section.a,
+        b=section.b,
+        label=section.label,
+        positive=section.positive,
+        split=section.split,
+        where=section.where,
     )
     return _of_texts(section, pairs, partial(score_pair_classification, pairs=pairs))
 
 
 def _bitext(section: BitextTask, _: int) -> LoadedTask:
-    sentences = read_parallel_texts(section.data, a=section.a, b=section.b, split=section.split, where=section.where)
+    sentences = read_parallel_texts(
+        section.data, a=section.a, b=section.b, split=section.split, where=section.where
+    )
     # Version 2 of this kind of scores: Euclidean distances were compared with squared ones.
     return _of_texts(section, sentences, partial(score_bitext, sentences=sentences), 2)
 
@@ -307,21 +393,43 @@ def _bitext(section: BitextTask, _: int) -> LoadedTask:
 def _classification(section: ClassificationTask, seed: int) -> LoadedTask:
     # Addresses may name one table twice, with other columns.
     is_same = Source.of(section.data).path == Source.of(section.test).path and not section.tells_apart
-    if is_same and source_identity(section.data, section.split) == source_identity(section.test, section.test_split):
-        raise ConfigError(f"test must hold other rows than the training data {section.data}, got {section.test}; name another table")
-    training = read_labelled_texts(section.data, text=section.text, label=section.label, split=section.split, where=section.where)
-    test = read_labelled_texts(section.test, text=section.text, label=section.label, split=section.test_split, where=section.test_where)
+    if is_same and source_identity(section.data, section.split) == source_identity(
+        section.test, section.test_split
+    ):
+        raise ConfigError(
+            f"test must hold other rows than the training data {section.data}, "
+            f"got {section.test}; name another table"
+        )
+    training = read_labelled_texts(
+        section.data, text=section.text, label=section.label, split=section.split, where=section.where
+    )
+    test = read_labelled_texts(
+        section.test,
+        text=section.text,
+        label=section.label,
+        split=section.test_split,
+        where=section.test_where,
+    )
     require_separable(training, test)
     score = partial(
-        score_classification, training=training, test=test, per_label=section.per_label, regularization=section.regularization, seed=seed
+        score_classification,
+        training=training,
+        test=test,
+        per_label=section.per_label,
+        regularization=section.regularization,
+        seed=seed,
     )
     return _of_texts(section, training, score, asdict(test), seed, version("scikit-learn"))
 
 
 def _clustering(section: ClusteringTask, seed: int) -> LoadedTask:
-    texts = read_labelled_texts(section.data, text=section.text, label=section.label, split=section.split, where=section.where)
+    texts = read_labelled_texts(
+        section.data, text=section.text, label=section.label, split=section.split, where=section.where
+    )
     require_separable(texts)
-    score = partial(score_clustering, texts=texts, restarts=section.restarts, max_texts=section.most, seed=seed)
+    score = partial(
+        score_clustering, texts=texts, restarts=section.restarts, max_texts=section.most, seed=seed
+    )
     return _of_texts(section, texts, score, seed, version("scikit-learn"))
 
 

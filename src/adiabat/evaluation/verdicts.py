@@ -1,4 +1,6 @@
-"""Comparisons that prove nothing and so have no verdict, sets too small for one, and a model that is its own baseline."""
+"""Comparisons that prove nothing and so have no verdict, sets too small for one, and a model that is its own
+baseline.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,7 +17,9 @@ from adiabat.stats.significance import FEWEST_CHANGED
 
 
 class SetSize(NamedTuple):
-    """A data set by its number of units; the fewest changed units are those of queries, not of a language grid."""
+    """A data set by its number of units; the fewest changed units are those of queries, not of a language
+    grid.
+    """
 
     name: str
     units: int
@@ -46,12 +50,14 @@ def require_answerable(sizes: Sequence[SetSize], fail_on: FailOn) -> None:
     small = [size.said for size in sizes if size.units < FEWEST_UNITS]
     if fail_on == "undecided" and small:
         raise DataError(
-            f"{option('fail_on', fail_on)} must be asked of sets of at least {FEWEST_UNITS} queries, {small[0]}, "
+            f"{option('fail_on', fail_on)} must be asked of sets of at least "
+            f"{FEWEST_UNITS} queries, {small[0]}, "
             f"which is undecided whatever the model; add queries, or take {option('fail_on', 'worse')}"
         )
     if fail_on == "worse" and all(size.shows_nothing for size in sizes):
         raise DataError(
-            f"{option('fail_on', fail_on)} must be asked of a set of at least {FEWEST_CHANGED} queries, {small[0]}, "
+            f"{option('fail_on', fail_on)} must be asked of a set of at least "
+            f"{FEWEST_CHANGED} queries, {small[0]}, "
             f"which is never worse; add queries, or leave it out"
         )
 
@@ -63,16 +69,33 @@ def without_verdicts(changes: Sequence[Change]) -> list[Change]:
 
 def without_grid_verdicts(grids: Sequence[GridComparison]) -> list[GridComparison]:
     """Language grids without verdicts."""
-    return [replace(grid, verdicts=None, improved=None, worsened=None, not_worse=None, improved_z=None, worsened_z=None) for grid in grids]
+    return [
+        replace(
+            grid,
+            verdicts=None,
+            improved=None,
+            worsened=None,
+            not_worse=None,
+            improved_z=None,
+            worsened_z=None,
+        )
+        for grid in grids
+    ]
 
 
 def without_good_news(changes: Sequence[Change]) -> list[Change]:
-    """Changes of units that depend on one another but are drawn singly: these prove no gain and exclude no loss, but may warn of one."""
+    """Changes of units that depend on one another but are drawn singly: these prove no gain and exclude no
+    loss, but may warn of one.
+    """
     undecided: dict[str, Any] = {"verdict": "undecided", "loss_bound": None, "needed": None}
-    return [change if change.verdict in (None, "worse") else replace(change, **undecided) for change in changes]
+    return [
+        change if change.verdict in (None, "worse") else replace(change, **undecided) for change in changes
+    ]
 
 
-def grid_over_runs(after: Sequence[GridSample], before: Sequence[GridSample] | None, **drawing: Any) -> GridComparison:
+def grid_over_runs(
+    after: Sequence[GridSample], before: Sequence[GridSample] | None, **drawing: Any
+) -> GridComparison:
     """Compare the cells of a language grid as means over runs; those of several runs have no verdicts.
 
     Sign flips exchange the scores of single units, which does not cover the spread of runs.

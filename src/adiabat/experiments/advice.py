@@ -1,4 +1,6 @@
-"""``adiabat advise``: the untuned model beside BM25, their fusion and a cross-validated linear map, and what to do about it."""
+"""``adiabat advise``: the untuned model beside BM25, their fusion and a cross-validated linear map, and what
+to do about it.
+"""
 
 import math
 import tempfile
@@ -22,7 +24,15 @@ from adiabat.core.ragged import Ragged
 from adiabat.core.text import counted
 from adiabat.data.text_hashes import TrainedTexts, in_blocks
 from adiabat.evaluation.decisive_queries import untrained_queries
-from adiabat.evaluation.ranking import BM25Ranker, DenseRanker, PositiveRanks, Ranker, fused_ranks, rank_in_store, tied_positives_last
+from adiabat.evaluation.ranking import (
+    BM25Ranker,
+    DenseRanker,
+    PositiveRanks,
+    Ranker,
+    fused_ranks,
+    rank_in_store,
+    tied_positives_last,
+)
 from adiabat.evaluation.retrieval import query_clusters
 from adiabat.evaluation.systems import identical_documents, similarities_of
 from adiabat.experiments.advice_rules import FEWEST_QUERIES, recommend
@@ -52,10 +62,12 @@ RESAMPLES = 2_000
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """Queries of one data set, drawn and embedded, with the documents that are left out of each query's ranking.
+    """Queries of one data set, drawn and embedded, with the documents that are left out of each query's
+    ranking.
 
-    `total` and `groups` count the queries, and their groups by shared documents, before the draw. `trained_queries` were left out before,
-    because the job of the model trained on them or on their documents.
+    `total` and `groups` count the queries, and their groups by shared documents, before the draw.
+    `trained_queries` were left out before, because the job of the model trained on them or on their
+    documents.
     """
 
     store: Store
@@ -79,7 +91,9 @@ class _Asked:
 
     def sample(self, ranks: PositiveRanks) -> Sample:
         """The measure of each query."""
-        values = measures_of_ranks(ranks.ranks, ranks.grades, np.minimum(ranks.retrieved, DEPTH), [MEASURE])[MEASURE]
+        values = measures_of_ranks(ranks.ranks, ranks.grades, np.minimum(ranks.retrieved, DEPTH), [MEASURE])[
+            MEASURE
+        ]
         return Sample(MEASURE, values, bounds=ranking_bounds(MEASURE), clusters=self.clusters)
 
 
@@ -108,7 +122,14 @@ def advise_on(
         for (store, whole), examples in zip(datasets, untrained, strict=True)
     )
     ranks = target.ranks(target.vectors, watch)
-    hits = search(target.store, target.vectors, DEPTH, similarity=target.similarity, device=target.device, excluded=target.left_out)
+    hits = search(
+        target.store,
+        target.vectors,
+        DEPTH,
+        similarity=target.similarity,
+        device=target.device,
+        excluded=target.left_out,
+    )
     nearest = tied_positives_last(hits, target.examples)
     samples, notes = _lexical(target, nearest, watch)
     linear = _linear_map(target, retained, nearest, seed, watch)
@@ -122,7 +143,9 @@ def advise_on(
         sets.append(_result(each, "retain", each.ranks(each.vectors, watch), mapped, seed))
     pull = None if linear is None else linear.pull
     detectable = _detectable(target, target.sample(ranks), None if pull is None else samples["mapped"])
-    fusion_detectable = _detectable(target, target.sample(ranks), samples["fused"]) if "fused" in samples else None
+    fusion_detectable = (
+        _detectable(target, target.sample(ranks), samples["fused"]) if "fused" in samples else None
+    )
     chosen = recommend(sets[0], detectable, fusion_detectable)
     return Advice(
         title=f"advice on {model.name} for {target.examples.name}",
@@ -149,36 +172,55 @@ def advise_on(
 def _untrained(
     model: DualEncoder, datasets: Sequence[tuple[Store, AddressedSet]], record: TrainedTexts | None
 ) -> tuple[list[AddressedSet], list[str]]:
-    """The queries of each set that the model's job did not train on, at least `FEWEST_QUERIES`, and notes on the others."""
+    """The queries of each set that the model's job did not train on, at least `FEWEST_QUERIES`, and notes on
+    the others.
+    """
     for _, examples in datasets:
         if len(examples) < FEWEST_QUERIES:
             raise DataError(
-                f"{examples.name} must hold at least {FEWEST_QUERIES} queries, got {len(examples)}; add queries: fewer say nothing"
+                f"{examples.name} must hold at least {FEWEST_QUERIES} queries, got "
+                f"{len(examples)}; add queries: fewer say nothing"
             )
     sets, notes = [], list[str]()
     for store, examples in datasets:
         untrained, sentences = untrained_queries(examples, store, record, model.name)
         if len(untrained) < FEWEST_QUERIES:
             raise DataError(
-                f"{examples.name} must hold at least {FEWEST_QUERIES} queries that {model.name} was not trained on, "
-                f"got {len(untrained)} of {len(examples)}; name other data, or the model that the job started from"
+                f"{examples.name} must hold at least {FEWEST_QUERIES} queries that "
+                f"{model.name} was not trained on, "
+                f"got {len(untrained)} of {len(examples)}; name other data, or "
+                "the model that the job started from"
             )
         sets.append(untrained)
         notes += sentences
     return sets, notes
 
 
-def _asked(model: DualEncoder, store: Store, examples: AddressedSet, settings: AdviseSettings, watch: Watch) -> _Asked:
+def _asked(
+    model: DualEncoder, store: Store, examples: AddressedSet, settings: AdviseSettings, watch: Watch
+) -> _Asked:
     """Draw queries, and embed them."""
     total, clusters = len(examples), query_clusters(examples, "documents")
     assert clusters is not None
     groups = clusters.count
     if total > settings.advise.queries:
-        drawn = np.sort(np.random.default_rng(settings.run.seed).permutation(total)[: settings.advise.queries])
+        drawn = np.sort(
+            np.random.default_rng(settings.run.seed).permutation(total)[: settings.advise.queries]
+        )
         examples, clusters = examples.take(drawn), clusters.take(drawn)
     vectors = embed_texts(model, examples.queries, side="query", name=examples.name, watch=watch)
     same = identical_documents(store, examples.query_ids, examples.queries, examples.positives, drop="auto")
-    return _Asked(store, examples, total, groups, vectors, same.rows, similarities_of(model)[0], clusters, model.query.device)
+    return _Asked(
+        store,
+        examples,
+        total,
+        groups,
+        vectors,
+        same.rows,
+        similarities_of(model)[0],
+        clusters,
+        model.query.device,
+    )
 
 
 def _lexical(target: _Asked, nearest: np.ndarray, watch: Watch) -> tuple[dict[str, Sample], list[str]]:
@@ -208,22 +250,36 @@ def _searched(index: BM25Index, target: _Asked) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class _Linear:
-    """Query vectors under a linear map: of the target by cross-validation, of each retention set under the map of all target queries."""
+    """Query vectors under a linear map: of the target by cross-validation, of each retention set under the
+    map of all target queries.
+    """
 
     vectors: Float32[np.ndarray, "q e"]
     pull: float | None
     retained: list[Float32[np.ndarray, "q e"]]
 
 
-def _linear_map(target: _Asked, retained: Sequence[_Asked], nearest: np.ndarray, seed: int, watch: Watch) -> _Linear | None:
+def _linear_map(
+    target: _Asked, retained: Sequence[_Asked], nearest: np.ndarray, seed: int, watch: Watch
+) -> _Linear | None:
     """Fit and cross-validate the map; None if shared documents tie the queries together."""
     folds = folds_of(target.clusters.numbers, FOLDS, seed=seed)
     if folds is None:
         return None
-    problem = map_problem(target.store, target.vectors, target.examples.positives, nearest, similarity=target.similarity, seed=seed)
+    problem = map_problem(
+        target.store,
+        target.vectors,
+        target.examples.positives,
+        nearest,
+        similarity=target.similarity,
+        seed=seed,
+    )
     problem = problem.to(target.device)
     moved = cross_validate(
-        problem, target.vectors, folds, on_progress=lambda done, total: watch.progress("fitting a linear map", done, total)
+        problem,
+        target.vectors,
+        folds,
+        on_progress=lambda done, total: watch.progress("fitting a linear map", done, total),
     )
     if not retained or moved.pull is None:
         return _Linear(moved.vectors, moved.pull, [each.vectors for each in retained])
@@ -234,7 +290,8 @@ def _linear_map(target: _Asked, retained: Sequence[_Asked], nearest: np.ndarray,
 def _together(clusters: Clusters) -> str:
     largest, queries = int(np.bincount(clusters.numbers).max()), len(clusters.numbers)
     return (
-        f"shared relevant documents leave {counted(clusters.count, 'group')} of queries, the largest with {largest:,} of {queries:,}: a "
+        f"shared relevant documents leave {counted(clusters.count, 'group')} of queries, "
+        f"the largest with {largest:,} of {queries:,}: a "
         "linear map could not be tested on documents that it was not fitted on, and was left out"
     )
 
@@ -243,10 +300,20 @@ def _change(after: Sample, before: Sample | None, seed: int) -> Change:
     return paired_changes([after], None if before is None else [before], seed=seed, resamples=RESAMPLES)[0]
 
 
-def _result(asked: _Asked, role: Literal["target", "retain"], ranks: PositiveRanks, samples: Mapping[str, Sample], seed: int) -> AdvisedSet:
-    """The record of one data set: `ranks` are those of the untuned model, and `samples` are compared with it."""
+def _result(
+    asked: _Asked,
+    role: Literal["target", "retain"],
+    ranks: PositiveRanks,
+    samples: Mapping[str, Sample],
+    seed: int,
+) -> AdvisedSet:
+    """The record of one data set: `ranks` are those of the untuned model, and `samples` are compared with
+    it.
+    """
     # Ranks are also of documents that were judged not relevant.
-    first = np.minimum.reduceat(np.where(ranks.grades.values > 0, ranks.ranks.values, DEPTH), ranks.ranks.offsets[:-1])
+    first = np.minimum.reduceat(
+        np.where(ranks.grades.values > 0, ranks.ranks.values, DEPTH), ranks.ranks.offsets[:-1]
+    )
     top, near = int((first < TOP).sum()), int(((first >= TOP) & (first < DEPTH)).sum())
     untuned = asked.sample(ranks)
     changes = {name: _change(sample, untuned, seed) for name, sample in samples.items()}
@@ -266,9 +333,11 @@ def _result(asked: _Asked, role: Literal["target", "retain"], ranks: PositiveRan
 
 
 def _detectable(target: _Asked, untuned: Sample, changed: Sample | None) -> float | None:
-    """The improvement in percent that all queries of the target would show, if differences vary as those observed; None predicts them.
+    """The improvement in percent that all queries of the target would show, if differences vary as those
+    observed; None predicts them.
 
-    The standard error falls with the square root of the number of groups of queries, which share no relevant document.
+    The standard error falls with the square root of the number of groups of queries, which share no relevant
+    document.
     """
     power = power_of(untuned, changed)
     if power.detectable is None or power.before <= 0:

@@ -21,7 +21,14 @@ from adiabat.core.progress import Watch
 from adiabat.data.records import Fingerprint
 from adiabat.data.text_hashes import TrainedTexts
 from adiabat.evaluation.measured_models import MeasuredModel
-from adiabat.evaluation.score_files import SCORES, SUFFIX, folder_names, read_record, read_scores, run_folder_name
+from adiabat.evaluation.score_files import (
+    SCORES,
+    SUFFIX,
+    folder_names,
+    read_record,
+    read_scores,
+    run_folder_name,
+)
 from adiabat.evaluation.suite import Scoring
 from adiabat.evaluation.verdicts import without_grid_verdicts, without_verdicts
 from adiabat.models.embedding_head import Similarity
@@ -37,7 +44,8 @@ OTHERWISE = "untuned, written otherwise"
 """Name of the reading of probes with changed punctuation."""
 
 READINGS, NOISE = "readings", "noise.json"
-"""Folder of probe readings, and the file with the drift of the untuned model on probes with changed punctuation."""
+"""Folder of probe readings, and the file with the drift of the untuned model on probes with changed
+punctuation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +85,30 @@ class Evaluator:
         """Measure a model that runs start from."""
         subject = _subject(model, name)
         scores = self._scores(subject)
-        return Start(name, model.name, model.parameters, scores, model.similarity, model.fingerprint("document"), subject.key)
+        return Start(
+            name,
+            model.name,
+            model.parameters,
+            scores,
+            model.similarity,
+            model.fingerprint("document"),
+            subject.key,
+        )
 
-    def outcomes(self, model: DualEncoder, name: str, start: Start, trained: TrainedTexts | None = None) -> list[TaskOutcome]:
+    def outcomes(
+        self, model: DualEncoder, name: str, start: Start, trained: TrainedTexts | None = None
+    ) -> list[TaskOutcome]:
         """Measure a trained model on every task, and compare it with its start."""
         scores = self._scores(_subject(model, name, trained))
         margin = Margin.parse(self.measure.margin)
         outcomes = []
         for number, (task, after) in enumerate(scores.items()):
             self.watch.progress(f"{name}: comparing {task}", number, len(scores))
-            outcomes.append(_outcome(after, start.scores[task], seed=self.seed, resamples=self.measure.resamples, margin=margin))
+            outcomes.append(
+                _outcome(
+                    after, start.scores[task], seed=self.seed, resamples=self.measure.resamples, margin=margin
+                )
+            )
         return outcomes
 
     def forget(self, model: DualEncoder, others: Collection[Fingerprint]) -> None:
@@ -109,7 +131,10 @@ class Evaluator:
         """Whether every task has readable scores of this state of a model."""
         try:
             records = [(path, read_record(path)) for _, path in self._files(name)]
-            return all(record["about"].get("state") == state and read_scores(path, record) for path, record in records)
+            return all(
+                record["about"].get("state") == state and read_scores(path, record)
+                for path, record in records
+            )
         except DataError:
             return False
 
@@ -117,7 +142,9 @@ class Evaluator:
         """Each task with its score file for a model."""
         names = [task.name for task in self.scoring.tasks]
         folder = self.folder / SCORES / run_folder_name(name)
-        return [(task, folder / f"{file}{SUFFIX}") for task, file in zip(names, folder_names(names), strict=True)]
+        return [
+            (task, folder / f"{file}{SUFFIX}") for task, file in zip(names, folder_names(names), strict=True)
+        ]
 
     def _scores(self, subject: MeasuredModel) -> dict[str, TaskScores]:
         return self.scoring.run(subject, self.folder / SCORES / run_folder_name(subject.name))
@@ -150,16 +177,22 @@ class DriftEvaluator:
 
     @cached_property
     def noise(self) -> dict[str, float]:
-        """Measure to the drift of the untuned model on probes with changed punctuation; read from disk if it was measured before."""
+        """Measure to the drift of the untuned model on probes with changed punctuation; read from disk if it
+        was measured before.
+        """
         path = self.folder / READINGS / NOISE
         if (noise := _noise_at(path)) is None:
-            noise = noise_of(self.start, self._read(self.model, self.probes.otherwise(), OTHERWISE, self.start))
+            noise = noise_of(
+                self.start, self._read(self.model, self.probes.otherwise(), OTHERWISE, self.start)
+            )
             write_json(noise, path, writer=False)
         return noise
 
     def drift(self, model: DualEncoder, name: str) -> Drift:
         """Drift of a model's results on the probes from those of the untuned model."""
-        return drift_of(self.start, self._read(model, self.probes, name, self.start), groups=self.probes.groups)
+        return drift_of(
+            self.start, self._read(model, self.probes, name, self.start), groups=self.probes.groups
+        )
 
     def _read(self, model: DualEncoder, probes: ProbeSet, name: str, start: Reading | None) -> Reading:
         reading = read_tower(model, probes, self.store, depth=self.depth, start=start, watch=self.watch)
@@ -185,7 +218,9 @@ def _noise_at(path: Path) -> dict[str, float] | None:
     return noise if noise.keys() <= set(MEASURES) and OVERLAP_LOSS in noise else None
 
 
-def _outcome(after: TaskScores, before: TaskScores, *, seed: int, resamples: int, margin: Margin) -> TaskOutcome:
+def _outcome(
+    after: TaskScores, before: TaskScores, *, seed: int, resamples: int, margin: Margin
+) -> TaskOutcome:
     drawing: dict[str, Any] = {"seed": seed, "resamples": resamples, "margin": margin}
     pairs = zip(after.grids, before.grids, strict=True)
     grids = [compare_grids(now, was, **drawing) for now, was in pairs]
@@ -200,5 +235,9 @@ def _outcome(after: TaskScores, before: TaskScores, *, seed: int, resamples: int
         changes=changes,
         languages=list(after.grids[0].rows) if after.grids else [],
         grids=grids,
-        notes=[*after.notes, *after.cluster_notes, *(overlap.said for overlap in after.trained_on("the run") if overlap.trained_queries)],
+        notes=[
+            *after.notes,
+            *after.cluster_notes,
+            *(overlap.said for overlap in after.trained_on("the run") if overlap.trained_queries),
+        ],
     )

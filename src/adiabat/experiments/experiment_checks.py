@@ -62,7 +62,12 @@ def require_complete(settings: SweepSettings) -> None:
     require_report(settings.measure.report)
     require_device_name(settings.run.device)
     if isinstance(settings, TuneSweepSettings):
-        refuse_swapped(str(settings.job.store), str(settings.job.model), str(settings.job.data), order=("model", "store", "data"))
+        refuse_swapped(
+            str(settings.job.store),
+            str(settings.job.model),
+            str(settings.job.data),
+            order=("model", "store", "data"),
+        )
         require_names(settings.job.model, named_by="job.model")
         # Cases may name the split.
         require_inputs([str(settings.job.data)], whole=True, stores=[str(settings.job.store)])
@@ -85,7 +90,9 @@ MANY_BLOCKS = 2**31
 
 
 def lawless(settings: ScalingSettings) -> Iterator[str]:
-    """What the runs lack for a law of each kind, as far as the settings tell: more budgets, sizes or seeds may be added later."""
+    """What the runs lack for a law of each kind, as far as the settings tell: more budgets, sizes or seeds
+    may be added later.
+    """
     ways = ways_of(settings, lambda _: MANY_BLOCKS)
     kinds = dict.fromkeys(tried.way.kind for tried in ways)
     section = settings.scaling
@@ -96,7 +103,10 @@ def lawless(settings: ScalingSettings) -> Iterator[str]:
         lacking += [f"at least 3 sizes, got {sizes}"] if sizes < 3 else []
         lacking += ["several budgets, got 1"] if len(section.budgets) == 1 else []
         if lacking:
-            yield f"{kind}: these runs will give no law, which needs {' and '.join(lacking)}; add models, budgets or seeds"
+            yield (
+                f"{kind}: these runs will give no law, which needs {' and '.join(lacking)}; "
+                "add models, budgets or seeds"
+            )
 
 
 FEWEST_RUNS = SIZE_AND_TOKENS.coefficients + 1
@@ -106,9 +116,16 @@ FEWEST_RUNS = SIZE_AND_TOKENS.coefficients + 1
 def require_stated(settings: ScalingSettings) -> None:
     """Refuse a scaling experiment without the settings that every one needs."""
     section, data = settings.scaling, settings.job.data or settings.data.sources
-    required = {"scaling.out": section.out, "scaling.budgets": section.budgets, "models": settings.models, "job.data": data}
+    required = {
+        "scaling.out": section.out,
+        "scaling.budgets": section.budgets,
+        "models": settings.models,
+        "job.data": data,
+    }
     if missing := [f"{name} must be given, got none" for name, value in required.items() if not value]:
-        raise ConfigError(f"{several(missing)}; write it into the file, or add {option('out')} for the directory")
+        raise ConfigError(
+            f"{several(missing)}; write it into the file, or add {option('out')} for the directory"
+        )
     require_names(*(family.model for family in settings.models), named_by="models.model")
     require_report(settings.measure.report)
     require_device_name(settings.run.device)

@@ -1,7 +1,7 @@
 """From the settings of an experiment to its trials.
 
-A sweep runs all or some combinations of its grid for every variant, with every seed; a scaling experiment runs every model, method and
-budget, with every seed (Ziarko et al. 2024).
+A sweep runs all or some combinations of its grid for every variant, with every seed; a scaling experiment
+runs every model, method and budget, with every seed (Ziarko et al. 2024).
 """
 
 import hashlib
@@ -63,8 +63,12 @@ class SweepTrial:
         return self.name.removesuffix(f"seed={self.seed}").removesuffix(", ")
 
     def key(self, *tables: str) -> str:
-        """Short digest of variant and grid values, which identifies a run's inputs in later calls, independent of paths."""
-        return short_digest(self.variant, {key: value for key, value in self.varied.items() if key.startswith(tables)})
+        """Short digest of variant and grid values, which identifies a run's inputs in later calls,
+        independent of paths.
+        """
+        return short_digest(
+            self.variant, {key: value for key, value in self.varied.items() if key.startswith(tables)}
+        )
 
     @property
     def tuned(self) -> TuneSettings:
@@ -87,15 +91,24 @@ def short_digest(*parts: object) -> str:
 def trials_of_sweep(settings: SweepSettings) -> list[SweepTrial]:
     """All runs of a sweep, seed by seed, so that the first seed gives early results for the whole grid."""
     cells = _drawn_cells(settings)
-    runs = [_sweep_trial(settings, variant, varied, seed) for seed in settings.sweep.seeds for variant, varied in cells]
+    runs = [
+        _sweep_trial(settings, variant, varied, seed)
+        for seed in settings.sweep.seeds
+        for variant, varied in cells
+    ]
     counts = Counter(run.name for run in runs)
     if again := [name for name, count in counts.items() if count > 1]:
-        raise ConfigError(f"runs of a sweep must have names of their own, got several: {several(again)}; rename variants or values")
+        raise ConfigError(
+            "runs of a sweep must have names of their own, got several: "
+            f"{several(again)}; rename variants or values"
+        )
     return runs
 
 
 def checked_run(name: str, kind: type[RunT], base: Mapping[str, Any], overlay: Mapping[str, Any]) -> RunT:
-    """Settings of a run: a variant laid over the common settings; faults are prefixed with the name of the run."""
+    """Settings of a run: a variant laid over the common settings; faults are prefixed with the name of the
+    run.
+    """
     try:
         return checked(kind, overlaid(kind, base, overlay))
     except ConfigError as fault:
@@ -114,10 +127,15 @@ def _drawn_cells(settings: SweepSettings) -> list[Cell]:
     sample, seeds = settings.sweep.sample, len(settings.sweep.seeds)
     numbers: Sequence[int] = range(ends[-1])
     if sample is not None and sample < ends[-1]:
-        numbers = sorted(np.random.default_rng([settings.run.seed, 6]).choice(ends[-1], size=sample, replace=False).tolist())
+        numbers = sorted(
+            np.random.default_rng([settings.run.seed, 6])
+            .choice(ends[-1], size=sample, replace=False)
+            .tolist()
+        )
     if len(numbers) * seeds > MOST_RUNS:
         raise ConfigError(
-            f"a sweep must have at most {MOST_RUNS:,} runs, got {len(numbers) * seeds:,}; take fewer values, or set sweep.sample"
+            f"a sweep must have at most {MOST_RUNS:,} runs, got {len(numbers) * seeds:,}; "
+            "take fewer values, or set sweep.sample"
         )
     cells = []
     for number in numbers:
@@ -135,10 +153,14 @@ def _cell(variant: VariantSection | None, values: Mapping[str, tuple[Any, ...]],
     return variant, {key: settings[key] for key in values}
 
 
-def _sweep_trial(settings: SweepSettings, variant: VariantSection | None, varied: Mapping[str, Any], seed: int) -> SweepTrial:
+def _sweep_trial(
+    settings: SweepSettings, variant: VariantSection | None, varied: Mapping[str, Any], seed: int
+) -> SweepTrial:
     overlay = {} if variant is None else variant.own
     name = variant.name if variant else ""
-    table = with_values(settings.run_kind, overlaid(settings.run_kind, settings.common(), overlay), varied.items())
+    table = with_values(
+        settings.run_kind, overlaid(settings.run_kind, settings.common(), overlay), varied.items()
+    )
     labels = [name] if name else []
     labels += [f"{key.rpartition('.')[2]}={_shown(value)}" for key, value in varied.items()]
     title = ", ".join([*labels, f"seed={seed}"])
@@ -160,7 +182,12 @@ def _taken(run: TuneSettings | TrainSettings, key: str) -> Value:
 
 def _shown(value: Any) -> str:
     if isinstance(value, Mapping):
-        return " ".join([str(value.get("kind", "")), *(f"{key}={_shown(one)}" for key, one in value.items() if key != "kind")]).strip()
+        return " ".join(
+            [
+                str(value.get("kind", "")),
+                *(f"{key}={_shown(one)}" for key, one in value.items() if key != "kind"),
+            ]
+        ).strip()
     if isinstance(value, tuple):
         return "+".join(map(str, value)) or "none"
     if isinstance(value, float):
@@ -188,7 +215,11 @@ class Tried:
         train: dict[str, Any] = {"method": method, "learning_rate": self.learning_rate}
         if way.frozen:
             train["freeze"] = ["embeddings", f"blocks[0:{way.frozen}]"]
-        return {"job": {"model": way.model}, "encoder": {} if way.blocks is None else {"blocks": way.blocks}, "train": train}
+        return {
+            "job": {"model": way.model},
+            "encoder": {} if way.blocks is None else {"blocks": way.blocks},
+            "train": train,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,20 +243,31 @@ def ways_of(settings: ScalingSettings, blocks_of: BlockCount) -> list[Tried]:
     for family in settings.models:
         depth = blocks_of(family.model)
         if beyond := [count for count in family.blocks if count > depth]:
-            raise ConfigError(f"models.blocks of {family.model} must be at most {depth}, which it has, got {beyond[0]}; leave it out")
+            raise ConfigError(
+                f"models.blocks of {family.model} must be at most {depth}, which "
+                f"it has, got {beyond[0]}; leave it out"
+            )
         for blocks in family.blocks or (None,):
             variants += list(_ways(settings, family, blocks, depth if blocks is None else blocks))
-    if repeated := [title for title, count in Counter(variant.way.title for variant in variants).items() if count > 1]:
-        raise ConfigError(f"models must have names that tell their runs apart, got {repeated[0]} twice; give one of them another name")
+    if repeated := [
+        title for title, count in Counter(variant.way.title for variant in variants).items() if count > 1
+    ]:
+        raise ConfigError(
+            f"models must have names that tell their runs apart, got {repeated[0]} "
+            "twice; give one of them another name"
+        )
     if not variants:
         raise ConfigError(
-            "methods must leave a run, got only shares of frozen blocks that round to none or all of every model's; "
+            "methods must leave a run, got only shares of frozen blocks that "
+            "round to none or all of every model's; "
             "use other shares, or set methods.full = true"
         )
     return variants
 
 
-def _ways(settings: ScalingSettings, family: FamilySection, blocks: int | None, count: int) -> Iterator[Tried]:
+def _ways(
+    settings: ScalingSettings, family: FamilySection, blocks: int | None, count: int
+) -> Iterator[Tried]:
     methods, rates = settings.methods, settings.rates
     way = partial(Way, family.group, family.title, family.model, blocks)
     full = rates.full if rates.full is not None else PRETRAINING_SHARE * (family.pretraining_rate or 0.0)
@@ -241,24 +283,36 @@ def _ways(settings: ScalingSettings, family: FamilySection, blocks: int | None, 
 
 
 def _frozen(share: float, count: int) -> int | None:
-    """Number of blocks for a share, rounding halves up: at least one block is frozen, and at least one is not."""
+    """Number of blocks for a share, rounding halves up: at least one block is frozen, and at least one is
+    not.
+    """
     frozen = math.floor(share * count + 0.5)
     return frozen if 0 < frozen < count else None
 
 
 def without_freezing(settings: ScalingSettings, blocks_of: BlockCount) -> list[str]:
     """Models that a share of frozen blocks cannot split."""
-    sizes = [(family.title, count) for family in settings.models for count in family.blocks or (blocks_of(family.model),)]
-    lost = {share: [f"{name} of {count}" for name, count in sizes if _frozen(share, count) is None] for share in settings.methods.freezing}
+    sizes = [
+        (family.title, count)
+        for family in settings.models
+        for count in family.blocks or (blocks_of(family.model),)
+    ]
+    lost = {
+        share: [f"{name} of {count}" for name, count in sizes if _frozen(share, count) is None]
+        for share in settings.methods.freezing
+    }
     return [
-        f"methods.freezing = {share:g} makes no run of {', '.join(names)} blocks: the share rounds to none or all of them"
+        f"methods.freezing = {share:g} makes no run of {', '.join(names)} blocks: "
+        "the share rounds to none or all of them"
         for share, names in lost.items()
         if names
     ]
 
 
 def trials_of_scaling(settings: ScalingSettings, ways: Sequence[Tried]) -> list[ScalingTrial]:
-    """Every variant at every budget, with every seed; small budgets come first, so that an interrupted experiment has complete ones."""
+    """Every variant at every budget, with every seed; small budgets come first, so that an interrupted
+    experiment has complete ones.
+    """
     common = settings.common()
     return [
         _scaling_trial(common, way, budget, seed)
@@ -270,5 +324,9 @@ def trials_of_scaling(settings: ScalingSettings, ways: Sequence[Tried]) -> list[
 
 def _scaling_trial(common: Mapping[str, Any], tried: Tried, budget: float, seed: int) -> ScalingTrial:
     name = f"{tried.way.title}, {exact(budget)} FLOP, seed {seed}"
-    overlay = overlaid(TrainSettings, tried.tables(), {"train": {"budget_flops": budget}, "run": {"seed": seed, "log_every": 1}})
+    overlay = overlaid(
+        TrainSettings,
+        tried.tables(),
+        {"train": {"budget_flops": budget}, "run": {"seed": seed, "log_every": 1}},
+    )
     return ScalingTrial(name, tried, budget, seed, checked_run(name, TrainSettings, common, overlay))

@@ -16,13 +16,38 @@ from adiabat.core.text import duration, flop
 from adiabat.core.wording import option
 from adiabat.dual_encoder.train_checks import require_estimable
 from adiabat.experiments.grid import Tried
-from adiabat.experiments.plan_constraints import TOO_LARGE, TOO_LONG, TOO_SHORT, UNTIMED, budgets_of, enough, excluded, with_steps, within
+from adiabat.experiments.plan_constraints import (
+    TOO_LARGE,
+    TOO_LONG,
+    TOO_SHORT,
+    UNTIMED,
+    budgets_of,
+    enough,
+    excluded,
+    with_steps,
+    within,
+)
 from adiabat.experiments.plan_prior import NOTES, by_prior
-from adiabat.experiments.scaling_analysis import PROCESSOR, STEP, Evidence, evidence_of, fitted, result_of, rows_in
+from adiabat.experiments.scaling_analysis import (
+    PROCESSOR,
+    STEP,
+    Evidence,
+    evidence_of,
+    fitted,
+    result_of,
+    rows_in,
+)
 from adiabat.results.scaling_result import Addition, Advice, Choice, ScalingResult, ScalingRun
 from adiabat.runs.run_config import Job, description_of, is_described, without_none
 from adiabat.scaling_laws.laws import Option, Way
-from adiabat.scaling_laws.recommendation import Candidate, KindFit, Recommendation, lacking, narrowing, recommend
+from adiabat.scaling_laws.recommendation import (
+    Candidate,
+    KindFit,
+    Recommendation,
+    lacking,
+    narrowing,
+    recommend,
+)
 
 if TYPE_CHECKING:
     from adiabat.dual_encoder.tower_setup import Loader
@@ -35,10 +60,13 @@ from adiabat.results.scaling_result import Reason
 from adiabat.scaling_laws.fitting import CONFIDENCE
 
 MEASURED_STEPS = 3
-"""Number of steps of the run set up to measure time and memory; a budget would require drawing all of its batches first."""
+"""Number of steps of the run set up to measure time and memory; a budget would require drawing all of its
+batches first."""
 
 
-def plan(load: "Loader", settings: PlanSettings, *, command: str = "", watch: Watch = SILENT) -> ScalingResult:
+def plan(
+    load: "Loader", settings: PlanSettings, *, command: str = "", watch: Watch = SILENT
+) -> ScalingResult:
     """Recommend a model, tokens and method for a budget, with reasons."""
     section = settings.plan
     title = _title(section)
@@ -85,27 +113,43 @@ def _title(section: PlanSection) -> str:
 def _require_comparable(evidence: Evidence, count: int) -> None:
     if not evidence.rows:
         first = next((f", such as {name}: {why}" for name, why in evidence.left_out.items()), "")
-        raise DataError(f"plan.runs must hold a run that a law can be fitted to, got {count} unsuitable runs{first}")
+        raise DataError(
+            f"plan.runs must hold a run that a law can be fitted to, got {count} unsuitable runs{first}"
+        )
     if len(sizes := sorted({row.batch_size for row in evidence.rows})) > 1:
         listing = " and ".join(f"{size:,}" for size in sizes)
         raise DataError(
-            f"plan.runs must hold runs of one batch size, got {listing}, whose losses are not comparable; use those of one experiment"
+            f"plan.runs must hold runs of one batch size, got {listing}, whose losses "
+            "are not comparable; use those of one experiment"
         )
 
 
-def _affordable(section: PlanSection, rows: Sequence[ScalingRun]) -> tuple[dict[Option, float], dict[str, list[str]]]:
-    """Budget of each option that fits into memory and makes enough steps, and rejected options as in `Advice`."""
+def _affordable(
+    section: PlanSection, rows: Sequence[ScalingRun]
+) -> tuple[dict[Option, float], dict[str, list[str]]]:
+    """Budget of each option that fits into memory and makes enough steps, and rejected options as in
+    `Advice`.
+    """
     memory = _held(rows)
     instead = "make runs with a smaller train.batch_size, or with memory.cached = true"
     small = within(memory, section.memory, takes="held {}", instead=instead)
     timed = budgets_of(small, rows, section)
     long_enough = enough(timed, rows, section)
     affordable = with_steps(timed, long_enough, rows, section)
-    dropped = excluded(TOO_LARGE, memory, small) | excluded(UNTIMED, small, timed) | excluded(TOO_SHORT, timed, long_enough)
+    dropped = (
+        excluded(TOO_LARGE, memory, small)
+        | excluded(UNTIMED, small, timed)
+        | excluded(TOO_SHORT, timed, long_enough)
+    )
     return affordable, dropped | excluded(TOO_LONG, long_enough, affordable)
 
 
-def _advice(settings: PlanSettings, budgets: Mapping[Option, float], rows: Sequence[ScalingRun], fits: Sequence[KindFit]) -> Advice:
+def _advice(
+    settings: PlanSettings,
+    budgets: Mapping[Option, float],
+    rows: Sequence[ScalingRun],
+    fits: Sequence[KindFit],
+) -> Advice:
     section, memory = settings.plan, _held(rows)
     recommended = recommend(fits, budgets, data_tokens=section.data_tokens, seed=settings.run.seed)
     run = max((row for row in rows if row.way == recommended.best.option.way), key=lambda row: row.budget)
@@ -121,7 +165,14 @@ def _advice(settings: PlanSettings, budgets: Mapping[Option, float], rows: Seque
         sure=None if recommended.runner_up is None else recommended.sure,
         candidates=[_choice(candidate, memory) for candidate in recommended.candidates],
         excluded={},
-        reasons=reasons_of(recommended, run, section, largest=largest, missed=_missed(fits, run), temperature=_temperature(run_settings)),
+        reasons=reasons_of(
+            recommended,
+            run,
+            section,
+            largest=largest,
+            missed=_missed(fits, run),
+            temperature=_temperature(run_settings),
+        ),
         additions=_additions(rows, fits, recommended, section),
         beyond=recommended.best.flops / largest,
         settings=run_settings,
@@ -159,32 +210,48 @@ def _choice(candidate: Candidate, memory: Mapping[Option, int | None]) -> Choice
     )
 
 
-def _additions(rows: Sequence[ScalingRun], fits: Sequence[KindFit], recommended: Recommendation, section: PlanSection) -> list[Addition]:
-    """Candidate runs at existing budgets and the next one, well below the requested budget; with another seed if the run exists.
+def _additions(
+    rows: Sequence[ScalingRun], fits: Sequence[KindFit], recommended: Recommendation, section: PlanSection
+) -> list[Addition]:
+    """Candidate runs at existing budgets and the next one, well below the requested budget; with another seed
+    if the run exists.
 
-    `STEP` limits them: the maximum above the largest budget of the runs, and the minimum below the requested budget. Runs with too few
-    steps for a law are excluded, because they would not help.
+    `STEP` limits them: the maximum above the largest budget of the runs, and the minimum below the requested
+    budget. Runs with too few steps for a law are excluded, because they would not help.
     """
     budgets = sorted({row.budget for row in rows})
-    affordable = [budget for budget in (*budgets, STEP * budgets[-1]) if budget <= recommended.budget / STEP] or budgets[:1]
+    affordable = [
+        budget for budget in (*budgets, STEP * budgets[-1]) if budget <= recommended.budget / STEP
+    ] or budgets[:1]
     seeds: dict[tuple[Way, float], int] = {}
     for row in rows:
         seeds[row.way, row.budget] = max(row.seed, seeds.get((row.way, row.budget), -1))
     options = [candidate.option for candidate in recommended.candidates]
-    possible = [pair for budget in affordable for pair in enough(dict.fromkeys(options, budget), rows, section).items()]
+    possible = [
+        pair
+        for budget in affordable
+        for pair in enough(dict.fromkeys(options, budget), rows, section).items()
+    ]
     proposed = narrowing(fits, recommended, possible, data_tokens=section.data_tokens)
-    return [Addition(run.option.way.title, run.budget, seeds.get((run.option.way, run.budget), -1) + 1, run.gain) for run in proposed]
+    return [
+        Addition(run.option.way.title, run.budget, seeds.get((run.option.way, run.budget), -1) + 1, run.gain)
+        for run in proposed
+    ]
 
 
 def _run_settings(best: Candidate, run: ScalingRun, runs: Path) -> dict[str, Any]:
-    """Settings of `adiabat train` for the advice, except its directory; for rows alone, without the common settings of the runs."""
+    """Settings of `adiabat train` for the advice, except its directory; for rows alone, without the common
+    settings of the runs.
+    """
     tables = Tried(best.option.way, run.learning_rate).tables()
     train = {"budget_flops": best.flops, "batch_size": run.batch_size}
     overlay = overlaid(TrainSettings, tables, {"train": train})
     job = Job(runs if runs.is_dir() else runs.parent)
     if not is_described(job.folder, "scaling"):
         return dict(without_none(overlay))
-    before = description_of(job, {"scaling": {}, "common": {name: {} for name in TRAIN_TABLES}}, of="a scaling experiment")
+    before = description_of(
+        job, {"scaling": {}, "common": {name: {} for name in TRAIN_TABLES}}, of="a scaling experiment"
+    )
     plain = TrainSettings().model_dump(mode="json")
     common = {
         name: {key: value for key, value in table.items() if value != plain[name].get(key)}
@@ -192,7 +259,11 @@ def _run_settings(best: Candidate, run: ScalingRun, runs: Path) -> dict[str, Any
         if name in TRAIN_TABLES
     }
     data = before.get("scaling", {}).get("data")
-    merged = overlaid(TrainSettings, common, overlaid(TrainSettings, {"job": {} if data is None else {"data": data}}, overlay))
+    merged = overlaid(
+        TrainSettings,
+        common,
+        overlaid(TrainSettings, {"job": {} if data is None else {"data": data}}, overlay),
+    )
     try:
         settings = checked(TrainSettings, merged)
     except ConfigError as fault:
@@ -201,7 +272,10 @@ def _run_settings(best: Candidate, run: ScalingRun, runs: Path) -> dict[str, Any
     # State the recommended values explicitly, even if they are defaults.
     loss = settings.train.loss
     if isinstance(loss, InBatchLoss) and "temperature" in merged.get("train", {}).get("loss", {}):
-        record["train"]["loss"] = {**loss.model_dump(mode="json", exclude_defaults=True), "temperature": loss.temperature.model_dump()}
+        record["train"]["loss"] = {
+            **loss.model_dump(mode="json", exclude_defaults=True),
+            "temperature": loss.temperature.model_dump(),
+        }
     return dict(without_none(record))
 
 
@@ -212,10 +286,14 @@ def _temperature(settings: Mapping[str, Any]) -> float | None:
 
 
 def _measured(load: "Loader", advice: Advice, device: str, watch: Watch) -> Advice:
-    """The advice with measured time and memory on this machine; unchanged if model or data are unavailable."""
+    """The advice with measured time and memory on this machine; unchanged if model or data are
+    unavailable.
+    """
     try:
         few = {"run": {"device": device}, "train": {"budget_flops": None, "steps": MEASURED_STEPS}}
-        require_estimable(run_settings := checked(TrainSettings, overlaid(TrainSettings, advice.settings, few)))
+        require_estimable(
+            run_settings := checked(TrainSettings, overlaid(TrainSettings, advice.settings, few))
+        )
         # Torch takes seconds to load, and a plan without measurements does not need it.
         from adiabat.dual_encoder.train import estimate
 
@@ -229,7 +307,9 @@ def _measured(load: "Loader", advice: Advice, device: str, watch: Watch) -> Advi
         watch.note(f"time and memory are not measured: {cause}")
         return advice
     assert advice.best is not None
-    return replace(advice, seconds=cost.seconds * advice.best.flops / cost.flops, measured_memory=cost.memory_bytes)
+    return replace(
+        advice, seconds=cost.seconds * advice.best.flops / cost.flops, measured_memory=cost.memory_bytes
+    )
 
 
 SHOWN = 4
@@ -239,26 +319,52 @@ OWN, RULES = "runs of the scaling experiment", f"{PAPER}, section 4.1 and tables
 
 
 def reasons_of(
-    recommended: Recommendation, run: ScalingRun, section: PlanSection, *, largest: float, missed: float | None, temperature: float | None
+    recommended: Recommendation,
+    run: ScalingRun,
+    section: PlanSection,
+    *,
+    largest: float,
+    missed: float | None,
+    temperature: float | None,
 ) -> list[Reason]:
     """Reasons for each recommended value.
 
     Args:
-        missed: Relative error of this kind's law at the largest budget, when fitted without it; None if unknown.
+        missed: Relative error of this kind's law at the largest budget, when fitted without it; None if
+            unknown.
         temperature: Temperature of the runs; None if only rows are given, which do not record it.
     """
-    reasons = [*_of_time(recommended, section), *_of_method(recommended), *_of_tokens(recommended, section), *_of_regime(run, temperature)]
+    reasons = [
+        *_of_time(recommended, section),
+        *_of_method(recommended),
+        *_of_tokens(recommended, section),
+        *_of_regime(run, temperature),
+    ]
     if recommended.best.flops > largest:
         times = f"{recommended.best.flops / largest:.3g} times the largest budget of its method"
-        miss = "" if missed is None else f"; fitted without that budget, this one missed its losses by {share(missed)}"
-        reasons.append(Reason("reach", times, f"laws are less certain the further they extrapolate{miss}", OWN))
+        miss = (
+            ""
+            if missed is None
+            else f"; fitted without that budget, this one missed its losses by {share(missed)}"
+        )
+        reasons.append(
+            Reason("reach", times, f"laws are less certain the further they extrapolate{miss}", OWN)
+        )
     return reasons
 
 
 def _of_time(recommended: Recommendation, section: PlanSection) -> Iterator[Reason]:
     if section.budget_seconds is not None:
-        speed = f"{recommended.budget / section.budget_seconds:.3g} FLOP per second, the speed of the fastest run of this model and method"
-        yield Reason("budget", flop(recommended.budget), f"the FLOPs of {duration(section.budget_seconds)} at {speed}", OWN)
+        speed = (
+            f"{recommended.budget / section.budget_seconds:.3g} FLOP per second, the "
+            "speed of the fastest run of this model and method"
+        )
+        yield Reason(
+            "budget",
+            flop(recommended.budget),
+            f"the FLOPs of {duration(section.budget_seconds)} at {speed}",
+            OWN,
+        )
 
 
 def _of_method(recommended: Recommendation) -> Iterator[Reason]:
@@ -268,29 +374,53 @@ def _of_method(recommended: Recommendation) -> Iterator[Reason]:
     ahead = "the only one among the candidates that has a law"
     if other is not None:
         ahead = (
-            f"its predicted loss of {best.law.value:.4f} is below that of {other.option.way.title}, {other.law.value:.4f}; "
+            f"its predicted loss of {best.law.value:.4f} is below that of "
+            f"{other.option.way.title}, {other.law.value:.4f}; "
             f"{share(recommended.sure)} of laws fitted to resampled runs agree that it is ahead"
         )
     yield Reason("method", str(way.kind), ahead, OWN)
     size = f"{best.option.size:,} parameters without the token embeddings"
-    yield Reason("model", f"{way.sized_name}, {size}", f"the lowest predicted loss of all candidates; {_wins(recommended)}", OWN)
-    tried = {(one.option.way.rank, one.option.way.frozen) for one in recommended.candidates if one.option.way.kind == way.kind}
-    why = "the lowest predicted loss of the settings in the runs" if len(tried) > 1 else "the only one in the runs"
+    yield Reason(
+        "model",
+        f"{way.sized_name}, {size}",
+        f"the lowest predicted loss of all candidates; {_wins(recommended)}",
+        OWN,
+    )
+    tried = {
+        (one.option.way.rank, one.option.way.frozen)
+        for one in recommended.candidates
+        if one.option.way.kind == way.kind
+    }
+    why = (
+        "the lowest predicted loss of the settings in the runs"
+        if len(tried) > 1
+        else "the only one in the runs"
+    )
     if way.rank is not None:
-        yield Reason("rank", str(way.rank), f"{why}; 32 to 128 suit most cases", f"{OWN}; {PAPER}, section 4.6")
+        yield Reason(
+            "rank", str(way.rank), f"{why}; 32 to 128 suit most cases", f"{OWN}; {PAPER}, section 4.6"
+        )
     if way.frozen:
         yield Reason("frozen", f"{way.frozen} leading blocks", why, OWN)
 
 
 def _wins(recommended: Recommendation) -> str:
-    """The best options of resampled laws, with their tokens: as many as are needed to cover 95 % of these laws."""
-    ranked, leading, coverage = sorted(recommended.candidates, key=lambda candidate: -candidate.wins), list[Candidate](), 0.0
+    """The best options of resampled laws, with their tokens: as many as are needed to cover 95 % of these
+    laws.
+    """
+    ranked, leading, coverage = (
+        sorted(recommended.candidates, key=lambda candidate: -candidate.wins),
+        list[Candidate](),
+        0.0,
+    )
     while coverage < CONFIDENCE and len(leading) < len(ranked):
         leading.append(ranked[len(leading)])
         coverage += leading[-1].wins
     tokens = sorted(candidate.tokens for candidate in leading)
     reach = f"{tokens[0]:.3g} tokens" if len(leading) == 1 else f"{tokens[0]:.3g} to {tokens[-1]:.3g} tokens"
-    listing = "; ".join(f"{candidate.option.way.title} by {share(candidate.wins)}" for candidate in leading[:SHOWN])
+    listing = "; ".join(
+        f"{candidate.option.way.title} by {share(candidate.wins)}" for candidate in leading[:SHOWN]
+    )
     more = f" and {len(leading) - SHOWN} others" if len(leading) > SHOWN else ""
     return f"best by laws fitted to resampled runs: {listing}{more} ({reach})"
 
@@ -304,9 +434,16 @@ def _of_tokens(recommended: Recommendation, section: PlanSection) -> Iterator[Re
 
 
 def _of_regime(run: ScalingRun, temperature: float | None) -> Iterator[Reason]:
-    yield Reason("batch", f"{run.batch_size} queries", "as in the runs: losses of other batch sizes are not comparable", OWN)
+    yield Reason(
+        "batch",
+        f"{run.batch_size} queries",
+        "as in the runs: losses of other batch sizes are not comparable",
+        OWN,
+    )
     rules = {"lora": "1e-3 for LoRA", "bias": "1e-2 for biases"}
     rule = rules.get(run.way.method, f"{PRETRAINING_SHARE:g} of the highest rate of a model's pre-training")
     yield Reason("rate", f"{run.learning_rate:g}", f"as in the runs; the paper takes {rule}", RULES)
     if temperature is not None:
-        yield Reason("temperature", f"{temperature:g}", "as in the runs; the paper takes 1/40", f"{PAPER}, section 4.1")
+        yield Reason(
+            "temperature", f"{temperature:g}", "as in the runs; the paper takes 1/40", f"{PAPER}, section 4.1"
+        )

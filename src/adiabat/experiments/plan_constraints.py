@@ -1,4 +1,4 @@
-"""Constraints of a plan: models and methods that fit into memory and make enough steps (Ziarko et al. 2024)."""
+"""Constraints of a plan: models and methods that fit in memory and make enough steps (Ziarko et al. 2024)."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -29,8 +29,11 @@ def excluded(why: str, before: Iterable[Option], after: Collection[Option]) -> d
     return {why: titles} if titles else {}
 
 
-def within(usages: Mapping[Option, int | None], memory: int | None, *, takes: str, instead: str) -> list[Option]:
-    """Options that fit into memory; an option without a measurement counts as fitting unless a smaller one does not.
+def within(
+    usages: Mapping[Option, int | None], memory: int | None, *, takes: str, instead: str
+) -> list[Option]:
+    """Options that fit into memory; an option without a measurement counts as fitting unless a smaller one
+    does not.
 
     Args:
         usages: Memory of each option, in bytes; None if unknown.
@@ -42,7 +45,8 @@ def within(usages: Mapping[Option, int | None], memory: int | None, *, takes: st
     if not options:
         least = amount(min(usage for usage in usages.values() if usage is not None))
         raise ConfigError(
-            f"plan.memory must be enough for the smallest model, which {takes.format(least)}, got {amount(memory)}; raise it, or {instead}"
+            f"plan.memory must be enough for the smallest model, which {takes.format(least)}, "
+            f"got {amount(memory)}; raise it, or {instead}"
         )
     return options
 
@@ -57,22 +61,33 @@ def fitting(usages: Mapping[Option, int | None], memory: int | None) -> list[Opt
     if memory is None:
         return list(usages)
     large = [option for option, usage in usages.items() if usage is not None and usage > memory]
-    return [option for option, usage in usages.items() if option not in large and not (usage is None and _above(option, large))]
+    return [
+        option
+        for option, usage in usages.items()
+        if option not in large and not (usage is None and _above(option, large))
+    ]
 
 
 def _above(option: Option, large: Iterable[Option]) -> bool:
-    """Whether an option needs at least as much memory as one of these, being of the same kind and no smaller."""
+    """Whether an option needs at least as much memory as one of these, being of the same kind and no
+    smaller.
+    """
     return any(other.way.kind == option.way.kind and other.size <= option.size for other in large)
 
 
-def budgets_of(options: Sequence[Option], rows: Sequence[ScalingRun], section: PlanSection) -> dict[Option, float]:
+def budgets_of(
+    options: Sequence[Option], rows: Sequence[ScalingRun], section: PlanSection
+) -> dict[Option, float]:
     """Budget of each option in FLOP."""
     if section.budget is not None:
         return dict.fromkeys(options, section.budget)
     assert section.budget_seconds is not None, "a plan has a budget or a time"
     speeds = {option: speed for option in options if (speed := _speed(option, _of_one_device(rows)))}
     if not speeds:
-        raise DataError(f"{option('budget_seconds')} needs runs that recorded their duration, got none; give {option('budget')}")
+        raise DataError(
+            f"{option('budget_seconds')} needs runs that recorded their duration, "
+            f"got none; give {option('budget')}"
+        )
     return {option: section.budget_seconds * speed for option, speed in speeds.items()}
 
 
@@ -89,35 +104,51 @@ def _speed(option: Option, timed: Sequence[ScalingRun]) -> float:
 
 
 def with_steps(
-    budgets: Mapping[Option, float], long_enough: Mapping[Option, float], rows: Sequence[ScalingRun], section: PlanSection
+    budgets: Mapping[Option, float],
+    long_enough: Mapping[Option, float],
+    rows: Sequence[ScalingRun],
+    section: PlanSection,
 ) -> dict[Option, float]:
     """Options whose tokens make enough steps for a law and not more than the limit of a run."""
-    if found := {one: budget for one, budget in long_enough.items() if _tokens(one, budget, section) <= MOST_STEPS * _step(one.way, rows)}:
+    if found := {
+        one: budget
+        for one, budget in long_enough.items()
+        if _tokens(one, budget, section) <= MOST_STEPS * _step(one.way, rows)
+    }:
         return found
     if long_enough:
         ceiling = max(option.flops_per_token * MOST_STEPS * _step(option.way, rows) for option in long_enough)
         raise ConfigError(
-            f"{_name(section)} must be at most the cost of {MOST_STEPS:,} steps, {flop(ceiling)} in the runs, got "
+            f"{_name(section)} must be at most the cost of {MOST_STEPS:,} steps, "
+            f"{flop(ceiling)} in the runs, got "
             f"{flop(max(budgets.values()))}; lower it, or make runs with larger models or batches"
         )
     steps, least = section.least_steps, _least(budgets, rows, section)
     fewest = min(least.values())
     if section.data_tokens is not None and section.data_tokens < fewest:
         raise ConfigError(
-            f"plan.data_tokens must make plan.least_steps = {steps} steps, {fewest:.3g} tokens in the runs, got {section.data_tokens:.3g}; "
+            f"plan.data_tokens must make plan.least_steps = {steps} steps, {fewest:.3g} "
+            f"tokens in the runs, got {section.data_tokens:.3g}; "
             "raise it"
         )
     cheapest = min(option.flops_per_token * count for option, count in least.items())
     raise ConfigError(
-        f"{_name(section)} must pay for plan.least_steps = {steps} steps, which take {flop(cheapest)} at least in the runs, "
+        f"{_name(section)} must pay for plan.least_steps = {steps} steps, which "
+        f"take {flop(cheapest)} at least in the runs, "
         f"got {flop(max(budgets.values()))}; raise it"
     )
 
 
-def enough(budgets: Mapping[Option, float], rows: Sequence[ScalingRun], section: PlanSection) -> dict[Option, float]:
+def enough(
+    budgets: Mapping[Option, float], rows: Sequence[ScalingRun], section: PlanSection
+) -> dict[Option, float]:
     """Options whose tokens make enough steps for a law."""
     least = _least(budgets, rows, section)
-    return {option: budget for option, budget in budgets.items() if _tokens(option, budget, section) >= least[option]}
+    return {
+        option: budget
+        for option, budget in budgets.items()
+        if _tokens(option, budget, section) >= least[option]
+    }
 
 
 def _name(section: PlanSection) -> str:
@@ -129,7 +160,9 @@ def _tokens(option: Option, budget: float, section: PlanSection) -> float:
     return float(points_at([(option, budget)], section.data_tokens).tokens[0])
 
 
-def _least(options: Iterable[Option], rows: Sequence[ScalingRun], section: PlanSection) -> dict[Option, float]:
+def _least(
+    options: Iterable[Option], rows: Sequence[ScalingRun], section: PlanSection
+) -> dict[Option, float]:
     """Tokens of the minimum number of steps."""
     return {option: section.least_steps * _step(option.way, rows) for option in options}
 

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from adiabat.models.towers import DualEncoder
 
 PAPER = "Ziarko et al. 2024"
-"""Reference in reports: *Repurposing Language Models into Embedding Models: Finding the Compute-Optimal Recipe*."""
+"""Reference in reports: *Repurposing Language Models into Embedding Models: Finding the Compute-Optimal
+Recipe*."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,9 @@ class PublishedModel:
 
     @property
     def parameters(self) -> int:
-        """Parameters without embedding tables: weights and biases of a block ``12 h^2 + 13 h``, and the last norm ``2 h``."""
+        """Parameters without embedding tables: weights and biases of a block ``12 h^2 + 13 h``, and the last
+        norm ``2 h``.
+        """
         return self.layers * (12 * self.hidden**2 + 13 * self.hidden) + 2 * self.hidden
 
 
@@ -56,9 +59,11 @@ PYTHIA = (
     PublishedModel("EleutherAI/pythia-1.4b", 24, 2048, 2e-4),
     PublishedModel("EleutherAI/pythia-2.8b", 32, 2560, 1.6e-4),
 )
-"""Layers, widths and learning rates of the Pythia configurations (Biderman et al. 2023, table 1, and its repository).
+"""Layers, widths and learning rates of the Pythia configurations (Biderman et al. 2023, table 1, and its
+repository).
 
-Ziarko et al. 2024 says that a tenth of these rates lies between 1.2e-5 and 6e-5; of this table a tenth is 1.6e-5 to 1e-4.
+Ziarko et al. 2024 says that a tenth of these rates lies between 1.2e-5 and 6e-5; of this table a tenth is
+1.6e-5 to 1e-4.
 """
 
 BATCH_SIZE, MAX_TOKENS = 1_024, 75
@@ -71,7 +76,9 @@ def published_rate(name: str) -> float | None:
     Returns:
         The rate of `PYTHIA` models, by the last part of the name; None for others.
     """
-    return next((model.pretraining_rate for model in PYTHIA if PurePath(model.name).name == PurePath(name).name), None)
+    return next(
+        (model.pretraining_rate for model in PYTHIA if PurePath(model.name).name == PurePath(name).name), None
+    )
 
 
 BUDGETS = (1.5e15, 6e15, 2.4e16, 9.6e16, 3.8e17, 1.5e18)
@@ -82,16 +89,16 @@ LORA = Line(-0.22, 8.93)
 """Lines of least loss by budget for full training and LoRA, as printed in Ziarko et al. 2024, section 4.4."""
 
 SWITCH = 9.06e16
-"""Budget in FLOP from which LoRA is best; Ziarko et al. 2024, section 4.4. The printed lines, rounded to two decimals, meet at e^54 =
-2.8e23."""
+"""Budget in FLOP from which LoRA is best; Ziarko et al. 2024, section 4.4. The printed lines, rounded to two
+decimals, meet at e^54 = 2.8e23."""
 
 
 RANK = 64
 """Rank of LoRA: between 32 and 128, which Ziarko et al. 2024 find suitable nearly everywhere."""
 
 FULL_RATE = 3e-5
-"""Learning rate of full training if a model's pre-training is unknown; Ziarko et al. 2024, section 4.1, use 1.2e-5 to 6e-5 for Pythia, by
-size."""
+"""Learning rate of full training if a model's pre-training is unknown; Ziarko et al. 2024, section 4.1, use
+1.2e-5 to 6e-5 for Pythia, by size."""
 
 A_STEP = BATCH_SIZE * 2 * MAX_TOKENS
 """Maximum tokens of a batch in the paper."""
@@ -100,12 +107,16 @@ BYTES_PER_WEIGHT, BYTES_PER_TRAINED = 4, 12
 """Bytes of a weight in single precision; and of its gradient and the two AdamW moments if it is trained."""
 
 NOTES = (
-    "without runs, the choice of method rests on eight sizes of one family, Pythia, on 200 million English pairs in batches of "
+    "without runs, the choice of method rests on eight sizes of one family, Pythia, "
+    "on 200 million English pairs in batches of "
     f"1,024 at 75 tokens ({PAPER}, Repurposing Language Models into Embedding Models)",
-    f"the paper prints lines of the lowest loss, exp(-0.21 ln C + 8.39) of full training and exp(-0.22 ln C + 8.93) of LoRA, which meet "
-    f"at 2.8e23 FLOP, and a switch at {SWITCH:.3g}; the method follows the switch, and losses read off the lines hold for its data and "
+    "the paper prints lines of the lowest loss, exp(-0.21 ln C + 8.39) of full training "
+    "and exp(-0.22 ln C + 8.93) of LoRA, which meet "
+    f"at 2.8e23 FLOP, and a switch at {SWITCH:.3g}; the method follows the switch, "
+    "and losses read off the lines hold for its data and "
     "batches",
-    "the paper prints no numbers for the best size: to choose among models, run adiabat scaling at budgets below this one",
+    "the paper prints no numbers for the best size: to choose among models, "
+    "run adiabat scaling at budgets below this one",
 )
 
 
@@ -124,7 +135,11 @@ def by_prior(load: "Loader", settings: PlanSettings, watch: Watch) -> Advice:
     _require_a_step(choices, budget, speed)
     known = bool(section.models) and (scarce or len(choices) == 1)
     best = max(choices, key=lambda choice: choice.option.size) if known else None
-    reasons = _of_scarce_tokens(best) if scarce else _of_budget(method, budget if best is None else best.flops, budget)
+    reasons = (
+        _of_scarce_tokens(best)
+        if scarce
+        else _of_budget(method, budget if best is None else best.flops, budget)
+    )
     return Advice(
         budget=budget,
         budget_seconds=section.budget_seconds,
@@ -161,14 +176,24 @@ def _measured_model(section: PlanSection) -> str:
 def _of_time(section: PlanSection, speed: float | None) -> Iterator[Reason]:
     """How a time became a budget."""
     if speed is not None and section.budget_seconds is not None and section.budget is not None:
-        measured = f"{speed:.3g} FLOP per second, measured on a few passes of {_measured_model(section)} on this machine"
-        yield Reason("budget", flop(section.budget), f"the FLOPs of {duration(section.budget_seconds)} at {measured}", "this machine")
+        measured = (
+            f"{speed:.3g} FLOP per second, measured on a few passes of "
+            f"{_measured_model(section)} on this machine"
+        )
+        yield Reason(
+            "budget",
+            flop(section.budget),
+            f"the FLOPs of {duration(section.budget_seconds)} at {measured}",
+            "this machine",
+        )
 
 
 def _decided(
     load: "Loader", settings: PlanSettings, method: Method, watch: Watch
 ) -> tuple[Method, bool, dict[Option, int | None], list[Choice]]:
-    """Method, whether tokens rather than the budget decided it, available models, and models that fit into memory."""
+    """Method, whether tokens rather than the budget decided it, available models, and models that fit into
+    memory.
+    """
     section = settings.plan
     if section.data_tokens is not None:
         usages = _held(load, settings, "full", watch)
@@ -178,7 +203,12 @@ def _decided(
             return "full", True, usages, choices
     usages = _held(load, settings, method, watch)
     takes = "takes {} for weights, gradients and AdamW alone"
-    return method, False, usages, _chosen(usages, within(usages, section.memory, takes=takes, instead="name a smaller model"), section)
+    return (
+        method,
+        False,
+        usages,
+        _chosen(usages, within(usages, section.memory, takes=takes, instead="name a smaller model"), section),
+    )
 
 
 def _require_a_step(choices: Sequence[Choice], budget: float, speed: float | None) -> None:
@@ -189,13 +219,17 @@ def _require_a_step(choices: Sequence[Choice], budget: float, speed: float | Non
         if speed is not None:
             step, given = f"{duration(least / speed)} at the speed of this machine", duration(budget / speed)
         raise ConfigError(
-            f"plan.budget{'' if speed is None else '_seconds'} must pay for a step of {BATCH_SIZE:,} pairs of texts of up to {MAX_TOKENS} "
-            f"tokens, {step}, got {given}, which pays for {tokens:.3g} tokens; raise it, or run a scaling experiment with smaller batches"
+            f"plan.budget{'' if speed is None else '_seconds'} must pay for a step of "
+            f"{BATCH_SIZE:,} pairs of texts of up to {MAX_TOKENS} "
+            f"tokens, {step}, got {given}, which pays for {tokens:.3g} tokens; raise it, "
+            "or run a scaling experiment with smaller batches"
         )
 
 
 def _held(load: "Loader", settings: PlanSettings, method: Method, watch: Watch) -> dict[Option, int | None]:
-    """The named models with the memory of weights, gradients and optimizer; the paper's own models if none are named."""
+    """The named models with the memory of weights, gradients and optimizer; the paper's own models if none
+    are named.
+    """
     if not settings.plan.models:
         return dict.fromkeys(_pythia(method))
     from adiabat.training.flop_count import passed_parameters
@@ -203,28 +237,54 @@ def _held(load: "Loader", settings: PlanSettings, method: Method, watch: Watch) 
     usages: dict[Option, int | None] = {}
     for number, name in enumerate(settings.plan.models):
         watch.progress("setting models up", number, len(settings.plan.models))
-        way = Way("", PurePath(name).name, name, settings.encoder.blocks, method, RANK if method == "lora" else None, 0)
+        way = Way(
+            "",
+            PurePath(name).name,
+            name,
+            settings.encoder.blocks,
+            method,
+            RANK if method == "lora" else None,
+            0,
+        )
         towers = _built(way, settings, load)
         usages[Option(way, passed_parameters(towers.query))] = _bytes(towers)
     return usages
 
 
-def _chosen(usages: dict[Option, int | None], options: Sequence[Option], section: PlanSection) -> list[Choice]:
+def _chosen(
+    usages: dict[Option, int | None], options: Sequence[Option], section: PlanSection
+) -> list[Choice]:
     """What each model would do with the budget."""
     choices = []
     for option in options:
         tokens = float(points_at([(option, section.budget or 0.0)], section.data_tokens).tokens[0])
-        choices.append(Choice(option.way, option.parameters, tokens, tokens * option.flops_per_token, None, None, None, usages[option]))
+        choices.append(
+            Choice(
+                option.way,
+                option.parameters,
+                tokens,
+                tokens * option.flops_per_token,
+                None,
+                None,
+                None,
+                usages[option],
+            )
+        )
     return choices
 
 
 def _transformer(load: "Loader", name: str, section: EncoderSection) -> "DualEncoder":
-    """A model of a plan; the passes of a static one count no FLOPs, so a budget would pay for any number of its tokens."""
+    """A model of a plan; the passes of a static one count no FLOPs, so a budget would pay for any number of
+    its tokens.
+    """
     from adiabat.models.static import StaticBackbone
 
     towers = load(name, section)
     if isinstance(towers.query.backbone, StaticBackbone):
-        raise ConfigError(f"plan.models must be transformers, whose FLOPs are counted, got {name}, a static model; leave it out")
+        raise ConfigError(
+            "plan.models must be transformers, whose FLOPs are counted, got "
+            f"{name}, a static model; leave it out"
+        )
     return towers
 
 
@@ -238,13 +298,16 @@ def _built(way: Way, settings: PlanSettings, load: "Loader") -> "DualEncoder":
         if way.rank is None:
             raise
         raise ConfigError(
-            f"plan.models must take adapters of rank {way.rank}, the best from this budget on, {way.model} does not: {fault}; "
+            f"plan.models must take adapters of rank {way.rank}, the best from this "
+            f"budget on, {way.model} does not: {fault}; "
             "name a wider model, or a smaller budget"
         ) from fault
 
 
 def _bytes(towers: "DualEncoder") -> int:
-    weights = {id(weight): weight for tower in (towers.query, towers.document) for weight in tower.parameters()}.values()
+    weights = {
+        id(weight): weight for tower in (towers.query, towers.document) for weight in tower.parameters()
+    }.values()
     trained = sum(weight.numel() for weight in weights if weight.requires_grad)
     return BYTES_PER_WEIGHT * sum(weight.numel() for weight in weights) + BYTES_PER_TRAINED * trained
 
@@ -252,8 +315,13 @@ def _bytes(towers: "DualEncoder") -> int:
 def _pythia(method: Method) -> Iterator[Option]:
     """The paper's own models, as examples for a budget; adapters, which add a few percent, are ignored."""
     for model in PYTHIA:
-        way = Way("", PurePath(model.name).name, model.name, None, method, RANK if method == "lora" else None, 0)
-        yield Option(way, PassedParameters(model.parameters, model.parameters, model.parameters if method == "full" else 0))
+        way = Way(
+            "", PurePath(model.name).name, model.name, None, method, RANK if method == "lora" else None, 0
+        )
+        yield Option(
+            way,
+            PassedParameters(model.parameters, model.parameters, model.parameters if method == "full" else 0),
+        )
 
 
 def _rate(way: Way) -> float:
@@ -266,16 +334,26 @@ def _rate(way: Way) -> float:
 
 def _settings(way: Way, settings: PlanSettings, **train: float | int) -> TrainSettings:
     table = overlaid(
-        TrainSettings, Tried(way, _rate(way)).tables(), {"encoder": settings.encoder.model_dump(exclude_unset=True), "train": train}
+        TrainSettings,
+        Tried(way, _rate(way)).tables(),
+        {"encoder": settings.encoder.model_dump(exclude_unset=True), "train": train},
     )
     return checked(
-        TrainSettings, overlaid(TrainSettings, {"train": ScalingSettings().common()["train"], "encoder": {"max_tokens": MAX_TOKENS}}, table)
+        TrainSettings,
+        overlaid(
+            TrainSettings,
+            {"train": ScalingSettings().common()["train"], "encoder": {"max_tokens": MAX_TOKENS}},
+            table,
+        ),
     )
 
 
 def _run_settings(best: Choice, settings: PlanSettings) -> dict[str, object]:
     train_settings = _settings(best.way, settings, budget_flops=best.flops, batch_size=BATCH_SIZE)
-    cached = checked(TrainSettings, overlaid(TrainSettings, train_settings.model_dump(exclude_unset=True), {"memory": {"cached": True}}))
+    cached = checked(
+        TrainSettings,
+        overlaid(TrainSettings, train_settings.model_dump(exclude_unset=True), {"memory": {"cached": True}}),
+    )
     return without_none(cached.model_dump(mode="json", exclude_defaults=True))
 
 
@@ -285,8 +363,16 @@ FRONTIER, REGIME = f"{PAPER}, section 4.4", f"{PAPER}, section 4.1"
 def _of_budget(method: Method, spent: float, budget: float) -> Iterator[Reason]:
     """Advice if the budget is the limit."""
     side, line = ("below", "FULL") if method == "full" else ("from", "LORA")
-    yield Reason("method", method, f"the budget of {budget:.3g} FLOP lies {side} the published switch of {SWITCH:.3g}", FRONTIER)
-    note = f"of the paper's data and batches; {line} of adiabat.experiments.plan_prior at {spent:.3g} FLOP, as printed"
+    yield Reason(
+        "method",
+        method,
+        f"the budget of {budget:.3g} FLOP lies {side} the published switch of {SWITCH:.3g}",
+        FRONTIER,
+    )
+    note = (
+        f"of the paper's data and batches; {line} of adiabat.experiments.plan_prior "
+        f"at {spent:.3g} FLOP, as printed"
+    )
     yield Reason("loss", f"{(FULL if method == 'full' else LORA).at(spent):.2f}", note, FRONTIER)
     if method == "lora":
         yield Reason("rank", str(RANK), "32 to 128 suit most cases", f"{PAPER}, section 4.6")
@@ -294,19 +380,35 @@ def _of_budget(method: Method, spent: float, budget: float) -> Iterator[Reason]:
 
 def _of_scarce_tokens(best: Choice | None) -> Iterator[Reason]:
     """Advice if the tokens are the limit."""
-    why = "the budget pays for all available tokens with any model; full training or LoRA of a high rank is then best"
+    why = (
+        "the budget pays for all available tokens with any model; full training "
+        "or LoRA of a high rank is then best"
+    )
     yield Reason("method", "full", why, f"{PAPER}, appendix D")
     size = "the largest that memory allows" if best is None else best.way.title
     yield Reason("model", size, "larger models learn more from each token", f"{PAPER}, appendix D")
 
 
 def _of_regime(best: Choice) -> Iterator[Reason]:
-    yield Reason("tokens", f"{best.tokens:.3g}", f"they take {best.flops:.3g} FLOP", "Kaplan et al. 2020: C = 2 (N_F + N_B + N_U) D")
     yield Reason(
-        "batch", f"{BATCH_SIZE:,} queries of up to {MAX_TOKENS} tokens", "the paper's, with cached gradients to spare memory", REGIME
+        "tokens",
+        f"{best.tokens:.3g}",
+        f"they take {best.flops:.3g} FLOP",
+        "Kaplan et al. 2020: C = 2 (N_F + N_B + N_U) D",
+    )
+    yield Reason(
+        "batch",
+        f"{BATCH_SIZE:,} queries of up to {MAX_TOKENS} tokens",
+        "the paper's, with cached gradients to spare memory",
+        REGIME,
     )
     known = published_rate(best.way.model)
     rule = "of LoRA" if best.way.method == "lora" else "a tenth of the highest rate of its pre-training"
     unknown = "of Pythia; take a tenth of the highest rate of its pre-training, where that is known"
-    yield Reason("rate", f"{_rate(best.way):g}", rule if known is not None or best.way.method == "lora" else unknown, REGIME)
+    yield Reason(
+        "rate",
+        f"{_rate(best.way):g}",
+        rule if known is not None or best.way.method == "lora" else unknown,
+        REGIME,
+    )
     yield Reason("temperature, decay, schedule", "1/40, 0.1, cosine to a tenth", "the paper's", REGIME)

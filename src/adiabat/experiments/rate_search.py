@@ -1,8 +1,8 @@
 """The largest learning rate whose drift stays within a limit, found by short runs without labels.
 
-The highest rate goes first. Drift grows with rate and steps, so a rate f times too high exceeds the limit after about one f-th of the
-steps; the first rate that stays within it to the end is the result. Rates a factor f apart thus cost ``1 + 1/f + 1/f^2 + ... = f / (f -
-1)`` whole runs: 1.9 with the ten default rates.
+The highest rate goes first. Drift grows with rate and steps, so a rate f times too high exceeds the limit
+after about one f-th of the steps; the first rate that stays within it to the end is the result. Rates a
+factor f apart thus cost ``1 + 1/f + 1/f^2 + ... = f / (f - 1)`` whole runs: 1.9 with the ten default rates.
 """
 
 import math
@@ -54,23 +54,32 @@ def safe_rate(
 ) -> SafeRate:
     """Find the largest rate whose drift stays within the guard's limit.
 
-    The directory holds ``config.toml`` (resolved), ``trials.parquet`` (a row for each run), ``trials/RATE-seed-N/log.jsonl``,
-    ``result.json``, ``report.html`` and figures. Models are not kept.
+    The directory holds ``config.toml`` (resolved), ``trials.parquet`` (a row for each run),
+    ``trials/RATE-seed-N/log.jsonl``, ``result.json``, ``report.html`` and figures. Models are not kept.
     """
     check_settings(settings)
     if settings.tune.learning_rate != "safe":
-        raise ConfigError(f"tune.learning_rate must be safe in a search for the rate, got {settings.tune.learning_rate}; leave it out")
+        raise ConfigError(
+            "tune.learning_rate must be safe in a search for the rate, got "
+            f"{settings.tune.learning_rate}; leave it out"
+        )
     require_named(context.inputs, settings)
     begun = is_described(out, SEARCH)
     if note := require_search(out, resume=resume):
         watch.note(note)
     if begun:
-        # Checked before the data: an omitted setting would otherwise cause faults that do not mention resuming.
-        require_same(Job(out), {SEARCH: context.inputs, **settings.model_dump()}, rules=RULES, unknown=RULES.words)
+        # Checked before the data: an omitted setting would otherwise cause faults that do not mention
+        # resuming.
+        require_same(
+            Job(out), {SEARCH: context.inputs, **settings.model_dump()}, rules=RULES, unknown=RULES.words
+        )
     examples = context.examples(settings.data)
     # Checked before anything is written.
     context.require_possible([settings])
-    description = {SEARCH: {**context.inputs, **context.digests(settings, *examples)}, **settings.model_dump()}
+    description = {
+        SEARCH: {**context.inputs, **context.digests(settings, *examples)},
+        **settings.model_dump(),
+    }
     if begun:
         require_same(Job(out), description, rules=RULES)
     with claimed_for_jobs(out, lambda: description, begun=begun):
@@ -83,27 +92,31 @@ def safe_rate(
 
 
 def rate_for_run(context: TuningContext, folder: Path, settings: TuneSettings, watch: Watch) -> TuneSettings:
-    """Search for the largest safe rate before a run; returns the run's settings at that rate, guarded by the same limit."""
+    """Search for the largest safe rate before a run; returns the run's settings at that rate, guarded by the
+    same limit.
+    """
     search = RateSearch(context, settings, folder, watch)
     if settings.tune.learning_rate == "range":
         return search.tested()
     safe = search.carry_out()
     if safe.rate is None:
         raise JobError(
-            f"one rate of the search must stay within the limit (drift {safe.limit:.3g}), got none: the lowest, {safe.rates[0]:g}, "
-            "exceeds it; lower rate_search.low, take fewer rate_search.steps, or give a larger guard.limit, and start again"
+            f"one rate of the search must stay within the limit (drift {safe.limit:.3g}), "
+            f"got none: the lowest, {safe.rates[0]:g}, "
+            "exceeds it; lower rate_search.low, take fewer rate_search.steps, or "
+            "give a larger guard.limit, and start again"
         )
     return search.at(safe.rate, safe.limit, sum(trial.seconds for trial in safe.trials))
 
 
 AT_ONCE = 8
-"""Most trials at once. Torch gives 32 streams of a GPU in turn, of which a trial takes two, and others are taken for copies. Two trials on
-one stream would share the scratch memory of their matrix products."""
+"""Most trials at once. Torch gives 32 streams of a GPU in turn, of which a trial takes two, and others are
+taken for copies. Two trials on one stream would share the scratch memory of their matrix products."""
 
 
 COPIES = 10
-"""Memory of a trial in multiples of its tower: weights, gradients, two moments, the best weights, copies while a step is recorded, and
-activations."""
+"""Memory of a trial in multiples of its tower: weights, gradients, two moments, the best weights, copies
+while a step is recorded, and activations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +134,8 @@ class _Prepared:
 class RateSearch:
     """Makes the missing runs of a search, on its own or within a job.
 
-    Its trials leave no models and run one after another, each depending on earlier ones, so they do not use `Runner`.
+    Its trials leave no models and run one after another, each depending on earlier ones, so they do not use
+    `Runner`.
     """
 
     context: TuningContext
@@ -136,21 +150,33 @@ class RateSearch:
         measure = self.settings.watched.measure
 
         def fault(row: RateTrial) -> str:
-            complete = measure in row.drift and all(len(values) == len(row.steps) for values in row.drift.values())
+            complete = measure in row.drift and all(
+                len(values) == len(row.steps) for values in row.drift.values()
+            )
             return "" if complete else f"{row.name} without a drift for each check"
 
         def columns(row: RateTrial) -> dict[str, Any]:
             last = {f"drift: {name}": values[-1] if values else None for name, values in row.drift.items()}
             about = {"seconds": row.seconds, "device": row.device, "reason": row.reason}
-            return {"trial": row.name, "rate": row.rate, "seed": row.seed, "left_at": row.left_at, **last, **about}
+            return {
+                "trial": row.name,
+                "rate": row.rate,
+                "seed": row.seed,
+                "left_at": row.left_at,
+                **last,
+                **about,
+            }
 
-        return Rows(self.folder / "trials.parquet", RateTrial, columns=columns, of="a rate search", fault=fault)
+        return Rows(
+            self.folder / "trials.parquet", RateTrial, columns=columns, of="a rate search", fault=fault
+        )
 
     def tested(self) -> TuneSettings:
-        """Run every rate, or lower ones until one stays within the limit; return the settings of the lowest validation loss.
+        """Run every rate, or lower ones until one stays within the limit; return the settings of the lowest
+        validation loss.
 
-        The files of the trial of that rate become those of the run, which goes on from there. A test that has used its share of the time
-        limit ends after the first rate that stays within the drift limit.
+        The files of the trial of that rate become those of the run, which goes on from there. A test that has
+        used its share of the time limit ends after the first rate that stays within the drift limit.
         """
         rates = sorted(self.settings.rate_search.values(), reverse=True)
         lower = [rates[-1] * (rates[-1] / rates[-2]) ** step for step in range(1, 1 + len(rates))]
@@ -171,26 +197,38 @@ class RateSearch:
         rate = best
         if not math.isfinite(losses[rate]):
             raise JobError(
-                "one rate of the range test must stay within the guard's limit until its first validation, got none down to "
+                "one rate of the range test must stay within the guard's limit until "
+                "its first validation, got none down to "
                 f"{rate:g}; lower rate_search.low, or raise guard.limit, and start again"
             )
-        listed = ", ".join(f"{rate:.2g}: {loss:.4f}" if math.isfinite(loss) else f"{rate:.2g}: none" for rate, loss in losses.items())
-        self.watch.note(f"range test: lowest validation loss within the drift limit by rate: {listed}; tuning at {rate:g}")
+        listed = ", ".join(
+            f"{rate:.2g}: {loss:.4f}" if math.isfinite(loss) else f"{rate:.2g}: none"
+            for rate, loss in losses.items()
+        )
+        self.watch.note(
+            f"range test: lowest validation loss within the drift limit by rate: {listed}; tuning at {rate:g}"
+        )
         guard = self.context.guard(self.settings)
         assert guard is not None
         continued = self._hand_over(rate)
-        return self.at(rate, guard.limit, sum(trial.seconds for trial in self.rows.every if trial is not continued))
+        return self.at(
+            rate, guard.limit, sum(trial.seconds for trial in self.rows.every if trial is not continued)
+        )
 
     @property
     def _is_late(self) -> bool:
-        """Whether the trials took their share of the time limit, as on a machine that turns out slower than measured."""
+        """Whether the trials took their share of the time limit, as on a machine that turns out slower than
+        measured.
+        """
         budget = self.settings.tune.budget_seconds
         return budget is not None and sum(trial.seconds for trial in self.rows.every) >= SEARCH_SHARE * budget
 
     def _hand_over(self, rate: float) -> RateTrial | None:
-        """Make the log and the checkpoints of a trial those of the run; returns the trial, or None if the run begins anew.
+        """Make the log and the checkpoints of a trial those of the run; returns the trial, or None if the run
+        begins anew.
 
-        Rows of a log have seconds and a checksum of all rows before, so only a run that took them over begins with those of the trial.
+        Rows of a log have seconds and a checksum of all rows before, so only a run that took them over begins
+        with those of the trial.
         """
         trial = self.rows[name_of(rate, self.settings.run.seed)]
         made, run = Job(self._folder(rate, trial.seed)), Job(self.folder.parent)
@@ -203,17 +241,30 @@ class RateSearch:
             # Last, and at once: a run that has checkpoints has the log up to them.
             write_bytes(rows, run.log)
             move(made.checkpoints, run.checkpoints)
-        return trial if run.checkpoints.exists() and read_plain(run.log, limit=LARGEST_LOG, error=JobError).startswith(rows) else None
+        return (
+            trial
+            if run.checkpoints.exists()
+            and read_plain(run.log, limit=LARGEST_LOG, error=JobError).startswith(rows)
+            else None
+        )
 
     def _mean_losses(self) -> dict[float, float]:
-        """The validation loss of each rate that has a trial of every seed, whenever these were made, averaged over the seeds."""
+        """The validation loss of each rate that has a trial of every seed, whenever these were made, averaged
+        over the seeds.
+        """
         rates = sorted({trial.rate for trial in self.rows.every}, reverse=True)
         names = {rate: [name_of(rate, seed) for seed in self._seeds] for rate in rates}
-        done = {rate: of_rate for rate, of_rate in names.items() if all(name in self.rows for name in of_rate)}
-        return {rate: fmean(_lowest_loss(self.rows[name]) for name in of_rate) for rate, of_rate in done.items()}
+        done = {
+            rate: of_rate for rate, of_rate in names.items() if all(name in self.rows for name in of_rate)
+        }
+        return {
+            rate: fmean(_lowest_loss(self.rows[name]) for name in of_rate) for rate, of_rate in done.items()
+        }
 
     def at(self, rate: float, limit: float | None, spent: float) -> TuneSettings:
-        """Settings of the run at a rate, guarded by the same limit, with what the search left of the time limit."""
+        """Settings of the run at a rate, guarded by the same limit, with what the search left of the time
+        limit.
+        """
         settings = self.settings
         assert settings.watched is not None
         budget = settings.tune.budget_seconds
@@ -229,7 +280,10 @@ class RateSearch:
         with sole_writer(self.folder):
             for trial in self.rows.every:
                 self._clear(trial.rate, trial.seed)
-            downwards = sorted({*self.settings.rate_search.values(), *(trial.rate for trial in self.rows.every)}, reverse=True)
+            downwards = sorted(
+                {*self.settings.rate_search.values(), *(trial.rate for trial in self.rows.every)},
+                reverse=True,
+            )
             result = self._result(next(filter(self._is_safe, downwards), None), command)
             write_report(result, self.folder)
         return result
@@ -252,7 +306,9 @@ class RateSearch:
         return self.rows[name_of(rate, seed)].left_at is None
 
     def _make_at_once(self, wanted: Sequence[tuple[float, int]]) -> None:
-        """Make the missing ones of several trials at once, on a device that records their steps; elsewhere one follows the other."""
+        """Make the missing ones of several trials at once, on a device that records their steps; elsewhere
+        one follows the other.
+        """
         missing = [(rate, seed) for rate, seed in wanted if name_of(rate, seed) not in self.rows]
         if device_of(self.settings.run.device).type not in RECORDERS:
             return
@@ -296,26 +352,38 @@ class RateSearch:
             trial = self._trial(one, reason)
             self.rows.add(trial)
             left = "diverges" if trial.diverged else "exceeds the limit"
-            within = f"stays within the limit for {trial.steps[-1]:,}" if trial.left_at is None else f"{left} after {trial.left_at:,}"
+            within = (
+                f"stays within the limit for {trial.steps[-1]:,}"
+                if trial.left_at is None
+                else f"{left} after {trial.left_at:,}"
+            )
             self.watch.note(f"{trial.name}: {within} of {self.settings.trial_steps:,} steps")
             if not self.settings.continues_trial:
                 self._clear(trial.rate, trial.seed)
 
     def _prepared(self, rate: float, seed: int, stack: ExitStack, running: list[Loop]) -> "_Prepared":
-        """A trial before its first step, added to those that run at the same time; its threads end with the stack."""
+        """A trial before its first step, added to those that run at the same time; its threads end with the
+        stack.
+        """
         started = time.monotonic()
         # The clock is checked between trials, whose steps were fitted to the time limit.
         tune = self.settings.tune.model_copy(update={"learning_rate": rate, "budget_seconds": None})
         run = self.settings.run.model_copy(update={"seed": seed})
         settings = self.settings.model_copy(update={"tune": tune, "guard": self.settings.watched, "run": run})
         by_loss = self.settings.tune.learning_rate == "range"
-        objective = self.context.objective(prepared_tower(self.context.model.query, settings)[0], settings, validated=by_loss)
+        objective = self.context.objective(
+            prepared_tower(self.context.model.query, settings)[0], settings, validated=by_loss
+        )
         assert objective.guard is not None, "a search has a guard"
         # The limit ends a trial also where the run would continue beyond it and soften its weights.
-        objective.guard = replace(objective.guard, section=objective.guard.section.model_copy(update={"action": "stop"}))
+        objective.guard = replace(
+            objective.guard, section=objective.guard.section.model_copy(update={"action": "stop"})
+        )
         loop = self._loop(rate, seed, objective, settings, running)
         running.append(loop)
-        objective.passes = stack.enter_context(side_passes(objective.encoder, precision=settings.run.precision))
+        objective.passes = stack.enter_context(
+            side_passes(objective.encoder, precision=settings.run.precision)
+        )
         return _Prepared(rate, seed, loop, by_loss, time.monotonic() - started)
 
     def _trial(self, prepared: "_Prepared", reason: str | None) -> RateTrial:
@@ -337,7 +405,14 @@ class RateSearch:
             device=device_name(loop.device),
         )
 
-    def _loop(self, rate: float, seed: int, objective: StoredDocuments, settings: TuneSettings, running: Sequence[Loop]) -> Loop:
+    def _loop(
+        self,
+        rate: float,
+        seed: int,
+        objective: StoredDocuments,
+        settings: TuneSettings,
+        running: Sequence[Loop],
+    ) -> Loop:
         steps, folder = self.settings.trial_steps, self._folder(rate, seed)
         limits = self._limits(settings, steps)
         limit = objective.guard.limit if objective.guard else None
@@ -345,13 +420,22 @@ class RateSearch:
 
         def show(position: Position) -> None:
             best = position.best
-            drift = 0.0 if best is None else best.measures.get(objective.guard.section.measure, 0.0) if objective.guard else 0.0
+            drift = (
+                0.0
+                if best is None
+                else best.measures.get(objective.guard.section.measure, 0.0)
+                if objective.guard
+                else 0.0
+            )
             label = f"{name_of(rate, seed)}: drift {drift:.3g} of {limit:.3g}"
             if self.settings.tune.learning_rate != "range":
                 # The number of trials is unknown: the first rate that stays within the limit is the last one.
                 self.watch.progress(label, position.step, steps)
                 return
-            trials = max(len(self.settings.rate_search.values()) * self.settings.rate_search.seeds, len(self.rows.every) + 1)
+            trials = max(
+                len(self.settings.rate_search.values()) * self.settings.rate_search.seeds,
+                len(self.rows.every) + 1,
+            )
             done = len(self.rows.every) * steps + sum(loop.position.step for loop in running)
             self.watch.progress(f"range test ({label})", done, trials * steps)
 
@@ -363,7 +447,14 @@ class RateSearch:
             limits = limits_of(settings)
             return replace(limits, max_steps=steps, outside=limits.outside and "stop")
         # No model is kept, so no weights need to be stored.
-        return Limits(-(-steps // settings.rate_search.checks), None, None, max_steps=steps, keep="last", **writing(settings))
+        return Limits(
+            -(-steps // settings.rate_search.checks),
+            None,
+            None,
+            max_steps=steps,
+            keep="last",
+            **writing(settings),
+        )
 
     @property
     def mined_note(self) -> str | None:
@@ -371,7 +462,11 @@ class RateSearch:
         return mined_negatives_note(self.context.examples(self.settings.data)[0], self.settings.tune)
 
     def _result(self, rate: float | None, command: str) -> SafeRate:
-        guard, section, inputs = self.context.guard(self.settings), self.settings.rate_search, self.context.inputs
+        guard, section, inputs = (
+            self.context.guard(self.settings),
+            self.settings.rate_search,
+            self.context.inputs,
+        )
         trials = self.rows.every
         rates = sorted({*section.values(), *(trial.rate for trial in trials)})
         assert guard is not None
@@ -379,12 +474,15 @@ class RateSearch:
         notes = [self.mined_note] if self.mined_note else []
         if rate == rates[-1]:
             notes.insert(
-                0, "even the highest rate of the search stays within the limit: larger ones may be safe too; raise rate_search.high"
+                0,
+                "even the highest rate of the search stays within the limit: larger ones "
+                "may be safe too; raise rate_search.high",
             )
         elif rate is None:
             notes.insert(0, "even the lowest rate of the search exceeds the limit; lower rate_search.low")
         return SafeRate(
-            title=f"The largest safe rate for tuning {inputs['model']} on {self.context.examples(self.settings.data)[0].name}",
+            title=f"The largest safe rate for tuning {inputs['model']} on "
+            f"{self.context.examples(self.settings.data)[0].name}",
             command=command,
             created=now(),
             seconds=sum(trial.seconds for trial in trials),
@@ -406,7 +504,9 @@ class RateSearch:
 
 
 def _lowest_loss(trial: RateTrial) -> float:
-    """The lowest validation loss within the limit; infinite if there is none, or if the trial diverged, as the run would."""
+    """The lowest validation loss within the limit; infinite if there is none, or if the trial diverged, as
+    the run would.
+    """
     within = trial.losses if trial.left_at is None else trial.losses[:-1]
     return math.inf if trial.diverged else min(within, default=math.inf)
 
@@ -422,7 +522,12 @@ def _rules() -> Rules:
     grown = ("rate_search.low", "rate_search.high", "rate_search.count", "rate_search.seeds")
     words = {f"{SEARCH}.{name.removeprefix('job.')}": phrase for name, phrase in WORDS.items()}
     later = frozenset(f"{SEARCH}.{name.removeprefix('job.')}" for name in LATER)
-    return Rules(free=frozenset((*places, *grown, *FREE_RUNS)), words=words, defaults=TuneSettings().model_dump(), later=later)
+    return Rules(
+        free=frozenset((*places, *grown, *FREE_RUNS)),
+        words=words,
+        defaults=TuneSettings().model_dump(),
+        later=later,
+    )
 
 
 RULES = _rules()

@@ -64,8 +64,12 @@ class ScalingRunner(Runner[ScalingTrial, ScalingRun]):
             except Exception as fault:
                 if not is_out_of_memory(fault):
                     raise
-                raise JobError(f"{way.title} does not fit into memory; leave it out, or use a larger machine") from fault
-            self._counted[way] = passed_parameters(towers.query if is_trained(towers.query) else towers.document)
+                raise JobError(
+                    f"{way.title} does not fit into memory; leave it out, or use a larger machine"
+                ) from fault
+            self._counted[way] = passed_parameters(
+                towers.query if is_trained(towers.query) else towers.document
+            )
         return self._counted[way]
 
     def train(self, trial: ScalingTrial, job: Job, *, resume: bool, watch: Watch) -> None:
@@ -73,7 +77,13 @@ class ScalingRunner(Runner[ScalingTrial, ScalingRun]):
         device = device_of(trial.settings.run.device)
         reset_peak_memory(device)
         section = trial.settings.job.model_copy(update={"out": str(job.folder)})
-        train(self.load, trial.settings.model_copy(update={"job": section}), resume=resume, command=self.command, watch=watch)
+        train(
+            self.load,
+            trial.settings.model_copy(update={"job": section}),
+            resume=resume,
+            command=self.command,
+            watch=watch,
+        )
         self._peaks[trial.name] = peak_memory(device)
 
     @cached_property
@@ -116,9 +126,15 @@ class ScalingRunner(Runner[ScalingTrial, ScalingRun]):
         )
 
     def refreshed(self, trial: ScalingTrial, row: ScalingRun) -> ScalingRun:
-        """The row with the present position and family of its model; a row of another run is refused, whatever its name."""
+        """The row with the present position and family of its model; a row of another run is refused,
+        whatever its name.
+        """
         way = replace(row.way, family=trial.tried.way.family, model=trial.tried.way.model)
-        both = {"way": (way, trial.tried.way), "budget": (row.budget, trial.budget), "seed": (row.seed, trial.seed)}
+        both = {
+            "way": (way, trial.tried.way),
+            "budget": (row.budget, trial.budget),
+            "seed": (row.seed, trial.seed),
+        }
         for name, (former, present) in both.items():
             if former != present:
                 raise JobError(
@@ -134,8 +150,16 @@ class ScalingRunner(Runner[ScalingTrial, ScalingRun]):
         device = device_of(run.settings.run.device)
         name, stores = str(job.folder), job.folder / STORES
         model = self.load(name, run.settings.encoder.of_saved(name)).to(device)
-        scoring = Scoring(self.tasks, CorpusStores(stores, self.watch), ScoreCounts(), versions(device_name(device)), self.watch)
-        task_scores = scoring.run(MeasuredModel(run.name, run.name, EncoderSection(), lambda *_: model), job.folder / "scores")
+        scoring = Scoring(
+            self.tasks,
+            CorpusStores(stores, self.watch),
+            ScoreCounts(),
+            versions(device_name(device)),
+            self.watch,
+        )
+        task_scores = scoring.run(
+            MeasuredModel(run.name, run.name, EncoderSection(), lambda *_: model), job.folder / "scores"
+        )
         clear(stores)
         values = {task: float(value_of(scores.samples[0])[0]) for task, scores in task_scores.items()}
         for task in (task for task, value in values.items() if not math.isfinite(value)):
@@ -143,11 +167,13 @@ class ScalingRunner(Runner[ScalingTrial, ScalingRun]):
         return {task: value for task, value in values.items() if math.isfinite(value)}
 
 
-def scaling(load: Loader, settings: ScalingSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> ScalingResult:
+def scaling(
+    load: Loader, settings: ScalingSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT
+) -> ScalingResult:
     """Train every size with every method to every budget, and report laws, frontiers and scores.
 
-    The directory holds ``config.toml`` (resolved), ``runs.parquet`` (a row for each finished run), ``runs/NAME`` (a job each),
-    ``result.json``, the page and figures.
+    The directory holds ``config.toml`` (resolved), ``runs.parquet`` (a row for each finished run),
+    ``runs/NAME`` (a job each), ``result.json``, the page and figures.
     """
     _check(settings)
     for note in lawless(settings):
@@ -156,14 +182,22 @@ def scaling(load: Loader, settings: ScalingSettings, *, resume: bool = False, co
     begun = SCALING.begin(folder, resume=resume, watch=watch)
     runner = ScalingRunner(folder, load, command, watch, settings)
     examples, tasks = _examples(settings, watch), {task.name: task.sha256 for task in runner.tasks}
-    models = {name: _looked_at(load(name, settings.encoder)) for name in dict.fromkeys(family.model for family in settings.models)}
+    models = {
+        name: _looked_at(load(name, settings.encoder))
+        for name in dict.fromkeys(family.model for family in settings.models)
+    }
     trials = trials_of_scaling(settings, ways_of(settings, lambda name: models[name][0]))
     description = _description(
-        settings, trials, examples=examples, models={name: digest for name, (_, digest) in models.items()}, tasks=tasks
+        settings,
+        trials,
+        examples=examples,
+        models={name: digest for name, (_, digest) in models.items()},
+        tasks=tasks,
     )
     for lost in without_freezing(settings, lambda name: models[name][0]):
         watch.note(lost)
-    # Refuse a different experiment before models are set up, and unsuitable models before anything is written.
+    # Refuse a different experiment before models are set up, and unsuitable models before anything is
+    # written.
     SCALING.resumed(folder, description)
     _set_up_once(runner, waiting(runner, trials, rows_at(folder / ROWS)))
     with run_trials(
@@ -192,13 +226,21 @@ def _require_a_run(rows: Sequence[ScalingRun], folder: Path) -> None:
         )
 
 
-def _result(runner: ScalingRunner, rows: Sequence[ScalingRun], inputs: Mapping[str, Any], command: str) -> ScalingResult:
+def _result(
+    runner: ScalingRunner, rows: Sequence[ScalingRun], inputs: Mapping[str, Any], command: str
+) -> ScalingResult:
     settings, section = runner.settings, runner.settings.scaling
     evidence = evidence_of(rows, section.loss, least_steps=section.least_steps)
-    fits = fitted(evidence, resamples=section.resamples, seed=settings.run.seed, watch=runner.watch) if evidence.runs else []
+    fits = (
+        fitted(evidence, resamples=section.resamples, seed=settings.run.seed, watch=runner.watch)
+        if evidence.runs
+        else []
+    )
     data = settings.job.data or " + ".join(source.path for source in settings.data.sources)
     device, trained_on = device_name(device_of(settings.run.device)), {"trained on": {"data": data, **inputs}}
-    return result_of(settings, section.name, rows, evidence, fits, None, command=command, device=device, inputs=trained_on)
+    return result_of(
+        settings, section.name, rows, evidence, fits, None, command=command, device=device, inputs=trained_on
+    )
 
 
 def _check(settings: ScalingSettings) -> None:
@@ -212,12 +254,16 @@ def _check(settings: ScalingSettings) -> None:
 
 
 def _examples(settings: ScalingSettings, watch: Watch) -> str:
-    """SHA-256 of the training and validation data; read here so that errors come before any model, and cached for the runs."""
+    """SHA-256 of the training and validation data; read here so that errors come before any model, and cached
+    for the runs.
+    """
     # Any method and rate will do: neither affects the data.
     plain = trials_of_scaling(settings, ways_of(settings, lambda name: MANY_BLOCKS))[0].settings
     check(plain)
     cache = cache_folder(plain.data.cache)
-    training, validation = read_pairs(plain.job.data, plain.data, stored=plain.reads_ids, cache=cache, watch=watch)
+    training, validation = read_pairs(
+        plain.job.data, plain.data, stored=plain.reads_ids, cache=cache, watch=watch
+    )
     check_pairs(training, validation, plain)
     return hashlib.sha256(" ".join([training.digest(), validation.digest()]).encode()).hexdigest()
 
@@ -229,13 +275,28 @@ def _looked_at(model: DualEncoder) -> tuple[int, str]:
 
 
 def _description(
-    settings: ScalingSettings, runs: Sequence[ScalingTrial], *, examples: str, models: Mapping[str, str], tasks: Mapping[str, str]
+    settings: ScalingSettings,
+    runs: Sequence[ScalingTrial],
+    *,
+    examples: str,
+    models: Mapping[str, str],
+    tasks: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Everything that decides the results of runs. It has no table ``[job]``: the directory is no job, but contains some."""
+    """Everything that decides the results of runs.
+
+    It has no table ``[job]``: the directory is no job, but contains some.
+    """
     return without_none(
         {
-            "scaling": {"name": settings.scaling.name, "data": settings.job.data, "last_steps": settings.scaling.last_steps},
-            "start": {"examples": examples, "models": {family.title: models[family.model] for family in settings.models}},
+            "scaling": {
+                "name": settings.scaling.name,
+                "data": settings.job.data,
+                "last_steps": settings.scaling.last_steps,
+            },
+            "start": {
+                "examples": examples,
+                "models": {family.title: models[family.model] for family in settings.models},
+            },
             "common": settings.model_dump(include=set(TRAIN_TABLES) - {"job"}),
             "rates": {run.tried.way.title: run.tried.learning_rate for run in runs},
             "tasks": dict(tasks),
@@ -250,10 +311,19 @@ def _kind() -> ExperimentKind:
     return ExperimentKind(
         "scaling",
         "scaling experiment",
-        free=frozenset(("scaling.name", "scaling.data", *(f"common.{key}" for key in (*places, *FREE_MEMORY, *FREE_RUNS, "run.seed")))),
+        free=frozenset(
+            (
+                "scaling.name",
+                "scaling.data",
+                *(f"common.{key}" for key in (*places, *FREE_MEMORY, *FREE_RUNS, "run.seed")),
+            )
+        ),
         free_in={"common.data.sources": FREE_SOURCES},
         growing=("start.models", "rates", "tasks"),
-        defaults={"common": plain.model_dump(include=set(TRAIN_TABLES) - {"job"}), "measure": plain.measure.model_dump()},
+        defaults={
+            "common": plain.model_dump(include=set(TRAIN_TABLES) - {"job"}),
+            "measure": plain.measure.model_dump(),
+        },
     )
 
 

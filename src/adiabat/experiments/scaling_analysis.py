@@ -60,7 +60,11 @@ def evidence_of(rows: Sequence[ScalingRun], kind: LossOf, *, least_steps: int) -
     """Separate rows that laws can be fitted to from the others."""
     left_out = {row.name: why for row in rows if (why := _why_not(row, kind, least_steps))}
     usable = [row for row in rows if row.name not in left_out]
-    return Evidence(usable, [Run(row.option, row.budget, row.tokens, row.loss_of(kind) or 0.0) for row in usable], left_out)
+    return Evidence(
+        usable,
+        [Run(row.option, row.budget, row.tokens, row.loss_of(kind) or 0.0) for row in usable],
+        left_out,
+    )
 
 
 def _why_not(row: ScalingRun, kind: LossOf, least_steps: int) -> str:
@@ -84,7 +88,8 @@ def fitted(
     """Fit the law of each family and method.
 
     Args:
-        asked: Options and budgets that the laws must cover; None takes the options of the rows at the largest budget.
+        asked: Options and budgets that the laws must cover; None takes the options of the rows at the largest
+            budget.
         data_tokens: Maximum tokens that the laws must cover; None sets no limit.
     """
     largest = max((run.budget for run in evidence.runs), default=0.0)
@@ -122,13 +127,19 @@ def _law(fit: KindFit, names: Sequence[str]) -> LawRecord | None:
     largest = (points.size == points.size.max()).tolist()
     return LawRecord(
         formula=law.fitted.law.formula,
-        coefficients=[Coefficient(name, interval.value, interval.low, interval.high) for name, interval in law.coefficients().items()],
+        coefficients=[
+            Coefficient(name, interval.value, interval.low, interval.high)
+            for name, interval in law.coefficients().items()
+        ],
         noise=float(law.residuals.std()),
         model_error=None if model is None else model.error,
         budget_error=None if budget is None else budget.error,
         left_open=list(law.left_open()),
         passed_over=[rejected.formula for rejected in fit.choice.passed_over],
-        predicted=[Predicted(*row) for row in zip(names, points.loss.tolist(), predicted, others, largest, strict=True)],
+        predicted=[
+            Predicted(*row)
+            for row in zip(names, points.loss.tolist(), predicted, others, largest, strict=True)
+        ],
     )
 
 
@@ -140,12 +151,17 @@ def _record(trend: Trend | None) -> LineRecord | None:
         return LineRecord(line.slope, line.intercept, None, None, *points)
     slope = estimate(line.slope, np.array([resampled.slope for resampled in trend.again]))
     intercept = estimate(line.intercept, np.array([resampled.intercept for resampled in trend.again]))
-    return LineRecord(line.slope, line.intercept, (slope.low, intercept.low), (slope.high, intercept.high), *points)
+    return LineRecord(
+        line.slope, line.intercept, (slope.low, intercept.low), (slope.high, intercept.high), *points
+    )
 
 
 def crossings(fits: Sequence[KindFit]) -> list[CrossingRecord]:
     """Crossings of the frontiers of a family's methods near the budgets of its runs."""
-    lines = sorted(((fit.kind, fit.frontier) for fit in fits if fit.frontier is not None), key=lambda pair: -pair[1].line.slope)
+    lines = sorted(
+        ((fit.kind, fit.frontier) for fit in fits if fit.frontier is not None),
+        key=lambda pair: -pair[1].line.slope,
+    )
     records = []
     for (first, before), (second, after) in combinations(lines, 2):
         if first.family == second.family:
@@ -168,12 +184,23 @@ def downstream(evidence: Evidence, kind: LossOf, *, resamples: int, seed: int) -
 
 
 def _correlation(
-    name: str, family: str | None, rows: Sequence[ScalingRun], tasks: Sequence[str], kind: LossOf, *, resamples: int, seed: int
+    name: str,
+    family: str | None,
+    rows: Sequence[ScalingRun],
+    tasks: Sequence[str],
+    kind: LossOf,
+    *,
+    resamples: int,
+    seed: int,
 ) -> Correlation:
     """Correlation with the mean score of some tasks."""
-    scored = [row for row in rows if family in (None, row.way.family) and all(task in row.scores for task in tasks)]
+    scored = [
+        row for row in rows if family in (None, row.way.family) and all(task in row.scores for task in tasks)
+    ]
     scores = np.array([fmean(row.scores[task] for task in tasks) for row in scored])
-    correlation = rank_correlation(np.array([row.loss_of(kind) or 0.0 for row in scored]), scores, resamples=resamples, seed=seed)
+    correlation = rank_correlation(
+        np.array([row.loss_of(kind) or 0.0 for row in scored]), scores, resamples=resamples, seed=seed
+    )
     if correlation is None:
         return Correlation(name, family, len(scored), None, None)
     return Correlation(name, family, len(scored), correlation.value, (correlation.low, correlation.high))
@@ -212,9 +239,20 @@ def _fault(row: ScalingRun) -> str:
     passed, done = row.parameters, row.status == "done"
     above = {"budget": row.budget, "batch_size": row.batch_size, "parameters.forward": passed.forward}
     if done:
-        above |= {"steps": row.steps, "tokens": row.tokens, "flops": row.flops, "parameters.updated": passed.updated}
+        above |= {
+            "steps": row.steps,
+            "tokens": row.tokens,
+            "flops": row.flops,
+            "parameters.updated": passed.updated,
+        }
     wrong = [f"{name} = {value}" for name, value in above.items() if not 0 < value < math.inf]
-    least = {"rank": row.way.rank or 0, "frozen": row.way.frozen, "seconds": row.seconds, "memory": row.memory, "passes": row.passes}
+    least = {
+        "rank": row.way.rank or 0,
+        "frozen": row.way.frozen,
+        "seconds": row.seconds,
+        "memory": row.memory,
+        "passes": row.passes,
+    }
     wrong += [f"{name} = {value}" for name, value in least.items() if not 0 <= value < math.inf]
     if not wrong and max(passed.backward, passed.updated) > passed.forward:
         wrong = [str(passed)]
@@ -223,8 +261,21 @@ def _fault(row: ScalingRun) -> str:
 
 def _columns(run: ScalingRun) -> dict[str, Any]:
     way, passed = run.way, run.parameters
-    identity: dict[str, Any] = {"run": run.name, "family": way.family, "model": way.name, "blocks": way.blocks, "method": way.method}
-    identity |= {"rank": way.rank, "frozen": way.frozen, "seed": run.seed, "budget": run.budget, "status": run.status, "reason": run.reason}
+    identity: dict[str, Any] = {
+        "run": run.name,
+        "family": way.family,
+        "model": way.name,
+        "blocks": way.blocks,
+        "method": way.method,
+    }
+    identity |= {
+        "rank": way.rank,
+        "frozen": way.frozen,
+        "seed": run.seed,
+        "budget": run.budget,
+        "status": run.status,
+        "reason": run.reason,
+    }
     counts = {
         "size": run.option.size,
         "forward": passed.forward,
@@ -232,7 +283,12 @@ def _columns(run: ScalingRun) -> dict[str, Any]:
         "updated": passed.updated,
         "share": run.option.share,
     }
-    spent: dict[str, Any] = {"learning_rate": run.learning_rate, "batch_size": run.batch_size, "steps": run.steps, "tokens": run.tokens}
+    spent: dict[str, Any] = {
+        "learning_rate": run.learning_rate,
+        "batch_size": run.batch_size,
+        "steps": run.steps,
+        "tokens": run.tokens,
+    }
     spent |= {"flops": run.flops, "seconds": run.seconds, "memory": run.memory, "device": run.device}
     losses = {"loss": run.loss, "validation_loss": run.validation_loss, **run.validation}
     scores = {f"task: {name}": score for name, score in run.scores.items()}
@@ -284,16 +340,28 @@ def result_of(
 
 
 def held_out(fits: Sequence[KindFit], advice: Advice | None) -> HeldOutRecord | None:
-    """Predictions of held-out budgets, with the widths that they give; None where no budget could be held out."""
+    """Predictions of held-out budgets, with the widths that they give; None where no budget could be held
+    out.
+    """
     predicted = [one for fit in fits for one in fit.held_out]
     if not predicted:
         return None
     losses = [
-        HeldOutLoss(one.run.option.way.title, one.run.budget, one.reach, one.run.loss, one.law.value, (one.law.low, one.law.high), one.line)
+        HeldOutLoss(
+            one.run.option.way.title,
+            one.run.budget,
+            one.reach,
+            one.run.loss,
+            one.law.value,
+            (one.law.low, one.law.high),
+            one.line,
+        )
         for one in predicted
     ]
     reach = STEP if advice is None or advice.beyond is None else advice.beyond
-    return HeldOutRecord(losses, coverages(predicted), list(_widths(predicted, [fit.kind.family for fit in fits], reach)))
+    return HeldOutRecord(
+        losses, coverages(predicted), list(_widths(predicted, [fit.kind.family for fit in fits], reach))
+    )
 
 
 def _widths(predicted: Sequence[Prediction], families: Sequence[str], reach: float) -> Iterator[WidthRecord]:
@@ -306,6 +374,12 @@ def _widths(predicted: Sequence[Prediction], families: Sequence[str], reach: flo
 
 def _recorded(row: ScalingRun) -> ScalingRun:
     """A row of a table from elsewhere, without non-finite numbers, which records cannot hold."""
-    loss, validation_loss = (number if number is not None and math.isfinite(number) else None for number in (row.loss, row.validation_loss))
-    validation, scores = ({name: one for name, one in table.items() if math.isfinite(one)} for table in (row.validation, row.scores))
+    loss, validation_loss = (
+        number if number is not None and math.isfinite(number) else None
+        for number in (row.loss, row.validation_loss)
+    )
+    validation, scores = (
+        {name: one for name, one in table.items() if math.isfinite(one)}
+        for table in (row.validation, row.scores)
+    )
     return replace(row, loss=loss, validation_loss=validation_loss, validation=validation, scores=scores)

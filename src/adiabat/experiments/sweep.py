@@ -27,12 +27,15 @@ from adiabat.runs.run_config import FREE_RUNS, without_none
 Runner = TuneSweepRunner | TrainSweepRunner
 
 
-def sweep(load: Loader, settings: SweepSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT) -> SweepResult:
-    """Tune or train with every combination of a grid, measure each model on the same tasks, and report what changed.
+def sweep(
+    load: Loader, settings: SweepSettings, *, resume: bool = False, command: str = "", watch: Watch = SILENT
+) -> SweepResult:
+    """Tune or train with every combination of a grid, measure each model on the same tasks, and report what
+    changed.
 
-    The directory holds ``config.toml`` (resolved), ``runs.parquet`` (a row for each finished run), ``runs/NAME`` (a job each), ``scores``
-    (of every unit), ``readings`` (of the probes), ``stores`` (vectors of the tasks' corpora), ``result.json``, the page, tables and
-    figures.
+    The directory holds ``config.toml`` (resolved), ``runs.parquet`` (a row for each finished run),
+    ``runs/NAME`` (a job each), ``scores`` (of every unit), ``readings`` (of the probes), ``stores`` (vectors
+    of the tasks' corpora), ``result.json``, the page, tables and figures.
     """
     require_complete(settings)
     require_task_margin(settings.measure, settings.tasks)
@@ -79,18 +82,31 @@ def _runner(settings: SweepSettings, folder: Path, load: Loader, command: str, w
 
 def _targets(settings: SweepSettings, names: Sequence[str]) -> list[str]:
     if unknown := [name for name in settings.sweep.targets if name not in names]:
-        raise ConfigError(f"sweep.targets must be names of tasks, got {', '.join(unknown)}; the tasks are {', '.join(names)}")
+        raise ConfigError(
+            f"sweep.targets must be names of tasks, got {', '.join(unknown)}; "
+            f"the tasks are {', '.join(names)}"
+        )
     return list(settings.sweep.targets) or list(names if settings.sweep.verb == "train" else names[:1])
 
 
 def _description(runner: Runner) -> dict[str, Any]:
-    """Everything that decides the results of runs. It has no table ``[job]``: the directory is no job, but contains some."""
+    """Everything that decides the results of runs.
+
+    It has no table ``[job]``: the directory is no job, but contains some.
+    """
     settings = runner.settings
     digests, probes = runner.digests(), dict[str, Any]()
-    if isinstance(runner, TuneSweepRunner) and runner.probes is not None and (section := runner.settings.probes) is not None:
+    if (
+        isinstance(runner, TuneSweepRunner)
+        and runner.probes is not None
+        and (section := runner.settings.probes) is not None
+    ):
         store = None if section.store is None else runner.context.store_at(section.store).manifest.sha256
         probes = {"sha256": runner.probes.sha256, "depth": section.depth, "store": store}
-    variants = {one.name: {**one.own, **({"towers": "both"} if getattr(one, "towers", "") == "both" else {})} for one in settings.variants}
+    variants = {
+        one.name: {**one.own, **({"towers": "both"} if getattr(one, "towers", "") == "both" else {})}
+        for one in settings.variants
+    }
     return without_none(
         {
             "sweep": {"name": settings.sweep.name, "verb": settings.sweep.verb, **settings.job.model_dump()},
@@ -122,7 +138,10 @@ def _kind(runner: SweepRunner) -> ExperimentKind:
         free_tables=("grid", "grids"),
         free_in=rules.get("free_in", {}),
         growing=("variants", "start.examples", *rules["growing"]),
-        defaults={"common": plain.model_dump(include=set(settings.shared) - {"job"}), "measure": plain.measure.model_dump()},
+        defaults={
+            "common": plain.model_dump(include=set(settings.shared) - {"job"}),
+            "measure": plain.measure.model_dump(),
+        },
     )
 
 

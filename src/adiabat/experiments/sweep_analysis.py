@@ -1,4 +1,6 @@
-"""Analysis of the runs of a sweep: means over seeds, harm, costs of gains, and drift limits beside labelled damage."""
+"""Analysis of the runs of a sweep: means over seeds, harm, costs of gains, and drift limits beside labelled
+damage.
+"""
 
 import math
 from collections import Counter
@@ -39,15 +41,22 @@ MOST_TENSORS = 2
 def analysed(result: SweepResult) -> SweepResult:
     """The result with its analysis; runs that differ only in their seed form one case."""
     names = [*result.varied, *([VARIANT] if any(run.variant for run in result.runs) else [])]
-    values = [[run.variant if name == VARIANT else run.varied.get(name) for name in names] for run in result.runs]
-    settings = [Setting(name, _label(name, names), _distinct([row[index] for row in values])) for index, name in enumerate(names)]
+    values = [
+        [run.variant if name == VARIANT else run.varied.get(name) for name in names] for run in result.runs
+    ]
+    settings = [
+        Setting(name, _label(name, names), _distinct([row[index] for row in values]))
+        for index, name in enumerate(names)
+    ]
     positions: dict[tuple[object, ...], list[int]] = {}
     for position, row in enumerate(values):
         positions.setdefault(tuple(map(key_of, row)), []).append(position)
     cases = [_case(result, values[runs[0]], runs) for runs in positions.values()]
     view = SweepAnalysis(settings, cases)
     fair = [
-        position for position, case in enumerate(cases) if case.gain is not None and (case.harmless if result.others else not case.failed)
+        position
+        for position, case in enumerate(cases)
+        if case.gain is not None and (case.harmless if result.others else not case.failed)
     ]
     view = replace(
         view,
@@ -60,12 +69,17 @@ def analysed(result: SweepResult) -> SweepResult:
 
 def _distinct(values: Sequence[Value]) -> list[Value]:
     distinct = {key_of(value): value for value in values}.values()
-    numbers, none = [value for value in distinct if is_number(value)], [value for value in distinct if value is None]
+    numbers, none = (
+        [value for value in distinct if is_number(value)],
+        [value for value in distinct if value is None],
+    )
     return [*sorted(numbers), *none] if len(numbers) + len(none) == len(distinct) else list(distinct)
 
 
 def _label(name: str, names: Sequence[str]) -> str:
-    """Short label of a dotted setting: its last word, with its table unless that is ``tune``; the whole name if labels would collide."""
+    """Short label of a dotted setting: its last word, with its table unless that is ``tune``; the whole name
+    if labels would collide.
+    """
     table, _, last = name.rpartition(".")
     unique = sum(other.rpartition(".")[2] == last for other in names) == 1
     label = name if not unique else last if table in ("", "tune") else f"{table} {last}"
@@ -87,11 +101,21 @@ def _case(result: SweepResult, values: list[Value], positions: list[int]) -> Cas
         len(runs) - len(done),
         changes,
         pairs=[counts for task in result.tasks for counts in _pairs(done, task)],
-        drift={name: mean_of([run.drift.means[name] for run in done if run.drift and name in run.drift.means]) or 0.0 for name in measures},
-        layers={name: tensors for name, measure in LAYER_MEASURES.items() if (tensors := _most_changed(done, measure))},
+        drift={
+            name: mean_of([run.drift.means[name] for run in done if run.drift and name in run.drift.means])
+            or 0.0
+            for name in measures
+        },
+        layers={
+            name: tensors
+            for name, measure in LAYER_MEASURES.items()
+            if (tensors := _most_changed(done, measure))
+        },
         gain=fmean(known) if known and len(known) == len(gains) else None,
         worse=worse,
-        harmless=len(done) == len(runs) and not worse and all(_is_judged(mains.get(task), len(runs)) for task in result.others),
+        harmless=len(done) == len(runs)
+        and not worse
+        and all(_is_judged(mains.get(task), len(runs)) for task in result.others),
     )
 
 
@@ -113,7 +137,11 @@ def _changes(runs: Sequence[SweepRun], task: str) -> Iterator[CaseChange]:
 def change_of(task: str, measure: str, similarity: str, changes: Sequence[Change]) -> CaseChange:
     """Combine the changes of the runs of a case, at least one."""
     percent = all(change.improvement is not None for change in changes)
-    values = [value for change in changes if (value := change.improvement if percent else change.difference) is not None]
+    values = [
+        value
+        for change in changes
+        if (value := change.improvement if percent else change.difference) is not None
+    ]
     if len(changes) > 1:
         interval = (min(values), max(values)) if values else None
     else:
@@ -141,7 +169,10 @@ def _pairs(runs: Sequence[SweepRun], task: str) -> Iterator[PairCounts]:
     grids = [grid for run in runs if (outcome := run.task(task)) is not None for grid in outcome.grids]
     for comparison, similarity in dict.fromkeys((grid.comparison, grid.similarity) for grid in grids):
         alike = [grid for grid in grids if (grid.comparison, grid.similarity) == (comparison, similarity)]
-        counts = [[getattr(grid, name) for grid in alike] for name in ("improved", "worsened", "improved_z", "worsened_z")]
+        counts = [
+            [getattr(grid, name) for grid in alike]
+            for name in ("improved", "worsened", "improved_z", "worsened_z")
+        ]
         means = [None if None in column else fmean(column) for column in counts]
         yield PairCounts(task, comparison, similarity, sum(map(len, alike[0].after)), *means)
 
@@ -154,7 +185,9 @@ LAYER_MEASURES: Mapping[str, Callable[[LayerChange], float | None]] = {
 """Measures of changed tensors (Vasilyev et al. 2024, tables 14 and 15)."""
 
 
-def _most_changed(runs: Sequence[SweepRun], measure: Callable[[LayerChange], float | None]) -> list[tuple[str, float]]:
+def _most_changed(
+    runs: Sequence[SweepRun], measure: Callable[[LayerChange], float | None]
+) -> list[tuple[str, float]]:
     """The tensors with the largest mean change over runs, with values."""
     values: dict[str, list[float]] = {}
     for layer in (layer for run in runs for layer in run.layers if is_moved(layer)):
@@ -182,7 +215,10 @@ def _methods(result: SweepResult, view: SweepAnalysis) -> list[Method]:
     variants = [result.runs[cases[0].runs[0]].variant for cases in groups]
     unique = all(variants) and len(set(variants)) == len(variants)
     labelled = [index for index in categorical if view.settings[index].name == VARIANT or not unique]
-    return [_method(view, cases, [index for index in labelled if len(view.settings[index].values) > 1]) for cases in groups]
+    return [
+        _method(view, cases, [index for index in labelled if len(view.settings[index].values) > 1])
+        for cases in groups
+    ]
 
 
 def _method(view: SweepAnalysis, cases: Sequence[Case], labelled: Sequence[int]) -> Method:
@@ -190,38 +226,63 @@ def _method(view: SweepAnalysis, cases: Sequence[Case], labelled: Sequence[int])
     label = str(cases[0].values[labelled[0]]) if by_variant else view.described(cases[0], labelled)
     numeric = [index for index, setting in enumerate(view.settings) if setting.numeric]
     # None, for no limit, is above every limit.
-    amounts = [[float(value) if is_number(value := case.values[index]) else math.inf for index in numeric] for case in cases]
-    ordered = [view.cases.index(case) for _, case in sorted(zip(amounts, cases, strict=True), key=lambda pair: pair[0])]
+    amounts = [
+        [float(value) if is_number(value := case.values[index]) else math.inf for index in numeric]
+        for case in cases
+    ]
+    ordered = [
+        view.cases.index(case)
+        for _, case in sorted(zip(amounts, cases, strict=True), key=lambda pair: pair[0])
+    ]
     return Method(label, ordered, sum(len(set(column)) > 1 for column in zip(*amounts, strict=True)) == 1)
 
 
 def _at_equal_gain(result: SweepResult, view: SweepAnalysis) -> EqualGain | None:
     """Losses of the methods at the gain that most of them reach; of several such gains, at the largest.
 
-    Values between neighbouring cases are interpolated linearly; only gains of cases are considered. None if no two methods reach the same
-    gain above 0.
+    Values between neighbouring cases are interpolated linearly; only gains of cases are considered. None if
+    no two methods reach the same gain above 0.
     """
-    lines = [(method.label, [view.cases[position] for position in method.cases]) for method in view.methods if method.line]
+    lines = [
+        (method.label, [view.cases[position] for position in method.cases])
+        for method in view.methods
+        if method.line
+    ]
     gains = {case.gain for _, cases in lines for case in cases if case.gain is not None and case.gain > 0}
-    reached = {gain: {label: costs for label, cases in lines if (costs := _costs(result.others, label, cases, gain))} for gain in gains}
+    reached = {
+        gain: {label: costs for label, cases in lines if (costs := _costs(result.others, label, cases, gain))}
+        for gain in gains
+    }
     gain = max(reached, key=lambda gain: (len(reached[gain]), gain), default=None)
     if gain is None or len(reached[gain]) < 2:
         return None
     # A method may reach a gain more than once: take the lowest drift, otherwise the first.
-    costs = [min(several, key=lambda cost: (cost.drift is None, cost.drift or 0.0)) for several in reached[gain].values()]
+    costs = [
+        min(several, key=lambda cost: (cost.drift is None, cost.drift or 0.0))
+        for several in reached[gain].values()
+    ]
     ordered = sorted(costs, key=lambda cost: (cost.drift is None, cost.drift or 0.0, cost.method))
-    return EqualGain(gain, ordered, [method.label for method in view.methods if method.label not in reached[gain]])
+    return EqualGain(
+        gain, ordered, [method.label for method in view.methods if method.label not in reached[gain]]
+    )
 
 
 def _costs(others: Sequence[str], label: str, cases: Sequence[Case], gain: float) -> list[Cost]:
     """Losses of a method wherever it reaches a gain."""
-    harmless = max((case.gain for case in cases if case.harmless and (case.gain or 0.0) > 0), key=lambda gain: gain or 0.0, default=None)
+    harmless = max(
+        (case.gain for case in cases if case.harmless and (case.gain or 0.0) > 0),
+        key=lambda gain: gain or 0.0,
+        default=None,
+    )
     costs = []
     for left, right in pairwise(cases):
         low, high = left.gain or 0.0, right.gain or 0.0
         if min(low, high) <= gain <= max(low, high):
             share = (gain - low) / (high - low) if high != low else 0.0
-            changes = {task: _interpolated(_improvement(left, task), _improvement(right, task), share) for task in others}
+            changes = {
+                task: _interpolated(_improvement(left, task), _improvement(right, task), share)
+                for task in others
+            }
             drift = _interpolated(left.drift.get(OVERLAP_LOSS), right.drift.get(OVERLAP_LOSS), share)
             costs.append(Cost(label, changes, drift, 0 < share < 1, harmless))
     return costs
@@ -243,11 +304,20 @@ def _drift_limits(result: SweepResult, view: SweepAnalysis) -> list[DriftLimit]:
     if view.rate is None or not result.others:
         return []
     # The rotation share does not grow with the movement.
-    limits = {measure: limit for measure, limit in limits_of(result.noise).items() if limit > 0 and measure != ROTATION_SHARE}
+    limits = {
+        measure: limit
+        for measure, limit in limits_of(result.noise).items()
+        if limit > 0 and measure != ROTATION_SHARE
+    }
     index = view.settings.index(view.rate)
     series = list(_rate_series(result, view, index))
     return [
-        judge([_step(result, case, index, measure) for case in cases], limit, series=label if len(series) > 1 else "", measure=measure)
+        judge(
+            [_step(result, case, index, measure) for case in cases],
+            limit,
+            series=label if len(series) > 1 else "",
+            measure=measure,
+        )
         for label, cases in series
         if cases
         for measure, limit in limits.items()
@@ -255,7 +325,9 @@ def _drift_limits(result: SweepResult, view: SweepAnalysis) -> list[DriftLimit]:
 
 
 def _rate_series(result: SweepResult, view: SweepAnalysis, rate: int) -> Iterator[tuple[str, list[Case]]]:
-    """Cases that differ only in their rate, up to the first with unknown harm; a failed run counts as harm."""
+    """Cases that differ only in their rate, up to the first with unknown harm; a failed run counts as
+    harm.
+    """
     others = [index for index in range(len(view.settings)) if index != rate]
     measured = [case for case in view.cases if case.failed or case.drift]
     groups = view.grouped([case for case in measured if is_number(case.values[rate])], others)
@@ -292,12 +364,15 @@ def judge(steps: Sequence[Step], limit: float, *, series: str = "", measure: str
     """Compare a drift limit with labelled damage.
 
     Args:
-        steps: At least one, in any order, each rate once. If drift does not rise with the rate, the bracket may be empty, with its second
-            limit not above its first.
+        steps: At least one, in any order, each rate once. If drift does not rise with the rate, the bracket
+            may be empty, with its second limit not above its first.
     """
     ascending = sorted(steps, key=lambda step: step.rate)
     if not ascending or len({step.rate for step in ascending}) < len(ascending):
-        raise ValueError(f"steps must be one for each rate, and at least one, got rates {[step.rate for step in ascending]}")
+        raise ValueError(
+            "steps must be one for each rate, and at least one, got rates "
+            f"{[step.rate for step in ascending]}"
+        )
     within = list(takewhile(lambda step: step.drift <= limit, ascending))
     unharmed = list(takewhile(lambda step: not step.harmed, ascending))
     safe, harmless = (some[-1].rate if some else None for some in (within, unharmed))

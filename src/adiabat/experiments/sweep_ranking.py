@@ -43,7 +43,8 @@ class _Evidence:
     """Scores of all models, cases before starts.
 
     Attributes:
-        finished: Names of the runs of all cases without a failed run; those of a case with a lost score file are not ranked.
+        finished: Names of the runs of all cases without a failed run; those of a case with a lost score file
+            are not ranked.
         own_start: For each case, the position of its start among all models.
     """
 
@@ -69,9 +70,15 @@ def why_unranked(settings: SweepSettings, cases: int) -> str:
     if not 2 <= cases <= MOST_RANKED:
         return f"a ranking is of 2 to {MOST_RANKED} settings, got {cases}"
     measure = settings.measure.report[0]
-    if any(measured is None or measure in measured for measured in measures_of_tasks(settings.measure, settings.tasks)):
+    if any(
+        measured is None or measure in measured
+        for measured in measures_of_tasks(settings.measure, settings.tasks)
+    ):
         return ""
-    return f"no task is measured by {measure}, the first of measure.report; name one that the tasks have, or add a retrieval task"
+    return (
+        f"no task is measured by {measure}, the first of measure.report; name one "
+        "that the tasks have, or add a retrieval task"
+    )
 
 
 def ranking_of(runner: SweepRunner, rows: Sequence[SweepRun]) -> Ranking | None:
@@ -79,7 +86,9 @@ def ranking_of(runner: SweepRunner, rows: Sequence[SweepRun]) -> Ranking | None:
     evidence = _evidence(runner, rows)
     if evidence is None:
         if runner.evaluator.unread:
-            runner.evaluator.unread.append("fewer than two settings have all of their scores, so there is no ranking")
+            runner.evaluator.unread.append(
+                "fewer than two settings have all of their scores, so there is no ranking"
+            )
         return None
     first = evidence.stored[next(iter(evidence.cases.values()))[0].name]
     return Ranking(
@@ -113,19 +122,42 @@ def _evidence(runner: SweepRunner, rows: Sequence[SweepRun]) -> _Evidence | None
     runner.start_records()
     stored |= {name: scores for name in starts if (scores := runner.evaluator.stored(name))}
     measure = runner.settings.measure.report[0]
-    tasks = [name for name in (task.name for task in runner.tasks) if all(name in by_task for by_task in stored.values())]
-    tasks = [name for name in tasks if _values(stored[starts[0]][name], measure) is not None] if stored.keys() >= set(starts) else []
-    per_task = [_matrix(name, measure, [[trial.name for trial in runs] for runs in complete.values()], starts, stored) for name in tasks]
+    tasks = [
+        name
+        for name in (task.name for task in runner.tasks)
+        if all(name in by_task for by_task in stored.values())
+    ]
+    tasks = (
+        [name for name in tasks if _values(stored[starts[0]][name], measure) is not None]
+        if stored.keys() >= set(starts)
+        else []
+    )
+    per_task = [
+        _matrix(name, measure, [[trial.name for trial in runs] for runs in complete.values()], starts, stored)
+        for name in tasks
+    ]
     matrices = [matrix for matrix in per_task if matrix is not None]
     if not matrices or len(matrices) < len(per_task):
         return None
     section = runner.settings.measure
     clusters = [stored[starts[0]][name].samples[0].clusters for name in tasks]
-    draws = draw(matrices, trained=len(complete), seed=runner.seed, resamples=section.resamples, clusters=clusters)
+    draws = draw(
+        matrices, trained=len(complete), seed=runner.seed, resamples=section.resamples, clusters=clusters
+    )
     cases = {case: [done[trial.name] for trial in runs] for case, runs in complete.items()}
     own_start = [len(complete) + starts.index(start_of[case]) for case in complete]
     return _Evidence(
-        frozenset(names), cases, starts, own_start, stored, tasks, measure, matrices, clusters, draws, _levels(matrices, draws)
+        frozenset(names),
+        cases,
+        starts,
+        own_start,
+        stored,
+        tasks,
+        measure,
+        matrices,
+        clusters,
+        draws,
+        _levels(matrices, draws),
     )
 
 
@@ -135,9 +167,16 @@ def _values(scores: TaskScores, measure: str) -> Float[np.ndarray, " q"] | None:
 
 
 def _matrix(
-    task: str, measure: str, cases: Sequence[Sequence[str]], starts: Sequence[str], stored: Mapping[str, Mapping[str, TaskScores]]
+    task: str,
+    measure: str,
+    cases: Sequence[Sequence[str]],
+    starts: Sequence[str],
+    stored: Mapping[str, Mapping[str, TaskScores]],
 ) -> Float[np.ndarray, "c s q"] | None:
-    """Scores of every run on the queries of a task; a start is repeated once per run. None if queries differ."""
+    """Scores of every run on the queries of a task; a start is repeated once per run.
+
+    None if queries differ.
+    """
     rows = [*cases, *([start] * len(cases[0]) for start in starts)]
     values = [[_values(stored[name][task], measure) for name in row] for row in rows]
     lengths = {None if scores is None else len(scores) for row in values for scores in row}
@@ -152,7 +191,9 @@ def _task(scores: TaskScores) -> RankedTask:
 def _levels(scores: Scores, draws: Draws) -> list[tuple[Level, list[Level]]]:
     """Score of each candidate and start, over all tasks and on each."""
     together = _column(overall(scores).mean(axis=1), draws.overall()[0])
-    tasks = [_column(matrix.mean(axis=(1, 2)), draws.tasks[:, :, number]) for number, matrix in enumerate(scores)]
+    tasks = [
+        _column(matrix.mean(axis=(1, 2)), draws.tasks[:, :, number]) for number, matrix in enumerate(scores)
+    ]
     return [(level, [task[index] for task in tasks]) for index, level in enumerate(together)]
 
 
@@ -161,7 +202,9 @@ def _column(scores: Float[np.ndarray, " c"], draws: Float[np.ndarray, "r c"]) ->
     if ((scores >= 0) & (scores <= 1)).all():
         # Pooled deviations come from other candidates too, and may exceed the bounds of a measure.
         ends = np.clip(ends, 0.0, 1.0)
-    return [Level(score, (low, high)) for score, (low, high) in zip(scores.tolist(), ends.tolist(), strict=True)]
+    return [
+        Level(score, (low, high)) for score, (low, high) in zip(scores.tolist(), ends.tolist(), strict=True)
+    ]
 
 
 def _standings(runner: SweepRunner, evidence: _Evidence) -> list[Standing]:
@@ -170,7 +213,9 @@ def _standings(runner: SweepRunner, evidence: _Evidence) -> list[Standing]:
     order = sorted(range(count), key=lambda number: (-float(means[number].mean()), number))
     shares = best_shares(draws.overall()[0][:, :count])
     to_best = _to_best(evidence, proof, order[0])
-    gains = differences(scores, draws, np.arange(count), np.array(evidence.own_start), clusters=evidence.clusters)
+    gains = differences(
+        scores, draws, np.arange(count), np.array(evidence.own_start), clusters=evidence.clusters
+    )
     records, trials = runner.start_records(), {trial.name: trial for trial in runner.trials}
     names = list(evidence.cases)
     standings = []
@@ -203,7 +248,9 @@ def _standings(runner: SweepRunner, evidence: _Evidence) -> list[Standing]:
 
 
 def _to_best(evidence: _Evidence, proof: Sequence[bool], best: int) -> dict[int, Contrast]:
-    """Difference of each other candidate to the best, with intervals over all pairs, because the best was chosen on the same scores."""
+    """Difference of each other candidate to the best, with intervals over all pairs, because the best was
+    chosen on the same scores.
+    """
     first, second = pairs_of(len(proof))
     gaps = differences(evidence.scores, evidence.draws, first, second, clusters=evidence.clusters)
     contrasts = {}
@@ -232,7 +279,12 @@ def _is_proof(evidence: _Evidence, number: int) -> bool:
 
 def _measures(runner: SweepRunner, evidence: _Evidence, names: Sequence[str]) -> dict[str, float]:
     """Means over seeds and tasks."""
-    samples = [sample for name in names for task in evidence.tasks for sample in _main_samples(evidence.stored[name][task])]
+    samples = [
+        sample
+        for name in names
+        for task in evidence.tasks
+        for sample in _main_samples(evidence.stored[name][task])
+    ]
     means: dict[str, list[float]] = {measure: [] for measure in runner.settings.measure.report}
     for sample in samples:
         if sample.measure in means:
@@ -265,13 +317,24 @@ def _starts(runner: SweepRunner, evidence: _Evidence) -> list[Start]:
 def _notes(rows: Sequence[SweepRun], evidence: _Evidence) -> list[str]:
     """Notes that the numbers need."""
     devices = sorted({row.device for row in rows})
-    notes = [f"runs were made on different devices, so their times are not comparable: {', '.join(devices)}"] if devices[1:] else []
+    notes = (
+        [f"runs were made on different devices, so their times are not comparable: {', '.join(devices)}"]
+        if devices[1:]
+        else []
+    )
     for case, runs in evidence.cases.items():
         for task in evidence.tasks:
             trained = evidence.stored[runs[0].name][task].trained
             if trained is not None and (count := int(trained.queries.sum())):
-                much = "" if trained.is_proof else "; these are more than a tenth, so it is called neither better nor worse"
-                notes.append(f"{case} was trained or validated on {count:,} of {trained.queries.size:,} queries of {task}{much}")
+                much = (
+                    ""
+                    if trained.is_proof
+                    else "; these are more than a tenth, so it is called neither better nor worse"
+                )
+                notes.append(
+                    f"{case} was trained or validated on {count:,} of {trained.queries.size:,} "
+                    f"queries of {task}{much}"
+                )
     if left_out := sorted({row.name for row in rows} - evidence.finished):
         notes.append(f"settings with a failed run are not ranked: {several(left_out)}")
     return notes
@@ -286,4 +349,8 @@ def _unequal_lengths(runner: SweepRunner, evidence: _Evidence) -> list[str]:
     ranked = {run.name for runs in evidence.cases.values() for run in runs}
     settings = [trial.settings for trial in runner.trials if trial.name in ranked]
     differing = [key for key in LENGTHS if len({value_at(run, key) for run in settings}) > 1]
-    return [f"runs differ in {' and '.join(differing)}, so the ranking compares recipes of unequal cost"] if differing else []
+    return (
+        [f"runs differ in {' and '.join(differing)}, so the ranking compares recipes of unequal cost"]
+        if differing
+        else []
+    )

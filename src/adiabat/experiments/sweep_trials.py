@@ -60,7 +60,9 @@ class StartRecord:
 def read_starts(folder: Path) -> dict[str, StartRecord]:
     """Records of an earlier call by name; empty if the file is missing or damaged."""
     try:
-        return TypeAdapter(dict[str, StartRecord]).validate_python(read_json(folder / STARTS, remedy="it is rebuilt"))
+        return TypeAdapter(dict[str, StartRecord]).validate_python(
+            read_json(folder / STARTS, remedy="it is rebuilt")
+        )
     except (DataError, ValidationError):
         return {}
 
@@ -107,7 +109,9 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
     @property
     @abstractmethod
     def rules(self) -> dict[str, Any]:
-        """Additional settings that may change on resuming: ``free``, ``free_in`` and ``growing`` of `ExperimentKind`."""
+        """Additional settings that may change on resuming: ``free``, ``free_in`` and ``growing`` of
+        `ExperimentKind`.
+        """
 
     @abstractmethod
     def check_settings(self) -> None:
@@ -143,7 +147,9 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
 
     @property
     def noise(self) -> dict[str, float]:
-        """Measure of drift to that of the untuned model on probes with changed punctuation; empty if drift is not measured."""
+        """Measure of drift to that of the untuned model on probes with changed punctuation; empty if drift is
+        not measured.
+        """
         return {}
 
     @property
@@ -156,7 +162,9 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
         return {}
 
     def start(self, trial: SweepTrial) -> Start:
-        """Scores of a run's initial model, measured once; the first run of the sweep with this start decides its seed."""
+        """Scores of a run's initial model, measured once; the first run of the sweep with this start decides
+        its seed.
+        """
         name = self.start_name(trial)
         if name not in self._starts:
             self._starts[name] = self.evaluator.start(self.start_model(self.start_trials[name]), name)
@@ -174,7 +182,9 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
         self.start_records()
 
     def start_records(self) -> dict[str, StartRecord]:
-        """The initial models by the names of their scores; a model is measured again if its record or scores do not match."""
+        """The initial models by the names of their scores; a model is measured again if its record or scores
+        do not match.
+        """
         before, records = read_starts(self.folder), dict[str, StartRecord]()
         for name, trial in self.start_trials.items():
             key, record = self.start_digest(trial), before.get(name)
@@ -202,7 +212,9 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
         return self._row(trial, "failed", reason)
 
     def refreshed(self, trial: SweepTrial, row: SweepRun) -> SweepRun:
-        """The row with the settings that this call varies; a row of other values is refused, whatever its name."""
+        """The row with the settings that this call varies; a row of other values is refused, whatever its
+        name.
+        """
         for key in sorted(row.varied.keys() & trial.varied.keys()):
             former, present = row.varied[key], trial.varied[key]
             if None not in (former, present) and former != present:
@@ -273,23 +285,50 @@ def rows_at(path: Path) -> Rows[SweepRun]:
 
 
 def _columns(run: SweepRun) -> dict[str, Any]:
-    scalars = {"run": run.name, "variant": run.variant, "seed": run.seed, "status": run.status, "reason": run.reason}
+    scalars = {
+        "run": run.name,
+        "variant": run.variant,
+        "seed": run.seed,
+        "status": run.status,
+        "reason": run.reason,
+    }
     # Values of one setting may have several types, which a Parquet column cannot hold.
-    varied = {key: json.dumps(value) if isinstance(value, list) else value for key, value in run.varied.items()}
-    numbers = {"learning_rate": run.learning_rate, "batch_size": run.batch_size, "steps": run.steps, "epochs": run.epochs}
+    varied = {
+        key: json.dumps(value) if isinstance(value, list) else value for key, value in run.varied.items()
+    }
+    numbers = {
+        "learning_rate": run.learning_rate,
+        "batch_size": run.batch_size,
+        "steps": run.steps,
+        "epochs": run.epochs,
+    }
     numbers |= {"best_epoch": run.best_epoch, "seconds": run.seconds}
     scores = {name: value for task in run.tasks for name, value in _of_task(task)}
-    drifted = {} if run.drift is None else {f"drift: {name}": value for name, value in run.drift.means.items()}
+    drifted = (
+        {} if run.drift is None else {f"drift: {name}": value for name, value in run.drift.means.items()}
+    )
     return {**scalars, **varied, **numbers, **scores, **drifted}
 
 
 def _of_task(task: TaskOutcome) -> Iterator[tuple[str, Any]]:
     main = task.main
     name = f"{task.task}: {main.measure}"
-    yield from ((name, main.after), (f"{name}, before", main.before), (f"{name}, improvement %", main.improvement))
+    yield from (
+        (name, main.after),
+        (f"{name}, before", main.before),
+        (f"{name}, improvement %", main.improvement),
+    )
     low, high = main.improvement_interval or (None, None)
-    yield from ((f"{name}, low %", low), (f"{name}, high %", high), (f"{name}, p", main.p), (f"{name}, verdict", main.verdict))
+    yield from (
+        (f"{name}, low %", low),
+        (f"{name}, high %", high),
+        (f"{name}, p", main.p),
+        (f"{name}, verdict", main.verdict),
+    )
     for grid in task.grids:
         where = f"{task.task}: {grid.comparison} by {grid.similarity}"
         yield from ((f"{where}, improved", grid.improved), (f"{where}, worsened", grid.worsened))
-        yield from ((f"{where}, improved by z", grid.improved_z), (f"{where}, worsened by z", grid.worsened_z))
+        yield from (
+            (f"{where}, improved by z", grid.improved_z),
+            (f"{where}, worsened by z", grid.worsened_z),
+        )

@@ -1,4 +1,6 @@
-"""Runs of a sweep over ``train``, each of which trains both towers (Reimers 2021); pairs are read once and checked against every run."""
+"""Runs of a sweep over ``train``, each of which trains both towers (Reimers 2021); pairs are read once and
+checked against every run.
+"""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,7 +39,9 @@ UNTRAINED = "untrained"
 
 @dataclass(frozen=True)
 class TrainSweepRunner(SweepRunner):
-    """Makes the runs of a sweep over ``train``: each trains both towers and embeds the corpora of the tasks."""
+    """Makes the runs of a sweep over ``train``: each trains both towers and embeds the corpora of the
+    tasks.
+    """
 
     settings: TrainSweepSettings
 
@@ -106,7 +110,9 @@ class TrainSweepRunner(SweepRunner):
     def inputs(self) -> tuple[list[str], dict[str, Any]]:
         """Names of the initial models, and the inputs for the result."""
         models = list(dict.fromkeys(str(trial.trained.job.model) for trial in self.trials))
-        return models, {"trained on": {self.trained_on(trial): self.read_data(trial)[0] for trial in self.trials}}
+        return models, {
+            "trained on": {self.trained_on(trial): self.read_data(trial)[0] for trial in self.trials}
+        }
 
     @cached_property
     def start_cases(self) -> dict[str, str]:
@@ -121,9 +127,13 @@ class TrainSweepRunner(SweepRunner):
         return ", ".join(filter(None, [self.start_cases[_start_key(trial.trained)], UNTRAINED]))
 
     def start_digest(self, trial: SweepTrial) -> str:
-        """Digest of the settings that decide the untrained model; a new projection's random weights depend on the seed."""
+        """Digest of the settings that decide the untrained model; a new projection's random weights depend on
+        the seed.
+        """
         towers = trial.trained.towers
-        is_random = towers.projection_start is None and (towers.projection_width is not None or towers.kind == "shared_projection")
+        is_random = towers.projection_start is None and (
+            towers.projection_width is not None or towers.kind == "shared_projection"
+        )
         return short_digest(_start_key(trial.trained), trial.seed if is_random else None)
 
     def start_model(self, trial: SweepTrial) -> DualEncoder:
@@ -132,13 +142,19 @@ class TrainSweepRunner(SweepRunner):
         return replace(towers, name=str(trial.trained.job.model)).to(self.device)
 
     def start_records(self) -> dict[str, StartRecord]:
-        """The untrained models; if one of several was added, all are timed again, because only models that take turns are comparable."""
+        """The untrained models; if one of several was added, all are timed again, because only models that
+        take turns are comparable.
+        """
         records = super().start_records()
         if len(records) > 1 and any(record.speed is None for record in records.values()):
             models = {name: partial(self.start_model, self.start_trials[name]) for name in records}
             texts = drawn_texts(self.settings.tasks, self.settings.speed.texts)
             progress = partial(self.watch.progress, "timing the encoding of documents")
-            speeds = encoding_speeds(models, texts, rounds=self.settings.speed.rounds, on_progress=progress) if texts else {}
+            speeds = (
+                encoding_speeds(models, texts, rounds=self.settings.speed.rounds, on_progress=progress)
+                if texts
+                else {}
+            )
             records = {name: replace(record, speed=speeds.get(name)) for name, record in records.items()}
             write_starts(records, self.folder)
         return records
@@ -150,7 +166,11 @@ class TrainSweepRunner(SweepRunner):
     def facts(self, trial: SweepTrial) -> dict[str, Any]:
         """Learning rate, batch size and number of training pairs of a run."""
         section = trial.trained.train
-        return {"learning_rate": section.learning_rate, "batch_size": section.batch_size, "pairs": self.read_data(trial)[1]}
+        return {
+            "learning_rate": section.learning_rate,
+            "batch_size": section.batch_size,
+            "pairs": self.read_data(trial)[1],
+        }
 
     def label(self, trial: SweepTrial) -> str:
         """The case of a run: cases may differ in data and model, which its notes name."""
@@ -160,7 +180,9 @@ class TrainSweepRunner(SweepRunner):
         """Train both towers on the inputs recorded at the start of the sweep."""
         section = trial.trained.job.model_copy(update={"out": str(job.folder)})
         begun = read_description(Job(self.folder))["start"]
-        digests = DigestsSection(model=begun["models"][_models_key(trial)], examples=begun["examples"][_examples_key(trial)])
+        digests = DigestsSection(
+            model=begun["models"][_models_key(trial)], examples=begun["examples"][_examples_key(trial)]
+        )
         settings = trial.trained.model_copy(update={"job": section, "digests": digests})
         train(self.load, settings, resume=resume, command=self.command, watch=watch)
 
@@ -197,7 +219,8 @@ def _named(trial: SweepTrial, fault: AdiabatError) -> str:
 
 
 def read_checked(trial: SweepTrial, alike: Sequence[SweepTrial], watch: Watch) -> tuple[str, int]:
-    """SHA-256 of the training and validation pairs of a run, including target vectors, and the number of pairs.
+    """SHA-256 of the training and validation pairs of a run, including target vectors, and the number of
+    pairs.
 
     Args:
         alike: Runs with the same data, against which the pairs are checked.
@@ -205,9 +228,13 @@ def read_checked(trial: SweepTrial, alike: Sequence[SweepTrial], watch: Watch) -
     settings = trial.trained
     try:
         if settings.data.stream is not None:
-            raise ConfigError("data.stream must be left out of a sweep, which reads all pairs first; leave it out")
+            raise ConfigError(
+                "data.stream must be left out of a sweep, which reads all pairs first; leave it out"
+            )
         cache = cache_folder(settings.data.cache)
-        training, validation = read_pairs(settings.job.data, settings.data, stored=settings.reads_ids, cache=cache, watch=watch)
+        training, validation = read_pairs(
+            settings.job.data, settings.data, stored=settings.reads_ids, cache=cache, watch=watch
+        )
     except AdiabatError as fault:
         raise DataError(_named(trial, fault)) from fault
     if faults := list(_faults(training, validation, alike)):
@@ -218,11 +245,14 @@ def read_checked(trial: SweepTrial, alike: Sequence[SweepTrial], watch: Watch) -
 
 
 def _faults(training: PairSet, validation: PairSet, trials: Sequence[SweepTrial]) -> Iterator[str]:
-    # Plan without tokens, which would need the model; this finds batches by topic on data with a single topic.
+    # Plan without tokens, which would need the model; this finds batches by topic on data with a single
+    # topic.
     tokens = np.zeros(len(training), dtype=np.int64)
     distinct: dict[str, SweepTrial] = {}
     for trial in trials:
-        train_table = trial.trained.train.model_dump(mode="json", include={"loss", "batch_size", "keep", "error_unit"})
+        train_table = trial.trained.train.model_dump(
+            mode="json", include={"loss", "batch_size", "keep", "error_unit"}
+        )
         tables = [getattr(trial.trained, name).model_dump(mode="json") for name in ("batches", "mixture")]
         distinct.setdefault(short_digest(train_table, *tables), trial)
     for trial in distinct.values():
@@ -257,16 +287,21 @@ def _sample(documents: Iterator[Document], count: int) -> list[str]:
 
 
 WARM_UP = 64
-"""Texts encoded before timing starts: the first batches include setup, and possibly a test of the precision."""
+"""Texts encoded before timing starts: the first batches include setup, and possibly a test of the
+precision."""
 
 
 def encoding_speeds(
-    models: Mapping[str, Callable[[], DualEncoder]], texts: Sequence[str], *, rounds: int, on_progress: Callable[[int, int], None]
+    models: Mapping[str, Callable[[], DualEncoder]],
+    texts: Sequence[str],
+    *,
+    rounds: int,
+    on_progress: Callable[[int, int], None],
 ) -> dict[str, Speed]:
     """Time the encoding of documents by several models, in the precision of store building.
 
-    Models take turns, so that other load on the machine affects all of them equally. Each is loaded again at its turn, so that only one is
-    in memory.
+    Models take turns, so that other load on the machine affects all of them equally. Each is loaded again at
+    its turn, so that only one is in memory.
     """
     speeds: dict[str, list[float]] = {name: [] for name in models}
     for number in range(rounds):
@@ -278,4 +313,7 @@ def encoding_speeds(
             model.encode(texts, side="document")
             speeds[name].append(len(texts) / (perf_counter() - begun))
     on_progress(rounds * len(models), rounds * len(models))
-    return {name: Speed(median(times), min(times), max(times), len(texts), rounds) for name, times in speeds.items()}
+    return {
+        name: Speed(median(times), min(times), max(times), len(texts), rounds)
+        for name, times in speeds.items()
+    }

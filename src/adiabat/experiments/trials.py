@@ -1,4 +1,6 @@
-"""The runs of an experiment: each is a separate job, made or resumed, and leaves a row in a Parquet file when it is finished."""
+"""The runs of an experiment: each is a separate job, made or resumed, and leaves a row in a Parquet file when
+it is finished.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +32,15 @@ from adiabat.evaluation.score_files import run_folder_name
 from adiabat.evaluation.task_kinds import LoadedTask, load_tasks
 from adiabat.runs.output_dir import claimed_for_jobs, require_begun
 from adiabat.runs.row_files import Rows
-from adiabat.runs.run_config import Job, Rules, description_of, flat_settings, is_described, is_job, require_same
+from adiabat.runs.run_config import (
+    Job,
+    Rules,
+    description_of,
+    flat_settings,
+    is_described,
+    is_job,
+    require_same,
+)
 
 RUNS, ROWS = "runs", "runs.parquet"
 """In the directory of an experiment: the folder of its jobs, and the file of its rows."""
@@ -93,11 +103,23 @@ class ExperimentKind:
         """Refuse to resume a different experiment; returns the configuration of the resumed one."""
         if not is_begun(folder):
             return dict(wanted)
-        before = description_of(Job(folder), {name: {} for name in self.growing if "." not in name} | dict(wanted), of=f"a {self.name}")
+        before = description_of(
+            Job(folder),
+            {name: {} for name in self.growing if "." not in name} | dict(wanted),
+            of=f"a {self.name}",
+        )
         pairs = {name: (_table(before, name), _table(wanted, name)) for name in self.growing}
         free = {key for name, pair in pairs.items() for key in _come_or_gone(name, *pair)}
-        free |= {key for key in (*flat_settings(before), *flat_settings(wanted)) if key.partition(".")[0] in self.free_tables}
-        require_same(Job(folder), wanted, rules=Rules(free=self.free | free, free_in=self.free_in, defaults=self.defaults))
+        free |= {
+            key
+            for key in (*flat_settings(before), *flat_settings(wanted))
+            if key.partition(".")[0] in self.free_tables
+        }
+        require_same(
+            Job(folder),
+            wanted,
+            rules=Rules(free=self.free | free, free_in=self.free_in, defaults=self.defaults),
+        )
         merged = dict(wanted)
         for name, (former, present) in pairs.items():
             merged = _with_table(merged, name.split("."), {**former, **present})
@@ -164,7 +186,9 @@ class Runner(ABC, Generic[TrialT, RowT]):
         return Job(self.folder / RUNS / run_folder_name(trial.name))
 
     def make(self, trial: TrialT) -> RowT:
-        """Train and measure; a run that diverges, runs out of memory or cannot afford a step leaves a row with the reason."""
+        """Train and measure; a run that diverges, runs out of memory or cannot afford a step leaves a row
+        with the reason.
+        """
         job = self.job(trial)
         try:
             if not job.is_done:
@@ -185,7 +209,9 @@ class Runner(ABC, Generic[TrialT, RowT]):
     def _watch(self, trial: TrialT) -> Watch:
         """Watch of a run, whose notes start with its label."""
         label = self.label(trial)
-        return self.watch.under(trial.name, note=lambda sentence: self._note_once(f"{label}: {sentence}" if label else sentence))
+        return self.watch.under(
+            trial.name, note=lambda sentence: self._note_once(f"{label}: {sentence}" if label else sentence)
+        )
 
     @cached_property
     def _note_once(self) -> Callable[[str], None]:
@@ -245,7 +271,14 @@ def run_trials(
             prepare(list(todo.values()))
             apart = replace(runner, folder=runner.folder.resolve(), watch=SILENT)
             setting, on_gpu = f"{kind.table}.engine", place.type == "cuda"
-            made = map_trials(runner.make, apart, list(todo.values()), executor=section.engine, setting=setting, on_gpu=on_gpu)
+            made = map_trials(
+                runner.make,
+                apart,
+                list(todo.values()),
+                executor=section.engine,
+                setting=setting,
+                on_gpu=on_gpu,
+            )
             for number, row in enumerate(made, 1):
                 rows.add(row)
                 runner.tidy(todo[row.name], keep_model=section.keep_models)
@@ -260,7 +293,13 @@ def run_trials(
 
 
 def map_trials(
-    make: Callable[[TrialT], RowT], apart: object, trials: Sequence[TrialT], *, executor: Executor, setting: str, on_gpu: bool
+    make: Callable[[TrialT], RowT],
+    apart: object,
+    trials: Sequence[TrialT],
+    *,
+    executor: Executor,
+    setting: str,
+    on_gpu: bool,
 ) -> Iterator[RowT]:
     """Yield the row of each trial, made in this process or on a Ray cluster.
 

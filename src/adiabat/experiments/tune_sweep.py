@@ -1,4 +1,6 @@
-"""Runs of a sweep over ``tune``: of the query tower, or of both towers from the same start (Vasilyev et al. 2024, figure 11a)."""
+"""Runs of a sweep over ``tune``: of the query tower, or of both towers from the same start (Vasilyev et al.
+2024, figure 11a).
+"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +48,10 @@ class TuneSweepRunner(SweepRunner):
     @property
     def rules(self) -> dict[str, Any]:
         """Settings that may change when the sweep is resumed."""
-        return {"free": {f"sweep.{name}" for name in ("model", "store", "data")}, "growing": ("start.rehearsed", "start.guards")}
+        return {
+            "free": {f"sweep.{name}" for name in ("model", "store", "data")},
+            "growing": ("start.rehearsed", "start.guards"),
+        }
 
     def check_settings(self) -> None:
         """Check the settings of runs before data or models are read."""
@@ -56,17 +61,37 @@ class TuneSweepRunner(SweepRunner):
                 require_possible(trial)
 
     def digests(self) -> dict[str, Any]:
-        """SHA-256 of the inputs of runs; every file of examples is read before the model, so that errors come first."""
+        """SHA-256 of the inputs of runs; every file of examples is read before the model, so that errors come
+        first.
+        """
         settings, context = [trial.tuned for trial in self.trials], self.context
-        examples = {_key_of(one): examples_digest(*context.examples(one)) for one in dict.fromkeys(run.data for run in settings)}
+        examples = {
+            _key_of(one): examples_digest(*context.examples(one))
+            for one in dict.fromkeys(run.data for run in settings)
+        }
         store, probes = context.store.manifest.sha256, context.probes
-        rehearsed = {_key_of(rehearsal): probes(rehearsal.texts).sha256 for rehearsal in (run.rehearsal for run in settings) if rehearsal}
-        guards = {_key_of(guard): probes(guard.probes).sha256 for guard in (run.watched for run in settings) if guard}
-        digests = {"query_tower": context.digest, "store_vectors": store, "examples": examples, "rehearsed": rehearsed, "guards": guards}
+        rehearsed = {
+            _key_of(rehearsal): probes(rehearsal.texts).sha256
+            for rehearsal in (run.rehearsal for run in settings)
+            if rehearsal
+        }
+        guards = {
+            _key_of(guard): probes(guard.probes).sha256
+            for guard in (run.watched for run in settings)
+            if guard
+        }
+        digests = {
+            "query_tower": context.digest,
+            "store_vectors": store,
+            "examples": examples,
+            "rehearsed": rehearsed,
+            "guards": guards,
+        }
         context.require_possible(settings)
         if any(trial.both for trial in self.trials) and not context.store.has_texts:
             raise StoreError(
-                f'{context.store.path} must keep texts where variants.towers = "both", it holds vectors only; rebuild it with texts'
+                f'{context.store.path} must keep texts where variants.towers = "both", it '
+                "holds vectors only; rebuild it with texts"
             )
         # Drift must not be measured on texts that any run rehearses.
         for texts in dict.fromkeys(run.rehearsal.texts for run in settings if run.rehearsal):
@@ -86,7 +111,9 @@ class TuneSweepRunner(SweepRunner):
     def context(self) -> TuningContext:
         """The tuning context that all runs share."""
         job, encoder = self.settings.job, self.settings.encoder
-        return TuningContext(lambda: self.load(str(job.model), encoder), Path(str(job.store)), str(job.data), str(job.model))
+        return TuningContext(
+            lambda: self.load(str(job.model), encoder), Path(str(job.store)), str(job.data), str(job.model)
+        )
 
     @cached_property
     def probes(self) -> ProbeSet | None:
@@ -101,11 +128,20 @@ class TuneSweepRunner(SweepRunner):
         if self.probes is None or section is None:
             return None
         store = self.context.store_at(section.store)
-        return DriftEvaluator(self.folder, section.depth, lambda: self.start_model(self.trials[0]), self.probes, store, self.watch)
+        return DriftEvaluator(
+            self.folder,
+            section.depth,
+            lambda: self.start_model(self.trials[0]),
+            self.probes,
+            store,
+            self.watch,
+        )
 
     @property
     def noise(self) -> dict[str, float]:
-        """Measure of drift to that of the untuned model on probes with changed punctuation; empty if drift is not measured."""
+        """Measure of drift to that of the untuned model on probes with changed punctuation; empty if drift is
+        not measured.
+        """
         return {} if self.drift_evaluator is None else self.drift_evaluator.noise
 
     @property
@@ -133,7 +169,11 @@ class TuneSweepRunner(SweepRunner):
         """Learning rate, batch size and number of training queries of a run."""
         section = trial.tuned.tune
         queries = len(self.context.examples(trial.tuned.data)[0])
-        return {"learning_rate": learning_rate_of(section), "batch_size": section.batch_size, "pairs": queries}
+        return {
+            "learning_rate": learning_rate_of(section),
+            "batch_size": section.batch_size,
+            "pairs": queries,
+        }
 
     def prepare(self, waiting: Sequence[SweepTrial]) -> None:
         """Measure the untuned model on tasks and probes before any run."""
@@ -144,14 +184,24 @@ class TuneSweepRunner(SweepRunner):
     def train(self, trial: SweepTrial, job: Job, *, resume: bool, watch: Watch) -> None:
         """Tune the query tower, or both towers."""
         if trial.both:
-            train(self.load, train_settings(trial, self.context, job), resume=resume, command=self.command, watch=watch)
+            train(
+                self.load,
+                train_settings(trial, self.context, job),
+                resume=resume,
+                command=self.command,
+                watch=watch,
+            )
             return
         begun = TuningRun.begin(self.context, job.folder, settings=trial.tuned, resume=resume, watch=watch)
         begun.carry_out(command=self.command)
 
     def drift(self, trial: SweepTrial, model: DualEncoder) -> Drift | None:
         """Drift of a tuned model; None if both towers were tuned, because its document vectors differ."""
-        return None if trial.both or self.drift_evaluator is None else self.drift_evaluator.drift(model, trial.name)
+        return (
+            None
+            if trial.both or self.drift_evaluator is None
+            else self.drift_evaluator.drift(model, trial.name)
+        )
 
 
 SIDES_APART: Mapping[str, Any] = {
@@ -165,7 +215,9 @@ SIDES_APART: Mapping[str, Any] = {
 def require_possible(run: SweepTrial) -> None:
     """Refuse settings that do not apply to tuning both towers."""
     given = {name: value_at(run.tuned, name) for name in SIDES_APART}
-    faults = [f"{name} must be left out" for name in ("guard", "rehearsal") if getattr(run.tuned, name) is not None]
+    faults = [
+        f"{name} must be left out" for name in ("guard", "rehearsal") if getattr(run.tuned, name) is not None
+    ]
     faults += [
         f"{name.removesuffix('.kind')} must be {json.dumps(value)}, got {json.dumps(given[name])}"
         for name, value in SIDES_APART.items()
@@ -174,7 +226,10 @@ def require_possible(run: SweepTrial) -> None:
     if run.tuned.tune.schedule.kind == "exponential":
         faults.append('tune.schedule must go by steps, got "exponential"')
     if faults:
-        raise ConfigError(f'{run.name}: where variants.towers = "both", {several(faults)}; change it, or set variants.towers = "query"')
+        raise ConfigError(
+            f'{run.name}: where variants.towers = "both", {several(faults)}; change '
+            'it, or set variants.towers = "query"'
+        )
 
 
 def _key_of(section: Section) -> str:
@@ -221,13 +276,18 @@ def _regime(section: TuneSection, distance: str) -> dict[str, Any]:
     }
     table |= {"method": section.method.model_dump(), "schedule": section.schedule.model_dump()}
     table |= {"learning_rate": learning_rate_of(section), "max_grad_norm": 0.0, "error_unit": "pairs"}
-    table |= {"validate_every": section.batches_per_epoch, "steps": section.max_epochs * section.batches_per_epoch}
+    table |= {
+        "validate_every": section.batches_per_epoch,
+        "steps": section.max_epochs * section.batches_per_epoch,
+    }
     if section.keep != "last":
         table["idle_epochs"] = section.idle_epochs
     return table
 
 
-def _rows(examples: AddressedSet, positives: Ragged, negatives: Ragged, store: Store) -> Iterator[dict[str, Any]]:
+def _rows(
+    examples: AddressedSet, positives: Ragged, negatives: Ragged, store: Store
+) -> Iterator[dict[str, Any]]:
     for row, query in enumerate(examples.queries):
         near, far = (list(dict.fromkeys(store.texts(rows[row]))) for rows in (positives, negatives))
         yield {"query_id": examples.query_ids[row], "query": query, "pos": near, "neg": far}

@@ -1,7 +1,8 @@
-"""Losses, pure functions over embeddings: no texts, no devices, no ranks (Vasilyev et al. 2024; Moiseev et al. 2023).
+"""Losses, pure functions over embeddings: no texts, no devices, no ranks (Vasilyev et al. 2024; Moiseev et
+al. 2023).
 
-`adiabat.losses.log_denominator` computes the denominator, whole or in tiles; `adiabat.losses.embedded_pairs` excludes candidates; this
-module decides which scores enter which denominator.
+`adiabat.losses.log_denominator` computes the denominator, whole or in tiles; `adiabat.losses.embedded_pairs`
+excludes candidates; this module decides which scores enter which denominator.
 """
 
 import math
@@ -32,14 +33,15 @@ def triplet_distances(
 ) -> tuple[Float[Tensor, "b 1"], Float[Tensor, "b h"]]:
     """Distance of each query from its own positive and from each of its own negatives.
 
-    Both use the same operation on rows of the same layout, so a negative equal to the positive has exactly the same distance.
+    Both use the same operation on rows of the same layout, so a negative equal to the positive has exactly
+    the same distance.
 
     Args:
         query: Embeddings as the encoder gives them; cosine normalises here.
         positive: Row ``i`` answers query ``i``.
         negative: Row ``i`` holds the one negative, or the ``h`` negatives, of query ``i``.
-        distance: ``cosine`` for ``1 - cos``, in [0, 2]; ``euclidean`` for the length of the difference, whose gradient is taken as zero
-            where two embeddings are equal; ``dot`` for minus the dot product.
+        distance: ``cosine`` for ``1 - cos``, in [0, 2]; ``euclidean`` for the length of the difference, whose
+            gradient is taken as zero where two embeddings are equal; ``dot`` for minus the dot product.
 
     Returns:
         The distances from the positives, and those from the negatives.
@@ -58,7 +60,9 @@ def triplet_distances(
     elif distance == "dot":
         apart = -(query.unsqueeze(1) * documents).sum(dim=-1)
     else:
-        raise ValueError(f'distance must be "cosine", "euclidean" or "dot", got "{distance}"; choose one of them')
+        raise ValueError(
+            f'distance must be "cosine", "euclidean" or "dot", got "{distance}"; choose one of them'
+        )
     return apart[:, :1], apart[:, 1:]
 
 
@@ -72,15 +76,16 @@ def triplet_margin(
 ) -> Float[Tensor, ""]:
     """Triplet loss: the mean amount by which positives fail to be closer than negatives by the margin.
 
-    ``loss = mean_{i,h} max(0, d(q_i, p_i) - d(q_i, n_ih) + margin)`` with ``d = 1 - cos``, ``|x - y|`` or ``-x y``.
+    ``loss = mean_{i,h} max(0, d(q_i, p_i) - d(q_i, n_ih) + margin)`` with ``d = 1 - cos``, ``|x - y|`` or
+    ``-x y``.
 
     Args:
         query: Embeddings as the encoder gives them.
         positive: Row ``i`` answers query ``i``.
         negative: Row ``i`` holds the one negative, or the ``h`` negatives, of query ``i``.
         margin: Added to the difference, >= 0, in the unit of the distance.
-        distance: ``cosine``, ``euclidean`` or ``dot``; see `triplet_distances`. A query that equals its positive under ``euclidean``
-            gets no pull from it, and the push of its negative all the same.
+        distance: ``cosine``, ``euclidean`` or ``dot``; see `triplet_distances`. A query that equals its
+            positive under ``euclidean`` gets no pull from it, and the push of its negative all the same.
 
     Returns:
         The loss, in the unit of the distance, averaged over all triplets.
@@ -103,7 +108,8 @@ def triplet_errors(
     *,
     distance: Distance,
 ) -> Int[Tensor, ""]:
-    """Number of triplets whose positive is not strictly closer than the negative: ``#{(i, h): d(q_i, p_i) >= d(q_i, n_ih)}``.
+    """Number of triplets whose positive is not strictly closer than the negative: ``#{(i, h): d(q_i, p_i) >=
+    d(q_i, n_ih)}``.
 
     Args:
         query: Embeddings as the encoder gives them.
@@ -132,7 +138,8 @@ def mean_squared_error(query: Float[Tensor, "b e"], target: Float[Tensor, "b e"]
         target: Row ``i`` is the target of query ``i``.
 
     Returns:
-        The loss, averaged over numbers and rows, so that for vectors of unit length it is ``2 / e`` times their cosine distance.
+        The loss, averaged over numbers and rows, so that for vectors of unit length it is ``2 / e`` times
+        their cosine distance.
 
     Reference:
         Reimers and Gurevych 2020, equation 1; Reimers 2021.
@@ -158,16 +165,24 @@ def cosine_distance(query: Float[Tensor, "b e"], target: Float[Tensor, "b e"]) -
 
 def _check_margin(margin: float) -> None:
     if not (math.isfinite(margin) and margin >= 0):
-        raise ValueError(f"margin must be a finite number >= 0, got {margin}; triplets commonly use 0.1, a softmax 0.3")
+        raise ValueError(
+            f"margin must be a finite number >= 0, got {margin}; triplets commonly use 0.1, a softmax 0.3"
+        )
 
 
 def in_batch_softmax(
-    pairs: Pairs, *, temperature: Temperature, margin: float = 0.0, symmetric: bool = False, tile: int | None = None
+    pairs: Pairs,
+    *,
+    temperature: Temperature,
+    margin: float = 0.0,
+    symmetric: bool = False,
+    tile: int | None = None,
 ) -> Float[Tensor, ""]:
     """Cross-entropy of each query against its own document among all documents of the batch.
 
-    ``loss = -mean_i ln( exp(s'_ii) / (exp(s'_ii) + sum_j exp(s_ij)) )`` with ``s_ij = q_i . d_j / T``, ``s'_ii = (q_i . p_i - m) / T``
-    and the sum over positives of other pairs and all negatives that ``i`` sees, without what `Pairs` excludes.
+    ``loss = -mean_i ln( exp(s'_ii) / (exp(s'_ii) + sum_j exp(s_ij)) )`` with ``s_ij = q_i . d_j / T``,
+    ``s'_ii = (q_i . p_i - m) / T`` and the sum over positives of other pairs and all negatives that ``i``
+    sees, without what `Pairs` excludes.
 
     Args:
         pairs: The batch.
@@ -185,7 +200,9 @@ def in_batch_softmax(
     Reference:
         Henderson et al. 2017; Yang et al. 2019 (margin, both directions).
     """
-    return _contrast(pairs, temperature, margin, {"query", "positive"} if symmetric else {"query"}, set(), tile)
+    return _contrast(
+        pairs, temperature, margin, {"query", "positive"} if symmetric else {"query"}, set(), tile
+    )
 
 
 def samtone(
@@ -199,8 +216,8 @@ def samtone(
 ) -> Float[Tensor, ""]:
     """In-batch softmax whose denominators also hold the other texts of the row's own tower.
 
-    On the query side, the denominator of query ``i`` gains ``sum_{j != i} exp(q_i . q_j / T)``; on the document side, that of positive
-    ``i`` in the reverse direction gains ``sum_{j != i} exp(p_i . p_j / T)``.
+    On the query side, the denominator of query ``i`` gains ``sum_{j != i} exp(q_i . q_j / T)``; on the
+    document side, that of positive ``i`` in the reverse direction gains ``sum_{j != i} exp(p_i . p_j / T)``.
 
     Args:
         pairs: The batch.
@@ -214,15 +231,25 @@ def samtone(
         The loss in nats, averaged over `Pairs.rows` and directions.
 
     Raises:
-        ValueError: If the document side is requested without the reverse direction, or a number is out of range.
+        ValueError: If the document side is requested without the reverse direction, or a number is out of
+            range.
 
     Reference:
         Moiseev et al. 2023, equation 2 and section 3.4.
     """
     if side != "query" and not symmetric:
-        raise ValueError(f'side must be "query" where symmetric is False, got "{side}"; documents have no direction of their own then')
-    towers: dict[str, set[Tower]] = {"query": {"query"}, "document": {"positive"}, "both": {"query", "positive"}}
-    return _contrast(pairs, temperature, margin, {"query", "positive"} if symmetric else {"query"}, towers[side], tile)
+        raise ValueError(
+            f'side must be "query" where symmetric is False, got "{side}"; documents '
+            "have no direction of their own then"
+        )
+    towers: dict[str, set[Tower]] = {
+        "query": {"query"},
+        "document": {"positive"},
+        "both": {"query", "positive"},
+    }
+    return _contrast(
+        pairs, temperature, margin, {"query", "positive"} if symmetric else {"query"}, towers[side], tile
+    )
 
 
 def pair(
@@ -235,15 +262,18 @@ def pair(
     symmetric: bool = False,
     tile: int | None = None,
 ) -> Float[Tensor, ""]:
-    """In-batch softmax plus a second term that contrasts each pair's similarity with those of its positive to other positives.
+    """In-batch softmax plus a second term that contrasts each pair's similarity with those of its positive to
+    other positives.
 
-    ``loss = (1 - a) L_c + a L_P`` with ``L_P = -mean_i ln( exp(q_i . p_i / T) / (exp(q_i . p_i / T) + sum_{j != i} exp(p_i . p_j / T)) )``.
+    ``loss = (1 - a) L_c + a L_P`` with ``L_P = -mean_i ln( exp(q_i . p_i / T) / (exp(q_i . p_i / T) + sum_{j
+    != i} exp(p_i . p_j / T)) )``.
 
     Args:
         pairs: The batch.
         temperature: As in `in_batch_softmax`.
         weight: ``a`` above, in [0, 1].
-        printed: Leave the pair's own term out of the denominator of ``L_P``, as the SamToNe paper prints it; it can then be below 0.
+        printed: Leave the pair's own term out of the denominator of ``L_P``, as the SamToNe paper prints it;
+            it can then be below 0.
         margin: Of ``L_c``.
         symmetric: Of ``L_c``.
         tile: As in `log_denominator`.
@@ -264,7 +294,12 @@ def pair(
 
 
 def _contrast(
-    pairs: Pairs, temperature: Temperature, margin: float, directions: set[Tower], same_tower: set[Tower], tile: int | None
+    pairs: Pairs,
+    temperature: Temperature,
+    margin: float,
+    directions: set[Tower],
+    same_tower: set[Tower],
+    tile: int | None,
 ) -> Float[Tensor, ""]:
     """Mean over directions and rows of ``ln(denominator) - own score``."""
     _check_margin(margin)
@@ -273,14 +308,21 @@ def _contrast(
     for side in sorted(directions):
         blocks = [pairs.block(side, OTHER[side])]
         blocks += [pairs.block(side, side)] if side in same_tower else []
-        # The pair's own score is added separately, with its margin, and masked among the candidates (`Pairs._same_pair`).
+        # The pair's own score is added separately, with its margin, and masked among the candidates
+        # (`Pairs._same_pair`).
         beside = target = _own_scores(pairs, temperature, margin)
         if side == "query":
             blocks += [pairs.shared_block()] if pairs.shared is not None else []
             beside = torch.cat([target, _own_negatives(pairs, temperature)], dim=1)
-        # Rows of this process against candidates of all: the mean over processes is the loss of the whole batch.
+        # Rows of this process against candidates of all: the mean over processes is the loss of the whole
+        # batch.
         rows = getattr(pairs, side)[pairs.rows]
-        losses.append((log_denominator(rows, blocks, beside=beside, temperature=temperature, tile=tile) - target[:, 0]).mean())
+        losses.append(
+            (
+                log_denominator(rows, blocks, beside=beside, temperature=temperature, tile=tile)
+                - target[:, 0]
+            ).mean()
+        )
     return torch.stack(losses).mean()
 
 
@@ -298,13 +340,17 @@ def _own_negatives(pairs: Pairs, temperature: Temperature) -> Float[Tensor, "b h
     return scores_of(similarity, temperature).masked_fill(pairs.own_excluded(), -math.inf)
 
 
-def _passage_centric(pairs: Pairs, temperature: Temperature, printed: bool, tile: int | None) -> Float[Tensor, ""]:
+def _passage_centric(
+    pairs: Pairs, temperature: Temperature, printed: bool, tile: int | None
+) -> Float[Tensor, ""]:
     """``L_P`` of `pair`."""
     target = _own_scores(pairs, temperature)
     # The printed form has no term beside the sum; a zero term keeps rows without candidates finite.
     nothing = torch.finfo(target.dtype).min
     beside = torch.full_like(target, nothing) if printed else target
     block = pairs.block("positive", "positive")
-    total = log_denominator(pairs.positive[pairs.rows], [block], beside=beside, temperature=temperature, tile=tile)
+    total = log_denominator(
+        pairs.positive[pairs.rows], [block], beside=beside, temperature=temperature, tile=tile
+    )
     # Where a positive has no other to be told from, the printed form is ln(0); the loss of such a row is 0.
     return torch.where(total > nothing, total - target[:, 0], 0.0).mean()

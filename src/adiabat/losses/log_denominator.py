@@ -1,7 +1,8 @@
-"""The core of every in-batch loss: the logarithm of a softmax's denominator, over the whole matrix of scores or tile by tile.
+"""The core of every in-batch loss: the logarithm of a softmax's denominator, over the whole matrix of scores
+or tile by tile.
 
-Letters in shapes: b rows (queries, or documents where roles are exchanged), n candidates, k scores that stand beside, e embedding width,
-r and c rows and columns of one tile.
+Letters in shapes: b rows (queries, or documents where roles are exchanged), n candidates, k scores that stand
+beside, e embedding width, r and c rows and columns of one tile.
 """
 
 import math
@@ -15,7 +16,8 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 Excluded = Callable[[slice, slice], Bool[Tensor, "r c"]]
-"""Mask of excluded candidates for some rows and columns, evaluated tile by tile so that no full mask is built."""
+"""Mask of excluded candidates for some rows and columns, evaluated tile by tile so that no full mask is
+built."""
 
 Temperature = float | Float[Tensor, ""]
 """Divisor of similarities, > 0, dimensionless; a tensor receives a gradient."""
@@ -44,15 +46,16 @@ def log_denominator(
     temperature: Temperature,
     tile: int | None = None,
 ) -> Float[Tensor, " b"]:
-    """``ln( sum_k exp(beside_ik) + sum_j exp(x_i . y_j / T) )``, the second sum over all candidates that are not excluded.
+    """``ln( sum_k exp(beside_ik) + sum_j exp(x_i . y_j / T) )``, the second sum over all candidates that are
+    not excluded.
 
     Args:
         rows: ``x`` above.
         blocks: ``y`` above, in one or several parts.
         beside: Terms that are already in the sum, divided by the temperature; at least one, all finite.
         temperature: ``T`` above, > 0; a tensor gets a gradient.
-        tile: Rows and columns scored at a time: memory grows with b + n instead of b x n, at the cost of one more matrix product. None
-            scores everything at once.
+        tile: Rows and columns scored at a time: memory grows with b + n instead of b x n, at the cost of one
+            more matrix product. None scores everything at once.
 
     Returns:
         One number per row, differentiable once (twice without tiles).
@@ -67,10 +70,17 @@ def log_denominator(
 
 
 def _log_denominator(
-    rows: Float[Tensor, "b e"], blocks: Sequence[Block], beside: Float[Tensor, "b k"], temperature: Temperature, tile: int | None
+    rows: Float[Tensor, "b e"],
+    blocks: Sequence[Block],
+    beside: Float[Tensor, "b k"],
+    temperature: Temperature,
+    tile: int | None,
 ) -> Float[Tensor, " b"]:
     if tile is None:
-        scores = [_scores(rows, block.candidates, block.excluded(EVERYTHING, EVERYTHING), temperature) for block in blocks]
+        scores = [
+            _scores(rows, block.candidates, block.excluded(EVERYTHING, EVERYTHING), temperature)
+            for block in blocks
+        ]
         return torch.logsumexp(torch.cat([beside, *scores], dim=1), dim=1)
     if tile < 1:
         raise ValueError(f"tile must be at least 1 row, got {tile}; 1024 is a good start")
@@ -85,7 +95,8 @@ def scores_of(similarities: Float[Tensor, "*any"], temperature: Temperature) -> 
 
     Args:
         similarities: Products of embeddings.
-        temperature: > 0. A trained temperature (a tensor) is not checked here; `LearnedTemperature` clamps it.
+        temperature: > 0. A trained temperature (a tensor) is not checked here; `LearnedTemperature` clamps
+            it.
 
     Returns:
         Arguments of the exponential.
@@ -111,7 +122,10 @@ def check_temperature(temperature: Temperature) -> None:
 
 
 def _scores(
-    rows: Float[Tensor, "r e"], candidates: Float[Tensor, "c e"], excluded: Bool[Tensor, "r c"], temperature: Temperature
+    rows: Float[Tensor, "r e"],
+    candidates: Float[Tensor, "c e"],
+    excluded: Bool[Tensor, "r c"],
+    temperature: Temperature,
 ) -> Float[Tensor, "r c"]:
     return scores_of(rows @ candidates.T, temperature).masked_fill(excluded, -math.inf)
 
@@ -121,11 +135,19 @@ def _tiles(length: int, tile: int) -> Iterator[slice]:
 
 
 class _Tiled(torch.autograd.Function):
-    """`log_denominator` without the full matrix: the backward pass recomputes scores; the gradient is a softmax times two matrices."""
+    """`log_denominator` without the full matrix: the backward pass recomputes scores; the gradient is a
+    softmax times two matrices.
+    """
 
     @staticmethod
     def forward(
-        ctx: Any, tile: int, masks: Sequence[Excluded], rows: Tensor, beside: Tensor, temperature: Tensor, *candidates: Tensor
+        ctx: Any,
+        tile: int,
+        masks: Sequence[Excluded],
+        rows: Tensor,
+        beside: Tensor,
+        temperature: Tensor,
+        *candidates: Tensor,
     ) -> Tensor:
         """Add tile after tile to each row's sum."""
         # The own score is finite, so no row starts at minus infinity, whose difference to itself is NaN.
@@ -133,7 +155,8 @@ class _Tiled(torch.autograd.Function):
         for r in _tiles(len(rows), tile):
             for block, excluded in zip(candidates, masks, strict=True):
                 for c in _tiles(len(block), tile):
-                    # Sums are kept as logarithms: a score of 1/T = 100 would overflow float32's exp at T = 0.01.
+                    # Sums are kept as logarithms: a score of 1/T = 100 would overflow float32's exp at T =
+                    # 0.01.
                     more = torch.logsumexp(_scores(rows[r], block[c], excluded(r, c), temperature), dim=1)
                     total[r] = torch.logaddexp(total[r], more)
         ctx.tile, ctx.masks = tile, masks
@@ -167,8 +190,11 @@ COLDEST = 0.01
 """Lowest trained temperature: CLIP clips its inverse at 100, above which training was unstable."""
 
 
-def scheduled_temperature(step: int, *, first: float = 1.0, last: float = 1 / 23, steps: int = 10_000) -> float:
-    """Temperature whose inverse, the factor on similarities, grows linearly: ``1/T = 1/T0 + (1/T1 - 1/T0) min(step / steps, 1)``.
+def scheduled_temperature(
+    step: int, *, first: float = 1.0, last: float = 1 / 23, steps: int = 10_000
+) -> float:
+    """Temperature whose inverse, the factor on similarities, grows linearly: ``1/T = 1/T0 + (1/T1 - 1/T0)
+    min(step / steps, 1)``.
 
     Args:
         step: Optimiser steps taken, >= 0.
@@ -188,7 +214,8 @@ def scheduled_temperature(step: int, *, first: float = 1.0, last: float = 1 / 23
     _check(first=first, last=last)
     if steps < 1:
         raise ValueError(f"steps must be at least 1, got {steps}; the source takes 10,000")
-    # Linear in 1/T and not in T: similarities are multiplied by it, so that the hardness of the softmax grows evenly.
+    # Linear in 1/T and not in T: similarities are multiplied by it, so that the hardness of the softmax grows
+    # evenly.
     share = min(step / steps, 1.0)
     return 1.0 / ((1.0 - share) / first + share / last)
 
@@ -212,8 +239,11 @@ class LearnedTemperature(nn.Module):
         super().__init__()
         _check(start=start, coldest=coldest)
         if start < coldest:
-            raise ValueError(f"start must be at least {coldest}, the coldest temperature, got {start}; begin at 0.05")
-        # The logarithm of the factor, as in CLIP: a step changes the temperature by a share, and never its sign.
+            raise ValueError(
+                f"start must be at least {coldest}, the coldest temperature, got {start}; begin at 0.05"
+            )
+        # The logarithm of the factor, as in CLIP: a step changes the temperature by a share, and never its
+        # sign.
         self.log_factor = nn.Parameter(torch.tensor(-math.log(start)))
         self.coldest = coldest
 
@@ -234,4 +264,7 @@ class LearnedTemperature(nn.Module):
 def _check(**temperatures: float) -> None:
     for name, temperature in temperatures.items():
         if not (math.isfinite(temperature) and temperature > 0):
-            raise ValueError(f"{name} must be a finite number above 0, got {temperature}; typical temperatures are 0.01 to 0.1")
+            raise ValueError(
+                f"{name} must be a finite number above 0, got {temperature}; "
+                "typical temperatures are 0.01 to 0.1"
+            )

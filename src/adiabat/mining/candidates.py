@@ -1,4 +1,5 @@
-"""Candidates for negatives: from BM25, vectors or both, with scores that they share with positives; and reasons to drop one.
+"""Candidates for negatives: from BM25, vectors or both, with scores that they share with positives; and
+reasons to drop one.
 
 A candidate is dropped for the first reason that holds, in the order of `MEANING`, and is counted once.
 """
@@ -34,7 +35,9 @@ class TextEncoder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Queries, by their position in a block, with documents to score; `rows` is -1 for a text that is not in the corpus."""
+    """Queries, by their position in a block, with documents to score; `rows` is -1 for a text that is not in
+    the corpus.
+    """
 
     query: Int64[np.ndarray, " p"]
     rows: Int64[np.ndarray, " p"]
@@ -46,7 +49,9 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Candidates of a block of queries by row, best first, with the scores that margins apply to, and what scores others alike."""
+    """Candidates of a block of queries by row, best first, with the scores that margins apply to, and what
+    scores others alike.
+    """
 
     hits: Hits
     score: Callable[[Pairs], Float32[np.ndarray, " p"]]
@@ -58,7 +63,10 @@ PositiveTexts = Callable[[], Sequence[Sequence[str]]]
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """A model, and the stored vectors of the corpus, if any: other documents are encoded. `device` searches the vectors."""
+    """A model, and the stored vectors of the corpus, if any: other documents are encoded.
+
+    `device` searches the vectors.
+    """
 
     model: TextEncoder
     store: Store | None = None
@@ -79,7 +87,12 @@ class Vectors:
                 documents = self.store.gather(self.store_rows[pairs.rows[chunk]])
                 scores[chunk] = self._similarities(queries[pairs.query[chunk]], documents)
         others = np.flatnonzero(~is_stored)
-        number_of = {text: number for number, text in enumerate(dict.fromkeys(pairs.texts[position] for position in others.tolist()))}
+        number_of = {
+            text: number
+            for number, text in enumerate(
+                dict.fromkeys(pairs.texts[position] for position in others.tolist())
+            )
+        }
         if number_of:
             vectors = self.model.encode(list(number_of), side="document")
             for chunk in _chunks(others):
@@ -87,7 +100,9 @@ class Vectors:
                 scores[chunk] = self._similarities(queries[pairs.query[chunk]], documents)
         return scores
 
-    def _similarities(self, queries: Float32[np.ndarray, "p e"], documents: Float32[np.ndarray, "p e"]) -> Float32[np.ndarray, " p"]:
+    def _similarities(
+        self, queries: Float32[np.ndarray, "p e"], documents: Float32[np.ndarray, "p e"]
+    ) -> Float32[np.ndarray, " p"]:
         return exact_pairs(FixedPoint.of(queries), FixedPoint.of(documents), self.similarity)
 
 
@@ -97,7 +112,9 @@ def _chunks(positions: Int64[np.ndarray, " n"]) -> list[Int64[np.ndarray, " _"]]
 
 @dataclass(frozen=True, slots=True)
 class LexicalSource:
-    """Candidates by BM25, searched by the texts of `search_by`; several rankings are fused by reciprocal rank."""
+    """Candidates by BM25, searched by the texts of `search_by`; several rankings are fused by reciprocal
+    rank.
+    """
 
     index: BM25Index
     search_by: Literal["query", "positive", "both"] = "query"
@@ -109,21 +126,28 @@ class LexicalSource:
             scores = np.empty(len(pairs), dtype=np.float32)
             for query in np.unique(pairs.query).tolist():
                 positions = np.flatnonzero(pairs.query == query).tolist()
-                scores[positions] = self.index.scores(queries[query], [pairs.texts[position] for position in positions])
+                scores[positions] = self.index.scores(
+                    queries[query], [pairs.texts[position] for position in positions]
+                )
             return scores
 
         if self.search_by == "query":
             return Candidates(self.index.search(queries, depth), score)
         if positives is None:
             raise ValueError(f"positives must be given where BM25 searches by {self.search_by}, got none")
-        searches = [[*texts, query] if self.search_by == "both" else texts for texts, query in zip(positives(), queries, strict=True)]
+        searches = [
+            [*texts, query] if self.search_by == "both" else texts
+            for texts, query in zip(positives(), queries, strict=True)
+        ]
         rows = _fused([self.index.search(texts, depth).rows for texts in searches], depth)
         return Candidates(Hits(rows, self.index.score_rows(queries, rows)), score)
 
 
 @dataclass(frozen=True, slots=True)
 class DenseSource:
-    """Candidates by the similarity to stored vectors; `corpus_rows` is the row in the corpus of each document of the store."""
+    """Candidates by the similarity to stored vectors; `corpus_rows` is the row in the corpus of each document
+    of the store.
+    """
 
     vectors: Vectors
     corpus_rows: Int64[np.ndarray, " documents"]
@@ -138,7 +162,9 @@ class DenseSource:
         del positives
         assert self.vectors.store is not None
         vectors = self.vectors.encode_queries(queries)
-        hits = search(self.vectors.store, vectors, depth, similarity=self.vectors.similarity, device=self.vectors.device)
+        hits = search(
+            self.vectors.store, vectors, depth, similarity=self.vectors.similarity, device=self.vectors.device
+        )
         hits = Hits(np.where(hits.rows < 0, -1, self.corpus_rows[hits.rows]), hits.scores)
         return Candidates(hits, partial(self.vectors.score, vectors))
 
@@ -173,7 +199,16 @@ def _fused(rankings: Sequence[Iterable[Int64[np.ndarray, " _"]]], depth: int) ->
 
 
 Reason = Literal[
-    "known_positive", "query_itself", "listed", "duplicate", "near_duplicate", "repeated", "rank", "margin", "relative_margin", "judge"
+    "known_positive",
+    "query_itself",
+    "listed",
+    "duplicate",
+    "near_duplicate",
+    "repeated",
+    "rank",
+    "margin",
+    "relative_margin",
+    "judge",
 ]
 
 MEANING: Mapping[Reason, str] = {
@@ -197,10 +232,12 @@ PASSED = 0
 Codes = UInt8[np.ndarray, " c"]
 
 SHINGLE = 5
-"""Characters of a shingle, as is usual for passages: unrelated texts share few, and single letters may differ."""
+"""Characters of a shingle, as is usual for passages: unrelated texts share few, and single letters may
+differ."""
 
 CONTAINMENT = 32
-"""Shingles from which a text counts as a copy of a longer one that contains it. Shorter texts, such as the answer "Paris", occur in others
+"""Shingles from which a text counts as a copy of a longer one that contains it. Shorter texts, such as the
+answer "Paris", occur in others
 by chance: there each must contain the other."""
 
 _FACTOR, _MIXER = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
@@ -212,11 +249,16 @@ def code_of(reason: Reason) -> int:
 
 
 def too_close(
-    scores: Float32[np.ndarray, " c"], positives: Float32[np.ndarray, " p"], margin: float, *, relative: bool = False
+    scores: Float32[np.ndarray, " c"],
+    positives: Float32[np.ndarray, " p"],
+    margin: float,
+    *,
+    relative: bool = False,
 ) -> Bool[np.ndarray, " c"]:
     """Candidates whose score is at least that of the lowest positive, less a margin.
 
-    ``score >= positive - margin``, or, relative, ``positive - margin |positive|``; with a margin of 0 a tie with the positive is too close.
+    ``score >= positive - margin``, or, relative, ``positive - margin |positive|``; with a margin of 0 a tie
+    with the positive is too close.
     """
     lowest = float(positives.min())
     return np.asarray(scores.astype(np.float64) >= lowest - margin * (abs(lowest) if relative else 1.0))
@@ -231,7 +273,9 @@ def first_reasons(count: int, masks: Mapping[Reason, Bool[np.ndarray, " c"]]) ->
     return codes
 
 
-def fused_ranks(*rankings: Int64[np.ndarray, " _"], depth: int, constant: float = 60.0) -> Int64[np.ndarray, " f"]:
+def fused_ranks(
+    *rankings: Int64[np.ndarray, " _"], depth: int, constant: float = 60.0
+) -> Int64[np.ndarray, " f"]:
     """Fuse rankings by reciprocal rank.
 
     ``score(d) = sum over rankings with d of 1 / (constant + rank of d)``, ranks from 1; equal scores by row.
@@ -244,7 +288,9 @@ def fused_ranks(*rankings: Int64[np.ndarray, " _"], depth: int, constant: float 
 
 
 def normalised(text: str) -> str:
-    """A text without differences that readers hardly see: compatibility forms, case, and runs of white space."""
+    """A text without differences that readers hardly see: compatibility forms, case, and runs of white
+    space.
+    """
     plain = text if text.isascii() else unicodedata.normalize("NFKC", text)
     return " ".join(plain.casefold().split())
 
@@ -267,14 +313,20 @@ def shingles(texts: Sequence[str]) -> list[UInt64[np.ndarray, " s"]]:
     hashes = hashes * _MIXER
     hashes ^= hashes >> np.uint64(32)
     ends = np.cumsum([len(text) for text in padded])
-    return [hashes[end - len(text) : max(end - SHINGLE + 1, end - len(text))] for text, end in zip(padded, ends.tolist(), strict=True)]
+    return [
+        hashes[end - len(text) : max(end - SHINGLE + 1, end - len(text))]
+        for text, end in zip(padded, ends.tolist(), strict=True)
+    ]
 
 
-def overlaps(positive: UInt64[np.ndarray, " p"], candidates: Sequence[UInt64[np.ndarray, " _"]]) -> Float64[np.ndarray, " c"]:
+def overlaps(
+    positive: UInt64[np.ndarray, " p"], candidates: Sequence[UInt64[np.ndarray, " _"]]
+) -> Float64[np.ndarray, " c"]:
     """How far candidates are copies of one text, of a part of it, or contain it.
 
-    For each pair it is the larger of two shares: that of the candidate's shingles that the positive has, and that of the positive's that
-    the candidate has; a share of fewer than `CONTAINMENT` shingles counts no more than the other one.
+    For each pair it is the larger of two shares: that of the candidate's shingles that the positive has, and
+    that of the positive's that the candidate has; a share of fewer than `CONTAINMENT` shingles counts no more
+    than the other one.
     """
     sizes = np.array([len(hashes) for hashes in candidates], dtype=np.int64)
     if not len(positive) or not sizes.sum():

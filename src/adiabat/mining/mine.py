@@ -1,4 +1,6 @@
-"""The job of `adiabat.mine`: prepare candidates and filters, mine block by block, write the file and its statistics."""
+"""The job of `adiabat.mine`: prepare candidates and filters, mine block by block, write the file and its
+statistics.
+"""
 
 import json
 import time
@@ -23,7 +25,13 @@ from adiabat.core.wording import positional
 from adiabat.data.corpora import read_corpus
 from adiabat.data.records import ExampleSet, Fingerprint, Side
 from adiabat.mining.candidates import CandidateSource, DenseSource, FusedSource, LexicalSource, Vectors
-from adiabat.mining.mine_checks import bare_path, require_free, require_source, statistics_path, working_folder
+from adiabat.mining.mine_checks import (
+    bare_path,
+    require_free,
+    require_source,
+    statistics_path,
+    working_folder,
+)
 from adiabat.mining.mined_file import STATE_FILE, MinedRows, row_of, summary_lines
 from adiabat.mining.miner import Miner
 from adiabat.mining.mining_queries import (
@@ -51,7 +59,9 @@ Loader = Callable[[str, EncoderSection], DualEncoder]
 
 @dataclass(frozen=True, slots=True)
 class Mining:
-    """The result of `adiabat.mine`: the mined file, that of the queries without negatives (None if all have some), and statistics."""
+    """The result of `adiabat.mine`: the mined file, that of the queries without negatives (None if all have
+    some), and statistics.
+    """
 
     out: Path
     without_negatives: Path | None
@@ -65,7 +75,9 @@ class Mining:
 
 @dataclass(frozen=True, slots=True)
 class _ScoringModel:
-    """A model in the precisions of scoring: queries in float32, documents as they are embedded for a store."""
+    """A model in the precisions of scoring: queries in float32, documents as they are embedded for a
+    store.
+    """
 
     towers: DualEncoder
 
@@ -91,8 +103,8 @@ def mine(
 ) -> Mining:
     """Find hard negatives for every query of a data set, and write it with them.
 
-    After an interruption of any kind, the same call continues after its last whole block and writes the same file, byte for byte. A folder
-    `index` keeps the corpus and its BM25 index for other runs.
+    After an interruption of any kind, the same call continues after its last whole block and writes the same
+    file, byte for byte. A folder `index` keeps the corpus and its BM25 index for other runs.
     """
     settings, start = settings or MineSettings(), time.monotonic()
     require_free(out, index)
@@ -109,16 +121,28 @@ def mine(
         try:
             ranker = _vectors(model, store, settings.encoder, load)
             section = settings.judge
-            judge = None if section is None else _vectors(section.model, section.store, EncoderSection(), load)
+            judge = (
+                None if section is None else _vectors(section.model, section.store, EncoderSection(), load)
+            )
             documents = _documents(corpus, corpus_folder, settings.corpus, replaceable=index is None)
-            ranker, judge = (vectors and _with_rows(vectors, documents, corpus) for vectors in (ranker, judge))
+            ranker, judge = (
+                vectors and _with_rows(vectors, documents, corpus) for vectors in (ranker, judge)
+            )
             miner = _miner(examples, documents, ranker, judge, corpus_folder, corpus, settings, watch)
-            plan = _plan(settings, miner.queries, documents, [vectors for vectors in (ranker, judge) if vectors])
+            plan = _plan(
+                settings, miner.queries, documents, [vectors for vectors in (ranker, judge) if vectors]
+            )
             rows = MinedRows.open(folder, plan)
             vectors_of = [vectors.store for vectors in (ranker, judge) if vectors is not None]
             stores = [store for store in (*vectors_of, documents) if isinstance(store, Store)]
             _mine_blocks(miner, rows, stores, watch)
-            origin = {"command": command, "data": data, "corpus": corpus, "model": model, "store": None if store is None else str(store)}
+            origin = {
+                "command": command,
+                "data": data,
+                "corpus": corpus,
+                "model": model,
+                "store": None if store is None else str(store),
+            }
             if ranker is not None:
                 origin["similarity"] = ranker.similarity
             mining = _finish(out, rows, origin, settings, miner.queries.notes, time.monotonic() - start)
@@ -130,7 +154,9 @@ def mine(
     return mining
 
 
-def _vectors(model: str | None, store: str | Path | None, section: EncoderSection, load: Loader) -> Vectors | None:
+def _vectors(
+    model: str | None, store: str | Path | None, section: EncoderSection, load: Loader
+) -> Vectors | None:
     """A model and a store of its vectors, whose rows are not yet known."""
     if model is None:
         return None
@@ -143,19 +169,35 @@ def _vectors(model: str | None, store: str | Path | None, section: EncoderSectio
 
 def _with_rows(vectors: Vectors, documents: Documents, corpus: str) -> Vectors:
     """The same, with the row in the store of each document of the corpus."""
-    return vectors if vectors.store is None else replace(vectors, store_rows=rows_in_store(documents, vectors.store, source=corpus))
+    return (
+        vectors
+        if vectors.store is None
+        else replace(vectors, store_rows=rows_in_store(documents, vectors.store, source=corpus))
+    )
 
 
 def _documents(corpus: str, folder: Path, section: EmbedDataSection, *, replaceable: bool) -> Documents:
     if is_store(Path(corpus)):
         if section != EmbedDataSection():
-            raise ConfigError(f"corpus must be left out of the settings where {positional('corpus')} is a store, as {corpus} is; remove it")
+            raise ConfigError(
+                f"corpus must be left out of the settings where {positional('corpus')} "
+                f"is a store, as {corpus} is; remove it"
+            )
         store = Store.open(corpus)
         if not store.has_texts:
-            raise StoreError(f"{corpus} must keep texts to be mined, it holds vectors only; name the corpus that it was built of")
+            raise StoreError(
+                f"{corpus} must keep texts to be mined, it holds vectors only; "
+                "name the corpus that it was built of"
+            )
         return store
     return written_corpus(
-        lambda: read_corpus(corpus, columns=section.columns.given(), split=section.split, blank=section.blank, setting="corpus.columns"),
+        lambda: read_corpus(
+            corpus,
+            columns=section.columns.given(),
+            split=section.split,
+            blank=section.blank,
+            setting="corpus.columns",
+        ),
         folder,
         source=corpus,
         replace=replaceable,
@@ -172,7 +214,9 @@ def _miner(
     settings: MineSettings,
     watch: Watch,
 ) -> Miner:
-    queries = queries_in_corpus(examples, documents, settings.data, corpus_name=corpus, keep_listed=settings.mine.listed == "keep")
+    queries = queries_in_corpus(
+        examples, documents, settings.data, corpus_name=corpus, keep_listed=settings.mine.listed == "keep"
+    )
     for note in queries.notes:
         watch.note(note)
     if ranker is not None:
@@ -210,14 +254,19 @@ def _lexical_index(settings: MineSettings, documents: Documents, folder: Path, w
     )
 
 
-def _plan(settings: MineSettings, queries: MiningQueries, documents: Documents, models: Sequence[Vectors]) -> dict[str, Any]:
+def _plan(
+    settings: MineSettings, queries: MiningQueries, documents: Documents, models: Sequence[Vectors]
+) -> dict[str, Any]:
     """Everything that decides the rows."""
     return {
         "settings": settings.model_dump(mode="json"),
         "data": queries.digest(),
         "corpus": _digest(documents),
         "similarities": [vectors.similarity for vectors in models],
-        "models": [[vectors.model.fingerprint(side).to_json() for side in ("query", "document")] for vectors in models],
+        "models": [
+            [vectors.model.fingerprint(side).to_json() for side in ("query", "document")]
+            for vectors in models
+        ],
         "stores": [None if vectors.store is None else vectors.store.manifest.sha256 for vectors in models],
         # The last bits of vectors that are encoded here depend on the other texts of their block.
         "block": BLOCK_QUERIES,
@@ -235,7 +284,9 @@ def _mine_blocks(miner: Miner, rows: MinedRows, stores: Sequence[Store], watch: 
         block_rows = []
         for mined in miner.mine(block):
             is_kept = settings.too_few == "keep" or mined.negatives >= settings.negatives_per_query
-            rows.counts.add(mined, wanted=settings.negatives_per_query, written=is_kept and mined.negatives > 0)
+            rows.counts.add(
+                mined, wanted=settings.negatives_per_query, written=is_kept and mined.negatives > 0
+            )
             if is_kept:
                 block_rows.append(row_of(mined, miner.corpus, ids=ids))
         for store in stores:
@@ -250,10 +301,19 @@ def mined_before(out: Path, settings: MineSettings) -> Mining:
     with reading(stats, remedy="remove it and the mined file, and mine again"):
         report = json.loads(stats.read_text(encoding="utf-8"))
         bare = None if report["without_negatives"] is None else out.with_name(report["without_negatives"])
-        return Mining(out, bare, stats, report, summary_lines(report, wanted=settings.mine.negatives_per_query))
+        return Mining(
+            out, bare, stats, report, summary_lines(report, wanted=settings.mine.negatives_per_query)
+        )
 
 
-def _finish(out: Path, rows: MinedRows, origin: dict[str, Any], settings: MineSettings, notes: Sequence[str], seconds: float) -> Mining:
+def _finish(
+    out: Path,
+    rows: MinedRows,
+    origin: dict[str, Any],
+    settings: MineSettings,
+    notes: Sequence[str],
+    seconds: float,
+) -> Mining:
     counts, wanted = rows.counts.report(), settings.mine.negatives_per_query
     if not counts["written"]:
         if settings.mine.too_few == "keep":

@@ -19,7 +19,11 @@ from adiabat.store.addressing import require_inputs
 from adiabat.store.manifest import HASH_FILE, ID_FILE, INDEX_FILE, LEXICAL_FILES, TEXT_FILE
 from adiabat.store.vector_store import require_readable
 
-CODECS: Mapping[str, Literal["gzip", "zstd"] | None] = {".jsonl": None, ".jsonl.gz": "gzip", ".jsonl.zst": "zstd"}
+CODECS: Mapping[str, Literal["gzip", "zstd"] | None] = {
+    ".jsonl": None,
+    ".jsonl.gz": "gzip",
+    ".jsonl.zst": "zstd",
+}
 
 
 def working_folder(out: Path) -> Path:
@@ -33,7 +37,14 @@ def statistics_path(out: Path) -> Path:
 
 
 def require_minable(
-    data: str, corpus: str, out: Path, *, model: str | None, store: str | Path | None, index: Path | None, settings: MineSettings
+    data: str,
+    corpus: str,
+    out: Path,
+    *,
+    model: str | None,
+    store: str | Path | None,
+    index: Path | None,
+    settings: MineSettings,
 ) -> None:
     """Check everything that needs neither the data nor a model."""
     require_free(out, index)
@@ -44,7 +55,9 @@ def require_minable(
     stores = [needed, None if judge is None else judge.store]
     for path in (path for path in stores if path is not None):
         require_readable(path)
-    require_inputs([with_split(data, settings.data.split)], corpora=[] if is_store(Path(corpus)) else [corpus])
+    require_inputs(
+        [with_split(data, settings.data.split)], corpora=[] if is_store(Path(corpus)) else [corpus]
+    )
     require_columns(data, settings.data.columns.given())
     require_reachable(model, None if judge is None else judge.model)
 
@@ -85,13 +98,18 @@ def _require_own(index: Path, out: Path) -> None:
     foreign = [name for name in names if name not in _INDEX_FILES and name[0] != "."]
     if foreign:
         held = several(foreign, of="other files", shown=3)
-        raise DataError(f"{option('index')} must be a new or empty folder, or hold an earlier index, {index} holds {held}; choose another")
+        raise DataError(
+            f"{option('index')} must be a new or empty folder, or hold an earlier "
+            f"index, {index} holds {held}; choose another"
+        )
     # A second run would find the mined file among the foreign ones.
     if out.parent.resolve() == index.resolve():
         raise DataError(f"{option('index')} must be a folder of its own, {out} lies in it; choose another")
 
 
-def require_source(settings: MineSettings, corpus: str, model: str | None, store: str | Path | None) -> str | Path | None:
+def require_source(
+    settings: MineSettings, corpus: str, model: str | None, store: str | Path | None
+) -> str | Path | None:
     """The store of the source's vectors, if it needs one; refuses missing and unused options."""
     if settings.mine.source == "bm25":
         encoder = None if settings.encoder == RankingEncoderSection() else "settings of a model"
@@ -102,7 +120,9 @@ def require_source(settings: MineSettings, corpus: str, model: str | None, store
         return None
     store = corpus if store is None and is_store(Path(corpus)) else store
     if model is None or store is None:
-        missing = " and ".join(option(name) for name, value in (("model", model), ("store", store)) if value is None)
+        missing = " and ".join(
+            option(name) for name, value in (("model", model), ("store", store)) if value is None
+        )
         raise ConfigError(
             f"mine.source = {settings.mine.source} must have {missing}, got none; "
             f"name the model, and the store that {call_of('embed')} made with it"
@@ -133,7 +153,10 @@ def _require_short(out: Path) -> None:
     """Refuse a name that leaves no room for those of the files beside it."""
     length = len(os.fsencode(out.name))
     if length > LONGEST_NAME:
-        raise DataError(f"{option('out')} must be a name of at most {LONGEST_NAME} bytes, got {length} in {out}; shorten it")
+        raise DataError(
+            f"{option('out')} must be a name of at most {LONGEST_NAME} bytes, "
+            f"got {length} in {out}; shorten it"
+        )
 
 
 def refuse_existing(out: Path) -> None:

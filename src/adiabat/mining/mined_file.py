@@ -1,4 +1,6 @@
-"""The mined file and its statistics: a killed run continues hidden files, which get their names at the end."""
+"""The mined file and its statistics: a killed run continues hidden files, which get their names at the
+end.
+"""
 
 import hashlib
 import heapq
@@ -30,7 +32,8 @@ EXAMPLES = 10
 CHARACTERS = 400
 
 SHARE_EDGES = tuple(round(0.1 * step, 1) for step in range(16))
-"""Edges between the bins of a candidate's score as a share of the lowest positive's; one bin lies below them, one above."""
+"""Edges between the bins of a candidate's score as a share of the lowest positive's; one bin lies below them,
+one above."""
 
 COUNTS = ("queries", "written", "too_few", "without", "negatives", "listed", "judged")
 OUTCOMES = ("positive", "candidate", "passed", "chosen", *REASONS)
@@ -38,7 +41,9 @@ OUTCOMES = ("positive", "candidate", "passed", "chosen", *REASONS)
 
 @dataclass(slots=True)
 class ScoreCounts:
-    """Scores of one outcome; `shares` counts the bins of `SHARE_EDGES`, over queries whose lowest positive scores above zero."""
+    """Scores of one outcome; `shares` counts the bins of `SHARE_EDGES`, over queries whose lowest positive
+    scores above zero.
+    """
 
     count: int = 0
     total: float = 0.0
@@ -55,7 +60,9 @@ class ScoreCounts:
         self.least = min(float(scores.min()), np.inf if self.least is None else self.least)
         self.greatest = max(float(scores.max()), -np.inf if self.greatest is None else self.greatest)
         if lowest_positive > 0:
-            bins = np.searchsorted(np.array(SHARE_EDGES), scores.astype(np.float64) / lowest_positive, side="right")
+            bins = np.searchsorted(
+                np.array(SHARE_EDGES), scores.astype(np.float64) / lowest_positive, side="right"
+            )
             self.shares = (np.array(self.shares) + np.bincount(bins, minlength=len(self.shares))).tolist()
 
     def report(self) -> dict[str, Any]:
@@ -69,8 +76,9 @@ class MiningCounts:
     """Sums over queries, which can be saved and continued.
 
     Attributes:
-        counts: Queries; rows ``written``; queries with ``too_few`` negatives and ``without`` any; ``negatives`` written, and those
-            ``listed`` by the data among them; candidates ``judged``; queries ``affected`` by a reason.
+        counts: Queries; rows ``written``; queries with ``too_few`` negatives and ``without`` any;
+            ``negatives`` written, and those ``listed`` by the data among them; candidates ``judged``; queries
+            ``affected`` by a reason.
         examples: By outcome: a key to sort by, and the example.
     """
 
@@ -82,7 +90,9 @@ class MiningCounts:
         self.counts[name] = self.counts.get(name, 0) + count
 
     def add(self, mined: MinedQuery, *, wanted: int, written: bool) -> None:
-        """Count one query; `wanted` is the number of negatives per query, `written` whether its row has negatives and is kept."""
+        """Count one query; `wanted` is the number of negatives per query, `written` whether its row has
+        negatives and is kept.
+        """
         self._count("queries")
         self._count("judged", mined.judged)
         self._count("too_few", int(mined.negatives < wanted))
@@ -92,7 +102,11 @@ class MiningCounts:
             self._count("negatives", mined.negatives)
             self._count("listed", len(mined.listed_texts))
         chosen = np.isin(np.arange(len(mined.rows)), mined.chosen)
-        masks = {"candidate": np.ones(len(chosen), dtype=bool), "passed": mined.codes == PASSED, "chosen": chosen}
+        masks = {
+            "candidate": np.ones(len(chosen), dtype=bool),
+            "passed": mined.codes == PASSED,
+            "chosen": chosen,
+        }
         masks |= {reason: mined.codes == code_of(reason) for reason in REASONS}
         lowest = float(mined.positive_scores.min())
         self.scores["positive"].add(mined.positive_scores, lowest)
@@ -104,7 +118,9 @@ class MiningCounts:
             self._add_example(name, mined, masks[name])
 
     def _add_example(self, name: str, mined: MinedQuery, mask: Bool[np.ndarray, " c"]) -> None:
-        """Keep an example if its key is among the lowest: an even draw that does not depend on the order of queries."""
+        """Keep an example if its key is among the lowest: an even draw that does not depend on the order of
+        queries.
+        """
         positions = np.flatnonzero(mask)
         if not len(positions):
             return
@@ -123,12 +139,18 @@ class MiningCounts:
             "score": float(mined.scores[position]),
             "rank": position + 1,
         }
-        self.examples[name] = heapq.nsmallest(EXAMPLES, [*examples, (key, example)], key=lambda entry: entry[0])
+        self.examples[name] = heapq.nsmallest(
+            EXAMPLES, [*examples, (key, example)], key=lambda entry: entry[0]
+        )
 
     def report(self) -> dict[str, Any]:
         """The statistics file."""
         dropped = {
-            reason: {"candidates": self.scores[reason].count, "queries": self.counts.get(f"affected.{reason}", 0), "why": MEANING[reason]}
+            reason: {
+                "candidates": self.scores[reason].count,
+                "queries": self.counts.get(f"affected.{reason}", 0),
+                "why": MEANING[reason],
+            }
             for reason in REASONS
         }
         return {
@@ -137,7 +159,9 @@ class MiningCounts:
             "dropped": dropped,
             "share_edges": list(SHARE_EDGES),
             "scores": {name: scores.report() for name, scores in self.scores.items() if scores.count},
-            "examples": {name: [example for _, example in entries] for name, entries in self.examples.items()},
+            "examples": {
+                name: [example for _, example in entries] for name, entries in self.examples.items()
+            },
         }
 
 
@@ -146,11 +170,13 @@ def summary_lines(report: Mapping[str, Any], *, wanted: int) -> Sequence[str]:
     candidates = report["candidates"]
     listed = f", {report['listed']:,} of them from the data" if report["listed"] else ""
     lines = [
-        f"{report['written']:,} of {counted(report['queries'], 'query')} written with {counted(report['negatives'], 'negative')}{listed}",
+        f"{report['written']:,} of {counted(report['queries'], 'query')} written with "
+        f"{counted(report['negatives'], 'negative')}{listed}",
         f"{counted(candidates['candidate'], 'candidate')}, {candidates['passed']:,} passed the filters",
     ]
     lines += [
-        f"  dropped {counted(entry['candidates'], 'candidate')} of {counted(entry['queries'], 'query')}: {entry['why']}"
+        f"  dropped {counted(entry['candidates'], 'candidate')} of "
+        f"{counted(entry['queries'], 'query')}: {entry['why']}"
         for entry in report["dropped"].values()
         if entry["candidates"]
     ]
@@ -161,11 +187,19 @@ def summary_lines(report: Mapping[str, Any], *, wanted: int) -> Sequence[str]:
         shortage = f"{counted(report['too_few'], 'query')} with fewer than {counted(wanted, 'negative')}"
         lines.append(f"{shortage}, {report['without']:,} with none{bare}")
     labels = {"positive": "positives", "candidate": "candidates", "chosen": "mined negatives"}
-    means = [f"{label} {report['scores'][name]['mean']:.4g}" for name, label in labels.items() if name in report["scores"]]
+    means = [
+        f"{label} {report['scores'][name]['mean']:.4g}"
+        for name, label in labels.items()
+        if name in report["scores"]
+    ]
     return [*lines, f"mean {SCORES[report['settings']['mine']['source']]}: {', '.join(means)}"]
 
 
-SCORES: Mapping[str, str] = {"bm25": "BM25 scores", "dense": "similarities", "fused": "scores of both rankings together"}
+SCORES: Mapping[str, str] = {
+    "bm25": "BM25 scores",
+    "dense": "similarities",
+    "fused": "scores of both rankings together",
+}
 """Source of candidates to the name of their scores."""
 
 
@@ -234,7 +268,9 @@ class MinedRows:
             remove(folder / STATE_FILE)
             for name in ROW_FILES:
                 new_file(folder / name).close()
-        return cls(folder, plan, 0, [0] * len(ROW_FILES), [hashlib.sha256() for _ in ROW_FILES], MiningCounts())
+        return cls(
+            folder, plan, 0, [0] * len(ROW_FILES), [hashlib.sha256() for _ in ROW_FILES], MiningCounts()
+        )
 
     def extend(self, rows: Sequence[Mapping[str, Any]], queries: int) -> None:
         """Write the rows of a block to disk, and then the state that counts them as finished."""
@@ -248,7 +284,9 @@ class MinedRows:
 
     def _append(self, index: int, rows: Sequence[Mapping[str, Any]]) -> None:
         """Append rows to a file of `ROW_FILES`, through to the disk."""
-        content = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode("utf-8", "surrogatepass")
+        content = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode(
+            "utf-8", "surrogatepass"
+        )
         if content:
             path = self.folder / ROW_FILES[index]
             with writing_to(path), appending_to(path) as file:
@@ -259,7 +297,9 @@ class MinedRows:
             self.hashes[index].update(content)
 
     def publish(self, out: Path, bare: Path | None) -> None:
-        """Compress the files and move them to their names; that of rows without negatives first, if there are any (`bare`)."""
+        """Compress the files and move them to their names; that of rows without negatives first, if there are
+        any (`bare`).
+        """
         with writing_to(out):
             compressed = self._compressed(ROWS_FILE, out)
             refuse_existing(out)
@@ -270,7 +310,11 @@ class MinedRows:
 
     def _compressed(self, name: str, out: Path) -> Path:
         path, codec = self.folder / f"packed-{name}", CODECS[ending_of(out)]
-        with new_file(path) as target, pa.output_stream(target, compression=codec) as sink, (self.folder / name).open("rb") as rows:
+        with (
+            new_file(path) as target,
+            pa.output_stream(target, compression=codec) as sink,
+            (self.folder / name).open("rb") as rows,
+        ):
             while block := rows.read(COPY_BYTES):
                 sink.write(block)
         sync(path)
@@ -278,7 +322,9 @@ class MinedRows:
 
 
 def _truncate(path: Path, size: int, sha256: str, remedy: str) -> "hashlib._Hash":
-    """Drop everything written after a killed run's last state; returns the SHA-256 of the rest, to continue."""
+    """Drop everything written after a killed run's last state; returns the SHA-256 of the rest, to
+    continue.
+    """
     with reading(path, remedy=remedy):
         shorten(path, size)
         with path.open("rb") as file:
@@ -291,7 +337,11 @@ def _truncate(path: Path, size: int, sha256: str, remedy: str) -> "hashlib._Hash
 def row_of(mined: MinedQuery, corpus: Documents, *, ids: bool) -> dict[str, Any]:
     """One row of the mined file, with the columns of FlagEmbedding and the query's id."""
     listed = mined.example.negatives[: len(mined.listed_texts)] if ids else mined.listed_texts
-    negatives = corpus.doc_ids(mined.rows[mined.chosen]) if ids else [mined.texts[position] for position in mined.chosen]
+    negatives = (
+        corpus.doc_ids(mined.rows[mined.chosen])
+        if ids
+        else [mined.texts[position] for position in mined.chosen]
+    )
     return {
         "query_id": mined.example.query_id,
         "query": mined.example.query,

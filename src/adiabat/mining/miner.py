@@ -48,7 +48,9 @@ def query_number(query_id: str, query: str) -> int:
     return int.from_bytes(digest.digest(), "little")
 
 
-def in_order_of_choice(passed: Int64[np.ndarray, " k"], choice: Choice, generator: np.random.Generator) -> Int64[np.ndarray, " k"]:
+def in_order_of_choice(
+    passed: Int64[np.ndarray, " k"], choice: Choice, generator: np.random.Generator
+) -> Int64[np.ndarray, " k"]:
     """The order in which candidates are taken until there are enough."""
     return passed if choice == "ranked" else generator.permutation(passed)
 
@@ -98,7 +100,11 @@ class Miner:
 
     def mine(self, examples: Sequence[Example]) -> Iterator[MinedQuery]:
         """Mine for some queries; the result of each does not depend on the others."""
-        candidates = self.source.find([example.query for example in examples], self.settings.depth, lambda: self._positive_texts(examples))
+        candidates = self.source.find(
+            [example.query for example in examples],
+            self.settings.depth,
+            lambda: self._positive_texts(examples),
+        )
         for start in range(0, len(examples), BATCH_QUERIES):
             yield from self._mine_batch(examples[start : start + BATCH_QUERIES], candidates, start)
 
@@ -109,11 +115,16 @@ class Miner:
         texts = dict(zip(ids, self.corpus.texts(self.corpus.rows(ids)), strict=True))
         return [[texts[doc_id] for doc_id in example.positives] for example in examples]
 
-    def _mine_batch(self, examples: Sequence[Example], candidates: Candidates, start: int) -> list[MinedQuery]:
+    def _mine_batch(
+        self, examples: Sequence[Example], candidates: Candidates, start: int
+    ) -> list[MinedQuery]:
         answers = [self.queries.known_answers(example) for example in examples]
         rows = candidates.hits.rows[start : start + len(examples)]
         texts = _Texts.of(self.corpus, self.queries.holds_ids, rows, examples, answers)
-        batch = [self._unfiltered(example, candidates, start + index, texts) for index, example in enumerate(examples)]
+        batch = [
+            self._unfiltered(example, candidates, start + index, texts)
+            for index, example in enumerate(examples)
+        ]
         _score_known_documents(batch, candidates, start, texts)
         own_rows = self.corpus.rows([example.query_id for example in examples])
         for mined, known, own_row in zip(batch, answers, own_rows.tolist(), strict=True):
@@ -121,7 +132,9 @@ class Miner:
         self._choose(batch)
         return batch
 
-    def _unfiltered(self, example: Example, candidates: Candidates, query: int, texts: "_Texts") -> MinedQuery:
+    def _unfiltered(
+        self, example: Example, candidates: Candidates, query: int, texts: "_Texts"
+    ) -> MinedQuery:
         rows = candidates.hits.rows[query]
         is_row = rows >= 0
         return MinedQuery(
@@ -130,32 +143,48 @@ class Miner:
             scores=candidates.hits.scores[query][is_row],
             texts=[texts.of_row[row] for row in rows[is_row].tolist()],
             codes=np.zeros(int(is_row.sum()), dtype=np.uint8),
-            positive_rows=np.array([texts.row_of[document] for document in example.positives], dtype=np.int64),
+            positive_rows=np.array(
+                [texts.row_of[document] for document in example.positives], dtype=np.int64
+            ),
             positive_texts=[texts.of_document(document) for document in example.positives],
             positive_scores=np.full(len(example.positives), np.nan, dtype=np.float32),
-            listed_texts=[texts.of_document(document) for document in example.negatives[: self.settings.negatives_per_query]],
+            listed_texts=[
+                texts.of_document(document)
+                for document in example.negatives[: self.settings.negatives_per_query]
+            ],
         )
 
     def _codes(self, mined: MinedQuery, known: Sequence[str], own_row: int, texts: "_Texts") -> Codes:
         """The first reason that holds for each candidate, before the judge."""
         plain = [texts.plain(text) for text in mined.texts]
-        answers = list(dict.fromkeys(texts.plain(texts.of_document(document)) for document in known if texts.has(document)))
+        answers = list(
+            dict.fromkeys(
+                texts.plain(texts.of_document(document)) for document in known if texts.has(document)
+            )
+        )
         first_position: dict[str, int] = {}
         masks: dict[Reason, Bool[np.ndarray, " c"]] = {
             "known_positive": texts.are(known, mined),
             "query_itself": _among(plain, {normalised(mined.example.query)}) | _own_document(mined, own_row),
             "listed": texts.are(mined.example.negatives, mined),
             "duplicate": _among(plain, set(answers)),
-            "repeated": np.array([first_position.setdefault(text, index) != index for index, text in enumerate(plain)], dtype=bool),
+            "repeated": np.array(
+                [first_position.setdefault(text, index) != index for index, text in enumerate(plain)],
+                dtype=bool,
+            ),
         }
         if self.settings.near_duplicate and plain:
-            masks["near_duplicate"] = np.any(self._overlaps(answers, plain) >= self.settings.near_duplicate, axis=0)
+            masks["near_duplicate"] = np.any(
+                self._overlaps(answers, plain) >= self.settings.near_duplicate, axis=0
+            )
         remaining = ~np.logical_or.reduce(list(masks.values()))
         masks["rank"] = remaining & (np.cumsum(remaining) <= self.settings.skip_first)
         if self.settings.margin is not None:
             masks["margin"] = too_close(mined.scores, mined.positive_scores, self.settings.margin)
         if self.settings.relative_margin is not None:
-            masks["relative_margin"] = too_close(mined.scores, mined.positive_scores, self.settings.relative_margin, relative=True)
+            masks["relative_margin"] = too_close(
+                mined.scores, mined.positive_scores, self.settings.relative_margin, relative=True
+            )
         return first_reasons(len(plain), masks)
 
     def _overlaps(self, answers: Sequence[str], candidates: Sequence[str]) -> Float64[np.ndarray, "p c"]:
@@ -169,11 +198,17 @@ class Miner:
         return np.stack([overlaps(self._shingles[text], of_candidates) for text in answers])
 
     def _choose(self, batch: Sequence[MinedQuery]) -> None:
-        """Take candidates in the order of choice until there are enough; the judge scores no more than that takes."""
+        """Take candidates in the order of choice until there are enough; the judge scores no more than that
+        takes.
+        """
         orders = []
         for mined in batch:
             generator = query_generator(self.seed, mined.example.query_id, mined.example.query)
-            orders.append(in_order_of_choice(np.flatnonzero(mined.codes == PASSED), self.settings.choice, generator).tolist())
+            orders.append(
+                in_order_of_choice(
+                    np.flatnonzero(mined.codes == PASSED), self.settings.choice, generator
+                ).tolist()
+            )
         if self.judge is None:
             for mined, order in zip(batch, orders, strict=True):
                 mined.chosen = order[: self._missing(mined)]
@@ -181,19 +216,29 @@ class Miner:
         queries = self.judge.encode_queries([mined.example.query for mined in batch])
         owners = np.repeat(np.arange(len(batch)), [len(mined.positive_texts) for mined in batch])
         rows = np.concatenate([mined.positive_rows for mined in batch])
-        positives = self.judge.score(queries, Pairs(owners, rows, [text for mined in batch for text in mined.positive_texts]))
+        positives = self.judge.score(
+            queries, Pairs(owners, rows, [text for mined in batch for text in mined.positive_texts])
+        )
         while next_candidates := [
-            (query, order.pop(0)) for query, order in enumerate(orders) for _ in range(min(self._missing(batch[query]), len(order)))
+            (query, order.pop(0))
+            for query, order in enumerate(orders)
+            for _ in range(min(self._missing(batch[query]), len(order)))
         ]:
             pairs = Pairs(
                 np.array([query for query, _ in next_candidates], dtype=np.int64),
-                np.array([batch[query].rows[candidate] for query, candidate in next_candidates], dtype=np.int64),
+                np.array(
+                    [batch[query].rows[candidate] for query, candidate in next_candidates], dtype=np.int64
+                ),
                 [batch[query].texts[candidate] for query, candidate in next_candidates],
             )
-            for (query, candidate), score in zip(next_candidates, self.judge.score(queries, pairs), strict=True):
+            for (query, candidate), score in zip(
+                next_candidates, self.judge.score(queries, pairs), strict=True
+            ):
                 self._decide(batch[query], candidate, score, positives[owners == query])
 
-    def _decide(self, mined: MinedQuery, candidate: int, score: np.float32, positives: Float32[np.ndarray, " p"]) -> None:
+    def _decide(
+        self, mined: MinedQuery, candidate: int, score: np.float32, positives: Float32[np.ndarray, " p"]
+    ) -> None:
         mined.judged += 1
         scores = np.array([score], dtype=np.float32)
         assert self.judge_settings is not None
@@ -225,7 +270,9 @@ class _Texts:
         answers: Sequence[Sequence[str]],
     ) -> "_Texts":
         """Read each text from the corpus once."""
-        documents = list(dict.fromkeys(chain(chain.from_iterable(answers), *(example.negatives for example in examples))))
+        documents = list(
+            dict.fromkeys(chain(chain.from_iterable(answers), *(example.negatives for example in examples)))
+        )
         # Where documents are texts, their rows only tell which candidates they are.
         named = document_rows(documents, corpus, holds_ids=holds_ids)
         needed = np.unique(np.concatenate([rows[rows >= 0], named[named >= 0]]))
@@ -233,7 +280,9 @@ class _Texts:
         return cls(of_row, dict(zip(documents, named.tolist(), strict=True)), holds_ids)
 
     def has(self, document: str) -> bool:
-        """Whether a document's text is known: an id of another row of the same query may have been dropped as missing."""
+        """Whether a document's text is known: an id of another row of the same query may have been dropped as
+        missing.
+        """
         return not self.holds_ids or self.row_of[document] >= 0
 
     def of_document(self, document: str) -> str:
@@ -249,7 +298,9 @@ class _Texts:
 
     def are(self, documents: Sequence[str], mined: MinedQuery) -> Bool[np.ndarray, " c"]:
         """Candidates that are one of some documents."""
-        rows = np.array([self.row_of[document] for document in documents if self.row_of[document] >= 0], dtype=np.int64)
+        rows = np.array(
+            [self.row_of[document] for document in documents if self.row_of[document] >= 0], dtype=np.int64
+        )
         same = np.isin(mined.rows, rows)
         return same if self.holds_ids else same | _among(mined.texts, set(documents))
 
@@ -258,18 +309,29 @@ def _own_document(mined: MinedQuery, own_row: int) -> Bool[np.ndarray, " c"]:
     """The candidate with the query's id and text, possibly with a title."""
     same_id = mined.rows == own_row
     query = mined.example.query
-    return np.array([same and is_own_document(query, text) for same, text in zip(same_id, mined.texts, strict=True)], dtype=bool)
+    return np.array(
+        [same and is_own_document(query, text) for same, text in zip(same_id, mined.texts, strict=True)],
+        dtype=bool,
+    )
 
 
 def _among(texts: Sequence[str], others: set[str]) -> Bool[np.ndarray, " c"]:
     return np.fromiter((text in others for text in texts), dtype=bool, count=len(texts))
 
 
-def _score_known_documents(batch: Sequence[MinedQuery], candidates: Candidates, start: int, texts: _Texts) -> None:
+def _score_known_documents(
+    batch: Sequence[MinedQuery], candidates: Candidates, start: int, texts: _Texts
+) -> None:
     """Score positives and listed negatives together."""
-    known = [(*mined.example.positives, *mined.example.negatives[: len(mined.listed_texts)]) for mined in batch]
+    known = [
+        (*mined.example.positives, *mined.example.negatives[: len(mined.listed_texts)]) for mined in batch
+    ]
     owners = np.repeat(np.arange(len(batch)), [len(documents) for documents in known])
     rows = np.array([texts.row_of[document] for document in chain.from_iterable(known)], dtype=np.int64)
-    scores = candidates.score(Pairs(owners + start, rows, [texts.of_document(document) for document in chain.from_iterable(known)]))
+    scores = candidates.score(
+        Pairs(owners + start, rows, [texts.of_document(document) for document in chain.from_iterable(known)])
+    )
     for query, mined in enumerate(batch):
-        mined.positive_scores, mined.listed_scores = np.split(scores[owners == query], [len(mined.positive_texts)])
+        mined.positive_scores, mined.listed_scores = np.split(
+            scores[owners == query], [len(mined.positive_texts)]
+        )

@@ -79,14 +79,21 @@ class WrittenCorpus:
         return self._texts.take(np.asarray(rows, dtype=np.int64))
 
 
-def written_corpus(documents: Callable[[], Iterator[Document]], folder: Path, *, source: str, replace: bool) -> WrittenCorpus:
-    """Write a corpus into a folder, unless the folder has it already; `replace` allows to overwrite another one."""
+def written_corpus(
+    documents: Callable[[], Iterator[Document]], folder: Path, *, source: str, replace: bool
+) -> WrittenCorpus:
+    """Write a corpus into a folder, unless the folder has it already; `replace` allows to overwrite another
+    one.
+    """
     if is_there(folder / CORPUS_FILE):
         former = WrittenCorpus(folder)
         if digest_documents(documents()) == former.digest:
             return former
         if not replace:
-            raise DataError(f"{folder} must hold the current corpus {source}, it holds another; remove it, or name another folder")
+            raise DataError(
+                f"{folder} must hold the current corpus {source}, it holds another; "
+                "remove it, or name another folder"
+            )
         remove(folder / CORPUS_FILE)
     with plain_disk_errors(folder):
         corpus = write_corpus(documents(), folder, source=source)
@@ -118,12 +125,14 @@ def rows_in_store(corpus: Documents, store: Store, *, source: str) -> Int64[np.n
         missing += [f'"{ids[position]}"' for position in np.flatnonzero(slices[-1] < 0)]
     if missing:
         raise DataError(
-            f"{store.path} must hold a vector of every document of {source}, it lacks {several(missing, of='documents')}; "
+            f"{store.path} must hold a vector of every document of {source}, it "
+            f"lacks {several(missing, of='documents')}; "
             f"add them with {call_of('embed', append=True)}, or name the store of this corpus"
         )
     if store.count > corpus.count:
         raise DataError(
-            f"{store.path} must hold the documents of {source} alone, got {store.count:,} and {corpus.count:,}; "
+            f"{store.path} must hold the documents of {source} alone, got "
+            f"{store.count:,} and {corpus.count:,}; "
             "name the corpus that the store was built of, or the store itself in its place"
         )
     return np.concatenate(slices)
@@ -131,7 +140,9 @@ def rows_in_store(corpus: Documents, store: Store, *, source: str) -> Int64[np.n
 
 @dataclass(frozen=True, slots=True)
 class MiningQueries:
-    """A data set of queries whose documents are ids of the corpus, or texts; `shared_answers` are of query texts in several examples."""
+    """A data set of queries whose documents are ids of the corpus, or texts; `shared_answers` are of query
+    texts in several examples.
+    """
 
     name: str
     examples: Sequence[Example]
@@ -160,16 +171,23 @@ class MiningQueries:
 
 def read_queries(source: str, settings: DataSection) -> ExampleSet:
     """Read a data set, before any costly work."""
-    examples = read_examples(source, split=settings.split, columns=settings.columns.given(), usual_split="train")
+    examples = read_examples(
+        source, split=settings.split, columns=settings.columns.given(), usual_split="train"
+    )
     if isinstance(examples, LanguageGridSet):
-        raise DataError(f"{source} must hold queries with positives, got a language grid; mine for a file of examples")
+        raise DataError(
+            f"{source} must hold queries with positives, got a language grid; mine for a file of examples"
+        )
     return examples
 
 
-def queries_in_corpus(data: ExampleSet, corpus: Documents, settings: DataSection, *, corpus_name: str, keep_listed: bool) -> MiningQueries:
+def queries_in_corpus(
+    data: ExampleSet, corpus: Documents, settings: DataSection, *, corpus_name: str, keep_listed: bool
+) -> MiningQueries:
     """Check that the corpus has the documents that a data set names.
 
-    Documents are ids where any positive is the id of a document, and texts otherwise; texts need not be in the corpus.
+    Documents are ids where any positive is the id of a document, and texts otherwise; texts need not be in
+    the corpus.
     """
     data = data if settings.ids == "exact" else with_known_ids(data, corpus.rows)
     shared = _shared_answers(data.examples)
@@ -178,23 +196,34 @@ def queries_in_corpus(data: ExampleSet, corpus: Documents, settings: DataSection
         examples = [replace(example, negatives=()) if example.negatives else example for example in examples]
     holds_ids = data.holds_texts is False or _are_ids(examples, corpus)
     named = _distinct((*example.positives, *example.negatives) for example in examples) if holds_ids else ()
-    if missing := frozenset(ids[position] for ids in named for position in np.flatnonzero(corpus.rows(ids) < 0)):
+    if missing := frozenset(
+        ids[position] for ids in named for position in np.flatnonzero(corpus.rows(ids) < 0)
+    ):
         if settings.missing == "error":
             raise DataError(_missing_phrase(data.name, missing, examples, corpus, corpus_name))
         examples, note = _without(examples, missing)
         notes = [*notes, note]
     if not examples:
-        raise DataError(f"{data.name} must hold at least one query whose positives the corpus {corpus_name} has, got none; check both")
-    return MiningQueries(data.name, examples, holds_ids, shared, tuple(f"{data.name}: {note}" for note in notes))
+        raise DataError(
+            f"{data.name} must hold at least one query whose positives the corpus "
+            f"{corpus_name} has, got none; check both"
+        )
+    return MiningQueries(
+        data.name, examples, holds_ids, shared, tuple(f"{data.name}: {note}" for note in notes)
+    )
 
 
 def document_rows(documents: Sequence[str], corpus: Documents, *, holds_ids: bool) -> Int64[np.ndarray, " n"]:
-    """Row of each document that a data set names; -1 for a text outside a corpus that is addressed by texts."""
+    """Row of each document that a data set names; -1 for a text outside a corpus that is addressed by
+    texts.
+    """
     return corpus.rows(documents if holds_ids else [text_id(document) for document in documents])
 
 
 def _are_ids(examples: Sequence[Example], corpus: Documents) -> bool:
-    """Whether positives are ids: at least one is, if in another Unicode form, or most are but for case; these must not count as texts."""
+    """Whether positives are ids: at least one is, if in another Unicode form, or most are but for case; these
+    must not count as texts.
+    """
     if any((corpus.rows(ids) >= 0).any() for ids in _distinct(example.positives for example in examples)):
         return True
     positives = frozenset(chain.from_iterable(example.positives for example in examples))
@@ -210,8 +239,12 @@ def _distinct(documents: Iterable[tuple[str, ...]]) -> Iterator[list[str]]:
     return (distinct[start : start + LOOKUP_SLICE] for start in range(0, len(distinct), LOOKUP_SLICE))
 
 
-def _missing_phrase(name: str, missing: frozenset[str], examples: Sequence[Example], corpus: Documents, corpus_name: str) -> str:
-    """Missing ids with the location of their first mention; ids that the corpus has in other case are shown with it."""
+def _missing_phrase(
+    name: str, missing: frozenset[str], examples: Sequence[Example], corpus: Documents, corpus_name: str
+) -> str:
+    """Missing ids with the location of their first mention; ids that the corpus has in other case are shown
+    with it.
+    """
     similar = _ids_in_other_case(missing, corpus)
     locations: dict[str, str] = {}
     for example in examples:
@@ -221,10 +254,20 @@ def _missing_phrase(name: str, missing: frozenset[str], examples: Sequence[Examp
     phrases = []
     for document, location in locations.items():
         other = similar.get(document.casefold())
-        phrases.append(f'{location}: "{document}"' + (f' (which differs only in case from its "{other}")' if other else ""))
-    usual = "ids are case-sensitive: correct them" if similar else "name the corpus that holds them, or set data.missing = drop"
+        phrases.append(
+            f'{location}: "{document}"'
+            + (f' (which differs only in case from its "{other}")' if other else "")
+        )
+    usual = (
+        "ids are case-sensitive: correct them"
+        if similar
+        else "name the corpus that holds them, or set data.missing = drop"
+    )
     advice = forms_advice(missing, corpus.rows) or usual
-    return f"{name}: every document must be in the corpus {corpus_name}, it lacks {several(phrases, of='documents')}; {advice}"
+    return (
+        f"{name}: every document must be in the corpus {corpus_name}, it lacks "
+        f"{several(phrases, of='documents')}; {advice}"
+    )
 
 
 def _ids_in_other_case(documents: frozenset[str], corpus: Documents) -> dict[str, str]:
@@ -249,7 +292,11 @@ def _without(examples: Sequence[Example], missing: frozenset[str]) -> tuple[list
     ]
     answered = [example for example in present if example.positives]
     dropped = counted(len(present) - len(answered), "query")
-    return answered, f"{counted(len(missing), 'document')} missing from the corpus left out, and {dropped} without a positive"
+    return (
+        answered,
+        f"{counted(len(missing), 'document')} missing from the corpus left "
+        f"out, and {dropped} without a positive",
+    )
 
 
 def _shared_answers(examples: Sequence[Example]) -> dict[str, tuple[str, ...]]:
@@ -263,14 +310,20 @@ def _shared_answers(examples: Sequence[Example]) -> dict[str, tuple[str, ...]]:
     return {query: tuple(answers) for query, answers in shared.items()}
 
 
-def _without_contradictions(examples: Sequence[Example], shared: Mapping[str, tuple[str, ...]]) -> tuple[list[Example], list[str]]:
+def _without_contradictions(
+    examples: Sequence[Example], shared: Mapping[str, tuple[str, ...]]
+) -> tuple[list[Example], list[str]]:
     """Examples without listed negatives that answer their query, and a note of their locations."""
     faults, consistent = Faults(shown=3), []
     for example in examples:
         answers = set(shared.get(example.query, example.positives)) if example.negatives else set()
         negatives = tuple(document for document in example.negatives if document not in answers)
         if len(negatives) < len(example.negatives):
-            faults.extend(f"{example.location or example.query_id}" for document in example.negatives if document in answers)
+            faults.extend(
+                f"{example.location or example.query_id}"
+                for document in example.negatives
+                if document in answers
+            )
             example = replace(example, negatives=negatives)
         consistent.append(example)
     note = f"listed negatives that equal a positive of their query left out: {faults.told('of them')}"

@@ -1,7 +1,9 @@
-"""Training few weights of a backbone: only its biases, or low-rank adapters of its dense layers (Ziarko et al. 2024).
+"""Training few weights of a backbone: only its biases, or low-rank adapters of its dense layers (Ziarko et
+al. 2024).
 
-Both disable all other gradients of the backbone; projections on top of it are trained as before. Freezing by name
-(`adiabat.models.freezing`) can be applied before either, or preferably afterwards: its patterns then match added biases and adapters.
+Both disable all other gradients of the backbone; projections on top of it are trained as before. Freezing by
+name (`adiabat.models.freezing`) can be applied before either, or preferably afterwards: its patterns then
+match added biases and adapters.
 
 Reference:
     Ziarko et al. 2024, section 3.4.
@@ -37,10 +39,11 @@ def train_part(backbone: PreTrainedModel, method: Method) -> None:
 
 
 def train_biases_only(backbone: PreTrainedModel) -> int:
-    """Disable the gradients of all but the biases of dense layers and norms (BitFit); returns the number of trained weights.
+    """Disable the gradients of all but the biases of dense layers and norms (BitFit); returns the number of
+    trained weights.
 
-    A backbone without biases gets zero biases if its configuration has a setting for them (`BIAS_SETTINGS`): its output is unchanged, and a
-    saved model loads with them.
+    A backbone without biases gets zero biases if its configuration has a setting for them (`BIAS_SETTINGS`):
+    its output is unchanged, and a saved model loads with them.
     """
     _require_layers(backbone)
     if not any(_BIAS.search(name) for name, _ in backbone.named_parameters()):
@@ -52,16 +55,18 @@ def train_biases_only(backbone: PreTrainedModel) -> int:
 
 
 def add_lora(backbone: PreTrainedModel, *, rank: int, alpha: float | None = None) -> int:
-    """Add a low-rank adapter to every dense layer in place and disable all other gradients; returns the number of trained weights.
+    """Add a low-rank adapter to every dense layer in place and disable all other gradients; returns the
+    number of trained weights.
 
-    ``y = W x + (alpha / rank) B A x``, with ``A`` (rank, in) initialised as torch initialises a dense layer, and ``B`` (out, rank) zero, so
-    that the output is unchanged at first. A pooler head gets no adapter. The backbone keeps its class, and its dense layers their mode.
-    Torch's global generator draws the adapters.
+    ``y = W x + (alpha / rank) B A x``, with ``A`` (rank, in) initialised as torch initialises a dense layer,
+    and ``B`` (out, rank) zero, so that the output is unchanged at first. A pooler head gets no adapter. The
+    backbone keeps its class, and its dense layers their mode. Torch's global generator draws the adapters.
 
     Args:
         rank: Rank of ``B A``, >= 1 and at most the smaller width of every layer.
-        alpha: > 0; None takes the rank, so that ``W + B A`` is computed, as in Ziarko et al. 2024. The update of one learning rate then
-            grows with the rank; a fixed alpha compensates for that (Hu et al. 2022, section 4.1).
+        alpha: > 0; None takes the rank, so that ``W + B A`` is computed, as in Ziarko et al. 2024. The update
+            of one learning rate then grows with the rank; a fixed alpha compensates for that (Hu et al. 2022,
+            section 4.1).
     """
     if hasattr(backbone, "peft_config"):
         raise ModelError("backbone must have no adapters, got some; merge them first")
@@ -74,7 +79,8 @@ def add_lora(backbone: PreTrainedModel, *, rank: int, alpha: float | None = None
     widths = tuple(layers[narrowest].weight.shape)
     if rank > min(widths):
         raise ConfigError(
-            f"rank must be <= {min(widths)}, the smaller width of {narrowest} ({widths[0]} by {widths[1]}), got {rank}; lower it"
+            f"rank must be <= {min(widths)}, the smaller width of {narrowest} ({widths[0]} "
+            f"by {widths[1]}), got {rank}; lower it"
         )
     from peft import LoraConfig, inject_adapter_in_model  # takes 0.4 s
 
@@ -91,7 +97,8 @@ def add_lora(backbone: PreTrainedModel, *, rank: int, alpha: float | None = None
 
 
 def merge_adapters(backbone: PreTrainedModel) -> PreTrainedModel:
-    """A plain backbone equivalent to one with adapters: ``W + (alpha / rank) B A`` in each dense layer, in float32.
+    """A plain backbone equivalent to one with adapters: ``W + (alpha / rank) B A`` in each dense layer, in
+    float32.
 
     Layers and tokens that were trained whole beside an adapter take the place of those in the backbone.
     """
@@ -110,14 +117,19 @@ def merge_adapters(backbone: PreTrainedModel) -> PreTrainedModel:
                 layer.merge()
                 merged.set_submodule(name, layer.get_base_layer())
             elif isinstance(layer, AuxiliaryTrainingWrapper):
-                plain = layer.unload_and_optionally_merge_module(merge=True, safe_merge=False, adapter_names=None)
+                plain = layer.unload_and_optionally_merge_module(
+                    merge=True, safe_merge=False, adapter_names=None
+                )
                 merged.set_submodule(name, plain)
                 replaced.append(name)
     del merged.peft_config
-    # Attributes left by adapters that transformers loaded; with them it would save only adapters, or weights under adapter names.
+    # Attributes left by adapters that transformers loaded; with them it would save only adapters, or weights
+    # under adapter names.
     merged._hf_peft_config_loaded = False
     conversions = getattr(merged, "_weight_conversions", None) or []
-    merged.__dict__["_weight_conversions"] = [conversion for conversion in conversions if not _ADAPTER_NAME.search(str(conversion))]
+    merged.__dict__["_weight_conversions"] = [
+        conversion for conversion in conversions if not _ADAPTER_NAME.search(str(conversion))
+    ]
     return merged.requires_grad_(True)
 
 
@@ -126,14 +138,18 @@ def _trainable(backbone: nn.Module) -> int:
 
 
 def _add_biases(backbone: PreTrainedModel) -> None:
-    """Add zero biases to the backbone and its configuration; ModelError if the configuration has no setting for them."""
+    """Add zero biases to the backbone and its configuration; ModelError if the configuration has no setting
+    for them.
+    """
     config = copy.deepcopy(backbone.config)
     switched = [setting for setting in BIAS_SETTINGS if getattr(config, setting, None) is False]
     for setting in switched:
         setattr(config, setting, True)
     with torch.device("meta"):
         # On the meta device, only for the names and shapes of the biases.
-        shapes = {name: bias.shape for name, bias in type(backbone)(config).named_parameters() if _BIAS.search(name)}
+        shapes = {
+            name: bias.shape for name, bias in type(backbone)(config).named_parameters() if _BIAS.search(name)
+        }
     if not shapes:
         raise ModelError(
             f"training biases alone needs a backbone with biases, got type {config.model_type}, "
@@ -143,16 +159,25 @@ def _add_biases(backbone: PreTrainedModel) -> None:
         path, _, bias = name.rpartition(".")
         layer = backbone.get_submodule(path)
         weight = layer.get_parameter("weight")
-        layer.register_parameter(bias, nn.Parameter(weight.new_zeros(shape), requires_grad=weight.requires_grad))
+        layer.register_parameter(
+            bias, nn.Parameter(weight.new_zeros(shape), requires_grad=weight.requires_grad)
+        )
     for setting in switched:
         setattr(backbone.config, setting, True)
 
 
 def _require_layers(backbone: PreTrainedModel) -> dict[str, nn.Linear | Conv1D]:
-    """Dense layers that an embedding depends on, by name; peft's own ``all-linear`` would include a pooler head."""
-    dense = {name: layer for name, layer in backbone.named_modules() if isinstance(layer, (nn.Linear, Conv1D))}
+    """Dense layers that an embedding depends on, by name; peft's own ``all-linear`` would include a pooler
+    head.
+    """
+    dense = {
+        name: layer for name, layer in backbone.named_modules() if isinstance(layer, (nn.Linear, Conv1D))
+    }
     layers = {name: layer for name, layer in dense.items() if not name.startswith(_POOLER)}
     if not layers:
         kind = backbone.config.model_type
-        raise ModelError(f"method must be full for a backbone without dense layers, got one of type {kind}; train all of it")
+        raise ModelError(
+            "method must be full for a backbone without dense layers, got "
+            f"one of type {kind}; train all of it"
+        )
     return layers

@@ -1,4 +1,6 @@
-"""Loading the transformer and tokenizer of a folder: class, permission to run code, number of blocks, completeness of weights."""
+"""Loading the transformer and tokenizer of a folder: class, permission to run code, number of blocks,
+completeness of weights.
+"""
 
 import logging
 import re
@@ -38,17 +40,19 @@ ENCODERS: Mapping[str, str] = {
     "umt5": "UMT5EncoderModel",
     "longt5": "LongT5EncoderModel",
 }
-"""Families of which only the encoder is loaded, with its class, whose module loads at use; the configuration of a saved encoder no longer
-tells."""
+"""Families of which only the encoder is loaded, with its class, whose module loads at use; the configuration
+of a saved encoder no longer tells."""
 
 COUNTED_FROM_THE_END: Mapping[str, int] = {"num_hidden_groups": 1, "num_kv_shared_layers": 0}
-"""Settings that make a block's weights depend on the number of blocks if they exceed this value (ALBERT, Gemma 3n)."""
+"""Settings that make a block's weights depend on the number of blocks if they exceed this value (ALBERT,
+Gemma 3n)."""
 
 HEADS_FOR_WORDS = re.compile(
     r"(?:\w+\.)?(?:pooler|decoder|lm_head|embed_out|lm_loss|pred_layer|final_logits_bias|vocab_\w+|head\.(?:dense|norm)"
     r"|cls\.\w+|\w*predictions|generator_\w+|sop_classifier|embeddings\.position_ids)(?:\.|$)|.*\b(?:inv_freq|masked_bias|attn\.bias)$"
 )
-"""Weights in files of pre-trained models that are not part of the backbone: poolers, pre-training heads, and computed tables."""
+"""Weights in files of pre-trained models that are not part of the backbone: poolers, pre-training heads, and
+computed tables."""
 
 BLOCK = re.compile(r"\.\d+\.")
 
@@ -58,8 +62,8 @@ class Trust:
     """Permissions of loading beyond reading plain data.
 
     Attributes:
-        remote_code: Name of the model, exactly as it is loaded, whose own Python code may run; None runs none. Code of another repository
-            never runs.
+        remote_code: Name of the model, exactly as it is loaded, whose own Python code may run; None runs
+            none. Code of another repository never runs.
         pickles: Whether weights may be read from a pickle (``pytorch_model.bin``), which can run code.
     """
 
@@ -68,13 +72,19 @@ class Trust:
 
 
 def load_backbone(
-    folder: Path, trust: Trust, *, blocks: int | None = None, options: Mapping[str, Any] | None = None, adapter: Path | None = None
+    folder: Path,
+    trust: Trust,
+    *,
+    blocks: int | None = None,
+    options: Mapping[str, Any] | None = None,
+    adapter: Path | None = None,
 ) -> PreTrainedModel:
     """Load a transformer, float32, on the CPU.
 
     Args:
         blocks: Number of leading blocks to load; None loads all.
-        adapter: Folder of a low-rank adapter to merge into the weights; None for none, or for one in `folder`.
+        adapter: Folder of a low-rank adapter to merge into the weights; None for none, or for one in
+            `folder`.
     """
     code = trust.remote_code is not None
     _require_files_inside(folder, trust)
@@ -84,7 +94,8 @@ def load_backbone(
     require_switches(read_json(folder / "config.json"), CONFIG_SWITCHES, path=folder / "config.json")
     with _as_model_error(folder, trust):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=code, **(options or {}))
-    # Either setting could make transformers fetch compiled kernels from the hub and run them; None uses torch's own.
+    # Either setting could make transformers fetch compiled kernels from the hub and run them; None uses
+    # torch's own.
     config._attn_implementation = config._experts_implementation = None
     if blocks is not None:
         config = first_blocks(config, blocks)
@@ -125,19 +136,25 @@ def base_of_adapter(folder: Path) -> str | None:
         return None
     (base,) = required(read_json(path), "base_model_name_or_path", path=path)
     if not isinstance(base, str) or not base:
-        raise ModelError(f"{path} must name the adapter's base model in base_model_name_or_path, got {base!r}; merge the adapter into it")
+        raise ModelError(
+            f"{path} must name the adapter's base model in base_model_name_or_path, "
+            f"got {base!r}; merge the adapter into it"
+        )
     return base
 
 
 def _load_adapter(backbone: PreTrainedModel, folder: Path, trust: Trust, *, shortened: bool) -> None:
-    """Add an adapter's weights to the layers that it adapts; weights of blocks that were not loaded are dropped."""
+    """Add an adapter's weights to the layers that it adapts; weights of blocks that were not loaded are
+    dropped.
+    """
     with _as_model_error(folder, trust):
         report = backbone.load_adapter(str(folder), ignore_mismatched_sizes=True)
     shapes = [name for name, *_ in report.mismatched_keys]
     left_over = [name for name in report.unexpected_keys if not (shortened and BLOCK.search(name))]
     if faults := sorted([*report.missing_keys, *left_over, *shapes]):
         raise ModelError(
-            f"{folder} must hold an adapter of {type(backbone).__name__}; {len(faults)} of its weights are missing, left over or "
+            f"{folder} must hold an adapter of {type(backbone).__name__}; {len(faults)} "
+            "of its weights are missing, left over or "
             f"of another shape, such as {', '.join(faults[:3])}; if peft loads it, {MERGE_FIRST}"
         )
 
@@ -147,7 +164,17 @@ MERGE_FIRST = "merge it first (peft's merge_and_unload), save the merged model, 
 MERGEABLE = frozenset(("LORA", "IA3", "LOHA", "LOKR", "OFT", "BOFT", "HRA", "FOURIERFT", "LN_TUNING", "C3A"))
 """Kinds of adapters that transformers loads whole beside a backbone, and that become part of its weights."""
 
-ADDED_TOKENS = frozenset(("PROMPT_TUNING", "MULTITASK_PROMPT_TUNING", "P_TUNING", "PREFIX_TUNING", "ADAPTION_PROMPT", "CPT", "CARTRIDGE"))
+ADDED_TOKENS = frozenset(
+    (
+        "PROMPT_TUNING",
+        "MULTITASK_PROMPT_TUNING",
+        "P_TUNING",
+        "PREFIX_TUNING",
+        "ADAPTION_PROMPT",
+        "CPT",
+        "CARTRIDGE",
+    )
+)
 """Kinds of adapters that put vectors beside the tokens of each text, which no weights of a layer replace."""
 
 ADAPTER_SWITCHES = ("use_rslora", "use_dora", "fan_in_fan_out", "lora_bias", "use_qalora")
@@ -163,16 +190,25 @@ def _require_mergeable(folder: Path) -> None:
     require_switches(record, ADAPTER_SWITCHES, path=path)
     kind = record.get("peft_type")
     if kind in ADDED_TOKENS:
-        raise ModelError(f"{path}: peft_type must be one that changes weights, got {kind}, which adds to each text; choose another model")
+        raise ModelError(
+            f"{path}: peft_type must be one that changes weights, got {kind}, which "
+            "adds to each text; choose another model"
+        )
     if kind not in MERGEABLE:
-        raise ModelError(f"{path}: peft_type must be {' or '.join(sorted(MERGEABLE))}, got {kind!r}; {MERGE_FIRST}")
+        raise ModelError(
+            f"{path}: peft_type must be {' or '.join(sorted(MERGEABLE))}, got {kind!r}; {MERGE_FIRST}"
+        )
     for name in UNMERGED:
         if record.get(name):
-            raise ModelError(f"{path}: {name} must be unset for adiabat to merge the adapter, got {record[name]!r:.40}; {MERGE_FIRST}")
+            raise ModelError(
+                f"{path}: {name} must be unset for adiabat to merge the adapter, "
+                f"got {record[name]!r:.40}; {MERGE_FIRST}"
+            )
     # transformers would open a pickle.
     if not is_there(folder / "adapter_model.safetensors", error=ModelError):
         raise ModelError(
-            f"{folder} must hold adapter_model.safetensors, which adapter_config.json asks for; save the adapter again with peft"
+            f"{folder} must hold adapter_model.safetensors, which adapter_config.json "
+            "asks for; save the adapter again with peft"
         )
 
 
@@ -181,11 +217,16 @@ def _require_files_inside(folder: Path, trust: Trust) -> None:
     shards = read_json(folder / "model.safetensors.index.json").get("weight_map") or {}
     names = {read_json(folder / "config.json").get("transformers_weights"), *shards.values()} - {None}
     if faults := sorted(str(name) for name in names if Path(str(name)).name != name):
-        raise ModelError(f"{folder} must name files of its own for its weights, got {faults[0]!r}; copy that file into the model's folder")
+        raise ModelError(
+            f"{folder} must name files of its own for its weights, got {faults[0]!r}; "
+            "copy that file into the model's folder"
+        )
     require_shards(folder, set(shards.values()))
     for name in ("config.json", "tokenizer_config.json") if trust.remote_code is not None else ():
         classes = read_json(folder / name).get("auto_map") or {}
-        for entry in chain.from_iterable(entry if isinstance(entry, list) else [entry] for entry in classes.values()):
+        for entry in chain.from_iterable(
+            entry if isinstance(entry, list) else [entry] for entry in classes.values()
+        ):
             repository, dashes, _ = str(entry).partition("--")
             if dashes and repository != trust.remote_code:
                 raise ModelError(
@@ -195,12 +236,18 @@ def _require_files_inside(folder: Path, trust: Trust) -> None:
 
 
 def first_blocks(config: PretrainedConfig, blocks: int) -> PretrainedConfig:
-    """The configuration of a transformer cut after its leading blocks; a final norm follows the last of them."""
+    """The configuration of a transformer cut after its leading blocks; a final norm follows the last of
+    them.
+    """
     count = getattr(config, "num_hidden_layers", None)
-    if not isinstance(count, int) or any(getattr(config, name, usual) > usual for name, usual in COUNTED_FROM_THE_END.items()):
+    if not isinstance(count, int) or any(
+        getattr(config, name, usual) > usual for name, usual in COUNTED_FROM_THE_END.items()
+    ):
         raise _uncuttable(config, blocks, "blocks are not counted one by one in its config.json")
     if not 1 <= blocks <= count:
-        raise ConfigError(f"encoder.blocks must be from 1 to {count}, the blocks that the backbone has, got {blocks}")
+        raise ConfigError(
+            f"encoder.blocks must be from 1 to {count}, the blocks that the backbone has, got {blocks}"
+        )
     record = config.to_dict()
     for name, value in record.items():
         # Settings with an entry per block, such as `layer_types` and `no_rope_layers`.
@@ -217,7 +264,9 @@ def first_blocks(config: PretrainedConfig, blocks: int) -> PretrainedConfig:
 
 
 def _uncuttable(config: PretrainedConfig, blocks: int, reason: str) -> ConfigError:
-    return ConfigError(f"encoder.blocks must be left out for a backbone of type {config.model_type}, got {blocks}: {reason}")
+    return ConfigError(
+        f"encoder.blocks must be left out for a backbone of type {config.model_type}, got {blocks}: {reason}"
+    )
 
 
 @contextmanager
@@ -225,7 +274,9 @@ def quietly() -> Iterator[None]:
     """Silence transformers' progress bars and load reports; this module checks what they would warn of."""
     level = transformers_logging.get_verbosity()
     # `disable_progress_bar` would also change the hub's bars, past restoring.
-    hook = transformers_logging.set_tqdm_hook(lambda _, args, kwargs: transformers_logging.EmptyTqdm(*args, **kwargs))  # type: ignore[no-untyped-call]
+    hook = transformers_logging.set_tqdm_hook(
+        lambda _, args, kwargs: transformers_logging.EmptyTqdm(*args, **kwargs)
+    )  # type: ignore[no-untyped-call]
     transformers_logging.set_verbosity(logging.ERROR)
     try:
         yield
@@ -251,13 +302,16 @@ def _as_model_error(folder: Path, trust: Trust) -> Iterator[None]:
 
 
 def reason(fault: BaseException) -> str:
-    """Another library's message, preceded by the class of its error if the message is not a sentence for users."""
+    """Another library's message, preceded by the class of its error if the message is not a sentence for
+    users.
+    """
     readable = isinstance(fault, (OSError, ValueError))
     return first_line(fault) if readable else f"{type(fault).__name__}: {first_line(fault)}"
 
 
 def _check_weights(folder: Path, architecture: str, report: Mapping[str, Any], *, shortened: bool) -> None:
-    """Refuse a model with missing weights, except a pooler's, or with unexpected weights that embeddings could depend on.
+    """Refuse a model with missing weights, except a pooler's, or with unexpected weights that embeddings
+    could depend on.
 
     Unexpected weights of a pre-training head, and of blocks that were not loaded, are accepted.
     """
@@ -270,8 +324,10 @@ def _check_weights(folder: Path, architecture: str, report: Mapping[str, Any], *
     left_over = (name for name in report["unexpected_keys"] if not (shortened and BLOCK.search(name)))
     if faults := sorted(name for name in left_over if not HEADS_FOR_WORDS.match(name)):
         raise ModelError(
-            f"{folder} must hold the weights of an embedding model alone; {len(faults)} belong to something on top of it, such as a "
-            f"classifier or a layer of late interaction: {', '.join(faults[:3])}; choose another model, or save it without them"
+            f"{folder} must hold the weights of an embedding model alone; {len(faults)} "
+            "belong to something on top of it, such as a "
+            f"classifier or a layer of late interaction: {', '.join(faults[:3])}; "
+            "choose another model, or save it without them"
         )
 
 
@@ -289,7 +345,8 @@ def _loader(config: PretrainedConfig, folder: Path) -> Any:
 
 
 TOKENIZER_FILES = ("tokenizer.json", "vocab.*", "*.model")
-"""Files that may hold the vocabulary; without one, transformers would build a tokenizer with an empty vocabulary."""
+"""Files that may hold the vocabulary; without one, transformers would build a tokenizer with an empty
+vocabulary."""
 
 TOKENIZER_JSON = ("tokenizer.json", "vocab.json", "added_tokens.json", "special_tokens_map.json")
 """Files of a tokenizer that hold a JSON object; ``tokenizer_config.json`` is read before."""
@@ -319,14 +376,22 @@ def load_tokenizer(
             read_json(folder / name)
         raise ModelError(f"{folder} must hold a tokenizer: {reason(fault)}") from fault
     if not tokenizer.is_fast:
-        raise ModelError(f"{folder} must hold a fast tokenizer (tokenizer.json); convert it with transformers first")
+        raise ModelError(
+            f"{folder} must hold a fast tokenizer (tokenizer.json); convert it with transformers first"
+        )
     if any(tokenizer("a").get("token_type_ids", ())):
-        raise ModelError(f"{folder} must hold a tokenizer that gives texts token types of 0, got others, which adiabat does not support")
+        raise ModelError(
+            f"{folder} must hold a tokenizer that gives texts token types of 0, "
+            "got others, which adiabat does not support"
+        )
     # `save_pretrained` writes it, whichever file stated it.
     tokenizer.init_kwargs["truncation_side"] = tokenizer.truncation_side
     # sentence-transformers keeps lower-casing beside the tokenizer; here it becomes part of it, unless it is.
     normalizers = normalizers_of(tokenizer)
-    lowers = any(isinstance(normalizer, Lowercase) or getattr(normalizer, "lowercase", False) for normalizer in normalizers)
+    lowers = any(
+        isinstance(normalizer, Lowercase) or getattr(normalizer, "lowercase", False)
+        for normalizer in normalizers
+    )
     if settings.lower_case and not lowers:
         tokenizer.backend_tokenizer.normalizer = Chain([Lowercase(), *normalizers])
     if pad_token is not None:
@@ -339,22 +404,29 @@ def _require_tokenizer_settings(path: Path) -> None:
     require_switches(stated, TOKENIZER_SWITCHES, path=path)
     limit = stated.get("model_max_length")
     # Infinity, or a float such as 1e30, stands for no limit.
-    if limit not in (None, float("inf")) and (isinstance(limit, bool) or not isinstance(limit, int | float) or limit % 1):
+    if limit not in (None, float("inf")) and (
+        isinstance(limit, bool) or not isinstance(limit, int | float) or limit % 1
+    ):
         raise ModelError(f"{path}: model_max_length must be a whole number, got {limit!r:.60}; correct it")
 
 
 def set_pad_token(tokenizer: PreTrainedTokenizerBase, token: str) -> None:
-    """Set a special token as padding for a tokenizer without one. Padding is masked, so vectors do not change.
+    """Set a special token as padding for a tokenizer without one.
 
-    A tokenizer with a padding token keeps it, because one setting may cover several models. Ordinary tokens are refused: saving would make
-    them special, and texts that contain them would be split differently.
+    Padding is masked, so vectors do not change.
+
+    A tokenizer with a padding token keeps it, because one setting may cover several models. Ordinary tokens
+    are refused: saving would make them special, and texts that contain them would be split differently.
     """
     if tokenizer.pad_token_id is not None:
         return
     known = special_tokens(tokenizer)
     if token not in known:
         names = ", ".join(map(repr, known[:LISTED_TOKENS])) or "it has none"
-        raise ConfigError(f"encoder.pad_token must be one of the tokenizer's special tokens ({names}), got {token!r}; choose another")
+        raise ConfigError(
+            "encoder.pad_token must be one of the tokenizer's special tokens "
+            f"({names}), got {token!r}; choose another"
+        )
     tokenizer.pad_token = token
 
 
@@ -370,9 +442,12 @@ def require_pad_token(tokenizer: PreTrainedTokenizerBase) -> None:
         return
     known = special_tokens(tokenizer)
     usual = tokenizer.eos_token if tokenizer.eos_token in known else next(iter(known), None)
-    advice = f'set encoder.pad_token = "{usual}"' if usual else "give the tokenizer a special token to pad with"
+    advice = (
+        f'set encoder.pad_token = "{usual}"' if usual else "give the tokenizer a special token to pad with"
+    )
     raise ModelError(
-        f"the tokenizer must have a padding token, got none: sentence-transformers needs one to encode with what is saved; {advice}"
+        "the tokenizer must have a padding token, got none: sentence-transformers "
+        f"needs one to encode with what is saved; {advice}"
     )
 
 

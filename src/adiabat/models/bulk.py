@@ -1,4 +1,6 @@
-"""Processing many texts: embedding, where one thread prepares batches for all cores or a GPU; and tokenising once for repeated use."""
+"""Processing many texts: embedding, where one thread prepares batches for all cores or a GPU; and tokenising
+once for repeated use.
+"""
 
 import hashlib
 import json
@@ -25,7 +27,15 @@ from adiabat.core.provenance import is_whole, seal
 from adiabat.core.ragged import Ragged
 from adiabat.data.records import Side
 from adiabat.models.compilation import compile_blocks, enough_graphs
-from adiabat.models.device import MAX_WORKERS, Precision, autocast, on_device, parallel_map, release_unused, thread_replicas
+from adiabat.models.device import (
+    MAX_WORKERS,
+    Precision,
+    autocast,
+    on_device,
+    parallel_map,
+    release_unused,
+    thread_replicas,
+)
 from adiabat.models.packing import gains_by_packing, pack
 from adiabat.models.static import StaticBackbone
 from adiabat.models.tokens import TokenBatch, token_budget_batches
@@ -34,7 +44,8 @@ if TYPE_CHECKING:
     from adiabat.models.encoder import Encoder
 
 TOKENIZE_BLOCK = 4096
-"""Number of texts tokenised at a time: it bounds the memory of Python lists and is far larger than a batch."""
+"""Number of texts tokenised at a time: it bounds the memory of Python lists and is far larger than a
+batch."""
 
 BAG_BLOCK = 2048
 """The same for a static model, where 1,024 and 4,096 are 4 and 2 % slower."""
@@ -140,7 +151,9 @@ def embed_blocks(
         batches = chain.from_iterable(prepare(range(0, total, TOKENIZE_BLOCK)))
         first = list(islice(batches, MAX_WORKERS))
         encoders = _replicas(encoder, precision, batches=len(first), compiled=compiled)
-        embed = stack.enter_context(parallel_map([_Pass(replica, precision, source.limit, compiled) for replica in encoders]))
+        embed = stack.enter_context(
+            parallel_map([_Pass(replica, precision, source.limit, compiled) for replica in encoders])
+        )
         for batch in embed(chain(first, batches)):
             vectors[batch.rows] = batch.embeddings()
             done, full = done + len(batch.rows), full + batch.full
@@ -150,7 +163,11 @@ def embed_blocks(
 
 
 def embed_bags(
-    encoder: "Encoder", backbone: StaticBackbone, source: TokenSource, *, on_progress: Callable[[Progress], None] | None = None
+    encoder: "Encoder",
+    backbone: StaticBackbone,
+    source: TokenSource,
+    *,
+    on_progress: Callable[[Progress], None] | None = None,
 ) -> Float[np.ndarray, "n e"]:
     """Embed texts by a static model with mean pooling, as bags of rows, without padding or token states."""
     total = source.total
@@ -170,7 +187,9 @@ def embed_bags(
 
 
 def _replicas(encoder: "Encoder", precision: Precision, *, batches: int, compiled: bool) -> list["Encoder"]:
-    """Encoders that pass batches at the same time: on a CPU one per core, but no more than batches; compiled or on a GPU one."""
+    """Encoders that pass batches at the same time: on a CPU one per core, but no more than batches; compiled
+    or on a GPU one.
+    """
     on_cpu = encoder.device.type == "cpu"
     count = min(torch.get_num_threads(), batches) if on_cpu and not compiled else 1
     if on_cpu and count <= 1 and not compiled:
@@ -226,7 +245,10 @@ class _Pass:
             except RuntimeError as fault:
                 if self.encoder.device.type == "cpu" or not divisible or not is_out_of_memory(fault):
                     raise
-            warnings.warn("a batch of texts does not fit in the free memory of the GPU: all batches pass in halves", stacklevel=2)
+            warnings.warn(
+                "a batch of texts does not fit in the free memory of the GPU: all batches pass in halves",
+                stacklevel=2,
+            )
             self.halved = True
             release_unused()
         parts = tokens.halves() if divisible else (tokens,)
@@ -234,7 +256,9 @@ class _Pass:
 
 
 class TokenFile:
-    """Token ids in a file of 4 bytes per token, read piece by piece; the pages of a memory map would count as memory of the process."""
+    """Token ids in a file of 4 bytes per token, read piece by piece; the pages of a memory map would count as
+    memory of the process.
+    """
 
     def __init__(self, path: Path) -> None:
         """Open the file."""
@@ -242,7 +266,9 @@ class TokenFile:
         weakref.finalize(self, os.close, self._file)
 
     def __getitem__(self, stretch: slice) -> Int[np.ndarray, " tokens"]:
-        return np.frombuffer(os.pread(self._file, 4 * (stretch.stop - stretch.start), 4 * stretch.start), dtype="<i4")
+        return np.frombuffer(
+            os.pread(self._file, 4 * (stretch.stop - stretch.start), 4 * stretch.start), dtype="<i4"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +293,9 @@ class TokenTable:
             offsets = _write_tokens(encoder, texts, side, memory)
             return cls(np.frombuffer(memory.getbuffer(), dtype="<i4"), offsets, side)
         settings = encoder.settings
-        decides = json.dumps([encoder.tokenizer_digest(), encoder.pad_token_id, settings.prompt(side), settings.limit(side)])
+        decides = json.dumps(
+            [encoder.tokenizer_digest(), encoder.pad_token_id, settings.prompt(side), settings.limit(side)]
+        )
         name = f"tokens-{side}-{hashlib.sha256(decides.encode()).hexdigest()[:16]}"
         ids, ends, checksums = folder / f"{name}.i32", folder / f"{name}.npy", f"{name}.json"
         if not is_whole(folder, checksums):
@@ -284,7 +312,9 @@ class TokenTable:
     def lengths(self) -> Int[np.ndarray, " texts"]:
         """Number of tokens of each text."""
         # Avoids an intermediate difference in 64 bits.
-        lengths: Int[np.ndarray, " texts"] = np.subtract(self.offsets[1:], self.offsets[:-1], dtype=np.int32, casting="unsafe")
+        lengths: Int[np.ndarray, " texts"] = np.subtract(
+            self.offsets[1:], self.offsets[:-1], dtype=np.int32, casting="unsafe"
+        )
         return lengths
 
     def take(self, rows: Int[np.ndarray, " b"]) -> Ragged:
@@ -296,7 +326,9 @@ class TokenTable:
         return Ragged(np.concatenate([np.empty(0, dtype=np.int32), *lists]), np.cumsum([0, *lengths]))
 
 
-def _write_tokens(encoder: "Encoder", texts: Iterable[str], side: Side, file: BinaryIO) -> Int[np.ndarray, " texts_and_one"]:
+def _write_tokens(
+    encoder: "Encoder", texts: Iterable[str], side: Side, file: BinaryIO
+) -> Int[np.ndarray, " texts_and_one"]:
     """Write the tokens of all texts, 4 bytes each; returns the offset of each text."""
     lengths, remaining = array("q", [0]), iter(texts)
     while block := list(islice(remaining, TOKENIZE_BLOCK)):
@@ -314,7 +346,9 @@ def embed_rows(encoder: "Encoder", table: TokenTable, rows: Int[np.ndarray, " b"
 
 @torch.no_grad()
 def embed_all(encoder: "Encoder", table: TokenTable, *, token_budget: int) -> Float[Tensor, "n e"]:
-    """Embed every text of a table in float32 without gradients, longest first, within a budget of tokens that includes padding."""
+    """Embed every text of a table in float32 without gradients, longest first, within a budget of tokens that
+    includes padding.
+    """
     embeddings = torch.empty(len(table), encoder.width, device=encoder.device)
     for rows in token_budget_batches(table.lengths, token_budget):
         embeddings[on_device(torch.from_numpy(rows), encoder.device)] = embed_rows(encoder, table, rows)

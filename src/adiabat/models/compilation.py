@@ -10,19 +10,32 @@ COMPILER = "inductor"
 """Torch's compiler of `compile_blocks`."""
 
 RECOMPILES = 64
-"""Maximum number of graphs that torch keeps of one function; beyond its default of 8 it would stop compiling. A class of blocks makes one
-for each tower, for passes with and without gradients, and for batches of one text."""
+"""Maximum number of graphs that torch keeps of one function; beyond its default of 8 it would stop compiling.
+A class of blocks makes one for each tower, for passes with and without gradients, and for batches of one
+text."""
 
 
 def blocks_of(backbone: nn.Module) -> list[nn.Module]:
-    """The blocks of a backbone: the list of modules with most parameters; the outermost of several with the same parameters.
+    """The blocks of a backbone: the list of modules with most parameters; the outermost of several with the
+    same parameters.
 
     Returns:
         The blocks in order; empty if the backbone has no list of modules.
     """
-    # No common name: transformers has layer, layers, h, block; the list with most parameters is the stack in every family of the tests.
-    lists = [submodule for submodule in backbone.modules() if isinstance(submodule, nn.ModuleList) and len(submodule)]
-    return list(max(lists, key=lambda submodule: sum(weights.numel() for weights in submodule.parameters()), default=[]))
+    # No common name: transformers has layer, layers, h, block; the list with most parameters is the stack in
+    # every family of the tests.
+    lists = [
+        submodule
+        for submodule in backbone.modules()
+        if isinstance(submodule, nn.ModuleList) and len(submodule)
+    ]
+    return list(
+        max(
+            lists,
+            key=lambda submodule: sum(weights.numel() for weights in submodule.parameters()),
+            default=[],
+        )
+    )
 
 
 def compile_blocks(backbone: nn.Module) -> None:

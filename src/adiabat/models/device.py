@@ -1,4 +1,6 @@
-"""The hardware of a job: device, peak memory, precision, and parallel threads with their replicas of a model."""
+"""The hardware of a job: device, peak memory, precision, and parallel threads with their replicas of a
+model.
+"""
 
 import copy
 import ctypes
@@ -31,7 +33,10 @@ def device_of(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     device = torch.device(name)
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise ConfigError(f"run.device must be a device of this machine, got {name!r} where there are {torch.cuda.device_count()} GPUs")
+        raise ConfigError(
+            f"run.device must be a device of this machine, got {name!r} where "
+            f"there are {torch.cuda.device_count()} GPUs"
+        )
     return device
 
 
@@ -50,7 +55,9 @@ def free_memory(device: torch.device) -> int:
 
 
 def release_unused() -> None:
-    """Give back the memory of a GPU that this process holds unused, before something is tried again in less."""
+    """Give back the memory of a GPU that this process holds unused, before something is tried again in
+    less.
+    """
     # After a recording that failed, torch's allocator may refuse.
     with suppress(RuntimeError):
         torch.cuda.empty_cache()
@@ -67,7 +74,8 @@ _CLEAR_REFS, _STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 def reset_peak_memory(device: torch.device) -> None:
     """Restart the measurement of peak memory; if the system cannot, the peak covers the whole process.
 
-    Free memory is returned to the system first: allocators keep it, so successive models in one process would seem to need more each time.
+    Free memory is returned to the system first: allocators keep it, so successive models in one process would
+    seem to need more each time.
     """
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -94,7 +102,10 @@ Precision = Literal["auto", "fp32", "bf16"]
 MINIMUM_COSINE = 0.9999
 """Minimum cosine between bfloat16 and float32 vectors."""
 
-_SENTENCE = "The committee met on 3 March 2019 to weigh costs, risks and benefits of the new railway line between both cities. "
+_SENTENCE = (
+    "The committee met on 3 March 2019 to weigh costs, risks and benefits of "
+    "the new railway line between both cities. "
+)
 PROBE: tuple[str, ...] = (
     "a",
     "railway",
@@ -108,31 +119,45 @@ PROBE: tuple[str, ...] = (
     _SENTENCE * 4,
     _SENTENCE * 40,
 )
-"""Probe texts, from one letter to beyond any usual token limit, in several scripts; fixed, so that a resumed job chooses the same
-precision."""
+"""Probe texts, from one letter to beyond any usual token limit, in several scripts; fixed, so that a resumed
+job chooses the same precision."""
 
 
 def native_bf16(device: torch.device) -> bool:
     """Whether a device multiplies bfloat16 in hardware; emulation is slower than float32."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return device.type == "cpu" and bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+    return device.type == "cpu" and bool(
+        torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    )
 
 
 def emulation_note(device: torch.device, precision: Precision, *, setting: str = "run.precision") -> str:
     """A note for users who set bfloat16 on a device that emulates it; "" otherwise."""
     if precision != "bf16" or native_bf16(device):
         return ""
-    # One thread of a CPU with only AVX2: a step of 32 pairs through MiniLM's first four blocks takes 18.2 s, and 1.24 s in float32.
-    return f"{setting} = bf16 is only emulated on this {device.type} device, which takes many times as long as fp32"
+    # One thread of a CPU with only AVX2: a step of 32 pairs through MiniLM's first four blocks takes 18.2 s,
+    # and 1.24 s in float32.
+    return (
+        f"{setting} = bf16 is only emulated on this {device.type} device, "
+        "which takes many times as long as fp32"
+    )
 
 
-def autocast(device: torch.device, precision: Precision, *, cached: bool = True) -> AbstractContextManager[object]:
+def autocast(
+    device: torch.device, precision: Precision, *, cached: bool = True
+) -> AbstractContextManager[object]:
     """Context in which a forward pass runs in `precision`; `cached` keeps converted weights until its end."""
-    return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=cached) if precision == "bf16" else nullcontext()
+    return (
+        torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=cached)
+        if precision == "bf16"
+        else nullcontext()
+    )
 
 
-def settled_precision(encode: Callable[[Sequence[str], Precision], Float[np.ndarray, "n e"]], device: torch.device) -> Precision:
+def settled_precision(
+    encode: Callable[[Sequence[str], Precision], Float[np.ndarray, "n e"]], device: torch.device
+) -> Precision:
     """Choose bf16 if it is native and accurate for this encoder, otherwise fp32."""
     if not native_bf16(device):
         return "fp32"
@@ -164,18 +189,22 @@ ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
 MAX_WORKERS = 16
-"""Limit of threads: a forward pass holds the interpreter lock for a few of its hundred milliseconds, so more threads would wait."""
+"""Limit of threads: a forward pass holds the interpreter lock for a few of its hundred milliseconds, so more
+threads would wait."""
 
 
 @contextmanager
-def parallel_map(functions: Sequence[Callable[[Job], Result]]) -> Iterator[Callable[[Iterable[Job]], Iterator[Result]]]:
+def parallel_map(
+    functions: Sequence[Callable[[Job], Result]],
+) -> Iterator[Callable[[Iterable[Job]], Iterator[Result]]]:
     """A parallel map of jobs to results, in order, with one thread per function.
 
-    On a CPU, many small batches with one thread each are faster than one batch split over all cores: no core waits for the others after
-    every operation, and the data of a batch stay in its core's cache.
+    On a CPU, many small batches with one thread each are faster than one batch split over all cores: no core
+    waits for the others after every operation, and the data of a batch stay in its core's cache.
 
-    Each function runs one job at a time, so its state needs no lock. Torch's threads are divided equally, and their number is restored at
-    the end. An exception in a job, or an interrupt, reaches the caller after running jobs have ended; waiting jobs are dropped.
+    Each function runs one job at a time, so its state needs no lock. Torch's threads are divided equally, and
+    their number is restored at the end. An exception in a job, or an interrupt, reaches the caller after
+    running jobs have ended; waiting jobs are dropped.
     """
     free: SimpleQueue[Callable[[Job], Result]] = SimpleQueue()
     for function in functions:
@@ -190,9 +219,12 @@ def parallel_map(functions: Sequence[Callable[[Job], Result]]) -> Iterator[Calla
 
     before = torch.get_num_threads()
     share = max(1, before // len(functions))
-    pool = ThreadPoolExecutor(len(functions), "adiabat", initializer=_start, initargs=(share, Barrier(len(functions))))
+    pool = ThreadPoolExecutor(
+        len(functions), "adiabat", initializer=_start, initargs=(share, Barrier(len(functions)))
+    )
     try:
-        # Start all threads first: a late one would change torch's number of threads during the work of others, and with it the last digits.
+        # Start all threads first: a late one would change torch's number of threads during the work of
+        # others, and with it the last digits.
         wait([pool.submit(lambda: None) for _ in functions])
         yield lambda jobs: _in_order(pool, call, jobs, ahead=2 * len(functions))
     finally:
@@ -203,14 +235,17 @@ def parallel_map(functions: Sequence[Callable[[Job], Result]]) -> Iterator[Calla
 
 
 def _start(threads: int, all_here: Barrier) -> None:
-    # At its first question or operation, torch gives a thread the number that any other thread set last. Without this question, that would
-    # be the first operation of a job, after nested maps may have changed the number, and last digits would depend on them.
+    # At its first question or operation, torch gives a thread the number that any other thread set last.
+    # Without this question, that would be the first operation of a job, after nested maps may have changed
+    # the number, and last digits would depend on them.
     torch.get_num_threads()
     torch.set_num_threads(threads)
     all_here.wait()
 
 
-def _in_order(pool: ThreadPoolExecutor, call: Callable[[Job], Result], jobs: Iterable[Job], *, ahead: int) -> Iterator[Result]:
+def _in_order(
+    pool: ThreadPoolExecutor, call: Callable[[Job], Result], jobs: Iterable[Job], *, ahead: int
+) -> Iterator[Result]:
     waiting: deque[Future[Result]] = deque()
     try:
         for job in jobs:
@@ -226,21 +261,28 @@ def _in_order(pool: ThreadPoolExecutor, call: Callable[[Job], Result], jobs: Ite
         raise
 
 
-def thread_replicas(module: ModuleT, count: int, *, precision: Precision, shared: Iterable[object] = ()) -> list[ModuleT]:
+def thread_replicas(
+    module: ModuleT, count: int, *, precision: Precision, shared: Iterable[object] = ()
+) -> list[ModuleT]:
     """Replicas of a module for forward passes in several threads, with shared weights.
 
-    A forward pass may keep state in its module, such as growing rotary tables. In bf16 the weights of linear layers are converted here
-    once; autocast would convert them in every pass, to the same bits.
+    A forward pass may keep state in its module, such as growing rotary tables. In bf16 the weights of linear
+    layers are converted here once; autocast would convert them in every pass, to the same bits.
     """
     # Objects in the memo of deepcopy are not copied.
     memo = {id(item): item for item in (*shared, *module.parameters())}
     if precision == "bf16":
-        memo |= {id(weights): nn.Parameter(weights.detach().bfloat16(), requires_grad=False) for weights in linear_weights(module)}
+        memo |= {
+            id(weights): nn.Parameter(weights.detach().bfloat16(), requires_grad=False)
+            for weights in linear_weights(module)
+        }
     return [copy.deepcopy(module, dict(memo)) for _ in range(count)]
 
 
 def linear_weights(module: nn.Module) -> list[nn.Parameter]:
-    """Float32 weights used only by plain linear layers; weights tied to an embedding table are looked up in float32."""
+    """Float32 weights used only by plain linear layers; weights tied to an embedding table are looked up in
+    float32.
+    """
     linear: dict[int, nn.Parameter] = {}
     elsewhere: set[int] = set()
     for submodule in module.modules():

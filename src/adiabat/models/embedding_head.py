@@ -12,7 +12,8 @@ from adiabat.core.errors import ConfigError, ModelError
 from adiabat.data.records import Side
 
 Pooling = Literal["mean", "cls", "last", "max", "weighted_mean"]
-"""Token states that form the vector; ``weighted_mean`` weights token ``t`` (from 1) by ``t``, as SGPT does."""
+"""Token states that form the vector; ``weighted_mean`` weights token ``t`` (from 1) by ``t``, as SGPT
+does."""
 
 POOLINGS: tuple[Pooling, ...] = get_args(Pooling)
 
@@ -33,14 +34,18 @@ def similarity_stated(root: Mapping[str, Any], *, name: str) -> Similarity:
         return "cosine"
     if not isinstance(stated, str) or stated not in STATED:
         raise ModelError(
-            f"{name}: similarity_fn_name in config_sentence_transformers.json must be {', '.join(STATED)}, got {stated}; "
+            f"{name}: similarity_fn_name in config_sentence_transformers.json must "
+            f"be {', '.join(STATED)}, got {stated}; "
             "adiabat computes no other; set encoder.similarity to one of them"
         )
     return STATED[stated]
 
 
-def pool(hidden: Float[Tensor, "b l d"], mask: Int[Tensor, "b l"], *, pooling: Pooling) -> Float[Tensor, "b d"]:
-    """Reduce the token states of each text to one vector, in float32, because bfloat16 sums over a long text lose precision.
+def pool(
+    hidden: Float[Tensor, "b l d"], mask: Int[Tensor, "b l"], *, pooling: Pooling
+) -> Float[Tensor, "b d"]:
+    """Reduce the token states of each text to one vector, in float32, because bfloat16 sums over a long text
+    lose precision.
 
     Args:
         mask: 1 for tokens that are pooled, 0 for padding; at least one 1 per row.
@@ -57,7 +62,9 @@ def pool(hidden: Float[Tensor, "b l d"], mask: Int[Tensor, "b l"], *, pooling: P
         case "max":
             return states.masked_fill(mask.unsqueeze(-1) == 0, -torch.inf).amax(dim=1)
         case "cls" | "last":
-            position = mask.argmax(dim=1) if pooling == "cls" else mask.shape[1] - 1 - mask.flip(1).argmax(dim=1)
+            position = (
+                mask.argmax(dim=1) if pooling == "cls" else mask.shape[1] - 1 - mask.flip(1).argmax(dim=1)
+            )
             return states[torch.arange(len(states), device=states.device), position]
     raise ConfigError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}")
 
@@ -90,7 +97,9 @@ class EncoderSettings:
         for name in ("max_tokens", "query_max_tokens", "document_max_tokens"):
             limit = getattr(self, name)
             if limit is not None and limit < 3:
-                raise ConfigError(f"encoder.{name} must be >= 3 (one token between two special ones), got {limit}")
+                raise ConfigError(
+                    f"encoder.{name} must be >= 3 (one token between two special ones), got {limit}"
+                )
         if self.truncate_dim is not None and self.truncate_dim < 1:
             raise ConfigError(f"encoder.truncate_dim must be >= 1, got {self.truncate_dim}")
 
@@ -110,10 +119,16 @@ class EncoderSettings:
 
 
 class Projection(nn.Module):
-    """A linear layer on the pooled vector, with its activation, and optionally a residual connection around both."""
+    """A linear layer on the pooled vector, with its activation, and optionally a residual connection around
+    both.
+    """
 
-    def __init__(self, linear: nn.Linear, activation: nn.Module, residual: nn.Linear | nn.Identity | None = None) -> None:
-        """Assemble the modules; `residual` maps the pooled vector before it is added to the result, None adds nothing."""
+    def __init__(
+        self, linear: nn.Linear, activation: nn.Module, residual: nn.Linear | nn.Identity | None = None
+    ) -> None:
+        """Assemble the modules; `residual` maps the pooled vector before it is added to the result, None adds
+        nothing.
+        """
         super().__init__()
         self.linear = linear
         self.activation = activation
@@ -126,11 +141,14 @@ class Projection(nn.Module):
 
 
 def new_projection(width: int, out: int, *, seed: int) -> Projection:
-    """A random linear map without bias or activation, determined by the seed; the global random state is unchanged.
+    """A random linear map without bias or activation, determined by the seed; the global random state is
+    unchanged.
 
     Its weights are normal with variance ``1 / width``, which preserves lengths and angles on average.
     """
-    return projection_of(torch.empty(out, width).normal_(std=width**-0.5, generator=torch.Generator().manual_seed(seed)).T)
+    return projection_of(
+        torch.empty(out, width).normal_(std=width**-0.5, generator=torch.Generator().manual_seed(seed)).T
+    )
 
 
 def projection_of(weights: Float[Tensor, "d e"]) -> Projection:

@@ -15,7 +15,14 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from adiabat.core.errors import ModelError
 from adiabat.core.ragged import Ragged
 from adiabat.data.records import Fingerprint, Side
-from adiabat.models.bulk import Progress, TokenSource, default_budget, distinct_texts, embed_bags, embed_blocks
+from adiabat.models.bulk import (
+    Progress,
+    TokenSource,
+    default_budget,
+    distinct_texts,
+    embed_bags,
+    embed_blocks,
+)
 from adiabat.models.device import Precision, settled_precision
 from adiabat.models.embedding_head import EncoderSettings, Projection, pool
 from adiabat.models.packing import PackedBackbone, without_plans
@@ -74,9 +81,18 @@ class Encoder(nn.Module):
         """Device of the weights."""
         return next(self.parameters()).device
 
-    def with_settings(self, settings: EncoderSettings, *, tokenizer: PreTrainedTokenizerBase | None = None) -> "Encoder":
-        """An encoder with the same weights and other settings, and optionally another tokenizer with the same vocabulary."""
-        return Encoder(self.backbone, self.tokenizer if tokenizer is None else tokenizer, settings, self.projection_list())
+    def with_settings(
+        self, settings: EncoderSettings, *, tokenizer: PreTrainedTokenizerBase | None = None
+    ) -> "Encoder":
+        """An encoder with the same weights and other settings, and optionally another tokenizer with the same
+        vocabulary.
+        """
+        return Encoder(
+            self.backbone,
+            self.tokenizer if tokenizer is None else tokenizer,
+            settings,
+            self.projection_list(),
+        )
 
     def projection_list(self) -> list[Projection]:
         """The projections, in order."""
@@ -88,7 +104,9 @@ class Encoder(nn.Module):
             if isinstance(self.backbone, PackedBackbone):
                 hidden = self.backbone(batch)
             else:
-                hidden = self.backbone(input_ids=batch.input_ids, attention_mask=batch.attention_mask).last_hidden_state
+                hidden = self.backbone(
+                    input_ids=batch.input_ids, attention_mask=batch.attention_mask
+                ).last_hidden_state
         return self.head(pool(hidden, batch.pooling_mask, pooling=self.settings.pooling))
 
     def head(self, pooled: Float[Tensor, "b d"]) -> Float[Tensor, "b e"]:
@@ -100,15 +118,19 @@ class Encoder(nn.Module):
         return embeddings[:, : self.settings.truncate_dim]
 
     def tokenize(self, texts: Sequence[str], *, side: Side) -> Ragged:
-        """Token ids of each text with prompt and special tokens, cut at `EncoderSettings.limit`, in 32 bits; no list is empty."""
+        """Token ids of each text with prompt and special tokens, cut at `EncoderSettings.limit`, in 32 bits;
+        no list is empty.
+        """
         if isinstance(texts, str):
             raise TypeError(f"texts must be a list of texts, got one text; write [{texts[:20]!r}]")
         prompt = self.settings.prompt(side)
-        tokens = self._token_ids([prompt + text for text in texts] if prompt else list(texts), self.settings.limit(side))
+        tokens = self._token_ids(
+            [prompt + text for text in texts] if prompt else list(texts), self.settings.limit(side)
+        )
         if tokens.lengths.all():
             return tokens
-        # A tokenizer without special tokens gives nothing for an empty text; one token keeps the row alive. It is not the padding token,
-        # because a setting that chooses that must change no vector.
+        # A tokenizer without special tokens gives nothing for an empty text; one token keeps the row alive.
+        # It is not the padding token, because a setting that chooses that must change no vector.
         blank = self.tokenizer.pad_token_id if isinstance(self.tokenizer, StaticTokenizer) else 0
         return tokens.filled(blank)
 
@@ -124,17 +146,25 @@ class Encoder(nn.Module):
             at = int(np.argmax(tokens.values >= rows))
             number, text = int(tokens.values[at]), texts[tokens.list_of(at)]
             raise ModelError(
-                f"the tokenizer must know no token beyond the {rows} rows of the model's embedding table, got "
-                f"{self._rowless[number]!r} of id {number} in the text {text[:60]!r}; resize the table (resize_token_embeddings), "
+                f"the tokenizer must know no token beyond the {rows} rows of "
+                "the model's embedding table, got "
+                f"{self._rowless[number]!r} of id {number} in the text {text[:60]!r}; "
+                "resize the table (resize_token_embeddings), "
                 "or remove the token"
             )
         return tokens
 
     @cached_property
     def _rowless(self) -> dict[int, str]:
-        """Ids of tokens beyond the embedding table; some models have such unused tokens, such as the image token of Gemma 3 text models."""
+        """Ids of tokens beyond the embedding table; some models have such unused tokens, such as the image
+        token of Gemma 3 text models.
+        """
         rows = table_rows(self.backbone)
-        return {} if rows is None else {number: token for token, number in self.tokenizer.get_vocab().items() if number >= rows}
+        return (
+            {}
+            if rows is None
+            else {number: token for token, number in self.tokenizer.get_vocab().items() if number >= rows}
+        )
 
     @property
     def pad_token_id(self) -> int:
@@ -153,7 +183,9 @@ class Encoder(nn.Module):
             return 0
         with_special = self.tokenizer(prompt)["input_ids"]
         # The prompt alone ends in the closing special token, which is not part of it.
-        return len(with_special) - (1 if with_special and with_special[-1] in self.tokenizer.all_special_ids else 0)
+        return len(with_special) - (
+            1 if with_special and with_special[-1] in self.tokenizer.all_special_ids else 0
+        )
 
     @torch.inference_mode()
     def encode(
@@ -168,12 +200,14 @@ class Encoder(nn.Module):
     ) -> Float[np.ndarray, "n e"]:
         """Embed texts, in order, without gradients or dropout.
 
-        Each distinct text is embedded once, because the last bits of a vector depend on its batch. Texts are sorted by length to minimise
-        padding in batches of about `token_budget` tokens, including padding; None chooses a budget for the device. `compiled` compiles
-        the blocks of the backbone first.
+        Each distinct text is embedded once, because the last bits of a vector depend on its batch. Texts are
+        sorted by length to minimise padding in batches of about `token_budget` tokens, including padding;
+        None chooses a budget for the device. `compiled` compiles the blocks of the backbone first.
         """
         distinct, rows = distinct_texts(texts)
-        return self._embedded(self._source(distinct, side), precision, token_budget, compiled, on_progress)[rows]
+        return self._embedded(self._source(distinct, side), precision, token_budget, compiled, on_progress)[
+            rows
+        ]
 
     @torch.inference_mode()
     def encode_tokens(
@@ -184,19 +218,29 @@ class Encoder(nn.Module):
         closing: int = 0,
         precision: Precision = "auto",
     ) -> Float[np.ndarray, "n e"]:
-        """Embed non-empty token lists directly, without prompt, special tokens or limit; see `pad` for `skipped` and `closing`."""
+        """Embed non-empty token lists directly, without prompt, special tokens or limit; see `pad` for
+        `skipped` and `closing`.
+        """
         fill = partial(pad, pad_token_id=self.pad_token_id, skipped=skipped, closing=closing)
         whole = not (skipped or closing)
 
         def block(rows: slice) -> Ragged:
             return Ragged.joined(token_ids[rows], dtype=np.int32)
 
-        return self._embedded(TokenSource(block, fill, len(token_ids), whole, self.settings.max_tokens), precision)
+        return self._embedded(
+            TokenSource(block, fill, len(token_ids), whole, self.settings.max_tokens), precision
+        )
 
     def _source(self, texts: Sequence[str], side: Side) -> TokenSource:
         skipped = self.unpooled_tokens(side)
         fill = partial(pad, pad_token_id=self.pad_token_id, skipped=skipped)
-        return TokenSource(lambda rows: self.tokenize(texts[rows], side=side), fill, len(texts), not skipped, self.settings.limit(side))
+        return TokenSource(
+            lambda rows: self.tokenize(texts[rows], side=side),
+            fill,
+            len(texts),
+            not skipped,
+            self.settings.limit(side),
+        )
 
     def _embedded(
         self,
@@ -208,13 +252,22 @@ class Encoder(nn.Module):
     ) -> Float[np.ndarray, "n e"]:
         settled, budget = self.settle(precision), token_budget or default_budget(self.device)
         with self._evaluating():
-            if settled == "fp32" and source.whole and self.settings.pooling == "mean" and isinstance(self.backbone, StaticBackbone):
+            if (
+                settled == "fp32"
+                and source.whole
+                and self.settings.pooling == "mean"
+                and isinstance(self.backbone, StaticBackbone)
+            ):
                 return embed_bags(self, self.backbone, source, on_progress=on_progress)
-            return embed_blocks(self, source, precision=settled, budget=budget, compiled=compiled, on_progress=on_progress)
+            return embed_blocks(
+                self, source, precision=settled, budget=budget, compiled=compiled, on_progress=on_progress
+            )
 
     @contextmanager
     def _evaluating(self) -> Iterator[None]:
-        """Disable dropout, and afterwards restore each module's mode, which may differ from that of the tower."""
+        """Disable dropout, and afterwards restore each module's mode, which may differ from that of the
+        tower.
+        """
         training = [module for module in self.modules() if module.training]
         self.eval()
         try:
@@ -233,14 +286,18 @@ class Encoder(nn.Module):
         device = str(self.device)
         if device not in self._auto_precisions:
             self._auto_precisions[device] = settled_precision(
-                lambda texts, candidate: self._embedded(self._source(texts, "document"), candidate), self.device
+                lambda texts, candidate: self._embedded(self._source(texts, "document"), candidate),
+                self.device,
             )
         return self._auto_precisions[device]
 
     def fingerprint(self, side: Side = "document") -> Fingerprint:
         """Fingerprint of everything that decides the vectors of one side."""
         settings = self.settings
-        options = "".join(f", {key} = {value}" for key, value in sorted(getattr(self.backbone, "config_options", {}).items()))
+        options = "".join(
+            f", {key} = {value}"
+            for key, value in sorted(getattr(self.backbone, "config_options", {}).items())
+        )
         return Fingerprint(
             backbone=self.backbone.config.model_type + options,
             weights=self.weights_digest(),
@@ -253,7 +310,8 @@ class Encoder(nn.Module):
         )
 
     def tokenizer_digest(self) -> str:
-        """SHA-256 of everything that decides a text's tokens except the limit: tokenizer, truncation side, options of a static tokenizer.
+        """SHA-256 of everything that decides a text's tokens except the limit: tokenizer, truncation side,
+        options of a static tokenizer.
 
         Padding is masked, so it does not count.
         """
@@ -266,11 +324,19 @@ class Encoder(nn.Module):
 
     def used_parameters(self) -> dict[str, nn.Parameter]:
         """Parameters that embeddings depend on, by name: all but a pooler head."""
-        used = {name: weights for name, weights in self.backbone.named_parameters() if not name.startswith("pooler.")}
-        return used | {f"projections.{name}": weights for name, weights in self.projections.named_parameters()}
+        used = {
+            name: weights
+            for name, weights in self.backbone.named_parameters()
+            if not name.startswith("pooler.")
+        }
+        return used | {
+            f"projections.{name}": weights for name, weights in self.projections.named_parameters()
+        }
 
     def weights_digest(self) -> str:
-        """SHA-256 over names, shapes and float32 bytes of `used_parameters`, in name order, and the classes of the activations."""
+        """SHA-256 over names, shapes and float32 bytes of `used_parameters`, in name order, and the classes
+        of the activations.
+        """
         digest = hashlib.sha256()
         for name, weights in sorted(self.used_parameters().items()):
             digest.update(f"{name} {tuple(weights.shape)}".encode())

@@ -1,8 +1,8 @@
 """Saved models in former versions of sentence-transformers and transformers.
 
-Both libraries have moved keys of their files. A saved model has the former keys beside the present ones, so that all versions from
-`OLDEST` on give equal vectors. Settings that former versions lack need later ones (`oldest_versions`), which card and root configuration
-name.
+Both libraries have moved keys of their files. A saved model has the former keys beside the present ones, so
+that all versions from `OLDEST` on give equal vectors. Settings that former versions lack need later ones
+(`oldest_versions`), which card and root configuration name.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,7 +39,9 @@ def stamp(versions: Versions) -> dict[str, str]:
 def oldest_versions(*towers: Encoder) -> Versions:
     """The oldest versions that give the vectors of towers."""
     needs = [OLDEST, *chain.from_iterable(map(_needs, towers))]
-    return Versions(max(need.sentence_transformers for need in needs), max(need.transformers for need in needs))
+    return Versions(
+        max(need.sentence_transformers for need in needs), max(need.transformers for need in needs)
+    )
 
 
 def _needs(tower: Encoder) -> Iterator[Versions]:
@@ -73,7 +75,9 @@ def _transformers_needed(config: Mapping[str, Any]) -> Iterator[Version]:
 
 
 def write_former_keys(folder: Path, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Add former keys to ``config.json`` and ``tokenizer_config.json`` as transformers has just written them."""
+    """Add former keys to ``config.json`` and ``tokenizer_config.json`` as transformers has just written
+    them.
+    """
     config = read_json(folder / "config.json")
     write_json(folder / "config.json", {**config, **_former_layers(config), **_former_rope(config)})
     path = folder / "tokenizer_config.json"
@@ -112,7 +116,9 @@ def _for_all_versions(record: Mapping[str, Any], tokenizer: PreTrainedTokenizerB
 
 
 class _Layers(NamedTuple):
-    """Layers with full attention in transformers 4.50, among those with a window: where ``(layer + offset) % period == 0``."""
+    """Layers with full attention in transformers 4.50, among those with a window: where ``(layer + offset) %
+    period == 0``.
+    """
 
     setting: str | None
     offset: int
@@ -150,12 +156,16 @@ _THETAS: Mapping[str, Mapping[str, str]] = {
 }
 """Former names of the base of rotary angles in families with one for each kind of layer."""
 
-_NAMES: Mapping[str, Mapping[str, str]] = {"gpt_neox": {"rope_theta": "rotary_emb_base", "partial_rotary_factor": "rotary_pct"}}
+_NAMES: Mapping[str, Mapping[str, str]] = {
+    "gpt_neox": {"rope_theta": "rotary_emb_base", "partial_rotary_factor": "rotary_pct"}
+}
 """Former names of other families, where they are not the present ones."""
 
 
 def _former_rope(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings of rotary positions at their former places; since transformers 5 they are a table of their own."""
+    """Settings of rotary positions at their former places; since transformers 5 they are a table of their
+    own.
+    """
     rope, family = config.get("rope_parameters"), config.get("model_type", "")
     if not rope:
         return {}
@@ -173,7 +183,13 @@ def _former_scaling(config: Mapping[str, Any], rope: Mapping[str, Any]) -> dict[
         return {}
     if config.get("model_type") == "phi3":
         # It takes these three keys and no others.
-        return {"rope_scaling": {"type": kind, "short_factor": rope["short_factor"], "long_factor": rope["long_factor"]}}
+        return {
+            "rope_scaling": {
+                "type": kind,
+                "short_factor": rope["short_factor"],
+                "long_factor": rope["long_factor"],
+            }
+        }
     left_out = {"rope_theta", "partial_rotary_factor"}
     if kind == "yarn" and _is_original_length(config, rope):
         # Versions from 4.51 on would compute the factor from it.
@@ -182,5 +198,7 @@ def _former_scaling(config: Mapping[str, Any], rope: Mapping[str, Any]) -> dict[
 
 
 def _is_original_length(config: Mapping[str, Any], rope: Mapping[str, Any]) -> bool:
-    """Whether the scaling of rotary positions starts from the number of positions, as transformers 4.50 takes for granted."""
+    """Whether the scaling of rotary positions starts from the number of positions, as transformers 4.50 takes
+    for granted.
+    """
     return rope.get("original_max_position_embeddings") in (None, config.get("max_position_embeddings"))

@@ -1,31 +1,39 @@
-r"""Freezing by name: one grammar of presets over the parameter names of every backbone layout (Vasilyev et al. 2024).
+r"""Freezing by name: one grammar of presets over the parameter names of every backbone layout (Vasilyev et
+al. 2024).
 
 A pattern is one of
 
 - ``embeddings.base``: the tables of tokens, absolute positions and token types;
-- ``embeddings``: the whole embedding block, that is, the tables with their norm and their projection to the hidden width;
-- ``blocks``, ``blocks[0]``, ``blocks[-1]``, ``blocks[0:6]``, ``blocks[:]``: transformer blocks, counted as Python counts; alone or
-  followed by ``.attention``, ``.intermediate``, ``.output``, ``.output.dense``, ``.output.dense.weight`` or ``.output.dense.bias``, a part
-  of those blocks;
-- ``attention``, ``intermediate``, ``output``, ``output.dense``, ``output.dense.weight``, ``output.dense.bias``: that part of every block;
-- anything else: a regular expression, looked for anywhere in the full parameter name (`re.search`; anchor it with ``^`` and ``$``).
+- ``embeddings``: the whole embedding block, that is, the tables with their norm and their projection to the
+  hidden width;
+- ``blocks``, ``blocks[0]``, ``blocks[-1]``, ``blocks[0:6]``, ``blocks[:]``: transformer blocks, counted as
+  Python counts; alone or followed by ``.attention``, ``.intermediate``, ``.output``, ``.output.dense``,
+  ``.output.dense.weight`` or ``.output.dense.bias``, a part of those blocks;
+- ``attention``, ``intermediate``, ``output``, ``output.dense``, ``output.dense.weight``,
+  ``output.dense.bias``: that part of every block;
+- anything else: a regular expression, looked for anywhere in the full parameter name (`re.search`; anchor it
+  with ``^`` and ``$``).
 
-A low-rank adapter goes with its dense layer: every pattern that names the layer's weight names its adapter too.
+A low-rank adapter goes with its dense layer: every pattern that names the layer's weight names its adapter
+too.
 
-Presets read names, not classes, so a prefix such as ``encoder.`` or a wrapping module does not matter. Known layouts: BERT and its
-relatives (RoBERTa, XLM-R, MPNet, ELECTRA), DistilBERT, ALBERT, ModernBERT, the T5 encoder, GPT-2, GPT-NeoX, and Llama and its
-relatives (Mistral, Qwen, Gemma, Phi-3), Falcon, GPT-J, OPT. There ``attention``, ``intermediate`` and ``output`` make up the whole block,
-and the others are parts of ``output``:
+Presets read names, not classes, so a prefix such as ``encoder.`` or a wrapping module does not matter. Known
+layouts: BERT and its relatives (RoBERTa, XLM-R, MPNet, ELECTRA), DistilBERT, ALBERT, ModernBERT, the T5
+encoder, GPT-2, GPT-NeoX, and Llama and its relatives (Mistral, Qwen, Gemma, Phi-3), Falcon, GPT-J, OPT. There
+``attention``, ``intermediate`` and ``output`` make up the whole block, and the others are parts of
+``output``:
 
-- ``attention``: the projections of attention, relative position tables inside a block (T5 keeps in block 0 one that all blocks read), and
-  the norms of queries and keys;
+- ``attention``: the projections of attention, relative position tables inside a block (T5 keeps in block 0
+  one that all blocks read), and the norms of queries and keys;
 - ``intermediate``: the up projection of the feed-forward, gates included;
-- ``output.dense``: its down projection, weight and bias, never attention's ``output.dense`` (write ``attention\.output\.dense`` for it);
+- ``output.dense``: its down projection, weight and bias, never attention's ``output.dense`` (write
+  ``attention\.output\.dense`` for it);
 - ``output``: the down projection with the norm that follows it.
 
-A norm that follows a part belongs to that part (BERT: ``attention.output.LayerNorm`` to ``attention``), one that precedes a part to the
-part that it feeds (Llama: ``post_attention_layernorm`` to ``intermediate``). Outside blocks and embeddings are the final norm, poolers, and
-tables of relative positions shared by all blocks (MPNet, DeBERTa): only a regular expression matches those.
+A norm that follows a part belongs to that part (BERT: ``attention.output.LayerNorm`` to ``attention``), one
+that precedes a part to the part that it feeds (Llama: ``post_attention_layernorm`` to ``intermediate``).
+Outside blocks and embeddings are the final norm, poolers, and tables of relative positions shared by all
+blocks (MPNet, DeBERTa): only a regular expression matches those.
 
 Reference:
     Vasilyev et al. 2024, table 1 (embeddings, attention, intermediate, output.dense).
@@ -41,13 +49,18 @@ from torch import nn
 
 from adiabat.core.errors import ConfigError, ModelError, several
 
-Part = Literal["attention", "intermediate", "output", "output.dense", "output.dense.weight", "output.dense.bias"]
-"""Parts of a transformer block: the three that make it up, then the dense layer of the third and its two parameters."""
+Part = Literal[
+    "attention", "intermediate", "output", "output.dense", "output.dense.weight", "output.dense.bias"
+]
+"""Parts of a transformer block: the three that make it up, then the dense layer of the third and its two
+parameters."""
 
 _PARTS: tuple[Part, ...] = get_args(Part)
 
 _BLOCK = re.compile(r"(?:^|\.)(?:layers?|blocks?|h|albert_layer_groups)\.(\d+)\.")
-_TABLE = re.compile(r"(?:^|\.)(?:(?:word|tok|token|position|token_type)_embeddings|embed_(?:in|tokens|positions)|shared|wte|wpe)\.")
+_TABLE = re.compile(
+    r"(?:^|\.)(?:(?:word|tok|token|position|token_type)_embeddings|embed_(?:in|tokens|positions)|shared|wte|wpe)\."
+)
 _EMBEDDING = re.compile(
     r"(?:^|\.)(?:embeddings|embeddings_project|embedding_hidden_mapping_in|word_embeddings_layernorm|layernorm_embedding|project_in)\."
 )
@@ -61,23 +74,36 @@ _PART_RULES: tuple[tuple[Part, re.Pattern[str]], ...] = (
     ("attention", re.compile(r"layer\.0\.")),  # T5 numbers its sublayers: 0 attends, 1 feeds forward
     ("intermediate", re.compile(r"layer\.1\.")),
     ("attention", re.compile(r"(?:albert_layers\.\d+\.)?(?:attention|self_attn|self_attention|attn)\.")),
-    ("attention", re.compile(r"(?:attn_norm|sa_layer_norm|self_attn_layer_norm|input_layernorm|ln_1|norm_1)\.")),
-    ("output.dense", re.compile(r"(?:output\.dense|(?:albert_layers\.\d+\.)?ffn_output|ffn\.lin2|ffn\.down_proj|fc2)\.")),
+    (
+        "attention",
+        re.compile(r"(?:attn_norm|sa_layer_norm|self_attn_layer_norm|input_layernorm|ln_1|norm_1)\."),
+    ),
+    (
+        "output.dense",
+        re.compile(r"(?:output\.dense|(?:albert_layers\.\d+\.)?ffn_output|ffn\.lin2|ffn\.down_proj|fc2)\."),
+    ),
     ("output.dense", re.compile(r"mlp\.(?:dense_4h_to_h|down_proj|Wo|c_proj|fc_out|fc2)\.")),
     ("output", re.compile(r"(?:output|(?:albert_layers\.\d+\.)?full_layer_layer_norm|output_layer_norm)\.")),
     ("output", re.compile(r"post_(?:feedforward|mlp)_layernorm\.")),
     ("intermediate", re.compile(r"(?:albert_layers\.\d+\.ffn|intermediate|ffn\.(?:lin1|up_proj)|fc1)\.")),
     ("intermediate", re.compile(r"(?:mlp_norm|ln_2|norm_2|pre_feedforward_layernorm|final_layer_norm)\.")),
-    ("intermediate", re.compile(r"mlp\.(?:dense_h_to_4h|gate_proj|up_proj|gate_up_proj|Wi|c_fc|fc_in|fc1)\.")),
+    (
+        "intermediate",
+        re.compile(r"mlp\.(?:dense_h_to_4h|gate_proj|up_proj|gate_up_proj|Wi|c_fc|fc_in|fc1)\."),
+    ),
 )
 
-_PRESET = re.compile(r"(blocks)(?:\[([^\[\]]*)\])?(?:\.(attention|intermediate|output(?:\.dense(?:\.(?:weight|bias))?)?))?")
+_PRESET = re.compile(
+    r"(blocks)(?:\[([^\[\]]*)\])?(?:\.(attention|intermediate|output(?:\.dense(?:\.(?:weight|bias))?)?))?"
+)
 _SPAN = re.compile(r"\s*(-?\d+)?\s*(:)?\s*(-?\d+)?\s*")
 
 
 @dataclass(frozen=True, slots=True)
 class FreezeReport:
-    """Parameters frozen by patterns, in the model's order, with the numbers of frozen (including earlier ones) and trainable weights."""
+    """Parameters frozen by patterns, in the model's order, with the numbers of frozen (including earlier
+    ones) and trainable weights.
+    """
 
     names: tuple[str, ...]
     frozen: int
@@ -108,11 +134,16 @@ _BlockPattern = tuple[int | slice, Part | None]
 
 
 def frozen_parameters(backbone: nn.Module, patterns: Sequence[str], *, alone: bool = True) -> list[str]:
-    """Names of the parameters that any pattern matches, in the model's order; with `alone`, some weights must remain trainable."""
+    """Names of the parameters that any pattern matches, in the model's order; with `alone`, some weights must
+    remain trainable.
+    """
     check_patterns(patterns)
     first: dict[int, str] = {}
     # Every name of every parameter to its first name, because a tied table has several.
-    aliases = {name: first.setdefault(id(weight), name) for name, weight in backbone.named_parameters(remove_duplicate=False)}
+    aliases = {
+        name: first.setdefault(id(weight), name)
+        for name, weight in backbone.named_parameters(remove_duplicate=False)
+    }
     layout = _layout(list(dict.fromkeys(aliases.values())))
     chosen: set[str] = set()
     faults = []
@@ -123,11 +154,19 @@ def frozen_parameters(backbone: nn.Module, patterns: Sequence[str], *, alone: bo
             faults.append(str(error))
     if faults:
         raise ModelError(several(faults))
-    trained = [name for name, weight in backbone.named_parameters() if weight.requires_grad and name not in chosen]
+    trained = [
+        name for name, weight in backbone.named_parameters() if weight.requires_grad and name not in chosen
+    ]
     if alone and chosen and all(_POOLER.search(name) for name in trained):
-        advice = "remove a pattern" if layout.blocks else "a model without blocks has only embeddings: set freeze = []"
+        advice = (
+            "remove a pattern"
+            if layout.blocks
+            else "a model without blocks has only embeddings: set freeze = []"
+        )
         quoted = ", ".join(f'"{pattern}"' for pattern in dict.fromkeys(patterns))
-        raise ModelError(f"freeze must leave something to train, got [{quoted}], which match every weight; {advice}")
+        raise ModelError(
+            f"freeze must leave something to train, got [{quoted}], which match every weight; {advice}"
+        )
     return [name for name, _ in backbone.named_parameters() if name in chosen]
 
 
@@ -138,7 +177,9 @@ def freeze(backbone: nn.Module, patterns: Sequence[str], *, alone: bool = True) 
         backbone.get_parameter(name).requires_grad_(False)
     weights = list(backbone.parameters())
     trainable = sum(weight.numel() for weight in weights if weight.requires_grad)
-    return FreezeReport(tuple(names), frozen=sum(weight.numel() for weight in weights) - trainable, trainable=trainable)
+    return FreezeReport(
+        tuple(names), frozen=sum(weight.numel() for weight in weights) - trainable, trainable=trainable
+    )
 
 
 def check_patterns(patterns: Sequence[str]) -> None:
@@ -159,7 +200,10 @@ def _form_fault(pattern: str) -> str | None:
     try:
         re.compile(pattern)
     except re.error as error:
-        return f'freeze must hold presets or regular expressions, got "{pattern}" ({error}); escape special characters with a backslash'
+        return (
+            f'freeze must hold presets or regular expressions, got "{pattern}" ({error}); '
+            "escape special characters with a backslash"
+        )
     return None
 
 
@@ -189,7 +233,11 @@ def _match(pattern: str, layout: _Layout, aliases: Mapping[str, str]) -> list[st
         names = layout.tables if pattern == "embeddings.base" else layout.embeddings
     else:
         search = re.compile(pattern).search
-        names = list(dict.fromkeys(first for name, first in aliases.items() if search(name) or search(_ADAPTER.sub("", name))))
+        names = list(
+            dict.fromkeys(
+                first for name, first in aliases.items() if search(name) or search(_ADAPTER.sub("", name))
+            )
+        )
     if not names:
         raise ModelError(_no_match(pattern, layout, set(aliases.values())))
     return names
@@ -199,19 +247,27 @@ def _in_blocks(pattern: str, span: int | slice, block_part: Part | None, layout:
     """The names that a block pattern matches; ModelError if the model lacks one of its blocks."""
     if len(layout.stacks) > 1:
         raise ModelError(
-            f'freeze pattern "{pattern}" must mean one stack of blocks, got a model with {len(layout.stacks)} '
+            f'freeze pattern "{pattern}" must mean one stack of blocks, got '
+            f"a model with {len(layout.stacks)} "
             f"({', '.join(layout.stacks)}); use a regular expression on the parameter names"
         )
     count = len(layout.blocks)
     bounds, last = ((span.start, span.stop), count) if isinstance(span, slice) else ((span,), count - 1)
     if any(bound is not None and not -count <= bound <= last for bound in bounds):
-        raise ModelError(f'freeze pattern "{pattern}" must stay within the blocks of this model, which has {_numbered(count)}; correct it')
+        raise ModelError(
+            f'freeze pattern "{pattern}" must stay within the blocks of this model, '
+            f"which has {_numbered(count)}; correct it"
+        )
     chosen = layout.blocks[span] if isinstance(span, slice) else [layout.blocks[span]]
-    return [name for block in chosen for name in block if block_part is None or _belongs(name, block_part, layout)]
+    return [
+        name for block in chosen for name in block if block_part is None or _belongs(name, block_part, layout)
+    ]
 
 
 def _belongs(name: str, block_part: Part, layout: _Layout) -> bool:
-    """Whether a parameter belongs to a part of its block; ``output.dense.weight`` belongs to ``output.dense`` and to ``output`` too."""
+    """Whether a parameter belongs to a part of its block; ``output.dense.weight`` belongs to ``output.dense``
+    and to ``output`` too.
+    """
     parameter = _ADAPTER.sub("", name).rpartition(".")[2]
     path = f"{layout.part_of.get(name)}.{parameter}."
     return path.startswith(f"{block_part}.")
@@ -233,13 +289,20 @@ def _layout(names: Iterable[str]) -> _Layout:
             embeddings.append(name)
     ordered = [block for _, block in sorted(blocks.items())]
     part_of = {name: block_part for block in ordered for name, block_part in _parts_of(block)}
-    return _Layout(tables, embeddings, list(map(list, ordered)), part_of, sorted({stack for stack, _ in blocks}))
+    return _Layout(
+        tables, embeddings, list(map(list, ordered)), part_of, sorted({stack for stack, _ in blocks})
+    )
 
 
 def _parts_of(block: Mapping[str, str]) -> Iterator[tuple[str, Part]]:
-    """Name and part of the parameters of a block, from a map of full names to names inside the block; unknown ones are left out."""
-    # Llama's `post_attention_layernorm` precedes the feed-forward; in blocks with a norm after that (Gemma 2), it follows attention.
-    sandwiched = any("_feedforward_layernorm." in inner or "post_mlp_layernorm." in inner for inner in block.values())
+    """Name and part of the parameters of a block, from a map of full names to names inside the block; unknown
+    ones are left out.
+    """
+    # Llama's `post_attention_layernorm` precedes the feed-forward; in blocks with a norm after that (Gemma
+    # 2), it follows attention.
+    sandwiched = any(
+        "_feedforward_layernorm." in inner or "post_mlp_layernorm." in inner for inner in block.values()
+    )
     after_attention: Part = "attention" if sandwiched else "intermediate"
     rules = ((after_attention, re.compile(r"post_attention_layernorm\.")), *_PART_RULES)
     for name, inner in block.items():
@@ -249,7 +312,10 @@ def _parts_of(block: Mapping[str, str]) -> Iterator[tuple[str, Part]]:
 def _no_match(pattern: str, layout: _Layout, names: Iterable[str]) -> str:
     """Message for a pattern without a match: similar names, then the presets of this model."""
     presets = _presets(layout)
-    stems = {component for name in names for component in name.split(".") if not component.isdigit()} - {"weight", "bias"}
+    stems = {component for name in names for component in name.split(".") if not component.isdigit()} - {
+        "weight",
+        "bias",
+    }
     paths = {re.sub(r"\.(?:weight|bias)$", "", name) for name in names}
     near = difflib.get_close_matches(pattern, [*presets, *sorted(stems), *sorted(paths)], n=5, cutoff=0.6)
     hint = f"near names: {', '.join(dict.fromkeys(near))}; " if near else ""
@@ -262,7 +328,9 @@ def _no_match(pattern: str, layout: _Layout, names: Iterable[str]) -> str:
 
 def _presets(layout: _Layout) -> list[str]:
     """The presets that match in this model, including single blocks."""
-    block_parts = [name for name in _PARTS if any(_belongs(parameter, name, layout) for parameter in layout.part_of)]
+    block_parts = [
+        name for name in _PARTS if any(_belongs(parameter, name, layout) for parameter in layout.part_of)
+    ]
     heads = [f"blocks[{index}]" for index in range(len(layout.blocks))]
     return [
         *(["embeddings.base"] if layout.tables else []),

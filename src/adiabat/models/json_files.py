@@ -26,12 +26,16 @@ def read_typed(path: Path, kind: type[dict[str, Any]] | type[list[Any]]) -> Any:
         text = read_plain(path, limit=LARGEST_CONFIGURATION, error=ModelError).decode("utf-8")
         content = json.loads(text, object_pairs_hook=partial(_without_nan, path))
     if not isinstance(content, kind):
-        raise ModelError(f"{path} must hold a JSON {'object' if kind is dict else 'list'}, got {type(content).__name__}")
+        raise ModelError(
+            f"{path} must hold a JSON {'object' if kind is dict else 'list'}, got {type(content).__name__}"
+        )
     return content
 
 
 def _without_nan(path: Path, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of a JSON file without NaN, which Python reads, but no setting means; it may have Infinity, as those of transformers do."""
+    """An object of a JSON file without NaN, which Python reads, but no setting means; it may have Infinity,
+    as those of transformers do.
+    """
     for name, value in pairs:
         if isinstance(value, float) and math.isnan(value):
             raise ModelError(f"{path}: {name} must have a value, got NaN; correct it, or get the model again")
@@ -39,7 +43,9 @@ def _without_nan(path: Path, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]
 
 
 def flag_of(record: Mapping[str, Any], name: str, *, path: Path, default: bool = False) -> bool:
-    """A switch in a model's file: true or false, or what other readers take for these, namely 1, 0 and null."""
+    """A switch in a model's file: true or false, or what other readers take for these, namely 1, 0 and
+    null.
+    """
     value = record.get(name, default)
     if value is None or (isinstance(value, int) and value in (0, 1)):
         return bool(value)

@@ -17,11 +17,24 @@ from adiabat.core.files import is_there, reading
 from adiabat.core.ragged import Ragged
 from adiabat.core.surroundings import hub_cache
 from adiabat.data.records import SIDES
-from adiabat.models.backbone import Trust, base_of_adapter, load_backbone, load_tokenizer, reason, set_pad_token
+from adiabat.models.backbone import (
+    Trust,
+    base_of_adapter,
+    load_backbone,
+    load_tokenizer,
+    reason,
+    set_pad_token,
+)
 from adiabat.models.embedding_head import EncoderSettings, Projection, is_cutting
 from adiabat.models.encoder import Encoder, table_rows
 from adiabat.models.json_files import ROOT_FILE, read_json
-from adiabat.models.lost_files import HUB_FILES, is_stamped, require_files, require_nothing_lost, require_settings_of_tokens
+from adiabat.models.lost_files import (
+    HUB_FILES,
+    is_stamped,
+    require_files,
+    require_nothing_lost,
+    require_settings_of_tokens,
+)
 from adiabat.models.model_paths import require_model, unknown_model
 from adiabat.models.st_files import (
     IN_AND_OUT,
@@ -82,9 +95,13 @@ class _Reader:
             if module.kind == "Transformer":
                 self.first_modules[folder] = self._transformer(folder, plain=plain)
             elif self.blocks is not None:
-                raise ConfigError(f"encoder.blocks must be left out for a static model, which has none, got {self.blocks}")
+                raise ConfigError(
+                    f"encoder.blocks must be left out for a static model, which has none, got {self.blocks}"
+                )
             else:
-                self.first_modules[folder] = (load_model2vec if module.kind == MODEL2VEC else load_static_embedding)(folder)
+                self.first_modules[folder] = (
+                    load_model2vec if module.kind == MODEL2VEC else load_static_embedding
+                )(folder)
         return self.first_modules[folder]
 
     def _transformer(self, folder: Path, *, plain: bool) -> TokenStates:
@@ -99,7 +116,9 @@ class _Reader:
             positions = getattr(backbone.config, "max_position_embeddings", None)
             most = position_rows(backbone) or (positions if positions and positions > 0 else UNLIMITED)
             lesser = int(min(tokenizer.model_max_length, most))
-            limits["max_tokens"] = lesser if lesser < UNLIMITED else FALLBACK_MAX_TOKENS if plain else UNLIMITED
+            limits["max_tokens"] = (
+                lesser if lesser < UNLIMITED else FALLBACK_MAX_TOKENS if plain else UNLIMITED
+            )
         return backbone, tokenizer, EncoderSettings(normalize=plain, **limits)  # type: ignore[arg-type]
 
     def _backbone(self, folder: Path, settings: TransformerSettings) -> PreTrainedModel:
@@ -111,7 +130,9 @@ class _Reader:
         try:
             base_folder = local_folder(base, trust=trust)
         except ModelError as fault:
-            raise ModelError(f"{folder}/adapter_config.json must name a base model that can be loaded, got {base}: {fault}") from fault
+            raise ModelError(
+                f"{folder}/adapter_config.json must name a base model that can be loaded, got {base}: {fault}"
+            ) from fault
         _require_files(base_folder)
         return load_backbone(base_folder, trust, blocks=self.blocks, options=settings.config, adapter=folder)
 
@@ -129,10 +150,11 @@ def load(
     blocks: int | None = None,
     pad_token: str | None = None,
 ) -> DualEncoder:
-    """Load a model: a directory of sentence-transformers (plain or Router), Hugging Face or model2vec, or a hub name.
+    """Load a model: a directory of sentence-transformers (plain or Router), Hugging Face or model2vec, or a
+    hub name.
 
-    A plain Hugging Face model gets mean pooling and unit length unless `settings` say otherwise. Modules that both routes of a Router use,
-    such as a shared projection, are one object.
+    A plain Hugging Face model gets mean pooling and unit length unless `settings` say otherwise. Modules that
+    both routes of a Router use, such as a shared projection, are one object.
 
     Args:
         trust: None runs no code from the model and reads weights from safetensors only.
@@ -140,7 +162,10 @@ def load(
     """
     trust = trust or Trust()
     if trust.remote_code not in (None, str(name)):
-        raise ModelError(f"encoder.trust_remote_code must be the name of the model loaded, got {trust.remote_code!r} while loading {name}")
+        raise ModelError(
+            "encoder.trust_remote_code must be the name of the model loaded, got "
+            f"{trust.remote_code!r} while loading {name}"
+        )
     if str(name) in UNPOOLED_PROMPTS:
         settings = {"pool_prompt": False, **(settings or {})}
     folder = local_folder(name, trust=trust)
@@ -151,12 +176,16 @@ def load(
         model_type = root.get("model_type", "SentenceTransformer")
         if model_type != "SentenceTransformer":
             raise other_model(folder, OTHER_TYPES.get(str(model_type), f"one of type {model_type!r}"))
-        query, document = _towers(folder, settings or {}, _Reader(trust, blocks, pad_token, is_stamped(folder)))
+        query, document = _towers(
+            folder, settings or {}, _Reader(trust, blocks, pad_token, is_stamped(folder))
+        )
         return DualEncoder(query, document, str(name), root)
 
 
 def _require_files(folder: Path) -> None:
-    """Refuse a model without all of its files, before any is read; `read_modules` checks those of its modules."""
+    """Refuse a model without all of its files, before any is read; `read_modules` checks those of its
+    modules.
+    """
     require_nothing_lost(folder)
     require_files(folder)
 
@@ -185,7 +214,11 @@ def override(model: DualEncoder, settings: Overrides, *, pad_token: str | None =
     if not settings and pad_token is None:
         return model
     query = _overridden(model.query, settings, pad_token)
-    return replace(model, query=query, document=query if model.shared else _overridden(model.document, settings, pad_token))
+    return replace(
+        model,
+        query=query,
+        document=query if model.shared else _overridden(model.document, settings, pad_token),
+    )
 
 
 def _overridden(encoder: Encoder, settings: Overrides, pad_token: str | None) -> Encoder:
@@ -197,7 +230,9 @@ def _overridden(encoder: Encoder, settings: Overrides, pad_token: str | None) ->
 
 
 def local_folder(name: str | Path, *, trust: Trust | None = None) -> Path:
-    """The directory of a model; configuration, tokenizer, safetensors and trusted files of other names are fetched from the hub."""
+    """The directory of a model; configuration, tokenizer, safetensors and trusted files of other names are
+    fetched from the hub.
+    """
     folder = Path(name)
     if is_there(folder, error=ModelError) and folder.is_dir():
         return folder
@@ -206,20 +241,32 @@ def local_folder(name: str | Path, *, trust: Trust | None = None) -> Path:
     trust = trust or Trust()
     patterns = [*HUB_FILES, *(["*.bin"] if trust.pickles else []), *(["*.py"] if trust.remote_code else [])]
     try:
-        return Path(snapshot_download(str(name), allow_patterns=patterns, cache_dir=hub_cache("HF_HUB_CACHE", "hub")))
+        return Path(
+            snapshot_download(str(name), allow_patterns=patterns, cache_dir=hub_cache("HF_HUB_CACHE", "hub"))
+        )
     except Exception as fault:
         # The network fails in classes of whatever library makes the requests.
         reraise_unrelated(fault)
         raise unknown_model(str(name), fault) from fault
 
 
-def _tower(folder: Path, modules: Sequence[Module], overrides: Overrides, reader: _Reader, *, plain: bool = False) -> Encoder:
+def _tower(
+    folder: Path, modules: Sequence[Module], overrides: Overrides, reader: _Reader, *, plain: bool = False
+) -> Encoder:
     """Build one tower from its list of modules; `plain` marks a model without sentence-transformers files."""
     first, *later = modules
     if first.kind not in ("Transformer", "StaticEmbedding", MODEL2VEC):
-        raise ModelError(f"{folder}: the first module must be a Transformer or a StaticEmbedding, got {first.kind}; choose another")
+        raise ModelError(
+            f"{folder}: the first module must be a Transformer or a StaticEmbedding, "
+            f"got {first.kind}; choose another"
+        )
     truncate_dim = truncate_dim_of(folder)
-    if truncate_dim is not None and later and later[-1].kind == "Dense" and is_cutting(reader.projection(later[-1].folder), truncate_dim):
+    if (
+        truncate_dim is not None
+        and later
+        and later[-1].kind == "Dense"
+        and is_cutting(reader.projection(later[-1].folder), truncate_dim)
+    ):
         # `save` writes it for versions that do not read truncate_dim.
         later = later[:-1]
     if not plain:
@@ -238,7 +285,9 @@ def _tower(folder: Path, modules: Sequence[Module], overrides: Overrides, reader
             checked_keys(module.folder / "config.json", config, known=set(config), fixed=IN_AND_OUT)
             settings = replace(settings, normalize=True)
     query_prompt, document_prompt = prompts_of(folder)
-    stated = replace(settings, query_prompt=query_prompt, document_prompt=document_prompt, truncate_dim=truncate_dim)
+    stated = replace(
+        settings, query_prompt=query_prompt, document_prompt=document_prompt, truncate_dim=truncate_dim
+    )
     encoder = Encoder(backbone, tokenizer, _checked(stated, overrides, backbone), projections).eval()
     if first.kind == "Transformer":
         require_embeddings(encoder, folder)
@@ -256,12 +305,18 @@ def _checked(settings: EncoderSettings, overrides: Overrides, backbone: PreTrain
     chosen = replace(settings, **overrides)  # type: ignore[arg-type]
     # No other library knows these two settings of a static model, so they could not be saved.
     if isinstance(backbone, StaticBackbone) and chosen.pooling != "mean":
-        raise ConfigError(f"encoder.pooling must be mean for a static model, got {chosen.pooling}; leave it out")
+        raise ConfigError(
+            f"encoder.pooling must be mean for a static model, got {chosen.pooling}; leave it out"
+        )
     if isinstance(backbone, StaticBackbone) and not chosen.pool_prompt:
-        raise ConfigError("encoder.pool_prompt must be true for a static model, got false; use no prompt instead")
+        raise ConfigError(
+            "encoder.pool_prompt must be true for a static model, got false; use no prompt instead"
+        )
     rows, limit = position_rows(backbone), max(chosen.limit(side) for side in SIDES)
     if rows is not None and limit > rows:
-        raise ConfigError(f"encoder.max_tokens must be <= {rows}, the positions that the backbone has, got {limit}")
+        raise ConfigError(
+            f"encoder.max_tokens must be <= {rows}, the positions that the backbone has, got {limit}"
+        )
     return chosen
 
 
@@ -286,8 +341,8 @@ LONG = 8
 
 
 TOLERANCE = 1e-3
-"""Maximum difference in a dimension of a unit vector. Rounding gives 1e-6; models that mix in padding (FNet, ConvBERT) give 0.1 and
-more."""
+"""Maximum difference in a dimension of a unit vector. Rounding gives 1e-6; models that mix in padding (FNet,
+ConvBERT) give 0.1 and more."""
 
 
 @torch.no_grad()
@@ -306,11 +361,15 @@ def require_embeddings(encoder: Encoder, folder: Path) -> None:
         # Models of images, sounds and pairs of texts can fail in any way.
         raise ModelError(f"{demand} ({reason(fault)}); choose another model") from fault
     if alone.shape[1] != width:
-        raise ModelError(f"{demand}, whose vectors have {alone.shape[1]} numbers where its config.json says {width}; choose another model")
+        raise ModelError(
+            f"{demand}, whose vectors have {alone.shape[1]} numbers where its "
+            f"config.json says {width}; choose another model"
+        )
     unpadded, padded_short = torch.nn.functional.normalize(torch.cat([alone, padded[:1]]), dim=-1)
     # NaN passes here: later checks of the weights name the tensor.
     if bool((unpadded - padded_short).abs().max() > TOLERANCE):
         raise ModelError(
-            f"{folder} must give a text the same vector in every batch, got a model of type {family}, whose vectors change with padding; "
+            f"{folder} must give a text the same vector in every batch, got a model of type "
+            f"{family}, whose vectors change with padding; "
             "choose another model"
         )

@@ -1,7 +1,9 @@
-"""Model directories that lost a file: without it they would be read as another model, with other vectors and no error.
+"""Model directories that lost a file: without it they would be read as another model, with other vectors and
+no error.
 
-A directory is refused only if no version of the libraries can have written it so. A plain model of transformers has none of the files of
-sentence-transformers, and versions before 2.0 wrote no root configuration. Folders that nothing reads, such as ``onnx``, are not checked.
+A directory is refused only if no version of the libraries can have written it so. A plain model of
+transformers has none of the files of sentence-transformers, and versions before 2.0 wrote no root
+configuration. Folders that nothing reads, such as ``onnx``, are not checked.
 """
 
 import re
@@ -9,7 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from adiabat.core.errors import ModelError
-from adiabat.core.files import LARGEST_VOCABULARY, is_there, require_content, require_no_zero_bytes, require_regular, require_small
+from adiabat.core.files import (
+    LARGEST_VOCABULARY,
+    is_there,
+    require_content,
+    require_no_zero_bytes,
+    require_regular,
+    require_small,
+)
 from adiabat.models.json_files import ROOT_FILE, read_json, read_typed
 
 HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
@@ -22,7 +31,8 @@ VOCABULARIES = ("vocab.txt", "merges.txt")
 """Lists of words: without a line, or with two in one, every later word has another number."""
 
 MODULE_FOLDER = re.compile(r"(\w+_)?\d+_(Transformer|Pooling|Dense|Normalize|StaticEmbedding|Router|Asym)")
-"""Folders that sentence-transformers writes for modules, such as ``1_Pooling`` and ``query_0_Transformer``."""
+"""Folders that sentence-transformers writes for modules, such as ``1_Pooling`` and
+``query_0_Transformer``."""
 
 NEW_TYPES = re.compile(r"sentence_transformers\.(?!models\.)\w+\.modules\.")
 """Types of modules as versions from 5.4 on write them."""
@@ -43,7 +53,9 @@ def require_nothing_lost(folder: Path) -> None:
 
 
 def require_files(folder: Path) -> None:
-    """Refuse a folder with pipes, devices, endless files, lost links and blocks, or files that stand in place of their content."""
+    """Refuse a folder with pipes, devices, endless files, lost links and blocks, or files that stand in place
+    of their content.
+    """
     for path in sorted(folder.iterdir()):
         require_regular(path, error=ModelError)
         if not (any(map(path.match, HUB_FILES)) and is_there(path, error=ModelError) and path.is_file()):
@@ -72,11 +84,14 @@ def require_settings_of_tokens(folder: Path, limits: tuple[str, ...]) -> None:
     if not any([is_there(folder / name, error=ModelError) for name in limits]):
         lost.append(limits[0])
     settings = "tokenizer_config.json"
-    if is_there(folder / "tokenizer.json", error=ModelError) and not is_there(folder / settings, error=ModelError):
+    if is_there(folder / "tokenizer.json", error=ModelError) and not is_there(
+        folder / settings, error=ModelError
+    ):
         lost.append(settings)
     if lost:
         raise ModelError(
-            f"{folder} must hold {' and '.join(lost)}: every version of sentence-transformers that writes __version__ to {ROOT_FILE} "
+            f"{folder} must hold {' and '.join(lost)}: every version of sentence-transformers "
+            f"that writes __version__ to {ROOT_FILE} "
             f"writes that too; {REMEDY}, or remove __version__ if the model never had it"
         )
 
@@ -86,12 +101,19 @@ def require_shards(folder: Path, names: set[str]) -> None:
     lost = sorted(name for name in names if not is_there(folder / name, error=ModelError))
     if lost and not is_there(folder / "model.safetensors", error=ModelError):
         listed = ", ".join(lost[:3]) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "")
-        raise ModelError(f"{folder} must hold the weights that model.safetensors.index.json lists, got no {listed}; {REMEDY}")
+        raise ModelError(
+            f"{folder} must hold the weights that model.safetensors.index.json "
+            f"lists, got no {listed}; {REMEDY}"
+        )
 
 
 def _signs_of_modules(folder: Path) -> Iterator[str]:
     """Traces of modules in a directory that lists none."""
-    yield from (f"a folder {child.name}" for child in sorted(folder.iterdir()) if MODULE_FOLDER.fullmatch(child.name) and child.is_dir())
+    yield from (
+        f"a folder {child.name}"
+        for child in sorted(folder.iterdir())
+        if MODULE_FOLDER.fullmatch(child.name) and child.is_dir()
+    )
     if is_there(folder / "router_config.json", error=ModelError):
         yield "router_config.json"
     if is_stamped(folder):

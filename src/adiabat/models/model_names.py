@@ -1,4 +1,6 @@
-"""Resolve a MODEL name (hub, directory, job or embedded model), and find the texts that a job trained its model on."""
+"""Resolve a MODEL name (hub, directory, job or embedded model), and find the texts that a job trained its
+model on.
+"""
 
 import hashlib
 from dataclasses import replace
@@ -29,8 +31,9 @@ def load(model: Model, *, settings: EncoderSection | None = None, device: str = 
 
     Args:
         model: Its name, or a loaded model.
-        settings: Overrides of pooling, prompts and the like; None takes the model's own. If `trust_remote_code` names another model, such
-            as the other one of a comparison, this one runs no code.
+        settings: Overrides of pooling, prompts and the like; None takes the model's own. If
+            `trust_remote_code` names another model, such as the other one of a comparison, this one runs no
+            code.
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
 
     Returns:
@@ -50,20 +53,32 @@ def load(model: Model, *, settings: EncoderSection | None = None, device: str = 
     section = settings or RankingEncoderSection()
     if isinstance(model, DualEncoder):
         if section.blocks is not None:
-            raise ConfigError(f"encoder.blocks must be left out for a model already loaded, got {section.blocks}; load it with them")
-        return _with_similarity(override(model, section.overrides(), pad_token=section.pad_token), section).to(torch_device)
+            raise ConfigError(
+                "encoder.blocks must be left out for a model already loaded, got "
+                f"{section.blocks}; load it with them"
+            )
+        return _with_similarity(
+            override(model, section.overrides(), pad_token=section.pad_token), section
+        ).to(torch_device)
     if not isinstance(model, str | PathLike):
-        raise TypeError(f"model must be a hub name, a path, a finished job or a loaded model, got {model!r} ({type(model).__name__})")
+        raise TypeError(
+            "model must be a hub name, a path, a finished job or a loaded model, "
+            f"got {model!r} ({type(model).__name__})"
+        )
     model = fspath(model)
     name = directory_of(model)
     trusted = (section.trust_remote_code or "").rstrip("/") == model.rstrip("/")
     trust = Trust(remote_code=str(name) if trusted else None, pickles=section.allow_pickles)
-    loaded = load_directory(name, settings=section.overrides(), trust=trust, blocks=section.blocks, pad_token=section.pad_token)
+    loaded = load_directory(
+        name, settings=section.overrides(), trust=trust, blocks=section.blocks, pad_token=section.pad_token
+    )
     return _with_similarity(replace(loaded, name=model), section).to(torch_device)
 
 
 def _with_similarity(model: DualEncoder, section: EncoderSection) -> DualEncoder:
-    """The model with the similarity of the settings; a model for ranking must state a similarity that adiabat computes."""
+    """The model with the similarity of the settings; a model for ranking must state a similarity that adiabat
+    computes.
+    """
     if not isinstance(section, RankingEncoderSection):
         return model
     if section.similarity is not None:
@@ -101,11 +116,17 @@ def unpacked(path: Path, record: TrainedFile) -> TrainedTexts:
         raise DataError(f"{path} cannot be read ({fault.strerror or fault})") from fault
     ends = np.cumsum([getattr(record, side) for side in _SIDES])
     of_hashes = HASH_BYTES * int(ends[-1])
-    if hashlib.sha256(content).hexdigest() != record.sha256 or of_hashes + SIGNATURE_BYTES * (record.signatures or 0) != len(content):
+    if hashlib.sha256(content).hexdigest() != record.sha256 or of_hashes + SIGNATURE_BYTES * (
+        record.signatures or 0
+    ) != len(content):
         raise DataError(f"{path} changed after the run")
-    queries, documents, doc_ids = np.split(np.frombuffer(content[:of_hashes], dtype=f"S{HASH_BYTES}"), ends[:-1])
+    queries, documents, doc_ids = np.split(
+        np.frombuffer(content[:of_hashes], dtype=f"S{HASH_BYTES}"), ends[:-1]
+    )
     rest = np.frombuffer(content[of_hashes:], dtype=np.uint8).reshape(-1, SIGNATURE_BYTES)
-    return TrainedTexts(queries, documents, doc_ids, record.unknown, None if record.signatures is None else rest)
+    return TrainedTexts(
+        queries, documents, doc_ids, record.unknown, None if record.signatures is None else rest
+    )
 
 
 def trained_by(model: str | Path) -> TrainedTexts | None:
@@ -140,19 +161,33 @@ _NAMED_SETTINGS = 6
 
 
 def run_difference(model: str, run: str) -> str:
-    """A sentence on the settings in which the jobs of two runs differ, apart from the seed; "" if they do not, or neither is of a job."""
+    """A sentence on the settings in which the jobs of two runs differ, apart from the seed; "" if they do
+    not, or neither is of a job.
+    """
     jobs = [job_of(model), job_of(run)]
     settings = [flat_settings(read_description(job)) for job in jobs if job is not None]
     if len(settings) < len(jobs):
-        return f"whether {run} is a run of the same experiment as {model} is unknown, because only one of them is a job" if settings else ""
+        return (
+            f"whether {run} is a run of the same experiment as {model} is unknown, "
+            "because only one of them is a job"
+            if settings
+            else ""
+        )
     first, other = ({key: value for key, value in table.items() if key not in _APART} for table in settings)
     differing = [key for key in dict.fromkeys([*first, *other]) if first.get(key) != other.get(key)]
     checked = {path for checksum, path in _INPUTS.items() if checksum in first and checksum in other}
-    names = [_INPUTS.get(key) or f"{key} ({first.get(key)}, {other.get(key)})" for key in differing if key not in checked]
+    names = [
+        _INPUTS.get(key) or f"{key} ({first.get(key)}, {other.get(key)})"
+        for key in differing
+        if key not in checked
+    ]
     if not names:
         return ""
     more = f" and {len(names) - _NAMED_SETTINGS} more" if len(names) > _NAMED_SETTINGS else ""
-    return f"{run} is no run of the same experiment as {model}: they differ in {', '.join(names[:_NAMED_SETTINGS])}{more}"
+    return (
+        f"{run} is no run of the same experiment as {model}: they differ in "
+        f"{', '.join(names[:_NAMED_SETTINGS])}{more}"
+    )
 
 
 def with_starts(trained: TrainedTexts, *models: str | None) -> TrainedTexts:

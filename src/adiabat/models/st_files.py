@@ -1,6 +1,7 @@
 """The small files of a sentence-transformers directory, in their old and new forms.
 
-Every key that sentence-transformers reads is either applied or refused by name, because a partly read model gives different vectors.
+Every key that sentence-transformers reads is either applied or refused by name, because a partly read model
+gives different vectors.
 """
 
 from collections.abc import Collection, Mapping
@@ -18,7 +19,13 @@ from adiabat.core.files import reading
 from adiabat.models.embedding_head import Pooling, Projection
 from adiabat.models.json_files import ROOT_FILE, flag_of, read_json, size_of, write_json
 
-NAMES_OF_POOLING: Mapping[str, Pooling] = {"mean": "mean", "cls": "cls", "lasttoken": "last", "max": "max", "weightedmean": "weighted_mean"}
+NAMES_OF_POOLING: Mapping[str, Pooling] = {
+    "mean": "mean",
+    "cls": "cls",
+    "lasttoken": "last",
+    "max": "max",
+    "weightedmean": "weighted_mean",
+}
 """Names in ``1_Pooling/config.json``, mapped to ours."""
 
 OLD_POOLING_FLAGS: Mapping[str, Pooling] = {
@@ -54,7 +61,8 @@ ACTIVATIONS: Mapping[str, type[nn.Module]] = {
 DENSE_KEYS = frozenset({"in_features", "out_features", "bias", "activation_function", "use_residual"})
 
 PICKLES = "if its weights are in a pickle (pytorch_model.bin), set encoder.allow_pickles = true"
-"""Advice where there are no safetensors; from the hub, pickles are not even fetched unless they are allowed."""
+"""Advice where there are no safetensors; from the hub, pickles are not even fetched unless they are
+allowed."""
 
 UNLIMITED = 1_000_000
 """Numbers from here on mean no limit: transformers writes about 1e30 for a tokenizer without one."""
@@ -67,18 +75,24 @@ def first_line(fault: BaseException) -> str:
 
 
 def checked_keys(
-    path: Path, record: Mapping[str, Any], *, known: Collection[str] = (), fixed: Mapping[str, Collection[object]] = MappingProxyType({})
+    path: Path,
+    record: Mapping[str, Any],
+    *,
+    known: Collection[str] = (),
+    fixed: Mapping[str, Collection[object]] = MappingProxyType({}),
 ) -> None:
     """Refuse unknown keys, and keys of `fixed` with values other than those listed."""
     if unknown := [key for key in record if key not in known and key not in fixed]:
         raise ModelError(
-            f"{path} must hold only keys that adiabat knows, got {', '.join(unknown)}; update adiabat, or choose another model"
+            f"{path} must hold only keys that adiabat knows, got {', '.join(unknown)}; "
+            "update adiabat, or choose another model"
         )
     for key, values in fixed.items():
         if key in record and record[key] not in values:
             usual = next(iter(values))
             raise ModelError(
-                f"{path}: {key} must be {'null' if usual is None else usual}, got {record[key]!r:.60}, which adiabat does not have; "
+                f"{path}: {key} must be {'null' if usual is None else usual}, got "
+                f"{record[key]!r:.60}, which adiabat does not have; "
                 "choose another model"
             )
 
@@ -101,7 +115,9 @@ def pooling_of(folder: Path) -> tuple[Pooling, bool]:
     names = NAMES_OF_POOLING if "pooling_mode" in config else OLD_POOLING_FLAGS
     poolings = [names.get(mode) for mode in modes]
     if len(poolings) != 1 or poolings[0] is None:
-        raise ModelError(f"{path} must name one pooling of {', '.join(NAMES_OF_POOLING)}, got {', '.join(modes) or 'none'}")
+        raise ModelError(
+            f"{path} must name one pooling of {', '.join(NAMES_OF_POOLING)}, got {', '.join(modes) or 'none'}"
+        )
     return poolings[0], flag_of(config, "include_prompt", path=path, default=True)
 
 
@@ -112,7 +128,9 @@ def load_projection(folder: Path, *, pickles: bool = False) -> Projection:
     checked_keys(path, config, known=DENSE_KEYS, fixed=IN_AND_OUT)
     activation = config.get("activation_function", "torch.nn.modules.activation.Tanh")
     if activation not in ACTIVATIONS:
-        raise ModelError(f"{path}: activation_function must be one of {', '.join(ACTIVATIONS)}, got {activation}")
+        raise ModelError(
+            f"{path}: activation_function must be one of {', '.join(ACTIVATIONS)}, got {activation}"
+        )
     required(config, "in_features", "out_features", path=path)
     inner, outer = size_of(config, "in_features", path=path), size_of(config, "out_features", path=path)
     residual = None
@@ -124,12 +142,16 @@ def load_projection(folder: Path, *, pickles: bool = False) -> Projection:
         weights = _pickle_in(folder, allowed=pickles)
     with reading(weights, remedy="get the model again", error=ModelError):
         is_pickle = weights.suffix == ".bin"
-        tensors = torch.load(weights, map_location="cpu", weights_only=True) if is_pickle else load_file(weights)
+        tensors = (
+            torch.load(weights, map_location="cpu", weights_only=True) if is_pickle else load_file(weights)
+        )
     try:
         projection.load_state_dict(tensors)
     except RuntimeError as fault:
         reraise_unrelated(fault)
-        raise ModelError(f"{weights} must hold a linear layer of {inner} to {outer}: {first_line(fault)}") from fault
+        raise ModelError(
+            f"{weights} must hold a linear layer of {inner} to {outer}: {first_line(fault)}"
+        ) from fault
     return projection
 
 
@@ -153,27 +175,37 @@ def save_projection(projection: Projection, folder: Path) -> None:
         "activation_function": f"{activation.__module__}.{activation.__name__}",
     }
     # Versions before 5.7 refuse the key, so it is written only if it is not the default.
-    write_json(folder / "config.json", config if projection.residual is None else config | {"use_residual": True})
-    save_file({name: weights.contiguous() for name, weights in projection.state_dict().items()}, folder / "model.safetensors")
+    write_json(
+        folder / "config.json", config if projection.residual is None else config | {"use_residual": True}
+    )
+    save_file(
+        {name: weights.contiguous() for name, weights in projection.state_dict().items()},
+        folder / "model.safetensors",
+    )
 
 
 def prompts_of(folder: Path) -> tuple[str, str]:
     """Prompts for query and document, "" for none.
 
-    Without a document prompt, a prompt for passages is used for documents: the model was trained with it, although ``encode_document`` of
-    sentence-transformers 6.2 would use none.
+    Without a document prompt, a prompt for passages is used for documents: the model was trained with it,
+    although ``encode_document`` of sentence-transformers 6.2 would use none.
     """
     path = folder / ROOT_FILE
     root = read_json(path)
     prompts = {} if root.get("prompts") is None else root["prompts"]
-    if not isinstance(prompts, dict) or not all(text is None or isinstance(text, str) for text in prompts.values()):
+    if not isinstance(prompts, dict) or not all(
+        text is None or isinstance(text, str) for text in prompts.values()
+    ):
         raise ModelError(f"{path}: prompts must map names to texts, got {prompts!r:.80}")
     default = root.get("default_prompt_name")
     if default is not None and default not in (*prompts, "query", "document"):
         raise ModelError(
-            f"{path}: default_prompt_name must be one of the prompts ({', '.join(prompts) or 'none'}), got {default!r}; correct it"
+            f"{path}: default_prompt_name must be one of the prompts "
+            f"({', '.join(prompts) or 'none'}), got {default!r}; correct it"
         )
-    document = next((prompts[name] for name in ("document", "passage", "corpus") if prompts.get(name) is not None), "")
+    document = next(
+        (prompts[name] for name in ("document", "passage", "corpus") if prompts.get(name) is not None), ""
+    )
     return prompts.get("query") or "", document
 
 
@@ -181,15 +213,25 @@ def truncate_dim_of(folder: Path) -> int | None:
     """Number of leading dimensions to keep; None keeps all."""
     stated: int | None = read_json(folder / ROOT_FILE).get("truncate_dim")
     if stated is not None and (type(stated) is not int or stated < 1):
-        raise ModelError(f"{folder / ROOT_FILE}: truncate_dim must be a whole number above 0, or null for none, got {stated!r}; correct it")
+        raise ModelError(
+            f"{folder / ROOT_FILE}: truncate_dim must be a whole number above 0, or "
+            f"null for none, got {stated!r}; correct it"
+        )
     return stated
 
 
 def position_rows(backbone: PreTrainedModel) -> int | None:
-    """Usable rows of a backbone's position table; None for relative or rotary positions, which are unbounded."""
+    """Usable rows of a backbone's position table; None for relative or rotary positions, which are
+    unbounded.
+    """
     for name, module in backbone.named_modules():
-        if isinstance(module, nn.Embedding) and name.rsplit(".", 1)[-1] in ("position_embeddings", "wpe", "embed_positions"):
-            # RoBERTa and its relatives count positions from after the padding id, OPT from 2: earlier rows are not used by text.
+        if isinstance(module, nn.Embedding) and name.rsplit(".", 1)[-1] in (
+            "position_embeddings",
+            "wpe",
+            "embed_positions",
+        ):
+            # RoBERTa and its relatives count positions from after the padding id, OPT from 2: earlier rows
+            # are not used by text.
             unused = 0 if module.padding_idx is None else module.padding_idx + 1
             return module.num_embeddings - int(getattr(module, "offset", unused))
     # GPT-J keeps a table of angles in every block.

@@ -14,7 +14,9 @@ from adiabat.models.json_files import flag_of, read_json, read_typed, require_sw
 from adiabat.models.lost_files import require_files
 from adiabat.models.st_files import UNLIMITED, checked_keys, required
 
-PATH_OF_CLASS = re.compile(r"sentence_transformers\.(?:models|(?:base|sentence_transformer|sparse_encoder)\.modules)\.(?:\w+\.)?(\w+)")
+PATH_OF_CLASS = re.compile(
+    r"sentence_transformers\.(?:models|(?:base|sentence_transformer|sparse_encoder)\.modules)\.(?:\w+\.)?(\w+)"
+)
 """Locations of sentence-transformers' modules, under old and new names."""
 
 RERANKER = "a reranker (cross-encoder), which scores pairs of texts"
@@ -30,8 +32,13 @@ OTHER_TYPES: Mapping[str, str] = {
 """Values of ``model_type`` in the root configuration beside ``SentenceTransformer``."""
 
 OTHER_CLASSES: Mapping[str, str] = {
-    **dict.fromkeys(("SpladePooling", "MLMTransformer", "SparseAutoEncoder", "SparseStaticEmbedding"), SPARSE),
-    **dict.fromkeys(("MultiVectorMask", "BaseTokenPooling", "HierarchicalTokenPooling", "LambdaTokenPooling"), LATE_INTERACTION),
+    **dict.fromkeys(
+        ("SpladePooling", "MLMTransformer", "SparseAutoEncoder", "SparseStaticEmbedding"), SPARSE
+    ),
+    **dict.fromkeys(
+        ("MultiVectorMask", "BaseTokenPooling", "HierarchicalTokenPooling", "LambdaTokenPooling"),
+        LATE_INTERACTION,
+    ),
     "LogitScore": RERANKER,
 }
 """Modules that identify other kinds of models."""
@@ -59,14 +66,20 @@ class Module:
 
 def other_model(folder: Path, kind: str) -> ModelError:
     """The error for a model that is not an embedding model."""
-    return ModelError(f"{folder} must be a model that gives each text one vector, got {kind}; choose another model")
+    return ModelError(
+        f"{folder} must be a model that gives each text one vector, got {kind}; choose another model"
+    )
 
 
 def require_no_head(folder: Path) -> None:
-    """Refuse a plain Hugging Face directory whose configuration names an architecture with a head of its own."""
+    """Refuse a plain Hugging Face directory whose configuration names an architecture with a head of its
+    own.
+    """
     architectures = read_json(folder / "config.json").get("architectures")
     for architecture in architectures if isinstance(architectures, list) else []:
-        kind = next((kind for ending, kind in OTHER_ARCHITECTURES.items() if str(architecture).endswith(ending)), None)
+        kind = next(
+            (kind for ending, kind in OTHER_ARCHITECTURES.items() if str(architecture).endswith(ending)), None
+        )
         if kind is not None:
             raise other_model(folder, f"{architecture}, {kind}")
 
@@ -77,11 +90,17 @@ def read_modules(folder: Path) -> list[Module]:
     if not is_there(path, error=ModelError):
         return []
     entries = read_typed(path, list)
-    if not entries or not all(isinstance(entry, dict) and isinstance(entry.get("path", ""), str) for entry in entries):
-        raise ModelError(f"{path} must hold a list of modules with their types and paths, got {entries!r:.80}")
+    if not entries or not all(
+        isinstance(entry, dict) and isinstance(entry.get("path", ""), str) for entry in entries
+    ):
+        raise ModelError(
+            f"{path} must hold a list of modules with their types and paths, got {entries!r:.80}"
+        )
     names = [str(entry["name"]) for entry in entries if "name" in entry]
     if len(set(names)) < len(names):
-        raise ModelError(f"{path} must give each module a unique name, got {', '.join(names)}: one would replace another")
+        raise ModelError(
+            f"{path} must give each module a unique name, got {', '.join(names)}: one would replace another"
+        )
     types_and_names = [required(entry, "type", "path", path=path) for entry in entries]
     return [_module(folder, dotted, name, path=path) for dotted, name in types_and_names]
 
@@ -96,17 +115,22 @@ def _module(folder: Path, dotted: object, name: str, *, path: Path) -> Module:
         raise other_model(folder, f"{OTHER_CLASSES[kind]}: {path.name} names {dotted}")
     if known is None:
         raise ModelError(
-            f"{path} must name modules of sentence-transformers itself, got {dotted}, code of the model's own or of another library, "
+            f"{path} must name modules of sentence-transformers itself, got {dotted}, "
+            "code of the model's own or of another library, "
             "which adiabat does not run; choose another model"
         )
     module = folder / name
-    # A folder outside the model's, for example through a symbolic link, could make adiabat read any file of this machine.
+    # A folder outside the model's, for example through a symbolic link, could make adiabat read any file of
+    # this machine.
     try:
         inside = module.resolve().is_relative_to(folder.resolve())
     except (OSError, RuntimeError, ValueError):  # a loop of links; a name that no file can have
         inside = False
     if not inside:
-        raise ModelError(f"{path} must name folders inside the model's own, got {name!r}; copy that folder into the model's")
+        raise ModelError(
+            f"{path} must name folders inside the model's own, got {name!r}; "
+            "copy that folder into the model's"
+        )
     # Hubs keep no empty folders, such as that of a Normalize.
     if is_there(module, error=ModelError) and module.is_dir():
         require_files(module)
@@ -123,15 +147,21 @@ def read_routes(folder: Path) -> dict[Side, list[Module]]:
     parameters = {} if record.get("parameters") is None else record["parameters"]
     if not all(isinstance(table, dict) for table in (types, structure, parameters)):
         raise ModelError(
-            f"{path}: types, structure and parameters must map names, got {types!r:.40}, {structure!r:.40}, {parameters!r:.40}"
+            f"{path}: types, structure and parameters must map names, got {types!r:.40}, "
+            f"{structure!r:.40}, {parameters!r:.40}"
         )
     checked_keys(path, parameters, known=ROUTER_PARAMETERS)
     mappings = _route_mappings(path, table_in(parameters, "route_mappings", path=path))
-    routes: dict[Side, list[str]] = {side: list(structure.get(_route_of(side, structure, mappings)) or ()) for side in SIDES}
+    routes: dict[Side, list[str]] = {
+        side: list(structure.get(_route_of(side, structure, mappings)) or ()) for side in SIDES
+    }
     if not all(routes.values()):
         raise ModelError(f"{path} must have routes query and document, got {', '.join(structure) or 'none'}")
     required(types, *dict.fromkeys(name for names in routes.values() for name in names), path=path)
-    return {side: [_module(folder, types[name], name, path=path) for name in names] for side, names in routes.items()}
+    return {
+        side: [_module(folder, types[name], name, path=path) for name in names]
+        for side, names in routes.items()
+    }
 
 
 def _route_mappings(path: Path, written: Mapping[str, str]) -> dict[tuple[str | None, object], str]:
@@ -140,11 +170,18 @@ def _route_mappings(path: Path, written: Mapping[str, str]) -> dict[tuple[str | 
         mappings = {ast.literal_eval(key): route for key, route in written.items()}
         return {(task, kind): route for (task, kind), route in mappings.items()}
     except (AttributeError, SyntaxError, TypeError, ValueError) as fault:
-        raise ModelError(f"{path}: route_mappings must map pairs of task and kind to routes, got {written!r:.80}; correct it") from fault
+        raise ModelError(
+            f"{path}: route_mappings must map pairs of task and kind to routes, "
+            f"got {written!r:.80}; correct it"
+        ) from fault
 
 
-def _route_of(side: Side, structure: Mapping[str, Any], mappings: Mapping[tuple[str | None, object], str]) -> str:
-    """The route that sentence-transformers takes for a text of one side: by the most specific mapping, else by its name."""
+def _route_of(
+    side: Side, structure: Mapping[str, Any], mappings: Mapping[tuple[str | None, object], str]
+) -> str:
+    """The route that sentence-transformers takes for a text of one side: by the most specific mapping, else
+    by its name.
+    """
     keys = ((side, "text"), (side, None), (None, "text"), (None, None))
     mapped = next((mappings[key] for key in keys if key in mappings), None)
     return mapped or (side if side in structure else "text")
@@ -162,7 +199,11 @@ KNOWN = frozenset(
     }
 )
 
-LIMITS = {"max_tokens": "max_seq_length", "query_max_tokens": "query_length", "document_max_tokens": "document_length"}
+LIMITS = {
+    "max_tokens": "max_seq_length",
+    "query_max_tokens": "query_length",
+    "document_max_tokens": "document_length",
+}
 """Our names of the limits, mapped to the file's."""
 
 FIXED: Mapping[str, tuple[object, ...]] = {
@@ -172,23 +213,48 @@ FIXED: Mapping[str, tuple[object, ...]] = {
     "unpad_inputs": (None, True, False),
 }
 
-OVERRULED = frozenset({"subfolder", "token", "cache_dir", "revision", "local_files_only", "trust_remote_code"})
+OVERRULED = frozenset(
+    {"subfolder", "token", "cache_dir", "revision", "local_files_only", "trust_remote_code"}
+)
 """Options that sentence-transformers takes only from its caller."""
 
 IDLE_MODEL_OPTIONS = frozenset(
-    {"dtype", "torch_dtype", "attn_implementation", "device_map", "low_cpu_mem_usage", "use_safetensors", "add_pooling_layer"}
+    {
+        "dtype",
+        "torch_dtype",
+        "attn_implementation",
+        "device_map",
+        "low_cpu_mem_usage",
+        "use_safetensors",
+        "add_pooling_layer",
+    }
 )
-"""Options that do not change vectors beyond rounding: weights are always loaded in float32, and poolers are never used."""
+"""Options that do not change vectors beyond rounding: weights are always loaded in float32, and poolers are
+never used."""
 
 CONFIG_SWITCHES = ("is_causal",)
 """Settings of backbones that are true or false, and that transformers does not check."""
 
-TOKENIZER_SWITCHES = ("add_bos_token", "add_eos_token", "add_prefix_space", "do_lower_case", "strip_accents", "tokenize_chinese_chars")
+TOKENIZER_SWITCHES = (
+    "add_bos_token",
+    "add_eos_token",
+    "add_prefix_space",
+    "do_lower_case",
+    "strip_accents",
+    "tokenize_chinese_chars",
+)
 """Options of tokenizers that are true or false, and change tokens; transformers takes any value."""
 
 TOKENIZER_OPTIONS = frozenset(
     {
-        *("truncation_side", "padding_side", "use_fast", "legacy", "clean_up_tokenization_spaces", "chat_template"),
+        *(
+            "truncation_side",
+            "padding_side",
+            "use_fast",
+            "legacy",
+            "clean_up_tokenization_spaces",
+            "chat_template",
+        ),
         *TOKENIZER_SWITCHES,
         *("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"),
     }
@@ -206,7 +272,15 @@ FIXED_CALL: Mapping[str, tuple[object, ...]] = {
 
 IDLE_CALL = frozenset(
     {
-        *("padding", "padding_side", "pad_to_multiple_of", "logits_to_keep", "verbose", "return_token_type_ids", "return_length"),
+        *(
+            "padding",
+            "padding_side",
+            "pad_to_multiple_of",
+            "logits_to_keep",
+            "verbose",
+            "return_token_type_ids",
+            "return_length",
+        ),
         *("return_special_tokens_mask", "return_offsets_mapping"),
     }
 )
@@ -218,7 +292,8 @@ class TransformerSettings:
     """Settings of a directory for its backbone; the defaults if there is no file.
 
     Attributes:
-        limits: Maximum tokens, by the names of `EncoderSettings`; None for the limit of tokenizer and backbone.
+        limits: Maximum tokens, by the names of `EncoderSettings`; None for the limit of tokenizer and
+            backbone.
         lower_case: Whether texts are lower-cased before tokenisation.
         tokenizer: Options for loading the tokenizer.
         config: Options for loading the backbone's configuration.
@@ -232,7 +307,10 @@ class TransformerSettings:
 
 def read_transformer_settings(folder: Path) -> TransformerSettings:
     """Read the settings file of the backbone, under any of its names."""
-    path, record = next(((folder / name, record) for name in FILES if (record := read_json(folder / name))), (folder / FILES[0], {}))
+    path, record = next(
+        ((folder / name, record) for name in FILES if (record := read_json(folder / name))),
+        (folder / FILES[0], {}),
+    )
     checked_keys(path, record, known=KNOWN, fixed=FIXED)
     _require_text_states(path, record)
     checked_keys(path, _options(path, record, "model_args", "model_kwargs"), known=IDLE_MODEL_OPTIONS)
@@ -241,7 +319,14 @@ def read_transformer_settings(folder: Path) -> TransformerSettings:
     require_switches(tokenizer, TOKENIZER_SWITCHES, path=path)
     config = _options(path, record, "config_args", "config_kwargs")
     require_switches(config, CONFIG_SWITCHES, path=path)
-    checked_keys(path, {key: config[key] for key in ("auto_map", "code_revision", "gguf_file", "return_unused_kwargs") if key in config})
+    checked_keys(
+        path,
+        {
+            key: config[key]
+            for key in ("auto_map", "code_revision", "gguf_file", "return_unused_kwargs")
+            if key in config
+        },
+    )
     limits = {
         "max_tokens": tokenizer.pop("model_max_length", record.get("max_seq_length")),
         "query_max_tokens": record.get("query_length"),
@@ -251,7 +336,9 @@ def read_transformer_settings(folder: Path) -> TransformerSettings:
     for name, limit in limits.items():
         if limit is not None and type(limit) is not int:
             raise ModelError(f"{path}: {LIMITS[name]} must be a whole number, got {limit!r}; correct it")
-    return TransformerSettings(limits, lower_case=flag_of(record, "do_lower_case", path=path), tokenizer=tokenizer, config=config)
+    return TransformerSettings(
+        limits, lower_case=flag_of(record, "do_lower_case", path=path), tokenizer=tokenizer, config=config
+    )
 
 
 def _options(path: Path, record: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
@@ -262,15 +349,27 @@ def _options(path: Path, record: Mapping[str, Any], old: str, new: str) -> dict[
 
 def _require_text_states(path: Path, record: Mapping[str, Any]) -> None:
     """Refuse a backbone that takes texts as chat messages, or returns anything but token states."""
-    kinds = record.get("modality_config", {"text": {"method": "forward", "method_output_name": "last_hidden_state"}})
+    kinds = record.get(
+        "modality_config", {"text": {"method": "forward", "method_output_name": "last_hidden_state"}}
+    )
     text = kinds.get("text") if isinstance(kinds, dict) else None
     if not isinstance(text, dict) or "message" in kinds:
-        raise ModelError(f"{path}: modality_config must take texts, not chat messages, got {kinds!r:.80}; choose another model")
+        raise ModelError(
+            f"{path}: modality_config must take texts, not chat messages, got "
+            f"{kinds!r:.80}; choose another model"
+        )
     checked_keys(
-        path, text, known={"format"}, fixed={"method": ("forward",), "method_output_name": ("last_hidden_state", ["last_hidden_state"])}
+        path,
+        text,
+        known={"format"},
+        fixed={"method": ("forward",), "method_output_name": ("last_hidden_state", ["last_hidden_state"])},
     )
     if "modality_config" in record:
-        checked_keys(path, {"module_output_name": record.get("module_output_name")}, fixed={"module_output_name": ("token_embeddings",)})
+        checked_keys(
+            path,
+            {"module_output_name": record.get("module_output_name")},
+            fixed={"module_output_name": ("token_embeddings",)},
+        )
 
 
 def _limits_of_calls(path: Path, record: Mapping[str, Any]) -> dict[str, int | None]:

@@ -1,12 +1,16 @@
-"""Static models in memory and on disk: a table of token vectors. The embedding of a text is the mean of its tokens' vectors.
+"""Static models in memory and on disk: a table of token vectors.
 
-After the rows of the tokens comes a zero row, which pads batches and represents a text without tokens. `Encoder` treats both classes like
+The embedding of a text is the mean of its tokens' vectors.
+
+After the rows of the tokens comes a zero row, which pads batches and represents a text without tokens.
+`Encoder` treats both classes like
 those of a transformer: token states are rows of the table.
 
-sentence-transformers and model2vec write the same files but embed texts differently, so each directory is read as its own library reads it.
-A directory with a list of modules belongs to sentence-transformers, even if model2vec wrote it: the tokenizer's file sets the token limit,
-and unknown tokens count. A directory without that list belongs to model2vec: its configuration's ``max_length`` truncates texts, first by
-letters, and unknown tokens are excluded from the mean.
+sentence-transformers and model2vec write the same files but embed texts differently, so each directory is
+read as its own library reads it. A directory with a list of modules belongs to sentence-transformers, even if
+model2vec wrote it: the tokenizer's file sets the token limit,
+and unknown tokens count. A directory without that list belongs to model2vec: its configuration's
+``max_length`` truncates texts, first by letters, and unknown tokens are excluded from the mean.
 
 Reference:
     Model2Vec (Tulkens and van Dongen 2024); ``StaticEmbedding`` of sentence-transformers.
@@ -92,7 +96,10 @@ class StaticBackbone(PreTrainedModel):  # type: ignore[no-untyped-call]
         """Mean of each text's rows, without computing its token states."""
         table = self.token_embeddings.weight
         # Both in the same integers, as the kernel wants them.
-        rows, starts = (torch.from_numpy(array.astype(np.int32)).to(table.device) for array in (tokens.values, tokens.offsets[:-1]))
+        rows, starts = (
+            torch.from_numpy(array.astype(np.int32)).to(table.device)
+            for array in (tokens.values, tokens.offsets[:-1])
+        )
         return functional.embedding_bag(rows, table, starts, mode="mean")
 
 
@@ -110,7 +117,13 @@ class StaticTokenizer(PreTrainedTokenizerFast):
     letters_per_token: int | None
 
     def __init__(
-        self, backend: Tokenizer, *, rows: int, side: str = "right", unknown_id: int | None = None, letters_per_token: int | None = None
+        self,
+        backend: Tokenizer,
+        *,
+        rows: int,
+        side: str = "right",
+        unknown_id: int | None = None,
+        letters_per_token: int | None = None,
     ) -> None:
         """Wrap a tokenizer."""
         backend.no_padding()
@@ -138,7 +151,10 @@ class StaticTokenizer(PreTrainedTokenizerFast):
         else:
             texts = cut_texts(self, texts, limit)
         # Without offsets, which would take as long as everything else.
-        encoded = [encoding.ids for encoding in self.backend_tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+        encoded = [
+            encoding.ids
+            for encoding in self.backend_tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        ]
         kept = slice(limit) if self.truncation_side == "right" else slice(-limit, None)
         tokens = Ragged.joined([ids[kept] for ids in encoded], dtype=np.int32)
         return tokens if self.unknown_id is None else tokens.where(tokens.values != self.unknown_id)
@@ -150,7 +166,9 @@ def is_model2vec(folder: Path) -> bool:
 
 
 def load_static_embedding(folder: Path) -> tuple[StaticBackbone, StaticTokenizer, EncoderSettings]:
-    """Read the folder of a StaticEmbedding module as sentence-transformers does; normalisation is configured elsewhere."""
+    """Read the folder of a StaticEmbedding module as sentence-transformers does; normalisation is configured
+    elsewhere.
+    """
     table, backend = _read(folder)
     cut = backend.truncation or {"max_length": UNLIMITED, "direction": "right"}
     tokenizer = StaticTokenizer(backend, rows=len(table), side=cut["direction"])
@@ -163,10 +181,15 @@ def load_model2vec(folder: Path) -> tuple[StaticBackbone, StaticTokenizer, Encod
     config = read_json(folder / "config.json")
     limit = config.get("max_length", MODEL2VEC_MAX_TOKENS)
     if limit is not None and type(limit) is not int:
-        raise ModelError(f"{folder}/config.json: max_length must be a whole number, or null for none, got {limit!r}; correct it")
+        raise ModelError(
+            f"{folder}/config.json: max_length must be a whole number, or null "
+            f"for none, got {limit!r}; correct it"
+        )
     table, backend = _read(folder)
     letters = int(np.median([len(token) for token in backend.get_vocab()]))
-    tokenizer = StaticTokenizer(backend, rows=len(table), unknown_id=unknown_id(backend), letters_per_token=letters)
+    tokenizer = StaticTokenizer(
+        backend, rows=len(table), unknown_id=unknown_id(backend), letters_per_token=letters
+    )
     unit = flag_of(config, "normalize", path=folder / "config.json")
     settings = EncoderSettings(normalize=unit, max_tokens=UNLIMITED if limit is None else limit)
     return StaticBackbone(table), tokenizer, settings
@@ -188,7 +211,8 @@ def require_saveable(encoder: "Encoder") -> None:
     tokenizer = encoder.tokenizer
     if isinstance(tokenizer, StaticTokenizer) and tokenizer.letters_per_token is not None:
         raise ModelError(
-            "a static model that is trained or saved must be sentence-transformers', got a directory of model2vec, which leaves unknown "
+            "a static model that is trained or saved must be sentence-transformers', got "
+            "a directory of model2vec, which leaves unknown "
             "tokens out; convert it with sentence_transformers' StaticEmbedding.from_model2vec, and save that"
         )
 
@@ -197,29 +221,39 @@ def _read(folder: Path) -> tuple[Float[Tensor, "v d"], Tokenizer]:
     """Table and tokenizer in either layout."""
     missing = [name for name in (WEIGHTS, TOKENIZER) if not is_there(folder / name, error=ModelError)]
     if missing:
-        raise ModelError(f"{folder} must hold {WEIGHTS} and {TOKENIZER}, got no {' and no '.join(missing)}; {_REMEDY}")
+        raise ModelError(
+            f"{folder} must hold {WEIGHTS} and {TOKENIZER}, got no {' and no '.join(missing)}; {_REMEDY}"
+        )
     table = _read_table(folder / WEIGHTS)
     with reading(folder / TOKENIZER, remedy=_REMEDY, error=ModelError):
         backend = Tokenizer.from_file(str(folder / TOKENIZER))
     highest = max(backend.get_vocab().values(), default=-1)
     if highest >= len(table):
         raise ModelError(
-            f"{folder / TOKENIZER} must know no token beyond the {len(table)} rows of {WEIGHTS}, got one of id {highest}; "
+            f"{folder / TOKENIZER} must know no token beyond the {len(table)} rows "
+            f"of {WEIGHTS}, got one of id {highest}; "
             "they belong to different models, get both again"
         )
     return table, backend
 
 
 def _read_table(path: Path) -> Float[Tensor, "v d"]:
-    """One row per token id: ``row[t] = weights[t] embeddings[mapping[t]]`` in model2vec files that have both."""
+    """One row per token id: ``row[t] = weights[t] embeddings[mapping[t]]`` in model2vec files that have
+    both.
+    """
     with reading(path, remedy=_REMEDY, error=ModelError):
         tensors = load_file(path)
     name = next((name for name in ("embedding.weight", "embeddings") if name in tensors), None)
     if name is None:
-        raise ModelError(f"{path} must hold embedding.weight or embeddings, got {', '.join(sorted(tensors)) or 'nothing'}; {_REMEDY}")
+        raise ModelError(
+            f"{path} must hold embedding.weight or embeddings, got "
+            f"{', '.join(sorted(tensors)) or 'nothing'}; {_REMEDY}"
+        )
     table = tensors[name]
     if table.ndim != 2 or not table.numel():
-        raise ModelError(f"{path}: {name} must have one row per token, got shape {tuple(table.shape)}; {_REMEDY}")
+        raise ModelError(
+            f"{path}: {name} must have one row per token, got shape {tuple(table.shape)}; {_REMEDY}"
+        )
     mapping, weights = (tensors.get(key) if name == "embeddings" else None for key in ("mapping", "weights"))
     if mapping is not None:
         if mapping.ndim != 1 or not mapping.numel() or mapping.is_floating_point() or mapping.is_complex():
@@ -227,12 +261,18 @@ def _read_table(path: Path) -> Float[Tensor, "v d"]:
             raise ModelError(f"{path}: mapping must hold one row number per token, got {kind}; {_REMEDY}")
         low, high = (int(bound) for bound in torch.aminmax(mapping.long()))
         if low < 0 or high >= len(table):
-            raise ModelError(f"{path}: mapping must hold rows from 0 to {len(table) - 1}, got {low if low < 0 else high}; {_REMEDY}")
+            raise ModelError(
+                f"{path}: mapping must hold rows from 0 to {len(table) - 1}, got "
+                f"{low if low < 0 else high}; {_REMEDY}"
+            )
         table = table[mapping.long()]
     if weights is None:
         return table.float()
     if weights.shape != table.shape[:1]:
-        raise ModelError(f"{path}: weights must hold one number per token ({len(table)}), got shape {tuple(weights.shape)}; {_REMEDY}")
+        raise ModelError(
+            f"{path}: weights must hold one number per token ({len(table)}), got "
+            f"shape {tuple(weights.shape)}; {_REMEDY}"
+        )
     return (table.float() * weights[:, None]).float()
 
 

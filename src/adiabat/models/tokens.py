@@ -22,26 +22,46 @@ FIRST_CHARACTERS, CHARACTERS_PER_TOKEN = 8_192, 32
 """Length of the first prefix to try: a constant, plus a number of characters per token of the limit."""
 
 TAIL, WORDS = 4_096, 32
-"""Characters and words that a prefix must hold after the last needed token: added tokens and combining marks span a few."""
+"""Characters and words that a prefix must hold after the last needed token: added tokens and combining marks
+span a few."""
 
 SPACES = ("\u2581", "\u0120")
 """Representations of a space in vocabularies: sentencepiece, and byte-level BPE."""
 
 _LOCAL = frozenset(
-    ("BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "Nmt", "Precompiled", "Prepend", "Strip", "StripAccents", "ByteLevel")
+    (
+        "BertNormalizer",
+        "Lowercase",
+        "NFC",
+        "NFD",
+        "NFKC",
+        "NFKD",
+        "Nmt",
+        "Precompiled",
+        "Prepend",
+        "Strip",
+        "StripAccents",
+        "ByteLevel",
+    )
 )
 """Normalizers that depend only on a letter and the marks around it, or on the ends of a text."""
 
 
 def cut_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], limit: int) -> list[str]:
-    """Prefixes of texts far longer than their limit, because a tokenizer takes about 60 bytes for each byte of a text.
+    """Prefixes of texts far longer than their limit, because a tokenizer takes about 60 bytes for each byte
+    of a text.
 
-    The first tokens of a text are those of its prefix if no token spans two words. So a text is truncated only if the last needed token
-    ends many words before the cut, and if the tokenizer splits texts into words: by its pre-tokenizer, or because no token of its
-    vocabulary has letters on both sides of a space. Other texts stay whole.
+    The first tokens of a text are those of its prefix if no token spans two words. So a text is truncated
+    only if the last needed token
+    ends many words before the cut, and if the tokenizer splits texts into words: by its pre-tokenizer, or
+    because no token of its vocabulary has letters on both sides of a space. Other texts stay whole.
     """
     size = FIRST_CHARACTERS + CHARACTERS_PER_TOKEN * limit
-    if all(len(text) <= 2 * size for text in texts) or tokenizer.truncation_side != "right" or not _is_local(tokenizer):
+    if (
+        all(len(text) <= 2 * size for text in texts)
+        or tokenizer.truncation_side != "right"
+        or not _is_local(tokenizer)
+    ):
         return list(texts)
     return [_cut(tokenizer, text, limit, size) for text in texts]
 
@@ -50,7 +70,13 @@ def _cut(tokenizer: PreTrainedTokenizerBase, text: str, limit: int, size: int) -
     while 2 * size < len(text):
         # A prefix that ends inside one endless word need not be tokenised.
         if _count_words(tokenizer, text[size - TAIL : size]) >= WORDS:
-            encoded = tokenizer(text[:size], add_special_tokens=False, truncation=False, return_offsets_mapping=True, verbose=False)
+            encoded = tokenizer(
+                text[:size],
+                add_special_tokens=False,
+                truncation=False,
+                return_offsets_mapping=True,
+                verbose=False,
+            )
             ends = [end for _, end in encoded["offset_mapping"]]
             if len(ends) >= limit and ends[limit - 1] <= size - TAIL:
                 return text[:size]
@@ -96,7 +122,8 @@ def token_lists(tokenizer: PreTrainedTokenizerBase, texts: list[str], limit: int
         options = {"padding": False, "return_attention_mask": False, "return_token_type_ids": False}
         ids: list[list[int]] = tokenizer(texts, truncation=True, max_length=limit, **options)["input_ids"]
         return ids
-    # What transformers does, without offsets and a dictionary for each text, which take twice the time of everything else on 16 cores.
+    # What transformers does, without offsets and a dictionary for each text, which take twice the time of
+    # everything else on 16 cores.
     backend = tokenizer.backend_tokenizer
     backend.no_padding()
     backend.enable_truncation(limit, direction=tokenizer.truncation_side)
@@ -104,11 +131,15 @@ def token_lists(tokenizer: PreTrainedTokenizerBase, texts: list[str], limit: int
     return [encoding.ids for encoding in backend.encode_batch_fast(texts)]
 
 
-ENCODING_METHODS = frozenset(("__call__", "_call_one", "_encode_plus", "_batch_encode_plus", "set_truncation_and_padding"))
+ENCODING_METHODS = frozenset(
+    ("__call__", "_call_one", "_encode_plus", "_batch_encode_plus", "set_truncation_and_padding")
+)
 
 
 def _encodes_plainly(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether nothing but the tokenizers library decides a text's tokens: the tokenizer's class has no encoding of its own."""
+    """Whether nothing but the tokenizers library decides a text's tokens: the tokenizer's class has no
+    encoding of its own.
+    """
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
         return False
     own = type(tokenizer).__mro__[: type(tokenizer).__mro__.index(PreTrainedTokenizerFast)]
@@ -123,7 +154,8 @@ class TextLayout:
         lengths: Tokens of each text.
         places: Places of all tokens in the flattened batch, text after text.
         starts: Where each text starts among these tokens, and where the last one ends.
-        longest: The greatest of the lengths. A compiled block reads it alone, since it would be compiled anew for every list.
+        longest: The greatest of the lengths. A compiled block reads it alone, since it would be compiled anew
+            for every list.
     """
 
     lengths: list[int]
@@ -141,7 +173,8 @@ class TokenBatch:
 
     Attributes:
         attention_mask: 1 for tokens, 0 for padding.
-        pooling_mask: 1 for tokens that are pooled; differs from `attention_mask` only if prompt tokens are excluded.
+        pooling_mask: 1 for tokens that are pooled; differs from `attention_mask` only if prompt tokens are
+            excluded.
     """
 
     input_ids: Int[Tensor, "b l"]
@@ -163,20 +196,25 @@ class TokenBatch:
         layout, half = self.layout, len(self.layout.lengths) // 2
         width, tokens = self.input_ids.shape[1], sum(layout.lengths[:half])
         first = TextLayout(layout.lengths[:half], layout.places[:tokens], layout.starts[: half + 1])
-        second = TextLayout(layout.lengths[half:], layout.places[tokens:] - half * width, layout.starts[half:] - tokens)
+        second = TextLayout(
+            layout.lengths[half:], layout.places[tokens:] - half * width, layout.starts[half:] - tokens
+        )
         return self._part(slice(half), first), self._part(slice(half, None), second)
 
     def _part(self, rows: slice, layout: TextLayout) -> "TokenBatch":
         return TokenBatch(self.input_ids[rows], self.attention_mask[rows], self.pooling_mask[rows], layout)
 
 
-def pad(tokens: Ragged, *, pad_token_id: int, length: int | None = None, skipped: int = 0, closing: int = 0) -> TokenBatch:
+def pad(
+    tokens: Ragged, *, pad_token_id: int, length: int | None = None, skipped: int = 0, closing: int = 0
+) -> TokenBatch:
     """Pad rows on the right.
 
     Args:
         tokens: One non-empty list of token ids per text.
         length: Length of the rows; None takes that of the longest.
-        skipped: Tokens at the start of each text to exclude from pooling; at least one token of each text is pooled.
+        skipped: Tokens at the start of each text to exclude from pooling; at least one token of each text is
+            pooled.
         closing: Tokens at the end of each text to exclude from pooling.
     """
     lengths = tokens.lengths
@@ -199,11 +237,14 @@ def _layout(filled: Bool[np.ndarray, "b l"], lengths: Int[np.ndarray, " b"]) -> 
     return TextLayout(lengths.tolist(), torch.from_numpy(np.flatnonzero(filled)), torch.from_numpy(starts))
 
 
-def token_budget_batches(lengths: Sequence[int] | Int[np.ndarray, " rows"], budget: int) -> Iterator[Int[np.ndarray, " some"]]:
-    """Group texts of similar length so that rows times the longest row stays within a token budget, including padding.
+def token_budget_batches(
+    lengths: Sequence[int] | Int[np.ndarray, " rows"], budget: int
+) -> Iterator[Int[np.ndarray, " some"]]:
+    """Group texts of similar length so that rows times the longest row stays within a token budget, including
+    padding.
 
-    The longest come first: a batch that does not fit in memory then fails at once, not after an hour. A text longer than the budget forms
-    its own batch.
+    The longest come first: a batch that does not fit in memory then fails at once, not after an hour. A text
+    longer than the budget forms its own batch.
     """
     sizes = np.asarray(lengths, dtype=np.int64)
     ordered = np.argsort(-sizes, kind="stable")
@@ -217,12 +258,15 @@ def token_budget_batches(lengths: Sequence[int] | Int[np.ndarray, " rows"], budg
 def filled_up(batch: TokenBatch, *, rows: int, length: int, pad_token_id: int) -> TokenBatch:
     """Pad a batch to a fixed shape; its first rows are those of `batch`.
 
-    An added row is a text of one padding token. Some attention kernels give NaN for a row without any token to attend to, and the gradient
-    would spread it.
+    An added row is a text of one padding token. Some attention kernels give NaN for a row without any token
+    to attend to, and the gradient would spread it.
     """
     height, width = batch.input_ids.shape
     if height > rows or width > length:
-        raise ValueError(f"a batch must fit {rows} rows of {length} tokens, got {height} of {width}; raise max_tokens of the encoder")
+        raise ValueError(
+            f"a batch must fit {rows} rows of {length} tokens, got {height} of "
+            f"{width}; raise max_tokens of the encoder"
+        )
     margins = (0, length - width, 0, rows - height)
     masks = pad_values(batch.attention_mask, margins), pad_values(batch.pooling_mask, margins)
     for mask in masks:
@@ -253,8 +297,12 @@ def bucket_batches(
             yield members[start : start + rows], (rows, length)
 
 
-def _buckets(sizes: Int[np.ndarray, " rows"], buckets: Int[np.ndarray, " some"], longest: int) -> Int[np.ndarray, " rows"]:
+def _buckets(
+    sizes: Int[np.ndarray, " rows"], buckets: Int[np.ndarray, " some"], longest: int
+) -> Int[np.ndarray, " rows"]:
     """The bucket of each text."""
     index = np.searchsorted(buckets, sizes)
     beyond = -(-sizes // BUCKET_STEP) * BUCKET_STEP
-    return np.minimum(np.where(index < len(buckets), buckets[np.minimum(index, len(buckets) - 1)], beyond), longest)
+    return np.minimum(
+        np.where(index < len(buckets), buckets[np.minimum(index, len(buckets) - 1)], beyond), longest
+    )

@@ -15,7 +15,13 @@ from adiabat.core.text import cut
 from adiabat.data.records import SIDES, Fingerprint, Side
 from adiabat.models.bulk import Progress
 from adiabat.models.device import Precision
-from adiabat.models.embedding_head import Projection, Similarity, new_projection, projection_of, similarity_stated
+from adiabat.models.embedding_head import (
+    Projection,
+    Similarity,
+    new_projection,
+    projection_of,
+    similarity_stated,
+)
 from adiabat.models.encoder import Encoder
 from adiabat.models.model_paths import no_side
 from adiabat.models.static import StaticBackbone, require_saveable
@@ -27,10 +33,11 @@ class DualEncoder:
 
     Attributes:
         query: Encodes queries.
-        document: Encodes documents; the same object as `query` for shared towers (SDE), otherwise another one (ADE), possibly with the same
-            projection on top (ADE-SPL).
+        document: Encodes documents; the same object as `query` for shared towers (SDE), otherwise another one
+            (ADE), possibly with the same projection on top (ADE-SPL).
         name: Name that the user gave.
-        root: The root configuration it was loaded with: other prompts, the default prompt, the similarity. Kept for saving.
+        root: The root configuration it was loaded with: other prompts, the default prompt, the similarity.
+            Kept for saving.
 
     Example:
         >>> model = adiabat.load("demo")
@@ -67,7 +74,11 @@ class DualEncoder:
     @property
     def parameters(self) -> int:
         """Parameters of both towers; shared ones count once."""
-        weights = {id(weight): weight.numel() for tower in (self.query, self.document) for weight in tower.parameters()}
+        weights = {
+            id(weight): weight.numel()
+            for tower in (self.query, self.document)
+            for weight in tower.parameters()
+        }
         return sum(weights.values())
 
     @property
@@ -82,7 +93,9 @@ class DualEncoder:
 
     @property
     def ranks_by(self) -> Similarity:
-        """The similarity to rank documents by; cosine for unit vectors, for which all similarities rank alike."""
+        """The similarity to rank documents by; cosine for unit vectors, for which all similarities rank
+        alike.
+        """
         return "cosine" if self.unit else self.similarity
 
     def tower(self, side: Side) -> Encoder:
@@ -99,14 +112,19 @@ class DualEncoder:
         on_progress: Callable[[Progress], None] | None = None,
     ) -> Float[np.ndarray, "n e"]:
         """Embed texts with the tower of their side, float32; see `Encoder.encode`."""
-        return self.tower(side).encode(texts, side=side, precision=precision, compiled=compiled, on_progress=on_progress)
+        return self.tower(side).encode(
+            texts, side=side, precision=precision, compiled=compiled, on_progress=on_progress
+        )
 
-    def encode_query(self, texts: Sequence[str], *, precision: Precision = "auto") -> Float32[np.ndarray, "n e"]:
+    def encode_query(
+        self, texts: Sequence[str], *, precision: Precision = "auto"
+    ) -> Float32[np.ndarray, "n e"]:
         """Embed texts as queries, with the prompt of queries.
 
         Args:
             texts: Any number.
-            precision: ``fp32``, ``bf16``, or ``auto``: bfloat16 where the device has it and vectors stay at cosine >= 0.9999.
+            precision: ``fp32``, ``bf16``, or ``auto``: bfloat16 where the device has it and vectors stay at
+                cosine >= 0.9999.
 
         Returns:
             Embeddings, float32 [n, width].
@@ -116,13 +134,19 @@ class DualEncoder:
         """
         return self._encode_list(texts, "query", precision)
 
-    def encode_document(self, texts: Sequence[str], *, precision: Precision = "auto") -> Float32[np.ndarray, "n e"]:
+    def encode_document(
+        self, texts: Sequence[str], *, precision: Precision = "auto"
+    ) -> Float32[np.ndarray, "n e"]:
         """Embed texts as documents; see `encode_query`."""
         return self._encode_list(texts, "document", precision)
 
-    def _encode_list(self, texts: Sequence[str], side: Side, precision: Precision) -> Float32[np.ndarray, "n e"]:
+    def _encode_list(
+        self, texts: Sequence[str], side: Side, precision: Precision
+    ) -> Float32[np.ndarray, "n e"]:
         if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
-            raise TypeError(f"texts must be a list of texts, got {cut(repr(texts), limit=60)} ({type(texts).__name__})")
+            raise TypeError(
+                f"texts must be a list of texts, got {cut(repr(texts), limit=60)} ({type(texts).__name__})"
+            )
         return self.encode(list(texts), side=side, precision=precision)
 
     def fingerprint(self, side: Side = "document") -> Fingerprint:
@@ -134,7 +158,9 @@ class DualEncoder:
         query, settings = self.query.fingerprint("query"), self.document.settings
         if not self.shared:
             return query, self.document.fingerprint("document")
-        return query, replace(query, prompt=settings.prompt("document"), max_tokens=settings.limit("document"))
+        return query, replace(
+            query, prompt=settings.prompt("document"), max_tokens=settings.limit("document")
+        )
 
     def to(self, device: torch.device | str) -> "DualEncoder":
         """Move both towers to a device, in place."""
@@ -144,7 +170,9 @@ class DualEncoder:
 
 
 def side_of(model: DualEncoder, chosen: Side | None, *, usual: Side, setting: str) -> Side:
-    """The chosen side of a model of which one tower is taken, or the usual one if both are alike; towers that differ leave no usual one."""
+    """The chosen side of a model of which one tower is taken, or the usual one if both are alike; towers that
+    differ leave no usual one.
+    """
     if chosen is None and not model.alike:
         raise no_side(model.name or "a model", setting=setting)
     return chosen or usual
@@ -176,9 +204,9 @@ def build_towers(
     """Copy the initial towers into the architecture to be trained.
 
     Args:
-        projection_width: Width of a `new_projection` on top. Both sides draw theirs from the same seed, so that equal towers start equal.
-            None adds none, except for ``shared_projection``: towers that already share a final projection keep it, others get one of their
-            own width.
+        projection_width: Width of a `new_projection` on top. Both sides draw theirs from the same seed, so
+            that equal towers start equal. None adds none, except for ``shared_projection``: towers that
+            already share a final projection keep it, others get one of their own width.
         projection_start: Initial weights of that projection; None draws them.
         document_start: Model whose document tower the document side starts from; None takes that of `start`.
     """
@@ -195,7 +223,9 @@ def build_towers(
         query.projections.append(projection)
         document.projections.append(projection)
     elif top.requested:
-        for tower in dict.fromkeys(tower for side, tower in (("query", query), ("document", document)) if side != frozen):
+        for tower in dict.fromkeys(
+            tower for side, tower in (("query", query), ("document", document)) if side != frozen
+        ):
             top.add_to(tower)
     if frozen is not None and query.width != document.width:
         other, new = (document, query) if frozen == "document" else (query, document)
@@ -238,7 +268,9 @@ def interpolated(tuned: Encoder, start: Encoder, share: float) -> Encoder:
 
 
 def freeze_tower(encoder: Encoder) -> None:
-    """Freeze a tower while the other one is trained: no gradients, no dropout; shared weights are frozen too."""
+    """Freeze a tower while the other one is trained: no gradients, no dropout; shared weights are frozen
+    too.
+    """
     encoder.requires_grad_(False).eval()
 
 
@@ -247,19 +279,23 @@ def _require_fitting(start: DualEncoder, document: Encoder, kind: TowerKind, top
     query = start.query
     if kind == "shared" and query is not document:
         raise ModelError(
-            f"towers.kind must be asymmetric or shared_projection where the two sides start from different towers, got {kind}; "
+            "towers.kind must be asymmetric or shared_projection where the two sides "
+            f"start from different towers, got {kind}; "
             "choose one of them, or start from one tower"
         )
     if kind == "shared_projection" and query.width != document.width:
         raise ModelError(
-            f"towers.kind must be asymmetric where the two sides start with different widths, got {kind} over {query.width} and "
-            f"{document.width}: one projection takes vectors of one width; choose asymmetric, and set towers.projection_width"
+            "towers.kind must be asymmetric where the two sides start with different "
+            f"widths, got {kind} over {query.width} and "
+            f"{document.width}: one projection takes vectors of one width; choose "
+            "asymmetric, and set towers.projection_width"
         )
     if not top.requested:
         require_one_width(query, document, start.name)
     elif any(tower.width < tower.full_width for tower in (query, document)):
         raise ConfigError(
-            f"{top.setting} must be left out for a model that cuts its embeddings (truncate_dim), which no layer can follow; "
+            f"{top.setting} must be left out for a model that cuts its embeddings "
+            "(truncate_dim), which no layer can follow; "
             "take truncate_dim out of its config_sentence_transformers.json"
         )
     elif top.width is not None and top.width < 1:
@@ -300,7 +336,8 @@ class _NewProjection:
         """Given initial weights, which must fit the tower."""
         if self.start is not None and len(self.start) != tower.width:
             raise ConfigError(
-                f"towers.projection_start must have a row for each of the {tower.width} numbers of a vector, got {len(self.start)}; "
+                f"towers.projection_start must have a row for each of the {tower.width} "
+                f"numbers of a vector, got {len(self.start)}; "
                 "make it for this model"
             )
         return None if self.start is None else self.start.to(tower.device, torch.float32)

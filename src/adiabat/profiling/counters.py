@@ -1,4 +1,6 @@
-"""Counters that take one row at a time and keep 32 bytes per text and a sample; and counts of repeated pairs."""
+"""Counters that take one row at a time and keep 32 bytes per text and a sample; and counts of repeated
+pairs.
+"""
 
 import re
 from array import array
@@ -13,7 +15,16 @@ from adiabat.config.dual_training import TrainSection
 from adiabat.core.errors import DataError
 from adiabat.data.table_rows import Row, value_kind
 from adiabat.data.text_hashes import Hashes, TextHashes, folded, numbered
-from adiabat.profiling.profile_record import Column, GroupKind, Groups, NamedGroup, PairCounts, Role, SmallGroups, TextCounts
+from adiabat.profiling.profile_record import (
+    Column,
+    GroupKind,
+    Groups,
+    NamedGroup,
+    PairCounts,
+    Role,
+    SmallGroups,
+    TextCounts,
+)
 from adiabat.profiling.row_reader import Entry
 from adiabat.profiling.text_lengths import SAMPLED_CHARACTERS, Sample, TokenCounter, TokenSample
 
@@ -51,7 +62,11 @@ class TextCounter:
         self.role = role
         self.hashes = TextHashes()
         self.prefixes: Sample[str] = Sample(sampling.texts, seed=f"{sampling.seed} languages {role}")
-        self.tokens = TokenSample(role, sampling.tokens, sampling.texts, seed=sampling.seed) if sampling.tokens else None
+        self.tokens = (
+            TokenSample(role, sampling.tokens, sampling.texts, seed=sampling.seed)
+            if sampling.tokens
+            else None
+        )
         self.languages: Counter[str] = Counter()
         self.misread = 0
         self.misread_locations: list[str] = []
@@ -87,7 +102,9 @@ class TextCounter:
     def counts(self) -> TextCounts:
         """Texts, distinct ones, and mis-decoded ones."""
         distinct = int(numbered(self.hashes.hashes()).max(initial=-1)) + 1
-        return TextCounts(self.role, len(self), distinct, len(np.unique(np.array(self._folded))), self.misread)
+        return TextCounts(
+            self.role, len(self), distinct, len(np.unique(np.array(self._folded))), self.misread
+        )
 
 
 class IdCounter:
@@ -156,7 +173,10 @@ class RowCounter:
             self.addresses.add(entry.address)
         if (slot := self._examples.offer()) is not None:
             # Ids are never so long that a truncated one could be mistaken for another.
-            shortened = {role: tuple(text[: SHOWN_CHARACTERS + 1] for text in texts) for role, texts in entry.texts.items()}
+            shortened = {
+                role: tuple(text[: SHOWN_CHARACTERS + 1] for text in texts)
+                for role, texts in entry.texts.items()
+            }
             self._examples.put(slot, (self.rows, replace(entry, texts=shortened)))
         self.rows += 1
 
@@ -230,7 +250,11 @@ class _ColumnCounts:
         kind = self._kind_of_type.get(type(value))
         if kind is None:
             kind = self._kind_of_type[type(value)] = value_kind(value)
-        if kind == "a list" and isinstance(value, list | tuple) and len(set(map(value_kind, value[:_KIND_ENTRIES]))) > 1:
+        if (
+            kind == "a list"
+            and isinstance(value, list | tuple)
+            and len(set(map(value_kind, value[:_KIND_ENTRIES]))) > 1
+        ):
             return "a list of several kinds"
         return kind
 
@@ -301,11 +325,15 @@ def count_pairs(queries: Hashes, positives: Listed, negatives: Listed) -> tuple[
         missing_documents=int(positives.missing.sum() + negatives.missing.sum()),
     )
     missing = sorted({*positives.rows_where(positives.missing), *negatives.rows_where(negatives.missing)})
-    return counts, PairRows(positives.rows_where(own_answer), negatives.rows_where(answers), missing, positives.row[first])
+    return counts, PairRows(
+        positives.rows_where(own_answer), negatives.rows_where(answers), missing, positives.row[first]
+    )
 
 
 def in_corpus(listed: Listed, ids: Hashes, texts: Hashes) -> Listed:
-    """Replace the hashes of ids by those of their texts in a corpus; of a repeated id, the first text counts."""
+    """Replace the hashes of ids by those of their texts in a corpus; of a repeated id, the first text
+    counts.
+    """
     numbers = numbered(np.concatenate([ids, listed.hashes]))
     distinct, first = np.unique(numbers[: len(ids)], return_index=True)
     row_of = np.full(int(numbers.max(initial=-1)) + 1, -1)
@@ -336,7 +364,9 @@ class NameCounter:
         return np.array(self._numbers, dtype=np.int64)
 
 
-def groups_of(read: frozenset[str], topics: NameCounter, tags: NameCounter, rows: Int[np.ndarray, " pairs"]) -> Iterator[Groups]:
+def groups_of(
+    read: frozenset[str], topics: NameCounter, tags: NameCounter, rows: Int[np.ndarray, " pairs"]
+) -> Iterator[Groups]:
     """Count the pairs of each topic and each tag, where the data has these columns (`read`).
 
     Equal tags of different topics are different groups, as they are where batches are made.
@@ -345,7 +375,10 @@ def groups_of(read: frozenset[str], topics: NameCounter, tags: NameCounter, rows
 
     def named_topic(number: int, size: int) -> NamedGroup:
         inner, sizes = _largest_first(tag[(topic == number) & (tag > 0)])
-        largest = tuple((tags.names[name], count) for name, count in zip(inner[:LISTED_GROUPS], sizes[:LISTED_GROUPS], strict=True))
+        largest = tuple(
+            (tags.names[name], count)
+            for name, count in zip(inner[:LISTED_GROUPS], sizes[:LISTED_GROUPS], strict=True)
+        )
         return NamedGroup(topics.names[number], size, tags=largest, tag_count=len(inner))
 
     def named_tag(number: int, size: int) -> NamedGroup:
@@ -358,7 +391,10 @@ def groups_of(read: frozenset[str], topics: NameCounter, tags: NameCounter, rows
 
 
 def _groups(
-    kind: GroupKind, keys: Int[np.ndarray, " pairs"], names: Int[np.ndarray, " pairs"], named: Callable[[int, int], NamedGroup]
+    kind: GroupKind,
+    keys: Int[np.ndarray, " pairs"],
+    names: Int[np.ndarray, " pairs"],
+    named: Callable[[int, int], NamedGroup],
 ) -> Groups:
     """Groups by their keys; a pair whose name is 0 is in none."""
     numbers, sizes = _largest_first(keys[names > 0])
@@ -369,9 +405,13 @@ def _groups(
         without=int((names == 0).sum()),
         groups=len(numbers),
         names=len(np.unique(names[names > 0])),
-        largest=tuple(named(key, size) for key, size in zip(numbers[:LISTED_GROUPS], sizes[:LISTED_GROUPS], strict=True)),
+        largest=tuple(
+            named(key, size) for key, size in zip(numbers[:LISTED_GROUPS], sizes[:LISTED_GROUPS], strict=True)
+        ),
         smallest=named(numbers[-1], sizes[-1]) if numbers else None,
-        small=tuple(SmallGroups(batch_size, len(small), sum(small)) for batch_size, small in small_sizes.items()),
+        small=tuple(
+            SmallGroups(batch_size, len(small), sum(small)) for batch_size, small in small_sizes.items()
+        ),
     )
 
 

@@ -43,13 +43,22 @@ from adiabat.profiling.profile_record import (
     Truncation,
 )
 from adiabat.profiling.row_reader import Entry, Stream, open_source, reread
-from adiabat.profiling.text_lengths import Identifier, TokenCounter, count_languages, installed_identifier, lengths, percent, truncation
+from adiabat.profiling.text_lengths import (
+    Identifier,
+    TokenCounter,
+    count_languages,
+    installed_identifier,
+    lengths,
+    percent,
+    truncation,
+)
 
 QUOTED = 60
 """Characters of a quoted text."""
 
 FEW_UNIQUE = 0.5
-"""Share of unique documents below which batches often hold equal documents: in Moiseev et al. 2023, 0.17 did harm and 0.98 did not."""
+"""Share of unique documents below which batches often hold equal documents: in Moiseev et al. 2023, 0.17 did
+harm and 0.98 did not."""
 
 _ONE_OR_SEVERAL = frozenset(("a string", "a list"))
 _SEVERITIES: tuple[Severity, ...] = ("fault", "warning", "note")
@@ -64,7 +73,10 @@ class Quotes:
     def first_queries(self, numbers: Sequence[int]) -> str:
         """The first few of some rows, by location and query."""
         entries = [self.rows[number] for number in numbers[:SHOWN_LOCATIONS]]
-        return _and_more([f'{entry.location} "{cut(entry.texts["query"][0], limit=QUOTED)}"' for entry in entries], len(numbers))
+        return _and_more(
+            [f'{entry.location} "{cut(entry.texts["query"][0], limit=QUOTED)}"' for entry in entries],
+            len(numbers),
+        )
 
     def address(self, number: int) -> str:
         """A row by id and location."""
@@ -72,23 +84,35 @@ class Quotes:
         return f'"{cut(entry.address, limit=QUOTED)}" at {entry.location}'
 
 
-def id_findings(noun: str, repeated: list[list[int]], similar: list[list[int]], quotes: Quotes) -> Iterator[Finding]:
+def id_findings(
+    noun: str, repeated: list[list[int]], similar: list[list[int]], quotes: Quotes
+) -> Iterator[Finding]:
     """Ids that repeat, exactly or but for case, as (first row, later row)."""
     if repeated:
-        phrases = [f"{quotes.address(row)} again, first at {quotes.rows[first].location}" for first, row in repeated[:SHOWN_LOCATIONS]]
+        phrases = [
+            f"{quotes.address(row)} again, first at {quotes.rows[first].location}"
+            for first, row in repeated[:SHOWN_LOCATIONS]
+        ]
         sentence = f"{noun} ids must be unique, got {_and_more(phrases, len(repeated))}; give each its own"
         yield Finding("repeated ids", "fault", len(repeated), sentence)
     if similar:
-        phrases = [f"{quotes.address(first)} and {quotes.address(row)}" for first, row in similar[:SHOWN_LOCATIONS]]
+        phrases = [
+            f"{quotes.address(first)} and {quotes.address(row)}" for first, row in similar[:SHOWN_LOCATIONS]
+        ]
         advice = "check that they are two ids, since tools that fold case read them as one"
-        sentence = f"{noun} ids should differ in more than case, got {_and_more(phrases, len(similar))}; {advice}"
+        sentence = (
+            f"{noun} ids should differ in more than case, got {_and_more(phrases, len(similar))}; {advice}"
+        )
         yield Finding("ids alike but for case", "warning", len(similar), sentence)
 
 
 def pair_findings(pairs: PairCounts, rows: PairRows, quotes: Quotes) -> Iterator[Finding]:
     """Pairs that disturb a loss with in-batch or listed negatives."""
     if count := pairs.missing_documents:
-        problem = f"documents that examples name must be in the corpus, {count:,} of {pairs.pairs + pairs.negatives:,} entries are not"
+        problem = (
+            f"documents that examples name must be in the corpus, {count:,} of "
+            f"{pairs.pairs + pairs.negatives:,} entries are not"
+        )
         sentence = f"{problem}: {quotes.first_queries(rows.missing)}; name the corpus that holds them all"
         yield Finding("missing documents", "fault", count, sentence)
     if count := pairs.negatives_that_answer:
@@ -102,23 +126,34 @@ def pair_findings(pairs: PairCounts, rows: PairRows, quotes: Quotes) -> Iterator
         yield Finding("documents that are their query", "warning", count, sentence)
     if pairs.unique_documents < FEW_UNIQUE:
         sentence = (
-            f"{percent(pairs.unique_documents)} of the documents are unique, so batches hold equal ones: keep train.loss.mask_duplicates "
-            "on, and SamToNe to the query side (train.loss.same_tower): at 17 %, Moiseev et al. 2023 found it harmful on the document "
+            f"{percent(pairs.unique_documents)} of the documents are unique, so batches "
+            "hold equal ones: keep train.loss.mask_duplicates "
+            "on, and SamToNe to the query side (train.loss.same_tower): at 17 %, Moiseev "
+            "et al. 2023 found it harmful on the document "
             "side"
         )
-        yield Finding("few unique documents", "note", pairs.pairs - round(pairs.unique_documents * pairs.pairs), sentence)
+        yield Finding(
+            "few unique documents",
+            "note",
+            pairs.pairs - round(pairs.unique_documents * pairs.pairs),
+            sentence,
+        )
 
 
 def text_findings(texts: Sequence[TextCounter], *, are_ids: bool) -> Iterator[Finding]:
     """Mis-decoded texts, and texts that look like ids; `are_ids` tells that documents are ids of a corpus."""
     for counter in texts:
         if count := counter.misread:
-            problem = f"{count:,} of {counted(len(counter), counter.role)} hold characters that look mis-decoded, such as Ã© or U+FFFD"
+            problem = (
+                f"{count:,} of {counted(len(counter), counter.role)} hold characters "
+                "that look mis-decoded, such as Ã© or U+FFFD"
+            )
             sentence = f"{problem}: {_and_more(counter.misread_locations, count)}; decode the original again"
             yield Finding("mis-decoded texts", "warning", count, sentence)
         if counter.role == "positive" and counter.are_single_words and not are_ids:
             sentence = (
-                "all positives are single words: if they are ids, name the corpus that holds their texts (data.corpus); "
+                "all positives are single words: if they are ids, name the corpus "
+                "that holds their texts (data.corpus); "
                 "if they are labels, name the column that holds the documents (data.columns.positive)"
             )
             yield Finding("documents of one word", "note", len(counter), sentence)
@@ -131,15 +166,27 @@ def column_findings(columns: Sequence[Column], counter: ColumnCounter) -> Iterat
         kinds = {kind: count for kind, count in column.kinds if kind != "null"}
         if len(kinds) > 1 or "a list of several kinds" in kinds:
             listed = ", ".join(
-                f"{kind} in {counted(count, 'row')} (first {counter.first_location(column.name, kind)})" for kind, count in kinds.items()
+                f"{kind} in {counted(count, 'row')} (first {counter.first_location(column.name, kind)})"
+                for kind, count in kinds.items()
             )
             # One text and a list of texts are read the same way.
-            severity: Severity = "warning" if column.used_as and not _ONE_OR_SEVERAL.issuperset(kinds) else "note"
-            sentence = f'column "{column.name}" should hold one kind of value, got {listed}; check the rows of the rarer kind'
-            yield Finding("mixed kinds", severity, sum(kinds.values()) - max(kinds.values()), sentence)
-        if column.values is not None and len(column.values) == 1 and not column.used_as and column.values[0][1] == rows > 1:
+            severity: Severity = (
+                "warning" if column.used_as and not _ONE_OR_SEVERAL.issuperset(kinds) else "note"
+            )
             sentence = (
-                f'column "{column.name}" holds "{cut(column.values[0][0], limit=QUOTED)}" in every row: as a tag it separates nothing'
+                f'column "{column.name}" should hold one kind of value, got {listed}; '
+                "check the rows of the rarer kind"
+            )
+            yield Finding("mixed kinds", severity, sum(kinds.values()) - max(kinds.values()), sentence)
+        if (
+            column.values is not None
+            and len(column.values) == 1
+            and not column.used_as
+            and column.values[0][1] == rows > 1
+        ):
+            sentence = (
+                f'column "{column.name}" holds "{cut(column.values[0][0], limit=QUOTED)}" '
+                "in every row: as a tag it separates nothing"
             )
             yield Finding("one value for all", "note", rows, sentence)
 
@@ -151,16 +198,27 @@ def group_findings(all_groups: Sequence[Groups], mapped: Container[str]) -> Iter
         if groups.pairs > 1 and groups.names + bool(groups.without) == 1:
             value = f'"{cut(groups.largest[0].name, limit=QUOTED)}"' if groups.names else "none"
             advice = f"name another column (data.columns.{kind}), or leave batches.group out"
-            sentence = f"pairs must be of several {kind}s to be trained {batches}, got {value} for all {groups.pairs:,}; {advice}"
-            yield Finding("one value for all", "fault" if kind in mapped else "warning", groups.pairs, sentence)
+            sentence = (
+                f"pairs must be of several {kind}s to be trained {batches}, got "
+                f"{value} for all {groups.pairs:,}; {advice}"
+            )
+            yield Finding(
+                "one value for all", "fault" if kind in mapped else "warning", groups.pairs, sentence
+            )
             continue
         if groups.without:
-            problem = f"{groups.without:,} of {groups.pairs:,} pairs have no {kind}: {batches} they share batches, as if of one {kind}"
+            problem = (
+                f"{groups.without:,} of {groups.pairs:,} pairs have no {kind}: {batches} "
+                f"they share batches, as if of one {kind}"
+            )
             severity: Severity = "warning" if kind in mapped else "note"
             yield Finding(f"pairs without a {kind}", severity, groups.without, f"{problem}; name theirs")
         small = groups.small[0]
         if small.groups == groups.groups and kind in mapped:
-            problem = f"no {kind} has the {small.batch_size} pairs of a batch, so that {batches} all batches are mixed"
+            problem = (
+                f"no {kind} has the {small.batch_size} pairs of a batch, so that "
+                f"{batches} all batches are mixed"
+            )
             yield Finding(f"small {kind}s", "warning", small.pairs, f"{problem}; lower train.batch_size")
 
 
@@ -168,7 +226,10 @@ def truncation_findings(truncations: Sequence[Truncation]) -> Iterator[Finding]:
     """Texts that a model truncates."""
     for cut_texts in truncations:
         if cut_texts.cut:
-            problem = f"{percent(cut_texts.share)} of {PLURALS[cut_texts.role]} are longer than {cut_texts.limit} tokens"
+            problem = (
+                f"{percent(cut_texts.share)} of {PLURALS[cut_texts.role]} are "
+                f"longer than {cut_texts.limit} tokens"
+            )
             lost = f"which cuts off {percent(cut_texts.tokens_lost)} of all their tokens"
             sentence = f"{problem}, {lost}; raise encoder.max_tokens, or split them"
             yield Finding("texts that are cut", "note", cut_texts.cut, sentence)
@@ -193,9 +254,9 @@ def inspect(
 ) -> Inspection:
     """Count the rows of a data set, measure its texts, and report its problems.
 
-    Faulty rows and truncated files do not end the inspection: they are findings, beside the counts of the valid rows. Memory grows by about
-    32 bytes a text and 28 a row, whatever the length of the texts, and by the number of distinct topics and tags; the queries of a BEIR
-    folder are in memory.
+    Faulty rows and truncated files do not end the inspection: they are findings, beside the counts of the
+    valid rows. Memory grows by about 32 bytes a text and 28 a row, whatever the length of the texts, and by
+    the number of distinct topics and tags; the queries of a BEIR folder are in memory.
 
     Args:
         tokens: Counts tokens and knows the limits of a model; None measures words and characters alone.
@@ -203,7 +264,10 @@ def inspect(
     """
     settings = settings or InspectSettings()
     if tokens is None and settings.encoder != EncoderSection():
-        raise ConfigError(f"[encoder] has no effect without a model; leave it out, or name one whose tokenizer counts ({option('model')})")
+        raise ConfigError(
+            "[encoder] has no effect without a model; leave it out, or name one "
+            f"whose tokenizer counts ({option('model')})"
+        )
     start = time.monotonic()
     name, stream, corpus = open_source(source, settings.data)
     sampling = Sampling(settings.inspect.examples, settings.inspect.sample, settings.run.seed, tokens)
@@ -211,7 +275,9 @@ def inspect(
     read = _read(stream, sampling, watch)
     pairs, pair_rows = _count_pairs(read.rows, documents)
     # Documents that examples name by id count in the corpus.
-    counters = read.rows.texts if documents is None else {"query": read.rows.texts["query"], **documents.rows.texts}
+    counters = (
+        read.rows.texts if documents is None else {"query": read.rows.texts["query"], **documents.rows.texts}
+    )
     texts = [counters[role] for role in ROLES if role in counters and len(counters[role])]
     columns = read.kinds.columns(stream.used)
     groups = () if pair_rows is None else _groups(columns, read.rows, pair_rows)
@@ -223,7 +289,9 @@ def inspect(
             yield from counted_stream.findings()
         if pairs is not None and pair_rows is not None:
             quoted = (pair_rows.missing, pair_rows.negatives_that_answer, pair_rows.own_answer)
-            yield from pair_findings(pairs, pair_rows, read.quotes(*(numbers[:SHOWN_LOCATIONS] for numbers in quoted)))
+            yield from pair_findings(
+                pairs, pair_rows, read.quotes(*(numbers[:SHOWN_LOCATIONS] for numbers in quoted))
+            )
         yield from text_findings(texts, are_ids=documents is not None)
         yield from column_findings(columns, read.kinds)
         yield from group_findings(groups, stream.columns.mapping)
@@ -240,7 +308,13 @@ def inspect(
         lengths=tuple(_lengths(texts)),
         truncation=truncations,
         languages=tuple(
-            count_languages(counter.role, counter.prefixes.items, texts=len(counter), identifier=identifier, known=counter.languages)
+            count_languages(
+                counter.role,
+                counter.prefixes.items,
+                texts=len(counter),
+                identifier=identifier,
+                known=counter.languages,
+            )
             for counter in texts
         ),
         groups=groups,
@@ -253,7 +327,9 @@ def inspect(
 
 @dataclass(slots=True)
 class _Stream:
-    """A stream and its counters; `fault` is the error that ended reading, or that its faulty rows amount to."""
+    """A stream and its counters; `fault` is the error that ended reading, or that its faulty rows amount
+    to.
+    """
 
     stream: Stream
     rows: RowCounter
@@ -271,12 +347,18 @@ class _Stream:
             yield Finding("unreadable rows", "fault", 1, self.fault)
         repeated, similar = self.rows.ids.repeated().tolist(), self.rows.ids.repeated_but_for_case().tolist()
         quotes = self.quotes(*repeated[:SHOWN_LOCATIONS], *similar[:SHOWN_LOCATIONS])
-        yield from id_findings("document" if self.stream.layout == "corpus" else "query", repeated, similar, quotes)
+        yield from id_findings(
+            "document" if self.stream.layout == "corpus" else "query", repeated, similar, quotes
+        )
 
 
 def _read(stream: Stream, sampling: Sampling, watch: Watch) -> _Stream:
     """Read a stream to its end, or as far as it can be read."""
-    faults, read, total = FileFaults(), _Stream(stream, RowCounter(sampling)), len(stream.judged or ()) or None
+    faults, read, total = (
+        FileFaults(),
+        _Stream(stream, RowCounter(sampling)),
+        len(stream.judged or ()) or None,
+    )
     if stream.judged is None:
         with suppress(DataError):  # Reading reports a damaged file.
             total = count_rows(stream.source, split=stream.split, whole=stream.whole)
@@ -298,7 +380,9 @@ def _count_pairs(rows: RowCounter, documents: _Stream | None) -> tuple[PairCount
         return None, None
     sides = []
     for texts, per_row in ((rows.of("positive"), rows.positives), (rows.of("negative"), rows.negatives)):
-        listed = Listed(texts.hashes.hashes(), np.array(per_row, dtype=np.int64), np.zeros(len(texts), dtype=np.bool_))
+        listed = Listed(
+            texts.hashes.hashes(), np.array(per_row, dtype=np.int64), np.zeros(len(texts), dtype=np.bool_)
+        )
         if documents is not None:
             corpus = documents.rows
             listed = in_corpus(listed, corpus.addresses.hashes(), corpus.of("document").hashes.hashes())
@@ -315,7 +399,9 @@ def _examples(entries: list[Entry], documents: _Stream | None) -> tuple[ExampleR
     """Rows to look at, with the first characters of the documents that they name by id."""
     texts: dict[str, str] = {}
     if documents is not None:
-        ids = set(chain.from_iterable((*entry.texts["positive"], *entry.texts["negative"]) for entry in entries))
+        ids = set(
+            chain.from_iterable((*entry.texts["positive"], *entry.texts["negative"]) for entry in entries)
+        )
         with suppress(DataError):  # Reported when the corpus was counted.
             for document in documents.stream.entries(FileFaults()):
                 if document.address in ids:
@@ -325,7 +411,11 @@ def _examples(entries: list[Entry], documents: _Stream | None) -> tuple[ExampleR
     return tuple(
         ExampleRow(
             entry.location,
-            tuple((role, cut(texts.get(text, text), limit=SHOWN_CHARACTERS)) for role in ROLES for text in entry.texts.get(role, ())),
+            tuple(
+                (role, cut(texts.get(text, text), limit=SHOWN_CHARACTERS))
+                for role in ROLES
+                for text in entry.texts.get(role, ())
+            ),
         )
         for entry in entries
     )
@@ -342,4 +432,6 @@ def _lengths(texts: list[TextCounter]) -> Iterator[Lengths]:
 def _truncations(texts: list[TextCounter]) -> Iterator[Truncation]:
     for counter in texts:
         if (sample := counter.tokens) is not None:
-            yield truncation(counter.role, sample.counts(), sample.counter.limit(sample.side), texts=len(counter))
+            yield truncation(
+                counter.role, sample.counts(), sample.counter.limit(sample.side), texts=len(counter)
+            )

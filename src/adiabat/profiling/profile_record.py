@@ -11,7 +11,12 @@ Role = Literal["query", "positive", "negative", "document"]
 
 ROLES: tuple[Role, ...] = ("query", "positive", "negative", "document")
 
-PLURALS: Mapping[Role, str] = {"query": "queries", "positive": "positives", "negative": "negatives", "document": "documents"}
+PLURALS: Mapping[Role, str] = {
+    "query": "queries",
+    "positive": "positives",
+    "negative": "negatives",
+    "document": "documents",
+}
 
 Layout = Literal["examples", "corpus", "grid", "BEIR folder"]
 
@@ -25,14 +30,16 @@ Unit = Literal["tokens", "words", "characters"]
 """``tokens`` include prompt and special tokens, before truncation; ``words`` stand between white space."""
 
 Severity = Literal["fault", "warning", "note"]
-"""``fault``: other verbs refuse the data; ``warning``: they read it, perhaps otherwise than intended; ``note``: good to know."""
+"""``fault``: other verbs refuse the data; ``warning``: they read it, perhaps otherwise than intended;
+``note``: good to know."""
 
 INSPECTION_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A problem of the data: `kind` is one of a fixed set of names, `count` the number of rows or texts that it concerns.
+    """A problem of the data: `kind` is one of a fixed set of names, `count` the number of rows or texts that
+    it concerns.
 
     `sentence` says what is wrong, where (the first few locations), and what to do.
     """
@@ -45,7 +52,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class TextCounts:
-    """The texts of one role; `distinct_folded` disregards width, case, composition and white space (Unicode NFKC, case folding)."""
+    """The texts of one role; `distinct_folded` disregards width, case, composition and white space (Unicode
+    NFKC, case folding).
+    """
 
     role: Role
     texts: int
@@ -59,8 +68,8 @@ class PairCounts:
     """The pairs of a query and a positive document.
 
     Attributes:
-        unique_documents: Distinct positives / pairs: the "% of unique documents" of Table 3 of Moiseev et al. 2023, whose 17 % of TriviaQA
-            and 98 % of MS MARCO count the documents in the train split.
+        unique_documents: Distinct positives / pairs: the "% of unique documents" of Table 3 of Moiseev et al.
+            2023, whose 17 % of TriviaQA and 98 % of MS MARCO count the documents in the train split.
         most_repeated: Pairs of the most frequent positive.
         queries_asked_again: Rows whose query text an earlier row has.
         negatives_that_answer: Negatives that are a positive of the same query, in that row or another.
@@ -84,7 +93,9 @@ class PairCounts:
 
 @dataclass(frozen=True, slots=True)
 class NamedGroup:
-    """The distinct pairs of one topic, with its largest tags and their pairs; or of one tag `within` a topic, "" if it has none."""
+    """The distinct pairs of one topic, with its largest tags and their pairs; or of one tag `within` a topic,
+    "" if it has none.
+    """
 
     name: str
     pairs: int
@@ -163,10 +174,12 @@ class Languages:
     """The languages and scripts of the texts of one role.
 
     Attributes:
-        identified_by: Name and version of the identifier; ``the data`` where it names its languages; None if none is installed.
+        identified_by: Name and version of the identifier; ``the data`` where it names its languages; None if
+            none is installed.
         measured: Texts examined, each by its first characters.
         unsure: Texts too short or too ambiguous to identify; no language counts them.
-        scripts: (script of most of a text's letters, texts), most frequent first; ``none`` for texts without letters.
+        scripts: (script of most of a text's letters, texts), most frequent first; ``none`` for texts without
+            letters.
     """
 
     role: Role
@@ -180,7 +193,8 @@ class Languages:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of the file: `used_as` is its name among ours, "" if it is not read; `kinds` and `values` have their rows.
+    """One column of the file: `used_as` is its name among ours, "" if it is not read; `kinds` and `values`
+    have their rows.
 
     Values are None if they are too many to be tags, or not short texts or numbers.
     """
@@ -194,7 +208,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class ExampleRow:
-    """A row of the data to look at: ``file:line``, and (role, text), each text truncated to `SHOWN_CHARACTERS`."""
+    """A row of the data to look at: ``file:line``, and (role, text), each text truncated to
+    `SHOWN_CHARACTERS`.
+    """
 
     location: str
     texts: tuple[tuple[Role, str], ...]

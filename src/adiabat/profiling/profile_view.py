@@ -36,7 +36,9 @@ NAME_LENGTH = 24
 SHOWN_PERCENTS = (5, 50, 95, 99, 100)
 """Quantiles in the table: as many as fit 80 columns."""
 
-_EIGHTHS = " \N{LEFT ONE EIGHTH BLOCK}\N{LEFT ONE QUARTER BLOCK}\N{LEFT THREE EIGHTHS BLOCK}\N{LEFT HALF BLOCK}"
+_EIGHTHS = (
+    " \N{LEFT ONE EIGHTH BLOCK}\N{LEFT ONE QUARTER BLOCK}\N{LEFT THREE EIGHTHS BLOCK}\N{LEFT HALF BLOCK}"
+)
 _EIGHTHS += "\N{LEFT FIVE EIGHTHS BLOCK}\N{LEFT THREE QUARTERS BLOCK}\N{LEFT SEVEN EIGHTHS BLOCK}"
 _STYLES: dict[Severity, str] = {"fault": "bold red", "warning": "yellow", "note": "dim"}
 
@@ -53,18 +55,29 @@ def _blocks(inspection: Inspection) -> Iterator[RenderableType]:
     noun = {"corpus": "document", "BEIR folder": "query"}.get(inspection.layout, "row")
     seconds = f"{inspection.seconds:.1f} s" if inspection.seconds >= 0.1 else "less than 0.1 s"
     size = counted(inspection.rows, noun)
-    yield Text(f"{cut(inspection.name, limit=80)}: {size} ({inspection.layout}), inspected in {seconds}\n", style="bold")
+    yield Text(
+        f"{cut(inspection.name, limit=80)}: {size} ({inspection.layout}), inspected in {seconds}\n",
+        style="bold",
+    )
     texts = _table("texts", ["texts", "distinct", "but for case, width, space", "repeated"])
     for counts in inspection.texts:
         repeated = share_of(counts.texts - counts.distinct, counts.texts)
-        texts.add_row(PLURALS[counts.role], *map(integer, (counts.texts, counts.distinct, counts.distinct_folded)), repeated)
+        texts.add_row(
+            PLURALS[counts.role],
+            *map(integer, (counts.texts, counts.distinct, counts.distinct_folded)),
+            repeated,
+        )
     yield texts
     if inspection.pairs is not None:
         yield _pairs_table(inspection.pairs)
     yield _lengths_table(inspection.lengths)
     unit = "words" if inspection.model is None else "tokens"
     limits = {truncation.role: truncation.limit for truncation in inspection.truncation}
-    yield from (_histogram(lengths, limits.get(lengths.role)) for lengths in inspection.lengths if lengths.unit == unit)
+    yield from (
+        _histogram(lengths, limits.get(lengths.role))
+        for lengths in inspection.lengths
+        if lengths.unit == unit
+    )
     if inspection.truncation:
         yield _truncation_table(inspection)
     yield _languages_table(inspection.languages)
@@ -85,10 +98,16 @@ def _blocks(inspection: Inspection) -> Iterator[RenderableType]:
 def _pairs_table(pairs: PairCounts) -> Table:
     table = _table("pairs of a query and its document", ["", ""])
     table.add_row("pairs", integer(pairs.pairs), "")
-    table.add_row("distinct pairs", integer(pairs.distinct_pairs), share_of(pairs.distinct_pairs, pairs.pairs))
+    table.add_row(
+        "distinct pairs", integer(pairs.distinct_pairs), share_of(pairs.distinct_pairs, pairs.pairs)
+    )
     table.add_row("share of unique documents", "", percent(pairs.unique_documents))
     table.add_row("documents in one pair only", integer(pairs.documents_once), "")
-    table.add_row("pairs of the most repeated document", integer(pairs.most_repeated), share_of(pairs.most_repeated, pairs.pairs))
+    table.add_row(
+        "pairs of the most repeated document",
+        integer(pairs.most_repeated),
+        share_of(pairs.most_repeated, pairs.pairs),
+    )
     table.add_row("rows that repeat an earlier row's query", integer(pairs.queries_asked_again), "")
     table.add_row("queries with several documents", integer(pairs.queries_with_several), "")
     table.add_row("texts that are query and document", integer(pairs.on_both_sides), "")
@@ -106,7 +125,9 @@ def _lengths_table(all_lengths: Sequence[Lengths]) -> Table:
     for lengths in all_lengths:
         name = f"{PLURALS[lengths.role]}, {lengths.unit}{_sample_size(lengths.measured, lengths.texts)}"
         quantiles = dict(lengths.quantiles)
-        table.add_row(name, f"{lengths.mean:,.1f}", *(integer(quantiles[percentage]) for percentage in SHOWN_PERCENTS))
+        table.add_row(
+            name, f"{lengths.mean:,.1f}", *(integer(quantiles[percentage]) for percentage in SHOWN_PERCENTS)
+        )
     return table
 
 
@@ -118,8 +139,12 @@ def _histogram(lengths: Lengths, limit: int | None) -> Table:
         name = integer(longest) if shortest == longest else f"{integer(shortest)}{DASH}{integer(longest)}"
         is_beyond = limit is not None and longest > limit
         full, eighths = divmod(round(texts / highest * BAR_LENGTH * 8), 8)
-        bar = Text("\N{FULL BLOCK}" * full + (_EIGHTHS[eighths] if eighths else ""), style="red" if is_beyond else "")
-        mark = f"  {'' if shortest > (limit or 0) else 'partly '}beyond {limit}" if is_beyond and texts else ""
+        bar = Text(
+            "\N{FULL BLOCK}" * full + (_EIGHTHS[eighths] if eighths else ""), style="red" if is_beyond else ""
+        )
+        mark = (
+            f"  {'' if shortest > (limit or 0) else 'partly '}beyond {limit}" if is_beyond and texts else ""
+        )
         bar.append(f" {share_of(texts, lengths.measured)}{mark}", style="")
         table.add_row(Text(name, justify="right"), integer(texts), bar)
     table.columns[2].justify = "left"
@@ -127,7 +152,10 @@ def _histogram(lengths: Lengths, limit: int | None) -> Table:
 
 
 def _truncation_table(inspection: Inspection) -> Table:
-    table = _table(f"truncation by {cut(inspection.model or '', limit=60)}", ["limit", "texts cut", "share", "tokens lost"])
+    table = _table(
+        f"truncation by {cut(inspection.model or '', limit=60)}",
+        ["limit", "texts cut", "share", "tokens lost"],
+    )
     for truncation in inspection.truncation:
         low_high = truncation.interval
         interval = f" [{percent(low_high[0])}, {percent(low_high[1])}]" if low_high else ""
@@ -138,8 +166,14 @@ def _truncation_table(inspection: Inspection) -> Table:
 
 
 def _languages_table(all_languages: Sequence[Languages]) -> Table:
-    identifier = next((languages.identified_by for languages in all_languages if languages.identified_by), None)
-    title = f"languages, identified by {identifier}" if identifier else "scripts (languages need the extra adiabat[languages])"
+    identifier = next(
+        (languages.identified_by for languages in all_languages if languages.identified_by), None
+    )
+    title = (
+        f"languages, identified by {identifier}"
+        if identifier
+        else "scripts (languages need the extra adiabat[languages])"
+    )
     table = _table(title, [""])
     table.columns[1].justify = "left"
     for languages in all_languages:
@@ -148,7 +182,11 @@ def _languages_table(all_languages: Sequence[Languages]) -> Table:
             total = languages.texts if languages.identified_by == "the data" else languages.measured
             sample = "" if total == languages.texts else _sample_size(languages.measured, languages.texts)
             unsure = [("too short or ambiguous", languages.unsure)] if languages.unsure else []
-            shares = _shares([*languages.languages[:MAX_LANGUAGES], *unsure], total, more=len(languages.languages) - MAX_LANGUAGES)
+            shares = _shares(
+                [*languages.languages[:MAX_LANGUAGES], *unsure],
+                total,
+                more=len(languages.languages) - MAX_LANGUAGES,
+            )
             table.add_row(f"{role}{sample}", Text(shares))
         scripts = languages.scripts
         shares = _shares(scripts[:MAX_LANGUAGES], languages.measured, more=len(scripts) - MAX_LANGUAGES)
@@ -158,18 +196,32 @@ def _languages_table(all_languages: Sequence[Languages]) -> Table:
 
 def _groups_table(kinds: Sequence[Groups]) -> Table:
     """How pairs are spread; a column for topics, one for tags."""
-    table = _table(f"pairs by {' and '.join(groups.kind for groups in kinds)}", [f"{groups.kind}s" for groups in kinds])
+    table = _table(
+        f"pairs by {' and '.join(groups.kind for groups in kinds)}", [f"{groups.kind}s" for groups in kinds]
+    )
     table.add_row("distinct", *(integer(groups.groups) for groups in kinds))
     if any(groups.names < groups.groups for groups in kinds):
         names = (integer(groups.names) if groups.names < groups.groups else "" for groups in kinds)
         table.add_row("distinct names, over all topics", *names)
     table.add_row("pairs without one", *(_count_and_share(groups.without, groups.pairs) for groups in kinds))
-    largest = (_count_and_share(groups.largest[0].pairs, groups.pairs) if groups.largest else DASH for groups in kinds)
+    largest = (
+        _count_and_share(groups.largest[0].pairs, groups.pairs) if groups.largest else DASH
+        for groups in kinds
+    )
     table.add_row("pairs of the largest", *largest)
-    table.add_row("pairs of the smallest", *(integer(groups.smallest.pairs) if groups.smallest else DASH for groups in kinds))
+    table.add_row(
+        "pairs of the smallest",
+        *(integer(groups.smallest.pairs) if groups.smallest else DASH for groups in kinds),
+    )
     for index, small in enumerate(kinds[0].small):
-        table.add_row(f"smaller than a batch of {small.batch_size}", *(integer(groups.small[index].groups) for groups in kinds))
-        table.add_row("  pairs of these", *(_count_and_share(groups.small[index].pairs, groups.pairs) for groups in kinds))
+        table.add_row(
+            f"smaller than a batch of {small.batch_size}",
+            *(integer(groups.small[index].groups) for groups in kinds),
+        )
+        table.add_row(
+            "  pairs of these",
+            *(_count_and_share(groups.small[index].pairs, groups.pairs) for groups in kinds),
+        )
     return table
 
 
@@ -181,9 +233,16 @@ def _largest_table(groups: Groups) -> Table:
         table.add_column("largest of its tags", overflow="fold")
 
     def add(group: NamedGroup) -> None:
-        shares = _shares(group.tags[:MAX_TAGS], group.pairs, more=group.tag_count - min(len(group.tags), MAX_TAGS))
+        shares = _shares(
+            group.tags[:MAX_TAGS], group.pairs, more=group.tag_count - min(len(group.tags), MAX_TAGS)
+        )
         tags: list[str | Text] = [integer(group.tag_count), Text(shares)] if has_tags else []
-        table.add_row(Text(cut(group.name, limit=NAME_LENGTH)), integer(group.pairs), share_of(group.pairs, groups.pairs), *tags)
+        table.add_row(
+            Text(cut(group.name, limit=NAME_LENGTH)),
+            integer(group.pairs),
+            share_of(group.pairs, groups.pairs),
+            *tags,
+        )
 
     for group in groups.largest:
         add(group)

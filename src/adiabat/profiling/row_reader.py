@@ -1,4 +1,6 @@
-"""Any source of examples, documents or sentence pairs as a stream of entries, each with its location and its texts by role."""
+"""Any source of examples, documents or sentence pairs as a stream of entries, each with its location and its
+texts by role.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,7 +25,9 @@ USUAL_SPLIT = "train"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One row: the id of the query or document, "" if the file has none, and the texts of each role, or ids of a corpus."""
+    """One row: the id of the query or document, "" if the file has none, and the texts of each role, or ids
+    of a corpus.
+    """
 
     location: str
     address: str
@@ -35,7 +39,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """Rows of one source, read from the start at every call, except the queries of a BEIR folder (`judged`), which are in memory.
+    """Rows of one source, read from the start at every call, except the queries of a BEIR folder (`judged`),
+    which are in memory.
 
     `used` has our name of each column that is read, by the file's; `whole` reads all splits, as of a corpus.
     """
@@ -48,7 +53,9 @@ class Stream:
     judged: Sequence[Example] | None = None
     whole: bool = False
 
-    def entries(self, faults: FileFaults, on_row: Callable[[Row], None] = lambda row: None) -> Iterator[Entry]:
+    def entries(
+        self, faults: FileFaults, on_row: Callable[[Row], None] = lambda row: None
+    ) -> Iterator[Entry]:
         """Read the rows; `on_row` is called with each before it is parsed."""
         if self.judged is not None:
             yield from map(_example_entry, self.judged)
@@ -66,7 +73,11 @@ def open_source(source: str, settings: InspectDataSection) -> tuple[str, Stream,
     """Name and rows of a source, and the corpus, if examples name documents by id."""
     mapped = settings.columns.given()
     # With a separate corpus, document columns are those of the corpus.
-    columns = mapped if settings.corpus is None else {name: mapped[name] for name in mapped if name not in OF_DOCUMENTS}
+    columns = (
+        mapped
+        if settings.corpus is None
+        else {name: mapped[name] for name in mapped if name not in OF_DOCUMENTS}
+    )
     if is_judged(source):
         examples = read_examples(source, split=settings.split, columns=columns, usual_split=USUAL_SPLIT)
         assert isinstance(examples, ExampleSet)
@@ -77,7 +88,10 @@ def open_source(source: str, settings: InspectDataSection) -> tuple[str, Stream,
     if settings.corpus is None:
         return name, stream, None
     if stream.layout != "examples":
-        raise ConfigError(f"data.corpus must be left out for {source}, which holds a {stream.layout}, got {settings.corpus}; leave it out")
+        raise ConfigError(
+            f"data.corpus must be left out for {source}, which holds a {stream.layout}, "
+            f"got {settings.corpus}; leave it out"
+        )
     return name, stream, _corpus(settings.corpus, settings)
 
 
@@ -98,7 +112,9 @@ def _corpus(source: str, settings: InspectDataSection) -> Stream | None:
     if settings.corpus is None and documents_file(source) == source:
         return None
     mapped = settings.columns.given() if settings.corpus else {}
-    return _stream(source, None, {name: mapped[name] for name in mapped if name in OF_DOCUMENTS}, is_corpus=True)
+    return _stream(
+        source, None, {name: mapped[name] for name in mapped if name in OF_DOCUMENTS}, is_corpus=True
+    )
 
 
 def _stream(source: str, split: str | None, mapped: Mapping[str, str], *, is_corpus: bool = False) -> Stream:
@@ -119,8 +135,13 @@ def _stream(source: str, split: str | None, mapped: Mapping[str, str], *, is_cor
 
 def _parse_example(row: Row, columns: Columns) -> Entry:
     entry = _example_entry(parse_example(row, columns))
-    # Queries of a file without ids are numbered, and the numbers say nothing about the data. In labelled files several rows share a query.
-    return entry if columns.find("query_id", row) is not None and not columns.labelled else replace(entry, address="")
+    # Queries of a file without ids are numbered, and the numbers say nothing about the data. In labelled
+    # files several rows share a query.
+    return (
+        entry
+        if columns.find("query_id", row) is not None and not columns.labelled
+        else replace(entry, address="")
+    )
 
 
 def _parse_document(row: Row, columns: Columns) -> Entry:
@@ -130,14 +151,28 @@ def _parse_document(row: Row, columns: Columns) -> Entry:
 
 def _parse_pair(row: Row, columns: Columns) -> Entry:
     pair = parse_grid_row(row, columns)
-    texts: dict[Role, tuple[str, ...]] = {"query": tuple(pair.premise.values()), "document": tuple(pair.hypothesis.values())}
-    languages: dict[Role, tuple[str, ...]] = {"query": tuple(pair.premise), "document": tuple(pair.hypothesis)}
+    texts: dict[Role, tuple[str, ...]] = {
+        "query": tuple(pair.premise.values()),
+        "document": tuple(pair.hypothesis.values()),
+    }
+    languages: dict[Role, tuple[str, ...]] = {
+        "query": tuple(pair.premise),
+        "document": tuple(pair.hypothesis),
+    }
     return Entry(row.location, "", texts, languages)
 
 
 def _example_entry(example: Example) -> Entry:
-    texts: dict[Role, tuple[str, ...]] = {"query": (example.query,), "positive": example.positives, "negative": example.negatives}
+    texts: dict[Role, tuple[str, ...]] = {
+        "query": (example.query,),
+        "positive": example.positives,
+        "negative": example.negatives,
+    }
     return Entry(example.location, example.query_id, texts, topic=example.topic, tag=example.tag)
 
 
-_PARSERS: Mapping[Layout, Callable[..., Entry]] = {"examples": _parse_example, "corpus": _parse_document, "grid": _parse_pair}
+_PARSERS: Mapping[Layout, Callable[..., Entry]] = {
+    "examples": _parse_example,
+    "corpus": _parse_document,
+    "grid": _parse_pair,
+}

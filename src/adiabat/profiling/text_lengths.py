@@ -1,7 +1,8 @@
 """Lengths, truncation, languages and scripts of texts, and uniform samples of a stream.
 
-Scripts come from the Unicode names of letters and are certain. Languages are identified by py3langid where it is installed (extra
-``languages``), and are guesses: short texts say too little, and names, formulas and code belong to no language.
+Scripts come from the Unicode names of letters and are certain. Languages are identified by py3langid where it
+is installed (extra ``languages``), and are guesses: short texts say too little, and names, formulas and code
+belong to no language.
 """
 
 import importlib.util
@@ -31,15 +32,16 @@ PERCENTS = (0, 5, 25, 50, 75, 95, 99, 100)
 _BELOW_ONE = 1 - 2**-53
 _BATCH_TEXTS = 256
 _BATCH_CHARACTERS = 1_000_000
-"""Number of texts tokenised at a time: tokenizers are fast only in batches, and larger ones would take memory."""
+"""Number of texts tokenised at a time: tokenizers are fast only in batches, and larger ones would take
+memory."""
 _Z_95 = 1.959963985
 
 
 class Sample(Generic[Item]):
     """Up to `size` items drawn without replacement from a stream: every set of items is equally likely.
 
-    The items between two that are drawn are skipped without a random number, so that a stream of n items costs about
-    ``size (1 + ln(n / size))`` draws.
+    The items between two that are drawn are skipped without a random number, so that a stream of n items
+    costs about ``size (1 + ln(n / size))`` draws.
 
     Reference:
         Li 1994, algorithm L.
@@ -181,7 +183,8 @@ def lengths(role: Role, unit: Unit, values: Int[np.ndarray, " measured"], *, tex
 
 
 def histogram(values: Int[np.ndarray, " measured"]) -> tuple[tuple[int, int, int], ...]:
-    """Count lengths in bars that double: 0, 1, 2, 3-4, 5-8, 9-16 and so on, because lengths of texts differ by factors.
+    """Count lengths in bars that double: 0, 1, 2, 3-4, 5-8, 9-16 and so on, because lengths of texts differ
+    by factors.
 
     Returns (shortest, longest, texts) of each bar, from the first to the last that is not empty.
     """
@@ -213,11 +216,13 @@ def wilson(count: int, sample: int) -> tuple[float, float]:
 
 
 SAMPLED_CHARACTERS = 300
-"""First characters of a text by which its language is identified: the sample of a data set of books must fit into memory."""
+"""First characters of a text by which its language is identified: the sample of a data set of books must fit
+into memory."""
 
 MIN_PROBABILITY = 0.5
-"""Below this a text counts as unsure. Among texts in 20 languages (XNLI, XQuAD, TyDi QA) that py3langid 0.4 identifies with more, 97.8 %
-are right below 20 letters and 99.5 % above; among English headlines, two in three of which stay unsure, 97.7 %. A higher bar makes fewer
+"""Below this a text counts as unsure. Among texts in 20 languages (XNLI, XQuAD, TyDi QA) that py3langid 0.4
+identifies with more, 97.8 % are right below 20 letters and 99.5 % above; among English headlines, two in
+three of which stay unsure, 97.7 %. A higher bar makes fewer
 errors but biases the shares: more texts stay unsure in languages that have near relatives."""
 
 Identifier = Callable[[str], tuple[str, float]]
@@ -225,14 +230,28 @@ Identifier = Callable[[str], tuple[str, float]]
 
 _NO_SCRIPT = "none"
 
-_NAME_ENDS = ("LETTER", "SYLLABLE", "SYLLABICS", "CHARACTER", "CAPITAL", "SMALL", "UNIFIED", "COMPATIBILITY", "IDEOGRAPH", "SIGN", "VOWEL")
-"""Words that follow the script in the name of a letter: ``LATIN`` SMALL LETTER A, ``CJK`` UNIFIED IDEOGRAPH-4E00."""
+_NAME_ENDS = (
+    "LETTER",
+    "SYLLABLE",
+    "SYLLABICS",
+    "CHARACTER",
+    "CAPITAL",
+    "SMALL",
+    "UNIFIED",
+    "COMPATIBILITY",
+    "IDEOGRAPH",
+    "SIGN",
+    "VOWEL",
+)
+"""Words that follow the script in the name of a letter: ``LATIN`` SMALL LETTER A, ``CJK`` UNIFIED
+IDEOGRAPH-4E00."""
 
 
 def script_of(text: str) -> str:
     """The script of most of a text's letters.
 
-    A text with kana is Japanese, whose ideographs do not make it Chinese: kana and Han together are ``Han and kana``.
+    A text with kana is Japanese, whose ideographs do not make it Chinese: kana and Han together are ``Han and
+    kana``.
     """
     if text.isascii():
         return "Latin" if any(map(str.isalpha, text)) else _NO_SCRIPT
@@ -240,12 +259,18 @@ def script_of(text: str) -> str:
     kana = counts["Hiragana"] + counts["Katakana"]
     if kana and counts["Han"]:
         counts["Han and kana"] = kana + counts["Han"]
-    return min(counts, key=lambda script: (-counts[script], script), default=_NO_SCRIPT) if counts.total() else _NO_SCRIPT
+    return (
+        min(counts, key=lambda script: (-counts[script], script), default=_NO_SCRIPT)
+        if counts.total()
+        else _NO_SCRIPT
+    )
 
 
 @lru_cache(maxsize=1 << 16)
 def _script_of_letter(letter: str) -> str:
-    """Script of a letter, "" for characters other than letters, such as digits, marks and punctuation, or whose name has no script."""
+    """Script of a letter, "" for characters other than letters, such as digits, marks and punctuation, or
+    whose name has no script.
+    """
     words = unicodedata.name(letter, "").split() if letter.isalpha() else []
     end = next((index for index, word in enumerate(words) if word.partition("-")[0] in _NAME_ENDS), 0)
     name = " ".join(words[:end])
@@ -263,7 +288,12 @@ def installed_identifier() -> tuple[str, Identifier] | None:
 
 
 def count_languages(
-    role: Role, sample: Sequence[str], *, texts: int, identifier: tuple[str, Identifier] | None, known: Mapping[str, int] | None = None
+    role: Role,
+    sample: Sequence[str],
+    *,
+    texts: int,
+    identifier: tuple[str, Identifier] | None,
+    known: Mapping[str, int] | None = None,
 ) -> Languages:
     """Count languages and scripts; languages that the data names (`known`) are not identified again."""
     scripts = Counter(map(script_of, sample))
@@ -277,7 +307,9 @@ def count_languages(
                 languages[code] += 1
             else:
                 unsure += 1
-    return Languages(role, name, len(sample), texts, _most_frequent_first(languages), unsure, _most_frequent_first(scripts))
+    return Languages(
+        role, name, len(sample), texts, _most_frequent_first(languages), unsure, _most_frequent_first(scripts)
+    )
 
 
 def _most_frequent_first(counts: Counter[str]) -> tuple[tuple[str, int], ...]:

@@ -8,7 +8,17 @@ from adiabat.core.text import NO_BREAK, counted, integer, share, verb
 from adiabat.report.format import named, percent
 from adiabat.report.measure_terms import measures_section
 from adiabat.report.pages import Group, Page, Terms, Tone, notes_section
-from adiabat.report.tables import LEVEL, PAIRED, Cell, Column, Table, csv_of, pair_cell, value_cell, verdict_cell
+from adiabat.report.tables import (
+    LEVEL,
+    PAIRED,
+    Cell,
+    Column,
+    Table,
+    csv_of,
+    pair_cell,
+    value_cell,
+    verdict_cell,
+)
 from adiabat.results.advice_result import Advice, AdvisedSet, Choice
 from adiabat.results.evaluation_result import Change
 
@@ -24,20 +34,29 @@ _MEANINGS = {
 _TERMS = [
     (
         "Linear map",
-        "The smallest thing that can be tuned: one matrix for all query vectors, fitted by a softmax over stored documents from the "
-        "identity. Queries are divided into five parts, so that those with a common relevant document stay together; each part is ranked "
+        "The smallest thing that can be tuned: one matrix for all query vectors, fitted "
+        "by a softmax over stored documents from the "
+        "identity. Queries are divided into five parts, so that those with a common "
+        "relevant document stay together; each part is ranked "
         "by the map of the four others. Tuning the whole tower has more freedom than this map.",
     ),
     (
         "Intervals and verdicts",
-        f"As in adiabat evaluate: paired 95{NO_BREAK}% intervals over queries, each ranking against the untuned model.",
+        f"As in adiabat evaluate: paired 95{NO_BREAK}% intervals over queries, "
+        "each ranking against the untuned model.",
     ),
     (
         "What the set could show",
-        f"The smallest improvement that a comparison on all queries would detect with 80{NO_BREAK}% probability, if its differences "
-        "from the untuned model vary as much as those of the linear map, or as those of earlier tunings if the map stays at the identity.",
+        "The smallest improvement that a comparison on all queries would detect with "
+        f"80{NO_BREAK}% probability, if its differences "
+        "from the untuned model vary as much as those of the linear map, or as those of "
+        "earlier tunings if the map stays at the identity.",
     ),
-    ("Headroom", "Tuning and reranking can lift answers that are found too low. Answers beyond the first 100 need a better model first."),
+    (
+        "Headroom",
+        "Tuning and reranking can lift answers that are found too low. Answers "
+        "beyond the first 100 need a better model first.",
+    ),
 ]
 
 
@@ -126,8 +145,10 @@ def reservations(result: Advice) -> list[str]:
     sentences = []
     if result.detectable is not None:
         sentences.append(
-            f"Used as a test set, the {counted(target.queries, 'query')} would show an improvement of {target.untuned.measure} by "
-            f"{result.detectable:.1f}{NO_BREAK}% or more with 80{NO_BREAK}% probability, if differences vary as with {result.spread}."
+            f"Used as a test set, the {counted(target.queries, 'query')} would show an "
+            f"improvement of {target.untuned.measure} by "
+            f"{result.detectable:.1f}{NO_BREAK}% or more with 80{NO_BREAK}% probability, "
+            f"if differences vary as with {result.spread}."
         )
     if result.tuning:
         sentences.append(f"adiabat tune with its default settings, {result.tuning}.")
@@ -159,7 +180,9 @@ def _rankings(
     title: str = "",
     caption: Sequence[str] = (),
 ) -> Table:
-    """A row for each ranking or data set by its name, with its meaning and its change from the untuned model."""
+    """A row for each ranking or data set by its name, with its meaning and its change from the untuned
+    model.
+    """
     columns = [
         Column(head, "name"),
         Column(result.target.untuned.measure, "number", LEVEL),
@@ -170,15 +193,25 @@ def _rankings(
     for name, change in changes.items():
         moved = None if change.before is None else pair_cell(percent(change), change.improvement)
         head_cell = Cell(name, [meanings.get(name, "")], bold=True)
-        table.add(head_cell, value_cell(change.after, change.after_interval), moved, verdict_cell(change.verdict))
+        table.add(
+            head_cell, value_cell(change.after, change.after_interval), moved, verdict_cell(change.verdict)
+        )
     return table
 
 
 def _headroom(result: Advice) -> Group:
     room = result.target.headroom
-    columns = [Column("first answer of the untuned model", "name"), Column("queries", "number"), Column("share", "number")]
+    columns = [
+        Column("first answer of the untuned model", "name"),
+        Column("queries", "number"),
+        Column("share", "number"),
+    ]
     table = Table(columns=columns)
-    counts = {"among the first 10": room.top, "from 11 to 100": room.near, "not among the first 100": room.beyond}
+    counts = {
+        "among the first 10": room.top,
+        "from 11 to 100": room.near,
+        "not among the first 100": room.beyond,
+    }
     for place, count in counts.items():
         table.add(place, integer(count), share(count / room.total))
     return Group(id="headroom", title="Headroom", lead=_headroom_sentence(result.target), sections=[table])
@@ -186,9 +219,12 @@ def _headroom(result: Advice) -> Group:
 
 def _headroom_sentence(target: AdvisedSet) -> str:
     room = target.headroom
-    top, near, beyond = (f"{integer(count)} {verb(count, 'has', 'have')}" for count in (room.top, room.near, room.beyond))
+    top, near, beyond = (
+        f"{integer(count)} {verb(count, 'has', 'have')}" for count in (room.top, room.near, room.beyond)
+    )
     return (
-        f"Of {counted(room.total, 'query')}, {top} an answer among the first 10 documents, {near} the first one from rank 11 to 100, "
+        f"Of {counted(room.total, 'query')}, {top} an answer among the first 10 documents, "
+        f"{near} the first one from rank 11 to 100, "
         f"and {beyond} none among the first 100."
     )
 

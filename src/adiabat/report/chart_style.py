@@ -1,8 +1,10 @@
 """From a matplotlib figure to SVG text for a page, in the page's colours.
 
-Text stays text, so that the reader's fonts draw any script. Colours are drawn as fixed values and then replaced by the page's CSS variables
-with the fixed value as the fallback: the picture follows light and dark, and also works alone. The drawing code keeps no pyplot state
-between calls, and the same figure gives the same bytes. matplotlib is imported only for drawing; terminal tables do not need it.
+Text stays text, so that the reader's fonts draw any script. Colours are drawn as fixed values and then
+replaced by the page's CSS variables
+with the fixed value as the fallback: the picture follows light and dark, and also works alone. The drawing
+code keeps no pyplot state between calls, and the same figure gives the same bytes. matplotlib is imported
+only for drawing; terminal tables do not need it.
 """
 
 import io
@@ -24,7 +26,15 @@ INK, MUTED, RULE, PAPER = "#1c2127", "#5d6773", "#d8dde3", "#fefefd"
 GOOD, BAD, ACCENT = "#1f6fb4", "#ad4605", "#6a5196"
 """Blue and vermilion also differ in lightness, and stay distinct under common colour-vision deficiencies."""
 
-_VARIABLES = {INK: "ink", MUTED: "muted", RULE: "rule", PAPER: "card", GOOD: "good", BAD: "bad", ACCENT: "accent"}
+_VARIABLES = {
+    INK: "ink",
+    MUTED: "muted",
+    RULE: "rule",
+    PAPER: "card",
+    GOOD: "good",
+    BAD: "bad",
+    ACCENT: "accent",
+}
 
 _LARGEST_SCALE = 1.5
 """Maximum CSS pixels per point: the 9 points of most labels become 13.5 pixels."""
@@ -32,7 +42,9 @@ _LARGEST_SCALE = 1.5
 
 @contextmanager
 def drawing() -> Iterator[None]:
-    """The project's drawing settings; glyphs missing from the layout's font do not matter, since the reader's fonts draw the text."""
+    """The project's drawing settings; glyphs missing from the layout's font do not matter, since the reader's
+    fonts draw the text.
+    """
     import matplotlib
 
     settings: dict[Any, Any] = {
@@ -55,7 +67,9 @@ def drawing() -> Iterator[None]:
     }
     with matplotlib.rc_context(settings), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from font", category=UserWarning)
-        warnings.filterwarnings("ignore", message=r"Matplotlib currently does not support .* natively", category=UserWarning)
+        warnings.filterwarnings(
+            "ignore", message=r"Matplotlib currently does not support .* natively", category=UserWarning
+        )
         yield
 
 
@@ -65,7 +79,9 @@ def svg_file(figure: "Figure") -> str:
 
 
 def inline_svg(figure: "Figure", *, name: str) -> str:
-    """The figure as an inline SVG element: no prolog, no style sheet, unique ids, the page's fonts and colours."""
+    """The figure as an inline SVG element: no prolog, no style sheet, unique ids, the page's fonts and
+    colours.
+    """
     for patch in (figure.patch, *(axes.patch for axes in figure.axes)):
         patch.set_visible(False)
     svg = _svg(figure, Date=None, Creator=None, Format=None, Type=None)
@@ -83,7 +99,9 @@ def _svg(figure: "Figure", **metadata: None) -> str:
 
 
 def _opening(tag: re.Match[str]) -> str:
-    """The outer element: as wide as its container, but never so wide that its text becomes larger than the page's."""
+    """The outer element: as wide as its container, but never so wide that its text becomes larger than the
+    page's.
+    """
     widest = round(_LARGEST_SCALE * float(tag[1].split()[2]))
     return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{tag[1]}" style="max-width: {widest}px">'
 
@@ -91,7 +109,9 @@ def _opening(tag: re.Match[str]) -> str:
 def _inlined_tag(tag: str, name: str) -> str:
     tag = re.sub(r' id="[^"]*"', "", tag) if tag.startswith("<g ") else tag.replace(' id="', f' id="{name}-')
     tag = re.sub(r'(?:xlink:)?href="#', f'href="#{name}-', tag).replace("url(#", f"url(#{name}-")
-    tag = re.sub(r' transform="rotate\(-?0 [^"]*"', "", tag).replace("'DejaVu Sans'", "var(--sans, sans-serif)")
+    tag = re.sub(r' transform="rotate\(-?0 [^"]*"', "", tag).replace(
+        "'DejaVu Sans'", "var(--sans, sans-serif)"
+    )
     tag = re.sub(r"(\.\d\d)\d+", r"\1", tag)
     for colour, variable in _VARIABLES.items():
         tag = tag.replace(f": {colour}", f": var(--{variable}, {colour})")
@@ -103,7 +123,9 @@ LEAST_REACH = 1.0
 
 
 def heat_colours(shades: Float[np.ndarray, "..."], *, compared: bool) -> Callable[[float], tuple[str, str]]:
-    """A function from a number to the colours of its heat-map cell and text; for changes, 0 is in the middle."""
+    """A function from a number to the colours of its heat-map cell and text; for changes, 0 is in the
+    middle.
+    """
     import matplotlib
     from matplotlib.colors import Colormap, LinearSegmentedColormap, Normalize, TwoSlopeNorm, to_hex
 
@@ -113,17 +135,27 @@ def heat_colours(shades: Float[np.ndarray, "..."], *, compared: bool) -> Callabl
     if compared:
         reach = max(float(np.abs(finite).max(initial=0.0)), LEAST_REACH)
         colours = ["#9c3d02", "#e08a4a", "#f6d9c0", "#f5f5f4", "#c6dbef", "#5b9bd0", "#12508a"]
-        palette, norm = LinearSegmentedColormap.from_list("worse-better", colours, N=61), TwoSlopeNorm(0, -reach, reach)
+        palette, norm = (
+            LinearSegmentedColormap.from_list("worse-better", colours, N=61),
+            TwoSlopeNorm(0, -reach, reach),
+        )
     else:
         low, high = float(finite.min(initial=1.0)), float(finite.max(initial=0.0))
-        palette, norm = matplotlib.colormaps["cividis"].resampled(61), Normalize(low, high if high > low else low + 0.01)
+        palette, norm = (
+            matplotlib.colormaps["cividis"].resampled(61),
+            Normalize(low, high if high > low else low + 0.01),
+        )
 
     def colours_of(value: float) -> tuple[str, str]:
         if not np.isfinite(value):
             return "transparent", MUTED
         colour = palette(norm(value))
-        linear = [channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4 for channel in colour[:3]]
-        # Black or white, whichever contrasts more: (luminance + 0.05) / 0.05 and 1.05 / (luminance + 0.05) meet at 0.179, above 4.5.
+        linear = [
+            channel / 12.92 if channel <= 0.04045 else ((channel + 0.055) / 1.055) ** 2.4
+            for channel in colour[:3]
+        ]
+        # Black or white, whichever contrasts more: (luminance + 0.05) / 0.05 and 1.05 / (luminance + 0.05)
+        # meet at 0.179, above 4.5.
         return to_hex(colour), "#ffffff" if np.dot(linear, (0.2126, 0.7152, 0.0722)) < 0.179 else "#000000"
 
     return colours_of
@@ -133,6 +165,8 @@ _SHADES = np.array([[0x3F, 0x95, 0xDC], [0x80, 0x71, 0xC4], [0xB0, 0x50, 0x8F], 
 
 
 def shade(share: float) -> str:
-    """Colour of a curve among many, from the smallest (0) to the largest (1), visible on light and dark pages alike."""
+    """Colour of a curve among many, from the smallest (0) to the largest (1), visible on light and dark pages
+    alike.
+    """
     channels = [round(float(np.interp(3 * share, range(4), _SHADES[:, channel]))) for channel in range(3)]
     return f"#{channels[0]:02x}{channels[1]:02x}{channels[2]:02x}"

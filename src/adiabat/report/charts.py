@@ -1,4 +1,5 @@
-"""Charts that all pages share: forest, curves, bars, histogram and scatter; the same data give the same bytes.
+"""Charts that all pages share: forest, curves, bars, histogram and scatter; the same data give the same
+bytes.
 
 Legends are beside the axes, so that they cover no curve.
 """
@@ -11,7 +12,18 @@ from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec
 import numpy as np
 
 from adiabat.core.text import cut_middle
-from adiabat.report.chart_style import ACCENT, BAD, GOOD, INK, MUTED, PAPER, RULE, drawing, inline_svg, svg_file
+from adiabat.report.chart_style import (
+    ACCENT,
+    BAD,
+    GOOD,
+    INK,
+    MUTED,
+    PAPER,
+    RULE,
+    drawing,
+    inline_svg,
+    svg_file,
+)
 from adiabat.report.format import cut_name, difference_tick, number
 from adiabat.results.evaluation_result import Verdict
 
@@ -22,7 +34,13 @@ if TYPE_CHECKING:
 WIDE, NARROW = 7.4, 4.0
 """Widths and heights in inches, of a full-column picture, and of one for half a column or a phone."""
 
-VERDICT_COLOURS: dict[Verdict | None, str] = {"better": GOOD, "not worse": INK, "undecided": MUTED, "worse": BAD, None: MUTED}
+VERDICT_COLOURS: dict[Verdict | None, str] = {
+    "better": GOOD,
+    "not worse": INK,
+    "undecided": MUTED,
+    "worse": BAD,
+    None: MUTED,
+}
 
 SERIES = (GOOD, BAD, ACCENT, "#2c7a5b", "#8a6d00", "#5d6773", "#9c2f6b", "#3a3f9e")
 """Colours of several lines, in order."""
@@ -58,8 +76,12 @@ class Chart:
             return svg_file(self.draw())
 
 
-def _chart(plot: "Callable[Concatenate[Figure, Arguments], None]") -> Callable[Concatenate[str, Arguments], Chart]:
-    """Turn a function that plots into a figure into one that takes the chart's name instead and plots later."""
+def _chart(
+    plot: "Callable[Concatenate[Figure, Arguments], None]",
+) -> Callable[Concatenate[str, Arguments], Chart]:
+    """Turn a function that plots into a figure into one that takes the chart's name instead and plots
+    later.
+    """
 
     @wraps(plot)
     def chart(name: str, /, *args: Arguments.args, **options: Arguments.kwargs) -> Chart:
@@ -98,7 +120,9 @@ def forest(
     flipped: bool = False,
     zero: bool = True,
 ) -> None:
-    """Values with their intervals, a row each; `narrow` has labels above rows, for phones, `flipped` has lower values on the right."""
+    """Values with their intervals, a row each; `narrow` has labels above rows, for phones, `flipped` has
+    lower values on the right.
+    """
     figure.set_size_inches(NARROW if narrow else WIDE, 0.75 + (0.48 if narrow else 0.36) * len(rows))
     axes = _open_axes(figure, grid="x")
     for position, row in enumerate(rows):
@@ -121,9 +145,26 @@ def _draw_row(axes: "Axes", position: int, row: ForestRow, *, narrow: bool) -> N
     colour, weight = VERDICT_COLOURS[row.verdict], "bold" if row.main else "normal"
     axes.plot(row.interval, [position] * 2, color=colour, linewidth=2.2, solid_capstyle="round", zorder=2)
     face, mark = PAPER if row.verdict == "undecided" else colour, "D" if row.main else "o"
-    axes.plot(row.value, position, mark, markersize=7, markerfacecolor=face, markeredgecolor=colour, markeredgewidth=1.8, zorder=3)
+    axes.plot(
+        row.value,
+        position,
+        mark,
+        markersize=7,
+        markerfacecolor=face,
+        markeredgecolor=colour,
+        markeredgewidth=1.8,
+        zorder=3,
+    )
     if len(row.runs) > 1:
-        axes.plot(row.runs, [position + 0.24] * len(row.runs), "|", markersize=6, markeredgewidth=1.2, color=ACCENT, zorder=3)
+        axes.plot(
+            row.runs,
+            [position + 0.24] * len(row.runs),
+            "|",
+            markersize=6,
+            markeredgewidth=1.2,
+            color=ACCENT,
+            zorder=3,
+        )
     beside: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": 8.5}
     if narrow:
         # The line at 0 passes behind the label, not through it.
@@ -188,7 +229,9 @@ class Panel:
 
 
 @_chart
-def curves(figure: "Figure", panels: Sequence[Panel], *, width: float = WIDE, height: float = 3.0, columns: int = 2) -> None:
+def curves(
+    figure: "Figure", panels: Sequence[Panel], *, width: float = WIDE, height: float = 3.0, columns: int = 2
+) -> None:
     """Panels side by side with one legend beside them."""
     across = min(columns, len(panels))
     down = -(-len(panels) // across)
@@ -210,9 +253,25 @@ def _draw_panel(axes: "Axes", panel: Panel) -> None:
         _draw_line(axes, line)
     if panel.failed:
         edge, label = axes.get_xaxis_transform(), "a run failed"
-        axes.plot(panel.failed, [0.0] * len(panel.failed), "x", transform=edge, clip_on=False, color=BAD, markeredgewidth=1.8, label=label)
+        axes.plot(
+            panel.failed,
+            [0.0] * len(panel.failed),
+            "x",
+            transform=edge,
+            clip_on=False,
+            color=BAD,
+            markeredgewidth=1.8,
+            label=label,
+        )
     for height, label, colour in panel.across:
-        axes.axhline(height, color=colour, linewidth=1.2, linestyle=(0, (5, 3)) if label else "-", zorder=1, label=label or None)
+        axes.axhline(
+            height,
+            color=colour,
+            linewidth=1.2,
+            linestyle=(0, (5, 3)) if label else "-",
+            zorder=1,
+            label=label or None,
+        )
     for index, label, colour in panel.down:
         axes.axvline(index, color=colour, linewidth=1.2, linestyle=(0, (4, 3)), zorder=1, label=label or None)
     axes.set(xlabel=panel.x, ylabel=panel.y)
@@ -258,11 +317,19 @@ def _draw_line(axes: "Axes", line: Line) -> None:
 
 def _add_legend(figure: "Figure", *, beside: bool) -> None:
     """One entry for each label, right of the axes, or below them where the picture is narrow."""
-    entries = {label: handle for axes in figure.axes for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    entries = {
+        label: handle
+        for axes in figure.axes
+        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
+    }
     if entries:
-        location: Literal["outside right upper", "outside lower center"] = "outside right upper" if beside else "outside lower center"
+        location: Literal["outside right upper", "outside lower center"] = (
+            "outside right upper" if beside else "outside lower center"
+        )
         handles, labels = list(entries.values()), list(entries)
-        figure.legend(handles, labels, loc=location, ncols=1 if beside else 3, frameon=False, fontsize=8, labelcolor=INK)
+        figure.legend(
+            handles, labels, loc=location, ncols=1 if beside else 3, frameon=False, fontsize=8, labelcolor=INK
+        )
 
 
 @_chart
@@ -274,7 +341,15 @@ def bars(figure: "Figure", rows: Sequence[tuple[str, float]], *, label: str) -> 
     axes.barh(range(len(rows)), widths, height=0.62, color=GOOD)
     for row, value in enumerate(widths):
         text = number(value, digits=3)
-        axes.annotate(text, (value, row), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8, color=MUTED)
+        axes.annotate(
+            text,
+            (value, row),
+            xytext=(4, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+            color=MUTED,
+        )
     axes.set_yticks(range(len(rows)), [cut_middle(text, limit=46) for text, _ in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
     axes.tick_params(axis="y", labelsize=8, labelcolor=INK)
@@ -314,7 +389,15 @@ def histogram(
         colour, dashes = (GOOD, "-") if spread.filled else (BAD, (0, (4, 2)))
         if spread.filled:
             axes.stairs(spread.shares, edges, fill=True, color=colour, alpha=0.3, linewidth=0, zorder=2)
-        axes.stairs(spread.shares, edges, color=colour, linewidth=1.4, linestyle=dashes, zorder=3 + order, label=spread.label or None)
+        axes.stairs(
+            spread.shares,
+            edges,
+            color=colour,
+            linewidth=1.4,
+            linestyle=dashes,
+            zorder=3 + order,
+            label=spread.label or None,
+        )
         axes.axvline(spread.median, ymax=0.06, color=colour, linewidth=2.4, zorder=4 + order)
     axes.set(xlim=(edges[0], edges[-1]), xlabel=label)
     axes.set_ylim(bottom=0)
@@ -326,12 +409,22 @@ def histogram(
 
 @_chart
 def scatter(figure: "Figure", panels: Sequence[tuple[str, Sequence[tuple[str, Points]]]]) -> None:
-    """Maps of points without axes: title of each panel, then label and points of each group, the last on top."""
+    """Maps of points without axes: title of each panel, then label and points of each group, the last on
+    top.
+    """
     figure.set_size_inches((WIDE, 4.0) if len(panels) > 1 else (4.8, 4.9))
     for position, (title, groups) in enumerate(panels, start=1):
         axes = figure.add_subplot(1, len(panels), position)
         for (label, points), marker, colour in zip(groups, "^o", (BAD, GOOD), strict=False):
-            axes.plot(*np.array(points).T, marker, color=colour, alpha=0.65, markersize=2.6, markeredgewidth=0, label=label)
+            axes.plot(
+                *np.array(points).T,
+                marker,
+                color=colour,
+                alpha=0.65,
+                markersize=2.6,
+                markeredgewidth=0,
+                label=label,
+            )
         axes.set_title(title, color=INK)
         axes.set_aspect("equal", adjustable="datalim")
         axes.set(xticks=[], yticks=[])

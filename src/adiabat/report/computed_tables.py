@@ -32,13 +32,21 @@ class Table(tables.Table):
     """A table of rows that the columns can read."""
 
     def __init__(
-        self, *, columns: Sequence[Column], rows: Sequence[Any], row_class: Callable[[Any], str] = no_class, **options: Any
+        self,
+        *,
+        columns: Sequence[Column],
+        rows: Sequence[Any],
+        row_class: Callable[[Any], str] = no_class,
+        **options: Any,
     ) -> None:
         if rows and isinstance(rows[0], tables.Row):
             # dataclasses.replace passes what is there already.
             super().__init__(columns=columns, rows=list(rows), **options)
             return
-        heads = [tables.Column(column.head, column.kind, column.sub, column.first, column.full, column.group) for column in columns]
+        heads = [
+            tables.Column(column.head, column.kind, column.sub, column.first, column.full, column.group)
+            for column in columns
+        ]
         super().__init__(columns=heads, **options)
         for row in rows:
             self.add(*(column.of(row) for column in columns), style=row_class(row))

@@ -1,4 +1,6 @@
-"""The headline of an evaluation and its reservations, computed so that they never claim more than the numbers allow."""
+"""The headline of an evaluation and its reservations, computed so that they never claim more than the numbers
+allow.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -23,13 +25,23 @@ def headline(result: Result) -> str:
         return "Nothing was measured."
     compared = [dataset for dataset in result.datasets if dataset.main_change().before is not None]
     if not compared:
-        return "; ".join(_level(dataset) for dataset in result.datasets) + ". There is no baseline, so the change is unknown."
+        return (
+            "; ".join(_level(dataset) for dataset in result.datasets)
+            + ". There is no baseline, so the change is unknown."
+        )
     targets = [dataset for dataset in compared if dataset.role == "target"]
-    head = "; ".join(_target_clause(dataset, margin_of(result.settings, dataset.main)) for dataset in targets) or "No target was measured"
+    head = (
+        "; ".join(_target_clause(dataset, margin_of(result.settings, dataset.main)) for dataset in targets)
+        or "No target was measured"
+    )
     retained = [dataset for dataset in compared if dataset.role == "retain"]
     clauses = _retention_clauses(retained, result.settings)
     clauses += [f"the retention set {_no_verdict(dataset)}" for dataset in retained if _seen(dataset)]
-    doubted = [dataset for dataset in compared if dataset.doubt and dataset.main_change().verdict not in (None, "undecided")]
+    doubted = [
+        dataset
+        for dataset in compared
+        if dataset.doubt and dataset.main_change().verdict not in (None, "undecided")
+    ]
     clauses += [f"the verdict on {named(dataset.name)} is less certain than it looks" for dataset in doubted]
     clauses += ["the runs of the model differ in more than the seed"] if result.run_differences else []
     return f"{'; '.join([head, *clauses])}."
@@ -52,20 +64,28 @@ def tone(result: Result) -> Tone:
 
 def reservations(result: Result) -> list[str]:
     """Reservations that an honest reader should know."""
-    sentences = [*caveats(result), cells_over_runs(result), _room_for_loss(result.datasets), *map(_other_measures_worse, result.datasets)]
+    sentences = [
+        *caveats(result),
+        cells_over_runs(result),
+        _room_for_loss(result.datasets),
+        *map(_other_measures_worse, result.datasets),
+    ]
     sentences += [sentence for dataset in result.datasets for sentence in _worsened_languages(dataset)]
     return [sentence for sentence in sentences if sentence]
 
 
 def _level(dataset: DatasetResult) -> str:
     change, three = dataset.main_change(), partial(number, digits=3)
-    return joined(f"{named(dataset.name)}: {change.measure} {three(change.after)}", bounds(change.after_interval, three))
+    return joined(
+        f"{named(dataset.name)}: {change.measure} {three(change.after)}", bounds(change.after_interval, three)
+    )
 
 
 def caveats(result: Result) -> list[str]:
     """Notes that always accompany the headline, also in the terminal."""
     candidates = [
-        f"{named(dataset.name)}: only each query's listed candidates were ranked, not the {integer(dataset.documents)} documents of "
+        f"{named(dataset.name)}: only each query's listed candidates were ranked, not "
+        f"the {integer(dataset.documents)} documents of "
         "the store; set measure.negatives = store to rank them all."
         for dataset in result.datasets
         if dataset.kind == "pairs"
@@ -76,13 +96,27 @@ def caveats(result: Result) -> list[str]:
         if (by := dataset.main_change().similarity) in RANKINGS
     ]
     runs = len(result.runs) + 1
-    means = [f"Values are means over {runs} runs of the model, and intervals cover queries and runs."] if runs > 1 else []
+    means = (
+        [f"Values are means over {runs} runs of the model, and intervals cover queries and runs."]
+        if runs > 1
+        else []
+    )
     means += [f"{sentence}." for sentence in (*result.equal_towers, *result.run_differences)]
     sure = [f"{named(dataset.name)}: {dataset.doubt}." for dataset in result.datasets if dataset.doubt]
     margin = _margin(result.settings)
     if margin.unit and not any(margin.of(dataset.main).unit for dataset in result.datasets):
-        means.append(f"measure.margin = {margin} applies to no measure that decides: the verdicts use {DEFAULT_MARGIN}.")
-    return [*means, *sure, *candidates, *ranked, *_trained(result.datasets), *filter(None, map(_decisive, result.datasets))]
+        means.append(
+            f"measure.margin = {margin} applies to no measure that decides: "
+            f"the verdicts use {DEFAULT_MARGIN}."
+        )
+    return [
+        *means,
+        *sure,
+        *candidates,
+        *ranked,
+        *_trained(result.datasets),
+        *filter(None, map(_decisive, result.datasets)),
+    ]
 
 
 def cells_over_runs(result: Result) -> str:
@@ -91,12 +125,15 @@ def cells_over_runs(result: Result) -> str:
     if not (grids and result.runs):
         return ""
     return (
-        f"Language pairs of {listed(grids)} have no verdicts: they are means over runs, and their test does not cover the spread of runs."
+        f"Language pairs of {listed(grids)} have no verdicts: they are means over runs, "
+        "and their test does not cover the spread of runs."
     )
 
 
 def _trained(datasets: Sequence[DatasetResult]) -> list[str]:
-    """The training data of the models among the data sets; those without any in one sentence for each model."""
+    """The training data of the models among the data sets; those without any in one sentence for each
+    model.
+    """
     apart: dict[str, list[str]] = {}
     sentences = []
     for dataset in datasets:
@@ -106,13 +143,20 @@ def _trained(datasets: Sequence[DatasetResult]) -> list[str]:
             else:
                 sentences.append(f"{named(dataset.name)}: {overlap.said}.")
     none = "was trained or validated on none of the queries and relevant documents of"
-    return [*(f"{model} {none} {listed(list(dict.fromkeys(names)))}." for model, names in apart.items()), *dict.fromkeys(sentences)]
+    return [
+        *(f"{model} {none} {listed(list(dict.fromkeys(names)))}." for model, names in apart.items()),
+        *dict.fromkeys(sentences),
+    ]
 
 
 def _decisive(dataset: DatasetResult) -> str:
     """The queries that the verdict rests on, and the change on the others."""
     were = verb(dataset.left_out, "was", "were")
-    left_out = f"{counted(dataset.left_out, 'query')} that a model was trained on {were} left out" if dataset.left_out else ""
+    left_out = (
+        f"{counted(dataset.left_out, 'query')} that a model was trained on {were} left out"
+        if dataset.left_out
+        else ""
+    )
     if not dataset.parts:
         return f"{named(dataset.name)}: {left_out}." if left_out else ""
     first, *others = dataset.parts
@@ -125,12 +169,14 @@ def _decisive(dataset: DatasetResult) -> str:
     elif first.name == "residual collection":
         reason = (
             f"{integer(seen)} queries have {known}{fewer}. The verdict rests on the residual collection: "
-            f"these documents are taken out of ranking and judgements, which leaves {queries}; for {integer(first.above)} of them such a "
+            f"these documents are taken out of ranking and judgements, which leaves {queries}; "
+            f"for {integer(first.above)} of them such a "
             "document would have stood above the first relevant one"
         )
     else:
         reason = (
-            f"{integer(seen)} of {queries} have {known}{fewer}: the verdict rests on all, and part of the change may be memory of these "
+            f"{integer(seen)} of {queries} have {known}{fewer}: the verdict rests on all, "
+            "and part of the change may be memory of these "
             "documents"
         )
     changes = [
@@ -155,7 +201,10 @@ def _seen(dataset: DatasetResult) -> bool:
 def _no_verdict(dataset: DatasetResult) -> str:
     overlap = max(dataset.trained, key=lambda model: model.trained_queries)
     were = verb(overlap.trained_queries, "was", "were")
-    share = f"{integer(overlap.trained_queries)} of its {counted(overlap.queries, 'query')} {were} used in training"
+    share = (
+        f"{integer(overlap.trained_queries)} of its {counted(overlap.queries, 'query')} "
+        f"{were} used in training"
+    )
     return f"{named(dataset.name)} has no verdict because {share}: {_moved(dataset.main_change())}"
 
 
@@ -168,8 +217,15 @@ def _target_clause(dataset: DatasetResult, margin: str) -> str:
         "not worse": f"shows no gain, and a loss of more than {margin} is excluded",
         "worse": "got worse",
     }.get(change.verdict or "") or _undecided(dataset)
-    cells = f", but {_worse_cells(dataset)} got worse" if dataset.worse_cells() and change.verdict != "worse" else ""
-    return f"The target {named(dataset.name)} {finding}{_basis(dataset)}{_nearly_seen(dataset)}{_unknown(dataset)}: {_moved(change)}{cells}"
+    cells = (
+        f", but {_worse_cells(dataset)} got worse"
+        if dataset.worse_cells() and change.verdict != "worse"
+        else ""
+    )
+    return (
+        f"The target {named(dataset.name)} "
+        f"{finding}{_basis(dataset)}{_nearly_seen(dataset)}{_unknown(dataset)}: {_moved(change)}{cells}"
+    )
 
 
 def _unknown(dataset: DatasetResult) -> str:
@@ -179,14 +235,17 @@ def _unknown(dataset: DatasetResult) -> str:
 
 def _nearly_seen(dataset: DatasetResult) -> str:
     """Near duplicates of training queries, if they are more than a tenth of the queries that decide."""
-    counts = [(overlap.near_queries or 0, overlap.queries - overlap.trained_queries) for overlap in dataset.trained]
+    counts = [
+        (overlap.near_queries or 0, overlap.queries - overlap.trained_queries) for overlap in dataset.trained
+    ]
     if dataset.near_queries is not None:
         counts = [(dataset.near_queries, dataset.parts[0].queries if dataset.parts else dataset.queries)]
     near, queries = max(counts, key=lambda count: count[0] / max(count[1], 1), default=(0, 0))
     if 10 * near <= queries:
         return ""
     return (
-        f" ({integer(near)} of {counted(queries, 'query')} {verb(near, 'is a near duplicate', 'are near duplicates')} of training queries)"
+        f" ({integer(near)} of {counted(queries, 'query')} "
+        f"{verb(near, 'is a near duplicate', 'are near duplicates')} of training queries)"
     )
 
 
@@ -197,8 +256,14 @@ def _basis(dataset: DatasetResult) -> str:
         return f" on the {queries} that were not trained on" if dataset.left_out else ""
     first = dataset.parts[0]
     seen = sum(part.queries for part in dataset.parts if part.name == "seen documents")
-    names = {"new documents": " on queries with new documents", "residual collection": " in the residual collection"}
-    basis = names.get(first.name, f" ({integer(seen)} of {counted(first.queries, 'query')} have relevant documents from training)")
+    names = {
+        "new documents": " on queries with new documents",
+        "residual collection": " in the residual collection",
+    }
+    basis = names.get(
+        first.name,
+        f" ({integer(seen)} of {counted(first.queries, 'query')} have relevant documents from training)",
+    )
     worse = listed([name for name in dataset.worse_parts() if name != first.name])
     return f"{basis}, but worse on queries with {worse}" if worse else basis
 
@@ -210,24 +275,47 @@ def _moved(change: Change) -> str:
 
 
 def _retention_clauses(retained: Sequence[DatasetResult], settings: Mapping[str, Any]) -> list[str]:
-    """How the retention sets came out: worse ones and worse cells, those without a loss of the margin, and undecided ones."""
+    """How the retention sets came out: worse ones and worse cells, those without a loss of the margin, and
+    undecided ones.
+    """
     if not retained:
         return ["no retention set was measured, so effects on other tasks are unknown"]
     # Sets that a model was trained on have no verdict.
-    by_verdict = {verdict: [dataset for dataset in retained if dataset.main_change().verdict == verdict] for verdict in VERDICTS}
+    by_verdict = {
+        verdict: [dataset for dataset in retained if dataset.main_change().verdict == verdict]
+        for verdict in VERDICTS
+    }
     worse, total = by_verdict["worse"], len(retained)
-    listed_worse = ", ".join(f"{named(dataset.name)} ({dataset.main} {improvement(dataset.main_change())})" for dataset in worse)
+    listed_worse = ", ".join(
+        f"{named(dataset.name)} ({dataset.main} {improvement(dataset.main_change())})" for dataset in worse
+    )
     clauses = [f"{_share(len(worse), total)} got worse: {listed_worse}"] if worse else []
     mixed = [dataset for dataset in retained if dataset.worse_cells() and dataset not in worse]
     clauses += [f"{_worse_cells(dataset)} of {named(dataset.name)} got worse" for dataset in mixed]
-    held = [dataset for dataset in retained if dataset.main_change().verdict in ("better", "not worse") and not dataset.may_hide_loss]
+    held = [
+        dataset
+        for dataset in retained
+        if dataset.main_change().verdict in ("better", "not worse") and not dataset.may_hide_loss
+    ]
     if held:
         whole = " as a whole" if any(dataset.worse_cells() for dataset in held) else ""
         clauses.append(f"not worse {_held(held, total, settings)}{whole}")
-        clauses += [f"{named(dataset.name)} is judged{_basis(dataset)}" for dataset in held if _basis(dataset)]
-    open_to_loss = [(named(dataset.name), margin_of(settings, dataset.main)) for dataset in retained if dataset.may_hide_loss]
-    clauses += [f"{name} got better, but a loss of more than {margin} is not excluded" for name, margin in open_to_loss]
-    return [*clauses, *(f"{named(dataset.name)} {_undecided(dataset)}" for dataset in by_verdict["undecided"])]
+        clauses += [
+            f"{named(dataset.name)} is judged{_basis(dataset)}" for dataset in held if _basis(dataset)
+        ]
+    open_to_loss = [
+        (named(dataset.name), margin_of(settings, dataset.main))
+        for dataset in retained
+        if dataset.may_hide_loss
+    ]
+    clauses += [
+        f"{name} got better, but a loss of more than {margin} is not excluded"
+        for name, margin in open_to_loss
+    ]
+    return [
+        *clauses,
+        *(f"{named(dataset.name)} {_undecided(dataset)}" for dataset in by_verdict["undecided"]),
+    ]
 
 
 def _held(held: Sequence[DatasetResult], total: int, settings: Mapping[str, Any]) -> str:
@@ -253,7 +341,9 @@ def _share(some: int, total: int) -> str:
 
 
 def _undecided(dataset: DatasetResult) -> str:
-    """That a set is undecided, with the number of units that would decide it, or the reason why none would."""
+    """That a set is undecided, with the number of units that would decide it, or the reason why none
+    would.
+    """
     change = dataset.main_change()
     if change.before is not None and change.before <= 0 and change.margin is None:
         if not change.lower_is_better and change.before == 0:
@@ -285,17 +375,24 @@ def _margin(settings: Mapping[str, Any]) -> Margin:
 
 
 def _room_for_loss(datasets: Sequence[DatasetResult]) -> str:
-    """The loss that the data allow on undecided retention sets: absence of evidence is not evidence of absence."""
+    """The loss that the data allow on undecided retention sets: absence of evidence is not evidence of
+    absence.
+    """
     losses = []
     for dataset in datasets:
         change = dataset.main_change()
         loss = _possible_loss(change)
         if dataset.role == "retain" and change.verdict == "undecided" and loss > 0:
-            percent = f"{100 * loss / change.before:.1f}{NO_BREAK}%" if change.before else number(loss, digits=3)
+            percent = (
+                f"{100 * loss / change.before:.1f}{NO_BREAK}%" if change.before else number(loss, digits=3)
+            )
             losses.append(f"{percent} ({named(dataset.name)}, {change.measure})")
     if not losses:
         return ""
-    return f"Undecided does not mean unchanged: at one-sided 95{NO_BREAK}% the data allow a loss of up to {', '.join(losses)}."
+    return (
+        f"Undecided does not mean unchanged: at one-sided 95{NO_BREAK}% the data "
+        f"allow a loss of up to {', '.join(losses)}."
+    )
 
 
 def _possible_loss(change: Change) -> float:
@@ -312,12 +409,17 @@ def _other_measures_worse(dataset: DatasetResult) -> str:
         for change in dataset.changes
         if change.verdict == "worse" and change is not main
     ]
-    return f"On {named(dataset.name)} other measures got worse: {', '.join(worse)}." if worse and main.verdict != "worse" else ""
+    return (
+        f"On {named(dataset.name)} other measures got worse: {', '.join(worse)}."
+        if worse and main.verdict != "worse"
+        else ""
+    )
 
 
 def _worsened_languages(dataset: DatasetResult) -> list[str]:
     return [
-        f"On {named(dataset.name)}, {integer(grid.worsened)} of {counted(dataset.cells, 'language pair')} got worse, "
+        f"On {named(dataset.name)}, {integer(grid.worsened)} of "
+        f"{counted(dataset.cells, 'language pair')} got worse, "
         f"{integer(grid.improved or 0)} better ({grid.comparison} by {grid.similarity})."
         for grid in dataset.grid
         if grid.worsened

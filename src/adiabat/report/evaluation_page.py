@@ -18,7 +18,15 @@ from adiabat.report.pages import Examples, Figure, Group, HeatMap, Page, Terms, 
 from adiabat.report.power_section import assumptions, power_section
 from adiabat.report.tables import LEVEL, PAIRED, Cell, Section, pair_cell, value_cell, verdict_cell
 from adiabat.report.training_page import layers_of, page_of, training_of
-from adiabat.results.evaluation_result import Change, ChangedQuery, DatasetResult, GridComparison, Hit, Part, Result
+from adiabat.results.evaluation_result import (
+    Change,
+    ChangedQuery,
+    DatasetResult,
+    GridComparison,
+    Hit,
+    Part,
+    Result,
+)
 
 EXAMPLES_SHOWN = 10
 HITS_SHOWN = 5
@@ -33,41 +41,63 @@ _ROLES = {"target": "target", "retain": "retention"}
 _KINDS = {"ranking": "whole store ranked", "pairs": "listed candidates", "grid": "language grid"}
 
 _COMPARED = [
-    ("Improvement", "The change relative to the baseline, in percent; right of zero is good. The difference is after − before."),
+    (
+        "Improvement",
+        "The change relative to the baseline, in percent; right of zero is "
+        "good. The difference is after − before.",
+    ),
     (
         "The paired interval and the verdict",
-        f"Both models answer the same queries. The interval is the paired 95{NO_BREAK}% BCa bootstrap interval over queries; p comes from "
-        "swapping before and after at random, query by query. Queries that share relevant documents, or a value of measure.cluster, are "
-        "drawn and swapped together, as the notes say. Better or worse: the interval excludes zero and p is below 0.05, which "
-        "requires at least six changed queries. Not worse: neither, and the one-sided 95\N{NO-BREAK SPACE}% bound excludes a loss of the "
+        f"Both models answer the same queries. The interval is the paired 95{NO_BREAK}% "
+        "BCa bootstrap interval over queries; p comes from "
+        "swapping before and after at random, query by query. Queries that share relevant "
+        "documents, or a value of measure.cluster, are "
+        "drawn and swapped together, as the notes say. Better or worse: the interval "
+        "excludes zero and p is below 0.05, which "
+        "requires at least six changed queries. Not worse: neither, and the one-sided "
+        "95\N{NO-BREAK SPACE}% bound excludes a loss of the "
         "margin. Otherwise undecided: the data do not exclude such a loss. The bound allows for total losses "
-        "that the sample missed: to exclude a loss of 1\N{NO-BREAK SPACE}% takes 300 queries if the baseline is perfect, 430 at an nDCG "
-        "of 0.7, and more for each that lost much. A retention set that got better is called not worse only if that loss is excluded too.",
+        "that the sample missed: to exclude a loss of 1\N{NO-BREAK SPACE}% takes 300 "
+        "queries if the baseline is perfect, 430 at an nDCG "
+        "of 0.7, and more for each that lost much. A retention set that got better is "
+        "called not worse only if that loss is excluded too.",
     ),
     (
         "z, the two-proportion test",
-        "Compares two error shares of “PND pooled” as if pairs were independent; |z| above 1.96 counts as significant. Pairs share "
-        "queries, so the test may be too liberal or too conservative. It is shown for comparison with published tables.",
+        "Compares two error shares of “PND pooled” as if pairs were independent; |z| "
+        "above 1.96 counts as significant. Pairs share "
+        "queries, so the test may be too liberal or too conservative. It is "
+        "shown for comparison with published tables.",
     ),
 ]
 _GRIDS = (
     "Language grids",
-    "Among hundreds of language pairs, some look changed by chance alone. The paired verdicts of the cells are corrected over the "
+    "Among hundreds of language pairs, some look changed by chance alone. The paired "
+    "verdicts of the cells are corrected over the "
     f"whole grid (Benjamini–Hochberg at 5{NO_BREAK}%); z-test counts are not.",
 )
 
 _COLUMNS = {
-    "measure": Column("measure", lambda change: Cell(change.measure, [f"{'lower' if change.lower_is_better else 'higher'} is better"])),
+    "measure": Column(
+        "measure",
+        lambda change: Cell(change.measure, [f"{'lower' if change.lower_is_better else 'higher'} is better"]),
+    ),
     "similarity": Column("similarity", lambda change: change.similarity),
-    "before": Column("before", lambda change: DASH if change.before is None else texts.score(change.before), "number"),
+    "before": Column(
+        "before", lambda change: DASH if change.before is None else texts.score(change.before), "number"
+    ),
     "after": Column("after", lambda change: texts.score(change.after), "number"),
-    "after, with interval": Column("after", lambda change: value_cell(change.after, change.after_interval), "number", LEVEL),
+    "after, with interval": Column(
+        "after", lambda change: value_cell(change.after, change.after_interval), "number", LEVEL
+    ),
     "value": Column("value", lambda change: value_cell(change.after, change.after_interval), "number", LEVEL),
     "change": Column(f"change [paired 95{NO_BREAK}%]", texts.improvement, "number"),
     "improvement": Column("improvement", lambda change: pair_cell(texts.percent(change)), "number", PAIRED),
     "difference": Column("difference", lambda change: pair_cell(texts.difference(change)), "number", PAIRED),
     "p": Column(f"paired{NO_BREAK}p", texts.p_value, "number"),
-    "z": Column("z", lambda change: DASH if change.z is None else texts.signed(change.z, decimals=2), "number"),
+    "z": Column(
+        "z", lambda change: DASH if change.z is None else texts.signed(change.z, decimals=2), "number"
+    ),
     "verdict": Column("verdict", lambda change: verdict_cell(change.verdict)),
 }
 """Columns of tables whose rows are changes."""
@@ -75,7 +105,9 @@ _COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """A row of a data set: its main change, or one of its other reported measures, which have no verdict there."""
+    """A row of a data set: its main change, or one of its other reported measures, which have no verdict
+    there.
+    """
 
     dataset: DatasetResult
     change: Change
@@ -83,21 +115,33 @@ class Reported:
 
 
 def reported(datasets: Sequence[DatasetResult]) -> list[Reported]:
-    """The reported measures of each data set by its main similarity, the main one first; PND only where it is the main one."""
+    """The reported measures of each data set by its main similarity, the main one first; PND only where it is
+    the main one.
+    """
     rows = []
     for dataset in datasets:
         main = dataset.main_change()
-        others = [change for change in dataset.changes if change is not main and change.similarity == main.similarity]
+        others = [
+            change
+            for change in dataset.changes
+            if change is not main and change.similarity == main.similarity
+        ]
         rows.append(Reported(dataset, main, is_main=True))
         if dataset.kind != "grid":
-            rows += [Reported(dataset, change, is_main=False) for change in others if not change.measure.startswith("PND")]
+            rows += [
+                Reported(dataset, change, is_main=False)
+                for change in others
+                if not change.measure.startswith("PND")
+            ]
     return rows
 
 
 def _reported(name: str) -> Column:
     """A column of a table with a row for each reported measure."""
     column = _COLUMNS[name]
-    return replace(column, of=lambda row: column.of(row.change) if row.is_main or name != "verdict" else Cell(""))
+    return replace(
+        column, of=lambda row: column.of(row.change) if row.is_main or name != "verdict" else Cell("")
+    )
 
 
 def page(result: Result) -> Page:
@@ -105,8 +149,12 @@ def page(result: Result) -> Page:
     datasets, training = result.datasets, result.training
     compared = any(dataset.main_change().before is not None for dataset in datasets)
     sections: list[Section | None] = [_datasets(result, compared=compared) if datasets else None]
-    sections += [_by_negative(dataset, at, compared=compared) for at, dataset in enumerate(datasets) if dataset.ladder]
-    sections += [_languages(dataset, at) for at, dataset in enumerate(datasets) if dataset.grid and dataset.languages]
+    sections += [
+        _by_negative(dataset, at, compared=compared) for at, dataset in enumerate(datasets) if dataset.ladder
+    ]
+    sections += [
+        _languages(dataset, at) for at, dataset in enumerate(datasets) if dataset.grid and dataset.languages
+    ]
     sections.append(power_section(result.power) if result.power else None)
     sections.append(_examples(result.examples) if result.examples else None)
     if training is not None:
@@ -131,12 +179,24 @@ def terminal(result: Result) -> list[Table]:
         *map(_reported, ("before", "after", "change", "verdict") if compared else ("value",)),
     ]
     rows = reported(result.datasets)
-    return [Table(title=title, columns=columns, rows=rows, caption=caption, row_class=lambda row: "" if row.is_main else "muted")]
+    return [
+        Table(
+            title=title,
+            columns=columns,
+            rows=rows,
+            caption=caption,
+            row_class=lambda row: "" if row.is_main else "muted",
+        )
+    ]
 
 
 def _in_terminal(row: Reported) -> Cell:
     dataset = row.dataset
-    return Cell(f"{dataset.role}: {dataset.name}{', listed candidates' * (dataset.kind == 'pairs')}" if row.is_main else "")
+    return Cell(
+        f"{dataset.role}: {dataset.name}{', listed candidates' * (dataset.kind == 'pairs')}"
+        if row.is_main
+        else ""
+    )
 
 
 def notes(result: Result) -> list[str]:
@@ -149,22 +209,30 @@ def _datasets(result: Result, *, compared: bool) -> Group:
     if compared:
         names = ["measure", "before", "after", "improvement", "difference", "verdict"]
         lead = (
-            "Each data set before and after, on the same queries. The target should get better; retention sets must not get worse. The "
-            f"first measure of a set decides. The range in brackets holds the true change with 95{NO_BREAK}% confidence."
+            "Each data set before and after, on the same queries. The target should get "
+            "better; retention sets must not get worse. The "
+            "first measure of a set decides. The range in brackets holds the true "
+            f"change with 95{NO_BREAK}% confidence."
         )
     else:
         names = ["measure", "value"]
         lead = (
-            f"The reported measures of each data set. The range in brackets holds the true value with 95{NO_BREAK}% confidence. "
+            "The reported measures of each data set. The range in brackets holds the "
+            f"true value with 95{NO_BREAK}% confidence. "
             "There is no baseline."
         )
     rows = reported(datasets)
     shown = list(dict.fromkeys(row.change.measure for row in rows))
     others = [change.measure for dataset in datasets for change in dataset.changes]
     others += [] if result.training is None else result.training.measures
-    notes = [(dataset.name, [note for note in dataset.notes if note not in result.equal_towers]) for dataset in datasets]
+    notes = [
+        (dataset.name, [note for note in dataset.notes if note not in result.equal_towers])
+        for dataset in datasets
+    ]
     has_grid = any(dataset.grid and dataset.languages for dataset in datasets)
-    measures = [_changes(dataset.changes, cut(dataset.name, limit=120), compared=compared) for dataset in datasets]
+    measures = [
+        _changes(dataset.changes, cut(dataset.name, limit=120), compared=compared) for dataset in datasets
+    ]
     terms = explained(name for name in others if name not in shown)
     return Group(
         id="datasets",
@@ -173,11 +241,15 @@ def _datasets(result: Result, *, compared: bool) -> Group:
         sections=[
             measures_section(shown),
             _forest(datasets),
-            Table(columns=[Column("data set", _about, "name"), *map(_reported, names)], rows=rows, look="stack"),
+            Table(
+                columns=[Column("data set", _about, "name"), *map(_reported, names)], rows=rows, look="stack"
+            ),
             *(_parts(dataset, names) for dataset in datasets if dataset.parts),
             notes_section("Notes", notes, everyone="all data sets"),
             Group(id="all-measures", title="All measures", folded=True, sections=measures),
-            Terms(terms=[*terms, *(_COMPARED if compared else []), *([_GRIDS] if has_grid and compared else [])]),
+            Terms(
+                terms=[*terms, *(_COMPARED if compared else []), *([_GRIDS] if has_grid and compared else [])]
+            ),
         ],
     )
 
@@ -186,8 +258,18 @@ def _parts(dataset: DatasetResult, names: Sequence[str]) -> Table:
     """The main measure by what was trained on; the first part decides."""
     columns = [replace(_COLUMNS[name], of=partial(_of_change, _COLUMNS[name])) for name in names]
     title = f"{cut(dataset.name, limit=120)}: queries with new and with seen documents"
-    part = Column("part", lambda part: Cell(part.name, [counted(part.queries, "query")], bold=part is dataset.parts[0]), "name")
-    return Table(title=title, columns=[part, *columns], rows=dataset.parts, look="stack", caption=["The first part decides."])
+    part = Column(
+        "part",
+        lambda part: Cell(part.name, [counted(part.queries, "query")], bold=part is dataset.parts[0]),
+        "name",
+    )
+    return Table(
+        title=title,
+        columns=[part, *columns],
+        rows=dataset.parts,
+        look="stack",
+        caption=["The first part decides."],
+    )
 
 
 def _of_change(column: Column, part: Part) -> Any:
@@ -218,45 +300,69 @@ def _forest(datasets: Sequence[DatasetResult]) -> Figure | None:
             main=dataset.role == "target",
         )
         for dataset in datasets
-        if (change := dataset.main_change()).improvement is not None and change.improvement_interval is not None
+        if (change := dataset.main_change()).improvement is not None
+        and change.improvement_interval is not None
     ]
     if not rows:
         return None
     return Figure(
         charts=[forest("forest", rows, label="improvement of the main measure, % (right of zero is better)")],
         narrow=forest("forest-narrow", rows, label="improvement, % (right is better)", narrow=True),
-        label="Improvement of each data set with its paired 95 percent interval; the table below holds the numbers",
-        caption="Filled: better, not worse or worse. Open: undecided; the interval may still exclude zero if fewer than six "
+        label="Improvement of each data set with its paired 95 percent interval; "
+        "the table below holds the numbers",
+        caption="Filled: better, not worse or worse. Open: undecided; the interval "
+        "may still exclude zero if fewer than six "
         "queries changed. Diamond: target. Circle: retention set.",
     )
 
 
 def _changes(changes: Sequence[Change], title: str = "", *, compared: bool) -> Table:
     """All measures of a data set."""
-    names = ["before", "after, with interval", "improvement", "difference", "p", "z", "verdict"] if compared else ["value"]
-    return Table(title=title, columns=[_COLUMNS[name] for name in ("measure", "similarity", *names)], rows=changes)
+    names = (
+        ["before", "after, with interval", "improvement", "difference", "p", "z", "verdict"]
+        if compared
+        else ["value"]
+    )
+    return Table(
+        title=title, columns=[_COLUMNS[name] for name in ("measure", "similarity", *names)], rows=changes
+    )
 
 
 def _by_negative(dataset: DatasetResult, position: int, *, compared: bool) -> Group:
     """PND by the number of the listed negative."""
     changes = dataset.ladder
     after = [(float(at), 100 * change.after) for at, change in enumerate(changes, start=1)]
-    before = [(float(at), 100 * change.before) for at, change in enumerate(changes, start=1) if change.before is not None]
-    ends = [change.after_interval and (100 * change.after_interval[0], 100 * change.after_interval[1]) for change in changes]
+    before = [
+        (float(at), 100 * change.before)
+        for at, change in enumerate(changes, start=1)
+        if change.before is not None
+    ]
+    ends = [
+        change.after_interval and (100 * change.after_interval[0], 100 * change.after_interval[1])
+        for change in changes
+    ]
     lines = [Line(before, "before", MUTED, "s")] if len(before) == len(changes) else []
     lines.append(Line(after, "after", GOOD, intervals=ends))
-    panel = Panel(lines, "number of the negative in the list", "PND, % of queries in error", integers=True, from_zero=True)
+    panel = Panel(
+        lines,
+        "number of the negative in the list",
+        "PND, % of queries in error",
+        integers=True,
+        from_zero=True,
+    )
     return Group(
         id=f"negatives-{position}",
         title=f"Errors by listed negative: {cut(dataset.name, limit=120)}",
-        lead="The share of queries whose relevant document is not strictly closer than their first, second, … listed negative. The curve "
+        lead="The share of queries whose relevant document is not strictly closer than "
+        "their first, second, … listed negative. The curve "
         "runs from hard to easy if the data lists hard negatives first.",
         sections=[
             Figure(
                 charts=[curves(f"ladder-{position}", [panel])],
                 narrow=curves(f"ladder-{position}-narrow", [panel], width=NARROW),
                 label="PND by the number of the listed negative; the table below holds the numbers",
-                caption=f"Vertical lines: 95{NO_BREAK}% intervals{' of the values after' if compared else ''}.",
+                caption=f"Vertical lines: 95{NO_BREAK}% "
+                f"intervals{' of the values after' if compared else ''}.",
             ),
             Group(title="Table", folded=True, sections=[_changes(changes, compared=compared)]),
         ],
@@ -279,8 +385,16 @@ def _heat_map(grid: GridComparison, languages: Sequence[str]) -> HeatMap:
     compared = grid.improvement is not None
     values = np.array(grid.improvement if compared else grid.after, dtype=float)
     large = float(np.nanmax(np.abs(values), initial=0.0)) >= 100
-    meaning = "Improvement of PND in percent: blue is better, orange is worse." if compared else "PND: lower is better."
-    dots = " A dot marks a cell whose paired verdict is better or worse after correction." if grid.verdicts is not None else ""
+    meaning = (
+        "Improvement of PND in percent: blue is better, orange is worse."
+        if compared
+        else "PND: lower is better."
+    )
+    dots = (
+        " A dot marks a cell whose paired verdict is better or worse after correction."
+        if grid.verdicts is not None
+        else ""
+    )
     return HeatMap(
         title=f"{grid.comparison}, {grid.similarity}",
         rows=languages,
@@ -300,7 +414,10 @@ def grid_counts(grid: GridComparison, *, cells: int) -> list[str]:
         return []
     kept = grid.not_worse or 0
     rest = f"{integer(kept)} not worse, {integer(cells - grid.improved - grid.worsened - kept)} undecided"
-    lines = [f"paired: {integer(grid.improved)} better, {integer(grid.worsened)} worse, {rest}, of {integer(cells)}"]
+    lines = [
+        f"paired: {integer(grid.improved)} better, {integer(grid.worsened)} "
+        f"worse, {rest}, of {integer(cells)}"
+    ]
     if grid.improved_z is not None and grid.worsened_z is not None:
         lines.append(f"z-test: {integer(grid.improved_z)} better, {integer(grid.worsened_z)} worse")
     return lines
@@ -311,8 +428,10 @@ def _examples(examples: Sequence[ChangedQuery]) -> Group:
     return Group(
         id="examples",
         title="Queries whose top results changed",
-        lead=f"The first {HITS_SHOWN} results and any relevant ones further down, with their ranks in the other list. ✓ marks known "
-        f"relevant documents. Queries are cut after {QUERY_LENGTH} characters and documents after {DOCUMENT_LENGTH} (…)."
+        lead=f"The first {HITS_SHOWN} results and any relevant ones further down, with "
+        "their ranks in the other list. ✓ marks known "
+        f"relevant documents. Queries are cut after {QUERY_LENGTH} characters "
+        f"and documents after {DOCUMENT_LENGTH} (…)."
         f"{f' {more} more are in result.json.' if more else ''}",
         sections=[Examples(examples=[_example(example) for example in examples[:EXAMPLES_SHOWN]])],
     )
@@ -324,7 +443,10 @@ def _example(example: ChangedQuery) -> dict[str, Any]:
         "dataset": example.dataset,
         "query": _text(example.query, limit=QUERY_LENGTH),
         "first_relevant": f"{_first_relevant(before)} {_ARROW} {_first_relevant(after)}",
-        "sides": {"Before": _hits(before, other=after, is_after=False), "After": _hits(after, other=before, is_after=True)},
+        "sides": {
+            "Before": _hits(before, other=after, is_after=False),
+            "After": _hits(after, other=before, is_after=True),
+        },
     }
 
 
@@ -355,8 +477,15 @@ def _movement(rank: int, other_rank: int | None, *, is_after: bool) -> tuple[str
         return "same", "= same rank"
     if not is_after:
         return "same", f"{_ARROW} now {other_rank}"
-    return ("up", f"\N{UPWARDS ARROW} from {other_rank}") if rank < other_rank else ("down", f"\N{DOWNWARDS ARROW} from {other_rank}")
+    return (
+        ("up", f"\N{UPWARDS ARROW} from {other_rank}")
+        if rank < other_rank
+        else ("down", f"\N{DOWNWARDS ARROW} from {other_rank}")
+    )
 
 
 def _text(text: str, *, limit: int) -> dict[str, Any]:
-    return {"text": cut(text, limit=limit), "length": integer(len(text)) if len(text) >= COUNTED_LENGTH else None}
+    return {
+        "text": cut(text, limit=limit),
+        "length": integer(len(text)) if len(text) >= COUNTED_LENGTH else None,
+    }

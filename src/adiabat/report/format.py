@@ -86,7 +86,9 @@ def three_digits(value: float) -> str:
 
 def score(value: float) -> str:
     """A measure between 0 and 1: four decimals, more only if all of those would be zero."""
-    return f"{value:.4f}".replace("-", MINUS) if abs(value) >= 0.001 or value == 0 else number(value, digits=2)
+    return (
+        f"{value:.4f}".replace("-", MINUS) if abs(value) >= 0.001 or value == 0 else number(value, digits=2)
+    )
 
 
 def value(number: float, *, decimals: int = 3) -> str:
@@ -113,14 +115,18 @@ def interval(ends: tuple[float, float] | None, *, decimals: int) -> str:
 
 
 def decimals_for(values: Sequence[float], *, least: int, most: int) -> int:
-    """Number of decimals at which no non-zero value is printed as zero, so that an interval's sign stays visible."""
+    """Number of decimals at which no non-zero value is printed as zero, so that an interval's sign stays
+    visible.
+    """
     for decimals in range(least, most):
         if all(value == 0 or round(abs(value), decimals) > 0 for value in values):
             return decimals
     return most
 
 
-def signed_pair(value: float | None, ends: tuple[float, float] | None, *, least: int, most: int) -> tuple[str, str]:
+def signed_pair(
+    value: float | None, ends: tuple[float, float] | None, *, least: int, most: int
+) -> tuple[str, str]:
     """A signed number and its interval, rounded alike; a dash and "" without a number."""
     if value is None:
         return DASH, ""
@@ -163,4 +169,7 @@ def millions(parameters: int) -> str:
 
 def difference_tick(value: float) -> str:
     """A difference for a tick label, with just enough decimals for a round number."""
-    return signed(value, decimals=next((decimals for decimals in range(4) if abs(value - round(value, decimals)) < 1e-9), 4))
+    return signed(
+        value,
+        decimals=next((decimals for decimals in range(4) if abs(value - round(value, decimals)) < 1e-9), 4),
+    )

@@ -1,7 +1,8 @@
 """Pages: a headline, reservations and sections, which one template shows.
 
-A page is one self-contained HTML file. All text is escaped and stripped of characters that HTML cannot hold. Its only script, allowed by
-its hash, sorts tables and filters rows; everything is readable without it. Equal records give equal bytes.
+A page is one self-contained HTML file. All text is escaped and stripped of characters that HTML cannot hold.
+Its only script, allowed by its hash, sorts tables and filters rows; everything is readable without it. Equal
+records give equal bytes.
 """
 
 import base64
@@ -79,7 +80,10 @@ class HeatMap(Section):
         """Text, background, text colour, and whether there is a dot."""
         colours = heat_colours(self.shades if self.scale is None else self.scale, compared=self.compared)
         marked = np.zeros(self.shades.shape, dtype=np.bool_) if self.marked is None else self.marked
-        texts = self.texts or [[self.text(shade) if np.isfinite(shade) else DASH for shade in row] for row in self.shades.tolist()]
+        texts = self.texts or [
+            [self.text(shade) if np.isfinite(shade) else DASH for shade in row]
+            for row in self.shades.tolist()
+        ]
         return [
             [(text, *colours(shade), mark) for text, shade, mark in zip(*row, strict=True)]
             for row in zip(texts, self.shades.tolist(), marked.tolist(), strict=True)
@@ -171,16 +175,32 @@ class Page:
     def _made(self) -> Group:
         """How the record was made: command, facts, settings and versions."""
         record = self.record
-        facts = [*self.facts, ("made", record.created), (self.seed, str(record.seed)), (self.time, duration(record.seconds))]
+        facts = [
+            *self.facts,
+            ("made", record.created),
+            (self.seed, str(record.seed)),
+            (self.time, duration(record.seconds)),
+        ]
         settings = record.settings if self.settings is None else self.settings
         inputs = [("inputs", "Inputs", record.inputs), ("settings", "Settings", settings)]
-        tables = [settings_table(*table) for table in [*inputs, *self.tables, ("versions", "Versions", record.versions)] if table[2]]
-        return Group(id="made", title="How this was made", sections=[Facts(facts=[fact for fact in facts if fact[1]]), *tables])
+        tables = [
+            settings_table(*table)
+            for table in [*inputs, *self.tables, ("versions", "Versions", record.versions)]
+            if table[2]
+        ]
+        return Group(
+            id="made",
+            title="How this was made",
+            sections=[Facts(facts=[fact for fact in facts if fact[1]]), *tables],
+        )
 
 
 def settings_table(name: str, title: str, settings: Mapping[str, Any]) -> Table:
     """Settings by dotted key, as written after ``--set``, folded."""
-    columns = [Column("key", lambda row: cut(row[0], limit=200), "code"), Column("value", lambda row: cut(row[1], limit=2000), "code")]
+    columns = [
+        Column("key", lambda row: cut(row[0], limit=200), "code"),
+        Column("value", lambda row: cut(row[1], limit=2000), "code"),
+    ]
     return Table(id=name, title=title, columns=columns, rows=flat(settings), folded=True)
 
 
@@ -209,7 +229,9 @@ def gathered(notes: Sequence[tuple[str, Sequence[str]]], *, everyone: str) -> li
             # Notes that were also printed alone begin with the name.
             about.setdefault(note.removeprefix(f"{name}: "), {})[name] = None
     count = len({name for name, _ in notes})
-    return [(everyone if len(names) == count > 1 else ", ".join(names), note) for note, names in about.items()]
+    return [
+        (everyone if len(names) == count > 1 else ", ".join(names), note) for note, names in about.items()
+    ]
 
 
 def notes_section(title: str, notes: Sequence[tuple[str, Sequence[str]]], *, everyone: str) -> Notes | None:
@@ -226,7 +248,9 @@ def _template() -> jinja2.Template:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=lambda value: printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value,
+        finalize=lambda value: (
+            printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+        ),
         auto_reload=False,
     )
     script = _source("sorting.js")
@@ -263,7 +287,8 @@ _MODULES = {
     "space": "space_page",
     "advice": "advice_page",
 }
-"""Kind of a record to the module with its `page`, its `terminal` tables and, for some, `exports` and `notes`."""
+"""Kind of a record to the module with its `page`, its `terminal` tables and, for some, `exports` and
+`notes`."""
 
 
 def files(record: Record) -> Mapping[str, Callable[[], str]]:
@@ -275,7 +300,9 @@ def files(record: Record) -> Mapping[str, Callable[[], str]]:
 
 def terminal_tables(record: Record) -> list[RenderableType]:
     """The tables of a record, with the headline below them."""
-    tables = [table.to_terminal() for table in _module(record).terminal(record)] if record.kind in _MODULES else []
+    tables = (
+        [table.to_terminal() for table in _module(record).terminal(record)] if record.kind in _MODULES else []
+    )
     return tables or [record.title]
 
 
@@ -289,7 +316,9 @@ def verdict(record: Record) -> tuple[str, list[str]]:
 
 def notes(record: Record) -> list[str]:
     """Sentences that limit what the table proves."""
-    sentences: list[str] = getattr(_module(record), "notes", lambda _: [])(record) if record.kind in _MODULES else []
+    sentences: list[str] = (
+        getattr(_module(record), "notes", lambda _: [])(record) if record.kind in _MODULES else []
+    )
     return sentences
 
 

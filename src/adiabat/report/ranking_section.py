@@ -16,21 +16,30 @@ from adiabat.results.ranking_result import Contrast, Level, RankedTask, Ranking,
 _SIMULTANEOUS = [f"[simultaneous 95{NO_BREAK}%]"]
 
 _TERMS = [
-    ("Score", "The mean over the queries of a task, then over tasks with equal weight, and over the runs of a variant."),
+    (
+        "Score",
+        "The mean over the queries of a task, then over tasks with equal "
+        "weight, and over the runs of a variant.",
+    ),
     (
         "Intervals",
-        f"The middle 95{NO_BREAK}% over resamples of runs and of queries; all variants share the query resamples. The runs' deviations "
-        "from their variant's mean are pooled and widened to a t distribution, which assumes that runs of all variants vary equally.",
+        f"The middle 95{NO_BREAK}% over resamples of runs and of queries; all variants "
+        "share the query resamples. The runs' deviations "
+        "from their variant's mean are pooled and widened to a t distribution, which "
+        "assumes that runs of all variants vary equally.",
     ),
     (
         "Simultaneous intervals",
-        "Intervals of differences hold for all pairs at once: in 19 of 20 sweeps, all contain their true differences. An interval "
-        "wholly below zero means worse. Otherwise the comparison is undecided, which is no proof of equality; so it is with fewer "
+        "Intervals of differences hold for all pairs at once: in 19 of 20 sweeps, "
+        "all contain their true differences. An interval "
+        "wholly below zero means worse. Otherwise the comparison is undecided, which "
+        "is no proof of equality; so it is with fewer "
         "than six differing queries.",
     ),
     (
         "Share of resamples best",
-        "The share of resamples in which no other variant is higher: roughly the probability of being the best of these.",
+        "The share of resamples in which no other variant is higher: roughly "
+        "the probability of being the best of these.",
     ),
 ]
 
@@ -45,7 +54,11 @@ def ranking_tables(ranking: Ranking, title: str) -> list[Table]:
     columns = [
         Column("variant", _name, "name"),
         Column(f"{ranking.measure} [95 %]", lambda row: level(row.overall), "number"),
-        Column("vs. first [95 %]", lambda row: Cell(contrast(row.to_best)) if isinstance(row, Standing) else Cell(""), "number"),
+        Column(
+            "vs. first [95 %]",
+            lambda row: Cell(contrast(row.to_best)) if isinstance(row, Standing) else Cell(""),
+            "number",
+        ),
         Column("verdict", lambda row: _verdict(row, ranking)),
     ]
     rows = [*ranking.standings, *ranking.starts]
@@ -61,7 +74,10 @@ def ranking_tables(ranking: Ranking, title: str) -> list[Table]:
             Column("texts/s", lambda row: rate(row.speed), "number"),
         ]
     else:
-        taken += [Column("pairs", lambda row: integer(row.pairs), "number"), Column("passes", lambda row: f"{row.passes:.2g}", "number")]
+        taken += [
+            Column("pairs", lambda row: integer(row.pairs), "number"),
+            Column("passes", lambda row: f"{row.passes:.2g}", "number"),
+        ]
     taken.append(Column("step", lambda row: step_time(row.step_seconds), "number"))
     return [ranked, Table(columns=taken, rows=ranking.standings)]
 
@@ -102,36 +118,76 @@ def _ranking(ranking: Ranking) -> Group:
     columns = [
         Column("variant", name, "name"),
         Column(ranking.measure, lambda row: _level(row.overall), "number", [f"[95{NO_BREAK}%]"]),
-        Column("vs. first", lambda row: _contrast(row.to_best) if isinstance(row, Standing) else Cell(""), "number", _SIMULTANEOUS),
-        Column("share of resamples best", lambda row: share(row.best_share) if isinstance(row, Standing) else Cell(""), "number"),
-        Column("gain over untrained", lambda row: _contrast(row.gain) if isinstance(row, Standing) else Cell(""), "number", _SIMULTANEOUS),
+        Column(
+            "vs. first",
+            lambda row: _contrast(row.to_best) if isinstance(row, Standing) else Cell(""),
+            "number",
+            _SIMULTANEOUS,
+        ),
+        Column(
+            "share of resamples best",
+            lambda row: share(row.best_share) if isinstance(row, Standing) else Cell(""),
+            "number",
+        ),
+        Column(
+            "gain over untrained",
+            lambda row: _contrast(row.gain) if isinstance(row, Standing) else Cell(""),
+            "number",
+            _SIMULTANEOUS,
+        ),
         Column("verdict", lambda row: _verdict(row, ranking)),
     ]
     return Group(
         id="ranking",
         title="Ranking",
         lead=f"{ranking.measure}, mean over seeds and tasks. Every run was measured on the same queries.",
-        sections=[_figure(ranking), Table(columns=columns, rows=[*ranking.standings, *ranking.starts], look="stack")],
+        sections=[
+            _figure(ranking),
+            Table(columns=columns, rows=[*ranking.standings, *ranking.starts], look="stack"),
+        ],
     )
 
 
 def _figure(ranking: Ranking) -> Figure:
     """Scores on the left, differences to the first on the right."""
-    levels = [ForestRow(short(row.name), row.overall.score, row.overall.interval, "better", runs=row.runs) for row in ranking.standings]
-    levels += [ForestRow(start_name(row), row.overall.score, row.overall.interval, None) for row in ranking.starts]
+    levels = [
+        ForestRow(short(row.name), row.overall.score, row.overall.interval, "better", runs=row.runs)
+        for row in ranking.standings
+    ]
+    levels += [
+        ForestRow(start_name(row), row.overall.score, row.overall.interval, None) for row in ranking.starts
+    ]
     differences = [
         ForestRow(short(row.name), 0.0, (0.0, 0.0), "better", main=True)
         if row.to_best is None
         else ForestRow(short(row.name), row.to_best.difference, row.to_best.interval, row.to_best.verdict)
         for row in ranking.standings
     ]
-    scores = forest("ranking-scores", levels, label=f"{ranking.measure}, 95 % interval", tick=_tick, narrow=True, zero=False)
+    scores = forest(
+        "ranking-scores",
+        levels,
+        label=f"{ranking.measure}, 95 % interval",
+        tick=_tick,
+        narrow=True,
+        zero=False,
+    )
     return Figure(
-        charts=[scores, forest("ranking-differences", differences, label="difference from the first, simultaneous 95 %", narrow=True)],
+        charts=[
+            scores,
+            forest(
+                "ranking-differences",
+                differences,
+                label="difference from the first, simultaneous 95 %",
+                narrow=True,
+            ),
+        ],
         wide=False,
-        label="Scores of the variants with intervals, and their differences from the first; the table below holds the numbers",
-        caption="Left: dot and line are the mean and its interval; ticks below are single runs. The interval includes variation that all "
-        "variants share, such as hard queries. Right: differences on the same queries; compare variants here. Filled: measurably "
+        label="Scores of the variants with intervals, and their differences from the "
+        "first; the table below holds the numbers",
+        caption="Left: dot and line are the mean and its interval; ticks below are single "
+        "runs. The interval includes variation that all "
+        "variants share, such as hard queries. Right: differences on the same queries; "
+        "compare variants here. Filled: measurably "
         "lower than the first. Open: undecided.",
     )
 
@@ -146,7 +202,12 @@ def _tasks(ranking: Ranking) -> Group:
 
     def about(task: RankedTask) -> str:
         ranked = "whole corpus ranked" if task.kind == "ranking" else "listed candidates ranked"
-        return "; ".join([f"{counted(task.queries, 'query')}, {counted(task.documents, 'document')}, {ranked}", *task.notes])
+        return "; ".join(
+            [
+                f"{counted(task.queries, 'query')}, {counted(task.documents, 'document')}, {ranked}",
+                *task.notes,
+            ]
+        )
 
     columns = [Column("variant", lambda row: cut(_name(row), limit=80), "name")]
     columns += [of_task(position, task) for position, task in enumerate(ranking.tasks)]
@@ -162,7 +223,9 @@ def _tasks(ranking: Ranking) -> Group:
 
 
 def _heat_map(ranking: Ranking) -> HeatMap:
-    """Scores of variants and untrained models on each task, coloured by their distance to the best variant."""
+    """Scores of variants and untrained models on each task, coloured by their distance to the best
+    variant.
+    """
     rows: list[Standing | Start] = [*ranking.standings, *ranking.starts]
     scores = np.array([[level.score for level in row.tasks] for row in rows])
     gaps = 100 * (scores - scores[: len(ranking.standings)].max(axis=0))
@@ -174,7 +237,8 @@ def _heat_map(ranking: Ranking) -> HeatMap:
         texts=[[f"{score:.3f}" for score in row] for row in scores.tolist()],
         compared=True,
         longest=24,
-        caption="Colour: distance from the best variant of the task; orange is below it, blue is an untrained model above it.",
+        caption="Colour: distance from the best variant of the task; orange is below "
+        "it, blue is an untrained model above it.",
     )
 
 
@@ -184,7 +248,9 @@ def _costs(ranking: Ranking) -> Group:
         columns += [
             Column("parameters", lambda row: texts.millions(row.parameters), "number"),
             Column("trained share", _trained, "number"),
-            Column("documents per second", lambda row: Cell(rate(row.speed), [rate_range(row.speed)]), "number"),
+            Column(
+                "documents per second", lambda row: Cell(rate(row.speed), [rate_range(row.speed)]), "number"
+            ),
         ]
     columns += [
         Column("pairs", lambda row: integer(row.pairs), "number"),
@@ -229,18 +295,31 @@ def _speed(standings: Sequence[Standing], measure: str) -> Figure | None:
     lines = []
     for position, (standing, speed) in enumerate(timed):
         score, colour = standing.overall.score, SERIES[position % len(SERIES)]
-        beaten = any(other.overall.score > score and theirs.texts_per_second > speed.texts_per_second for other, theirs in timed)
+        beaten = any(
+            other.overall.score > score and theirs.texts_per_second > speed.texts_per_second
+            for other, theirs in timed
+        )
         point = [(speed.texts_per_second, score)]
-        lines.append(Line(point, short(standing.name), colour, "o", "", [standing.overall.interval], hollow=beaten))
+        lines.append(
+            Line(point, short(standing.name), colour, "o", "", [standing.overall.interval], hollow=beaten)
+        )
         lines.append(Line([(speed.slowest, score), (speed.fastest, score)], "", colour, ""))
     panel = Panel(
-        lines, "documents encoded per second (right is faster)", f"{measure}, 95 % interval", log="x", x_tick=lambda value: f"{value:,.3g}"
+        lines,
+        "documents encoded per second (right is faster)",
+        f"{measure}, 95 % interval",
+        log="x",
+        x_tick=lambda value: f"{value:,.3g}",
     )
-    rounds = f"Speed: median of {timed[0][1].rounds} rounds of {counted(timed[0][1].texts, 'document')}, untrained model."
+    rounds = (
+        f"Speed: median of {timed[0][1].rounds} rounds of "
+        f"{counted(timed[0][1].texts, 'document')}, untrained model."
+    )
     return Figure(
         charts=[curves("speed", [panel], height=3.8)],
         label="Quality against speed of encoding; the table below holds the numbers",
-        caption=f"Horizontal: median, slowest and fastest round; models took turns. {rounds} Filled: no other model is both faster and "
+        caption=f"Horizontal: median, slowest and fastest round; models took turns. {rounds} "
+        "Filled: no other model is both faster and "
         "higher in mean score.",
     )
 
@@ -248,14 +327,23 @@ def _speed(standings: Sequence[Standing], measure: str) -> Figure | None:
 def headline(ranking: Ranking) -> str:
     """The leading variant, and the variants that it measurably leads."""
     first, *others = ranking.standings
-    worse = [standing.name for standing in others if standing.to_best is not None and standing.to_best.verdict == "worse"]
+    worse = [
+        standing.name
+        for standing in others
+        if standing.to_best is not None and standing.to_best.verdict == "worse"
+    ]
     even = [standing.name for standing in others if standing.name not in worse]
     seeds = f"mean of {counted(len(ranking.seeds), 'seed')}" if len(ranking.seeds) > 1 else "one seed"
     on = f"on {counted(len(ranking.tasks), 'task')}"
-    head = f"{named(first.name)} is {'best' if not even else 'ahead'}: {ranking.measure} {level(first.overall)}, {seeds} {on}"
+    head = (
+        f"{named(first.name)} is {'best' if not even else 'ahead'}: {ranking.measure} "
+        f"{level(first.overall)}, {seeds} {on}"
+    )
     clauses = [head]
     if worse:
-        clauses.append(f"measurably above {'all others' if not even and worse[1:] else listed([*map(named, worse)])}")
+        clauses.append(
+            f"measurably above {'all others' if not even and worse[1:] else listed([*map(named, worse)])}"
+        )
     if even:
         clauses.append(f"undecided against {listed([*map(named, even)])}")
     return "; ".join(clauses) + "."
@@ -263,13 +351,23 @@ def headline(ranking: Ranking) -> str:
 
 def tone(ranking: Ranking) -> Tone:
     """Whether one variant is above all others."""
-    alone = all(standing.to_best is None or standing.to_best.verdict == "worse" for standing in ranking.standings)
-    return "good" if alone and len(ranking.seeds) > 1 and ranking.standings[0].gain.verdict == "better" else "plain"
+    alone = all(
+        standing.to_best is None or standing.to_best.verdict == "worse" for standing in ranking.standings
+    )
+    return (
+        "good"
+        if alone and len(ranking.seeds) > 1 and ranking.standings[0].gain.verdict == "better"
+        else "plain"
+    )
 
 
 def reservations(ranking: Ranking) -> list[str]:
     """Reservations that an honest reader should know."""
-    return [sentence for sentence in (_about_starts(ranking), _about_runs(ranking), _about_tasks(ranking), *ranking.notes) if sentence]
+    return [
+        sentence
+        for sentence in (_about_starts(ranking), _about_runs(ranking), _about_tasks(ranking), *ranking.notes)
+        if sentence
+    ]
 
 
 def _about_starts(ranking: Ranking) -> str:
@@ -290,15 +388,21 @@ def _about_runs(ranking: Ranking) -> str:
             "other seeds may change the order. List several in sweep.seeds."
         )
     return (
-        f"Runs of one variant differ by {difference_size(ranking.run_deviation)} in standard deviation, pooled over all variants; "
+        f"Runs of one variant differ by {difference_size(ranking.run_deviation)} in "
+        "standard deviation, pooled over all variants; "
         "every interval includes this."
     )
 
 
 def _about_tasks(ranking: Ranking) -> str:
     if len(ranking.tasks) == 1:
-        return f"This ranking covers one task, {named(ranking.tasks[0].name)}; other tasks may rank differently."
-    return f"This ranking covers these {len(ranking.tasks)} tasks, weighted equally; others may rank differently."
+        return (
+            f"This ranking covers one task, {named(ranking.tasks[0].name)}; other tasks may rank differently."
+        )
+    return (
+        f"This ranking covers these {len(ranking.tasks)} tasks, weighted "
+        "equally; others may rank differently."
+    )
 
 
 def level(score: Level, *, decimals: int = 3) -> str:
@@ -313,7 +417,11 @@ def level_interval(score: Level, *, decimals: int = 3) -> str:
 
 def contrast(difference: Contrast | None, *, decimals: int = 3) -> str:
     """A difference with its interval, with enough digits that no end looks like zero; a dash for the best."""
-    return DASH if difference is None else joined(*signed_pair(difference.difference, difference.interval, least=decimals, most=6))
+    return (
+        DASH
+        if difference is None
+        else joined(*signed_pair(difference.difference, difference.interval, least=decimals, most=6))
+    )
 
 
 def difference_size(value: float) -> str:
@@ -324,7 +432,11 @@ def difference_size(value: float) -> str:
 def verdict(standing: Standing, ranking: Ranking) -> str:
     """The verdict of a variant against the first."""
     if standing.to_best is None:
-        return "best" if all(other.to_best is None or other.to_best.verdict == "worse" for other in ranking.standings) else "ahead"
+        return (
+            "best"
+            if all(other.to_best is None or other.to_best.verdict == "worse" for other in ranking.standings)
+            else "ahead"
+        )
     return marked(standing.to_best.verdict)
 
 

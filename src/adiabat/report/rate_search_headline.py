@@ -1,4 +1,6 @@
-"""Sentences about a search for the largest safe rate: the headline, the origin of the limit, and how long the rate may last."""
+"""Sentences about a search for the largest safe rate: the headline, the origin of the limit, and how long the
+rate may last.
+"""
 
 import math
 from typing import Literal
@@ -25,7 +27,9 @@ def ending(result: SafeRate, trial: RateTrial) -> str:
     """How a run ended, in words."""
     if trial.left_at is None:
         return "stays within"
-    return f"{'diverged' if ended(result, trial) == 'diverged' else 'exceeded'} after {integer(trial.left_at)}"
+    return (
+        f"{'diverged' if ended(result, trial) == 'diverged' else 'exceeded'} after {integer(trial.left_at)}"
+    )
 
 
 def drift_value(value: float) -> str:
@@ -63,13 +67,19 @@ def headline(result: SafeRate) -> str:
     """The rate up to which results stay unchanged, and the effect of higher rates."""
     stays = f"{_within(result)} for {counted(result.steps, 'step')}"
     if result.rate is None:
-        return f"No rate in the search stays {stays}{_fate(result, min(result.rates), before=': even at the lowest, ')}."
+        return (
+            "No rate in the search stays "
+            f"{stays}{_fate(result, min(result.rates), before=': even at the lowest, ')}."
+        )
     seeds = len({trial.seed for trial in safe_runs(result)})
     stays += f" with each of {seeds} seeds" * (seeds > 1)
     if result.rate == max(result.rates):
         return f"Even the highest rate in the search, {setting(result.rate)}, stays {stays}."
     above = min((trial.rate for trial in result.trials if trial.rate > result.rate), default=math.inf)
-    return f"Up to a learning rate of {setting(result.rate)} the answers stay {stays}{_fate(result, above, before='; at ')}."
+    return (
+        f"Up to a learning rate of {setting(result.rate)} the answers stay "
+        f"{stays}{_fate(result, above, before='; at ')}."
+    )
 
 
 def _within(result: SafeRate) -> str:
@@ -84,7 +94,10 @@ def _fate(result: SafeRate, of: float, *, before: str) -> str:
         return ""
     step, how = min(ends)
     of_all = f" with {len(ends)} of {len(runs)} seeds" * (len(ends) < len(runs))
-    return f"{before}{setting(of)}, {'drift exceeds it' if how == 'left' else 'a run diverged'} after {counted(step, 'step')}{of_all}"
+    return (
+        f"{before}{setting(of)}, {'drift exceeds it' if how == 'left' else 'a run diverged'} "
+        f"after {counted(step, 'step')}{of_all}"
+    )
 
 
 def tone(result: SafeRate) -> Tone:
@@ -94,8 +107,13 @@ def tone(result: SafeRate) -> Tone:
 
 def reservations(result: SafeRate) -> list[str]:
     """Reservations beside the headline."""
-    notes = [f"{note[:1].upper()}{note[1:]}" + "." * (not note.endswith((".", "!", "?"))) for note in result.notes]
-    nothing = "Drift measures change, not quality: only labelled data show whether answers got better or worse; see adiabat evaluate."
+    notes = [
+        f"{note[:1].upper()}{note[1:]}" + "." * (not note.endswith((".", "!", "?"))) for note in result.notes
+    ]
+    nothing = (
+        "Drift measures change, not quality: only labelled data show whether answers "
+        "got better or worse; see adiabat evaluate."
+    )
     return [*filter(None, [about_limit(result), pace(result), about_seeds(result)]), *notes, nothing]
 
 
@@ -108,8 +126,10 @@ def about_limit(result: SafeRate) -> str:
     part = result.limit / noise
     probes = f"the final punctuation of the {counted(result.probes, 'probe')}"
     return (
-        f"{is_of}, derived from noise: changing only {probes} makes the untuned tower's results drift by {drift_value(noise)}. "
-        f"The limit is {share(part)} of that; independent drift of this size increases the noise by {share(math.hypot(1, part) - 1)}."
+        f"{is_of}, derived from noise: changing only {probes} makes the untuned "
+        f"tower's results drift by {drift_value(noise)}. "
+        f"The limit is {share(part)} of that; independent drift of this size increases "
+        f"the noise by {share(math.hypot(1, part) - 1)}."
     )
 
 
@@ -119,20 +139,32 @@ def pace(result: SafeRate) -> str:
         return ""
     steps = result.lasts()
     if steps is None:
-        unknown = "would stay within the limit is unknown: it has too few checks, or some checks found no drift."
+        unknown = (
+            "would stay within the limit is unknown: it has too few checks, or some checks found no drift."
+        )
         return f"How long {setting(result.rate)} {unknown}"
     if math.isinf(steps):
-        return f"Over the later half of the checks, drift at {setting(result.rate)} did not grow, so no step is known to exceed the limit."
+        return (
+            f"Over the later half of the checks, drift at {setting(result.rate)} did not "
+            "grow, so no step is known to exceed the limit."
+        )
     grows = "If drift keeps growing by the same power of the steps as over the later half of the checks,"
     earliest = " (its earliest run)" * (len(safe_runs(result)) > 1)
-    return f"{grows} {setting(result.rate)}{earliest} {_leaves(steps, result.steps)}: an extrapolation, not a measurement."
+    return (
+        f"{grows} {setting(result.rate)}{earliest} {_leaves(steps, result.steps)}: "
+        "an extrapolation, not a measurement."
+    )
 
 
 def _leaves(steps: float, made: int) -> str:
     if steps > FAR * made:
         return f"stays within the limit for more than {FAR} times as many steps"
     rounded = two_digits(steps)
-    return f"would exceed the limit after about {integer(rounded)} steps" if rounded > made else "is about to exceed the limit"
+    return (
+        f"would exceed the limit after about {integer(rounded)} steps"
+        if rounded > made
+        else "is about to exceed the limit"
+    )
 
 
 def about_seeds(result: SafeRate) -> str:
@@ -145,4 +177,7 @@ def about_seeds(result: SafeRate) -> str:
     values = [value for trial in runs if (value := last(trial, result.measure)) is not None]
     left = sum(trial.left_at is not None for trial in runs)
     beside = f"; {counted(left, 'run')} exceeded the limit (seed no longer requested)" * bool(left)
-    return f"With {len(runs)} seeds at {setting(runs[0].rate)}, drift at the end is {drift_range(values)}{beside}."
+    return (
+        f"With {len(runs)} seeds at {setting(runs[0].rate)}, drift at the "
+        f"end is {drift_range(values)}{beside}."
+    )

@@ -47,7 +47,11 @@ def panels_of(result: ScalingResult) -> list[tuple[str, str, str, list[Panel]]]:
         ("predicted", "Predicted and actual loss", _PREDICTED, _predicted(result, up)),
         ("downstream", "Task scores by loss", _DOWNSTREAM, _downstream(result, up)),
     )
-    return [(name, title, caption, nonempty) for name, title, caption, panels in figures if (nonempty := list(panels))]
+    return [
+        (name, title, caption, nonempty)
+        for name, title, caption, panels in figures
+        if (nonempty := list(panels))
+    ]
 
 
 def figures(result: ScalingResult) -> list[tuple[Chart, str, str]]:
@@ -55,21 +59,45 @@ def figures(result: ScalingResult) -> list[tuple[Chart, str, str]]:
     return [(curves(name, panels), title, caption) for name, title, caption, panels in panels_of(result)]
 
 
-def _curve(label: str, points: Sequence[tuple[float, float]], hue: int | float, look: Look = "marked") -> Line:
+def _curve(
+    label: str, points: Sequence[tuple[float, float]], hue: int | float, look: Look = "marked"
+) -> Line:
     """A line in the colour of its method, by number, or of its budget, by a share from light to dark."""
     colour, marker = _HUES[hue] if isinstance(hue, int) else (shade(hue), "D" if look == "point" else "o")
     style = {"marked": "-", "line": "-", "dashed": "--", "hollow": "", "point": ""}[look]
-    return Line(points, label, colour, "" if look in ("line", "dashed") else marker, style, width=1.3, hollow=look == "hollow")
+    return Line(
+        points,
+        label,
+        colour,
+        "" if look in ("line", "dashed") else marker,
+        style,
+        width=1.3,
+        hollow=look == "hollow",
+    )
 
 
-def _panel(title: str, across: str, up: str, lines: Sequence[Line], *, log: str = "xy", diagonal: bool = False) -> Panel:
+def _panel(
+    title: str, across: str, up: str, lines: Sequence[Line], *, log: str = "xy", diagonal: bool = False
+) -> Panel:
     """Logarithmic axes, with ticks at the points of marked curves if these are few."""
     if diagonal:
         values = [value for line in lines for point in line.points for value in point if value is not None]
-        lines = [*lines, Line([(end, end) for end in (min(values), max(values))], "", MUTED, "", ":", width=1.0)]
+        lines = [
+            *lines,
+            Line([(end, end) for end in (min(values), max(values))], "", MUTED, "", ":", width=1.0),
+        ]
     positions = sorted({x for line in lines if line.style == "-" and line.marker for x, _ in line.points})
     few = len(positions) <= MOST_TICKS and all(low * APART <= high for low, high in pairwise(positions))
-    return Panel(lines, across, up, title=cut_middle(title, limit=44), log=log, x_tick=_tick, y_tick=_tick, ticks=positions if few else ())
+    return Panel(
+        lines,
+        across,
+        up,
+        title=cut_middle(title, limit=44),
+        log=log,
+        x_tick=_tick,
+        y_tick=_tick,
+        ticks=positions if few else (),
+    )
 
 
 def _tick(value: float) -> str:
@@ -82,17 +110,24 @@ def _tick(value: float) -> str:
 
 
 _ISOFLOP = (
-    "Each curve is a budget, from blue (smallest) to red (largest). Sizes exclude the token embeddings; each size shows the least loss "
-    "of its runs. Dashed: the parabola through the logarithms. A large marker is its lowest point, if it lies within the sizes."
+    "Each curve is a budget, from blue (smallest) to red (largest). Sizes exclude the "
+    "token embeddings; each size shows the least loss "
+    "of its runs. Dashed: the parabola through the logarithms. A large marker is "
+    "its lowest point, if it lies within the sizes."
 )
-_OPTIMAL = "Lowest points of the parabolas, and the tokens that the budget affords there. Lines are least-squares fits to the logarithms."
+_OPTIMAL = (
+    "Lowest points of the parabolas, and the tokens that the budget affords there. "
+    "Lines are least-squares fits to the logarithms."
+)
 _FRONTIER = "The best run of each budget, and the least-squares line through the logarithms."
 _RANKS = "Each curve is a budget, from blue (smallest) to red (largest)."
 _FROZEN = (
-    "Each curve is a budget, blue (smallest) to red (largest). Fewer trained parameters mean more frozen blocks; at 1, none is frozen."
+    "Each curve is a budget, blue (smallest) to red (largest). Fewer trained parameters "
+    "mean more frozen blocks; at 1, none is frozen."
 )
 _PREDICTED = (
-    "Hollow markers: runs of the largest model, predicted by the law fitted without them. Filled: all others, by the same law. If too "
+    "Hollow markers: runs of the largest model, predicted by the law fitted without "
+    "them. Filled: all others, by the same law. If too "
     "few remain without the largest, all are filled and predicted by the law fitted to all."
 )
 _DOWNSTREAM = "Each marker is a run."
@@ -102,7 +137,9 @@ def _isoflop(result: ScalingResult, up: str) -> Iterator[Panel]:
     shades = _shades(profile.budget for record in result.kinds for profile in record.profiles)
     for record in result.kinds:
         if record.profiles:
-            lines = [line for profile in record.profiles for line in _profile(profile, shades[profile.budget])]
+            lines = [
+                line for profile in record.profiles for line in _profile(profile, shades[profile.budget])
+            ]
             yield _panel(str(record.kind), SIZE, up, lines)
 
 
@@ -134,15 +171,25 @@ def _families(result: ScalingResult) -> list[tuple[str, list[KindRecord]]]:
 def _optimal(result: ScalingResult) -> Iterator[Panel]:
     for family, kinds in _families(result):
         sizes = [curve for record in kinds if record.sizes for curve in _line(record, record.sizes)]
-        tokens = [curve for record in kinds if record.sizes for curve in _line(record, _tokens(result, record, record.sizes))]
+        tokens = [
+            curve
+            for record in kinds
+            if record.sizes
+            for curve in _line(record, _tokens(result, record, record.sizes))
+        ]
         if sizes:
             yield _panel(family, BUDGET, SIZE, sizes)
             yield _panel(family, BUDGET, TOKENS, tokens)
 
 
 def _tokens(result: ScalingResult, record: KindRecord, sizes: LineRecord) -> LineRecord:
-    """The tokens that each budget pays for at its best size, from the cost per token of the runs in the profile."""
-    tokens = [budget / _each(result, record, budget, size) for budget, size in zip(sizes.at, sizes.values, strict=True)]
+    """The tokens that each budget pays for at its best size, from the cost per token of the runs in the
+    profile.
+    """
+    tokens = [
+        budget / _each(result, record, budget, size)
+        for budget, size in zip(sizes.at, sizes.values, strict=True)
+    ]
     line = line_through(np.array(sizes.at), np.array(tokens))
     return LineRecord(line.slope, line.intercept, None, None, sizes.at, tokens)
 
@@ -161,7 +208,9 @@ def _each(result: ScalingResult, record: KindRecord, budget: float, size: float)
 def _line(record: KindRecord, line: LineRecord) -> Iterator[Line]:
     hue, ends = METHODS.index(record.kind.method), (line.at[0], line.at[-1])
     yield _curve(record.kind.method, tuple(zip(line.at, line.values, strict=True)), hue, "hollow")
-    yield _curve("", tuple((x, math.exp(line.intercept + line.slope * math.log(x))) for x in ends), hue, "line")
+    yield _curve(
+        "", tuple((x, math.exp(line.intercept + line.slope * math.log(x))) for x in ends), hue, "line"
+    )
 
 
 def _frontiers(result: ScalingResult, up: str) -> Iterator[Panel]:
@@ -181,7 +230,8 @@ def _by_detail(result: ScalingResult, up: str, method: Method) -> Iterator[Panel
         lines = [
             _curve(f"{budget:.2g} FLOP", points, hue)
             for budget, hue in shades.items()
-            if len(points := _means([(_detail(row), loss) for row, loss in of_model if row.budget == budget])) > 1
+            if len(points := _means([(_detail(row), loss) for row, loss in of_model if row.budget == budget]))
+            > 1
         ]
         if lines:
             yield _panel(model, across, up, lines)
@@ -198,7 +248,11 @@ def _detail(row: ScalingRun) -> float:
 def _means(points: Sequence[tuple[float, float]]) -> Points:
     """Means over seeds, by x."""
     positions = sorted({x for x, _ in points})
-    return tuple((x, sum(values) / len(values)) for x in positions if (values := [y for other, y in points if other == x]))
+    return tuple(
+        (x, sum(values) / len(values))
+        for x in positions
+        if (values := [y for other, y in points if other == x])
+    )
 
 
 def _predicted(result: ScalingResult, up: str) -> Iterator[Panel]:
@@ -216,7 +270,9 @@ def _beside(record: KindRecord) -> Iterator[Line]:
     looks: tuple[tuple[bool, Look], ...] = ((False, "point"), (True, "hollow" if held_out else "point"))
     for largest, look in looks:
         points = [
-            (run.loss, run.fitted if run.held_out is None else run.held_out) for run in record.law.predicted if run.largest == largest
+            (run.loss, run.fitted if run.held_out is None else run.held_out)
+            for run in record.law.predicted
+            if run.largest == largest
         ]
         if sound := tuple(sorted(point for point in points if point[1] > 0)):
             yield _curve("" if largest else method, sound, hue, look)
@@ -232,6 +288,12 @@ def _downstream(result: ScalingResult, up: str) -> Iterator[Panel]:
         lines = [
             _curve(method, points, METHODS.index(method), "point")
             for method in METHODS
-            if (points := tuple((loss, row.scores[task]) for row, loss in rows if row.way.method == method and task in row.scores))
+            if (
+                points := tuple(
+                    (loss, row.scores[task])
+                    for row, loss in rows
+                    if row.way.method == method and task in row.scores
+                )
+            )
         ]
         yield _panel(task, up, "score", lines, log="x")

@@ -7,7 +7,15 @@ from operator import itemgetter
 
 from adiabat.core.text import DASH, amount, counted, duration, flop, integer, share
 from adiabat.report.format import number
-from adiabat.results.scaling_result import Choice, Correlation, CrossingRecord, HeldOutRecord, KindRecord, ScalingResult, ScalingRun
+from adiabat.results.scaling_result import (
+    Choice,
+    Correlation,
+    CrossingRecord,
+    HeldOutRecord,
+    KindRecord,
+    ScalingResult,
+    ScalingRun,
+)
 from adiabat.scaling_laws.fitting import CONFIDENCE
 
 UNLIKE = 1.5
@@ -51,11 +59,21 @@ def headline(result: ScalingResult) -> str:
         return _of_scaling(result)
     if advice.best is None:
         if advice.scarce:
-            return "Published results favour full training of the largest model that memory allows, because tokens are scarce."
+            return (
+                "Published results favour full training of the largest model that "
+                "memory allows, because tokens are scarce."
+            )
         method = advice.candidates[0].way.method
-        return f"Published results favour {'full training' if method == 'full' else 'LoRA'}; they do not determine the model."
+        return (
+            f"Published results favour {'full training' if method == 'full' else 'LoRA'}; "
+            "they do not determine the model."
+        )
     best = advice.best
-    loss = "" if best.loss is None else f": {result.loss} loss {number(best.loss)} {bounds(best.held_out or best.law)}"
+    loss = (
+        ""
+        if best.loss is None
+        else f": {result.loss} loss {number(best.loss)} {bounds(best.held_out or best.law)}"
+    )
     return f"Train {best.way.title} on {best.tokens:.3g} tokens{loss}."
 
 
@@ -80,63 +98,106 @@ def _of_advice(result: ScalingResult) -> Iterator[str]:
     if best is not None and other is not None and advice.sure is not None:
         within = bounds(other.held_out or other.law)
         yield (
-            f"Runner-up: {other.way.title}, {number(other.loss or 0.0)} {within}. In {share(advice.sure)} of laws "
+            f"Runner-up: {other.way.title}, {number(other.loss or 0.0)} {within}. "
+            f"In {share(advice.sure)} of laws "
             f"fitted to resampled runs, {best.way.kind} stays ahead."
         )
     if best is not None and best.line is not None:
-        yield f"The straight line through its own losses (logarithms) gives {number(best.line)} {bounds(best.line_held_out)}."
+        yield (
+            "The straight line through its own losses (logarithms) gives "
+            f"{number(best.line)} {bounds(best.line_held_out)}."
+        )
     if best is not None and best.run is not None:
         yield from _of_held_out(result.held_out, best.run)
     if advice.beyond is not None and advice.beyond > FAR:
-        yield f"It takes {advice.beyond:.3g} times the largest budget of its method; laws are less reliable the further they extrapolate."
+        yield (
+            f"It takes {advice.beyond:.3g} times the largest budget of its method; laws "
+            "are less reliable the further they extrapolate."
+        )
     if advice.budget_seconds is not None and result.runs:
         devices = Counter(row.device for row, _ in result.counted if row.seconds > 0).most_common()
         others = f"; runs on {', '.join(name for name, _ in devices[1:])} do not count" if devices[1:] else ""
-        yield f"The compute of each option in {duration(advice.budget_seconds)} is taken from its fastest run on {devices[0][0]}{others}."
+        yield (
+            f"The compute of each option in {duration(advice.budget_seconds)} is taken "
+            f"from its fastest run on {devices[0][0]}{others}."
+        )
     if best is not None and best.flops < 0.99 * advice.budget:
         unspent = 1 - best.flops / advice.budget
         yield f"Its tokens run out: {flop(best.flops)} are spent, and {share(unspent)} of the budget is left."
     if advice.passes is not None and advice.passes >= ONCE_MORE:
-        yield f"Its tokens are {advice.passes:.1f} passes over the data of the runs: check for more data, or set plan.data_tokens."
+        yield (
+            f"Its tokens are {advice.passes:.1f} passes over the data of the runs: "
+            "check for more data, or set plan.data_tokens."
+        )
     if advice.seconds is not None:
-        yield f"On this machine it takes about {duration(advice.seconds)} and {amount(advice.measured_memory)}, measured on a few steps."
-        if advice.budget_seconds is not None and not 1 / UNLIKE < advice.seconds / advice.budget_seconds < UNLIKE:
+        yield (
+            f"On this machine it takes about {duration(advice.seconds)} and "
+            f"{amount(advice.measured_memory)}, measured on a few steps."
+        )
+        if (
+            advice.budget_seconds is not None
+            and not 1 / UNLIKE < advice.seconds / advice.budget_seconds < UNLIKE
+        ):
             yield (
-                f"That differs from the requested {duration(advice.budget_seconds)} as the runs had another speed. Plan with a budget of "
-                f"{flop(advice.budget * advice.budget_seconds / advice.seconds)}, which this machine computes in that time."
+                f"That differs from the requested {duration(advice.budget_seconds)} as the "
+                "runs had another speed. Plan with a budget of "
+                f"{flop(advice.budget * advice.budget_seconds / advice.seconds)}, "
+                "which this machine computes in that time."
             )
     for why, names in advice.excluded.items():
         yield f"Excluded because {why}: {'; '.join(names)}."
     unknown = [candidate.way.title for candidate in advice.candidates if candidate.memory is None]
     if advice.memory is not None and unknown:
-        yield f"No run measured the memory of these options, so whether they fit is unknown: {'; '.join(unknown)}."
+        yield (
+            "No run measured the memory of these options, so whether they "
+            f"fit is unknown: {'; '.join(unknown)}."
+        )
     for kind, fraction in advice.unsound.items():
-        yield f"{kind}: {share(fraction)} of laws fitted to resampled runs predict a negative loss there; intervals exclude them."
+        yield (
+            f"{kind}: {share(fraction)} of laws fitted to resampled runs predict a "
+            "negative loss there; intervals exclude them."
+        )
 
 
 def _of_held_out(record: HeldOutRecord | None, run: tuple[float, float]) -> Iterator[str]:
     """What the intervals are worth, by the budgets that were held out."""
     if record is None:
         yield (
-            "No budget could be held out, so that nothing shows how far laws miss beyond the runs: intervals cover only their fit. "
-            f"With the noise about the law a single run lies within {bounds(run)}. Three budgets suffice for a check."
+            "No budget could be held out, so that nothing shows how far laws miss beyond "
+            "the runs: intervals cover only their fit. "
+            f"With the noise about the law a single run lies within {bounds(run)}. "
+            "Three budgets suffice for a check."
         )
         return
     every = record.coverages[0]
     checked = f"Of {counted(every.runs, 'run')} at the largest budget, predicted from smaller ones,"
-    nominal = f"intervals of laws at a nominal {share(CONFIDENCE)} held {every.nominal} ({share(every.nominal / every.runs)})"
+    nominal = (
+        f"intervals of laws at a nominal {share(CONFIDENCE)} held {every.nominal} "
+        f"({share(every.nominal / every.runs)})"
+    )
     if every.widened is None:
-        yield f"{checked} {nominal}. Intervals are widened until they hold such losses; a fourth budget would check that."
+        yield (
+            f"{checked} {nominal}. Intervals are widened until they hold such "
+            "losses; a fourth budget would check that."
+        )
     else:
         line = "" if every.line is None else f", those of straight lines {every.line} of {every.lines}"
-        yield f"{checked} {nominal}, widened ones {every.widened} ({share(every.widened / every.runs)}){line}."
+        yield (
+            f"{checked} {nominal}, widened ones {every.widened} ({share(every.widened / every.runs)}){line}."
+        )
     lines = "" if every.line_error is None else f", straight lines by {share(math.expm1(every.line_error))}"
     best = "the best" if every.regret < LEAST_REGRET else f"{share(every.regret)} above the best"
-    yield f"There laws missed by {share(math.expm1(every.law_error))} on average{lines}; the option that they ranked first was {best}."
+    yield (
+        f"There laws missed by {share(math.expm1(every.law_error))} on average{lines}; "
+        f"the option that they ranked first was {best}."
+    )
     for width in record.widths:
         if width.level < CONFIDENCE:
             few = counted(width.scores, "held-out run")
-            yield f"{width.family or 'All models'}: {few} cannot show more than {share(width.level)}, which is the level of its intervals."
+            yield (
+                f"{width.family or 'All models'}: {few} cannot show more than {share(width.level)}, "
+                "which is the level of its intervals."
+            )
 
 
 def _of_runs(result: ScalingResult) -> Iterator[str]:
@@ -148,7 +209,8 @@ def _of_runs(result: ScalingResult) -> Iterator[str]:
     if again:
         peak = max(again)
         yield (
-            f"{counted(len(again), 'run')} went over the data more than once, up to {peak:.1f} times; laws count repeated tokens "
+            f"{counted(len(again), 'run')} went over the data more than once, up to "
+            f"{peak:.1f} times; laws count repeated tokens "
             "as new ones."
         )
     for record in result.kinds:
@@ -158,11 +220,23 @@ def _of_runs(result: ScalingResult) -> Iterator[str]:
         law = record.law
         if law.passed_over:
             passed = " and ".join(law.passed_over)
-            yield f"{record.kind}: {passed} rejected despite smaller held-out errors: it predicts a loss below 0 at the options or beyond."
-        missed = {f"the largest {what}": error for what, error in (("model", law.model_error), ("budget", law.budget_error))}
-        large = {what: error for what, error in missed.items() if error is not None and error > max(3 * law.noise, 0.03)}
+            yield (
+                f"{record.kind}: {passed} rejected despite smaller held-out errors: it "
+                "predicts a loss below 0 at the options or beyond."
+            )
+        missed = {
+            f"the largest {what}": error
+            for what, error in (("model", law.model_error), ("budget", law.budget_error))
+        }
+        large = {
+            what: error
+            for what, error in missed.items()
+            if error is not None and error > max(3 * law.noise, 0.03)
+        }
         if large:
-            misses = "; ".join(f"by {share(error)} on {what} when fitted without it" for what, error in large.items())
+            misses = "; ".join(
+                f"by {share(error)} on {what} when fitted without it" for what, error in large.items()
+            )
             yield f"{record.kind}: its law mispredicts held-out losses: {misses}."
 
 
@@ -182,7 +256,9 @@ def crossing_cells(record: CrossingRecord) -> list[str]:
     crossing = record.found
     agree = DASH if crossing.agree is None else share(crossing.agree)
     within = (
-        DASH if crossing.interval is None else "[{}, {}]".format(*(INFINITE if end is None else f"{end:.2g}" for end in crossing.interval))
+        DASH
+        if crossing.interval is None
+        else "[{}, {}]".format(*(INFINITE if end is None else f"{end:.2g}" for end in crossing.interval))
     )
     return [record.family, record.before, record.after, f"{crossing.budget:.2g}", within, agree]
 
@@ -211,6 +287,19 @@ LAW_ALONE, LINE_INTERVAL = "95 %, law alone", "line, held out"
 def choice_heads(record: HeldOutRecord | None) -> tuple[str, ...]:
     """Heads of the table of options; few held-out losses show a lower level than 95 %."""
     levels = {share(width.level) for width in record.widths} if record else {share(CONFIDENCE)}
-    least = share(min(width.level for width in record.widths)) if record and record.widths else share(CONFIDENCE)
+    least = (
+        share(min(width.level for width in record.widths)) if record and record.widths else share(CONFIDENCE)
+    )
     held_out = f"{'at least ' if len(levels) > 1 else ''}{least}, held out"
-    return ("option", "size", "tokens", "FLOP", "loss", held_out, LAW_ALONE, "straight line", LINE_INTERVAL, "memory")
+    return (
+        "option",
+        "size",
+        "tokens",
+        "FLOP",
+        "loss",
+        held_out,
+        LAW_ALONE,
+        "straight line",
+        LINE_INTERVAL,
+        "memory",
+    )

@@ -14,7 +14,16 @@ from adiabat.report.format import number, setting, signed
 from adiabat.report.pages import Figure, Group, Page
 from adiabat.report.scaling_figures import figures
 from adiabat.report.tables import Cell, Section, cell_of
-from adiabat.results.scaling_result import Advice, Choice, Correlation, KindRecord, LineRecord, ScalingResult, ScalingRun, WidthRecord
+from adiabat.results.scaling_result import (
+    Advice,
+    Choice,
+    Correlation,
+    KindRecord,
+    LineRecord,
+    ScalingResult,
+    ScalingRun,
+    WidthRecord,
+)
 from adiabat.scaling_laws.frontier import NEAR
 from adiabat.scaling_laws.held_out import Coverage
 
@@ -32,13 +41,23 @@ def page(result: ScalingResult) -> Page:
     """The page of a scaling experiment or a plan."""
     budgets = sorted({run.budget for run in result.runs})
     about = [
-        ("runs", f"{integer(len(result.runs))}, {flop(sum(run.flops for run in result.runs))} in all" if result.runs else ""),
+        (
+            "runs",
+            f"{integer(len(result.runs))}, {flop(sum(run.flops for run in result.runs))} in all"
+            if result.runs
+            else "",
+        ),
         ("models", ", ".join(dict.fromkeys(run.way.name for run in result.runs))),
         ("budgets", ", ".join(f"{budget:.3g}" for budget in budgets)),
     ]
     advised: list[Section | None] = [] if result.advice is None else [*_advised(result, result.advice)]
     drawn = [
-        Figure(charts=[chart], title=title, caption=caption, label=f"{title}; the table of runs holds the numbers")
+        Figure(
+            charts=[chart],
+            title=title,
+            caption=caption,
+            label=f"{title}; the table of runs holds the numbers",
+        )
         for chart, title, caption in figures(result)
     ]
     return Page(
@@ -67,7 +86,9 @@ def page(result: ScalingResult) -> Page:
 
 def exports(result: ScalingResult) -> dict[str, Callable[[], str]]:
     """The figures beside the page, and for a plan its training run."""
-    files: dict[str, Callable[[], str]] = {f"figures/{chart.name}.svg": chart.file for chart, _, _ in figures(result)}
+    files: dict[str, Callable[[], str]] = {
+        f"figures/{chart.name}.svg": chart.file for chart, _, _ in figures(result)
+    }
     advice = result.advice
     if advice is not None and advice.settings:
         files["train.toml"] = lambda: run_toml(advice)
@@ -88,11 +109,22 @@ def terminal(result: ScalingResult) -> list[Table]:
     if advice is None:
         return [Table(title=result.title, columns=_kind_columns(), rows=result.kinds, caption=caption)]
     if advice.additions:
-        runs = "; ".join(f"{run.run} at {flop(run.budget)}, seed {run.seed} ({share(run.gain)})" for run in advice.additions)
+        runs = "; ".join(
+            f"{run.run} at {flop(run.budget)}, seed {run.seed} ({share(run.gain)})"
+            for run in advice.additions
+        )
         caption.insert(0, f"runs that would narrow the answer most: {runs}")
     columns = [column for column in _choice_columns(result) if column.head not in NOT_SHOWN]
     rows = advice.candidates[:MOST_ROWS]
-    return [Table(title=result.title, columns=_filled(columns, rows), rows=rows, caption=caption, row_class=_shaded(advice))]
+    return [
+        Table(
+            title=result.title,
+            columns=_filled(columns, rows),
+            rows=rows,
+            caption=caption,
+            row_class=_shaded(advice),
+        )
+    ]
 
 
 def _kind_columns() -> list[Column]:
@@ -112,17 +144,25 @@ def _kind_columns() -> list[Column]:
 
 def _choice_columns(result: ScalingResult) -> list[Column]:
     def column(position: int, head: str) -> Column:
-        return Column(head, lambda choice: words.choice_cells(choice)[position] or Cell(""), "number" if position else "name")
+        return Column(
+            head,
+            lambda choice: words.choice_cells(choice)[position] or Cell(""),
+            "number" if position else "name",
+        )
 
     return [column(position, head) for position, head in enumerate(words.choice_heads(result.held_out))]
 
 
 def _filled(columns: Sequence[Column], rows: Sequence[Any]) -> list[Column]:
     """Columns in which some row has a value."""
-    return [column for column in columns if any(cell_of(column.of(row)).text not in ("", DASH) for row in rows)]
+    return [
+        column for column in columns if any(cell_of(column.of(row)).text not in ("", DASH) for row in rows)
+    ]
 
 
-def _group(name: str, title: str, columns: Sequence[Column], rows: Sequence[Any], lead: str = "", **options: Any) -> Group | None:
+def _group(
+    name: str, title: str, columns: Sequence[Column], rows: Sequence[Any], lead: str = "", **options: Any
+) -> Group | None:
     """A table under a title; None without rows."""
     table = Table(columns=_filled(columns, rows), rows=rows, **options)
     return Group(id=name, title=title, lead=lead, sections=[table]) if rows else None
@@ -144,9 +184,13 @@ def _advised(result: ScalingResult, advice: Advice) -> list[Group | None]:
     ]
     hidden = max(0, len(advice.candidates) - MOST_CANDIDATES)
     ordered = ", least predicted loss first" if result.runs else ""
-    options = f"Each with the tokens that the budget affords{ordered}.{f' {hidden} more are in result.json.' if hidden else ''}"
+    options = (
+        "Each with the tokens that the budget "
+        f"affords{ordered}.{f' {hidden} more are in result.json.' if hidden else ''}"
+    )
     narrowing = (
-        "Runs that most reduce the variance of the difference between the first and the runner-up for their cost. Add them to the "
+        "Runs that most reduce the variance of the difference between the first and "
+        "the runner-up for their cost. Add them to the "
         "scaling experiment and resume it."
     )
     rows = advice.candidates[:MOST_CANDIDATES]
@@ -174,14 +218,20 @@ def _held_out(result: ScalingResult) -> Group | None:
         return DASH if count is None else f"{count} of {of}"
 
     def factor(coverage: Coverage, of: Callable[[WidthRecord], float | None]) -> str:
-        value = of(width) if coverage.family is not None and (width := factors.get(coverage.family)) is not None else None
+        value = (
+            of(width)
+            if coverage.family is not None and (width := factors.get(coverage.family)) is not None
+            else None
+        )
         return DASH if value is None else f"{value:.3g}"
 
     def error(value: float | None) -> str:
         return DASH if value is None else share(math.expm1(value))
 
     columns = [
-        Column("models", lambda one: "all" if one.family is None else one.family or "models as they are", "name"),
+        Column(
+            "models", lambda one: "all" if one.family is None else one.family or "models as they are", "name"
+        ),
         Column("error, laws", lambda one: error(one.law_error), "number"),
         Column("straight lines", lambda one: error(one.line_error), "number"),
         Column("within 95 %, law alone", lambda one: held(one.nominal, one.runs), "number"),
@@ -193,10 +243,14 @@ def _held_out(result: ScalingResult) -> Group | None:
     ]
     reach = f"{record.widths[0].reach:.3g} times the largest budget" if record.widths else ""
     lead = (
-        "Losses at the largest budget, predicted from the runs of smaller budgets alone. A nominal 95 % interval covers the fit of a law, "
-        "not its misfit; a widened one reaches as far beyond it as the losses of still smaller held-out budgets did (split conformal "
-        f"prediction), and is checked here on losses that it has not seen. The factors are those of a plan at {reach}: they multiply and "
-        "divide the ends of an interval. Errors are means of logarithms; a straight line goes through the logarithms of an option's own "
+        "Losses at the largest budget, predicted from the runs of smaller budgets alone. "
+        "A nominal 95 % interval covers the fit of a law, "
+        "not its misfit; a widened one reaches as far beyond it as the losses of still "
+        "smaller held-out budgets did (split conformal "
+        "prediction), and is checked here on losses that it has not seen. The factors "
+        f"are those of a plan at {reach}: they multiply and "
+        "divide the ends of an interval. Errors are means of logarithms; a straight line "
+        "goes through the logarithms of an option's own "
         "losses."
     )
     return _group("held-out", "Predictions of a held-out budget", columns, record.coverages, lead)
@@ -206,8 +260,10 @@ def _crossings(result: ScalingResult) -> Group | None:
     heads = ("models", "ahead before", "ahead after", "budget, FLOP", "interval", "resamples that agree")
     columns = [Column(head, itemgetter(at), "number" if at > 2 else "text") for at, head in enumerate(heads)]
     lead = (
-        f"Budgets at which the least-loss lines cross, within a factor of {NEAR:g} of the budgets of the runs. Intervals are 95 % "
-        "intervals over resampled noise; the last column is the share of resamples in which the same method is ahead before."
+        f"Budgets at which the least-loss lines cross, within a factor of {NEAR:g} "
+        "of the budgets of the runs. Intervals are 95 % "
+        "intervals over resampled noise; the last column is the share of resamples "
+        "in which the same method is ahead before."
     )
     rows = [words.crossing_cells(crossing) for crossing in result.crossings]
     return _group("crossings", "Where one method overtakes another", columns, rows, lead)
@@ -215,7 +271,8 @@ def _crossings(result: ScalingResult) -> Group | None:
 
 def _laws(result: ScalingResult) -> Group | None:
     lead = (
-        "Coefficients have 95 % intervals over resampled runs. Noise is the spread of single runs about the law. Errors on the largest "
+        "Coefficients have 95 % intervals over resampled runs. Noise is the spread of "
+        "single runs about the law. Errors on the largest "
         "model and the largest budget are those of the law fitted without them (means of logarithms)."
     )
     sections = [section for kind in result.kinds for section in _law(kind)]
@@ -235,13 +292,23 @@ def _law(kind: KindRecord) -> list[Table | None]:
     ]
     unknown = law.left_open if law else [f"no law: it needs {kind.why_not}"]
     formula = law.formula if law else ""
-    figures_of = Table(title=cut(str(kind.kind), limit=120), lead=formula, columns=_filled(columns, [kind]), rows=[kind], caption=unknown)
+    figures_of = Table(
+        title=cut(str(kind.kind), limit=120),
+        lead=formula,
+        columns=_filled(columns, [kind]),
+        rows=[kind],
+        caption=unknown,
+    )
     coefficients = [Column("coefficient", itemgetter(0), "code"), Column("value", itemgetter(1))]
     return [figures_of, Table(columns=coefficients, rows=words.law_facts(kind)) if law else None]
 
 
 def _frontier(line: LineRecord | None) -> Cell:
-    return Cell(DASH) if line is None else Cell(f"{line.slope:.3f} ln C {line.intercept:+.2f}", [_slope(line, "slope")])
+    return (
+        Cell(DASH)
+        if line is None
+        else Cell(f"{line.slope:.3f} ln C {line.intercept:+.2f}", [_slope(line, "slope")])
+    )
 
 
 def _growth(line: LineRecord | None) -> Cell:
@@ -264,7 +331,8 @@ def _downstream(result: ScalingResult) -> Group | None:
         Column("interval", lambda correlation: Cell(words.bounds(correlation.interval, digits=3)), "number"),
     ]
     lead = (
-        "Spearman's correlation over the runs with the score, and its 95 % interval over resampled runs; below 0 if a lower loss "
+        "Spearman's correlation over the runs with the score, and its 95 % interval "
+        "over resampled runs; below 0 if a lower loss "
         "goes with a better score."
     )
     return _group("downstream", "Loss and task scores", columns, result.downstream, lead)
@@ -278,7 +346,11 @@ def _runs(result: ScalingResult) -> Group | None:
         return Cell(cut(run.way.title, limit=120), [f"left out: {cut(why, limit=300)}"] if why else [])
 
     def loss(kind: str) -> Callable[[ScalingRun], str]:
-        return lambda run: DASH if (value := run.validation_loss if kind == "validation" else run.loss) is None else number(value)
+        return lambda run: (
+            DASH
+            if (value := run.validation_loss if kind == "validation" else run.loss) is None
+            else number(value)
+        )
 
     columns = [
         Column("run", name, "name"),

@@ -8,7 +8,16 @@ from adiabat.report.computed_tables import Column, Table
 from adiabat.report.format import bounds, score, signed_pair
 from adiabat.report.pages import Figure, Group, Page, Terms
 from adiabat.report.tables import LEVEL, PAIRED, Cell, pair_cell, value_cell
-from adiabat.results.space_result import QUANTILES, Distribution, Histogram, MapPanel, SpaceMap, SpaceNumber, SpaceResult, Whose
+from adiabat.results.space_result import (
+    QUANTILES,
+    Distribution,
+    Histogram,
+    MapPanel,
+    SpaceMap,
+    SpaceNumber,
+    SpaceResult,
+    Whose,
+)
 
 _SEPARATION, _RATIO = "tower separation, AUC", "ratio, median"
 _MEDIAN = QUANTILES.index(0.5)
@@ -24,30 +33,39 @@ _GROUPS: dict[Whose, str] = {
 _TERMS = [
     (
         "Vectors",
-        "All have unit length. “Queries beside documents” are pairs of a query and one positive, the first of the highest grade; "
+        "All have unit length. “Queries beside documents” are pairs of a query and "
+        "one positive, the first of the highest grade; "
         "“documents among themselves” are drawn from the whole store.",
     ),
     (
         "Intervals",
-        f"The middle 95{NO_BREAK}% over resamples of queries (those sharing a positive together) or documents, the same before and "
-        "after. They are not corrected: one in a dozen may exclude zero by chance. Numbers without an interval depend on the sample size.",
+        f"The middle 95{NO_BREAK}% over resamples of queries (those sharing a positive "
+        "together) or documents, the same before and "
+        "after. They are not corrected: one in a dozen may exclude zero by chance. Numbers "
+        "without an interval depend on the sample size.",
     ),
     (
         "Tower separation",
-        "AUC of a logistic regression that tells query vectors from document vectors, on held-out pairs: 0.5 is chance, 1 is "
+        "AUC of a logistic regression that tells query vectors from document vectors, "
+        "on held-out pairs: 0.5 is chance, 1 is "
         "perfect separation. The interval is over queries, not over regressions.",
     ),
     (
         "Ratio",
-        "Pairs whose denominator is below 0.01 in absolute value are excluded and counted. If similarities scatter around zero, read the "
+        "Pairs whose denominator is below 0.01 in absolute value are excluded and counted. "
+        "If similarities scatter around zero, read the "
         "difference instead.",
     ),
     (
         "Uniformity and alignment",
-        "As in Wang and Isola: lower alignment means queries nearer to their positives; lower uniformity means vectors spread more "
+        "As in Wang and Isola: lower alignment means queries nearer to their positives; "
+        "lower uniformity means vectors spread more "
         "evenly over the sphere. A good space is low in both.",
     ),
-    ("Anisotropy", "The mean cosine of random pairs: 0 for evenly spread directions, 1 if all vectors are equal."),
+    (
+        "Anisotropy",
+        "The mean cosine of random pairs: 0 for evenly spread directions, 1 if all vectors are equal.",
+    ),
 ]
 
 
@@ -61,7 +79,13 @@ def page(result: SpaceResult) -> Page:
         headline=headline(result),
         reservations=reservations(result),
         about=about,
-        sections=[_numbers(result), _nearness(result), _ratio(result), _map(result.map) if result.map else None, reading],
+        sections=[
+            _numbers(result),
+            _nearness(result),
+            _ratio(result),
+            _map(result.map) if result.map else None,
+            reading,
+        ],
         facts=[
             ("queries", f"{integer(result.looked_at)} of {integer(result.queries)}"),
             ("documents", f"{integer(result.sampled)} of {integer(result.documents)}"),
@@ -79,7 +103,9 @@ def exports(result: SpaceResult) -> dict[str, Callable[[], str]]:
 
 def terminal(result: SpaceResult) -> list[Table]:
     """The numbers without formulas, for the terminal and for notes."""
-    head = Column("number", lambda number: number.name if number.of == "both" else f"{number.of}: {number.name}", "name")
+    head = Column(
+        "number", lambda number: number.name if number.of == "both" else f"{number.of}: {number.name}", "name"
+    )
     dim = "muted" if result.baseline else ""
     return [
         Table(
@@ -100,7 +126,10 @@ def headline(result: SpaceResult) -> str:
     found = "lie apart: a linear classifier tells them apart"
     if separation.after_interval[0] <= 0.5:
         found = "lie among each other: a linear classifier does not tell them apart for certain"
-    level = f"AUC {score(separation.after)} {bounds(separation.after_interval)}, where 0.5 is chance and 1 is perfect"
+    level = (
+        f"AUC {score(separation.after)} {bounds(separation.after_interval)}, "
+        "where 0.5 is chance and 1 is perfect"
+    )
     sentence = f"Queries and their positives {found} ({level})."
     if separation.difference is None or separation.before is None:
         return sentence
@@ -115,12 +144,15 @@ def reservations(result: SpaceResult) -> list[str]:
     queries = f"{integer(result.looked_at)} of {counted(result.queries, 'query')}"
     documents = f"{integer(result.sampled)} of {counted(result.documents, 'document')}"
     sample = (
-        f"Drawn at random: {queries}, each with one positive, and {documents}; nearest documents are from the whole store."
+        f"Drawn at random: {queries}, each with one positive, and {documents}; "
+        "nearest documents are from the whole store."
         if result.looked_at < result.queries or result.sampled < result.documents
         else f"Analysed: {queries} and {documents}."
     )
     positives = f"{integer(result.distinct)} different positives"
-    shared = f"{integer(result.looked_at)} queries have {positives}; queries that share one are drawn together."
+    shared = (
+        f"{integer(result.looked_at)} queries have {positives}; queries that share one are drawn together."
+    )
     return [
         *_ratio_sentence(result),
         sample,
@@ -141,11 +173,15 @@ def _ratio_sentence(result: SpaceResult) -> list[str]:
         return []
     before = "" if ratio.before is None else f", before {score(ratio.before)}"
     level = f"{score(ratio.after)}{before} (median; 1: other queries are as near as their positives)"
-    return [f"Similarity of a query to another query, divided by its similarity to the other's positive: {level}."]
+    return [
+        f"Similarity of a query to another query, divided by its similarity to the other's positive: {level}."
+    ]
 
 
 def _columns(result: SpaceResult, *, bare: bool = False) -> list[Column]:
-    """Values with their intervals, and their difference; `bare` omits the intervals of values, which do not fit into a terminal."""
+    """Values with their intervals, and their difference; `bare` omits the intervals of values, which do not
+    fit into a terminal.
+    """
 
     def is_rank(number: SpaceNumber) -> bool:
         return number.name == "effective rank"
@@ -153,7 +189,9 @@ def _columns(result: SpaceResult, *, bare: bool = False) -> list[Column]:
     def level(head: str, field: str) -> Column:
         def cell(number: SpaceNumber) -> Cell:
             text = "{:.1f}".format if is_rank(number) else score
-            return value_cell(getattr(number, field), None if bare else getattr(number, f"{field}_interval"), text)
+            return value_cell(
+                getattr(number, field), None if bare else getattr(number, f"{field}_interval"), text
+            )
 
         return Column(head, cell, "number", [] if bare else LEVEL)
 
@@ -164,31 +202,56 @@ def _columns(result: SpaceResult, *, bare: bool = False) -> list[Column]:
 
     if not result.baseline:
         return [level("value", "after")]
-    return [level("before", "before"), level("after", "after"), Column("difference", difference, "number", PAIRED)]
+    return [
+        level("before", "before"),
+        level("after", "after"),
+        Column("difference", difference, "number", PAIRED),
+    ]
 
 
 def _numbers(result: SpaceResult) -> Group:
     if result.baseline:
         lead = (
-            f"Before and after use the same queries, documents, pairs and resamples. Intervals are 95{NO_BREAK}% bootstrap intervals; "
+            "Before and after use the same queries, documents, pairs and resamples. "
+            f"Intervals are 95{NO_BREAK}% bootstrap intervals; "
             "those of differences are paired. Bold: the interval excludes zero."
         )
     else:
         lead = f"Intervals are 95{NO_BREAK}% bootstrap intervals. There is no baseline."
-    columns = [Column("number", lambda number: Cell(number.name, [number.formula, number.source], bold=True), "name"), *_columns(result)]
+    columns = [
+        Column(
+            "number", lambda number: Cell(number.name, [number.formula, number.source], bold=True), "name"
+        ),
+        *_columns(result),
+    ]
     tables = [
-        Table(title=title, columns=columns, rows=[number for number in result.numbers if number.of == of], look="stack")
+        Table(
+            title=title,
+            columns=columns,
+            rows=[number for number in result.numbers if number.of == of],
+            look="stack",
+        )
         for of, title in _GROUPS.items()
     ]
     return Group(id="numbers", title="Numbers", lead=lead, sections=tables)
 
 
 def _histogram(
-    distribution: Distribution, *, label: str, name: str, width: float = NARROW, band: tuple[float, float] | None = None
+    distribution: Distribution,
+    *,
+    label: str,
+    name: str,
+    width: float = NARROW,
+    band: tuple[float, float] | None = None,
 ) -> Chart:
-    models = [(distribution.after, "after" if distribution.before else "", True), (distribution.before, "before", False)]
+    models = [
+        (distribution.after, "after" if distribution.before else "", True),
+        (distribution.before, "before", False),
+    ]
     spreads = [
-        Spread(label, [100 * count / spread.total for count in spread.counts], spread.quantiles[_MEDIAN], filled)
+        Spread(
+            label, [100 * count / spread.total for count in spread.counts], spread.quantiles[_MEDIAN], filled
+        )
         for spread, label, filled in models
         if spread and spread.total
     ]
@@ -207,7 +270,8 @@ def _nearness(result: SpaceResult) -> Group:
     return Group(
         id="nearness",
         title="How near documents are",
-        lead="Cosine of each query to its nearest document in the whole store, and to its own positive. If the two differ much, other "
+        lead="Cosine of each query to its nearest document in the whole store, and to its "
+        "own positive. If the two differ much, other "
         "documents are nearer than the right one.",
         sections=[
             figure("nearest", "nearest document", "Nearest document. Marks at the foot: medians."),
@@ -226,13 +290,15 @@ def _ratio(result: SpaceResult) -> Group | None:
     return Group(
         id="ratio",
         title="Queries beside documents",
-        lead="For two random queries: their similarity, divided by the similarity of the first to the other’s positive. Near 1, a query "
+        lead="For two random queries: their similarity, divided by the similarity of the "
+        "first to the other’s positive. Near 1, a query "
         "and its positive look alike to other queries; far from 1, the towers are separate.",
         sections=[
             Figure(
                 charts=[_histogram(ratio, label=label, name="ratio", width=WIDE, band=_NEAR)],
                 narrow=_histogram(ratio, label=label, name="ratio-narrow", band=_NEAR),
-                label="Histogram of the ratio of query to query and query to document similarities; the table above holds median and "
+                label="Histogram of the ratio of query to query and query to document "
+                "similarities; the table above holds median and "
                 "share near 1",
                 caption=f"Shaded: within 0.1 of 1. Marks at the foot: medians. {outside(ratio)}",
             )
@@ -242,7 +308,10 @@ def _ratio(result: SpaceResult) -> Group | None:
 
 def outside(distribution: Distribution) -> str:
     """Shares of the values outside a histogram."""
-    models = [("after", distribution.after), *([("before", distribution.before)] if distribution.before else [])]
+    models = [
+        ("after", distribution.after),
+        *([("before", distribution.before)] if distribution.before else []),
+    ]
     shares = [f"{name} {', '.join(outliers)}" for name, spread in models if (outliers := _outside(spread))]
     return f"Not drawn: {'; '.join(shares)}." if shares else ""
 
@@ -259,17 +328,22 @@ def _map(space_map: SpaceMap) -> Group:
 
     panels = [("before", groups(space_map.before))] if space_map.before else []
     panels.append(("after" if space_map.before else "", groups(space_map.after)))
-    turned = " Both panels start from the same layout, the first two principal components of “before”; they may still rotate or mirror."
+    turned = (
+        " Both panels start from the same layout, the first two principal components "
+        "of “before”; they may still rotate or mirror."
+    )
     return Group(
         id="map",
         title="Map of both towers",
-        lead="The same queries and their positives, placed by t-SNE: neighbours on the sphere stay neighbours in the plane. Distances "
+        lead="The same queries and their positives, placed by t-SNE: neighbours on the "
+        "sphere stay neighbours in the plane. Distances "
         "between far groups, and their sizes, mean little.",
         sections=[
             Figure(
                 charts=[scatter("map", panels)],
                 label="Map of query and document vectors; tower separation in the table above quantifies it",
-                caption=f"{len(space_map.after.queries)} queries, each with its positive.{turned * bool(space_map.before)}",
+                caption=f"{len(space_map.after.queries)} queries, each with its "
+                f"positive.{turned * bool(space_map.before)}",
             )
         ],
     )
@@ -288,5 +362,8 @@ def _long(result: SpaceResult) -> Table:
 
     columns = [Column("name", lambda number: number.name), Column("of", lambda number: number.of)]
     columns += [*three("after"), *three("before"), *three("difference")]
-    columns += [Column("formula", lambda number: number.formula), Column("source", lambda number: number.source)]
+    columns += [
+        Column("formula", lambda number: number.formula),
+        Column("source", lambda number: number.source),
+    ]
     return Table(columns=columns, rows=result.numbers)

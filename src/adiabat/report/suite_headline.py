@@ -5,7 +5,17 @@ from dataclasses import dataclass
 
 from adiabat.core.text import DASH, NO_BREAK, counted
 from adiabat.report.evaluation_headline import margin_of
-from adiabat.report.format import EVEN, VERDICT_MARKS, bounds, difference, first_few, joined, listed, named, value
+from adiabat.report.format import (
+    EVEN,
+    VERDICT_MARKS,
+    bounds,
+    difference,
+    first_few,
+    joined,
+    listed,
+    named,
+    value,
+)
 from adiabat.report.pages import Tone
 from adiabat.results.evaluation_result import Verdict
 from adiabat.results.suite_result import Kind, Pairing, Score, SuiteModel, SuiteResult, SuiteTask, TaskRanking
@@ -30,8 +40,10 @@ class Mark:
     """The mark beside a value in the table of models and tasks.
 
     Attributes:
-        even: Whether it is not measurably worse than the best; False if the task's models are compared with the baseline.
-        verdict: Verdict against the baseline; in a comparison with the best, only ``worse``. None for neither.
+        even: Whether it is not measurably worse than the best; False if the task's models are compared with
+            the baseline.
+        verdict: Verdict against the baseline; in a comparison with the best, only ``worse``. None for
+            neither.
     """
 
     best: bool
@@ -50,15 +62,21 @@ class Overview:
     def __init__(self, result: SuiteResult) -> None:
         self.result = result
         self.rankings: dict[str, TaskRanking] = {ranking.task: ranking for ranking in result.analysis.tasks}
-        self.pairings: dict[tuple[str, str], Pairing] = {(pairing.task, pairing.model): pairing for pairing in result.pairings}
+        self.pairings: dict[tuple[str, str], Pairing] = {
+            (pairing.task, pairing.model): pairing for pairing in result.pairings
+        }
         measures = {task.name: task.measure for task in result.tasks}
         main = [score for score in result.scores if score.measure == measures[score.task]]
         # Of several similarities the main one comes first.
-        self.scores: dict[tuple[str, str], Score] = {(score.task, score.model): score for score in reversed(main)}
+        self.scores: dict[tuple[str, str], Score] = {
+            (score.task, score.model): score for score in reversed(main)
+        }
 
     def on(self, task: str) -> list[Score]:
         """Main scores of a task, in the order of the models."""
-        return [self.scores[task, model.name] for model in self.result.models if (task, model.name) in self.scores]
+        return [
+            self.scores[task, model.name] for model in self.result.models if (task, model.name) in self.scores
+        ]
 
     def mark(self, task: str, model: str) -> Mark:
         """The mark beside a value."""
@@ -82,7 +100,11 @@ def headline(view: Overview) -> str:
     if not result.tasks:
         return "Nothing was measured."
     if not contested:
-        levels = [f"{named(task.name)} {task.measure} {level(scores[0])}" for task in result.tasks if (scores := view.on(task.name))]
+        levels = [
+            f"{named(task.name)} {task.measure} {level(scores[0])}"
+            for task in result.tasks
+            if (scores := view.on(task.name))
+        ]
         return f"{first_few(levels)}. No task has two models to compare, so differences are unknown."
     if len(contested) == 1:
         return _one_task(view, contested[0])
@@ -110,13 +132,19 @@ def _one_task(view: Overview, task: SuiteTask) -> str:
 
 def _baseline(result: SuiteResult) -> str:
     margin = _margins(result)
-    clauses = [_against_baseline(named(row.model), row.verdicts, margin) for row in result.analysis.models if row.verdicts is not None]
+    clauses = [
+        _against_baseline(named(row.model), row.verdicts, margin)
+        for row in result.analysis.models
+        if row.verdicts is not None
+    ]
     return f"Against {named(result.baseline or '')}: {first_few(clauses, location=' in the table')}."
 
 
 def _margins(result: SuiteResult) -> str:
     """The margins by which the comparisons were judged."""
-    return " or ".join(dict.fromkeys(margin_of(result.settings, pairing.change.measure) for pairing in result.pairings))
+    return " or ".join(
+        dict.fromkeys(margin_of(result.settings, pairing.change.measure) for pairing in result.pairings)
+    )
 
 
 def _against_baseline(model: str, verdicts: dict[Verdict, int], margin: str) -> str:
@@ -149,7 +177,10 @@ def _winners(view: Overview, tasks: Sequence[str]) -> str:
 
 def _wins(view: Overview, tasks: Sequence[str], *, total: str = "") -> str:
     """The number of tasks on which each model is best, highest first; `total` states the number of tasks."""
-    best = {model.name: [task for task in tasks if model.name in view.rankings[task].best] for model in view.result.models}
+    best = {
+        model.name: [task for task in tasks if model.name in view.rankings[task].best]
+        for model in view.result.models
+    }
     ranked = sorted(filter(best.__getitem__, best), key=lambda model: -len(best[model]))
     counts = [(named(model), len(best[model]), _clearly(view, best[model])) for model in ranked]
     clauses = [f"{model} on {count} ({clearly})" for model, count, clearly in counts[1:]]
@@ -169,7 +200,11 @@ def tone(result: SuiteResult) -> Tone:
         better, worse = verdicts[0]["better"] > 0, verdicts[0]["worse"] > 0
         return "plain" if better == worse else "good" if better else "bad"
     contested = sum(bool(ranking.best) for ranking in result.analysis.tasks)
-    return "good" if contested and any(standing.clear == contested for standing in result.analysis.models) else "plain"
+    return (
+        "good"
+        if contested and any(standing.clear == contested for standing in result.analysis.models)
+        else "plain"
+    )
 
 
 def reservations(result: SuiteResult) -> list[str]:
@@ -178,17 +213,28 @@ def reservations(result: SuiteResult) -> list[str]:
     family = f"all {comparisons}" if len(result.pairings) > 1 else "the one comparison"
     undecided = sum(pairing.verdict == "undecided" for pairing in result.pairings)
     are = "is" if undecided == 1 else "are"
-    lacking = [f"{named(standing.model)} ({standing.tasks})" for standing in result.analysis.models if standing.tasks < tasks]
+    lacking = [
+        f"{named(standing.model)} ({standing.tasks})"
+        for standing in result.analysis.models
+        if standing.tasks < tasks
+    ]
     verdicts = (
-        f"Better and worse hold after Benjamini\N{EN DASH}Hochberg at 5{NO_BREAK}% over {family} of main measures: at most about one in "
-        "twenty reported differences is expected to be false. Not worse is not corrected: each such comparison excludes a loss of "
-        f"{_margins(result)} for itself, at one-sided 95{NO_BREAK}%. Other measures have intervals but no verdicts."
+        f"Better and worse hold after Benjamini\N{EN DASH}Hochberg at 5{NO_BREAK}% over "
+        f"{family} of main measures: at most about one in "
+        "twenty reported differences is expected to be false. Not worse is not "
+        "corrected: each such comparison excludes a loss of "
+        f"{_margins(result)} for itself, at one-sided 95{NO_BREAK}%. Other "
+        "measures have intervals but no verdicts."
     )
     open_comparisons = (
-        f"{undecided} of {comparisons} {are} undecided: the data neither show a change nor exclude a loss of the margin; "
+        f"{undecided} of {comparisons} {are} undecided: the data neither show a "
+        "change nor exclude a loss of the margin; "
         "each task states the smallest difference that its data would detect."
     )
-    coverage = f"Some models did not run all {tasks} tasks: {listed(lacking)}. Each model is counted over its own tasks."
+    coverage = (
+        f"Some models did not run all {tasks} tasks: {listed(lacking)}. Each "
+        "model is counted over its own tasks."
+    )
     return [
         *([verdicts] if result.pairings else []),
         *([open_comparisons] if undecided else []),
@@ -212,11 +258,20 @@ def references(result: SuiteResult) -> str:
     if not result.pairings:
         return "No task has two models to compare."
     if result.mixed:
-        beside = f"{named(baseline or '')} where it ran the task, otherwise with the best of the task ({listed([*map(named, others)])}),"
+        beside = (
+            f"{named(baseline or '')} where it ran the task, otherwise with the best of "
+            f"the task ({listed([*map(named, others)])}),"
+        )
         return f"Models are compared with {beside} on the same units."
     if baseline is not None and others:
-        return f"{named(baseline)} shares no task with others: every model is compared with the best of the task on the same units."
-    return f"Every model is compared with {'the best of the task' if baseline is None else named(baseline)} on the same units."
+        return (
+            f"{named(baseline)} shares no task with others: every model is compared "
+            "with the best of the task on the same units."
+        )
+    return (
+        "Every model is compared with "
+        f"{'the best of the task' if baseline is None else named(baseline)} on the same units."
+    )
 
 
 def beside(view: Overview, task: str) -> str:
@@ -234,8 +289,14 @@ def about_runs(result: SuiteResult) -> str:
     several = [f"{named(model.name)} ({runs_of(model)})" for model in result.models if model.runs]
     if not several:
         return "Every model is one run: intervals cover variation between units, not between training seeds."
-    others = "" if len(several) == len(result.models) else "All others are one run; their intervals cover variation between units."
-    return joined(f"Means over several seeds, with intervals over seeds and units: {listed(several)}.", others)
+    others = (
+        ""
+        if len(several) == len(result.models)
+        else "All others are one run; their intervals cover variation between units."
+    )
+    return joined(
+        f"Means over several seeds, with intervals over seeds and units: {listed(several)}.", others
+    )
 
 
 def runs_of(model: SuiteModel) -> int:
@@ -255,7 +316,10 @@ def best_of(view: Overview, task: SuiteTask) -> str:
     if not ranking.best:
         return next((f"{named(score.model)} {level(score)}" for score in view.on(task.name)), "not measured")
     clearly = ", clearly" if ranking.clear else ""
-    return f"best {listed([*map(named, ranking.best)])} {level(view.scores[task.name, ranking.best[0]])}{clearly}"
+    return (
+        f"best {listed([*map(named, ranking.best)])} "
+        f"{level(view.scores[task.name, ranking.best[0]])}{clearly}"
+    )
 
 
 def key(result: SuiteResult) -> list[str]:

@@ -15,38 +15,58 @@ from adiabat.report.measure_terms import explained, measures_section
 from adiabat.report.pages import Group, Notes, Page, Terms, gathered, notes_section
 from adiabat.report.suite_headline import Overview
 from adiabat.report.suite_tasks import direction, first_click, task_section
-from adiabat.report.tables import Cell, ColumnKind, Section, latex, markdown, pair_cell, value_cell, verdict_cell
+from adiabat.report.tables import (
+    Cell,
+    ColumnKind,
+    Section,
+    latex,
+    markdown,
+    pair_cell,
+    value_cell,
+    verdict_cell,
+)
 from adiabat.results.evaluation_result import Verdict
 from adiabat.results.suite_result import Fact, KindMean, Score, SuiteModel, SuiteResult, SuiteTask, by_kind
 
 MOST_ROWS = 80
-"""Maximum number of models for which the terminal shows every model on every task; beyond it, only the best and those not measurably
-worse."""
+"""Maximum number of models for which the terminal shows every model on every task; beyond it, only the best
+and those not measurably worse."""
 
 
 _INTERVALS = (
     "Intervals",
-    "Bias-corrected and accelerated bootstrap intervals over units (queries, pairs, texts), the same resamples for all models, and over "
-    "seeds where a model has several runs. Intervals of differences are paired; intervals of values may overlap even where models differ.",
+    "Bias-corrected and accelerated bootstrap intervals over units (queries, pairs, "
+    "texts), the same resamples for all models, and over "
+    "seeds where a model has several runs. Intervals of differences are paired; intervals "
+    "of values may overlap even where models differ.",
 )
 _COMPARED = [
     (
         "p and verdict",
-        "p tests the paired difference by sign flips of the units, or by the bootstrap tails if units have no scores or a model has "
-        "several seeds. A verdict requires an interval that excludes zero and a p that passes Benjamini–Hochberg over the main measures "
-        "of all tasks and models. Against the best of a task, p is first corrected for all its pairs. Not worse: no such change, and the "
+        "p tests the paired difference by sign flips of the units, or by the bootstrap "
+        "tails if units have no scores or a model has "
+        "several seeds. A verdict requires an interval that excludes zero and a p that "
+        "passes Benjamini–Hochberg over the main measures "
+        "of all tasks and models. Against the best of a task, p is first corrected for "
+        "all its pairs. Not worse: no such change, and the "
         "one-sided 95\N{NO-BREAK SPACE}% bound excludes a loss of the margin.",
     ),
     (
         "Best, and not measurably worse",
-        "The best of a task was picked by the values shown, which overstates its lead. A model that is not measurably worse may be better.",
+        "The best of a task was picked by the values shown, which overstates its lead. "
+        "A model that is not measurably worse may be better.",
     ),
     (
         "Effect",
-        "dz: mean over standard deviation of the units’ differences. Gained and lost count units on which the model does better and worse.",
+        "dz: mean over standard deviation of the units’ differences. Gained and lost "
+        "count units on which the model does better and worse.",
     ),
     ("Detectable", f"The smallest true difference that these units would detect with 80{NO_BREAK}% power."),
-    ("Mean rank", "1 is the best of a task; equal values share their ranks. The mean is over all tasks run by several models."),
+    (
+        "Mean rank",
+        "1 is the best of a task; equal values share their ranks. The mean is "
+        "over all tasks run by several models.",
+    ),
 ]
 
 
@@ -56,7 +76,9 @@ def page(result: SuiteResult) -> Page:
     main = {task.measure for task in result.tasks}
     others = explained(score.measure for score in result.scores if score.measure not in main)
     tasks: list[Section | None] = [
-        notes_section("Notes on tasks", [(task.name, task.notes) for task in result.tasks], everyone="all tasks")
+        notes_section(
+            "Notes on tasks", [(task.name, task.notes) for task in result.tasks], everyone="all tasks"
+        )
     ]
     tasks += [task_section(view, task, position) for position, task in enumerate(result.tasks)]
     tasks.append(Terms(terms=[_INTERVALS, *(_COMPARED if result.pairings else []), *others]))
@@ -67,7 +89,10 @@ def page(result: SuiteResult) -> Page:
         headline=words.headline(view),
         tone=words.tone(result),
         reservations=words.reservations(result),
-        sections=[*measured, Group(id="tasks", title="Task by task", sections=tasks) if result.tasks else None],
+        sections=[
+            *measured,
+            Group(id="tasks", title="Task by task", sections=tasks) if result.tasks else None,
+        ],
         facts=[("compared with", _against(result)), ("resamples", integer(result.resamples))],
         time="time for encoding and measuring",
         settings=_settings(result.settings),
@@ -77,7 +102,11 @@ def page(result: SuiteResult) -> Page:
 def exports(result: SuiteResult) -> dict[str, Callable[[], str]]:
     """The tables beside the page."""
     view = Overview(result)
-    return {"table.csv": lambda: _long(view).to_csv(), "table.md": lambda: _markdown(view), "table.tex": lambda: _latex(view)}
+    return {
+        "table.csv": lambda: _long(view).to_csv(),
+        "table.md": lambda: _markdown(view),
+        "table.tex": lambda: _latex(view),
+    }
 
 
 def terminal(result: SuiteResult) -> list[Table]:
@@ -87,18 +116,24 @@ def terminal(result: SuiteResult) -> list[Table]:
     if result.mixed:
         others = counted(len(result.beside_best), "task")
         two = (
-            f"{words.references(result)} Better, not worse, undecided and worse: against {texts.named(result.baseline or '')}; even: "
+            f"{words.references(result)} Better, not worse, undecided and worse: against "
+            f"{texts.named(result.baseline or '')}; even: "
             f"against the best, on the other {others}."
         )
     caption = " ".join(filter(None, [words.headline(view), two, words.about_ranks(result)]))
-    return [_by_task(view), Table(columns=_standing_columns(view, page=False), rows=result.analysis.models, caption=[caption])]
+    return [
+        _by_task(view),
+        Table(columns=_standing_columns(view, page=False), rows=result.analysis.models, caption=[caption]),
+    ]
 
 
 def notes(result: SuiteResult) -> list[str]:
     """The notes below the tables of the terminal."""
     view = Overview(result)
     scores = [score for task in result.tasks for score in view.on(task.name)]
-    ranked = dict.fromkeys((score.model, score.similarity) for score in scores if score.similarity in RANKINGS)
+    ranked = dict.fromkeys(
+        (score.model, score.similarity) for score in scores if score.similarity in RANKINGS
+    )
     return [*(f"{model} was compared by {RANKINGS[by]}" for model, by in ranked), *result.notes]
 
 
@@ -110,14 +145,25 @@ def _by_task(view: Overview) -> Table:
         ranking = view.rankings[task.name]
         if len(view.scores) > MOST_ROWS and ranking.against in ranking.best:
             scores = [score for score in all_scores if score.model in ranking.even]
-        details = f"{task.measure}{', lower is better' * task.lower_is_better}{', listed candidates' * (task.kind == 'triplets')}"
+        details = task.measure
+        if task.lower_is_better:
+            details += ", lower is better"
+        if task.kind == "triplets":
+            details += ", listed candidates"
         beside = short(words.beside(view, task.name))
-        rows.append((Cell(task.name, bold=True), Cell(details, tone="muted"), Cell(beside, tone="muted"), Cell("")))
+        rows.append(
+            (Cell(task.name, bold=True), Cell(details, tone="muted"), Cell(beside, tone="muted"), Cell(""))
+        )
         rows += [_in_terminal(view, score) for score in scores]
         if len(scores) < len(all_scores):
             rows.append((Cell(f"  and {len(all_scores) - len(scores)} more"), Cell(""), Cell(""), Cell("")))
     heads: list[tuple[str, ColumnKind]] = [
-        *(("task, model", "name"), ("value [95 %]", "number"), ("difference [95 %]", "number"), ("verdict", "text"))
+        *(
+            ("task, model", "name"),
+            ("value [95 %]", "number"),
+            ("difference [95 %]", "number"),
+            ("verdict", "text"),
+        )
     ]
     columns = [Column(head, itemgetter(at), kind) for at, (head, kind) in enumerate(heads)]
     return Table(title=view.result.title, columns=columns, rows=rows)
@@ -134,7 +180,13 @@ def _in_terminal(view: Overview, score: Score) -> tuple[Cell, ...]:
         return (*cells, Cell(DASH), Cell("trained on it", tone="muted", badge=True))
     if ranking.against != score.model:
         return (*cells, Cell(""), Cell(""))
-    return (*cells, Cell(DASH), Cell("baseline" if score.model == view.result.baseline else "clearly best" if ranking.clear else "best"))
+    return (
+        *cells,
+        Cell(DASH),
+        Cell(
+            "baseline" if score.model == view.result.baseline else "clearly best" if ranking.clear else "best"
+        ),
+    )
 
 
 def _matrix(view: Overview, *, with_rank: bool) -> Table:
@@ -153,12 +205,22 @@ def _matrix(view: Overview, *, with_rank: bool) -> Table:
             below = [", ".join(filter(None, below[:2])), *filter(None, below[2:])]
         head = texts.cut_name(task.name, limit=200 if with_rank else 32)
         first = first_click(task.lower_is_better)
-        return Column(head, lambda model: _value(view, task, model), "number", below, first, full=task.name, group=words.KINDS[task.kind])
+        return Column(
+            head,
+            lambda model: _value(view, task, model),
+            "number",
+            below,
+            first,
+            full=task.name,
+            group=words.KINDS[task.kind],
+        )
 
     ranks = {standing.model: standing.mean_rank for standing in result.analysis.models}
     columns = [Column("model", name, "name"), *(column(task) for _, tasks in groups for task in tasks)]
     if with_rank:
-        columns.append(Column("mean rank", lambda model: value_cell(ranks[model.name], text="{:.1f}".format), "number"))
+        columns.append(
+            Column("mean rank", lambda model: value_cell(ranks[model.name], text="{:.1f}".format), "number")
+        )
     return Table(columns=columns, rows=result.models, sortable=True, look="matrix")
 
 
@@ -184,7 +246,8 @@ def _matrix_section(view: Overview) -> Group:
     return Group(
         id="models-by-tasks",
         title="Models by tasks",
-        lead=f"The main measure of each task with its 95{NO_BREAK}% interval. {words.references(view.result)}",
+        lead=f"The main measure of each task with its 95{NO_BREAK}% interval. "
+        f"{words.references(view.result)}",
         sections=[
             _matrix(view, with_rank=False),
             Notes(title="", notes=[("marks", "; ".join([*words.key(view.result), "– not measured"]))]),
@@ -196,22 +259,39 @@ def _matrix_section(view: Overview) -> Group:
 def _over_all(view: Overview) -> Group:
     result = view.result
     means = (
-        " Kinds whose tasks share one measure also have plain means, with tasks weighted equally. Tasks are not a random sample, so "
+        " Kinds whose tasks share one measure also have plain means, with tasks weighted "
+        "equally. Tasks are not a random sample, so "
         "these means have no interval."
     )
     lead = (
-        "Tasks have different measures and scales, so scores are not averaged over all of them. Ranks can be averaged, but do not show "
-        f"how far apart two models are, and they depend on the other models measured.{means * bool(result.analysis.means)}"
+        "Tasks have different measures and scales, so scores are not averaged over all "
+        "of them. Ranks can be averaged, but do not show "
+        "how far apart two models are, and they depend on the other models "
+        f"measured.{means * bool(result.analysis.means)}"
     )
     columns = [
         Column("model", lambda model: cut(model.name, limit=80), "name"),
         Column(
-            "loaded from", lambda model: Cell(cut(model.model, limit=200), [f"and {', '.join(model.runs)}"] if model.runs else []), "code"
+            "loaded from",
+            lambda model: Cell(
+                cut(model.model, limit=200), [f"and {', '.join(model.runs)}"] if model.runs else []
+            ),
+            "code",
         ),
-        Column("parameters", lambda model: None if model.parameters is None else texts.millions(model.parameters), "number"),
+        Column(
+            "parameters",
+            lambda model: None if model.parameters is None else texts.millions(model.parameters),
+            "number",
+        ),
         Column("width", lambda model: None if model.width is None else integer(model.width), "number"),
-        Column("query prompt", lambda model: repr(model.query_prompt) if model.query_prompt else DASH, "code"),
-        Column("document prompt", lambda model: repr(model.document_prompt) if model.document_prompt else DASH, "code"),
+        Column(
+            "query prompt", lambda model: repr(model.query_prompt) if model.query_prompt else DASH, "code"
+        ),
+        Column(
+            "document prompt",
+            lambda model: repr(model.document_prompt) if model.document_prompt else DASH,
+            "code",
+        ),
     ]
     standings = Table(columns=_standing_columns(view, page=True), rows=result.analysis.models, sortable=True)
     return Group(
@@ -221,7 +301,11 @@ def _over_all(view: Overview) -> Group:
         sections=[
             standings if result.pairings else None,
             Table(columns=columns, rows=result.models),
-            notes_section("Notes on models", [(model.name, model.notes) for model in result.models], everyone="all models"),
+            notes_section(
+                "Notes on models",
+                [(model.name, model.notes) for model in result.models],
+                everyone="all models",
+            ),
         ],
     )
 
@@ -236,23 +320,42 @@ def _standing_columns(view: Overview, *, page: bool) -> list[Column]:
         return Column(head, attrgetter(field), "number", below, first)
 
     def verdicts(verdict: Verdict, below: Sequence[str] = (), first: str = "descending") -> Column:
-        return Column(verdict, lambda standing: (standing.verdicts or {}).get(verdict), "number", below, first)
+        return Column(
+            verdict, lambda standing: (standing.verdicts or {}).get(verdict), "number", below, first
+        )
 
     def mean_column(mean: KindMean) -> Column:
         below = [f"{mean.measure}, {mean.tasks} tasks", direction(mean.lower_is_better)]
         first = first_click(mean.lower_is_better)
-        return Column(words.KINDS[mean.kind], lambda row: value_cell(mean.values[row.model], text=texts.value), "number", below, first)
+        return Column(
+            words.KINDS[mean.kind],
+            lambda row: value_cell(mean.values[row.model], text=texts.value),
+            "number",
+            below,
+            first,
+        )
 
     columns = [Column("model", lambda standing: Cell(cut(standing.model, limit=80), bold=page), "name")]
     columns += [count("tasks", "tasks"), count("best", "best")]
     if result.baseline is None:
         columns.append(count("clearly best" if page else "clearly", "clear"))
     else:
-        columns += [verdicts("better", than), verdicts("not worse", than), verdicts("undecided"), verdicts("worse", than, "")]
+        columns += [
+            verdicts("better", than),
+            verdicts("not worse", than),
+            verdicts("undecided"),
+            verdicts("worse", than, ""),
+        ]
     if others or result.baseline is None:
         below = [f"of {counted(others, 'other task')}"] if result.baseline is not None and page else []
         columns.append(count("not measurably worse than the best" if page else "even", "even", below))
-    rank = Column("mean rank", lambda standing: value_cell(standing.mean_rank, text="{:.1f}".format), "number", (), "ascending")
+    rank = Column(
+        "mean rank",
+        lambda standing: value_cell(standing.mean_rank, text="{:.1f}".format),
+        "number",
+        (),
+        "ascending",
+    )
     return [*columns, rank, *(mean_column(mean) for mean in result.analysis.means if page)]
 
 
@@ -267,32 +370,75 @@ _REPORTED = frozenset(("report", "measures"))
 
 def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings without those that no task uses."""
-    tasks = [{key: value for key, value in task.items() if value not in ({}, [])} for task in settings.get("tasks", ())]
+    tasks = [
+        {key: value for key, value in task.items() if value not in ({}, [])}
+        for task in settings.get("tasks", ())
+    ]
     if not tasks:
         return dict(settings)
     ranked = [task for task in tasks if task.get("kind") in ("retrieval", "triplets")]
     measure = {key: value for key, value in settings.get("measure", {}).items() if key not in _REPORTED}
-    return {**settings, "tasks": tasks, **({"measure": measure} if all(not _REPORTED.isdisjoint(task) for task in ranked) else {})}
+    return {
+        **settings,
+        "tasks": tasks,
+        **({"measure": measure} if all(not _REPORTED.isdisjoint(task) for task in ranked) else {}),
+    }
 
 
 _CSV = (
-    *("task", "kind", "model", "measure", "similarity", "main", "value", "low", "high", "lower_is_better", "unit", "units", "runs"),
-    *("best", "even", "against", "difference", "difference_low", "difference_high", "p", "test", "significant", "verdict"),
+    *(
+        "task",
+        "kind",
+        "model",
+        "measure",
+        "similarity",
+        "main",
+        "value",
+        "low",
+        "high",
+        "lower_is_better",
+        "unit",
+        "units",
+        "runs",
+    ),
+    *(
+        "best",
+        "even",
+        "against",
+        "difference",
+        "difference_low",
+        "difference_high",
+        "p",
+        "test",
+        "significant",
+        "verdict",
+    ),
     *("effect", "gained", "lost", "detectable"),
 )
 
 
 def _long(view: Overview) -> Table:
-    """A line for each measure of each model on each task, then one for each fact: a measure without interval and direction."""
+    """A line for each measure of each model on each task, then one for each fact: a measure without interval
+    and direction.
+    """
     tasks = {task.name: task for task in view.result.tasks}
     runs = {model.name: words.runs_of(model) for model in view.result.models}
 
     def about(row: Score | Fact) -> dict[str, Any]:
         task = tasks[row.task]
-        return {"task": task.name, "kind": task.kind, "model": row.model, "unit": task.unit, "units": task.units, "runs": runs[row.model]}
+        return {
+            "task": task.name,
+            "kind": task.kind,
+            "model": row.model,
+            "unit": task.unit,
+            "units": task.units,
+            "runs": runs[row.model],
+        }
 
     rows = [about(score) | _figures(view, score) for score in view.result.scores]
-    rows += [about(fact) | {"measure": fact.name, "main": False, "value": fact.value} for fact in view.result.facts]
+    rows += [
+        about(fact) | {"measure": fact.name, "main": False, "value": fact.value} for fact in view.result.facts
+    ]
     return Table(columns=[Column(name, methodcaller("get", name)) for name in _CSV], rows=rows)
 
 
@@ -309,7 +455,13 @@ def _figures(view: Overview, score: Score) -> dict[str, Any]:
     if pairing is None:
         return {**row, "even": True if best else None}
     change = pairing.change
-    row = {**asdict(change), **row, "against": pairing.against, "significant": pairing.significant, "verdict": pairing.verdict}
+    row = {
+        **asdict(change),
+        **row,
+        "against": pairing.against,
+        "significant": pairing.significant,
+        "verdict": pairing.verdict,
+    }
     row |= _ends("difference_", change.difference_interval)
     return {**row, "even": score.model in ranking.even if ranking.against in ranking.best or best else None}
 
@@ -324,7 +476,10 @@ def _lines(view: Overview) -> tuple[list[str], list[str]]:
     notes = gathered([(model.name, model.notes) for model in result.models], everyone="all models")
     notes += gathered([(task.name, task.notes) for task in result.tasks], everyone="all tasks")
     marks = [*words.key(result), "95 % intervals in brackets"]
-    return marks, [*words.reservations(result), *(f"{texts.cut_name(names, limit=200)}: {note}" for names, note in notes)]
+    return marks, [
+        *words.reservations(result),
+        *(f"{texts.cut_name(names, limit=200)}: {note}" for names, note in notes),
+    ]
 
 
 def _markdown(view: Overview) -> str:
@@ -333,11 +488,25 @@ def _markdown(view: Overview) -> str:
     table = _matrix(view, with_rank=True).to_markdown().rstrip("\n")
     sentences = [markdown(words.references(view.result)), f"{markdown('; '.join(marks))}."]
     items = "\n".join(f"- {markdown(cut(note, limit=1000))}" for note in notes)
-    return "\n\n".join([markdown(cut(view.result.title, limit=200)), markdown(words.headline(view)), table, *sentences, items]) + "\n"
+    return (
+        "\n\n".join(
+            [
+                markdown(cut(view.result.title, limit=200)),
+                markdown(words.headline(view)),
+                table,
+                *sentences,
+                items,
+            ]
+        )
+        + "\n"
+    )
 
 
 def _latex(view: Overview) -> str:
     """Models by tasks, in LaTeX."""
     marks, notes = _lines(view)
     comments = [view.result.title, words.headline(view), words.references(view.result), *marks, *notes]
-    return "".join(f"% {latex(cut(comment, limit=1000))}\n" for comment in comments) + _matrix(view, with_rank=True).to_latex()
+    return (
+        "".join(f"% {latex(cut(comment, limit=1000))}\n" for comment in comments)
+        + _matrix(view, with_rank=True).to_latex()
+    )

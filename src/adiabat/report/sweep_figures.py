@@ -1,4 +1,4 @@
-"""The figures of a sweep (Vasilyev et al. 2024): curves against each numeric setting, and the costs of gains."""
+"""The figures of a sweep (Vasilyev et al. 2024): curves against numeric settings, and the costs of gains."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +11,16 @@ from adiabat.report import charts
 from adiabat.report.chart_style import ACCENT, BAD, GOOD, INK, MUTED
 from adiabat.report.format import cut_name, difference_tick, three_digits
 from adiabat.report.sweep_tables import compared_in
-from adiabat.results.sweep_result import Case, Method, PairCounts, Setting, SweepResult, SweepRun, is_number, key_of
+from adiabat.results.sweep_result import (
+    Case,
+    Method,
+    PairCounts,
+    Setting,
+    SweepResult,
+    SweepRun,
+    is_number,
+    key_of,
+)
 
 DRIFTS = ("overlap loss", "margins", "turn")
 """Measures of drift shown first."""
@@ -53,7 +62,9 @@ class Drawing(NamedTuple):
     @property
     def chart(self) -> charts.Chart:
         """Its panels side by side."""
-        return charts.curves(self.name, self.panels, height=3.8 if len(self.panels) == 1 else 2.8, columns=self.columns)
+        return charts.curves(
+            self.name, self.panels, height=3.8 if len(self.panels) == 1 else 2.8, columns=self.columns
+        )
 
 
 class Point(NamedTuple):
@@ -104,7 +115,15 @@ class Series:
         """Positions at which any run failed."""
         return sorted({x for combination in self.combinations for x in combination.failed})
 
-    def panel(self, lines: Sequence[charts.Line], title: str, up: str = "", *, failed: Sequence[float], log: str = "") -> charts.Panel:
+    def panel(
+        self,
+        lines: Sequence[charts.Line],
+        title: str,
+        up: str = "",
+        *,
+        failed: Sequence[float],
+        log: str = "",
+    ) -> charts.Panel:
         """Axes against the setting."""
         values = sorted({x for combination in self.combinations for x, _ in combination.cases})
         scale = scale_of(self.setting)
@@ -117,7 +136,9 @@ class Series:
             x_tick=setting_text,
             y_tick=three_digits,
             ticks=values if len(values) <= MOST_TICKS else values[:: -(-len(values) // MOST_TICKS)],
-            linear_to=min(value for value in values if value > 0) if scale == "symlog" and max(values) > 0 else 0.0,
+            linear_to=min(value for value in values if value > 0)
+            if scale == "symlog" and max(values) > 0
+            else 0.0,
             failed=failed,
         )
 
@@ -128,27 +149,45 @@ def _title(text: str) -> str:
 
 def series_of(result: SweepResult) -> list[Series]:
     """Settings for which figures are drawn."""
-    numeric = [index for index, setting in enumerate(result.analysis.settings) if setting.numeric and len(setting.numbers) > 1]
+    numeric = [
+        index
+        for index, setting in enumerate(result.analysis.settings)
+        if setting.numeric and len(setting.numbers) > 1
+    ]
     return [series for index in numeric if (series := _series(result, index)) is not None]
 
 
 def _series(result: SweepResult, index: int) -> Series | None:
     view = result.analysis
-    others = [other for other in range(len(view.settings)) if other != index and len(view.settings[other].values) > 1]
+    others = [
+        other
+        for other in range(len(view.settings))
+        if other != index and len(view.settings[other].values) > 1
+    ]
     tied = [other for other in others if _is_tied(view.cases, other, index)]
     apart = [other for other in others if other not in tied]
     numbered = [case for case in view.cases if is_number(case.values[index])]
-    lines = [cases for cases in view.grouped(numbered, apart) if len({key_of(case.values[index]) for case in cases}) > 1]
+    lines = [
+        cases
+        for cases in view.grouped(numbered, apart)
+        if len({key_of(case.values[index]) for case in cases}) > 1
+    ]
     if not lines:
         return None
-    shown = lines if len(lines) <= MOST_COMBINATIONS else [max(lines, key=lambda cases: sum(len(case.runs) for case in cases))]
+    shown = (
+        lines
+        if len(lines) <= MOST_COMBINATIONS
+        else [max(lines, key=lambda cases: sum(len(case.runs) for case in cases))]
+    )
     combinations = []
     for label, cases in zip(view.line_labels(apart, lines), lines, strict=True):
         if cases in shown:
             positions = [(float(value), case) for case in cases if is_number(value := case.values[index])]
             combinations.append(Combination(label, sorted(positions, key=lambda pair: pair[0])))
     alone = len(numbered) - sum(map(len, lines))
-    return Series(view.settings[index], combinations, len(lines), [view.settings[other].label for other in tied], alone)
+    return Series(
+        view.settings[index], combinations, len(lines), [view.settings[other].label for other in tied], alone
+    )
 
 
 def _is_tied(cases: Sequence[Case], first: int, second: int) -> bool:
@@ -158,7 +197,9 @@ def _is_tied(cases: Sequence[Case], first: int, second: int) -> bool:
 
 
 def scale_of(setting: Setting) -> str:
-    """``log`` for learning rates and positive values that span more than an order of magnitude; ``symlog`` if they include 0."""
+    """``log`` for learning rates and positive values that span more than an order of magnitude; ``symlog`` if
+    they include 0.
+    """
     values = setting.numbers
     positive = [value for value in values if value > 0]
     if not positive or min(values) < 0:
@@ -183,24 +224,40 @@ def against(result: SweepResult, series: Series) -> list[Drawing]:
         ("kept epoch", lambda x, run: Point(x, float(run.best_epoch), run.seed)),
     ]
     drawn = [
-        Drawing(f"improvement-{slug}", f"Improvement against {label}", _IMPROVEMENT, _improvements(result, series)),
+        Drawing(
+            f"improvement-{slug}", f"Improvement against {label}", _IMPROVEMENT, _improvements(result, series)
+        ),
         *_pair_drawings(result, series, slug),
         Drawing(f"drift-{slug}", f"Drift against {label}", _DRIFT, drifts, 3 if len(drifts) == 3 else 2),
-        Drawing(f"validation-{slug}", f"Training against {label}", _VALIDATION, _by_combination(result, series, taken)),
+        Drawing(
+            f"validation-{slug}",
+            f"Training against {label}",
+            _VALIDATION,
+            _by_combination(result, series, taken),
+        ),
     ]
     cross = " A cross at the lower edge marks a failed run." * bool(series.failed)
-    return [drawing._replace(caption=drawing.caption + cross) for drawing in drawn if any(panel.lines for panel in drawing.panels)]
+    return [
+        drawing._replace(caption=drawing.caption + cross)
+        for drawing in drawn
+        if any(panel.lines for panel in drawing.panels)
+    ]
 
 
 _IMPROVEMENT = (
-    f"Main measures. Markers are runs, lines means over seeds; bars: paired 95{NO_BREAK}% intervals. Open: neither better nor worse."
+    "Main measures. Markers are runs, lines means over seeds; bars: paired "
+    f"95{NO_BREAK}% intervals. Open: neither better nor worse."
 )
 _PAIRS = (
-    "Solid: by the paired test, corrected over all pairs; dashed: by the z-test of Vasilyev et al. 2024, which treats pairs of texts as "
+    "Solid: by the paired test, corrected over all pairs; dashed: by the z-test of "
+    "Vasilyev et al. 2024, which treats pairs of texts as "
     "independent."
 )
 _DRIFT = f"0 is the untuned tower. Bars: 95{NO_BREAK}% intervals over probes."
-_TRADE = f"Markers are settings; the untuned tower is at 0. Bars: paired 95{NO_BREAK}% intervals. Open: neither better nor worse."
+_TRADE = (
+    f"Markers are settings; the untuned tower is at 0. Bars: paired 95{NO_BREAK}% "
+    "intervals. Open: neither better nor worse."
+)
 _VALIDATION = "Optimiser steps of the runs, and the epoch whose weights were kept; 0 is the start."
 
 
@@ -212,7 +269,13 @@ def _improvements(result: SweepResult, series: Series) -> list[charts.Panel]:
             outcome = run.task(task)
             if outcome is None or (main := outcome.main).improvement is None:
                 return None
-            return Point(x, main.improvement, run.seed, main.verdict not in ("better", "worse"), main.improvement_interval)
+            return Point(
+                x,
+                main.improvement,
+                run.seed,
+                main.verdict not in ("better", "worse"),
+                main.improvement_interval,
+            )
 
         return point
 
@@ -227,8 +290,14 @@ def _improvements(result: SweepResult, series: Series) -> list[charts.Panel]:
     for group in series.combinations:
         lines: list[charts.Line] = []
         for task in tasks:
-            lines += _curve(result, group.cases, improvement_on(task), task, styles[task], target=task in targets)
-        panels.append(_in_percent(series.panel(lines, group.label, "improvement, % (up is better)", failed=group.failed)))
+            lines += _curve(
+                result, group.cases, improvement_on(task), task, styles[task], target=task in targets
+            )
+        panels.append(
+            _in_percent(
+                series.panel(lines, group.label, "improvement, % (up is better)", failed=group.failed)
+            )
+        )
     return panels
 
 
@@ -240,11 +309,16 @@ def _styles(labels: Sequence[str], palette: Sequence[Style]) -> dict[str, Style]
     """Colour and marker of each label, the same in all panels of a figure."""
     count = len(palette)
     # Colours and markers come round at different times, so that many curves still differ.
-    return {label: (palette[index % count][0], palette[(index + index // count) % count][1]) for index, label in enumerate(labels)}
+    return {
+        label: (palette[index % count][0], palette[(index + index // count) % count][1])
+        for index, label in enumerate(labels)
+    }
 
 
 def _pair_drawings(result: SweepResult, series: Series, slug: str) -> Iterator[Drawing]:
-    """A figure for each grid with all its comparisons; with several combinations a figure for each comparison."""
+    """A figure for each grid with all its comparisons; with several combinations a figure for each
+    comparison.
+    """
     by_task: dict[str, list[tuple[str, list[charts.Panel]]]] = {}
     for counts in sorted(compared_in(result), key=lambda counts: result.ordered.index(counts.task)):
         label = ", ".join(filter(None, [counts.comparison, counts.similarity]))
@@ -261,22 +335,32 @@ def _pair_drawings(result: SweepResult, series: Series, slug: str) -> Iterator[D
         yield Drawing(f"pairs-{slug}" + f"-{number}" * (len(figures) > 1), title, _PAIRS, panels)
 
 
-def _pair_panel(result: SweepResult, series: Series, combination: Combination, compared: PairCounts) -> charts.Panel:
+def _pair_panel(
+    result: SweepResult, series: Series, combination: Combination, compared: PairCounts
+) -> charts.Panel:
     """Language pairs improved and worsened, by the paired test and by the z-test of Vasilyev et al. 2024."""
 
     def count_of(name: str) -> Measure:
         def point(x: float, run: SweepRun) -> Point | None:
             grids = outcome.grids if (outcome := run.task(compared.task)) is not None else []
-            counts = [getattr(grid, name) for grid in grids if (grid.comparison, grid.similarity) == compared.compared[1:]]
+            counts = [
+                getattr(grid, name)
+                for grid in grids
+                if (grid.comparison, grid.similarity) == compared.compared[1:]
+            ]
             return Point(x, float(counts[0]), run.seed) if counts and counts[0] is not None else None
 
         return point
 
     cases = combination.cases
-    lines = [line for side, style in _SIDES.items() for line in _curve(result, cases, count_of(side), side, style)]
+    lines = [
+        line for side, style in _SIDES.items() for line in _curve(result, cases, count_of(side), side, style)
+    ]
     for side, style in _SIDES.items():
         lines += _curve(result, cases, count_of(f"{side}_z"), f"{side}, z-test", style, faint=True)
-    totals = [counts.pairs for _, case in cases for counts in case.pairs if counts.compared == compared.compared]
+    totals = [
+        counts.pairs for _, case in cases for counts in case.pairs if counts.compared == compared.compared
+    ]
     up = f"language pairs of {max(totals):,.0f}" if totals else "language pairs"
     return series.panel(lines, combination.label, up, failed=combination.failed)
 
@@ -289,24 +373,41 @@ def _drifts(result: SweepResult, series: Series) -> list[charts.Panel]:
             if run.drift is None or name not in run.drift.means:
                 return None
             mean, error = run.drift.means[name], run.drift.errors.get(name)
-            return Point(x, mean, run.seed, interval=None if error is None else (mean - _NORMAL * error, mean + _NORMAL * error))
+            return Point(
+                x,
+                mean,
+                run.seed,
+                interval=None if error is None else (mean - _NORMAL * error, mean + _NORMAL * error),
+            )
 
         return point
 
     measured = dict.fromkeys(name for case in result.analysis.cases for name in case.drift)
-    names = [*(name for name in DRIFTS if name in measured), *(name for name in measured if name not in DRIFTS)]
+    names = [
+        *(name for name in DRIFTS if name in measured),
+        *(name for name in measured if name not in DRIFTS),
+    ]
     panels = _by_combination(result, series, [(name, drift_by(name)) for name in names])
     lowest = [min(y for line in panel.lines for _, y in line.points if y is not None) for panel in panels]
-    return [replace(panel, log=f"{panel.log}y") if low > 0 else panel for panel, low in zip(panels, lowest, strict=True)]
+    return [
+        replace(panel, log=f"{panel.log}y") if low > 0 else panel
+        for panel, low in zip(panels, lowest, strict=True)
+    ]
 
 
-def _by_combination(result: SweepResult, series: Series, measures: Sequence[tuple[str, Measure]]) -> list[charts.Panel]:
+def _by_combination(
+    result: SweepResult, series: Series, measures: Sequence[tuple[str, Measure]]
+) -> list[charts.Panel]:
     """A panel for each measure with a curve for each combination, without empty panels."""
-    drawn = [group for group in series.combinations if any(len(case.runs) > case.failed for _, case in group.cases)]
+    drawn = [
+        group for group in series.combinations if any(len(case.runs) > case.failed for _, case in group.cases)
+    ]
     styles = _styles([group.label for group in drawn], _OTHERS)
     panels = []
     for title, measure in measures:
-        if lines := [line for label, cases in drawn for line in _curve(result, cases, measure, label, styles[label])]:
+        if lines := [
+            line for label, cases in drawn for line in _curve(result, cases, measure, label, styles[label])
+        ]:
             panels.append(series.panel(lines, title, failed=series.failed))
     return panels
 
@@ -321,8 +422,12 @@ def _curve(
     target: bool = False,
     faint: bool = False,
 ) -> list[charts.Line]:
-    """Runs of one line from left to right with their means over seeds; a position without a value leaves a gap."""
-    points = [point for x, case in cases for run in result.runs_of(case) if (point := measure(x, run)) is not None]
+    """Runs of one line from left to right with their means over seeds; a position without a value leaves a
+    gap.
+    """
+    points = [
+        point for x, case in cases for run in result.runs_of(case) if (point := measure(x, run)) is not None
+    ]
     heights = {x: [point.y for point in points if point.x == x] for x, _ in cases}
     means = [(x, fmean(values) if values else None) for x, values in heights.items()]
     return _lines(points, means, label, style, target=target, faint=faint) if points else []
@@ -337,23 +442,33 @@ def _lines(
     target: bool = False,
     faint: bool = False,
 ) -> list[charts.Line]:
-    """The line of means, and a marker for each run: hollow without evidence, with its interval if it is alone at its position."""
+    """The line of means, and a marker for each run: hollow without evidence, with its interval if it is alone
+    at its position.
+    """
     colour, marker = style
     shown = cut_name(label, limit=34) + (" (target)" if target else "")
     several = len({(point.x, point.seed) for point in points}) > len({point.x for point in points})
     mean = charts.Line(means, shown, colour, "", "--" if faint else "-", width=2.4 if target else 1.4)
     if faint:
         return [mean]
-    lines = [replace(mean, marker="" if several else marker) if means else charts.Line([], shown, colour, marker, "")]
+    lines = [
+        replace(mean, marker="" if several else marker)
+        if means
+        else charts.Line([], shown, colour, marker, "")
+    ]
     for hollow in (False, True):
         alike = [point for point in points if point.open == hollow]
         ends = () if several else [point.interval for point in alike]
-        lines.append(charts.Line([(point.x, point.y) for point in alike], "", colour, marker, "", ends, hollow=hollow))
+        lines.append(
+            charts.Line([(point.x, point.y) for point in alike], "", colour, marker, "", ends, hollow=hollow)
+        )
     return [line for line in lines if line.points or line.label]
 
 
 def trade(result: SweepResult) -> Drawing | None:
-    """Changes of the other tasks and drift against the gain of the targets; None if no two cases have a gain and another change."""
+    """Changes of the other tasks and drift against the gain of the targets; None if no two cases have a gain
+    and another change.
+    """
     view = result.analysis
     methods = sorted(view.methods, key=lambda method: -len(method.cases))[:MOST_METHODS]
     cases = [view.cases[position] for method in methods for position in method.cases]
@@ -366,19 +481,30 @@ def trade(result: SweepResult) -> Drawing | None:
         if changed is None or changed.improvement is None:
             return None
         is_open = not changed.verdicts.keys() & {"better", "worse"}
-        return Point(case.gain or 0.0, changed.improvement, 0, is_open, changed.interval if changed.runs == 1 else None)
+        return Point(
+            case.gain or 0.0, changed.improvement, 0, is_open, changed.interval if changed.runs == 1 else None
+        )
 
     def drift_at(case: Case, measure: str) -> Point | None:
         return Point(case.gain or 0.0, case.drift[measure], 0) if measure in case.drift else None
 
     def panel(title: str, up: str, point_of: Callable[[Case, str], Point | None], name: str) -> charts.Panel:
         def lines(method: Method) -> list[charts.Line]:
-            points = [point for position in method.cases if (point := point_of(view.cases[position], name)) is not None]
+            points = [
+                point
+                for position in method.cases
+                if (point := point_of(view.cases[position], name)) is not None
+            ]
             means = [(point.x, point.y) for point in points] if method.line else []
             return _lines(points, means, method.label, styles[method.label])
 
         drawn = [line for method in methods for line in lines(method)]
-        axes = {"title": _title(title), "down": [(0.0, "", MUTED)], "x_tick": difference_tick, "y_tick": three_digits}
+        axes = {
+            "title": _title(title),
+            "down": [(0.0, "", MUTED)],
+            "x_tick": difference_tick,
+            "y_tick": three_digits,
+        }
         return charts.Panel(drawn, "gain on the targets, %", up, **axes)  # type: ignore[arg-type]
 
     tasks = [task for task in result.others if any(change_at(case, task) is not None for case in cases)]

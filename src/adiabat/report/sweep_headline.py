@@ -5,7 +5,16 @@ from collections.abc import Sequence
 
 from adiabat.core.text import DASH, NO_BREAK, counted, integer, setting_text
 from adiabat.report import ranking_section
-from adiabat.report.format import MOST_NAMED, VERDICT_MARKS, cut_name, decimals_for, interval, listed, named, signed
+from adiabat.report.format import (
+    MOST_NAMED,
+    VERDICT_MARKS,
+    cut_name,
+    decimals_for,
+    interval,
+    listed,
+    named,
+    signed,
+)
 from adiabat.report.pages import Tone
 from adiabat.results.evaluation_result import VERDICTS
 from adiabat.results.ranking_result import Ranking
@@ -18,7 +27,9 @@ REASON_LENGTH = 160
 def case_label(view: SweepAnalysis, case: Case) -> str:
     """A case in one line, by the settings that differ in the sweep."""
     labels = [view.described(case, [index]) for index in _differing(view)] or ["the only setting"]
-    return " with ".join(filter(None, [labels[0], " and ".join(filter(None, [", ".join(labels[1:-1]), *labels[1:][-1:]]))]))
+    return " with ".join(
+        filter(None, [labels[0], " and ".join(filter(None, [", ".join(labels[1:-1]), *labels[1:][-1:]]))])
+    )
 
 
 def case_head(view: SweepAnalysis) -> str:
@@ -57,7 +68,9 @@ def gain_bounds(changed: CaseChange) -> str:
 
 def _decimals(changed: CaseChange) -> int:
     numbers = [*changed.values, *(changed.interval or ())]
-    return decimals_for(numbers, least=1, most=3) if changed.percent else decimals_for(numbers, least=4, most=6)
+    return (
+        decimals_for(numbers, least=1, most=3) if changed.percent else decimals_for(numbers, least=4, most=6)
+    )
 
 
 def verdict_marks(changed: CaseChange) -> str:
@@ -101,7 +114,11 @@ def headline(result: SweepResult) -> str:
     if not result.others:
         harm = "Only target tasks were measured, so effects on other tasks are unknown."
     else:
-        harm = _harm_by_rate(view, view.rate) if view.rate and _is_crossed(view, view.rate) else _harm_by_setting(view.cases)
+        harm = (
+            _harm_by_rate(view, view.rate)
+            if view.rate and _is_crossed(view, view.rate)
+            else _harm_by_setting(view.cases)
+        )
     return " ".join(filter(None, [_ended(result), harm, _best(result)]))
 
 
@@ -115,7 +132,11 @@ def tone(result: SweepResult) -> Tone:
     if best is None or not result.others or not result.targets:
         return "plain"
     outcomes = [best.change(task) for task in result.targets]
-    return "good" if all(changed is not None and changed.verdict == "better" for changed in outcomes) else "plain"
+    return (
+        "good"
+        if all(changed is not None and changed.verdict == "better" for changed in outcomes)
+        else "plain"
+    )
 
 
 def _train_ranking(result: SweepResult) -> Ranking | None:
@@ -130,19 +151,26 @@ def _ended(result: SweepResult) -> str:
         return f"{counted(runs, 'run')} completed."
     if failed < runs:
         return f"{failed} of {counted(runs, 'run')} failed."
-    reasons = dict.fromkeys(cut_name(run.reason, limit=REASON_LENGTH) for run in result.runs_of(status="failed"))
+    reasons = dict.fromkeys(
+        cut_name(run.reason, limit=REASON_LENGTH) for run in result.runs_of(status="failed")
+    )
     return f"{'The only run' if runs == 1 else f'All {runs:,} runs'} failed: {listed(list(reasons))}."
 
 
 def _is_crossed(view: SweepAnalysis, rate: Setting) -> bool:
-    """Whether every combination of the other settings was tried at every rate; otherwise these could explain the harm at a rate."""
+    """Whether every combination of the other settings was tried at every rate; otherwise these could explain
+    the harm at a rate.
+    """
     others = [index for index, setting in enumerate(view.settings) if setting is not rate]
     return len(view.cases) == len(view.grouped(view.cases, others)) * len(rate.values)
 
 
 def _harm_by_rate(view: SweepAnalysis, rate: Setting) -> str:
     """The largest rate at which no other task got worse, for all other settings and seeds."""
-    cases = {value: [case for case in view.cases if case.values[view.settings.index(rate)] == value] for value in rate.numbers}
+    cases = {
+        value: [case for case in view.cases if case.values[view.settings.index(rate)] == value]
+        for value in rate.numbers
+    }
     rates = list(cases)
 
     def at(value: float) -> str:
@@ -155,11 +183,26 @@ def _harm_by_rate(view: SweepAnalysis, rate: Setting) -> str:
             return f"Each of {len(rates)} learning rates made another task measurably worse: even {where}."
         return f"None of {len(rates)} learning rates is known to be harmless: {where}."
     if len(safe) == len(rates):
-        return f"None of {len(rates)} learning rates, up to {setting_text(safe[-1])}, made another task measurably worse in any run."
+        return (
+            f"None of {len(rates)} learning rates, up to {setting_text(safe[-1])}, made "
+            "another task measurably worse in any run."
+        )
     largest = rates.index(safe[-1])
-    clause = f"Of {len(rates)} learning rates, {setting_text(safe[-1])} is the largest at which no run made another task measurably worse"
+    clause = (
+        f"Of {len(rates)} learning rates, {setting_text(safe[-1])} is the largest at "
+        "which no run made another task measurably worse"
+    )
     below = [at(value) for value in rates[:largest] if value not in safe]
-    return "; ".join([clause, *map(at, rates[largest + 1 : largest + 2]), *([f"below it, {listed(below)}"] if below else [])]) + "."
+    return (
+        "; ".join(
+            [
+                clause,
+                *map(at, rates[largest + 1 : largest + 2]),
+                *([f"below it, {listed(below)}"] if below else []),
+            ]
+        )
+        + "."
+    )
 
 
 def _harm(cases: Sequence[Case]) -> str:
@@ -179,12 +222,22 @@ def _harm_by_setting(cases: Sequence[Case]) -> str:
     if len(cases) == 1:
         if worse := listed([*map(named, cases[0].worse)]):
             return f"{worse} got measurably worse."
-        return "No other task got measurably worse." if harmless else "Some results are missing, so harm is not ruled out."
+        return (
+            "No other task got measurably worse."
+            if harmless
+            else "Some results are missing, so harm is not ruled out."
+        )
     if harmless:
-        return f"{'Each' if harmless == len(cases) else harmless} of {settings} made no other task measurably worse in any run."
+        return (
+            f"{'Each' if harmless == len(cases) else harmless} of {settings} made "
+            "no other task measurably worse in any run."
+        )
     if harmful == len(cases):
         return f"Each of {settings} made another task worse."
-    return f"None of {settings} is known to be harmless: {harmful} made another task worse, and the others lack some results."
+    return (
+        f"None of {settings} is known to be harmless: {harmful} made another task "
+        "worse, and the others lack some results."
+    )
 
 
 def _best(result: SweepResult) -> str:
@@ -194,7 +247,11 @@ def _best(result: SweepResult) -> str:
     without = " without such harm" * (bool(result.others) and not all(case.harmless for case in view.cases))
     best = view.best_case
     if best is None:
-        best = max((case for case in view.cases if case.gain is not None), key=lambda case: case.gain or 0.0, default=None)
+        best = max(
+            (case for case in view.cases if case.gain is not None),
+            key=lambda case: case.gain or 0.0,
+            default=None,
+        )
         if best is None:
             return ""
         clause = f"{target} gained most with {_setting(view, best)}"
@@ -203,11 +260,17 @@ def _best(result: SweepResult) -> str:
     elif len(view.cases) == 1:
         clause = f"{target} gained"
     else:
-        clause = f"{f'of the settings{without}, ' if without else ''}{_setting(view, best)} gained most on {target}"
+        clause = (
+            f"{f'of the settings{without}, ' if without else ''}{_setting(view, best)} "
+            f"gained most on {target}"
+        )
     others = [_change(best, task) for task in result.others]
     rest = f" and {len(others) - MOST_NAMED} more in the table" if len(others) > MOST_NAMED else ""
     elsewhere = f"; elsewhere {', '.join(others[:MOST_NAMED])}{rest}" if others else ""
-    return f"{clause[0].upper()}{clause[1:]}: {', '.join(_change(best, task, bounds=True) for task in targets)}{elsewhere}."
+    return (
+        f"{clause[0].upper()}{clause[1:]}: "
+        f"{', '.join(_change(best, task, bounds=True) for task in targets)}{elsewhere}."
+    )
 
 
 def _setting(view: SweepAnalysis, case: Case) -> str:
@@ -223,9 +286,15 @@ def _change(case: Case, task: str, *, bounds: bool = False) -> str:
         return f"{named(task)} not measured"
     ends, one_run = gain_bounds(changed) * bounds, changed.runs == 1
     judged = [counts for counts in case.pairs if counts.task == task and counts.improved is not None]
-    pairs = [f"{count(c.improved)} of {counted(c.pairs, 'language pair')} better, {count(c.worsened)} worse" for c in judged[:1]]
+    pairs = [
+        f"{count(c.improved)} of {counted(c.pairs, 'language pair')} better, {count(c.worsened)} worse"
+        for c in judged[:1]
+    ]
     change = " ".join(filter(None, [gain(changed), ends * one_run]))
-    return f"{named(task)} {change} ({'; '.join(filter(None, [ends * (not one_run), verdict_words(changed), *pairs]))})"
+    return (
+        f"{named(task)} {change} "
+        f"({'; '.join(filter(None, [ends * (not one_run), verdict_words(changed), *pairs]))})"
+    )
 
 
 def reservations(result: SweepResult) -> list[str]:
@@ -233,7 +302,14 @@ def reservations(result: SweepResult) -> list[str]:
     if not result.runs_of():
         return list(result.notes)
     ranked = ranking_section.reservations(result.ranking) if result.ranking is not None else []
-    sentences = [_verdicts(result), *_about_best(result), _seeds(result), _choice(result), _failures(result), _without_percent(result)]
+    sentences = [
+        _verdicts(result),
+        *_about_best(result),
+        _seeds(result),
+        _choice(result),
+        _failures(result),
+        _without_percent(result),
+    ]
     return [sentence for sentence in [*ranked, *sentences, *result.notes] if sentence]
 
 
@@ -243,25 +319,35 @@ def _verdicts(result: SweepResult) -> str:
     if judged < 2:
         return ""
     return (
-        f"Each of {judged} verdicts is of one run on one task alone: if tuning changed nothing, about one in 20 would still report a "
+        f"Each of {judged} verdicts is of one run on one task alone: if tuning changed "
+        "nothing, about one in 20 would still report a "
         "difference."
     )
 
 
 def _about_best(result: SweepResult) -> list[str]:
-    """The largest loss that intervals of the best setting leave open, and language pairs that it made worse."""
+    """The largest loss that intervals of the best setting leave open, and language pairs that it made
+    worse.
+    """
     view, sentences = result.analysis, list[str]()
     best = view.best_case
     if best is None:
         return []
     where, several = _setting(view, best), len(view.cases) > 1
-    outcomes = [outcome for run in result.runs_of(best) for outcome in run.tasks if outcome.task in result.others]
-    intervals = [(outcome.main.improvement_interval, outcome.task) for outcome in outcomes if not outcome.main.not_worse]
+    outcomes = [
+        outcome for run in result.runs_of(best) for outcome in run.tasks if outcome.task in result.others
+    ]
+    intervals = [
+        (outcome.main.improvement_interval, outcome.task)
+        for outcome in outcomes
+        if not outcome.main.not_worse
+    ]
     losses = [(-bounds[0], task) for bounds, task in intervals if bounds is not None and bounds[0] < 0]
     if losses:
         loss, task = max(losses)
         sentences.append(
-            f"\u201cNot measurably worse\u201d is not \u201cnot worse\u201d:{f' for {where},' * several} intervals allow a loss "
+            "\u201cNot measurably worse\u201d is not \u201cnot "
+            f"worse\u201d:{f' for {where},' * several} intervals allow a loss "
             f"of up to {loss:.1f}{NO_BREAK}% ({named(task)})."
         )
     worsened = [
@@ -272,7 +358,10 @@ def _about_best(result: SweepResult) -> list[str]:
     ]
     if worsened:
         setting = f"with {where}" if several else "here"
-        sentences.append(f"A grid that is not worse overall may contain worse language pairs; {setting}: {listed(worsened)}.")
+        sentences.append(
+            "A grid that is not worse overall may contain worse language "
+            f"pairs; {setting}: {listed(worsened)}."
+        )
     return sentences
 
 
@@ -280,13 +369,19 @@ def _seeds(result: SweepResult) -> str:
     seeds = max(len(case.runs) for case in result.analysis.cases)
     if seeds == 1:
         return "Every setting is one run: intervals cover variation between units, not between tuning seeds."
-    return f"Values are means of up to {counted(seeds, 'run')}; the range of the runs follows them and is not a confidence interval."
+    return (
+        f"Values are means of up to {counted(seeds, 'run')}; the range of the runs "
+        "follows them and is not a confidence interval."
+    )
 
 
 def _choice(result: SweepResult) -> str:
     if result.analysis.best is None or len(result.analysis.cases) < 2:
         return ""
-    return "The best setting was selected by the values shown, which slightly overstates its lead; confirm it on other data."
+    return (
+        "The best setting was selected by the values shown, which slightly "
+        "overstates its lead; confirm it on other data."
+    )
 
 
 def _failures(result: SweepResult) -> str:
@@ -294,7 +389,9 @@ def _failures(result: SweepResult) -> str:
         return ""
     reasons = Counter(cut_name(run.reason, limit=REASON_LENGTH) for run in result.runs_of(status="failed"))
     causes = listed([f"{reason} ({counted(times, 'run')})" for reason, times in reasons.most_common()])
-    return f"Failed: {causes}." + " A setting with a failed run does not count as harmless." * bool(result.others)
+    return f"Failed: {causes}." + " A setting with a failed run does not count as harmless." * bool(
+        result.others
+    )
 
 
 def _without_percent(result: SweepResult) -> str:
@@ -303,5 +400,6 @@ def _without_percent(result: SweepResult) -> str:
     if not lacking:
         return ""
     return (
-        f"The untuned tower scores 0 on {listed(list(lacking))}, so percentages are undefined: tables show differences, figures leave gaps."
+        f"The untuned tower scores 0 on {listed(list(lacking))}, so percentages are "
+        "undefined: tables show differences, figures leave gaps."
     )

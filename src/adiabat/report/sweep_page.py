@@ -10,7 +10,16 @@ from adiabat.report.format import cut_name, number, signed, three_digits
 from adiabat.report.measure_terms import measures_section
 from adiabat.report.pages import Figure, Group, Page, Terms, notes_section
 from adiabat.report.ranking_section import ranking_groups, ranking_tables
-from adiabat.report.sweep_figures import DRIFTS, MOST_METHODS, Drawing, Series, against, drawings, series_of, trade
+from adiabat.report.sweep_figures import (
+    DRIFTS,
+    MOST_METHODS,
+    Drawing,
+    Series,
+    against,
+    drawings,
+    series_of,
+    trade,
+)
 from adiabat.report.sweep_headline import case_cell, case_head, headline, reservations, sides, tone
 from adiabat.report.sweep_tables import (
     change_cell,
@@ -42,29 +51,37 @@ MOST_ROWS = 60
 _TERMS = [
     (
         "Improvement",
-        "Change of the main measure in percent of the untuned tower’s score; above zero is better, even for measures where lower is "
+        "Change of the main measure in percent of the untuned tower’s score; above "
+        "zero is better, even for measures where lower is "
         "better. If the untuned tower scores 0, the plain difference is shown.",
     ),
     (
         "Verdict",
-        "The tuned and the untuned tower are compared on the same queries, query by query. Better or worse: the paired "
-        "95\N{NO-BREAK SPACE}% interval excludes zero and p is below 0.05, for this run and this task alone. No "
+        "The tuned and the untuned tower are compared on the same queries, query "
+        "by query. Better or worse: the paired "
+        "95\N{NO-BREAK SPACE}% interval excludes zero and p is below 0.05, "
+        "for this run and this task alone. No "
         "evidence is not proof of equality.",
     ),
     (
         "Several seeds",
-        "The value is their mean; the two figures below it are the lowest and the highest, not a confidence interval. A task counts as "
+        "The value is their mean; the two figures below it are the lowest and the highest, "
+        "not a confidence interval. A task counts as "
         "worse if it is worse in any run.",
     ),
     (
         "Language pairs",
-        "Cells of a language grid: better/worse by the paired test after Benjamini–Hochberg over the cells. The "
-        "two-proportion z-test of Vasilyev et al. 2024 treats pairs of texts as independent, though many share a text.",
+        "Cells of a language grid: better/worse by the paired test after "
+        "Benjamini–Hochberg over the cells. The "
+        "two-proportion z-test of Vasilyev et al. 2024 treats pairs of texts "
+        "as independent, though many share a text.",
     ),
     (
         "Drift limits",
-        "A limit derived from noise lets drift raise the noise by about a tenth. It is a hit if drift first exceeds it at the rate where "
-        "labels first show damage, each task tested alone at 5\N{NO-BREAK SPACE}%; targets do not count. Untested: neither begins by "
+        "A limit derived from noise lets drift raise the noise by about a tenth. It is "
+        "a hit if drift first exceeds it at the rate where "
+        "labels first show damage, each task tested alone at 5\N{NO-BREAK SPACE}%; "
+        "targets do not count. Untested: neither begins by "
         "the highest rate, or both have begun at the lowest.",
     ),
 ]
@@ -73,7 +90,9 @@ _TERMS = [
 def page(result: SweepResult) -> Page:
     """The page of a sweep."""
     view = result.analysis
-    varied = [f"{setting.label} ({len(setting.values)})" for setting in view.settings if len(setting.values) > 1]
+    varied = [
+        f"{setting.label} ({len(setting.values)})" for setting in view.settings if len(setting.values) > 1
+    ]
     seeds = sorted({run.seed for run in result.runs})
     return Page(
         record=result,
@@ -84,7 +103,11 @@ def page(result: SweepResult) -> Page:
         about=[
             ("tuned from" if result.verb == "tune" else "trained from", result.model),
             ("varied", ", ".join(varied) or "nothing"),
-            ("runs", f"{len(result.runs)}, of {counted(len(view.cases), 'setting')} and {counted(len(seeds), 'seed')}"),
+            (
+                "runs",
+                f"{len(result.runs)}, of {counted(len(view.cases), 'setting')} "
+                f"and {counted(len(seeds), 'seed')}",
+            ),
         ],
         sections=[
             *([] if result.ranking is None else ranking_groups(result.ranking)),
@@ -117,7 +140,11 @@ def exports(result: SweepResult) -> dict[str, Callable[[], str]]:
 def _case_table(result: SweepResult, columns: Sequence[Column], **options: Any) -> Table | None:
     """A row for each setting; None without columns or rows."""
     cases = result.analysis.cases
-    return Table(columns=columns, rows=cases, sortable=True, look="matrix", **options) if columns and cases else None
+    return (
+        Table(columns=columns, rows=cases, sortable=True, look="matrix", **options)
+        if columns and cases
+        else None
+    )
 
 
 def _settings(result: SweepResult) -> Group | None:
@@ -125,14 +152,29 @@ def _settings(result: SweepResult) -> Group | None:
     if not view.cases:
         return None
     best = view.best_case if len(view.cases) > 1 else None
-    shaded = [] if best is None else [f"shaded: the largest gain on targets{', with no other task measurably worse' * bool(result.others)}"]
+    shaded = (
+        []
+        if best is None
+        else [
+            "shaded: the largest gain on "
+            f"targets{', with no other task measurably worse' * bool(result.others)}"
+        ]
+    )
     caption = ["; ".join([*legend(result), *shaded, "– not measured"])]
-    table = _case_table(result, columns_of(result), caption=caption, row_class=lambda case: "safe" if case is best else "")
+    table = _case_table(
+        result, columns_of(result), caption=caption, row_class=lambda case: "safe" if case is best else ""
+    )
     return Group(
         id="settings-table",
         title="Settings and what they changed",
-        lead="Each row is a setting; task columns show the improvement of the main measure over the untuned tower.",
-        sections=[table, _case_table(result, measure_columns(result), id="all-measures", title="All measures", folded=True)],
+        lead="Each row is a setting; task columns show the improvement of the "
+        "main measure over the untuned tower.",
+        sections=[
+            table,
+            _case_table(
+                result, measure_columns(result), id="all-measures", title="All measures", folded=True
+            ),
+        ],
     )
 
 
@@ -179,7 +221,12 @@ def _against(result: SweepResult, series: Series, index: int) -> Group:
 
 def _figure(drawing: Drawing) -> Figure:
     title = cut(drawing.title, limit=200)
-    return Figure(charts=[drawing.chart], title=title, caption=drawing.caption, label=f"{title}; the table above holds the numbers")
+    return Figure(
+        charts=[drawing.chart],
+        title=title,
+        caption=drawing.caption,
+        label=f"{title}; the table above holds the numbers",
+    )
 
 
 def _trade(result: SweepResult) -> Group | None:
@@ -188,10 +235,18 @@ def _trade(result: SweepResult) -> Group | None:
     if drawing is None:
         return None
     view = result.analysis
-    drawn, unknown = min(len(view.methods), MOST_METHODS), len(view.cases) - sum(len(method.cases) for method in view.methods)
+    drawn, unknown = (
+        min(len(view.methods), MOST_METHODS),
+        len(view.cases) - sum(len(method.cases) for method in view.methods),
+    )
     limits = [f"{drawn} of {len(view.methods)} methods are drawn"] * (drawn < len(view.methods))
     limits += [f"{counted(unknown, 'setting')} without a known gain"] if unknown else []
-    return Group(id="trade", title="Cost of gains", lead="; ".join(limits), sections=[_figure(drawing), equal_gain_table(result)])
+    return Group(
+        id="trade",
+        title="Cost of gains",
+        lead="; ".join(limits),
+        sections=[_figure(drawing), equal_gain_table(result)],
+    )
 
 
 def equal_gain_table(result: SweepResult) -> Table | None:
@@ -211,17 +266,25 @@ def equal_gain_table(result: SweepResult) -> Table | None:
         "Where a method reaches the gain more than once, its row shows the costs at the least drift."
     )
     without = (
-        f" Left out because they do not reach it: {', '.join(cut_name(label, limit=60) for label in equal.without)}."
+        " Left out because they do not reach it: "
+        f"{', '.join(cut_name(label, limit=60) for label in equal.without)}."
         if equal.without
         else ""
     )
     columns = [
         Column("method", lambda cost: cut(cost.method or "all runs", limit=120), "name"),
         *map(change, result.others),
-        Column(f"drift, {DRIFTS[0]}", lambda cost: DASH if cost.drift is None else read(cost, number(cost.drift)), "number"),
+        Column(
+            f"drift, {DRIFTS[0]}",
+            lambda cost: DASH if cost.drift is None else read(cost, number(cost.drift)),
+            "number",
+        ),
         Column("largest gain with nothing worse", lambda cost: _percent(cost.harmless, "none"), "number"),
     ]
-    lead = f"Costs where the targets gain {_percent(equal.gain)}. {interpolated} There are no intervals.{without}"
+    lead = (
+        f"Costs where the targets gain {_percent(equal.gain)}. {interpolated} "
+        f"There are no intervals.{without}"
+    )
     return Table(title="At equal gain", lead=lead, columns=columns, rows=equal.costs)
 
 
@@ -239,7 +302,8 @@ def _layers(result: SweepResult) -> Group | None:
         title="Most changed tensors",
         folded=True,
         subtitle=counted(len(tables[0].rows), "setting"),
-        lead=f"By two measures of Vasilyev et al. 2024 and the Frobenius norm; means over seeds, for tensors that tuning changed.{names}",
+        lead="By two measures of Vasilyev et al. 2024 and the Frobenius norm; means over "
+        f"seeds, for tensors that tuning changed.{names}",
         sections=tables,
     )
 
@@ -250,16 +314,21 @@ def _drift(result: SweepResult) -> Group | None:
         return None
     drifts = [run.drift for run in result.runs_of() if run.drift is not None]
     names = sorted({name for drift in drifts for name in drift.groups})
-    groups: list[Section | None] = [_case_table(result, drift_columns(result, name), title=cut(name, limit=80)) for name in names]
+    groups: list[Section | None] = [
+        _case_table(result, drift_columns(result, name), title=cut(name, limit=80)) for name in names
+    ]
     return Group(
         id="drift",
         title="Drift of probes",
-        lead=f"Means over {max(drift.probes for drift in drifts)} unlabelled probe texts; 0 means unchanged results. "
+        lead=f"Means over {max(drift.probes for drift in drifts)} unlabelled "
+        "probe texts; 0 means unchanged results. "
         "±: one standard error.",
         sections=[
             _case_table(result, columns),
             drift_limit_table(result),
-            Group(title=f"By group of probes ({len(groups)})", folded=True, sections=groups) if groups else None,
+            Group(title=f"By group of probes ({len(groups)})", folded=True, sections=groups)
+            if groups
+            else None,
         ],
     )
 
@@ -278,7 +347,11 @@ def drift_limit_table(result: SweepResult) -> Table | None:
         return f"{number(low)} to {number(high)}" if low < high else "none"
 
     columns = [
-        *([Column("runs with", lambda limit: cut(limit.series, limit=120), "name")] if limits and limits[0].series else []),
+        *(
+            [Column("runs with", lambda limit: cut(limit.series, limit=120), "name")]
+            if limits and limits[0].series
+            else []
+        ),
         Column("drift by", lambda limit: limit.measure, "name"),
         Column("limit", lambda limit: number(limit.limit), "name"),
         Column("safe by drift up to", lambda limit: rate(limit.safe), "name"),
@@ -287,7 +360,11 @@ def drift_limit_table(result: SweepResult) -> Table | None:
         Column("drift is", lambda limit: limit.agreement, "name"),
         Column("limits that hit", bracket, "name"),
     ]
-    return Table(id="judged", title="Drift limits beside labels", columns=columns, rows=limits) if limits else None
+    return (
+        Table(id="judged", title="Drift limits beside labels", columns=columns, rows=limits)
+        if limits
+        else None
+    )
 
 
 def _runs(result: SweepResult) -> Group | None:
@@ -300,7 +377,9 @@ def _runs(result: SweepResult) -> Group | None:
 
     def ended(run: SweepRun) -> Cell:
         failed = run.status != "done"
-        return Cell(f"{'failed: ' * failed}{cut(run.reason or DASH, limit=300)}", tone="bad" if failed else "")
+        return Cell(
+            f"{'failed: ' * failed}{cut(run.reason or DASH, limit=300)}", tone="bad" if failed else ""
+        )
 
     def validation(run: SweepRun, points: dict[int, Any], text: Callable[[Any], str]) -> str:
         if 0 not in points or run.best_epoch not in points:
@@ -316,18 +395,26 @@ def _runs(result: SweepResult) -> Group | None:
         Column("loss", lambda run: validation(run, dict(run.validation_loss), number), "number"),
         Column("errors", lambda run: validation(run, dict(run.validation_errors), integer), "number"),
         Column("trained weights", done(lambda run: integer(run.trainable)), "number"),
-        Column("time", lambda run: Cell(duration(run.seconds), value=run.seconds), "number", (), "descending"),
+        Column(
+            "time", lambda run: Cell(duration(run.seconds), value=run.seconds), "number", (), "descending"
+        ),
         Column("device", lambda run: cut(run.device or DASH, limit=60), "name"),
     ]
     outcomes = [(task, run.task(task)) for task in result.ordered for run in result.runs_of()]
-    notes = {task: list(dict.fromkeys(n for name, o in outcomes if name == task and o for n in o.notes)) for task in result.ordered}
+    notes = {
+        task: list(dict.fromkeys(n for name, o in outcomes if name == task and o for n in o.notes))
+        for task in result.ordered
+    }
     table = Table(columns=columns, rows=runs, sortable=True)
     return Group(
         id="runs",
         title="Runs",
-        lead="Each run separately. Loss and errors are on the validation set, at the start and at the kept epoch.",
+        lead="Each run separately. Loss and errors are on the validation set, "
+        "at the start and at the kept epoch.",
         sections=[
-            Group(title=counted(len(runs), "run"), folded=True, opened=len(runs) <= OPEN_ROWS, sections=[table]),
+            Group(
+                title=counted(len(runs), "run"), folded=True, opened=len(runs) <= OPEN_ROWS, sections=[table]
+            ),
             notes_section("Notes on tasks", list(notes.items()), everyone="all tasks"),
             Terms(terms=_TERMS),
         ],
@@ -337,8 +424,13 @@ def _runs(result: SweepResult) -> Group | None:
 def terminal(result: SweepResult) -> list[Table]:
     """The ranking of trained variants, or settings by tasks and language pairs, then failed runs."""
     view = result.analysis
-    failures = [Column("failed", lambda run: run.name, "name"), Column("reason", lambda run: cut_name(run.reason, limit=300), "name")]
-    failed = [Table(columns=failures, rows=rows[:MOST_ROWS])] if (rows := result.runs_of(status="failed")) else []
+    failures = [
+        Column("failed", lambda run: run.name, "name"),
+        Column("reason", lambda run: cut_name(run.reason, limit=300), "name"),
+    ]
+    failed = (
+        [Table(columns=failures, rows=rows[:MOST_ROWS])] if (rows := result.runs_of(status="failed")) else []
+    )
     if result.verb == "train" and result.ranking is not None:
         return [*ranking_tables(result.ranking, result.title), *failed]
     omitted = [(len(view.cases) - MOST_ROWS, "setting"), (len(result.ordered) - MOST_TASKS, "task")]
@@ -350,14 +442,23 @@ def terminal(result: SweepResult) -> list[Table]:
         return Column(head, lambda case: replace(change_cell(case, task), sub=()), "number")
 
     def runs(case: Case) -> Cell:
-        return Cell(run_count(case) if case.failed < len(case.runs) else "failed", tone="bad" if case.failed else "")
+        return Cell(
+            run_count(case) if case.failed < len(case.runs) else "failed", tone="bad" if case.failed else ""
+        )
 
     columns = [
         Column(case_head(view), lambda case: case_cell(view, case), "name"),
         *map(task_column, result.ordered[:MOST_TASKS]),
         Column("runs", runs, "number"),
     ]
-    tables = [Table(title=result.title, columns=columns, rows=view.cases[:MOST_ROWS], caption=["; ".join([key, *more])])]
+    tables = [
+        Table(
+            title=result.title,
+            columns=columns,
+            rows=view.cases[:MOST_ROWS],
+            caption=["; ".join([key, *more])],
+        )
+    ]
     tables += [*([_pairs(result)] if compared_in(result) else []), *failed]
     return [*tables[:-1], replace(tables[-1], caption=[*tables[-1].caption, headline(result)])]
 

@@ -63,7 +63,9 @@ class Cell:
     tag: str = ""
 
 
-def value_cell(value: float | None, ends: tuple[float, float] | None = None, text: Callable[[float], str] = score) -> Cell:
+def value_cell(
+    value: float | None, ends: tuple[float, float] | None = None, text: Callable[[float], str] = score
+) -> Cell:
     """A value with its interval; a dash for None."""
     return Cell(DASH if value is None else text(value), [bounds(ends, text)], value=value)
 
@@ -75,7 +77,9 @@ def pair_cell(pair: tuple[str, str], value: float | None = None, *, bold: bool =
 
 def verdict_cell(verdict: Verdict | None) -> Cell:
     """A badge; a dash without a verdict."""
-    return Cell(DASH) if verdict is None else Cell(marked(verdict), tone=verdict.replace(" ", "-"), badge=True)
+    return (
+        Cell(DASH) if verdict is None else Cell(marked(verdict), tone=verdict.replace(" ", "-"), badge=True)
+    )
 
 
 Content = Cell | str | float | bool | None
@@ -95,7 +99,8 @@ class Column:
     """The head of a column, and how its cells look.
 
     Attributes:
-        kind: ``name`` and ``text`` read left to right or right to left, ``number`` is aligned right, ``code`` is monospaced.
+        kind: ``name`` and ``text`` read left to right or right to left, ``number`` is aligned right, ``code``
+            is monospaced.
         sub: Lines below the title.
         first: Sort order of the first click; "" sorts as text.
         full: The whole title, if `head` is truncated.
@@ -134,7 +139,8 @@ class Table(Section):
 
     Attributes:
         sortable: Whether a click on a head sorts.
-        look: ``stack`` (rows become cards on a phone), ``matrix`` (first column and heads stay in sight) or "".
+        look: ``stack`` (rows become cards on a phone), ``matrix`` (first column and heads stay in sight) or
+            "".
         filtered: Label of a filter box for rows; "" without a box.
     """
 
@@ -152,7 +158,9 @@ class Table(Section):
 
     def groups(self) -> list[tuple[str, int]]:
         """Titles over several columns, each with the number of columns; empty if no column has one."""
-        groups = [(name, len(list(columns))) for name, columns in groupby(self.columns, key=attrgetter("group"))]
+        groups = [
+            (name, len(list(columns))) for name, columns in groupby(self.columns, key=attrgetter("group"))
+        ]
         return groups if any(name for name, _ in groups) else []
 
     def without_empty_columns(self) -> "Table":
@@ -175,22 +183,33 @@ class Table(Section):
         """The table as a plain ``tabular`` that needs no package."""
         depth = max((len(column.sub) for column in self.columns), default=0)
         heads = [[column.head, *column.sub, *[""] * (depth - len(column.sub))] for column in self.columns]
-        lines = [rf"\begin{{tabular}}{{{''.join('r' if column.kind == 'number' else 'l' for column in self.columns)}}}", r"\hline"]
+        alignment = "".join("r" if column.kind == "number" else "l" for column in self.columns)
+        lines = [rf"\begin{{tabular}}{{{alignment}}}", r"\hline"]
         if groups := self.groups():
-            lines.append(" & ".join(rf"\multicolumn{{{count}}}{{c}}{{{latex(name)}}}" for name, count in groups) + r" \\")
-        lines += [" & ".join(latex(cut_name(head, limit=NAME_LENGTH)) for head in level) + r" \\" for level in zip(*heads, strict=True)]
+            lines.append(
+                " & ".join(rf"\multicolumn{{{count}}}{{c}}{{{latex(name)}}}" for name, count in groups)
+                + r" \\"
+            )
+        lines += [
+            " & ".join(latex(cut_name(head, limit=NAME_LENGTH)) for head in level) + r" \\"
+            for level in zip(*heads, strict=True)
+        ]
         lines.append(r"\hline")
         lines += [" & ".join(map(_set_in_latex, row.cells)) + r" \\" for row in self.rows]
         return "\n".join([*lines, r"\hline", r"\end{tabular}"]) + "\n"
 
     def to_terminal(self) -> RenderableType:
-        """The table for rich, which folds where the terminal is too narrow; square brackets in a text are not markup."""
+        """The table for rich, which folds where the terminal is too narrow; square brackets in a text are not
+        markup.
+        """
         return _InTerminal(self)
 
 
 @dataclass(frozen=True, slots=True)
 class _InTerminal:
-    """A table that is as wide as the terminal at most: cells of one line, else of several lines, else a block of lines for each row."""
+    """A table that is as wide as the terminal at most: cells of one line, else of several lines, else a block
+    of lines for each row.
+    """
 
     table: Table
 
@@ -200,9 +219,15 @@ class _InTerminal:
         room = options.max_width - 2 * len(columns)
         for folds in (False, True):
             texts = self._texts(folds=folds)
-            fewest = [_fewest([line[number] for line in texts], column, folds=folds) for number, column in enumerate(columns)]
+            fewest = [
+                _fewest([line[number] for line in texts], column, folds=folds)
+                for number, column in enumerate(columns)
+            ]
             if sum(fewest) <= room:
-                yield self._grid(texts, _shrunk([list(line) for line in zip(*texts, strict=True)], fewest, room) if folds else [])
+                yield self._grid(
+                    texts,
+                    _shrunk([list(line) for line in zip(*texts, strict=True)], fewest, room) if folds else [],
+                )
                 return
         yield from self._blocks()
 
@@ -211,7 +236,10 @@ class _InTerminal:
         columns, separator = self.table.columns, "\n" if folds else " "
         heads = [Text(separator.join([column.head, *column.sub])) for column in columns]
         rows = [
-            [_in_terminal(cell, column.kind == "name", separator) for cell, column in zip(row.cells, columns, strict=True)]
+            [
+                _in_terminal(cell, column.kind == "name", separator)
+                for cell, column in zip(row.cells, columns, strict=True)
+            ]
             for row in self.table.rows
         ]
         return [heads, *rows]
@@ -262,7 +290,9 @@ class _InTerminal:
 
 
 def _folded(text: Text, width: int) -> Text:
-    """The text with its lines broken at blanks; rich would also break at those that hold a number and its interval together."""
+    """The text with its lines broken at blanks; rich would also break at those that hold a number and its
+    interval together.
+    """
     # Words of wide letters may come out too long, which rich then breaks.
     fold = partial(wrap, width=max(1, width), break_long_words=False, break_on_hyphens=False)
     return Text("\n".join(chain.from_iterable(map(fold, text.plain.split("\n")))), style=text.style)
@@ -274,7 +304,9 @@ def _words(text: Text) -> list[str]:
 
 
 def _fewest(texts: Sequence[Text], column: Column, *, folds: bool) -> int:
-    """The fewest characters of a column: names break anywhere, other texts at blanks or, in one line, nowhere."""
+    """The fewest characters of a column: names break anywhere, other texts at blanks or, in one line,
+    nowhere.
+    """
     if column.kind == "name" and not folds:
         return NAME_WIDTH
     longest = max(cell_len(part) for text in texts for part in (_words(text) if folds else [text.plain]))
@@ -285,7 +317,10 @@ def _shrunk(columns: Sequence[Sequence[Text]], fewest: Sequence[int], room: int)
     """Widths that fit: the widest column that may shrink loses a character at a time."""
     widths = [max(cell_len(line) for text in texts for line in text.plain.split("\n")) for texts in columns]
     while sum(widths) > room:
-        widest = max((number for number, width in enumerate(widths) if width > fewest[number]), key=lambda number: widths[number])
+        widest = max(
+            (number for number, width in enumerate(widths) if width > fewest[number]),
+            key=lambda number: widths[number],
+        )
         widths[widest] -= 1
     return widths
 
@@ -305,7 +340,9 @@ STYLES = {
 def _in_terminal(cell: Cell, is_name: bool, separator: str) -> Text:
     text = separator.join(filter(None, [" ".join(filter(None, [cell.text, cell.sign])), *cell.sub]))
     indent = " " * (len(text) - len(text.lstrip()))
-    style = STYLES.get(cell.tone if cell.badge or cell.tone == "bad" else cell.sign_tone, "bold" if cell.bold else "")
+    style = STYLES.get(
+        cell.tone if cell.badge or cell.tone == "bad" else cell.sign_tone, "bold" if cell.bold else ""
+    )
     return Text(indent + cut_name(text, limit=TERMINAL_NAME_LENGTH) if is_name else text, style=style)
 
 
@@ -314,7 +351,9 @@ _FORMULA = re.compile(r"^[=+\-@\t\r\n|%]")
 
 
 def csv_of(rows: Sequence[Mapping[str, object]]) -> str:
-    """A line for each row below the keys of the first; numbers keep all their digits, and names stay text in a spreadsheet."""
+    """A line for each row below the keys of the first; numbers keep all their digits, and names stay text in
+    a spreadsheet.
+    """
     heads = list(rows[0]) if rows else []
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
@@ -325,7 +364,9 @@ def csv_of(rows: Sequence[Mapping[str, object]]) -> str:
 
 
 def csv_cell(value: object) -> str:
-    """The text of a value in a cell: ``yes`` or ``no``, nothing for None, and formulas behind an apostrophe."""
+    """The text of a value in a cell: ``yes`` or ``no``, nothing for None, and formulas behind an
+    apostrophe.
+    """
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -338,13 +379,28 @@ def csv_cell(value: object) -> str:
 
 _LATEX = {
     **{letter: f"\\{letter}" for letter in "&%$#_{}"},
-    **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}"},
+    **{
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+    },
     # At the start of a row, these would be read as an option of the preceding line end.
     **{"[": "{[}", "]": "{]}", "*": "{*}"},
-    **{MINUS: "$-$", NO_BREAK: "~", DASH: "--", EVEN: r"$\approx$", "|": r"\textbar{}", "\N{REPLACEMENT CHARACTER}": "?"},
+    **{
+        MINUS: "$-$",
+        NO_BREAK: "~",
+        DASH: "--",
+        EVEN: r"$\approx$",
+        "|": r"\textbar{}",
+        "\N{REPLACEMENT CHARACTER}": "?",
+    },
     # Keep straight quotes: usual fonts curve the double quote, and \textquotedbl needs a package.
     **{"`": r"\textasciigrave{}", "'": r"\textquotesingle{}", '"': r"\textquotesingle\textquotesingle{}"},
-    **dict(zip(VERDICT_MARKS.values(), (r"$\uparrow$", r"$\bullet$", r"$\circ$", r"$\downarrow$"), strict=True)),
+    **dict(
+        zip(VERDICT_MARKS.values(), (r"$\uparrow$", r"$\bullet$", r"$\circ$", r"$\downarrow$"), strict=True)
+    ),
 }
 
 
@@ -358,7 +414,8 @@ def latex(text: str) -> str:
     """One line of text, escaped for LaTeX."""
     # Two of "-" or "," would be typeset as a dash or a quote.
     return "".join(
-        _LATEX.get(letter, letter) + "{}" * (letter in "-," and letter == after) for letter, after in zip(text, f"{text} "[1:], strict=True)
+        _LATEX.get(letter, letter) + "{}" * (letter in "-," and letter == after)
+        for letter, after in zip(text, f"{text} "[1:], strict=True)
     )
 
 

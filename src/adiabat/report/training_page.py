@@ -1,4 +1,6 @@
-"""The page of a training run: its curves and facts, and the layers that changed most; evaluations have these sections too."""
+"""The page of a training run: its curves and facts, and the layers that changed most; evaluations have these
+sections too.
+"""
 
 from collections.abc import Sequence
 from operator import itemgetter
@@ -36,21 +38,41 @@ def page(result: Result) -> Page:
     """The page of a training run."""
     record = run_of(result)
     chosen = record.passes is None or record.best_epoch != record.epochs
-    choice = f" that selected the {period_of(record)}" if chosen else ", which neither stopped the run nor selected weights"
+    choice = (
+        f" that selected the {period_of(record)}"
+        if chosen
+        else ", which neither stopped the run nor selected weights"
+    )
     return page_of(
         result,
-        [training_of(record, measured=False), layers_of(record.layers), power_section(result.power) if result.power else None],
+        [
+            training_of(record, measured=False),
+            layers_of(record.layers),
+            power_section(result.power) if result.power else None,
+        ],
         headline=training_sentence(record),
-        reservations=[f"These figures are from the validation set{choice}; confirm them on held-out data with adiabat evaluate."],
+        reservations=[
+            f"These figures are from the validation set{choice}; confirm them on "
+            "held-out data with adiabat evaluate."
+        ],
     )
 
 
 def page_of(
-    result: Result, sections: Sequence[Section | None], *, headline: str, reservations: Sequence[str], tone: Tone = "plain"
+    result: Result,
+    sections: Sequence[Section | None],
+    *,
+    headline: str,
+    reservations: Sequence[str],
+    tone: Tone = "plain",
 ) -> Page:
     """A page with what runs and evaluations share: the names of their models, and settings."""
     trained = {} if result.training is None else result.training.settings
-    about = [("model", result.model), ("further runs", ", ".join(result.runs)), ("compared with", result.baseline or "")]
+    about = [
+        ("model", result.model),
+        ("further runs", ", ".join(result.runs)),
+        ("compared with", result.baseline or ""),
+    ]
     return Page(
         record=result,
         name="report",
@@ -62,7 +84,9 @@ def page_of(
         facts=[("model", result.model), ("baseline", result.baseline or "")],
         time="time for measuring" if result.datasets else "time",
         settings=result.settings or trained,
-        tables=[("training-settings", "Settings of the training", trained)] if result.settings and trained != result.settings else [],
+        tables=[("training-settings", "Settings of the training", trained)]
+        if result.settings and trained != result.settings
+        else [],
     )
 
 
@@ -75,10 +99,21 @@ def terminal(result: Result) -> list[Table]:
         *((name, points, texts.score) for name, points in record.measures.items()),
     ]
     ends = (0, record.best_epoch)
-    rows = [(name, *(text(dict(points)[at]) for at in ends)) for name, points, text in figures if set(ends) <= dict(points).keys()]
+    rows = [
+        (name, *(text(dict(points)[at]) for at in ends))
+        for name, points, text in figures
+        if set(ends) <= dict(points).keys()
+    ]
     heads = ("validation", "start", f"kept ({result_weights(record)})")
     columns = [Column(head, itemgetter(at), "number" if at else "text") for at, head in enumerate(heads)]
-    return [Table(title=cut(result.title, limit=200), columns=columns, rows=rows, caption=[training_sentence(record)])]
+    return [
+        Table(
+            title=cut(result.title, limit=200),
+            columns=columns,
+            rows=rows,
+            caption=[training_sentence(record)],
+        )
+    ]
 
 
 def notes(result: Result) -> list[str]:
@@ -87,13 +122,18 @@ def notes(result: Result) -> list[str]:
 
 
 def training_of(record: TrainingRecord, *, measured: bool) -> Group:
-    """Curves and facts of a run, with a summary sentence on the page of an evaluation, whose headline does not cover the run."""
+    """Curves and facts of a run, with a summary sentence on the page of an evaluation, whose headline does
+    not cover the run.
+    """
     period = period_of(record)
     charts = training_curves(record)
     share = 100 * record.trainable / record.parameters if record.parameters else 0.0
     facts = [
         ("trained on", record.trained_on),
-        ("parameters updated", f"{integer(record.trainable)} of {integer(record.parameters)} ({share:.1f}{NO_BREAK}%)"),
+        (
+            "parameters updated",
+            f"{integer(record.trainable)} of {integer(record.parameters)} ({share:.1f}{NO_BREAK}%)",
+        ),
         ("length", length(record)),
         ("kept", "the start: no epoch improved on it" if record.best_epoch == 0 else result_weights(record)),
         *(
@@ -109,7 +149,8 @@ def training_of(record: TrainingRecord, *, measured: bool) -> Group:
         charts=charts,
         wide=False,
         label=f"Loss and validation errors by {period}",
-        caption=f"The dashed line marks the {period} whose weights were kept; {period} 0 is the start. Long curves of the training loss "
+        caption=f"The dashed line marks the {period} whose weights were kept; {period} 0 is "
+        "the start. Long curves of the training loss "
         "are averaged over neighbouring points.",
     )
     return Group(
@@ -135,18 +176,26 @@ def training_curves(record: TrainingRecord) -> list[Chart]:
     if record.loss or record.validation_loss:
         lines = [Line(_thinned(record), "training", MUTED, marker="", width=1.0)] if record.loss else []
         lines += [Line(record.validation_loss, "validation", GOOD)] if record.validation_loss else []
-        panel = Panel(lines, period if by_epoch else "step", title="Loss", integers=True, down=best if by_epoch else [])
+        panel = Panel(
+            lines, period if by_epoch else "step", title="Loss", integers=True, down=best if by_epoch else []
+        )
         charts.append(curves("curves-loss", [panel], width=NARROW, height=2.9))
     if record.validation_errors:
-        line = Line([(epoch, float(errors)) for epoch, errors in record.validation_errors], "validation", BAD, "s")
+        line = Line(
+            [(epoch, float(errors)) for epoch, errors in record.validation_errors], "validation", BAD, "s"
+        )
         title = f"Validation errors{of_pairs(record)}"
-        panel = Panel([line], period, title=title, integers=True, down=best, y_tick=lambda value: integer(round(value)))
+        panel = Panel(
+            [line], period, title=title, integers=True, down=best, y_tick=lambda value: integer(round(value))
+        )
         charts.append(curves("curves-errors", [panel], width=NARROW, height=2.9))
     return charts
 
 
 def _thinned(record: TrainingRecord) -> list[tuple[float, float | None]]:
-    """At most `MOST_POINTS` points of the training loss, by epoch if there are epochs: means of neighbouring steps."""
+    """At most `MOST_POINTS` points of the training loss, by epoch if there are epochs: means of neighbouring
+    steps.
+    """
     points = np.array(record.loss, dtype=np.float64)
     means = [run.mean(axis=0) for run in np.array_split(points, min(len(points), MOST_POINTS))]
     steps_per_epoch = record.steps / record.epochs if record.epochs > 0 and record.steps > 0 else 1.0
@@ -168,10 +217,17 @@ def layers_of(layers: Sequence[LayerChange]) -> Group | None:
     if not changed:
         return None
     relative = {layer.name: layer.relative for layer in layers if layer.relative is not None}
-    top = sorted((layer for layer in layers if layer.name in relative), key=lambda layer: (-relative[layer.name], layer.name))
+    top = sorted(
+        (layer for layer in layers if layer.name in relative),
+        key=lambda layer: (-relative[layer.name], layer.name),
+    )
     by_largest = sorted(layers, key=lambda layer: (-abs(layer.largest_change), layer.name))
     zeros = len(layers) - len(top)
-    without = f"; {counted(zeros, 'tensor')} had only zeros before, so no relative change is defined" if zeros else ""
+    without = (
+        f"; {counted(zeros, 'tensor')} had only zeros before, so no relative change is defined"
+        if zeros
+        else ""
+    )
     changes = [(layer.name, 100 * relative[layer.name]) for layer in top[:LAYERS_SHOWN]]
     figure = Figure(
         charts=[bars("layers", changes, label="relative change of the tensor (Frobenius norm), %")],
@@ -191,7 +247,9 @@ def layers_of(layers: Sequence[LayerChange]) -> Group | None:
 
 def _layers(layers: Sequence[LayerChange], title: str) -> Table:
     def relative(layer: LayerChange) -> str:
-        return DASH if layer.relative is None else f"{texts.number(100 * layer.relative, digits=3)}{NO_BREAK}%"
+        return (
+            DASH if layer.relative is None else f"{texts.number(100 * layer.relative, digits=3)}{NO_BREAK}%"
+        )
 
     def largest(layer: LayerChange) -> str:
         return f"{texts.number(layer.largest_before)} {_ARROW} {texts.number(layer.largest_after)}"
@@ -217,11 +275,16 @@ def training_sentence(record: TrainingRecord) -> str:
     """Results of a training run on its validation set."""
     ran = length(record)
     if record.best_epoch == 0:
-        return f"{record.kind.capitalize()} did not improve on the start in {ran}; the starting weights were kept."
+        return (
+            f"{record.kind.capitalize()} did not improve on the start in {ran}; "
+            "the starting weights were kept."
+        )
     figures = []
     losses, errors = dict(record.validation_loss), dict(record.validation_errors)
     if {0, record.best_epoch} <= losses.keys():
-        figures.append(f"loss {texts.number(losses[0])}{NO_BREAK}{_ARROW} {texts.number(losses[record.best_epoch])}")
+        figures.append(
+            f"loss {texts.number(losses[0])}{NO_BREAK}{_ARROW} {texts.number(losses[record.best_epoch])}"
+        )
     if {0, record.best_epoch} <= errors.keys():
         first, last = errors[0], errors[record.best_epoch]
         fall = f" ({texts.signed(100 * (last / first - 1), decimals=1)}{NO_BREAK}%)" if first else ""
@@ -234,7 +297,9 @@ def length(record: TrainingRecord) -> str:
     """Length of a run."""
     steps = counted(record.steps, "step")
     return (
-        f"{counted(record.epochs, 'epoch')} ({steps})" if record.passes is None else f"{steps} ({record.passes:.2g} passes over its pairs)"
+        f"{counted(record.epochs, 'epoch')} ({steps})"
+        if record.passes is None
+        else f"{steps} ({record.passes:.2g} passes over its pairs)"
     )
 
 
@@ -247,4 +312,8 @@ def result_weights(record: TrainingRecord) -> str:
     """Choice of the resulting weights."""
     if record.passes is None:
         return f"epoch {record.best_epoch}"
-    return "the last weights" if record.best_epoch == record.epochs else f"the weights of validation {record.best_epoch}"
+    return (
+        "the last weights"
+        if record.best_epoch == record.epochs
+        else f"the weights of validation {record.best_epoch}"
+    )

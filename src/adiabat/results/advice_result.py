@@ -1,4 +1,6 @@
-"""The record of an advice: what a data set could show and gain, measured before anything is tuned, and one recommendation."""
+"""The record of an advice: what a data set could show and gain, measured before anything is tuned, and one
+recommendation.
+"""
 
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
@@ -6,7 +8,9 @@ from typing import Any, ClassVar, Literal
 from adiabat.results.evaluation_result import Change
 from adiabat.results.record import Record
 
-Choice = Literal["leave it", "fuse with BM25", "tune the query tower", "get more data", "re-embed with a better model"]
+Choice = Literal[
+    "leave it", "fuse with BM25", "tune the query tower", "get more data", "re-embed with a better model"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,9 @@ class Headroom:
 
 @dataclass(frozen=True, slots=True)
 class AdvisedSet:
-    """One data set: the untuned model, and what else was tried on the same queries. Each change is from the untuned model.
+    """One data set: the untuned model, and what else was tried on the same queries.
+
+    Each change is from the untuned model.
 
     Attributes:
         queries: Number of queries in the data.
@@ -39,10 +45,12 @@ class AdvisedSet:
         untuned: The measure of the untuned model, with its interval; without a baseline.
         bm25: BM25; None for a retention set, or if the store keeps no texts.
         fused: Reciprocal-rank fusion of the untuned model and BM25; None likewise.
-        mapped: The untuned model with a linear map of its query vectors: on the target by cross-validation, on a retention set with the map
-            of all measured target queries. None if the map could not be cross-validated.
+        mapped: The untuned model with a linear map of its query vectors: on the target by cross-validation,
+            on a retention set with the map of all measured target queries. None if the map could not be
+            cross-validated.
         bm25_over_fused: BM25 compared with the fusion; None without them.
-        left_out: Number of further queries that are left out, because the job of the model trained on them or on their relevant documents.
+        left_out: Number of further queries that are left out, because the job of the model trained on them or
+            on their relevant documents.
     """
 
     name: str
@@ -61,7 +69,12 @@ class AdvisedSet:
     @property
     def changes(self) -> dict[str, Change]:
         """Every ranking by name, the untuned model first."""
-        named = {"untuned": self.untuned, "BM25": self.bm25, "fused with BM25": self.fused, "linear map": self.mapped}
+        named = {
+            "untuned": self.untuned,
+            "BM25": self.bm25,
+            "fused with BM25": self.fused,
+            "linear map": self.mapped,
+        }
         return {name: change for name, change in named.items() if change is not None}
 
 
@@ -73,11 +86,12 @@ class Advice(Record):
         datasets: The target, then the retention sets.
         choice: The recommendation.
         reason: Its reason in one or two sentences.
-        detectable: The smallest improvement of the measure, in percent of the untuned value, that all queries of the target would show with
-            80 % probability; None if nothing varies.
-        spread: Where the spread behind `detectable` comes from: ``the linear map``, or ``earlier tunings`` if the map is the identity or
-            was not measured; "" without `detectable`.
-        clusters: Number of groups of measured target queries that share no relevant document with another group.
+        detectable: The smallest improvement of the measure, in percent of the untuned value, that all queries
+            of the target would show with 80 % probability; None if nothing varies.
+        spread: Where the spread behind `detectable` comes from: ``the linear map``, or ``earlier tunings`` if
+            the map is the identity or was not measured; "" without `detectable`.
+        clusters: Number of groups of measured target queries that share no relevant document with another
+            group.
         pull: Pull to the identity of the linear map; None if the identity was best, or without a map.
         tuning: The expected time of ``adiabat tune`` with its default settings, in words; "" if unknown.
     """

@@ -13,7 +13,8 @@ from adiabat.results.record import Record
 from adiabat.results.training_record import TrainingRecord
 
 Verdict = Literal["better", "not worse", "undecided", "worse"]
-"""Better or worse by the paired 95 % interval and the p-value; else not worse if a loss of the margin is excluded, or undecided."""
+"""Better or worse by the paired 95 % interval and the p-value; else not worse if a loss of the margin is
+excluded, or undecided."""
 
 FailOn = Literal["worse", "undecided"]
 """The least that makes a data set fail: a worse measure, or also too little knowledge."""
@@ -21,7 +22,8 @@ FailOn = Literal["worse", "undecided"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 Test = Literal["sign flips", "bootstrap"]
-"""Source of a p-value: random exchanges of the two models' scores of a unit, or the tails of the resampled difference."""
+"""Source of a p-value: random exchanges of the two models' scores of a unit, or the tails of the resampled
+difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,42 +31,46 @@ class Change:
     """One measure on one data set, before and after.
 
     Attributes:
-        measure: ``PND`` (mean over queries), ``PND pooled``, a name of ir-measures such as ``nDCG@10``, or a measure of another task.
-        similarity: How texts were compared, as in `adiabat.stats.samples.Sample.similarity`: ``cosine``, ``dot``, ``distance``,
-            ``manhattan``, ``bm25``; "" if nothing was compared.
+        measure: ``PND`` (mean over queries), ``PND pooled``, a name of ir-measures such as ``nDCG@10``, or a
+            measure of another task.
+        similarity: How texts were compared, as in `adiabat.stats.samples.Sample.similarity`: ``cosine``,
+            ``dot``, ``distance``, ``manhattan``, ``bm25``; "" if nothing was compared.
         lower_is_better: True for the PND pair.
         after: Value of the model under test.
-        after_interval: 95 % BCa interval of `after`, over units, and over seeds if there are several runs. Like the others it is limited to
-            the range of the measure, such as 0 to 1. None if fewer than two units were measured.
+        after_interval: 95 % BCa interval of `after`, over units, and over seeds if there are several runs.
+            Like the others it is limited to the range of the measure, such as 0 to 1. None if fewer than two
+            units were measured.
         before: Value of the baseline; None without one (then only `after` and its interval are set).
         improvement: Percent, ``s (after - before) / before``; None if `before` is not above 0.
         difference: ``after - before``.
-        difference_interval: Paired 95 % interval of the difference: BCa, but at least as wide on each side as a t interval within the range
-            of the measure. None as for `after_interval`.
-        improvement_interval: The same for `improvement`, in percent; also None if so many resampled baselines are 0 or less that an end is
-            infinite.
+        difference_interval: Paired 95 % interval of the difference: BCa, but at least as wide on each side as
+            a t interval within the range of the measure. None as for `after_interval`.
+        improvement_interval: The same for `improvement`, in percent; also None if so many resampled baselines
+            are 0 or less that an end is infinite.
         p: Two-sided p-value of the difference, in (0, 1].
-        z: The two-proportion statistic of Vasilyev et al. 2024 over pooled pairs; only for measures that count errors, such as ``PND
-            pooled``.
-        verdict: From the paired interval, with p < 0.05. Fewer than six changed units are never evidence if the value is a mean of
-            independent units, for average precision (pairs whose similarity changed) and for the V-measure (texts that changed cluster,
-            ignoring cluster numbers). This does not apply to rank correlations and language grids of sentence pairs, where a changed unit
-            affects others.
+        z: The two-proportion statistic of Vasilyev et al. 2024 over pooled pairs; only for measures that
+            count errors, such as ``PND pooled``.
+        verdict: From the paired interval, with p < 0.05. Fewer than six changed units are never evidence if
+            the value is a mean of independent units, for average precision (pairs whose similarity changed)
+            and for the V-measure (texts that changed cluster, ignoring cluster numbers). This does not apply
+            to rank correlations and language grids of sentence pairs, where a changed unit affects others.
         test: Origin of `p`.
-        effect: Cohen's d_z, mean over standard deviation of the units' differences; above 0 if the value rose. None if units have no
-            differences of their own (a rank correlation), or all differ alike.
-        gained: Number of units on which the model under test does better; None if units have no values of their own (a rank correlation,
-            the pseudo-values of a language grid).
+        effect: Cohen's d_z, mean over standard deviation of the units' differences; above 0 if the value
+            rose. None if units have no differences of their own (a rank correlation), or all differ alike.
+        gained: Number of units on which the model under test does better; None if units have no values of
+            their own (a rank correlation, the pseudo-values of a language grid).
         lost: Number of units on which it does worse; None likewise.
-        detectable: The smallest true difference, above 0 and in the measure's own unit, that would be detected with about 80 % probability
-            in data with the same variation: 2.80 standard errors of the difference, and more with few units or runs, or where the interval
-            is wider than that of a t test. It is too low if few units changed. None if nothing varies, or with fewer than two units.
-        margin: The loss that would matter, in the measure's own unit; None without a baseline, and for a share of a baseline that is not
-            above 0.
-        loss_bound: The largest loss that the data allow at one-sided 95 %, in the measure's own unit; below 0 if a gain is certain. None
-            with fewer than ten units, or if nothing bounds it. Not worse: it is below `margin`, and no loss is shown.
-        needed: Only if undecided: the number of units that would decide four times in five, if the observed change is the true one. None if
-            no number up to a million would do.
+        detectable: The smallest true difference, above 0 and in the measure's own unit, that would be
+            detected with about 80 % probability in data with the same variation: 2.80 standard errors of the
+            difference, and more with few units or runs, or where the interval is wider than that of a t test.
+            It is too low if few units changed. None if nothing varies, or with fewer than two units.
+        margin: The loss that would matter, in the measure's own unit; None without a baseline, and for a
+            share of a baseline that is not above 0.
+        loss_bound: The largest loss that the data allow at one-sided 95 %, in the measure's own unit; below 0
+            if a gain is certain. None with fewer than ten units, or if nothing bounds it. Not worse: it is
+            below `margin`, and no loss is shown.
+        needed: Only if undecided: the number of units that would decide four times in five, if the observed
+            change is the true one. None if no number up to a million would do.
     """
 
     measure: str
@@ -107,16 +113,18 @@ class GridComparison:
     """The language grid for one comparison.
 
     Attributes:
-        comparison: ``entailment-neutral`` or ``entailment-contradiction``, whose values are PND; or the measure itself, such as ``P@1``.
+        comparison: ``entailment-neutral`` or ``entailment-contradiction``, whose values are PND; or the
+            measure itself, such as ``P@1``.
         similarity: As in `Change`.
         after: Values, one row per query language, one column per document language.
         before: Values of the baseline, or None.
         improvement: Percent, or None; None in a cell whose `before` is not above 0.
-        verdicts: Verdict of each cell, from sign flips over units after Benjamini-Hochberg over all cells; None without a
-            baseline, over several runs, and for a model that was trained on too many units.
+        verdicts: Verdict of each cell, from sign flips over units after Benjamini-Hochberg over all cells;
+            None without a baseline, over several runs, and for a model that was trained on too many units.
         improved: Number of better cells by the paired test.
         worsened: Number of worse cells by the paired test.
-        improved_z: Number of better cells by the z-test of Vasilyev et al. 2024; None if no errors are counted.
+        improved_z: Number of better cells by the z-test of Vasilyev et al. 2024; None if no errors are
+            counted.
         worsened_z: Number of worse cells by the z-test; None likewise.
     """
 
@@ -141,14 +149,14 @@ class TrainedOn:
         queries: Number of queries; for a language grid, of premises.
         trained_queries: Number of them whose text the job trained or validated on.
         relevant: Number of relevant documents, counted once for each query.
-        trained_relevant: Number of them that answered a query of training or validation; None if unknown, because the job has texts and the
-            store only ids, or vice versa.
+        trained_relevant: Number of them that answered a query of training or validation; None if unknown,
+            because the job has texts and the store only ids, or vice versa.
         answered: Number of queries with such a document; None likewise.
         unknown: Why the job may have trained on more; "" if it did not.
-        near_queries: Number of further queries that are near duplicates of one that the job used (`adiabat.data.near_duplicates`); None if
-            that is unknown.
-        is_proof: Whether a verdict may rest on the data set: `evaluate` leaves queries out that were trained on, and needs enough others;
-            suites and sweeps leave none out, and allow a tenth of them.
+        near_queries: Number of further queries that are near duplicates of one that the job used
+            (`adiabat.data.near_duplicates`); None if that is unknown.
+        is_proof: Whether a verdict may rest on the data set: `evaluate` leaves queries out that were trained
+            on, and needs enough others; suites and sweeps leave none out, and allow a tenth of them.
     """
 
     model: str
@@ -164,33 +172,55 @@ class TrainedOn:
     @property
     def is_apart(self) -> bool:
         """Whether the job is known to have trained on none of the queries and relevant documents."""
-        return not (self.unknown or self.trained_queries or self.near_queries or self.trained_relevant is None or self.trained_relevant)
+        return not (
+            self.unknown
+            or self.trained_queries
+            or self.near_queries
+            or self.trained_relevant is None
+            or self.trained_relevant
+        )
 
     @property
     def uncounted(self) -> str:
         """Why the job may have trained on more than is counted; "" if it did not."""
         documents_unknown = self.trained_relevant is None and not self.unknown
-        return "relevant documents cannot be compared, since one side has texts and the other ids" if documents_unknown else self.unknown
+        return (
+            "relevant documents cannot be compared, since one side has texts and the other ids"
+            if documents_unknown
+            else self.unknown
+        )
 
     @property
     def said(self) -> str:
         """The counts in a phrase."""
         if self.unknown and not self.trained_queries and not self.trained_relevant:
-            return f"whether {self.model} was trained on these {self.queries:,} queries is unknown: {self.unknown}"
+            return (
+                f"whether {self.model} was trained on these {self.queries:,} "
+                f"queries is unknown: {self.unknown}"
+            )
         if self.trained_relevant is None:
-            documents = "; overlap with their relevant documents is unknown because one side has texts and the other ids"
+            documents = (
+                "; overlap with their relevant documents is unknown because one "
+                "side has texts and the other ids"
+            )
         else:
             asked_for = f", which answer {self.answered:,} of the queries" if self.trained_relevant else ""
-            documents = f" and {self.trained_relevant:,} of their {self.relevant:,} relevant documents{asked_for}"
+            documents = (
+                f" and {self.trained_relevant:,} of their {self.relevant:,} relevant documents{asked_for}"
+            )
         more = f"; there may be more: {self.unknown}" if self.unknown else ""
         none = "" if self.is_proof else "; that is too many for a verdict"
         near = f", on near duplicates of {counted(self.near_queries, 'other')}," if self.near_queries else ""
-        return f"{self.model} was trained or validated on {self.trained_queries:,} of {self.queries:,} queries{near}{documents}{none}{more}"
+        return (
+            f"{self.model} was trained or validated on {self.trained_queries:,} of "
+            f"{self.queries:,} queries{near}{documents}{none}{more}"
+        )
 
 
 PartName = Literal["all queries", "other queries", "new documents", "seen documents", "residual collection"]
-"""Queries by what a job of the models trained on: all; those that were not trained on; of these, those without and with relevant documents
-that answered a training query; and those with other relevant documents where such documents are taken out of ranking and judgements."""
+"""Queries by what a job of the models trained on: all; those that were not trained on; of these, those
+without and with relevant documents that answered a training query; and those with other relevant documents
+where such documents are taken out of ranking and judgements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,8 +230,8 @@ class Part:
     Attributes:
         queries: Number of these queries.
         change: The change on these queries.
-        above: Of a residual collection: number of queries for which a document that was taken out would have stood above the first
-            relevant one.
+        above: Of a residual collection: number of queries for which a document that was taken out would have
+            stood above the first relevant one.
     """
 
     name: PartName
@@ -220,17 +250,21 @@ class DatasetResult:
         pairs: Number of (positive, negative) pairs compared.
         main: `Change.measure` of the data set's verdict.
         notes: Notes in sentences.
-        ladder: PND against the first negative that each query lists, against the second, ...: a curve from hard to easy, where the data is
-            so ordered. Only for listed candidates, of which every query has one positive and equally many negatives.
-        trained: Of each model that is of a job. Where one of them is no proof, no change of the data set has a verdict.
-        parts: Parts of the queries by what was trained on; the first one decides, and is measured in `changes`. Empty if nothing was
-            trained on, or what was trained on is unknown.
+        ladder: PND against the first negative that each query lists, against the second, ...: a curve from
+            hard to easy, where the data is so ordered. Only for listed candidates, of which every query has
+            one positive and equally many negatives.
+        trained: Of each model that is of a job. Where one of them is no proof, no change of the data set has
+            a verdict.
+        parts: Parts of the queries by what was trained on; the first one decides, and is measured in
+            `changes`. Empty if nothing was trained on, or what was trained on is unknown.
         left_out: Number of queries that were trained on and are left out.
-        units: Number of units behind the main change: queries, or the premises of a grid; None in results that do not count them.
-        clusters: Number of clusters of queries that intervals and tests draw whole; None if they draw single queries.
+        units: Number of units behind the main change: queries, or the premises of a grid; None in results
+            that do not count them.
+        clusters: Number of clusters of queries that intervals and tests draw whole; None if they draw single
+            queries.
         doubt: Why the verdict is less certain than it looks; "" if it is not.
-        near_queries: Number of the deciding queries that are near duplicates of training queries; None if unknown, as in a residual
-            collection.
+        near_queries: Number of the deciding queries that are near duplicates of training queries; None if
+            unknown, as in a residual collection.
     """
 
     name: str
@@ -262,7 +296,11 @@ class DatasetResult:
         """Number of language pairs that are worse in any comparison of the grid."""
         verdicts = (grid.verdicts or [] for grid in self.grid)
         worse = {
-            (row, column) for table in verdicts for row, cells in enumerate(table) for column, cell in enumerate(cells) if cell == "worse"
+            (row, column)
+            for table in verdicts
+            for row, cells in enumerate(table)
+            for column, cell in enumerate(cells)
+            if cell == "worse"
         }
         return len(worse)
 
@@ -277,9 +315,16 @@ class DatasetResult:
 
     @property
     def may_hide_loss(self) -> bool:
-        """Whether a retention set that got better still allows a loss of the margin, by few queries that lose all they have."""
+        """Whether a retention set that got better still allows a loss of the margin, by few queries that lose
+        all they have.
+        """
         change = self.main_change()
-        return self.role == "retain" and change.verdict == "better" and change.margin is not None and not change.not_worse
+        return (
+            self.role == "retain"
+            and change.verdict == "better"
+            and change.margin is not None
+            and not change.not_worse
+        )
 
     @property
     def unproven(self) -> str:
@@ -303,7 +348,8 @@ class Hit:
         text: Its text; "" if the store keeps no texts.
         score: Higher is closer.
         relevant: Whether it is a known positive.
-        similarity: Similarity of the score: ``cosine``, ``dot`` or ``distance`` (minus the Euclidean distance); "" if it was not recorded.
+        similarity: Similarity of the score: ``cosine``, ``dot`` or ``distance`` (minus the Euclidean
+            distance); "" if it was not recorded.
     """
 
     doc_id: str
@@ -330,12 +376,15 @@ class Result(Record):
     Attributes:
         model: One line that names the model under test.
         runs: Names of its further runs, of other seeds; values are means over all runs.
-        run_differences: Sentences on further runs whose jobs differ from that of the model in more than the seed.
-        equal_towers: Sentences on models with one query tower, so that nothing differs or intervals over runs are too narrow.
+        run_differences: Sentences on further runs whose jobs differ from that of the model in more than the
+            seed.
+        equal_towers: Sentences on models with one query tower, so that nothing differs or intervals over runs
+            are too narrow.
         baseline: One line that names the baseline, or None.
         training: Record of the job that trained the model, if any.
         datasets: Target first, then the retention sets.
-        power: What each data set, or the validation set of a tuning job, could show; empty if it was not asked for.
+        power: What each data set, or the validation set of a tuning job, could show; empty if it was not
+            asked for.
     """
 
     model: str
@@ -350,7 +399,9 @@ class Result(Record):
     kind: Literal["evaluation", "training"] = "evaluation"
 
     def failing(self, least: FailOn) -> list[str]:
-        """Data sets that are worse, or have worse cells or worse parts; for ``undecided`` also those of which too little is known."""
+        """Data sets that are worse, or have worse cells or worse parts; for ``undecided`` also those of which
+        too little is known.
+        """
         bad = {"worse"} if least == "worse" else {"worse", "undecided", None}
         names = []
         for dataset in self.datasets:
@@ -359,16 +410,27 @@ class Result(Record):
             elif parts := dataset.worse_parts():
                 names.append(f"{dataset.name} ({', '.join(parts)})")
             elif worse := dataset.worse_cells():
-                names.append(f"{dataset.name} ({worse:,} of {dataset.cells:,} language pair{'s' * (dataset.cells > 1)})")
+                names.append(
+                    f"{dataset.name} ({worse:,} of {dataset.cells:,} language "
+                    f"pair{'s' * (dataset.cells > 1)})"
+                )
             elif least == "undecided" and dataset.unproven:
                 names.append(f"{dataset.name} ({dataset.unproven})")
         return names
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each data set and measure; for a training run without data sets, a row for each validation."""
+        """A row for each data set and measure; for a training run without data sets, a row for each
+        validation.
+        """
         if self.datasets:
             return [
-                {"dataset": dataset.name, "role": dataset.role, "kind": dataset.kind, "queries": dataset.queries, **asdict(change)}
+                {
+                    "dataset": dataset.name,
+                    "role": dataset.role,
+                    "kind": dataset.kind,
+                    "queries": dataset.queries,
+                    **asdict(change),
+                }
                 for dataset in self.datasets
                 for change in dataset.changes
             ]

@@ -24,7 +24,8 @@ class Contrast:
     """A difference of two levels.
 
     Attributes:
-        interval: Simultaneous 95 % interval: all differences of its kind in this ranking lie in theirs with 95 % probability.
+        interval: Simultaneous 95 % interval: all differences of its kind in this ranking lie in theirs with
+            95 % probability.
         verdict: Whether the interval excludes zero.
     """
 
@@ -129,7 +130,8 @@ class Ranking:
     """The cases of a sweep ranked by their scores on retrieval tasks.
 
     Attributes:
-        run_deviation: Standard deviation of a run's overall score about the mean of its case, pooled over cases; None with one seed.
+        run_deviation: Standard deviation of a run's overall score about the mean of its case, pooled over
+            cases; None with one seed.
     """
 
     measure: str

@@ -1,4 +1,6 @@
-"""Judgements of drift, and the record of a search for the largest learning rate that keeps drift within its limit."""
+"""Judgements of drift, and the record of a search for the largest learning rate that keeps drift within its
+limit.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -51,7 +53,8 @@ class RateTrial:
         steps: Steps after which drift was measured, ascending.
         drift: Measure to its mean over the probes at each of these steps.
         losses: Validation loss at each of these steps in a range test; empty in a search for a safe rate.
-        left_at: Step at which drift exceeded the limit, or the loss became non-finite; None if neither happened.
+        left_at: Step at which drift exceeded the limit, or the loss became non-finite; None if neither
+            happened.
     """
 
     rate: float
@@ -80,7 +83,8 @@ class SafeRate(Record):
     """The whole ``result.json`` of a search for the largest safe rate.
 
     Attributes:
-        noise: Measure to the drift of the untuned tower on probes with changed punctuation; empty if the limit was given as a number.
+        noise: Measure to the drift of the untuned tower on probes with changed punctuation; empty if the
+            limit was given as a number.
         steps: Number of steps for which a rate must stay within the limit.
         rates: All rates of the search, ascending.
         rate: The largest rate within the limit for every seed; None if there is none.
@@ -105,19 +109,24 @@ class SafeRate(Record):
         Returns:
             The earliest step among its runs; None if no rate is safe, or if there are too few measurements.
         """
-        expected = [expected_leave(trial.steps, trial.drift[self.measure], self.limit) for trial in self.trials if trial.rate == self.rate]
+        expected = [
+            expected_leave(trial.steps, trial.drift[self.measure], self.limit)
+            for trial in self.trials
+            if trial.rate == self.rate
+        ]
         return min((steps for steps in expected if steps is not None), default=None)
 
 
 def expected_leave(steps: Sequence[int], drift: Sequence[float], limit: float) -> float | None:
     """Step at which drift reaches a limit if it continues to grow as a power of the steps.
 
-    ``d = c t^b`` by least squares of ``ln d`` on ``ln t`` over the later half of the measurements, solved for ``d = limit``: Adam's steps
-    have constant length, so weights move in proportion to their number at first, and with its square root once their directions are
-    independent.
+    ``d = c t^b`` by least squares of ``ln d`` on ``ln t`` over the later half of the measurements, solved for
+    ``d = limit``: Adam's steps have constant length, so weights move in proportion to their number at first,
+    and with its square root once their directions are independent.
 
     Returns:
-        Steps; infinite if drift does not grow, None with fewer than three measurements in the later half, or if one of them is 0.
+        Steps; infinite if drift does not grow, None with fewer than three measurements in the later half, or
+        if one of them is 0.
     """
     half = len(steps) // 2
     later, drifts = np.array(steps[half:], dtype=np.float64), np.array(drift[half:], dtype=np.float64)

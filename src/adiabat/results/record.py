@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 FORMAT = 5
-"""Version of the layout of all records; adiabat 0.1 wrote 1 to 4, and each kind of record had its own number up to 3."""
+"""Version of the layout of all records; adiabat 0.1 wrote 1 to 4, and each kind of record had its own number
+up to 3."""
 
 RECORDS = Format(FORMAT, oldest=4, writers=dict.fromkeys(range(1, FORMAT), "0.1"))
 """Records of format 4 whose fields are those of today are read as they are."""
@@ -57,7 +58,8 @@ class Record:
         seed: Seed of all random choices; runs of a sweep have their own seeds.
         versions: Package name to version, including ``python`` and ``device``.
         settings: The resolved configuration.
-        inputs: Input files and stores by role, such as ``target`` or ``retain 1``, with the SHA-256 of stored vectors.
+        inputs: Input files and stores by role, such as ``target`` or ``retain 1``, with the SHA-256 of stored
+            vectors.
         notes: Notes for the reader.
         format: Version of this layout.
         folder: Directory where it was written or read; None if neither. It is not part of ``result.json``.
@@ -81,7 +83,9 @@ class Record:
 
     def __fspath__(self) -> str:
         if self.folder is None:
-            raise JobError("this result was not saved, so it has no path; pass out=DIR to the function that makes it")
+            raise JobError(
+                "this result was not saved, so it has no path; pass out=DIR to the function that makes it"
+            )
         return str(self.folder)
 
     @property
@@ -128,7 +132,9 @@ class Record:
 AnyRecord = TypeVar("AnyRecord", bound=Record)
 
 
-def write_result(record: Record, folder: Path, *, beside: Mapping[str, Callable[[], str | bytes]] | None = None) -> None:
+def write_result(
+    record: Record, folder: Path, *, beside: Mapping[str, Callable[[], str | bytes]] | None = None
+) -> None:
     """Write ``result.json`` with a checksum, and the files made from it: all or none.
 
     Characters that are not valid text (lone surrogates, controls) are stored as U+FFFD.
@@ -141,7 +147,9 @@ def write_result(record: Record, folder: Path, *, beside: Mapping[str, Callable[
     """
     plain = record.to_json()
     if faults := _not_finite(plain):
-        raise DataError(f"{folder / RECORD_FILE}: {several(faults)}; leave out figures that could not be measured")
+        raise DataError(
+            f"{folder / RECORD_FILE}: {several(faults)}; leave out figures that could not be measured"
+        )
     files = {folder / name: render() for name, render in (beside or {}).items()}
     for subfolder in {path.parent for path in files} - {folder}:
         with writing_to(subfolder):
@@ -164,7 +172,10 @@ def read_result(path: Path, expected: type[Record] = Record) -> Record:
         DataError: If the file is missing, damaged, of another format, or of a kind with another class.
     """
     if not path.exists():
-        raise DataError(f"{path} must be a readable result.json, got No such file or directory; run the job that writes it first")
+        raise DataError(
+            f"{path} must be a readable result.json, got No such file or directory; "
+            "run the job that writes it first"
+        )
     # Without its checksum at first, which the first records had not.
     number = read_json(path, remedy=AGAIN, required=False).get("format")
     older = AGAIN if number is None else to_upgrade(path.parent)
@@ -175,7 +186,9 @@ def read_result(path: Path, expected: type[Record] = Record) -> Record:
         raise DataError(f"{path}: kind must be one of {', '.join(_CLASSES)}, got {kind}; {AGAIN}")
     record_class = class_of(kind)
     if not issubclass(record_class, expected):
-        wanted = ", ".join(kind for kind, known in _CLASSES.items() if known.endswith(f".{expected.__name__}"))
+        wanted = ", ".join(
+            kind for kind, known in _CLASSES.items() if known.endswith(f".{expected.__name__}")
+        )
         raise DataError(f"{path} must be the result of a job of kind {wanted}, got {kind}; name another file")
     faults = _not_finite(plain)
     remedy = AGAIN if number == FORMAT else older
@@ -199,7 +212,11 @@ def class_of(kind: str) -> type[Record]:
 
 def _not_finite(plain: Any) -> list[str]:
     """A phrase for each number that is not finite, with its key."""
-    return [f"{key} must be finite, got {number}" for key, number in _floats(plain, "result") if not math.isfinite(number)]
+    return [
+        f"{key} must be finite, got {number}"
+        for key, number in _floats(plain, "result")
+        if not math.isfinite(number)
+    ]
 
 
 def _floats(plain: Any, key: str) -> Iterator[tuple[str, float]]:

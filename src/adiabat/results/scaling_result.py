@@ -69,7 +69,8 @@ class Predicted:
 
     Attributes:
         fitted: Prediction of the law of all runs of its kind.
-        held_out: Prediction of the law fitted without the largest model of its kind; None if too few runs remain for that.
+        held_out: Prediction of the law fitted without the largest model of its kind; None if too few runs
+            remain for that.
         largest: Whether the run is of that model.
     """
 
@@ -125,11 +126,12 @@ class LawRecord:
         formula: Formula in the notation of the source.
         coefficients: Coefficients in the order of the formula.
         noise: Standard deviation of the logarithm of a run's loss about the law.
-        model_error: ``exp(mean |ln(predicted / loss)|) - 1`` on the largest model, for the law fitted without it; None if too few runs
-            remain for that.
+        model_error: ``exp(mean |ln(predicted / loss)|) - 1`` on the largest model, for the law fitted without
+            it; None if too few runs remain for that.
         budget_error: The same on the largest budget, for the law fitted without it.
         left_open: Coefficients that the runs do not determine, with the reason.
-        passed_over: Formulas of laws with smaller held-out errors that predict negative losses for the options.
+        passed_over: Formulas of laws with smaller held-out errors that predict negative losses for the
+            options.
         predicted: Predictions for every run.
     """
 
@@ -212,8 +214,10 @@ class Choice:
         run: 95 % interval of a single run, including its noise.
         memory: Peak memory of its runs, in bytes; None without runs.
         wins: Share of resampled laws by which it is the best of all options; None without laws.
-        held_out: Interval of a single run that is wide enough for the held-out budgets; None where none could be held out.
-        line: Loss by the straight line through the logarithms of its own losses by budget; None with one budget.
+        held_out: Interval of a single run that is wide enough for the held-out budgets; None where none could
+            be held out.
+        line: Loss by the straight line through the logarithms of its own losses by budget; None with one
+            budget.
         line_held_out: Interval of the line, as wide as held-out budgets require; None likewise.
     """
 
@@ -244,7 +248,8 @@ class HeldOutLoss:
         reach: Budget as a multiple of the largest budget behind the prediction.
         predicted: Loss by the law.
         law: 95 % interval of laws fitted to resampled runs.
-        line: Loss by the straight line through the logarithms of the option's losses; None with one smaller budget.
+        line: Loss by the straight line through the logarithms of the option's losses; None with one smaller
+            budget.
     """
 
     option: str
@@ -258,12 +263,14 @@ class HeldOutLoss:
 
 @dataclass(frozen=True, slots=True)
 class WidthRecord:
-    """Factors by which intervals of a family are widened, so that they hold held-out losses (split conformal prediction).
+    """Factors by which intervals of a family are widened, so that they hold held-out losses (split conformal
+    prediction).
 
     Attributes:
         law: Factor for both ends of the interval of a law, at `reach` times the largest budget of a method.
         line: Factor about the loss of a straight line; None without lines.
-        level: Least probability that the widened interval of a law holds one more loss, if such losses are like held-out ones.
+        level: Least probability that the widened interval of a law holds one more loss, if such losses are
+            like held-out ones.
         scores: Number of held-out losses behind `law`.
     """
 
@@ -282,7 +289,8 @@ class HeldOutRecord:
     Attributes:
         losses: Each held-out loss with its predictions.
         coverages: The largest budget, predicted from smaller ones: all families together, then each.
-        widths: Factors of each family at the budget of a plan; at one step beyond the largest budget for a scaling experiment.
+        widths: Factors of each family at the budget of a plan; at one step beyond the largest budget for a
+            scaling experiment.
     """
 
     losses: list[HeldOutLoss]
@@ -311,7 +319,8 @@ class Addition:
     Attributes:
         budget: Budget in FLOP.
         seed: Above 0 if the run exists with other seeds.
-        gain: Expected relative reduction of the variance of the difference between the best and the runner-up.
+        gain: Expected relative reduction of the variance of the difference between the best and the
+            runner-up.
     """
 
     run: str
@@ -337,11 +346,13 @@ class Advice:
         additions: Runs that would reduce the uncertainty most for their cost.
         beyond: Budget of the best as a multiple of the largest budget of its method; None without runs.
         settings: Settings of `adiabat train` for the recommended run; empty if there is none.
-        scarce: Whether the tokens decide rather than the budget, which pays for all of them with any model; for a plan without runs.
+        scarce: Whether the tokens decide rather than the budget, which pays for all of them with any model;
+            for a plan without runs.
         passes: Number of passes of its tokens over the data of the runs; None if unknown.
         seconds: Duration of the best run on this machine; None if not measured.
         measured_memory: Memory of the best run on this machine, in bytes; None likewise.
-        unsound: Kinds with resampled laws that predict negative losses for the options, to the share of these laws.
+        unsound: Kinds with resampled laws that predict negative losses for the options, to the share of these
+            laws.
     """
 
     budget: float
@@ -394,4 +405,8 @@ class ScalingResult(Record):
     @property
     def counted(self) -> list[tuple[ScalingRun, float]]:
         """Runs that laws are fitted to, each with its loss."""
-        return [(row, loss) for row in self.runs if row.name not in self.left_out and (loss := row.loss_of(self.loss))]
+        return [
+            (row, loss)
+            for row in self.runs
+            if row.name not in self.left_out and (loss := row.loss_of(self.loss))
+        ]

@@ -20,7 +20,8 @@ class SpaceNumber:
         name: Such as ``uniformity``; unique together with `of`.
         of: Tower whose vectors it describes.
         formula: Formula in one line, in words and symbols.
-        after: Value of the model under test; None if it is not defined, such as the rank of identical vectors.
+        after: Value of the model under test; None if it is not defined, such as the rank of identical
+            vectors.
         after_interval: 95 % bootstrap interval; None if the number is not a mean over a sample.
         before: Value of the baseline; None if there is none, or if it is not defined.
         difference_interval: Paired interval, from the same resamples before and after.
@@ -40,7 +41,10 @@ class SpaceNumber:
     @property
     def changed(self) -> bool:
         """Whether the paired interval excludes zero."""
-        return self.difference_interval is not None and not self.difference_interval[0] <= 0 <= self.difference_interval[1]
+        return (
+            self.difference_interval is not None
+            and not self.difference_interval[0] <= 0 <= self.difference_interval[1]
+        )
 
 
 @dataclass(frozen=True, slots=True)

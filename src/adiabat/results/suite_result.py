@@ -25,7 +25,8 @@ Kind = Literal[
 
 
 CLOSENESS = 1e-12
-"""Absolute and relative tolerance within which two values count as equal, since sums depend on their order."""
+"""Absolute and relative tolerance within which two values count as equal, since sums depend on their
+order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +78,10 @@ class Score:
     """One measure of one model on one task.
 
     Attributes:
-        interval: 95 % interval, over units, and over seeds if there are several runs; None if fewer than two units were measured.
-        is_proof: False if the model was trained on more than a tenth of the task's units: it is then neither ranked nor compared.
+        interval: 95 % interval, over units, and over seeds if there are several runs; None if fewer than two
+            units were measured.
+        is_proof: False if the model was trained on more than a tenth of the task's units: it is then neither
+            ranked nor compared.
     """
 
     task: str
@@ -164,8 +167,8 @@ class TaskRanking:
 
     Attributes:
         against: Model that the others are compared with; None if only one model did the task.
-        ranks: 1 for the best; equal values share the mean of their ranks. Models trained on the units are left out, and so is a single
-            model.
+        ranks: 1 for the best; equal values share the mean of their ranks. Models trained on the units are
+            left out, and so is a single model.
         best: Models with the best value, several if they are equal up to rounding; `against` first.
         even: The best models and those not measurably worse, if all are compared with the best.
         clear: Whether one model is measurably above every other.
@@ -187,8 +190,8 @@ class ModelStanding:
         tasks: Number of tasks that it did, including those that only it did.
         best: Number of tasks on which it has the best value.
         clear: Number of those on which it is measurably above every other model.
-        even: Among tasks whose models are compared with the best, the number on which it is the best or not measurably worse; None if
-            it did none of these because there is a baseline.
+        even: Among tasks whose models are compared with the best, the number on which it is the best or not
+            measurably worse; None if it did none of these because there is a baseline.
         verdicts: Counts of verdicts against the baseline; None for the baseline itself, and without one.
         mean_rank: None for a model that did not do every task that several models did.
     """
@@ -227,8 +230,8 @@ class SuiteResult(Record):
     """The whole of the ``result.json`` of a suite.
 
     Attributes:
-        scores: All measures of all models on all tasks, the main one of each first; without tasks that a model cannot do, such as sentence
-            pairs for BM25.
+        scores: All measures of all models on all tasks, the main one of each first; without tasks that a
+            model cannot do, such as sentence pairs for BM25.
         pairings: Every model compared with `baseline`, or with the best of each task, on its main measure.
         baseline: Name of the baseline; None if models are compared with the best of each task.
         resamples: Number of bootstrap resamples and of sign flips.
@@ -254,13 +257,19 @@ class SuiteResult(Record):
 
     @property
     def beside_best(self) -> list[str]:
-        """Tasks whose models are compared with the best: all without a baseline, otherwise those that the baseline did not do."""
-        return [ranking.task for ranking in self.analysis.tasks if ranking.against not in (None, self.baseline)]
+        """Tasks whose models are compared with the best: all without a baseline, otherwise those that the
+        baseline did not do.
+        """
+        return [
+            ranking.task for ranking in self.analysis.tasks if ranking.against not in (None, self.baseline)
+        ]
 
     @property
     def mixed(self) -> bool:
         """Whether models are compared with the baseline on some tasks and with the best on others."""
-        return any(ranking.against == self.baseline is not None for ranking in self.analysis.tasks) and bool(self.beside_best)
+        return any(ranking.against == self.baseline is not None for ranking in self.analysis.tasks) and bool(
+            self.beside_best
+        )
 
     def main_score(self, task: str, model: str) -> Score | None:
         """A model's value of a task's main measure.
@@ -268,13 +277,23 @@ class SuiteResult(Record):
         Returns:
             The score; None if the model cannot do the task.
         """
-        # BM25 ranks by its own similarity, so compare only the measure; of several similarities the main one comes first.
+        # BM25 ranks by its own similarity, so compare only the measure; of several similarities the main one
+        # comes first.
         measure = next(outcome.measure for outcome in self.tasks if outcome.name == task)
-        return next((score for score in self.scores if (score.task, score.model, score.measure) == (task, model, measure)), None)
+        return next(
+            (
+                score
+                for score in self.scores
+                if (score.task, score.model, score.measure) == (task, model, measure)
+            ),
+            None,
+        )
 
 
 def equal_values(first: float, second: float) -> bool:
-    """Whether two values are equal up to rounding, since equal units are not always summed in the same order."""
+    """Whether two values are equal up to rounding, since equal units are not always summed in the same
+    order.
+    """
     return math.isclose(first, second, rel_tol=CLOSENESS, abs_tol=CLOSENESS)
 
 

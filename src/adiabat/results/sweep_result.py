@@ -1,4 +1,4 @@
-"""The result of a sweep: plain data for ``result.json``, its page, figures and tables (Vasilyev et al. 2024)."""
+"""The result of a sweep: plain data for ``result.json``, page, figures and tables (Vasilyev et al. 2024)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -118,7 +118,8 @@ class Setting:
     Attributes:
         name: Dotted name, or ``variant``.
         label: Label of columns and axes.
-        values: Distinct values; numbers ascending, then None, where the setting has no effect; others in the order of the runs.
+        values: Distinct values; numbers ascending, then None, where the setting has no effect; others in the
+            order of the runs.
     """
 
     name: str
@@ -141,7 +142,8 @@ class CaseChange:
     """Change of a case on a task by one measure; the first of a task is its main measure.
 
     Attributes:
-        percent: Whether values are improvements in percent; otherwise they are differences, because the baseline is 0.
+        percent: Whether values are improvements in percent; otherwise they are differences, because the
+            baseline is 0.
         values: Values of the runs that have a comparison.
         interval: Paired 95 % interval of a single run; the lowest and highest value of several runs.
         difference: Mean over runs.
@@ -173,7 +175,9 @@ class CaseChange:
 
 @dataclass(frozen=True, slots=True)
 class PairCounts:
-    """Language pairs of a grid that changed, as means over runs; None without the paired test, or without the z-test."""
+    """Language pairs of a grid that changed, as means over runs; None without the paired test, or without the
+    z-test.
+    """
 
     task: str
     comparison: str
@@ -192,7 +196,8 @@ class PairCounts:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """All runs of one combination of settings, which differ in their seeds; figures cover the runs that left a model.
+    """All runs of one combination of settings, which differ in their seeds; figures cover the runs that left
+    a model.
 
     Attributes:
         values: In the order of `SweepAnalysis.settings`.
@@ -218,8 +223,17 @@ class Case:
     harmless: bool
 
     def change(self, task: str, measured: tuple[str, str] | None = None) -> CaseChange | None:
-        """The change on a task by a measure and its similarity, by default the main one; None without measured runs."""
-        return next((one for one in self.changes if one.task == task and measured in (None, (one.measure, one.similarity))), None)
+        """The change on a task by a measure and its similarity, by default the main one; None without
+        measured runs.
+        """
+        return next(
+            (
+                one
+                for one in self.changes
+                if one.task == task and measured in (None, (one.measure, one.similarity))
+            ),
+            None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,12 +290,14 @@ class DriftLimit:
 
     Attributes:
         series: Values of the other settings; "" if there is only one series.
-        safe: The largest rate up to which every drift is within the limit; None if the lowest rate exceeds it.
+        safe: The largest rate up to which every drift is within the limit; None if the lowest rate exceeds
+            it.
         harmless: The largest rate up to which no task is measurably worse; None if one is at the lowest rate.
         harmed: Tasks that are worse at the next rate; empty if damage does not begin in the series.
-        bracket: Limits that would have been a hit: from the first up to but excluding the second, None for no upper end.
-        agreement: ``hit`` if drift exceeds the limit at the rate where damage begins, ``early`` at a lower one, ``late`` at a higher one;
-            ``untested`` if both happen beyond an end of the series.
+        bracket: Limits that would have been a hit: from the first up to but excluding the second, None for no
+            upper end.
+        agreement: ``hit`` if drift exceeds the limit at the rate where damage begins, ``early`` at a lower
+            one, ``late`` at a higher one; ``untested`` if both happen beyond an end of the series.
     """
 
     series: str
@@ -301,7 +317,8 @@ class SweepAnalysis:
     Attributes:
         settings: Settings of the grid in their order, then the variants.
         cases: In the order of their first runs.
-        best: Position of the case with the largest gain among those that made no other task worse; None without such a case.
+        best: Position of the case with the largest gain among those that made no other task worse; None
+            without such a case.
         methods: Cases grouped by their non-numeric settings; empty without tasks beside the targets.
         equal_gain: Methods compared at the gain that most of them reach; None if no two methods share one.
         drift_limits: For each series of learning rates and measure of drift.
@@ -322,7 +339,9 @@ class SweepAnalysis:
     @property
     def rate(self) -> Setting | None:
         """The learning rate; None if it does not vary, or some of its values are not numbers."""
-        rates = (setting for setting in self.settings if setting.name.endswith("learning_rate") and setting.numeric)
+        rates = (
+            setting for setting in self.settings if setting.name.endswith("learning_rate") and setting.numeric
+        )
         return next((rate for rate in rates if len(rate.values) > 1), None)
 
     def grouped(self, cases: Sequence[Case], indices: Sequence[int]) -> list[list[Case]]:
@@ -334,11 +353,17 @@ class SweepAnalysis:
 
     def described(self, case: Case, indices: Sequence[int]) -> str:
         """The values of some settings of a case in one line."""
-        return ", ".join(f"{self.settings[index].label} {setting_text(case.values[index])}" for index in indices)
+        return ", ".join(
+            f"{self.settings[index].label} {setting_text(case.values[index])}" for index in indices
+        )
 
     def line_labels(self, indices: Sequence[int], lines: Sequence[Sequence[Case]]) -> list[str]:
         """A label for each line of cases, by the settings that differ between lines."""
-        differing = [index for index in indices if len(lines) == 1 or len(self.grouped([cases[0] for cases in lines], [index])) > 1]
+        differing = [
+            index
+            for index in indices
+            if len(lines) == 1 or len(self.grouped([cases[0] for cases in lines], [index])) > 1
+        ]
         return [self.described(cases[0], differing) for cases in lines]
 
 
@@ -350,10 +375,11 @@ class SweepResult(Record):
         model: Initial model; several are listed.
         targets: Names of the tasks that training should improve; the others must not get worse.
         varied: Dotted settings that the grid varies, in order.
-        noise: Measure of drift to that of the untuned tower when only the final punctuation of the probes changes
-            (`adiabat.adiabatic.drift`); empty if drift was not measured.
+        noise: Measure of drift to that of the untuned tower when only the final punctuation of the probes
+            changes (`adiabat.adiabatic.drift`); empty if drift was not measured.
         analysis: Analysis over the runs: means over seeds, harm, costs of gains, drift limits.
-        ranking: Cases ranked by their scores on retrieval tasks; None if there are fewer than two, or too many.
+        ranking: Cases ranked by their scores on retrieval tasks; None if there are fewer than two, or too
+            many.
     """
 
     ROWS: ClassVar[str] = "runs"

@@ -1,4 +1,6 @@
-"""The record of a training run: settings, curves, weights that moved, and the file of the texts that it trained on."""
+"""The record of a training run: settings, curves, weights that moved, and the file of the texts that it
+trained on.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -22,7 +24,8 @@ class LayerChange:
 
 @dataclass(frozen=True, slots=True)
 class TrainedFile:
-    """The file with hashes of the texts that a run trained or validated on: queries, then documents, then ids, 16 bytes each.
+    """The file with hashes of the texts that a run trained or validated on: queries, then documents, then
+    ids, 16 bytes each.
 
     Signatures of the queries follow, 64 bytes each, which find near duplicates.
 
@@ -31,7 +34,8 @@ class TrainedFile:
         documents: Number of distinct texts of relevant documents.
         doc_ids: Number of distinct ids of relevant documents without known texts.
         unknown: Why there may be others that are not in the file; "" if there are none.
-        signatures: Number of distinct signatures; None if there are none in the file, because they are too many or the run is older.
+        signatures: Number of distinct signatures; None if there are none in the file, because they are too
+            many or the run is older.
     """
 
     queries: int
@@ -60,12 +64,15 @@ class TrainingRecord:
         validation_pairs: Number of validation pairs, or queries, behind the errors.
         notes: Notes in sentences.
         kind: ``tuning`` of a query tower against stored documents, or ``training`` of both towers.
-        unit: Unit of the validation errors: ``pairs`` in the wrong order, or ``queries`` whose top document is wrong.
+        unit: Unit of the validation errors: ``pairs`` in the wrong order, or ``queries`` whose top document
+            is wrong.
         passes: Number of passes over the pairs; None if the run does not count them.
         measures: Further figures of the validation, such as ``RR``: name to (epoch, value) points.
         flops: Operations spent, by parameters and tokens (Ziarko et al. 2024).
-        operations: Operations counted one by one, including attention, padding and recomputation; 0 if not counted.
-        planned: Operations by parameters and tokens that were planned: the budget, or the operations of all steps.
+        operations: Operations counted one by one, including attention, padding and recomputation; 0 if not
+            counted.
+        planned: Operations by parameters and tokens that were planned: the budget, or the operations of all
+            steps.
         texts: Content of ``trained.bin`` beside this record; None in records from before it existed.
     """
 

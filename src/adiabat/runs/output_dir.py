@@ -1,4 +1,6 @@
-"""Write access to a directory, for a new run, a resumed run or an evaluation; and the files of a finished one."""
+"""Write access to a directory, for a new run, a resumed run or an evaluation; and the files of a finished
+one.
+"""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -29,14 +31,21 @@ from adiabat.runs.run_log import go_on
 
 
 def require_free(folder: Path, *, resume: bool | None = None) -> None:
-    """Refuse an unsuitable directory before long preparations; writes nothing. `resume` is None for a verb that cannot resume."""
+    """Refuse an unsuitable directory before long preparations; writes nothing.
+
+    `resume` is None for a verb that cannot resume.
+    """
     require_outside(folder)
     if is_job(folder):
         _require_resume(folder, "job", resume=resume)
     elif folder.exists() and not folder.is_dir():
-        raise JobError(f"{option('out')} must be a new or empty directory, {folder} is a file; choose another")
+        raise JobError(
+            f"{option('out')} must be a new or empty directory, {folder} is a file; choose another"
+        )
     elif folder.exists() and not all(entry.name == PREPARED or is_part(entry) for entry in folder.iterdir()):
-        raise JobError(f"{option('out')} must be a new or empty directory, {folder} holds other files; choose another")
+        raise JobError(
+            f"{option('out')} must be a new or empty directory, {folder} holds other files; choose another"
+        )
 
 
 def _require_resume(folder: Path, what: str, *, resume: bool | None) -> None:
@@ -51,7 +60,10 @@ def require_outside(path: Path, *, setting: str = "out") -> None:
     """Refuse a path inside a directory that is rewritten as a whole, or inside a file."""
     for directory in path.resolve().parents:
         if directory.is_file():
-            raise JobError(f"{option(setting)} must be in a directory, {path} lies in the file {directory}; choose another")
+            raise JobError(
+                f"{option(setting)} must be in a directory, {path} lies in the "
+                f"file {directory}; choose another"
+            )
         if _is_of_adiabat(directory):
             place = f"{path} lies in the job, model or store {directory}"
             raise JobError(f"{option(setting)} must be a directory of its own, {place}; choose another")
@@ -63,15 +75,25 @@ def require_begun(folder: Path, what: str, *, begun: bool, resume: bool) -> str 
         _require_resume(folder, what, resume=resume)
         return None
     if is_job(folder):
-        raise JobError(f"{option('out')} must be the directory of a {what}, {Job(folder).config} belongs to a job; choose another")
+        raise JobError(
+            f"{option('out')} must be the directory of a {what}, {Job(folder).config} "
+            "belongs to a job; choose another"
+        )
     require_free(folder, resume=False)
     return f"{folder} holds no {what} to resume yet: starting a new one" if resume else None
 
 
 def require_fitting(
-    folder: Path, description: Mapping[str, Any], *, resume: bool, rules: Rules = STRICT, unknown: Collection[str] = ()
+    folder: Path,
+    description: Mapping[str, Any],
+    *,
+    resume: bool,
+    rules: Rules = STRICT,
+    unknown: Collection[str] = (),
 ) -> str | None:
-    """Check that a directory belongs to this job, before any long work; returns a note if there is nothing to resume."""
+    """Check that a directory belongs to this job, before any long work; returns a note if there is nothing to
+    resume.
+    """
     require_free(folder, resume=resume)
     if not resume:
         return None
@@ -118,12 +140,15 @@ def make_directory(folder: Path, *, setting: str = "out") -> None:
         make_folder(folder, parents=True)
     except OSError as fault:
         raise JobError(
-            f"{option(setting)} must be a directory that can be created, got {folder}: {fault.strerror}; choose another"
+            f"{option(setting)} must be a directory that can be created, got "
+            f"{folder}: {fault.strerror}; choose another"
         ) from fault
 
 
 @contextmanager
-def claimed_for_jobs(folder: Path, describe: Callable[[], Mapping[str, Any]], *, begun: bool) -> Iterator[None]:
+def claimed_for_jobs(
+    folder: Path, describe: Callable[[], Mapping[str, Any]], *, begun: bool
+) -> Iterator[None]:
     """Claim a directory for an experiment, which is not a job itself, and lock out other processes."""
     if not begun:
         open_job(folder, describe(), resume=False)
@@ -135,7 +160,9 @@ def claimed_for_jobs(folder: Path, describe: Callable[[], Mapping[str, Any]], *,
 
 @contextmanager
 def claimed(folder: Path | None, *, kind: str = "evaluation") -> Iterator[Path | None]:
-    """Claim a directory for an evaluation, whose earlier record is replaced; a new directory is removed if the evaluation fails."""
+    """Claim a directory for an evaluation, whose earlier record is replaced; a new directory is removed if
+    the evaluation fails.
+    """
     if folder is None:
         yield None
         return
@@ -155,7 +182,8 @@ _BEGUN = {"suite": ("scores", "stores"), "evaluation": ("scores",)}
 
 
 def require_own(folder: Path, kind: str = "evaluation", *, parts: Collection[str] = ()) -> None:
-    """Refuse a directory of another kind or inside one, with a result or report of another kind, or with files that are not of adiabat.
+    """Refuse a directory of another kind or inside one, with a result or report of another kind, or with
+    files that are not of adiabat.
 
     `parts` may be there beside or before the result.
     """
@@ -176,15 +204,20 @@ def require_own(folder: Path, kind: str = "evaluation", *, parts: Collection[str
                 raise DataError(f"kind is {existing}, not {kind}")
         except DataError as fault:
             raise JobError(
-                f"{option('out')} must be new or hold an undamaged evaluation of the same kind, {folder} does not "
-                f"({fault}); choose another, or remove its result.json and report.html if you do not need them"
+                f"{option('out')} must be new or hold an undamaged evaluation of "
+                f"the same kind, {folder} does not "
+                f"({fault}); choose another, or remove its result.json and "
+                "report.html if you do not need them"
             ) from fault
     elif folder.is_dir() and not all(entry.name in begun or _is_ours(entry) for entry in folder.iterdir()):
-        raise JobError(f"{option('out')} must be a new or empty directory, {folder} holds other files; choose another")
+        raise JobError(
+            f"{option('out')} must be a new or empty directory, {folder} holds other files; choose another"
+        )
 
 
 def _is_ours(entry: Path) -> bool:
-    """Whether a job, a store or a folder of stores may lie beside a result, as in the directory of the demo; hidden files may.
+    """Whether a job, a store or a folder of stores may lie beside a result, as in the directory of the demo;
+    hidden files may.
 
     So may a folder of temporary files, such as the figures of a report that was killed while it was written.
     """
@@ -193,8 +226,17 @@ def _is_ours(entry: Path) -> bool:
     return entry.is_dir() and all(is_store(child) or is_part(child) for child in entry.iterdir())
 
 
-def finish_job(job: Job, result: Result, *, save: Callable[[Path], None], beside: Mapping[str, bytes], tidy: Callable[[], None]) -> None:
-    """Write model, result, report and further files, and tidy up; the model is renamed last, so a job with a model is complete."""
+def finish_job(
+    job: Job,
+    result: Result,
+    *,
+    save: Callable[[Path], None],
+    beside: Mapping[str, bytes],
+    tidy: Callable[[], None],
+) -> None:
+    """Write model, result, report and further files, and tidy up; the model is renamed last, so a job with a
+    model is complete.
+    """
     new, former = job.folder / ".model", job.folder / ".former-model"
     try:
         clear(former)
@@ -205,7 +247,10 @@ def finish_job(job: Job, result: Result, *, save: Callable[[Path], None], beside
         write_report(result, job.folder, beside=beside)
         # In the job's directory, so that a copy of the model does not include them.
         files = sorted(path for path in new.rglob("*") if path.is_file())
-        write_digests({f"{job.model.name}/{path.relative_to(new)}": digest_of(path) for path in files}, job.folder / CHECKSUMS)
+        write_digests(
+            {f"{job.model.name}/{path.relative_to(new)}": digest_of(path) for path in files},
+            job.folder / CHECKSUMS,
+        )
         move(new, job.model)
         tidy()
     except Exception as fault:
@@ -217,7 +262,16 @@ def finish_job(job: Job, result: Result, *, save: Callable[[Path], None], beside
 
 
 def write_report(record: Record, folder: Path, *, beside: Mapping[str, bytes] | None = None) -> None:
-    """Write ``result.json``, its page with tables and figures, and further files by name; either all or none are written."""
+    """Write ``result.json``, its page with tables and figures, and further files by name; either all or none
+    are written.
+    """
     from adiabat.report.pages import files
 
-    write_result(record, folder, beside={**files(record), **{name: partial(bytes, content) for name, content in (beside or {}).items()}})
+    write_result(
+        record,
+        folder,
+        beside={
+            **files(record),
+            **{name: partial(bytes, content) for name, content in (beside or {}).items()},
+        },
+    )

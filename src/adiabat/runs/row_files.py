@@ -52,7 +52,11 @@ class Rows(Generic[Row]):
         """
         self.path = path
         self._columns = columns
-        self._rows = {row.name: row for row in _read(path, kind, fault, of=of, advice=advice)} if is_there(path, error=JobError) else {}
+        self._rows = (
+            {row.name: row for row in _read(path, kind, fault, of=of, advice=advice)}
+            if is_there(path, error=JobError)
+            else {}
+        )
 
     def __contains__(self, name: str) -> bool:
         return name in self._rows
@@ -68,7 +72,9 @@ class Rows(Generic[Row]):
     def add(self, row: Row) -> None:
         """Append a row atomically."""
         rows: dict[str, Any] = {**self._rows, row.name: row}
-        texts = {name: json.dumps(asdict(row), ensure_ascii=False, allow_nan=False) for name, row in rows.items()}
+        texts = {
+            name: json.dumps(asdict(row), ensure_ascii=False, allow_nan=False) for name, row in rows.items()
+        }
         plain = _filled([{**self._columns(row), RECORD: texts[name]} for name, row in rows.items()])
         write_parquet(table_of(plain).replace_schema_metadata({FORMAT: str(ROWS.number)}), self.path)
         self._rows = rows
@@ -98,11 +104,19 @@ def _read(path: Path, kind: type[Row], fault_of: Callable[[Row], str], *, of: st
 
 
 def _filled(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Every row with the columns of all rows, so that a failed first run does not decide them; a column of mixed types is JSON."""
+    """Every row with the columns of all rows, so that a failed first run does not decide them; a column of
+    mixed types is JSON.
+    """
     columns = dict.fromkeys(column for row in rows for column in row if column != RECORD)
-    mixed = {column for column in columns if len({isinstance(row.get(column), str) for row in rows if row.get(column) is not None}) > 1}
+    mixed = {
+        column
+        for column in columns
+        if len({isinstance(row.get(column), str) for row in rows if row.get(column) is not None}) > 1
+    }
 
     def cell(value: Any, column: str) -> Any:
         return json.dumps(value) if column in mixed and value is not None else value
 
-    return [{**{column: cell(row.get(column), column) for column in columns}, RECORD: row[RECORD]} for row in rows]
+    return [
+        {**{column: cell(row.get(column), column) for column in columns}, RECORD: row[RECORD]} for row in rows
+    ]

@@ -1,4 +1,6 @@
-"""The files of a run directory, the settings that the run was started with, and those that may change when it is resumed."""
+"""The files of a run directory, the settings that the run was started with, and those that may change when it
+is resumed.
+"""
 
 import hashlib
 import re
@@ -85,9 +87,16 @@ class Job:
     def finished_model(self) -> Path:
         """The directory of the model, checked against its checksums; JobError if the job is unfinished."""
         if not self.model.is_dir():
-            raise JobError(f"{self.folder} is a job that is not finished; repeat what began it, with {option('resume', True)}")
+            raise JobError(
+                f"{self.folder} is a job that is not finished; repeat what began "
+                f"it, with {option('resume', True)}"
+            )
         if is_there(self.folder / CHECKSUMS, error=JobError):
-            require_seal(real(self.folder), remedy=f"if it was changed on purpose, name a copy of {self.model} elsewhere", error=ModelError)
+            require_seal(
+                real(self.folder),
+                remedy=f"if it was changed on purpose, name a copy of {self.model} elsewhere",
+                error=ModelError,
+            )
         return self.model
 
     def tidy(self, *, keep_model: bool) -> None:
@@ -110,15 +119,19 @@ class Rules:
     """Settings that may change when a job is resumed.
 
     Attributes:
-        free: Dotted keys of settings that do not change the result: paths of inputs whose digests are compared, and execution.
+        free: Dotted keys of settings that do not change the result: paths of inputs whose digests are
+            compared, and execution.
         free_in: The same in settings that are lists of tables: keys of each table.
-        stopping: Returns, for the new settings, those that decide when the run stops and change no step before.
-        behind: Returns what is wrong with a stop that lies before the current step, given the job and the new settings.
+        stopping: Returns, for the new settings, those that decide when the run stops and change no step
+            before.
+        behind: Returns what is wrong with a stop that lies before the current step, given the job and the new
+            settings.
         words: Explanations of differences in settings with unreadable values, such as digests.
         reasons: Returns, for the new settings, why some of them must not change, if that is not obvious.
-        defaults: Tables of defaults: a job started before a setting existed had its default. None of them can be None, because a
-            configuration leaves None out.
-        later: Keys that configurations have not always had, and whose value cannot be inferred if they are missing.
+        defaults: Tables of defaults: a job started before a setting existed had its default. None of them can
+            be None, because a configuration leaves None out.
+        later: Keys that configurations have not always had, and whose value cannot be inferred if they are
+            missing.
     """
 
     free: frozenset[str] = frozenset()
@@ -134,18 +147,24 @@ class Rules:
 STRICT = Rules()
 
 SETTINGS = Format(2, oldest=2, writers={1: "0.1"})
-"""Format of the settings in ``config.toml``; format 1 had losses, methods and schedules as words with their keys beside them."""
+"""Format of the settings in ``config.toml``; format 1 had losses, methods and schedules as words with their
+keys beside them."""
 
 SEAL = "SHA-256 of the lines below: "
 HEAD = re.compile(rf"# (?:format (\d+)(?: of adiabat (\S+))?; )?{SEAL}([0-9a-f]*)")
 """The first line of ``config.toml``; the first versions stated no format, which was 1."""
 
-REMEDY = "restore it, remove the line with its SHA-256 if you changed it on purpose, or start again in another directory"
+REMEDY = (
+    "restore it, remove the line with its SHA-256 if you changed it on "
+    "purpose, or start again in another directory"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """The tables of a ``config.toml``, their format, and the version of adiabat that wrote them; None if it is not stated."""
+    """The tables of a ``config.toml``, their format, and the version of adiabat that wrote them; None if it
+    is not stated.
+    """
 
     tables: dict[str, Any]
     format: int
@@ -155,7 +174,13 @@ class Description:
 def read_description(job: Job) -> dict[str, Any]:
     """The configuration of a job."""
     description = any_description(job)
-    SETTINGS.require(description.format, job.config, older=to_upgrade(job.folder), error=JobError, writer=description.writer)
+    SETTINGS.require(
+        description.format,
+        job.config,
+        older=to_upgrade(job.folder),
+        error=JobError,
+        writer=description.writer,
+    )
     return description.tables
 
 
@@ -182,14 +207,18 @@ def description_of(job: Job, tables: Mapping[str, Any], *, of: str) -> dict[str,
     """The configuration of an experiment."""
     before = read_description(job)
     if not _has_tables(before, tables):
-        raise JobError(f"{job.config} must describe {of}, got other tables; restore it, or choose another directory")
+        raise JobError(
+            f"{job.config} must describe {of}, got other tables; restore it, or choose another directory"
+        )
     return before
 
 
 def _has_tables(before: Any, tables: Mapping[str, Any]) -> bool:
     """Whether every expected table is a table; keys may be missing."""
     inner = {key: value for key, value in tables.items() if isinstance(value, Mapping)}
-    return isinstance(before, Mapping) and all(_has_tables(before.get(key, {}), value) for key, value in inner.items())
+    return isinstance(before, Mapping) and all(
+        _has_tables(before.get(key, {}), value) for key, value in inner.items()
+    )
 
 
 def write_description(job: Job, description: Mapping[str, Any]) -> None:
@@ -216,27 +245,43 @@ def is_described(folder: Path, table: str) -> bool:
     return is_there(job.config, error=JobError) and table in any_description(job).tables
 
 
-def require_same(job: Job, description: Mapping[str, Any], *, rules: Rules = STRICT, unknown: Collection[str] = ()) -> None:
+def require_same(
+    job: Job, description: Mapping[str, Any], *, rules: Rules = STRICT, unknown: Collection[str] = ()
+) -> None:
     """Refuse to resume a job with different settings."""
     before_tables = read_description(job)
     optional = {name for name, table in rules.defaults.items() if table is None}
     _require_verb(job, before_tables.keys() - optional, without_none(description).keys() - optional)
     wanted = flat_settings(description)
     # Settings that may not have existed when the job began; a job without them had their defaults.
-    unstated = {key: value for key, value in flat_settings(rules.defaults).items() if wanted.get(key) == value}
+    unstated = {
+        key: value for key, value in flat_settings(rules.defaults).items() if wanted.get(key) == value
+    }
     stated = flat_settings(before_tables)
     before = {**unstated, **stated}
     reasons = rules.reasons(wanted)
     differing = [
-        rules.words.get(key) or f"{key} was {before.get(key, 'not set')!r}, is {wanted.get(key, 'not set')!r}{reasons.get(key, '')}"
-        for key in sorted({*before, *wanted} - rules.free - rules.stopping(wanted) - set(unknown) - (rules.later - stated.keys()))
+        rules.words.get(key)
+        or f"{key} was {before.get(key, 'not set')!r}, is "
+        f"{wanted.get(key, 'not set')!r}{reasons.get(key, '')}"
+        for key in sorted(
+            {*before, *wanted}
+            - rules.free
+            - rules.stopping(wanted)
+            - set(unknown)
+            - (rules.later - stated.keys())
+        )
         if _bound(before, key, rules) != _bound(wanted, key, rules)
     ]
     if differing:
-        differences = f"a difference: {differing[0]}" if len(differing) == 1 else several(differing, of="differences")
+        differences = (
+            f"a difference: {differing[0]}" if len(differing) == 1 else several(differing, of="differences")
+        )
         raise JobError(
-            f"{option('resume')} must continue the job in {job.folder} with its settings and data, got {differences}; "
-            f"repeat the first command with all its settings ({job.config} holds them), or choose another {option('out')}"
+            f"{option('resume')} must continue the job in {job.folder} with its "
+            f"settings and data, got {differences}; "
+            f"repeat the first command with all its settings ({job.config} holds "
+            f"them), or choose another {option('out')}"
         )
 
 
@@ -245,15 +290,23 @@ def _bound(settings: Mapping[str, Any], key: str, rules: Rules) -> Any:
     value, free = settings.get(key), rules.free_in.get(key)
     if not (free and isinstance(value, list)):
         return value
-    return [{name: item for name, item in row.items() if name not in free} if isinstance(row, Mapping) else row for row in value]
+    return [
+        {name: item for name, item in row.items() if name not in free} if isinstance(row, Mapping) else row
+        for row in value
+    ]
 
 
 def _require_verb(job: Job, before: AbstractSet[str], wanted: AbstractSet[str]) -> None:
-    """Refuse a job that lacks tables of this one and has others instead; a list of all differences would not help."""
-    extra, missing = (" and ".join(f"[{name}]" for name in sorted(names)) for names in (before - wanted, wanted - before))
+    """Refuse a job that lacks tables of this one and has others instead; a list of all differences would not
+    help.
+    """
+    extra, missing = (
+        " and ".join(f"[{name}]" for name in sorted(names)) for names in (before - wanted, wanted - before)
+    )
     if extra and missing:
         raise JobError(
-            f"{job.folder} must hold a job of the same verb, got one with {extra} and without {missing} in its config.toml; "
+            f"{job.folder} must hold a job of the same verb, got one with {extra} "
+            f"and without {missing} in its config.toml; "
             f"choose another {option('out')}"
         )
 
@@ -262,7 +315,11 @@ def flat_settings(description: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration as dotted keys with values, with tuples as lists and without None."""
     flat: dict[str, Any] = {}
     for key, value in without_none(description).items():
-        flat |= {f"{key}.{inner}": setting for inner, setting in flat_settings(value).items()} if isinstance(value, dict) else {key: value}
+        flat |= (
+            {f"{key}.{inner}": setting for inner, setting in flat_settings(value).items()}
+            if isinstance(value, dict)
+            else {key: value}
+        )
     return flat
 
 

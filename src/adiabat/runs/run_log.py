@@ -1,4 +1,5 @@
-"""``log.jsonl``: one row per logging step and per epoch, the same whether a run was interrupted or not (but for the seconds).
+"""``log.jsonl``: one row per logging step and per epoch, the same whether a run was interrupted or not (but
+for the seconds).
 
 The validations in it decide which weights are the result, and how long a run has not improved.
 """
@@ -55,7 +56,9 @@ class JobLog:
             return
         with plain_faults(self.path):
             self._stream = self._stream or TextIOWrapper(appending_to(self.path), encoding="utf-8")
-            line = line_of({"step": step, "epoch": epoch, **values, "seconds": round(seconds, 3)}, after=self.checksum)
+            line = line_of(
+                {"step": step, "epoch": epoch, **values, "seconds": round(seconds, 3)}, after=self.checksum
+            )
             self._stream.write(str(line))
             self._stream.flush()
             self.checksum = line.checksum
@@ -84,7 +87,8 @@ class JobLog:
             self._board.close()
 
     def truncate(self, *, step: int, checksum: str | None = None) -> None:
-        """Drop the rows after a step, and an incomplete last one; the remaining rows must match the checksum, if there is one.
+        """Drop the rows after a step, and an incomplete last one; the remaining rows must match the checksum,
+        if there is one.
 
         The shortened log replaces the old one atomically, so a run that is killed here loses nothing.
         """
@@ -95,7 +99,10 @@ class JobLog:
         lines = list(self._lines(step)) if step >= 0 else []
         self.checksum = lines[-1].checksum if lines else ""
         if checksum is not None and self.checksum != checksum:
-            raise JobError(f"{self.path} must hold every row up to step {step}, but rows are missing or changed; {REMEDY}")
+            raise JobError(
+                f"{self.path} must hold every row up to step {step}, but rows "
+                f"are missing or changed; {REMEDY}"
+            )
         with plain_faults(self.path), part_of(self.path) as (part, file):
             file.write("".join(map(str, lines)).encode())
             file.flush()
@@ -159,7 +166,8 @@ class _ValidationRow(_Row):
 
 
 Keep = Literal["both", "loss", "last"]
-"""Weights of the result: those of the epoch with both signals lowest, with the loss lowest, or of the last epoch."""
+"""Weights of the result: those of the epoch with both signals lowest, with the loss lowest, or of the last
+epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +176,8 @@ class Validation:
 
     Attributes:
         loss: Over the validation set.
-        errors: Number of (positive, negative) pairs in the wrong order, or of queries whose top document is wrong; ties are errors.
+        errors: Number of (positive, negative) pairs in the wrong order, or of queries whose top document is
+            wrong; ties are errors.
         pairs: Number of pairs, or queries, evaluated.
         measures: Further figures, for the log.
         outside: Why these weights must not be the result, such as too much drift; None if they may.

@@ -1,4 +1,5 @@
-"""Floating-point operations of training: by parameters and tokens, as in budgets, and counted product by product.
+"""Floating-point operations of training: by parameters and tokens, as in budgets, and counted product by
+product.
 
 Reference: Ziarko et al. 2024.
 """
@@ -27,7 +28,8 @@ class PassedParameters:
 
 
 def training_flops(parameters: PassedParameters, tokens: float) -> float:
-    """``C = 2 N_F D + 2 N_B D + 2 N_U D``: a multiplication and an addition for each parameter, token and kind of pass.
+    """``C = 2 N_F D + 2 N_B D + 2 N_U D``: a multiplication and an addition for each parameter, token and
+    kind of pass.
 
     Args:
         parameters: ``N_F``, ``N_B`` and ``N_U`` above.
@@ -44,7 +46,9 @@ def training_flops(parameters: PassedParameters, tokens: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Cost of a step: `training_flops`, as in budgets, and all operations, with attention, padding and recomputation."""
+    """Cost of a step: `training_flops`, as in budgets, and all operations, with attention, padding and
+    recomputation.
+    """
 
     flops: float
     operations: float
@@ -67,7 +71,9 @@ class ByLength:
     def of(self, lengths: Lengths) -> float:
         """Operations of all texts; lengths include padding where it is computed."""
         exact = lengths.astype(np.float64)
-        return float(self.per_text * len(exact) + self.per_token * exact.sum() + self.per_pair * np.square(exact).sum())
+        return float(
+            self.per_text * len(exact) + self.per_token * exact.sum() + self.per_pair * np.square(exact).sum()
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +93,14 @@ class TowerOperations:
     backward: ByLength
 
     def of(self, lengths: Lengths, *, trained: bool, cached: bool, checkpointed: bool) -> float:
-        """Operations of a batch, padding included where it is computed; a multiplication and an addition count as two."""
+        """Operations of a batch, padding included where it is computed; a multiplication and an addition
+        count as two.
+        """
         passes = [self.forward]
         if trained:
-            passes += [self.backward, *([self.again] if cached else []), *([self.blocks] if checkpointed else [])]
+            passes += [
+                self.backward,
+                *([self.again] if cached else []),
+                *([self.blocks] if checkpointed else []),
+            ]
         return sum(operations.of(lengths) for operations in passes)

@@ -1,4 +1,6 @@
-"""The frontier of least loss by budget, a straight line of logarithms, and the size at which it is reached (Ziarko et al. 2024)."""
+"""The frontier of least loss by budget, a straight line of logarithms, and the size at which it is reached
+(Ziarko et al. 2024).
+"""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +13,8 @@ from adiabat.core.errors import DataError
 from adiabat.scaling_laws.fitting import CONFIDENCE
 
 NEAR = 4.0
-"""Factor beyond the largest budget of the runs, or below the smallest, up to which their lines are extrapolated."""
+"""Factor beyond the largest budget of the runs, or below the smallest, up to which their lines are
+extrapolated."""
 
 Column = Float[np.ndarray, " p"]
 Best = Float[np.ndarray, " b"]
@@ -57,7 +60,9 @@ def _parabolas(x: Column, y: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n 3
     constant, linear, quadratic = np.linalg.lstsq(design, np.log(y).T, rcond=None)[0]
     # Back from standardised positions.
     steep, curved = linear / width, quadratic / width**2
-    return np.stack([constant - steep * middle + curved * middle**2, steep - 2 * curved * middle, curved], axis=1)
+    return np.stack(
+        [constant - steep * middle + curved * middle**2, steep - 2 * curved * middle, curved], axis=1
+    )
 
 
 def least_of_each(kind: Column, loss: Float[np.ndarray, "*n p"]) -> tuple[Best, Float[np.ndarray, "*n b"]]:
@@ -83,20 +88,29 @@ class Trend:
     values: Best
 
 
-def frontier(budget: Column, loss: Column, *, residuals: Column | None = None, resamples: int = 1_000, seed: int = 0) -> Trend:
-    """The line of least loss by budget, of one family and method (Ziarko et al. 2024, section 4.4 and figure 1).
+def frontier(
+    budget: Column, loss: Column, *, residuals: Column | None = None, resamples: int = 1_000, seed: int = 0
+) -> Trend:
+    """The line of least loss by budget, of one family and method (Ziarko et al. 2024, section 4.4 and figure
+    1).
 
-    Budgets are in FLOP, losses > 0, and `residuals` those of logarithms of losses about a law: the noise to resample, or None. Resampled
-    runs would lack the best of a budget in one draw of three, as if its size had not been tried. Fewer than two budgets raise a DataError.
+    Budgets are in FLOP, losses > 0, and `residuals` those of logarithms of losses about a law: the noise to
+    resample, or None. Resampled runs would lack the best of a budget in one draw of three, as if its size had
+    not been tried. Fewer than two budgets raise a DataError.
     """
     if (count := len(np.unique(budget))) < 2:
-        raise DataError(f"runs of a frontier must have at least 2 budgets, got {count}; run the scaling experiment with more")
+        raise DataError(
+            f"runs of a frontier must have at least 2 budgets, got {count}; "
+            "run the scaling experiment with more"
+        )
     again = _lines(*least_of_each(budget, _noisy_losses(loss, residuals, resamples, seed)))
     budgets, least = least_of_each(budget, loss)
     return Trend(line_through(budgets, least), again, budgets, least)
 
 
-def _noisy_losses(loss: Column, residuals: Column | None, resamples: int, seed: int) -> Float[np.ndarray, "n p"]:
+def _noisy_losses(
+    loss: Column, residuals: Column | None, resamples: int, seed: int
+) -> Float[np.ndarray, "n p"]:
     """Losses with resampled noise, a row for each draw; no row where the noise is unknown."""
     if residuals is None:
         return np.empty((0, len(loss)))
@@ -109,7 +123,8 @@ class Crossing:
 
     Attributes:
         budget: In FLOP; infinite if they never cross.
-        interval: 95 % interval from resampled noise; None if the noise of one is unknown, an end of None if it is infinite.
+        interval: 95 % interval from resampled noise; None if the noise of one is unknown, an end of None if
+            it is infinite.
         agree: Share of the resamples in which the same one is ahead at smaller budgets; None likewise.
     """
 
@@ -119,7 +134,8 @@ class Crossing:
 
 
 def crossing(before: Trend, after: Trend) -> Crossing:
-    """The budget at which one method overtakes another, as LoRA does full training in Ziarko et al. 2024, section 4.4.
+    """The budget at which one method overtakes another, as LoRA does full training in Ziarko et al. 2024,
+    section 4.4.
 
     The loss of `before` falls slower with the budget, so that it is ahead at smaller ones.
     """
@@ -130,7 +146,9 @@ def crossing(before: Trend, after: Trend) -> Crossing:
     # Infinite crossings rank among the others, but do not interpolate.
     crossings = [line.meets(other) for line, other in pairs]
     low, high = np.quantile(crossings, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], method="nearest")
-    return Crossing(budget, (_finite(low), _finite(high)), fmean(line.slope > other.slope for line, other in pairs))
+    return Crossing(
+        budget, (_finite(low), _finite(high)), fmean(line.slope > other.slope for line, other in pairs)
+    )
 
 
 def _finite(end: float) -> float | None:
@@ -143,7 +161,8 @@ class Profile:
 
     Attributes:
         coefficients: Of ``ln loss`` by ``ln N``: constant, linear, quadratic.
-        optimum: Size at the minimum of the parabola; None if it has no minimum, or if it lies outside the sizes.
+        optimum: Size at the minimum of the parabola; None if it has no minimum, or if it lies outside the
+            sizes.
     """
 
     budget: float
@@ -173,7 +192,11 @@ def _profile(budget: float, size: Column, loss: Column) -> Profile:
     (optimum,) = _optima(sizes, coefficients[None]).tolist()
     constant, linear, quadratic = coefficients.tolist()
     return Profile(
-        budget, tuple(sizes.tolist()), tuple(losses.tolist()), (constant, linear, quadratic), None if math.isnan(optimum) else optimum
+        budget,
+        tuple(sizes.tolist()),
+        tuple(losses.tolist()),
+        (constant, linear, quadratic),
+        None if math.isnan(optimum) else optimum,
     )
 
 
@@ -188,26 +211,40 @@ def _optima(sizes: Column, coefficients: Float[np.ndarray, "n 3"]) -> Float[np.n
 
 
 def optimal_sizes(
-    budget: Column, size: Column, loss: Column, *, residuals: Column | None = None, resamples: int = 1_000, seed: int = 0
+    budget: Column,
+    size: Column,
+    loss: Column,
+    *,
+    residuals: Column | None = None,
+    resamples: int = 1_000,
+    seed: int = 0,
 ) -> Trend | None:
-    """The line through the sizes at which profiles are least (Ziarko et al. 2024, section 4.4), with `residuals` as in `frontier`.
+    """The line through the sizes at which profiles are least (Ziarko et al. 2024, section 4.4), with
+    `residuals` as in `frontier`.
 
     None if fewer than two profiles have an optimum.
     """
     groups = _groups(budget, size)
     budgets = np.array([value for value, _ in groups])
     best, *draws = np.concatenate(
-        [_optima_of(groups, size, losses) for losses in (loss[None], _noisy_losses(loss, residuals, resamples, seed))]
+        [
+            _optima_of(groups, size, losses)
+            for losses in (loss[None], _noisy_losses(loss, residuals, resamples, seed))
+        ]
     )
     found = np.isfinite(best)
     if found.sum() < 2:
         return None
-    again = [line_through(budgets[rows], draw[rows]) for draw in draws if (rows := np.isfinite(draw)).sum() > 1]
+    again = [
+        line_through(budgets[rows], draw[rows]) for draw in draws if (rows := np.isfinite(draw)).sum() > 1
+    ]
     line = line_through(budgets[found], best[found])
     return Trend(line, again if len(again) >= CONFIDENCE * len(draws) else [], budgets[found], best[found])
 
 
-def _optima_of(groups: list[tuple[float, np.ndarray]], size: Column, losses: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n g"]:
+def _optima_of(
+    groups: list[tuple[float, np.ndarray]], size: Column, losses: Float[np.ndarray, "n p"]
+) -> Float[np.ndarray, "n g"]:
     """Best size of each group of runs, a row for each row of losses; NaN where there is none."""
     optima = np.empty((len(losses), len(groups)))
     for number, (_, rows) in enumerate(groups):

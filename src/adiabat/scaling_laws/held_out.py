@@ -1,4 +1,6 @@
-"""Predictions of held-out budgets, and intervals that are widened until they hold these (split conformal prediction)."""
+"""Predictions of held-out budgets, and intervals that are widened until they hold these (split conformal
+prediction).
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -19,7 +21,8 @@ ENOUGH = math.ceil(1 / (1 - CONFIDENCE)) - 1
 """The fewest scores that reach the confidence: 19 for 95 %."""
 
 APART = 1.5
-"""Least factor between budgets that count as different: between nearer ones, noise outweighs what a law or a line predicts."""
+"""Least factor between budgets that count as different: between nearer ones, noise outweighs what a law or a
+line predicts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +32,8 @@ class Prediction:
     Attributes:
         reach: Budget as a multiple of the largest budget that the law was fitted to.
         law: Loss by the law, with the interval of laws fitted to resampled runs.
-        line: Loss by the straight line through the logarithms of the option's own losses by budget; None for an option with one budget.
+        line: Loss by the straight line through the logarithms of the option's own losses by budget; None for
+            an option with one budget.
         line_reach: Budget as a multiple of the option's largest budget behind the line.
     """
 
@@ -42,7 +46,9 @@ class Prediction:
 
     @property
     def law_score(self) -> float:
-        """How far the logarithm of the loss lies outside of the law's interval; 0 within (Romano et al. 2019)."""
+        """How far the logarithm of the loss lies outside of the law's interval; 0 within (Romano et al.
+        2019).
+        """
         return max(math.log(self.law.low / self.run.loss), math.log(self.run.loss / self.law.high), 0.0)
 
     @property
@@ -56,16 +62,26 @@ class Prediction:
         return None if self.line is None else abs(math.log(self.line / self.run.loss))
 
 
-def predictions(runs: Sequence[Run], *, resamples: int, seed: int, note: Callable[[], None] = lambda: None) -> list[Prediction]:
-    """The runs of a kind at each budget, predicted from those of smaller budgets alone; the choice of a law included.
+def predictions(
+    runs: Sequence[Run], *, resamples: int, seed: int, note: Callable[[], None] = lambda: None
+) -> list[Prediction]:
+    """The runs of a kind at each budget, predicted from those of smaller budgets alone; the choice of a law
+    included.
 
-    Smaller budgets are those below by a factor of at least `APART`; budgets with the same smaller ones are held out together. Budgets whose
-    smaller ones do not suffice for a law are left out. Resampled laws that predict a negative loss are not used, as in plans.
+    Smaller budgets are those below by a factor of at least `APART`; budgets with the same smaller ones are
+    held out together. Budgets whose smaller ones do not suffice for a law are left out. Resampled laws that
+    predict a negative loss are not used, as in plans.
     """
-    below = {run.budget: max((one.budget for one in runs if APART * one.budget <= run.budget), default=0.0) for run in runs}
+    below = {
+        run.budget: max((one.budget for one in runs if APART * one.budget <= run.budget), default=0.0)
+        for run in runs
+    }
     predicted = []
     for largest in sorted(set(below.values())):
-        smaller, held_out = [run for run in runs if run.budget <= largest], [run for run in runs if below[run.budget] == largest]
+        smaller, held_out = (
+            [run for run in runs if run.budget <= largest],
+            [run for run in runs if below[run.budget] == largest],
+        )
         law = _law(smaller, held_out, min(resamples, MOST_RESAMPLES), seed) if smaller else None
         note()
         if law is not None:
@@ -103,7 +119,8 @@ def _law(smaller: Sequence[Run], held_out: Sequence[Run], resamples: int, seed: 
 
 
 def line_at(option: Option, budget: float, runs: Sequence[Run]) -> float | None:
-    """An option's loss at a budget, by the least-squares line through the logarithms of its losses and budgets; None for one budget.
+    """An option's loss at a budget, by the least-squares line through the logarithms of its losses and
+    budgets; None for one budget.
 
     Budgets within a factor of `APART` count as one.
     """
@@ -120,7 +137,8 @@ class Width:
 
     Attributes:
         size: Logarithm of the factor.
-        level: Least probability that the interval holds one more loss, if losses to come are like those that were held out.
+        level: Least probability that the interval holds one more loss, if losses to come are like those that
+            were held out.
         scores: Number of held-out losses behind it.
     """
 
@@ -134,10 +152,12 @@ class Width:
 
 
 def width_of(scores: Sequence[float], confidence: float = CONFIDENCE) -> Width | None:
-    """The score that the next one exceeds with a probability of at most ``1 - confidence``; None without scores.
+    """The score that the next one exceeds with a probability of at most ``1 - confidence``; None without
+    scores.
 
-    Of ``n`` exchangeable scores it is the ``ceil(confidence (n + 1))``-th smallest (Vovk et al. 2005; Lei et al. 2018, section 2.2). With
-    fewer than ``1 / (1 - confidence) - 1`` scores no number has that property: the largest score is taken, whose level is ``n / (n + 1)``.
+    Of ``n`` exchangeable scores it is the ``ceil(confidence (n + 1))``-th smallest (Vovk et al. 2005; Lei et
+    al. 2018, section 2.2). With fewer than ``1 / (1 - confidence) - 1`` scores no number has that property:
+    the largest score is taken, whose level is ``n / (n + 1)``.
     """
     if not scores:
         return None
@@ -156,14 +176,23 @@ class Widths:
 
 
 def widths(predicted: Sequence[Prediction], family: str, reach: float, line_reach: float) -> Widths:
-    """Widths for a family's options at `reach` times the largest budget of their method, and `line_reach` times that of their lines.
+    """Widths for a family's options at `reach` times the largest budget of their method, and `line_reach`
+    times that of their lines.
 
-    Errors belong to a family, so that its own scores are used where they are enough (`ENOUGH`), those of all families otherwise. The
-    largest held-out budgets come first, as laws of fewer budgets err more; smaller ones are added, whole, until the scores are enough.
-    Scores grow in proportion to ``ln reach`` beyond that of their own prediction, and never shrink.
+    Errors belong to a family, so that its own scores are used where they are enough (`ENOUGH`), those of all
+    families otherwise. The largest held-out budgets come first, as laws of fewer budgets err more; smaller
+    ones are added, whole, until the scores are enough. Scores grow in proportion to ``ln reach`` beyond that
+    of their own prediction, and never shrink.
     """
-    lines = [(one, error * _further(one.line_reach, line_reach)) for one in predicted if (error := one.line_error) is not None]
-    return Widths(_width([(one, one.law_score * _further(one.reach, reach)) for one in predicted], family), _width(lines, family))
+    lines = [
+        (one, error * _further(one.line_reach, line_reach))
+        for one in predicted
+        if (error := one.line_error) is not None
+    ]
+    return Widths(
+        _width([(one, one.law_score * _further(one.reach, reach)) for one in predicted], family),
+        _width(lines, family),
+    )
 
 
 def _width(scored: Sequence[tuple[Prediction, float]], family: str) -> Width | None:
@@ -191,7 +220,8 @@ class Coverage:
         law_error: Mean ``|ln(predicted / loss)|`` of the laws.
         line_error: That of the straight lines; None without any.
         nominal: Number of losses within the 95 % intervals of laws fitted to resampled runs.
-        widened: Number within the widened intervals, whose widths come from smaller budgets alone; None if none of these was held out.
+        widened: Number within the widened intervals, whose widths come from smaller budgets alone; None if
+            none of these was held out.
         line: Number within the intervals of straight lines, likewise.
         lines: Number of runs that have a straight line.
         regret: Loss of the option with the least predicted loss, as a share above the least loss.
@@ -209,22 +239,29 @@ class Coverage:
 
 
 def coverages(predicted: Sequence[Prediction]) -> list[Coverage]:
-    """Coverage of all families, then of each where there are several; empty where no budget could be held out.
+    """Coverage of all families, then of each where there are several; empty where no budget could be held
+    out.
 
     Budgets within a factor of `APART` of the largest count as it.
     """
     if not predicted:
         return []
     largest = max(one.run.budget for one in predicted)
-    tested, before = ([one for one in predicted if (APART * one.run.budget > largest) is last] for last in (True, False))
+    tested, before = (
+        [one for one in predicted if (APART * one.run.budget > largest) is last] for last in (True, False)
+    )
     families = list(dict.fromkeys(one.kind.family for one in tested))
-    each = [_coverage(family, [one for one in tested if one.kind.family == family], before) for family in families]
+    each = [
+        _coverage(family, [one for one in tested if one.kind.family == family], before) for family in families
+    ]
     return [_coverage(None, tested, before), *each] if len(each) > 1 else each
 
 
 def _coverage(family: str | None, tested: Sequence[Prediction], before: Sequence[Prediction]) -> Coverage:
     of_line = [error for one in tested if (error := one.line_error) is not None]
-    by_law = [one.law_score <= width.size for one in tested if (width := _widths_for(one, before).law) is not None]
+    by_law = [
+        one.law_score <= width.size for one in tested if (width := _widths_for(one, before).law) is not None
+    ]
     by_line = [
         error <= width.size
         for one in tested

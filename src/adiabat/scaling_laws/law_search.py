@@ -13,9 +13,11 @@ from jaxtyping import Float, Int
 from adiabat.scaling_laws.laws import Base, Column, Exponents, Law, Powers, Weights, columns_of
 
 HUBER_DELTA = 1e-3
-"""Residuals of the logarithm above this count linearly instead of quadratically (Ziarko et al. 2024, appendix F)."""
+"""Residuals of the logarithm above this count linearly instead of quadratically (Ziarko et al. 2024, appendix
+F)."""
 
-# Wider ones first: with the last one alone the loss is nearly a sum of absolute values, on whose kinks a quasi-Newton method stalls.
+# Wider ones first: with the last one alone the loss is nearly a sum of absolute values, on whose kinks a
+# quasi-Newton method stalls.
 DELTAS = (3e-2, 5e-3, HUBER_DELTA)
 REFIT_DELTAS = (1e-2, HUBER_DELTA)
 _STARTS = 4
@@ -26,13 +28,15 @@ _EXPONENT_STARTS: Mapping[str, tuple[float, ...]] = {
     "b_s": (0.5, 1.0, 2.0, 4.0),
 }
 _EXPONENT_BOUNDS = (0.01, 5.0)
-# Below this share of the least loss the logarithm of a prediction continues as a straight line, defined for negative predictions too.
+# Below this share of the least loss the logarithm of a prediction continues as a straight line, defined for
+# negative predictions too.
 _FLOOR = 1e-3
 # A positive weight may fall to this share of the least loss, which is to say vanish.
 _LEAST = 1e-7
 
 MOST_VALUES = 400
-"""Objectives that each of many problems searched together may take; one in forty needs more, and up to ten times as many."""
+"""Objectives that each of many problems searched together may take; one in forty needs more, and up to ten
+times as many."""
 
 STALL = 1e-9
 """Relative fall of the objective below which a step of many problems counts as stalled."""
@@ -41,13 +45,15 @@ SAME = 1e-4
 """Logarithms of coefficients that differ by less are of one minimum."""
 
 REVIVED = 0.3
-"""Share of the least loss at which positive weights start that are smaller: by its logarithm, a weight near 0 has no slope to return by."""
+"""Share of the least loss at which positive weights start that are smaller: by its logarithm, a weight near 0
+has no slope to return by."""
 
 MOST_TRIES = 25
 """Tries of a step's length."""
 
 ENOUGH_FALL, ENOUGH_SLOPE = 1e-4, 0.9
-"""Weak Wolfe conditions: the least fall, as a share of that along the slope, and the greatest slope that may remain."""
+"""Weak Wolfe conditions: the least fall, as a share of that along the slope, and the greatest slope that may
+remain."""
 
 FALL_TOLERANCE, SLOPE_TOLERANCE = 1e-13, 1e-9
 """A search ends where the objective falls by less than the one, or its slopes are below the other."""
@@ -61,10 +67,13 @@ Objective = Callable[[Vectors, Numbers], tuple[Values, Vectors]]
 class Problems:
     """Objectives over vectors: logarithms of exponents, then weights, positive ones as logarithms.
 
-    Each problem weighs the runs by the number of times that it holds them, so that resamples share the columns of the runs.
+    Each problem weighs the runs by the number of times that it holds them, so that resamples share the
+    columns of the runs.
     """
 
-    def __init__(self, law: Law, base: Base, powers: Powers, loss: Column, counts: Float[np.ndarray, "n p"]) -> None:
+    def __init__(
+        self, law: Law, base: Base, powers: Powers, loss: Column, counts: Float[np.ndarray, "n p"]
+    ) -> None:
         self.law, self.base, self.powers, self.loss = law, base, powers, loss
         # Columns lie in rows here, so that runs, of which there are more, are beside each other in memory.
         self.rows, self.flat = base.T.copy(), powers.transpose(0, 2, 1).reshape(len(powers), -1)
@@ -102,7 +111,9 @@ class Problems:
         weight_gradient = (columns @ pulled[:, :, None])[:, :, 0] * np.where(self.positive, weights, 1.0)
         return values, np.concatenate([exponent_gradient, weight_gradient], axis=1)
 
-    def _logs(self, predicted: Float[np.ndarray, "n p"], floor: Float[np.ndarray, "n 1"]) -> tuple[np.ndarray, np.ndarray]:
+    def _logs(
+        self, predicted: Float[np.ndarray, "n p"], floor: Float[np.ndarray, "n 1"]
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Logarithms of predictions and their slopes; a straight line below the floor."""
         above = np.maximum(predicted, floor)
         return np.log(above) + np.minimum(predicted - floor, 0) / floor, 1 / above
@@ -135,22 +146,31 @@ class Problems:
         exponents = np.ones((len(self.least), len(self.powers)))
         least = np.log(_LEAST * self.least)[:, None]
         lows, highs = np.where(self.positive, least, -np.inf), np.where(self.positive, least + 50, np.inf)
-        return np.concatenate([low * exponents, lows], axis=1), np.concatenate([high * exponents, highs], axis=1)
+        return np.concatenate([low * exponents, lows], axis=1), np.concatenate(
+            [high * exponents, highs], axis=1
+        )
 
     def search_one(
         self, problem: int, starts: Sequence[Float[np.ndarray, " c"]], deltas: tuple[float, ...]
     ) -> tuple[Float[np.ndarray, " c"], float]:
-        """Coefficients of least objective of one problem from the best of some starts, by L-BFGS-B, with that objective."""
+        """Coefficients of least objective of one problem from the best of some starts, by L-BFGS-B, with that
+        objective.
+        """
         found = [(start, math.inf) for start in starts]
         for delta in deltas:
             found = _distinct([self._searched(problem, start, delta) for start, _ in found])[:_STARTS_KEPT]
         vector, value = found[0]
         return vector, value * deltas[-1]
 
-    def _searched(self, problem: int, start: Float[np.ndarray, " c"], delta: float) -> tuple[Float[np.ndarray, " c"], float]:
+    def _searched(
+        self, problem: int, start: Float[np.ndarray, " c"], delta: float
+    ) -> tuple[Float[np.ndarray, " c"], float]:
         from scipy.optimize import minimize
 
-        number, bounds = np.array([problem]), list(zip(*(ends[problem] for ends in self.bounds()), strict=True))
+        number, bounds = (
+            np.array([problem]),
+            list(zip(*(ends[problem] for ends in self.bounds()), strict=True)),
+        )
 
         def objective(vector: Float[np.ndarray, " c"]) -> tuple[float, Float[np.ndarray, " c"]]:
             values, gradients = self.objective(vector[None], number, delta)
@@ -161,7 +181,10 @@ class Problems:
         return result.x, float(result.fun)
 
     def search_all(
-        self, start: Float[np.ndarray, " c"], deltas: tuple[float, ...], note: Callable[[int], None] | None = None
+        self,
+        start: Float[np.ndarray, " c"],
+        deltas: tuple[float, ...],
+        note: Callable[[int], None] | None = None,
     ) -> tuple[Vectors, Values]:
         """Coefficients of least objective of every problem, each from the same start, with these objectives.
 
@@ -182,7 +205,9 @@ class Problems:
         return vectors, values
 
 
-def _distinct(found: Sequence[tuple[Float[np.ndarray, " c"], float]]) -> list[tuple[Float[np.ndarray, " c"], float]]:
+def _distinct(
+    found: Sequence[tuple[Float[np.ndarray, " c"], float]],
+) -> list[tuple[Float[np.ndarray, " c"], float]]:
     """Vectors with their values, least first, without those that equal one before."""
     distinct: list[tuple[Float[np.ndarray, " c"], float]] = []
     for vector, value in sorted(found, key=itemgetter(1)):
@@ -191,12 +216,16 @@ def _distinct(found: Sequence[tuple[Float[np.ndarray, " c"], float]]) -> list[tu
     return distinct
 
 
-def descend(objective: Objective, start: Vectors, low: Vectors, high: Vectors) -> tuple[Vectors, Values, np.ndarray]:
-    """Minimise many small problems together: BFGS with a step's length from bisection (Lewis and Overton 2013), within bounds.
+def descend(
+    objective: Objective, start: Vectors, low: Vectors, high: Vectors
+) -> tuple[Vectors, Values, np.ndarray]:
+    """Minimise many small problems together: BFGS with a step's length from bisection (Lewis and Overton
+    2013), within bounds.
 
-    Bisection to the weak Wolfe conditions suits objectives with kinks. Components at a bound that the slope pushes against stay there. The
-    inverse Hessian starts again from the unit matrix where a step stalls; a problem ends where that stalls too. Beside vectors and values
-    stands whether each search ended within `MOST_VALUES`.
+    Bisection to the weak Wolfe conditions suits objectives with kinks. Components at a bound that the slope
+    pushes against stay there. The inverse Hessian starts again from the unit matrix where a step stalls; a
+    problem ends where that stalls too. Beside vectors and values stands whether each search ended within
+    `MOST_VALUES`.
     """
     at, live = np.clip(start, low, high), np.arange(len(start))
     searches = _Searches(at, *objective(at, live), low, high)
@@ -204,7 +233,9 @@ def descend(objective: Objective, start: Vectors, low: Vectors, high: Vectors) -
     for _ in range(MOST_VALUES):
         if not len(live):
             break
-        tried = np.clip(searches.at[live] + searches.length[live, None] * searches.direction[live], low[live], high[live])
+        tried = np.clip(
+            searches.at[live] + searches.length[live, None] * searches.direction[live], low[live], high[live]
+        )
         over = np.flatnonzero(searches.judge(live, tried, *objective(tried, live)))
         ended = searches.step(live[over])
         searches.aim(live[over[~ended]])
@@ -215,7 +246,9 @@ def descend(objective: Objective, start: Vectors, low: Vectors, high: Vectors) -
 
 
 class _Searches:
-    """The state of many searches, each with its step and the best try of it so far; none waits for the tries of another."""
+    """The state of many searches, each with its step and the best try of it so far; none waits for the tries
+    of another.
+    """
 
     def __init__(self, at: Vectors, values: Values, slopes: Vectors, low: Vectors, high: Vectors) -> None:
         count, width = at.shape
@@ -223,7 +256,12 @@ class _Searches:
         self.one = np.eye(width)
         self.inverse, self.fresh = np.tile(self.one, (count, 1, 1)), np.ones(count, dtype=bool)
         self.stalled, self.tries = np.zeros(count, dtype=bool), np.zeros(count, dtype=int)
-        self.direction, self.length, self.short, self.long = np.zeros_like(at), np.ones(count), np.zeros(count), np.full(count, np.inf)
+        self.direction, self.length, self.short, self.long = (
+            np.zeros_like(at),
+            np.ones(count),
+            np.zeros(count),
+            np.full(count, np.inf),
+        )
         self.moved, self.fell, self.new = at.copy(), values.copy(), slopes.copy()
 
     def aim(self, rows: Numbers) -> None:
@@ -234,7 +272,9 @@ class _Searches:
         self.inverse[rows[uphill]], self.fresh[rows[uphill]] = self.one, True
         direction[uphill] = -free[uphill]
         self.direction[rows] = direction
-        self.length[rows] = np.where(self.fresh[rows], np.minimum(1, 1 / np.maximum(np.abs(free).sum(axis=1), 1e-300)), 1.0)
+        self.length[rows] = np.where(
+            self.fresh[rows], np.minimum(1, 1 / np.maximum(np.abs(free).sum(axis=1), 1e-300)), 1.0
+        )
         self.short[rows], self.long[rows], self.tries[rows] = 0.0, np.inf, 0
 
     def judge(self, rows: Numbers, tried: Vectors, there: Values, steep: Vectors) -> np.ndarray:
@@ -245,8 +285,15 @@ class _Searches:
         low_enough = there <= values + ENOUGH_FALL * slope
         flat_enough = (steep * step).sum(axis=1) >= ENOUGH_SLOPE * slope
         better = low_enough & (there <= self.fell[rows])
-        self.moved[rows[better]], self.fell[rows[better]], self.new[rows[better]] = tried[better], there[better], steep[better]
-        short, long = np.where(low_enough, length, self.short[rows]), np.where(low_enough, self.long[rows], length)
+        self.moved[rows[better]], self.fell[rows[better]], self.new[rows[better]] = (
+            tried[better],
+            there[better],
+            steep[better],
+        )
+        short, long = (
+            np.where(low_enough, length, self.short[rows]),
+            np.where(low_enough, self.long[rows], length),
+        )
         self.short[rows], self.long[rows] = short, long
         self.length[rows] = np.where(np.isinf(long), 2 * length, (short + long) / 2)
         self.tries[rows] += 1
@@ -270,7 +317,9 @@ def _free(at: Vectors, slopes: Vectors, low: Vectors, high: Vectors) -> Vectors:
     return np.where(((at <= low) & (slopes > 0)) | ((at >= high) & (slopes < 0)), 0.0, slopes)
 
 
-def _update(inverse: Float[np.ndarray, "n c c"], fresh: np.ndarray, live: Numbers, step: Vectors, turn: Vectors) -> None:
+def _update(
+    inverse: Float[np.ndarray, "n c c"], fresh: np.ndarray, live: Numbers, step: Vectors, turn: Vectors
+) -> None:
     """The inverse Hessians by BFGS, where the slope rose along the step."""
     rise = (step * turn).sum(axis=1)
     rising = rise > 1e-10 * np.sqrt((step**2).sum(axis=1) * (turn**2).sum(axis=1))
@@ -279,5 +328,7 @@ def _update(inverse: Float[np.ndarray, "n c c"], fresh: np.ndarray, live: Number
     first = fresh[rows]
     held[first] = one * (rise / (turn**2).sum(axis=1))[first, None, None]
     left = one - step[:, :, None] * turn[:, None, :] / rise[:, None, None]
-    inverse[rows] = left @ held @ left.transpose(0, 2, 1) + step[:, :, None] * step[:, None, :] / rise[:, None, None]
+    inverse[rows] = (
+        left @ held @ left.transpose(0, 2, 1) + step[:, :, None] * step[:, None, :] / rise[:, None, None]
+    )
     fresh[rows] = False

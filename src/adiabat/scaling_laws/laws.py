@@ -16,7 +16,8 @@ Base = Float[np.ndarray, "p w"]
 Powers = Float[np.ndarray, "e p w"]
 
 LOG_OF_NOTHING = -700.0
-"""Value of ``ln(1 - S)`` if everything is trained: its ``exp`` is 0 at any exponent from 0.05 on, without an infinity."""
+"""Value of ``ln(1 - S)`` if everything is trained: its ``exp`` is 0 at any exponent from 0.05 on, without an
+infinity."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,7 +67,8 @@ class Law:
         weights: Names of the weights of the columns.
         positive: Whether each weight is > 0; others have any sign.
         base: Columns without their powers, from centred logarithms of sizes and tokens.
-        powers: Factor of each exponent in the power of each column, from centred logarithms and ``ln(1 - S)``.
+        powers: Factor of each exponent in the power of each column, from centred logarithms and ``ln(1 -
+            S)``.
         printed: Coefficients in the notation of the source, from exponents, weights and the centre.
     """
 
@@ -91,10 +93,15 @@ class Law:
         return len(self.exponents) + len(self.weights)
 
 
-def columns_of(base: Base, powers: Powers, exponents: Float[np.ndarray, "*n e"]) -> Float[np.ndarray, "*n p w"]:
+def columns_of(
+    base: Base, powers: Powers, exponents: Float[np.ndarray, "*n e"]
+) -> Float[np.ndarray, "*n p w"]:
     """The columns at some exponents, or at each of many: ``base_j * exp(sum_k exponent_k * power_kj)``."""
     # A plain matrix product: `tensordot` spends more time on its arrangement than on the product.
-    return np.asarray(base * np.exp((exponents @ powers.reshape(len(powers), -1)).reshape(*exponents.shape[:-1], *base.shape)))
+    return np.asarray(
+        base
+        * np.exp((exponents @ powers.reshape(len(powers), -1)).reshape(*exponents.shape[:-1], *base.shape))
+    )
 
 
 def _ones_and(*columns: Column) -> Base:
@@ -109,7 +116,13 @@ def _powers(*of_exponents: tuple[Column | float, ...]) -> Powers:
 def _size_and_tokens_printed(exponents: Exponents, weights: Weights, centre: Centre) -> Mapping[str, float]:
     alpha, beta = map(float, exponents)
     c, a, b = map(float, weights)
-    return {"c": c, "A": a * np.exp(alpha * centre.size), "alpha": alpha, "B": b * np.exp(beta * centre.tokens), "beta": beta}
+    return {
+        "c": c,
+        "A": a * np.exp(alpha * centre.size),
+        "alpha": alpha,
+        "B": b * np.exp(beta * centre.tokens),
+        "beta": beta,
+    }
 
 
 def _share_printed(exponents: Exponents, weights: Weights, centre: Centre) -> Mapping[str, float]:
@@ -151,7 +164,9 @@ SHARE = Law(
     positive=(True, False, False, False, False),
     base=lambda size, tokens: _ones_and(tokens, *(np.ones_like(size),) * 3),
     powers=lambda size, tokens, untrained: _powers(
-        (0 * size, -size, -size, 0.0, 0.0), (0 * size, 0.0, 0.0, -tokens, -tokens), (0 * size, 0.0, 0.0, untrained, 0.0)
+        (0 * size, -size, -size, 0.0, 0.0),
+        (0 * size, 0.0, 0.0, -tokens, -tokens),
+        (0 * size, 0.0, 0.0, untrained, 0.0),
     ),
     printed=_share_printed,
 )
@@ -163,13 +178,16 @@ ONE_SHARE = Law(
     weights=("c", "a_d", "b_d", "c_s"),
     positive=(True, False, False, False),
     base=lambda size, tokens: _ones_and(tokens, *(np.ones_like(size),) * 2),
-    powers=lambda size, tokens, untrained: _powers((0 * size, -size, -size, 0.0), (0 * size, 0.0, 0.0, -tokens)),
+    powers=lambda size, tokens, untrained: _powers(
+        (0 * size, -size, -size, 0.0), (0 * size, 0.0, 0.0, -tokens)
+    ),
     printed=_one_share_printed,
 )
 """`SHARE` if every run trains the same share, so that ``c_s`` contains ``a_s (1 - S)^b_s``."""
 
 Method = Literal["full", "freezing", "bias", "lora"]
-"""Trained parameters: all, all but embedding tables and leading blocks, only biases, or low-rank adapters (Ziarko et al. 2024)."""
+"""Trained parameters: all, all but embedding tables and leading blocks, only biases, or low-rank adapters
+(Ziarko et al. 2024)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +223,11 @@ class Way:
     @property
     def sized_name(self) -> str:
         """Label of the model with its number of blocks."""
-        return self.name if self.blocks is None else f"{self.name}, {self.blocks} {'block' if self.blocks == 1 else 'blocks'}"
+        return (
+            self.name
+            if self.blocks is None
+            else f"{self.name}, {self.blocks} {'block' if self.blocks == 1 else 'blocks'}"
+        )
 
     @property
     def title(self) -> str:
@@ -228,7 +250,9 @@ class Option:
 
     @property
     def size(self) -> int:
-        """``N``: parameters of the model that a token passes, without adapters, although their operations count."""
+        """``N``: parameters of the model that a token passes, without adapters, although their operations
+        count.
+        """
         return self.parameters.forward - (self.parameters.updated if self.way.method == "lora" else 0)
 
     @property
@@ -244,7 +268,9 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A finished run: its budget in FLOP, training tokens, and loss in nats (NaN or not positive where the run failed)."""
+    """A finished run: its budget in FLOP, training tokens, and loss in nats (NaN or not positive where the
+    run failed).
+    """
 
     option: Option
     budget: float

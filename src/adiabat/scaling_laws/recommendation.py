@@ -1,7 +1,7 @@
 """The model, tokens and method for a budget, from the laws of each family and method (Ziarko et al. 2024).
 
-The law of each kind predicts the loss of every known option at the tokens that the budget pays for. The lowest prediction is the
-recommendation; laws fitted to resampled runs show how certain it is.
+The law of each kind predicts the loss of every known option at the tokens that the budget pays for. The
+lowest prediction is the recommendation; laws fitted to resampled runs show how certain it is.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -56,20 +56,27 @@ def fit_kinds(
     seed: int = 0,
     note: Callable[[Kind, int], None] = lambda kind, done: None,
 ) -> list[KindFit]:
-    """Fit the law and frontier of each family and method that has runs with a loss, in the order of their first run.
+    """Fit the law and frontier of each family and method that has runs with a loss, in the order of their
+    first run.
 
-    A DataError tells that none has one. At the `asked` options with budgets in FLOP, and up to `REACH` times these, laws must predict
-    positive losses. No law is used beyond `data_tokens`, the tokens of the training data; None sets no limit. `note` receives the kind and
-    the number of its finished resamples.
+    A DataError tells that none has one. At the `asked` options with budgets in FLOP, and up to `REACH` times
+    these, laws must predict positive losses. No law is used beyond `data_tokens`, the tokens of the training
+    data; None sets no limit. `note` receives the kind and the number of its finished resamples.
     """
     with_loss = usable(runs)
     if not with_loss:
-        raise DataError(f"runs must have at least one with a loss above 0, got {len(runs)} runs without; check why they failed")
+        raise DataError(
+            f"runs must have at least one with a loss above 0, got {len(runs)} "
+            "runs without; check why they failed"
+        )
     kinds = list(dict.fromkeys(run.option.way.kind for run in with_loss))
     fits = []
     for number, kind in enumerate(kinds):
         budgets = [
-            (option, factor * budget) for option, budget in (asked or {}).items() if option.way.kind == kind for factor in (1.0, REACH)
+            (option, factor * budget)
+            for option, budget in (asked or {}).items()
+            if option.way.kind == kind
+            for factor in (1.0, REACH)
         ]
         reach = points_at(budgets, data_tokens) if budgets else None
         kind_runs = [run for run in with_loss if run.option.way.kind == kind]
@@ -77,14 +84,31 @@ def fit_kinds(
     return fits
 
 
-def _fit_kind(kind: Kind, runs: list[Run], asked: Points | None, resamples: int, seed: int, note: Callable[[Kind, int], None]) -> KindFit:
+def _fit_kind(
+    kind: Kind,
+    runs: list[Run],
+    asked: Points | None,
+    resamples: int,
+    seed: int,
+    note: Callable[[Kind, int], None],
+) -> KindFit:
     points, budgets = points_of(runs), np.array([run.budget for run in runs])
     choice = choose_law(points, budgets, asked)
     if choice is None:
         return KindFit(kind, runs, None, None, *_lines(budgets, points, None, resamples, seed), _lack(points))
     held_out = predictions(runs, resamples=resamples, seed=seed, note=lambda: note(kind, 0))
-    ensemble = Ensemble.of(fit(choice.law, points), points, resamples=resamples, seed=seed, note=lambda done: note(kind, done))
-    return KindFit(kind, runs, ensemble, choice, *_lines(budgets, points, ensemble.residuals, resamples, seed), "", held_out)
+    ensemble = Ensemble.of(
+        fit(choice.law, points), points, resamples=resamples, seed=seed, note=lambda done: note(kind, done)
+    )
+    return KindFit(
+        kind,
+        runs,
+        ensemble,
+        choice,
+        *_lines(budgets, points, ensemble.residuals, resamples, seed),
+        "",
+        held_out,
+    )
 
 
 def _lack(points: Points) -> str:
@@ -108,17 +132,25 @@ def lacking(runs: Sequence[Run]) -> dict[Kind, str]:
 
 def _no_law(lacks: Mapping[Kind, str]) -> DataError:
     told = "; ".join(f"{kind} lacks {lack}" for kind, lack in lacks.items())
-    return DataError(f"runs must suffice for the law of a method, got none: {told}; add runs to the scaling experiment")
+    return DataError(
+        f"runs must suffice for the law of a method, got none: {told}; add runs to the scaling experiment"
+    )
 
 
 def _lines(
-    budgets: Float[np.ndarray, " p"], points: Points, residuals: Float[np.ndarray, " p"] | None, resamples: int, seed: int
+    budgets: Float[np.ndarray, " p"],
+    points: Points,
+    residuals: Float[np.ndarray, " p"] | None,
+    resamples: int,
+    seed: int,
 ) -> tuple[Trend | None, Trend | None]:
     """Lines of the least loss and of the best size, where there are two budgets."""
     if len(np.unique(budgets)) < 2:
         return None, None
     least = frontier(budgets, points.loss, residuals=residuals, resamples=resamples, seed=seed)
-    return least, optimal_sizes(budgets, points.size, points.loss, residuals=residuals, resamples=resamples, seed=seed)
+    return least, optimal_sizes(
+        budgets, points.size, points.loss, residuals=residuals, resamples=resamples, seed=seed
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +161,10 @@ class Candidate:
         tokens: Tokens that the budget pays for, or that the data have.
         law: Predicted loss, with the interval of the law.
         run: The same, with the interval of one run by the noise about the law.
-        held_out: Interval of one run that is wide enough for held-out losses; None where no budget could be held out.
-        line: Loss by the straight line through the logarithms of the option's own losses; None for an option with one budget.
+        held_out: Interval of one run that is wide enough for held-out losses; None where no budget could be
+            held out.
+        line: Loss by the straight line through the logarithms of the option's own losses; None for an option
+            with one budget.
         line_held_out: Its interval, likewise.
         wins: Share of the resampled laws by which it is the best of all.
     """
@@ -154,7 +188,8 @@ class Recommendation:
         runner_up: The best of another kind; None if only one has a law.
         sure: Share of the resampled laws by which `best`'s kind stays ahead of all others.
         candidates: All predicted options, the least predicted loss first.
-        unsound: Kind to the share of its resampled laws that predict a negative loss for a candidate, and are not used.
+        unsound: Kind to the share of its resampled laws that predict a negative loss for a candidate, and are
+            not used.
     """
 
     budget: float
@@ -174,26 +209,36 @@ def laws_of(fits: Sequence[KindFit]) -> dict[Kind, Ensemble]:
 
 
 def recommend(
-    fits: Sequence[KindFit], budgets: Mapping[Option, float], *, data_tokens: float | None = None, seed: int = 0
+    fits: Sequence[KindFit],
+    budgets: Mapping[Option, float],
+    *,
+    data_tokens: float | None = None,
+    seed: int = 0,
 ) -> Recommendation:
     """The option with the least predicted loss at its budget.
 
-    `fits` are the laws of each family and method, fitted for `budgets` with `fit_kinds(asked=...)`. A budget is the cost of an option in
-    FLOP: equal for all options, or for a time limit what each can spend. `data_tokens` limits the tokens of every option. A DataError says
-    that no kind has a law, or that a law, or all resampled ones, predict a negative loss at these budgets; a ConfigError says that no
-    option belongs to a kind with a law.
+    `fits` are the laws of each family and method, fitted for `budgets` with `fit_kinds(asked=...)`. A budget
+    is the cost of an option in
+    FLOP: equal for all options, or for a time limit what each can spend. `data_tokens` limits the tokens of
+    every option. A DataError says that no kind has a law, or that a law, or all resampled ones, predict a
+    negative loss at these budgets; a ConfigError says that no option belongs to a kind with a law.
     """
     laws = laws_of(fits)
     options = {kind: [option for option in budgets if option.way.kind == kind] for kind in laws}
     if not any(options.values()):
-        raise ConfigError("options must hold one of a method that has a law, got none; allow more memory, or name other models")
+        raise ConfigError(
+            "options must hold one of a method that has a law, got none; allow "
+            "more memory, or name other models"
+        )
     candidates: list[Candidate] = []
     draws: dict[Kind, Draws] = {}
     unsound: dict[Kind, float] = {}
     for kind in (kind for kind in laws if options[kind]):
         points = points_at([(option, budgets[option]) for option in options[kind]], data_tokens)
         if (least := float(laws[kind].fitted.predict(points).min())) <= 0:
-            raise DataError(f"laws must give losses above 0 at the budget, got {least:.3g}; fit them for it (asked)")
+            raise DataError(
+                f"laws must give losses above 0 at the budget, got {least:.3g}; fit them for it (asked)"
+            )
         draws[kind], lost = _sound(laws[kind].draws(points))
         if lost:
             unsound[kind] = lost
@@ -203,22 +248,32 @@ def recommend(
 
 
 def _sound(draws: Draws) -> tuple[Float[np.ndarray, "sound p"], float]:
-    """Draws that are positive for all options, and the share of the others: a law that predicts a negative loss would always win."""
+    """Draws that are positive for all options, and the share of the others: a law that predicts a negative
+    loss would always win.
+    """
     sound = draws[(draws > 0).all(axis=1)]
     if not len(sound):
-        raise DataError("laws fitted to resampled runs must give losses above 0 at the budget, got none; add runs, or lower the budget")
+        raise DataError(
+            "laws fitted to resampled runs must give losses above 0 at the budget, "
+            "got none; add runs, or lower the budget"
+        )
     return sound, 1 - len(sound) / len(draws)
 
 
 def _recommendation(
-    budgets: Mapping[Option, float], candidates: list[Candidate], draws: Mapping[Kind, Draws], unsound: Mapping[Kind, float]
+    budgets: Mapping[Option, float],
+    candidates: list[Candidate],
+    draws: Mapping[Kind, Draws],
+    unsound: Mapping[Kind, float],
 ) -> Recommendation:
     # Kinds are resampled independently, so that any draws of them can be paired.
     count = min(len(kind_draws) for kind_draws in draws.values())
     draws = {kind: kind_draws[:count] for kind, kind_draws in draws.items()}
     losses = np.concatenate(list(draws.values()), axis=1)
     wins = np.bincount(losses.argmin(axis=1), minlength=len(candidates)) / len(losses)
-    candidates = [replace(candidate, wins=float(share)) for candidate, share in zip(candidates, wins, strict=True)]
+    candidates = [
+        replace(candidate, wins=float(share)) for candidate, share in zip(candidates, wins, strict=True)
+    ]
     candidates.sort(key=lambda candidate: candidate.law.value)
     best = candidates[0]
     others = [candidate for candidate in candidates if candidate.option.way.kind != best.option.way.kind]
@@ -226,7 +281,9 @@ def _recommendation(
         budget=budgets[best.option],
         best=best,
         runner_up=others[0] if others else None,
-        sure=_sure(best.option.way.kind, {kind: kind_draws.min(axis=1) for kind, kind_draws in draws.items()}),
+        sure=_sure(
+            best.option.way.kind, {kind: kind_draws.min(axis=1) for kind, kind_draws in draws.items()}
+        ),
         candidates=candidates,
         unsound=unsound,
     )
@@ -235,22 +292,34 @@ def _recommendation(
 def points_at(budgets: Sequence[tuple[Option, float]], data_tokens: float | None = None) -> Points:
     """Options at the tokens that their budgets pay for."""
     sizes = np.array([float(option.size) for option, _ in budgets])
-    tokens = np.minimum(np.array([budget / option.flops_per_token for option, budget in budgets]), data_tokens or np.inf)
+    tokens = np.minimum(
+        np.array([budget / option.flops_per_token for option, budget in budgets]), data_tokens or np.inf
+    )
     return Points(sizes, tokens, np.array([option.share for option, _ in budgets]), np.ones(len(budgets)))
 
 
-def _candidates(options: Sequence[Option], points: Points, ensemble: Ensemble, draws: Draws, seed: int) -> Iterator[Candidate]:
-    estimates = zip(ensemble.estimates(points, draws), ensemble.estimates(points, ensemble.noisy(draws, seed)), strict=True)
+def _candidates(
+    options: Sequence[Option], points: Points, ensemble: Ensemble, draws: Draws, seed: int
+) -> Iterator[Candidate]:
+    estimates = zip(
+        ensemble.estimates(points, draws),
+        ensemble.estimates(points, ensemble.noisy(draws, seed)),
+        strict=True,
+    )
     for option, tokens, (law, run) in zip(options, points.tokens.tolist(), estimates, strict=True):
         yield Candidate(option, tokens, tokens * option.flops_per_token, law, run)
 
 
 def _beside_held_out(candidates: Sequence[Candidate], fits: Sequence[KindFit]) -> Iterator[Candidate]:
     """Candidates with straight lines, and with intervals as wide as held-out losses require."""
-    runs, predicted = [run for one in fits for run in one.runs], [one for each in fits for one in each.held_out]
+    runs, predicted = (
+        [run for one in fits for run in one.runs],
+        [one for each in fits for one in each.held_out],
+    )
     largest = {one.kind: max(run.budget for run in one.runs) for one in fits}
     for candidate in candidates:
-        # Held-out losses were predicted from budgets of their own method, and by lines from those of their own option.
+        # Held-out losses were predicted from budgets of their own method, and by lines from those of their
+        # own option.
         kind = candidate.option.way.kind
         of_option = largest_budget(candidate.option, runs, default=largest[kind])
         wide = widths(predicted, kind.family, candidate.flops / largest[kind], candidate.flops / of_option)
@@ -276,7 +345,8 @@ class NextRun:
     """A run that would make the recommendation more certain.
 
     Attributes:
-        gain: Expected relative fall of the variance of the difference between the best and the runner-up, beside the runs before it.
+        gain: Expected relative fall of the variance of the difference between the best and the runner-up,
+            beside the runs before it.
     """
 
     option: Option
@@ -294,13 +364,13 @@ def narrowing(
 ) -> list[NextRun]:
     """The runs that reduce the uncertainty of the recommendation most per operation, one after the other.
 
-    To first order a run lowers the variance of the difference in question by ``cov(difference, loss)^2 / (var(loss) + noise^2)``, and that
-    of every other loss by its covariance likewise; all are logarithms, over the resampled laws. The correlation that so few draws show by
-    chance is subtracted.
+    To first order a run lowers the variance of the difference in question by ``cov(difference, loss)^2 /
+    (var(loss) + noise^2)``, and that of every other loss by its covariance likewise; all are logarithms, over
+    the resampled laws. The correlation that so few draws show by chance is subtracted.
 
-    Among the `possible` options with budgets in FLOP, only those of the best's and the runner-up's kinds are used; others carry no
-    information. The result is empty if there is no runner-up, if no run helps beyond chance, or if few resampled laws predict positive
-    losses.
+    Among the `possible` options with budgets in FLOP, only those of the best's and the runner-up's kinds are
+    used; others carry no information. The result is empty if there is no runner-up, if no run helps beyond
+    chance, or if few resampled laws predict positive losses.
     """
     if found.runner_up is None:
         return []
@@ -310,7 +380,9 @@ def narrowing(
     runs = [(option, budget) for option, budget in possible if option.way.kind in kinds]
     if not runs:
         return []
-    pair_draws = [_draws(laws[candidate.option.way.kind], candidate.option, candidate.flops, None) for candidate in pair]
+    pair_draws = [
+        _draws(laws[candidate.option.way.kind], candidate.option, candidate.flops, None) for candidate in pair
+    ]
     run_draws = [_draws(laws[option.way.kind], option, budget, data_tokens) for option, budget in runs]
     draws = np.stack([*pair_draws, *run_draws])
     # A resampled law that predicts a negative loss is not used for the others either.
@@ -325,9 +397,14 @@ def narrowing(
 
 
 def _greedy_gains(
-    draws: Float[np.ndarray, "r d"], noise: Float[np.ndarray, " r1"], budgets: Float[np.ndarray, " r1"], most: int
+    draws: Float[np.ndarray, "r d"],
+    noise: Float[np.ndarray, " r1"],
+    budgets: Float[np.ndarray, " r1"],
+    most: int,
 ) -> list[tuple[int, float]]:
-    """Numbers of the chosen runs with their gains; the first row of draws is the difference, the others are runs."""
+    """Numbers of the chosen runs with their gains; the first row of draws is the difference, the others are
+    runs.
+    """
     covariance, count = np.cov(draws), draws.shape[1]
     total, chosen, free = covariance[0, 0], list[tuple[int, float]](), np.ones(len(noise), dtype=bool)
     if total <= SETTLED:

@@ -14,10 +14,12 @@ LAWS = (SIZE_AND_TOKENS, ONE_SHARE, SHARE)
 """Laws to choose from; the first needs the fewest runs."""
 
 REACH = 4.0
-"""Multiple of the budget up to which a law must predict positive losses: options whose losses turn negative first would seem the best."""
+"""Multiple of the budget up to which a law must predict positive losses: options whose losses turn negative
+first would seem the best."""
 
 SAME_BUDGET = 1.01
-"""Largest factor between budgets that count as one: counted operations of one planned budget differ by the last step of a run."""
+"""Largest factor between budgets that count as one: counted operations of one planned budget differ by the
+last step of a run."""
 
 MIN_RUNS = 4
 """Minimum number of distinct losses and scores for a rank correlation."""
@@ -27,7 +29,9 @@ HeldOutRuns = Bool[np.ndarray, " p"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldOut:
-    """A law fitted without some runs, and its mean ``|ln(predicted / loss)|`` over those runs; infinite if a prediction is negative."""
+    """A law fitted without some runs, and its mean ``|ln(predicted / loss)|`` over those runs; infinite if a
+    prediction is negative.
+    """
 
     fitted: Fitted
     distance: float
@@ -44,7 +48,8 @@ class ChosenLaw:
 
     Attributes:
         without_model: Fitted without the largest model; None if too few runs remain.
-        without_budget: Fitted without the largest budget; None likewise. Both errors are slightly optimistic, as the best of several laws.
+        without_budget: Fitted without the largest budget; None likewise. Both errors are slightly optimistic,
+            as the best of several laws.
         passed_over: Laws with smaller errors that predict negative losses for the options.
     """
 
@@ -56,16 +61,27 @@ class ChosenLaw:
     @property
     def distance(self) -> float:
         """Mean distance from held-out runs of both kinds; 0 if none could be held out."""
-        return fmean([held_out.distance for held_out in (self.without_model, self.without_budget) if held_out is not None] or [0.0])
+        return fmean(
+            [
+                held_out.distance
+                for held_out in (self.without_model, self.without_budget)
+                if held_out is not None
+            ]
+            or [0.0]
+        )
 
 
-def choose_law(points: Points, budgets: Float[np.ndarray, " p"], asked: Points | None = None) -> ChosenLaw | None:
-    """The law that best predicts the losses of the largest model and of the largest budget when fitted without them.
+def choose_law(
+    points: Points, budgets: Float[np.ndarray, " p"], asked: Points | None = None
+) -> ChosenLaw | None:
+    """The law that best predicts the losses of the largest model and of the largest budget when fitted
+    without them.
 
-    Ziarko et al. 2024 (appendix F) hold out only the largest model. A plan, however, extrapolates known sizes to an unknown budget, and a
-    law that fits one well may predict negative losses for the other. Such a law is rejected: losses must be positive at the options
-    `asked`. The simplest law is positive everywhere; it is also used if too few runs remain without either. None if there are too few runs
-    for any law.
+    Ziarko et al. 2024 (appendix F) hold out only the largest model. A plan, however, extrapolates known sizes
+    to an unknown budget, and a
+    law that fits one well may predict negative losses for the other. Such a law is rejected: losses must be
+    positive at the options `asked`. The simplest law is positive everywhere; it is also used if too few runs
+    remain without either. None if there are too few runs for any law.
     """
     possible = [law for law in LAWS if not any(missing(law, points))]
     if not possible:
@@ -74,7 +90,9 @@ def choose_law(points: Points, budgets: Float[np.ndarray, " p"], asked: Points |
     model, budget = (mask if _is_enough(possible[0], points, mask) else None for mask in masks)
     splits = [mask for mask in (model, budget) if mask is not None]
     compared = [law for law in possible if all(_is_enough(law, points, mask) for mask in splits)]
-    ranked = [ChosenLaw(law, _held_out(law, points, model), _held_out(law, points, budget)) for law in compared]
+    ranked = [
+        ChosenLaw(law, _held_out(law, points, model), _held_out(law, points, budget)) for law in compared
+    ]
     ranked.sort(key=lambda choice: choice.distance)
 
     def is_positive(law: Law) -> bool:
@@ -104,10 +122,11 @@ def _distance(predicted: Column, loss: Column) -> float:
 def rank_correlation(
     loss: Float[np.ndarray, " p"], score: Float[np.ndarray, " p"], *, resamples: int = 1_000, seed: int = 0
 ) -> Estimate | None:
-    """Spearman's correlation of losses and scores, with the interval of resampled runs (Ziarko et al. 2024, appendix C).
+    """Spearman's correlation of losses and scores, with the interval of resampled runs (Ziarko et al. 2024,
+    appendix C).
 
-    It is negative if lower losses go with higher scores, and None for fewer than `MIN_RUNS` distinct losses or scores. Resamples with a
-    single loss or score are redrawn.
+    It is negative if lower losses go with higher scores, and None for fewer than `MIN_RUNS` distinct losses
+    or scores. Resamples with a single loss or score are redrawn.
     """
     if min(len(np.unique(loss)), len(np.unique(score))) < MIN_RUNS:
         return None

@@ -1,14 +1,19 @@
-"""Clusters of units that are not independent of one another: resamples, jackknife and sign flips take whole clusters.
+"""Clusters of units that are not independent of one another: resamples, jackknife and sign flips take whole
+clusters.
 
-Queries that share a relevant document rise and fall with it, so that ten of them tell less than ten others. The values of a cluster's units
-are summed, and so are their weights: the value of the sample stays the same, and its spread is that of independent clusters.
+Queries that share a relevant document rise and fall with it, so that ten of them tell less than ten others.
+The values of a cluster's units
+are summed, and so are their weights: the value of the sample stays the same, and its spread is that of
+independent clusters.
 
-Few clusters estimate their own spread badly. Those of shared documents are therefore drawn only if there are at least `FEWEST_CLUSTERS`:
-with 10 to 31 clusters of 1 to 20 equal units, 95 % intervals miss in 5.6 to 5.9 of 100 trials (`scripts/calibrate_statistics.py`). Where
-one of them is large, they are worth fewer, and intervals wider (`adiabat.stats.resampling.small_sample`).
+Few clusters estimate their own spread badly. Those of shared documents are therefore drawn only if there are
+at least `FEWEST_CLUSTERS`: with 10 to 31 clusters of 1 to 20 equal units, 95 % intervals miss in 5.6 to 5.9
+of 100 trials (`scripts/calibrate_statistics.py`). Where one of them is large, they are worth fewer, and
+intervals wider (`adiabat.stats.resampling.small_sample`).
 
 Reference:
-    Davison and Hinkley 1997, section 3.8; Cameron, Gelbach and Miller 2008 (few clusters); Miller 2024 (clusters of questions).
+    Davison and Hinkley 1997, section 3.8; Cameron, Gelbach and Miller 2008 (few clusters); Miller 2024
+    (clusters of questions).
 """
 
 import math
@@ -49,12 +54,16 @@ class Clusters:
 
     @property
     def drawn(self) -> bool:
-        """Whether whole clusters are drawn: where a cluster has several units, and documents leave enough clusters."""
+        """Whether whole clusters are drawn: where a cluster has several units, and documents leave enough
+        clusters.
+        """
         return self.count < self.numbers.size and (self.by != BY_DOCUMENTS or self.count >= FEWEST_CLUSTERS)
 
     @property
     def too_few(self) -> bool:
-        """Whether units that depend on one another are drawn singly, which makes intervals too narrow and verdicts too sure."""
+        """Whether units that depend on one another are drawn singly, which makes intervals too narrow and
+        verdicts too sure.
+        """
         return self.count < self.numbers.size and not self.drawn
 
     def units_in(self, clusters: int) -> int:
@@ -72,5 +81,12 @@ class Clusters:
             return f"intervals and tests draw whole clusters: {units} form {clusters} by {self.by}"
         if self.too_few:
             drawn = f"too few to be drawn whole: each {unit} is drawn on its own"
-            return f"{self.by} connect {units} into {clusters}, {drawn}, so that intervals are too narrow and verdicts too sure"
-        return "" if self.by == BY_DOCUMENTS else f"{self.by} differs for every {unit}, which is drawn on its own"
+            return (
+                f"{self.by} connect {units} into {clusters}, {drawn}, so that intervals "
+                "are too narrow and verdicts too sure"
+            )
+        return (
+            ""
+            if self.by == BY_DOCUMENTS
+            else f"{self.by} differs for every {unit}, which is drawn on its own"
+        )

@@ -1,13 +1,18 @@
-"""Two models in every cell of a language grid: changes by sign flips over all cells, and losses excluded in single cells.
+"""Two models in every cell of a language grid: changes by sign flips over all cells, and losses excluded in
+single cells.
 
-A cell of a language grid is better or worse where the sign-flip test over its units survives Benjamini-Hochberg over all cells of the
-comparison. Signs of whole units are flipped, the same in all cells: a unit is in every language, so cells are far from independent. A
-discrepancy over pairs of units flips differences of pseudo-values (`adiabat.evaluation.language_grid_measures`), which is not a permutation
-test in the strict sense. On simulated grids without a difference (30, 100 and 400 premises, ten shapes) the test at 5 % rejected 0.2 to 5.4
-% of cells, and at 0.2 % at most 0.25 %. The bootstrap of the same pseudo-values rejected up to 8.1 % and 0.75 %: too many where few
-premises changed, and in the far tail, where a correction over hundreds of cells decides.
+A cell of a language grid is better or worse where the sign-flip test over its units survives
+Benjamini-Hochberg over all cells of the
+comparison. Signs of whole units are flipped, the same in all cells: a unit is in every language, so cells are
+far from independent. A discrepancy over pairs of units flips differences of pseudo-values
+(`adiabat.evaluation.language_grid_measures`), which is not a permutation test in the strict sense. On
+simulated grids without a difference (30, 100 and 400 premises, ten shapes) the test at 5 % rejected 0.2 to
+5.4 % of cells, and at 0.2 % at most 0.25 %. The bootstrap of the same pseudo-values rejected up to 8.1 % and
+0.75 %: too many where few premises changed, and in the far tail, where a correction over hundreds of cells
+decides.
 
-A cell that is neither is not worse where its data exclude a loss of the margin (`adiabat.stats.noninferiority`). That is a statement about
+A cell that is neither is not worse where its data exclude a loss of the margin
+(`adiabat.stats.noninferiority`). That is a statement about
 the cell alone, without a correction: "not worse in all cells" needs every one of them to hold.
 """
 
@@ -52,7 +57,8 @@ def compare_grids(
         Tables of values, improvements and verdicts; counts by the z-test only where the cells count errors.
 
     Raises:
-        ValueError: If the two differ in comparison, similarity, languages or units, or `resamples` is not above 0.
+        ValueError: If the two differ in comparison, similarity, languages or units, or `resamples` is not
+            above 0.
 
     Reference:
         Vasilyev et al. 2024.
@@ -65,13 +71,18 @@ def compare_grids(
     baseline = cell_values(before)
     better = values < baseline if after.lower_is_better else values > baseline
     changed, within = _changed(after, before, choice, seed, resamples), _loss_excluded(after, before, margin)
-    verdicts = np.where(changed, np.where(better, "better", "worse"), np.where(within, "not worse", "undecided"))
+    verdicts = np.where(
+        changed, np.where(better, "better", "worse"), np.where(within, "not worse", "undecided")
+    )
     rows = zip(baseline.tolist(), values.tolist(), strict=True)
     improved_z, worsened_z = _counts_by_z(after, before)
     return replace(
         result,
         before=baseline.tolist(),
-        improvement=[[improvement(b, a, lower_is_better=after.lower_is_better) for b, a in zip(*row, strict=True)] for row in rows],
+        improvement=[
+            [improvement(b, a, lower_is_better=after.lower_is_better) for b, a in zip(*row, strict=True)]
+            for row in rows
+        ],
         verdicts=verdicts.tolist(),
         improved=int((verdicts == "better").sum()),
         worsened=int((verdicts == "worse").sum()),
@@ -89,10 +100,11 @@ def cell_values(cells: GridSample) -> Float[np.ndarray, "a b"]:
 
 
 def flips_for(cells: int, *, requested: int) -> int:
-    """Number of sign flips for a comparison of so many cells: `requested`, or ``cells / 0.05`` where that is more.
+    """Number of sign flips for a comparison of so many cells: `requested`, or ``cells / 0.05`` where that is
+    more.
 
-    R flips give p-values of ``1 / (R + 1)`` at least, and the strictest step of Benjamini-Hochberg over n cells asks for ``0.05 / n``: with
-    fewer flips, no single changed pair of languages could be reported.
+    R flips give p-values of ``1 / (R + 1)`` at least, and the strictest step of Benjamini-Hochberg over n
+    cells asks for ``0.05 / n``: with fewer flips, no single changed pair of languages could be reported.
     """
     return max(requested, math.ceil(cells / DISCOVERY_RATE))
 
@@ -103,12 +115,15 @@ def flips_notes(cells: int, *, requested: int) -> list[str]:
     if flips == requested:
         return []
     return [
-        f"signs were flipped {flips:,} times in the cells of the grid, not measure.resamples = {requested:,}: "
+        f"signs were flipped {flips:,} times in the cells of the grid, not "
+        f"measure.resamples = {requested:,}: "
         f"fewer could not detect a single changed pair of languages among {cells:,}"
     ]
 
 
-def _changed(after: GridSample, before: GridSample, choice: float, seed: int, resamples: int) -> Bool[np.ndarray, "a b"]:
+def _changed(
+    after: GridSample, before: GridSample, choice: float, seed: int, resamples: int
+) -> Bool[np.ndarray, "a b"]:
     """Cells whose change survives the correction over all cells."""
     shape = after.values.shape
     differences = (after.values.astype(np.float64) - before.values).reshape(-1, shape[-1]).T
@@ -128,8 +143,11 @@ def _counts_by_z(after: GridSample, before: GridSample) -> tuple[int, int] | tup
 
 
 def _loss_excluded(after: GridSample, before: GridSample, margin: Margin) -> Bool[np.ndarray, "a b"]:
-    """Cells that exclude a loss of the margin at one-sided 95 %, each for itself: by a t interval, and exactly if few units lost."""
-    # Comparisons of labels, such as entailment-neutral, are discrepancies of pairs, and named after the labels.
+    """Cells that exclude a loss of the margin at one-sided 95 %, each for itself: by a t interval, and
+    exactly if few units lost.
+    """
+    # Comparisons of labels, such as entailment-neutral, are discrepancies of pairs, and named after the
+    # labels.
     margin = margin.of("PND" if after.lower_is_better else after.comparison)
     sign = -1.0 if after.lower_is_better else 1.0
     gains = sign * (after.values.astype(np.float64) - before.values)
@@ -142,8 +160,12 @@ def _loss_excluded(after: GridSample, before: GridSample, margin: Margin) -> Boo
     lost = (gains < -NOTICED * np.abs(gains).max(axis=-1, keepdims=True)).sum(axis=-1)
     room = (1 - before.values if after.lower_is_better else before.values).max(axis=-1)
     unseen = [
-        Units(after.lower_is_better, SHARE, count, (Group(float(count), (1.0,) * losses, most),)).unseen(value)
-        for losses, value, most in zip(lost.ravel().tolist(), baseline.ravel().tolist(), room.ravel().tolist(), strict=True)
+        Units(after.lower_is_better, SHARE, count, (Group(float(count), (1.0,) * losses, most),)).unseen(
+            value
+        )
+        for losses, value, most in zip(
+            lost.ravel().tolist(), baseline.ravel().tolist(), room.ravel().tolist(), strict=True
+        )
     ]
     limit = margin.value if margin.unit else margin.share * baseline
     return np.asarray(np.maximum(bound, np.reshape(unseen, baseline.shape)) < limit)
@@ -158,4 +180,7 @@ def _check_fit(after: GridSample, before: GridSample, resamples: int) -> None:
         if tested != baseline:
             raise ValueError(f"after and before must have the same {name}, got {tested} and {baseline}")
     if after.values.shape != before.values.shape:
-        raise ValueError(f"after and before must be over the same units, got {after.values.shape[-1]} and {before.values.shape[-1]}")
+        raise ValueError(
+            f"after and before must be over the same units, got {after.values.shape[-1]} "
+            f"and {before.values.shape[-1]}"
+        )

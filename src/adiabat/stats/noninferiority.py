@@ -1,19 +1,23 @@
 """Non-inferiority: how large a loss the data still allow, and whether it is below a margin.
 
-A set "did not get worse" only where the data exclude a loss of the margin. With a margin that is a share m of the baseline, the loss is
-excluded where the one-sided 95 % lower end of ``s (after - before) + m before`` lies above 0 (s is -1 where lower values are better): both
-models vary together from resample to resample, and so does the margin. The end is the lower of a BCa and a t end.
+A set "did not get worse" only where the data exclude a loss of the margin. With a margin that is a share m of
+the baseline, the loss is excluded where the one-sided 95 % lower end of ``s (after - before) + m before``
+lies above 0 (s is -1 where lower values are better): both models vary together from resample to resample, and
+so does the margin. The end is the lower of a BCa and a t end.
 
-Resamples repeat the losses that the units happen to have: if none of 50 queries lost, up to 6 % of all queries may still lose. Where fewer
-than `FEW_LOSSES` units lost much, more than `MUCH` of the most that a unit can lose, the Stringer bound of these losses counts too, which
-allows for largest losses that the units do not show. What a unit has does not count: the queries that fail may be those with most to lose,
-and half of nearly nothing is no large loss. In simulations with a true loss of exactly the margin (`scripts/calibrate_statistics.py`), the
-end alone excludes it in up to 60 % of trials if losses are rare, and this rule in at most 5 %. Elsewhere it is at most 6 %, but 7 % where
-one cluster holds a third of all units.
+Resamples repeat the losses that the units happen to have: if none of 50 queries lost, up to 6 % of all
+queries may still lose. Where fewer than `FEW_LOSSES` units lost much, more than `MUCH` of the most that a
+unit can lose, the Stringer bound of these losses counts too, which
+allows for largest losses that the units do not show. What a unit has does not count: the queries that fail
+may be those with most to lose, and half of nearly nothing is no large loss. In simulations with a true loss
+of exactly the margin (`scripts/calibrate_statistics.py`), the end alone excludes it in up to 60 % of trials
+if losses are rare, and this rule in at most 5 %. Elsewhere it is at most 6 %, but 7 % where one cluster holds
+a third of all units.
 
 Reference:
-    Blackwelder 1982 (one-sided test against a margin); Clopper and Pearson 1934; Stringer 1963 and Bickel 1992 (bound of rare losses of
-    any size); Zou and Donner 2008 (sum of two intervals); Kish 1965 (effective number of units); Efron and Tibshirani 1993, chapter 14.
+    Blackwelder 1982 (one-sided test against a margin); Clopper and Pearson 1934; Stringer 1963 and Bickel
+    1992 (bound of rare losses of any size); Zou and Donner 2008 (sum of two intervals); Kish 1965 (effective
+    number of units); Efron and Tibshirani 1993, chapter 14.
 """
 
 import math
@@ -43,7 +47,8 @@ FEW_LOSSES = 6
 """With fewer units that lost much, the share of losing units is bounded exactly."""
 
 MUCH = 0.3
-"""Share of the most that a unit can lose from which a loss is large: smaller ones, of many units, say nothing about rare large ones.
+"""Share of the most that a unit can lose from which a loss is large: smaller ones, of many units, say nothing
+about rare large ones.
 
 A loss of the margin that consists of smaller losses hits so many units that resamples see it."""
 
@@ -51,7 +56,8 @@ LIKELY_LOSSES = 8.0
 """Of so many expected losses at least `FEW_LOSSES` are seen four times in five (Poisson)."""
 
 NOTICED = 0.1
-"""Share of the largest change from which a pseudo-value counts as changed: one changed unit moves those of all others a little."""
+"""Share of the largest change from which a pseudo-value counts as changed: one changed unit moves those of
+all others a little."""
 
 MOST_LOSSES = 1_000
 """Large losses beyond these do not matter to the bound of more units."""
@@ -80,18 +86,25 @@ class Group:
         return cls(equal_units(weights), tuple(sorted(losses, reverse=True)), room)
 
     def most(self) -> float:
-        """Upper end of the mean share that units lose, one-sided 95 %: the Stringer bound of the large losses.
+        """Upper end of the mean share that units lose, one-sided 95 %: the Stringer bound of the large
+        losses.
 
-        ``p(0) + sum_j (p(j) - p(j - 1)) z_j`` with the Clopper-Pearson upper ends p(j) of j losing units and the j-th largest loss z_j: a
-        loss that was not seen may be total. It is the Clopper-Pearson end itself where all losses are total, or there are none.
+        ``p(0) + sum_j (p(j) - p(j - 1)) z_j`` with the Clopper-Pearson upper ends p(j) of j losing units and
+        the j-th largest loss z_j: a loss that was not seen may be total. It is the Clopper-Pearson end itself
+        where all losses are total, or there are none.
         """
         ends = _upper_shares(self.count, len(self.losses))
         return float(ends[0] + np.diff(ends) @ np.asarray(self.losses, dtype=np.float64))
 
     def times(self, factor: float) -> "Group":
-        """So many times as many units with the same losses; as few as would not be enough, unless enough are likely."""
+        """So many times as many units with the same losses; as few as would not be enough, unless enough are
+        likely.
+        """
         expected = len(self.losses) * factor
-        places = np.arange(min(round(expected), MOST_LOSSES if expected >= LIKELY_LOSSES else FEW_LOSSES - 1)) / factor
+        places = (
+            np.arange(min(round(expected), MOST_LOSSES if expected >= LIKELY_LOSSES else FEW_LOSSES - 1))
+            / factor
+        )
         return Group(self.count * factor, tuple(self.losses[int(place)] for place in places), self.room)
 
 
@@ -104,8 +117,8 @@ class Units:
         bounds: Of the measure; None if it has none.
         count: Number of units with weight, > 0.
         groups: Groups whose values are averaged; all units as one group otherwise.
-        small_changes: What units without a large loss add to the mean loss, and the one-sided 95 % half width of that; None if units have
-            no values of their own.
+        small_changes: What units without a large loss add to the mean loss, and the one-sided 95 % half width
+            of that; None if units have no values of their own.
     """
 
     lower_is_better: bool
@@ -129,14 +142,16 @@ class Units:
     def unseen(self, before: float, *, loss: float | None = None) -> float:
         """The loss that the units allow if each could lose the most that one of them can.
 
-        The bound of the large losses and the t interval of the other units are combined by their distances from the estimate, in squares.
+        The bound of the large losses and the t interval of the other units are combined by their distances
+        from the estimate, in squares.
 
         Args:
             before: Value of the baseline.
             loss: The mean loss that counts as observed; None takes the real one.
 
         Returns:
-            In the unit of the measure; minus infinity if every group has enough large losses, and infinite if nothing bounds the measure.
+            In the unit of the measure; minus infinity if every group has enough large losses, and infinite if
+            nothing bounds the measure.
 
         Reference:
             Stringer 1963; Zou and Donner 2008 (MOVER).
@@ -147,30 +162,50 @@ class Units:
         upper = sum(group.most() * room for group, room in zip(self.groups, rooms, strict=True)) / len(rooms)
         if self.small_changes is None or math.isinf(upper):
             return upper
-        seen = sum(sum(group.losses) / group.count * room for group, room in zip(self.groups, rooms, strict=True)) / len(rooms)
+        seen = sum(
+            sum(group.losses) / group.count * room for group, room in zip(self.groups, rooms, strict=True)
+        ) / len(rooms)
         small, half = self.small_changes
         return (seen + small if loss is None else loss) + math.hypot(max(0.0, upper - seen), half)
 
     def times(self, factor: float) -> "Units":
         """So many times as many units that are like these."""
-        small = None if self.small_changes is None else (self.small_changes[0], self.small_changes[1] / math.sqrt(factor))
+        small = (
+            None
+            if self.small_changes is None
+            else (self.small_changes[0], self.small_changes[1] / math.sqrt(factor))
+        )
         return replace(self, groups=tuple(group.times(factor) for group in self.groups), small_changes=small)
 
 
 def units_of(measure: PairedMeasure, changed: int, *, of_runs: float = 0.0) -> Units:
-    """The units of a paired measure, of which `changed` differ between the models; `of_runs` is the standard error over runs."""
+    """The units of a paired measure, of which `changed` differ between the models; `of_runs` is the standard
+    error over runs.
+    """
     first, difference = measure.first, measure.difference
     if difference is None:
         alone = Group(float(first.values.size), (1.0,) * changed)
         return Units(first.lower_is_better, first.bounds, first.values.size, (alone,))
     weights, room = difference.weights, None if difference.pseudo_values else room_of(measure.before)
     losses = difference.values if difference.lower_is_better else -difference.values
-    noticed = NOTICED * float(np.abs(losses).max(initial=0.0)) if difference.pseudo_values else MUCH * weights * (room or 0.0)
+    noticed = (
+        NOTICED * float(np.abs(losses).max(initial=0.0))
+        if difference.pseudo_values
+        else MUCH * weights * (room or 0.0)
+    )
     large = (losses > noticed) & (losses > 0)
-    shares = np.minimum(np.divide(losses, weights * room, out=np.ones_like(losses), where=large), 1.0) if room else np.ones_like(losses)
+    shares = (
+        np.minimum(np.divide(losses, weights * room, out=np.ones_like(losses), where=large), 1.0)
+        if room
+        else np.ones_like(losses)
+    )
     members = [members for members in members_of(difference.groups, losses.size) if weights[members].any()]
     groups = tuple(Group.of(weights[units], shares[units][large[units]].tolist(), room) for units in members)
-    small = None if room is None else _small_changes(replace(difference, values=np.where(large, 0.0, losses)), of_runs)
+    small = (
+        None
+        if room is None
+        else _small_changes(replace(difference, values=np.where(large, 0.0, losses)), of_runs)
+    )
     return Units(first.lower_is_better, first.bounds, int((weights > 0).sum()), groups, small)
 
 
@@ -183,12 +218,17 @@ def _small_changes(losses: Sample, of_runs: float) -> tuple[float, float]:
 
 
 def room_of(before: Sequence[Sample]) -> float | None:
-    """The most that a unit of weight 1 can lose of a mean over the runs of the baseline; None if nothing bounds the measure."""
+    """The most that a unit of weight 1 can lose of a mean over the runs of the baseline; None if nothing
+    bounds the measure.
+    """
     first = before[0]
     if first.bounds is None:
         return None
     weighty, (low, high) = first.weights > 0, first.bounds
-    values = np.mean([sample.values[weighty] for sample in before], axis=0, dtype=np.float64) / first.weights[weighty]
+    values = (
+        np.mean([sample.values[weighty] for sample in before], axis=0, dtype=np.float64)
+        / first.weights[weighty]
+    )
     return float((high - values if first.lower_is_better else values - low).max(initial=0.0))
 
 
@@ -209,8 +249,8 @@ def loss_bound(difference: Quantity, before: Quantity, units: Units, margin: Mar
         margin: Of the measure; a share moves with the baseline of each resample.
 
     Returns:
-        The loss in the measure's unit, of either sign; infinite with fewer than `FEWEST_UNITS` units. It is below the margin exactly where
-        the data exclude a loss of the margin.
+        The loss in the measure's unit, of either sign; infinite with fewer than `FEWEST_UNITS` units. It is
+        below the margin exactly where the data exclude a loss of the margin.
     """
     if units.count < FEWEST_UNITS:
         return math.inf
@@ -222,8 +262,9 @@ def units_needed(difference: Quantity, before: float, units: Units, margin: floa
     """Number of units that would decide the change four times in five, if the observed one is the true one.
 
     Either a change of c is shown, ``n ((t_97.5 + t_80) SE / c)^2``, or a loss of the margin is excluded,
-    ``n ((t_95 + t_80) SE / (margin - l))^2`` with l the loss, 0 for a gain, and enough that the exact bound of few losses does not stand in
-    the way; whichever needs fewer. The part of SE that comes from runs does not shrink with the units.
+    ``n ((t_95 + t_80) SE / (margin - l))^2`` with l the loss, 0 for a gain, and enough that the exact bound
+    of few losses does not stand in the way; whichever needs fewer. The part of SE that comes from runs does
+    not shrink with the units.
 
     Args:
         difference: ``after - before`` with its resamples.
@@ -240,15 +281,26 @@ def units_needed(difference: Quantity, before: float, units: Units, margin: floa
 
 
 def units_for(
-    of_units: float, freedom: float, before: float, units: Units, margin: float, *, change: float = 0.0, of_runs: float = 0.0
+    of_units: float,
+    freedom: float,
+    before: float,
+    units: Units,
+    margin: float,
+    *,
+    change: float = 0.0,
+    of_runs: float = 0.0,
 ) -> int | None:
-    """`units_needed` from the standard errors of units and of runs, their degrees of freedom, and the true change, below 0 for a loss."""
+    """`units_needed` from the standard errors of units and of runs, their degrees of freedom, and the true
+    change, below 0 for a loss.
+    """
     if freedom == 0:
         return None
     loss = max(0.0, -change)
 
     def least(gap: float, level: float) -> int:
-        variance = (gap / (student_quantile(level, freedom) + student_quantile(POWER, freedom))) ** 2 - of_runs**2
+        variance = (
+            gap / (student_quantile(level, freedom) + student_quantile(POWER, freedom))
+        ) ** 2 - of_runs**2
         # A variance of units below the least float counts as none.
         needed = of_units**2 / variance * units.count if gap > 0 and variance > 1e-300 else math.inf
         return max(math.ceil(min(max(needed, FEWEST_UNITS), MOST_UNITS + 1)), units.count + 1)

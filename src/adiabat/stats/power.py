@@ -1,12 +1,16 @@
-"""Power of a paired comparison: the improvement that a set could show, and the loss that it could exclude, four times in five.
+"""Power of a paired comparison: the improvement that a set could show, and the loss that it could exclude,
+four times in five.
 
-With the standard error SE of the mean difference, a true improvement of ``(t_97.5 + t_80) SE`` is found better, and without any true change
-a loss of ``(t_95 + t_80) SE`` is excluded, with a probability of 80 %. Where fewer than `FEW_LOSSES` losing units are likely, the Stringer
-bound of large losses may be larger (`adiabat.stats.noninferiority`).
+With the standard error SE of the mean difference, a true improvement of ``(t_97.5 + t_80) SE`` is found
+better, and without any true change a loss of ``(t_95 + t_80) SE`` is excluded, with a probability of 80 %.
+Where fewer than `FEW_LOSSES` losing units are likely, the Stringer bound of large losses may be larger
+(`adiabat.stats.noninferiority`).
 
-Before a model is tuned there are no differences. Their standard error is then that of the baseline's scores times `SPREAD`, and the share
-of queries that lose much is `LOSING`: both as seen in earlier tunings (LOG.md, 2026-11-26). A cluster of n queries has one of these with a
-probability of ``1 - (1 - LOSING)^n``. Scores that correlate by r before and after differ by ``sqrt(2 - 2 r)`` times their spread.
+Before a model is tuned there are no differences. Their standard error is then that of the baseline's scores
+times `SPREAD`, and the share
+of queries that lose much is `LOSING`: both as seen in earlier tunings (LOG.md, 2026-11-26). A cluster of n
+queries has one of these with a probability of ``1 - (1 - LOSING)^n``. Scores that correlate by r before and
+after differ by ``sqrt(2 - 2 r)`` times their spread.
 
 Reference:
     Cohen 1988, chapter 2 (paired differences); Card et al. 2020 (power in NLP).
@@ -20,7 +24,16 @@ from jaxtyping import Float
 
 from adiabat.core.margin import DEFAULT_MARGIN, FEWEST_UNITS, Margin
 from adiabat.results.power_record import Power
-from adiabat.stats.noninferiority import FEW_LOSSES, LIKELY_LOSSES, Group, Units, margin_in_unit, room_of, units_for, units_of
+from adiabat.stats.noninferiority import (
+    FEW_LOSSES,
+    LIKELY_LOSSES,
+    Group,
+    Units,
+    margin_in_unit,
+    room_of,
+    units_for,
+    units_of,
+)
 from adiabat.stats.quantity import POWER
 from adiabat.stats.resampling import (
     CONFIDENCE,
@@ -64,17 +77,25 @@ class _Error:
     def detectable(self) -> float | None:
         if self.freedom == 0 or not self.varies:
             return None
-        return self.size * (student_quantile((1 + CONFIDENCE) / 2, self.freedom) + student_quantile(POWER, self.freedom))
+        return self.size * (
+            student_quantile((1 + CONFIDENCE) / 2, self.freedom) + student_quantile(POWER, self.freedom)
+        )
 
     def excludable(self) -> float | None:
         if self.freedom == 0 or not self.varies or self.units.count < FEWEST_UNITS:
             return None
-        by_error = self.size * (student_quantile(CONFIDENCE, self.freedom) + student_quantile(POWER, self.freedom))
-        units = replace(self.units, small_changes=None if self.units.small_changes is None else (0.0, by_error))
+        by_error = self.size * (
+            student_quantile(CONFIDENCE, self.freedom) + student_quantile(POWER, self.freedom)
+        )
+        units = replace(
+            self.units, small_changes=None if self.units.small_changes is None else (0.0, by_error)
+        )
         return max(by_error, units.unseen(self.before, loss=0.0))
 
 
-def power_of(before: Sample, after: Sample | None = None, *, unit: str = "query", margin: Margin = DEFAULT_MARGIN) -> Power:
+def power_of(
+    before: Sample, after: Sample | None = None, *, unit: str = "query", margin: Margin = DEFAULT_MARGIN
+) -> Power:
     """What a paired comparison on these units could show.
 
     Args:
@@ -87,22 +108,33 @@ def power_of(before: Sample, after: Sample | None = None, *, unit: str = "query"
         Detectable improvement and excludable loss; predicted ones with their range in earlier tunings.
 
     Raises:
-        ValueError: If the samples are not of the same units, or without `after` the measure is not a mean of units.
+        ValueError: If the samples are not of the same units, or without `after` the measure is not a mean of
+            units.
     """
     if before.clusters is not None and before.clusters.drawn:
         clusters, queries = before.clusters, before.values.size
         sizes = np.bincount(clusters.positions, weights=before.weights > 0)
-        summed = _power(before.summed_over(clusters), after and after.summed_over(clusters), unit, margin, 1 - (1 - LOSING) ** sizes)
+        summed = _power(
+            before.summed_over(clusters),
+            after and after.summed_over(clusters),
+            unit,
+            margin,
+            1 - (1 - LOSING) ** sizes,
+        )
         needed = None if summed.needed is None else clusters.units_in(summed.needed)
         return replace(summed, units=queries, needed=needed)
     return _power(before, after, unit, margin, np.full(before.values.size, LOSING))
 
 
-def _power(before: Sample, after: Sample | None, unit: str, margin: Margin, losing: Float[np.ndarray, " n"]) -> Power:
+def _power(
+    before: Sample, after: Sample | None, unit: str, margin: Margin, losing: Float[np.ndarray, " n"]
+) -> Power:
     """Of units that are drawn one by one, each with its probability to lose."""
     if after is None:
         if before.statistic != "mean" or before.pseudo_values:
-            raise ValueError(f"the power of {before.measure} can be predicted only where units have scores of their own")
+            raise ValueError(
+                f"the power of {before.measure} can be predicted only where units have scores of their own"
+            )
         typical, *ends = (_predicted(before, spread, losing) for spread in (SPREAD, *SPREAD_RANGE))
     else:
         typical, ends = _observed(before, after), []
@@ -122,7 +154,9 @@ def _power(before: Sample, after: Sample | None, unit: str, margin: Margin, losi
         varies=typical.varies,
         margin=limit,
         margin_text=str(margin.of(before.measure)),
-        needed=None if enough or limit is None else units_for(typical.size, typical.freedom, value, typical.units, limit),
+        needed=None
+        if enough or limit is None
+        else units_for(typical.size, typical.freedom, value, typical.units, limit),
         spread=SPREAD if ends else None,
         spread_range=SPREAD_RANGE if ends else None,
         detectable_range=_range([error.detectable() for error in ends]),
@@ -167,7 +201,9 @@ def _observed(before: Sample, after: Sample) -> _Error:
     else:
         without, groups = _jackknife(difference)
     units = units_of(measure, int(np.count_nonzero(after.values != before.values)))
-    return _Error(*jackknife_error(without, groups, unequal_weights(before)), units, float(value_of(before)[0]))
+    return _Error(
+        *jackknife_error(without, groups, unequal_weights(before)), units, float(value_of(before)[0])
+    )
 
 
 def _jackknife(sample: Sample) -> tuple[Float[np.ndarray, " m"], Groups | None]:

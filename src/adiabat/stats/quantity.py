@@ -1,4 +1,6 @@
-"""A number with its resamples of units and of runs: standard error, intervals, one-sided end, and smallest detectable value."""
+"""A number with its resamples of units and of runs: standard error, intervals, one-sided end, and smallest
+detectable value.
+"""
 
 import math
 from dataclasses import dataclass
@@ -51,7 +53,10 @@ class Quantity:
 
     def combined(self, factor: float, other: "Quantity", share: float) -> "Quantity":
         """``factor`` times this and ``share`` times another number of the same units and runs."""
-        units, runs = (factor * mine + share * theirs for mine, theirs in ((self.units, other.units), (self.runs, other.runs)))
+        units, runs = (
+            factor * mine + share * theirs
+            for mine, theirs in ((self.units, other.units), (self.runs, other.runs))
+        )
         return Quantity(
             factor * self.value + share * other.value,
             units,
@@ -93,10 +98,11 @@ class Quantity:
         return skewness if self.runs is self.units else skewness * (deviation(self.units) / error) ** 3
 
     def wide_interval(self) -> Interval | None:
-        """BCa, but no narrower on either side than a t interval: for differences, which may be 0 on most units.
+        """BCa, but no narrower on either side than a t interval: for differences, which may be 0 on most
+        units.
 
-        The skewness of the few that are left is mostly chance, and BCa follows it. With one query in ten changed, of 100, BCa alone misses
-        a difference of zero in 14 of 100 trials, and this in 4.
+        The skewness of the few that are left is mostly chance, and BCa follows it. With one query in ten
+        changed, of 100, BCa alone misses a difference of zero in 14 of 100 trials, and this in 4.
         """
         interval = self.interval()
         if interval is None:
@@ -106,29 +112,40 @@ class Quantity:
         return min(interval[0], self.value - half), max(interval[1], self.value + half)
 
     def lower_end(self) -> float:
-        """One-sided 95 % lower end: the lower of a BCa and a t interval; minus infinity where there are no two units."""
+        """One-sided 95 % lower end: the lower of a BCa and a t interval; minus infinity where there are no
+        two units.
+        """
         error, freedom = self.error()
         if freedom == 0:
             return -math.inf
         if error == 0:
             return self.value
-        low, _ = bca_interval(self.value, self.draws, acceleration=self._skewness(error), confidence=2 * CONFIDENCE - 1)
+        low, _ = bca_interval(
+            self.value, self.draws, acceleration=self._skewness(error), confidence=2 * CONFIDENCE - 1
+        )
         return min(low, self.value - student_quantile(CONFIDENCE, freedom) * error)
 
     def detectable(self) -> float | None:
         """A true value that would show as evidence with probability `POWER`.
 
-        Evidence is an interval beside zero, so the critical value is half the width of `wide_interval` in standard errors.
+        Evidence is an interval beside zero, so the critical value is half the width of `wide_interval` in
+        standard errors.
         """
         error, freedom = self.error()
         interval = self.wide_interval()
         if error == 0 or interval is None:
             return None
-        return error / bias_of_deviation(freedom) * noncentrality((interval[1] - interval[0]) / 2 / error, freedom)
+        return (
+            error
+            / bias_of_deviation(freedom)
+            * noncentrality((interval[1] - interval[0]) / 2 / error, freedom)
+        )
 
 
 def noncentrality(critical: float, freedom: float, power: float = POWER) -> float:
-    """The true value, in standard errors, whose t statistic exceeds a critical value with a probability of `power`."""
+    """The true value, in standard errors, whose t statistic exceeds a critical value with a probability of
+    `power`.
+    """
     if freedom > MANY:
         return critical + student_quantile(power, math.inf)
     from scipy.special import nctdtrinc
@@ -137,8 +154,14 @@ def noncentrality(critical: float, freedom: float, power: float = POWER) -> floa
 
 
 def bias_of_deviation(freedom: float) -> float:
-    """Expected standard deviation of a normal sample as a share of the true one: ``sqrt(2 / f) Gamma((f + 1) / 2) / Gamma(f / 2)``."""
-    return math.sqrt(2 / freedom) * math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) if freedom < MANY else 1.0
+    """Expected standard deviation of a normal sample as a share of the true one: ``sqrt(2 / f) Gamma((f + 1)
+    / 2) / Gamma(f / 2)``.
+    """
+    return (
+        math.sqrt(2 / freedom) * math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2))
+        if freedom < MANY
+        else 1.0
+    )
 
 
 def deviation(draws: Float[np.ndarray, " r"]) -> float:

@@ -1,6 +1,8 @@
-"""Retrieval measures: the positive-negative discrepancy, and the field's ranking measures through ir-measures.
+"""Retrieval measures: the positive-negative discrepancy, and the field's ranking measures through
+ir-measures.
 
-Scores are always "higher is closer": cosine, or minus the Euclidean distance. Ties count against the positive everywhere.
+Scores are always "higher is closer": cosine, or minus the Euclidean distance. Ties count against the positive
+everywhere.
 """
 
 import math
@@ -28,7 +30,9 @@ _IRRELEVANT_COUNT = frozenset(("Bpref", "infAP"))
 """Measures of ir-measures that tell grades of documents that are not relevant apart."""
 
 
-def discordant_counts(positive: Float[np.ndarray, " p"], negative: Float[np.ndarray, " n"]) -> Int[np.ndarray, " p"]:
+def discordant_counts(
+    positive: Float[np.ndarray, " p"], negative: Float[np.ndarray, " n"]
+) -> Int[np.ndarray, " p"]:
     """For each positive, how many negatives are not strictly farther from the query.
 
     ``count_i = #{j : negative_j >= positive_i}``, by sorting, in ``O((p + n) ln n)``.
@@ -49,33 +53,41 @@ def discordant_counts(positive: Float[np.ndarray, " p"], negative: Float[np.ndar
     for side, scores in (("positive", positive), ("negative", negative)):
         # NaN sorts last and would pass for the closest document.
         if np.isnan(scores).any():
-            raise ValueError(f"{side} scores must be numbers, got {int(np.isnan(scores).sum())} NaN of {scores.size}")
+            raise ValueError(
+                f"{side} scores must be numbers, got {int(np.isnan(scores).sum())} NaN of {scores.size}"
+            )
     ascending = np.sort(negative)
     return np.asarray(negative.size - np.searchsorted(ascending, positive, side="left"), dtype=np.int64)
 
 
 def pnd_shares(errors: Int[np.ndarray, " q"], pairs: Int[np.ndarray, " q"]) -> Float[np.ndarray, " q"]:
-    """Each query's discrepancy, ``errors / pairs``; 0 for a query that has no pairs (which no mean may count).
+    """Each query's discrepancy, ``errors / pairs``; 0 for a query that has no pairs (which no mean may
+    count).
 
     A query with fewer pairs than errors is a `ValueError`.
     """
     impossible = np.flatnonzero((errors < 0) | (errors > pairs))
     if impossible.size:
         row = int(impossible[0])
-        raise ValueError(f"errors must lie between 0 and pairs, got {int(errors[row])} of {int(pairs[row])} at query {row}")
+        raise ValueError(
+            f"errors must lie between 0 and pairs, got {int(errors[row])} of {int(pairs[row])} at query {row}"
+        )
     return np.asarray(np.divide(errors, pairs, out=np.zeros(errors.shape), where=pairs > 0))
 
 
 @dataclass(frozen=True, slots=True)
 class PairCounts:
-    """Pairs of a positive and another document of every query, and those whose positive is not strictly closer (`errors`)."""
+    """Pairs of a positive and another document of every query, and those whose positive is not strictly
+    closer (`errors`).
+    """
 
     errors: Int[np.ndarray, " q"]
     pairs: Int[np.ndarray, " q"]
 
 
 def improvement(before: float, after: float, *, lower_is_better: bool) -> float | None:
-    """Relative improvement in percent, ``100 s (after - before) / before`` with s = -1 where lower is better, else +1.
+    """Relative improvement in percent, ``100 s (after - before) / before`` with s = -1 where lower is better,
+    else +1.
 
     Args:
         before: Value of the baseline.
@@ -83,8 +95,8 @@ def improvement(before: float, after: float, *, lower_is_better: bool) -> float 
         lower_is_better: True for the positive-negative discrepancy.
 
     Returns:
-        Percent, above 0 if the model under test is better; None if `before` is not above 0: of nothing, or of a correlation below
-        it, there are no per cent.
+        Percent, above 0 if the model under test is better; None if `before` is not above 0: of nothing, or of
+        a correlation below it, there are no per cent.
 
     Reference:
         Vasilyev et al. 2024.
@@ -95,24 +107,31 @@ def improvement(before: float, after: float, *, lower_is_better: bool) -> float 
     return 100 * sign * (after - before) / before
 
 
-def pessimistic_run(run: Mapping[str, Mapping[str, float]], qrels: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, float]]:
-    """Replace scores by ``n, n - 1, ..., 1`` that rank tied documents from the least to the most relevant; a NaN is a `ValueError`.
+def pessimistic_run(
+    run: Mapping[str, Mapping[str, float]], qrels: Mapping[str, Mapping[str, int]]
+) -> dict[str, dict[str, float]]:
+    """Replace scores by ``n, n - 1, ..., 1`` that rank tied documents from the least to the most relevant; a
+    NaN is a `ValueError`.
 
-    Evaluation programs break ties by document id and compare 32-bit floats; such a run leaves them no tie. Of documents that tie, unjudged
-    ones come first, then those judged not relevant.
+    Evaluation programs break ties by document id and compare 32-bit floats; such a run leaves them no tie. Of
+    documents that tie, unjudged ones come first, then those judged not relevant.
     """
     ranked: dict[str, dict[str, float]] = {}
     for query_id, scores in run.items():
         if any(map(math.isnan, scores.values())):
             raise ValueError(f"scores of query {query_id!r} must be numbers, got NaN")
         grades = qrels.get(query_id, {})
-        order = sorted((-score, max(grades.get(doc_id, 0), 0), doc_id in grades, doc_id) for doc_id, score in scores.items())
+        order = sorted(
+            (-score, max(grades.get(doc_id, 0), 0), doc_id in grades, doc_id)
+            for doc_id, score in scores.items()
+        )
         ranked[query_id] = {doc_id: float(len(order) - rank) for rank, (*_, doc_id) in enumerate(order)}
     return ranked
 
 
 def trec_eval_run(run: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Replace scores by ``n, n - 1, ..., 1`` in trec_eval's order: by score in 32 bits, of equal scores the later id first.
+    """Replace scores by ``n, n - 1, ..., 1`` in trec_eval's order: by score in 32 bits, of equal scores the
+    later id first.
 
     Reference: ``comp_sim_docno`` in ``form_res_rels.c`` of trec_eval 9.
     """
@@ -124,7 +143,9 @@ def trec_eval_run(run: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str,
 
 
 def tied_documents(scores: Mapping[str, float], *, single: bool = False) -> int:
-    """How many documents of a query share their score with another; with `single`, scores are compared in 32 bits."""
+    """How many documents of a query share their score with another; with `single`, scores are compared in 32
+    bits.
+    """
     values = _in_32_bits(scores) if single else scores.values()
     return sum(count for count in Counter(values).values() if count > 1)
 
@@ -145,10 +166,12 @@ def ranking_measures(
     """Ranking measures of every query.
 
     Args:
-        run: Score of each retrieved document, per query id; higher is closer. Queries that `qrels` lacks are ignored.
+        run: Score of each retrieved document, per query id; higher is closer. Queries that `qrels` lacks are
+            ignored.
         qrels: Grade of each judged document, per query id; above 0 is relevant.
         measures: Names of the ir-measures grammar, such as ``nDCG@10``, ``RR``, ``AP``, ``P@1``, ``R@100``.
-        ties: Which of documents with equal scores comes first: the least relevant, or as trec_eval has it (`trec_eval_run`).
+        ties: Which of documents with equal scores comes first: the least relevant, or as trec_eval has it
+            (`trec_eval_run`).
 
     Returns:
         For each name, one value per query in the order of `qrels`; 0 for a query that retrieved nothing.
@@ -160,9 +183,16 @@ def ranking_measures(
     Reference:
         MacAvaney et al. 2022 (ir-measures).
     """
-    judged = {query_id: {doc_id: int(grade) for doc_id, grade in grades.items()} for query_id, grades in qrels.items()}
+    judged = {
+        query_id: {doc_id: int(grade) for doc_id, grade in grades.items()}
+        for query_id, grades in qrels.items()
+    }
     judged_run = {query_id: run[query_id] for query_id in judged if query_id in run}
-    return _untied_measures(trec_eval_run(judged_run) if ties == "trec_eval" else pessimistic_run(judged_run, judged), judged, measures)
+    return _untied_measures(
+        trec_eval_run(judged_run) if ties == "trec_eval" else pessimistic_run(judged_run, judged),
+        judged,
+        measures,
+    )
 
 
 def _untied_measures(
@@ -173,7 +203,8 @@ def _untied_measures(
     row_of = {query_id: row for row, query_id in enumerate(qrels)}
     retrieved = {query_id: scores for query_id, scores in run.items() if scores}
     values = {measure: np.zeros(len(row_of)) for measure in parsed.values()}
-    # Hashing a measure formats its text each time, which costs more than judging a query: look up each object once.
+    # Hashing a measure formats its text each time, which costs more than judging a query: look up each object
+    # once.
     columns: dict[int, tuple[Measure, Float[np.ndarray, " q"]]] = {}
     for metric in _judged(list(values), retrieved, qrels) if retrieved else ():
         if id(metric.measure) not in columns:
@@ -184,8 +215,12 @@ def _untied_measures(
     return {name: values[measure].copy() for name, measure in parsed.items()}
 
 
-def _judged(measures: "Sequence[Measure]", run: dict[str, dict[str, float]], qrels: dict[str, dict[str, int]]) -> "Iterator[Metric]":
-    """Metrics by ir-measures, each from the first provider that supports it: ir-measures' own choice of provider takes twice as long."""
+def _judged(
+    measures: "Sequence[Measure]", run: dict[str, dict[str, float]], qrels: dict[str, dict[str, int]]
+) -> "Iterator[Metric]":
+    """Metrics by ir-measures, each from the first provider that supports it: ir-measures' own choice of
+    provider takes twice as long.
+    """
     remaining = list(measures)
     for provider in _providers():
         known, remaining = (
@@ -202,9 +237,11 @@ def largest_cutoff(measures: Sequence[str]) -> int:
 
 
 def require_report(measures: Sequence[str], *, key: str = "measure.report") -> None:
-    """Refuse, all in one `ConfigError`, unknown measures and those that need more than ranks of judged documents and grades above 0.
+    """Refuse, all in one `ConfigError`, unknown measures and those that need more than ranks of judged
+    documents and grades above 0.
 
-    ``Bpref``, ``infAP`` and measures with ``judged_only=True`` or a gain for a grade below 1 tell grades that are not relevant apart.
+    ``Bpref``, ``infAP`` and measures with ``judged_only=True`` or a gain for a grade below 1 tell grades that
+    are not relevant apart.
     """
     known, faults = _told_apart(measures, key)
     faults += [
@@ -229,13 +266,25 @@ def need_judged_ranks(measures: Sequence[str]) -> bool:
 
 
 def same_in_any_order(measures: Sequence[str], longest: int) -> list[str]:
-    """The measures that cannot differ between rankings of at most `longest` documents, all of them judged: ``R@k`` from that k on."""
-    sets = {name: measure for name, measure in _parsed(measures).items() if measure.NAME in ("R", "P", "Success", "Judged")}
-    return [name for name, measure in sets.items() if measure.NAME == "Judged" or measure.params.get("cutoff", longest) >= longest]
+    """The measures that cannot differ between rankings of at most `longest` documents, all of them judged:
+    ``R@k`` from that k on.
+    """
+    sets = {
+        name: measure
+        for name, measure in _parsed(measures).items()
+        if measure.NAME in ("R", "P", "Success", "Judged")
+    }
+    return [
+        name
+        for name, measure in sets.items()
+        if measure.NAME == "Judged" or measure.params.get("cutoff", longest) >= longest
+    ]
 
 
 def _providers() -> "list[Provider]":
-    """The programs of ir-measures that compute in this process, in a fixed order, whatever else is installed."""
+    """The programs of ir-measures that compute in this process, in a fixed order, whatever else is
+    installed.
+    """
     import ir_measures
 
     return [ir_measures.pytrec_eval, ir_measures.msmarco, ir_measures.judged]
@@ -261,25 +310,33 @@ def _told_apart(names: Sequence[str], key: str) -> "tuple[dict[str, Measure], li
                 # Its parser uses names that Python 3.12 deprecates.
                 warnings.simplefilter("ignore", DeprecationWarning)
                 measure = ir_measures.parse_measure(name)
-            supported = _has_valid_parameters(measure) and any(provider.supports(measure) for provider in _providers())
+            supported = _has_valid_parameters(measure) and any(
+                provider.supports(measure) for provider in _providers()
+            )
         except (ValueError, NameError, TypeError, KeyError, AssertionError):
             supported = False
         if supported:
             parsed[name] = measure
         else:
-            faults.append(f"{key} must hold complete names that ir-measures can compute, got {name!r}; write one like nDCG@10, RR or P@1")
+            faults.append(
+                f"{key} must hold complete names that ir-measures can compute, got "
+                f"{name!r}; write one like nDCG@10, RR or P@1"
+            )
     return parsed, faults
 
 
 def _has_valid_parameters(measure: "Measure") -> bool:
-    """Whether cutoff and least relevant grade are integers from 1, and gains integers: trec_eval aborts the process over any other."""
+    """Whether cutoff and least relevant grade are integers from 1, and gains integers: trec_eval aborts the
+    process over any other.
+    """
     bounds = [measure.params.get(name, 1) for name in ("cutoff", "rel")]
     gains = chain.from_iterable(measure.params.get("gains", {}).items())
     return all(type(number) is int for number in chain(bounds, gains)) and min(bounds) >= 1
 
 
 Pattern = tuple[int, tuple[tuple[int, int], ...]]
-"""Length of a ranking, and rank and grade of each relevant document in order; the rank of an absent one is the length."""
+"""Length of a ranking, and rank and grade of each relevant document in order; the rank of an absent one is
+the length."""
 
 
 def measures_of_ranks(
@@ -287,12 +344,12 @@ def measures_of_ranks(
 ) -> dict[str, Float[np.ndarray, " q"]]:
     """Ranking measures of every query, from the ranks of its judged documents.
 
-    Rankings whose relevant documents have equal ranks and grades have equal measures, and such patterns are few: with one relevant document
-    and a depth of 100, at most 101. ir-measures judges each pattern once.
+    Rankings whose relevant documents have equal ranks and grades have equal measures, and such patterns are
+    few: with one relevant document and a depth of 100, at most 101. ir-measures judges each pattern once.
 
     Args:
-        ranks: Of each query's judged documents, distinct, from 0; a rank from `retrieved` on is not in the ranking. Documents judged not
-            relevant may be left out unless `need_judged_ranks`.
+        ranks: Of each query's judged documents, distinct, from 0; a rank from `retrieved` on is not in the
+            ranking. Documents judged not relevant may be left out unless `need_judged_ranks`.
         grades: Of each of them; 0 is not relevant.
         retrieved: Length of each query's ranking.
         measures: Names as for `ranking_measures`.
@@ -306,13 +363,18 @@ def measures_of_ranks(
     """
     require_report(measures)
     if not len(ranks) == len(grades) == len(retrieved):
-        raise ValueError(f"ranks, grades and retrieved must be of the same queries, got {len(ranks)}, {len(grades)} and {len(retrieved)}")
+        raise ValueError(
+            f"ranks, grades and retrieved must be of the same queries, got {len(ranks)}, "
+            f"{len(grades)} and {len(retrieved)}"
+        )
     patterns, pattern_of = _distinct_patterns(ranks, grades, retrieved)
     values = _judged_patterns(patterns, measures)
     return {name: each[pattern_of] for name, each in values.items()}
 
 
-def _distinct_patterns(ranks: Ragged, grades: Ragged, retrieved: Int[np.ndarray, " q"]) -> tuple[list[Pattern], Int[np.ndarray, " q"]]:
+def _distinct_patterns(
+    ranks: Ragged, grades: Ragged, retrieved: Int[np.ndarray, " q"]
+) -> tuple[list[Pattern], Int[np.ndarray, " q"]]:
     """The distinct patterns, and the number of each query's."""
     patterns: list[Pattern] = []
     pattern_of = np.zeros(len(retrieved), dtype=np.int64)
@@ -325,16 +387,29 @@ def _distinct_patterns(ranks: Ragged, grades: Ragged, retrieved: Int[np.ndarray,
         rows = np.concatenate([retrieved[queries][:, None], capped[entries], grades.values[entries]], axis=1)
         distinct, number = np.unique(rows, axis=0, return_inverse=True)
         pattern_of[queries] = len(patterns) + number.ravel()
-        patterns += [(row[0], tuple(zip(row[1 : length + 1], row[length + 1 :], strict=True))) for row in distinct.tolist()]
+        patterns += [
+            (row[0], tuple(zip(row[1 : length + 1], row[length + 1 :], strict=True)))
+            for row in distinct.tolist()
+        ]
     return patterns, pattern_of
 
 
-def _judged_patterns(patterns: Sequence[Pattern], measures: Sequence[str]) -> dict[str, Float[np.ndarray, " p"]]:
-    """Measures of each pattern: documents are named by their rank, and patterns of one length share one ranking."""
-    rankings = {length: {str(rank): float(length - rank) for rank in range(length)} for length in {length for length, _ in patterns}}
+def _judged_patterns(
+    patterns: Sequence[Pattern], measures: Sequence[str]
+) -> dict[str, Float[np.ndarray, " p"]]:
+    """Measures of each pattern: documents are named by their rank, and patterns of one length share one
+    ranking.
+    """
+    rankings = {
+        length: {str(rank): float(length - rank) for rank in range(length)}
+        for length in {length for length, _ in patterns}
+    }
     run = {str(number): rankings[length] for number, (length, _) in enumerate(patterns)}
     qrels = {
-        str(number): {str(rank) if rank < length else f"beyond {which}": grade for which, (rank, grade) in enumerate(relevant)}
+        str(number): {
+            str(rank) if rank < length else f"beyond {which}": grade
+            for which, (rank, grade) in enumerate(relevant)
+        }
         for number, (length, relevant) in enumerate(patterns)
     }
     return _untied_measures(run, qrels, measures)
@@ -343,7 +418,8 @@ def _judged_patterns(patterns: Sequence[Pattern], measures: Sequence[str]) -> di
 def pnd_samples(counts: PairCounts, *, similarity: str) -> list[Sample]:
     """The two forms of the positive-negative discrepancy, ``PND`` (mean over queries) and ``PND pooled``.
 
-    Only the pooled form weighs pairs as the two-proportion test does. The mean over queries may even change the other way.
+    Only the pooled form weighs pairs as the two-proportion test does. The mean over queries may even change
+    the other way.
 
     Args:
         counts: Of every query.
@@ -362,4 +438,15 @@ def pnd_samples(counts: PairCounts, *, similarity: str) -> list[Sample]:
     shares = pnd_shares(counts.errors, counts.pairs)
     mean = Sample("PND", shares, similarity, reference=compared, lower_is_better=True, bounds=SHARE)
     errors, pairs = counts.errors.astype(np.float64), counts.pairs.astype(np.float64)
-    return [mean, Sample("PND pooled", errors, similarity, reference=pairs, lower_is_better=True, proportion=True, bounds=SHARE)]
+    return [
+        mean,
+        Sample(
+            "PND pooled",
+            errors,
+            similarity,
+            reference=pairs,
+            lower_is_better=True,
+            proportion=True,
+            bounds=SHARE,
+        ),
+    ]

@@ -1,21 +1,27 @@
 """Resampling of units and of runs: bootstrap, jackknife, and their intervals.
 
-*Units* (queries, premises) are drawn whole, so the dependence among the pairs of a unit, and between two models on the same unit, is kept.
-Intervals are BCa: corrected for the bias of the draws and for a spread that changes with the value (Efron 1987; Efron and Tibshirani 1993,
-chapter 14).
+*Units* (queries, premises) are drawn whole, so the dependence among the pairs of a unit, and between two
+models on the same unit, is kept.
+Intervals are BCa: corrected for the bias of the draws and for a spread that changes with the value (Efron
+1987; Efron and Tibshirani 1993, chapter 14).
 
-*Runs* of several seeds are few, and drawing three of three makes intervals too narrow by a fifth and more. Therefore:
+*Runs* of several seeds are few, and drawing three of three makes intervals too narrow by a fifth and more.
+Therefore:
 
-- Each model draws from one pool of deviations: those of all runs from their model's mean (runs of one length on one scale differ alike),
-  widened by ``sqrt(S / (S - 1))``, because a mean lies closer to its own runs than the truth does.
-- The deviation of runs is itself an estimate. Each resample multiplies its distance from the value by ``sqrt(f / chi2_f)``, which turns a
-  normal distribution into a t distribution; f are the degrees of freedom of the variance of units and runs together (Satterthwaite 1946).
-  Where only one is known of runs, as with two runs beside one baseline, their share counts in place of its square: intervals miss in 5 of
-  100 trials, and in 7 with the square (`scripts/calibrate_statistics.py`).
-- Runs differ in part because each is better on other units, and resamples of units vary by that too. It is known well, from many units, so
-  it is taken off the spread of the unit resamples, and the deviation of runs stays whole.
+- Each model draws from one pool of deviations: those of all runs from their model's mean (runs of one length
+  on one scale differ alike), widened by ``sqrt(S / (S - 1))``, because a mean lies closer to its own runs
+  than the truth does.
+- The deviation of runs is itself an estimate. Each resample multiplies its distance from the value by
+  ``sqrt(f / chi2_f)``, which turns a normal distribution into a t distribution; f are the degrees of freedom
+  of the variance of units and runs together (Satterthwaite 1946). Where only one is known of runs, as with
+  two runs beside one baseline, their share counts in place of its square: intervals miss in 5 of 100 trials,
+  and in 7 with the square (`scripts/calibrate_statistics.py`).
+- Runs differ in part because each is better on other units, and resamples of units vary by that too. It is
+  known well, from many units, so it is taken off the spread of the unit resamples, and the deviation of runs
+  stays whole.
 
-A model of one run adds no deviation. Sources: Davison and Hinkley 1997, section 3.8; Owen 2007 (the pigeonhole bootstrap).
+A model of one run adds no deviation. Sources: Davison and Hinkley 1997, section 3.8; Owen 2007 (the
+pigeonhole bootstrap).
 """
 
 import math
@@ -33,13 +39,14 @@ RESAMPLES = 10_000
 CONFIDENCE = 0.95
 
 LARGEST_BIAS = 0.8
-"""Maximum bias, in standard errors, that BCa corrects: at 0.8 an end of the interval lies on the draw that 2 in 10,000 exceed, and further
-out it would depend on the single most extreme draw."""
+"""Maximum bias, in standard errors, that BCa corrects: at 0.8 an end of the interval lies on the draw that 2
+in 10,000 exceed, and further out it would depend on the single most extreme draw."""
 
 MAX_JACKKNIFE = 2000
 """Maximum values of the jackknife; with more units, it leaves out several at a time."""
 
-# Counts per block: 32 MB as 64-bit floats. A product with fewer rows spends its time on loading the other factor.
+# Counts per block: 32 MB as 64-bit floats. A product with fewer rows spends its time on loading the other
+# factor.
 _BLOCK_CELLS = 2**22
 _SMALL_BLOCK_CELLS = 2**20
 
@@ -51,16 +58,20 @@ Groups = Int[np.ndarray, " u"]
 def resampling_counts(
     units: int, *, resamples: int, seed: int, groups: Groups | None = None, block_size: int | None = None
 ) -> Iterator[Counts]:
-    """How often each unit is drawn in each resample: as many draws with replacement as there are units, in blocks of resamples.
+    """How often each unit is drawn in each resample: as many draws with replacement as there are units, in
+    blocks of resamples.
 
-    The counts depend on units, groups and `seed` alone, so measures of the same queries share their resamples even across calls.
+    The counts depend on units, groups and `seed` alone, so measures of the same queries share their resamples
+    even across calls.
 
     Args:
         units: Queries, or clusters of sentence pairs, > 0.
         resamples: How many in all, > 0.
         seed: Of the draws.
-        groups: Number of each unit's group, from 0: each group is drawn from on its own, as often as it has units. None: one group.
-        block_size: Resamples per block, > 0; None keeps a block within 32 MB. It changes nothing but the memory.
+        groups: Number of each unit's group, from 0: each group is drawn from on its own, as often as it has
+            units. None: one group.
+        block_size: Resamples per block, > 0; None keeps a block within 32 MB. It changes nothing but the
+            memory.
 
     Yields:
         One row per resample; each row sums to `units`.
@@ -82,7 +93,9 @@ def resampling_counts(
         yield counts
 
 
-def _draw(generator: np.random.Generator, rows: int, units: int, members: list[Int[np.ndarray, " _"]] | None) -> Int[np.ndarray, "b u"]:
+def _draw(
+    generator: np.random.Generator, rows: int, units: int, members: list[Int[np.ndarray, " _"]] | None
+) -> Int[np.ndarray, "b u"]:
     """Drawn units, one row per resample."""
     if members is None:
         return generator.integers(0, units, size=(rows, units), dtype=np.int32)
@@ -92,9 +105,11 @@ def _draw(generator: np.random.Generator, rows: int, units: int, members: list[I
 
 
 def jackknife(sample: Sample) -> Float[np.ndarray, " m"]:
-    """The sample's value without each of its units, in the order of `jackknife_groups`; NaN if the rest has no value.
+    """The sample's value without each of its units, in the order of `jackknife_groups`; NaN if the rest has
+    no value.
 
-    Where that would take more than `MAX_JACKKNIFE` evaluations, several units of one group are left out at a time. The acceleration stays
+    Where that would take more than `MAX_JACKKNIFE` evaluations, several units of one group are left out at a
+    time. The acceleration stays
     the same: third and second moments of the influences of independent units add up.
     """
     if sample.statistic == "mean":
@@ -126,13 +141,17 @@ def _means_without(sample: Sample) -> Float[np.ndarray, " n"]:
         remaining = weight.sum() - weight
         # Without a unit that has all the weight, only rounding is left.
         enough = remaining > 1e-9 * weight.sum()
-        changed = np.divide(values.sum() - values, remaining, out=np.full(remaining.shape, np.nan), where=enough)
+        changed = np.divide(
+            values.sum() - values, remaining, out=np.full(remaining.shape, np.nan), where=enough
+        )
         without[units] = (sum(means) - mean + changed) / len(members)
     return without
 
 
 def _parts(sample: Sample) -> Groups:
-    """Block that each unit is left out with: its own, or one of about `MAX_JACKKNIFE` blocks, each within one group."""
+    """Block that each unit is left out with: its own, or one of about `MAX_JACKKNIFE` blocks, each within one
+    group.
+    """
     blocks, used = np.empty(sample.values.size, dtype=np.int64), 0
     for units in members_of(sample.groups, sample.values.size):
         count = math.ceil(units.size * min(1, MAX_JACKKNIFE / sample.values.size))
@@ -177,29 +196,38 @@ def unequal_weights(sample: Sample) -> Weights:
 
 
 def equal_units(weights: Float[np.ndarray, " n"]) -> float:
-    """Number of units of equal weight that are worth as much as these: ``(sum w)^2 / sum w^2`` (Kish 1965)."""
+    """Number of units of equal weight that are worth as much as these: ``(sum w)^2 / sum w^2`` (Kish
+    1965).
+    """
     return float(weights.sum() ** 2 / (weights**2).sum())
 
 
 def freedom_of_sum(variances: Float[np.ndarray, " n"], freedoms: Float[np.ndarray, " n"]) -> float:
-    """Degrees of freedom of a sum of independent variances: ``(sum v)^2 / sum(v^2 / f)`` (Satterthwaite 1946)."""
+    """Degrees of freedom of a sum of independent variances: ``(sum v)^2 / sum(v^2 / f)`` (Satterthwaite
+    1946).
+    """
     return float(variances.sum() ** 2 / (variances**2 / freedoms).sum())
 
 
-def small_sample(jackknifed: Float[np.ndarray, " m"], groups: Groups | None = None, weights: Weights = None) -> tuple[float, float]:
+def small_sample(
+    jackknifed: Float[np.ndarray, " m"], groups: Groups | None = None, weights: Weights = None
+) -> tuple[float, float]:
     """Correction of a standard error for few units.
 
-    Resamples of n units have ``(n - 1) / n`` of the variance of the mean. Variances of several groups are added, each with its own n (Welch
-    1938; `freedom_of_sum`). Of units with unequal weights w, ``(sum w)^2 / sum w^2`` equal ones are worth as much: where one cluster
-    holds most queries, its own mean decides, and the other clusters say little about the spread of that.
+    Resamples of n units have ``(n - 1) / n`` of the variance of the mean. Variances of several groups are
+    added, each with its own n (Welch 1938; `freedom_of_sum`). Of units with unequal weights w, ``(sum w)^2 /
+    sum w^2`` equal ones are worth as much: where one cluster holds most queries, its own mean decides, and
+    the other clusters say little about the spread of that.
 
     Args:
-        jackknifed: From `jackknife`, of the units that have any weight; values that are not finite are skipped.
+        jackknifed: From `jackknife`, of the units that have any weight; values that are not finite are
+            skipped.
         groups: From `jackknife_groups`.
         weights: From `unequal_weights`, of the same units.
 
     Returns:
-        Factor that widens the standard deviation of resamples, and its degrees of freedom: n - 1 in one group, with the n that its weights
+        Factor that widens the standard deviation of resamples, and its degrees of freedom: n - 1 in one
+            group, with the n that its weights
         are worth; 0 if that is below 1, so that the spread is unknown. 1 and 0 if no group has two units.
 
     Reference:
@@ -215,8 +243,11 @@ def small_sample(jackknifed: Float[np.ndarray, " m"], groups: Groups | None = No
     return math.sqrt(true.sum() / resampled.sum()), freedom if freedom > 1 - 1e-9 else 0.0
 
 
-def jackknife_error(jackknifed: Float[np.ndarray, " m"], groups: Groups | None = None, weights: Weights = None) -> tuple[float, float]:
-    """Standard error without any resamples, ``sqrt((m - 1) / m sum_i (v_i - mean)^2)`` in one group, and its degrees of freedom.
+def jackknife_error(
+    jackknifed: Float[np.ndarray, " m"], groups: Groups | None = None, weights: Weights = None
+) -> tuple[float, float]:
+    """Standard error without any resamples, ``sqrt((m - 1) / m sum_i (v_i - mean)^2)`` in one group, and its
+    degrees of freedom.
 
     Args:
         jackknifed: As for `small_sample`.
@@ -224,7 +255,8 @@ def jackknife_error(jackknifed: Float[np.ndarray, " m"], groups: Groups | None =
         weights: As for `small_sample`.
 
     Returns:
-        The standard error, for a mean exactly the standard deviation over ``sqrt(m)``, and the degrees of freedom of `small_sample`.
+        The standard error, for a mean exactly the standard deviation over ``sqrt(m)``, and the degrees of
+        freedom of `small_sample`.
 
     Reference:
         Efron and Tibshirani 1993, equation 11.5.
@@ -236,7 +268,9 @@ def jackknife_error(jackknifed: Float[np.ndarray, " m"], groups: Groups | None =
 def _resampled_variances(
     jackknifed: Float[np.ndarray, " m"], groups: Groups | None, weights: Weights = None
 ) -> tuple[Float[np.ndarray, " g"], Float[np.ndarray, " g"], Float[np.ndarray, " g"]]:
-    """What each group of two or more values adds to the variance over resamples, its number of values, and the number they are worth."""
+    """What each group of two or more values adds to the variance over resamples, its number of values, and
+    the number they are worth.
+    """
     members = [units[np.isfinite(jackknifed[units])] for units in members_of(groups, jackknifed.size)]
     members = [units for units in members if units.size > 1]
     of_groups = [jackknifed[units] for units in members]
@@ -247,15 +281,17 @@ def _resampled_variances(
     return np.array(variances, dtype=np.float64), sizes, worth
 
 
-def bca_interval(value: float, draws: Float[np.ndarray, " r"], *, acceleration: float = 0.0, confidence: float = CONFIDENCE) -> Interval:
+def bca_interval(
+    value: float, draws: Float[np.ndarray, " r"], *, acceleration: float = 0.0, confidence: float = CONFIDENCE
+) -> Interval:
     """Bootstrap interval that is corrected for bias and skewness: it lies between two quantiles of the draws.
 
-    The levels are ``Phi(b + (b + z) / (1 - a (b + z)))`` for both z of the confidence, where ``Phi(b)`` is the share of draws below the
-    value, half of those that tie with it among them, and a the acceleration.
+    The levels are ``Phi(b + (b + z) / (1 - a (b + z)))`` for both z of the confidence, where ``Phi(b)`` is
+    the share of draws below the value, half of those that tie with it among them, and a the acceleration.
 
-    Where the levels would run out of the draws, as they do when all draws lie on one side of the value (`LARGEST_BIAS`), or when
-    ``a (b + z)`` reaches 1, the interval is the value and 1.96 standard deviations of the draws on either side. So it never is NaN, and
-    where all draws are the value it has no width.
+    Where the levels would run out of the draws, as they do when all draws lie on one side of the value
+    (`LARGEST_BIAS`), or when ``a (b + z)`` reaches 1, the interval is the value and 1.96 standard deviations
+    of the draws on either side. So it never is NaN, and where all draws are the value it has no width.
 
     Args:
         value: Of the sample as it is.
@@ -313,7 +349,9 @@ def percentile_interval(draws: Float[np.ndarray, " r"], *, confidence: float = C
 
 
 def student_quantile(level: float, freedom: float) -> float:
-    """Quantile of Student's t distribution; `freedom` may be fractional, or infinite for the normal distribution."""
+    """Quantile of Student's t distribution; `freedom` may be fractional, or infinite for the normal
+    distribution.
+    """
     if math.isinf(freedom):
         return NormalDist().inv_cdf(level)
     from scipy.special import stdtrit
@@ -323,9 +361,11 @@ def student_quantile(level: float, freedom: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class RunEffect:
-    """Effect of resampled runs on the mean over the runs of a model, or on a difference of two such means, in each resample.
+    """Effect of resampled runs on the mean over the runs of a model, or on a difference of two such means, in
+    each resample.
 
-    `variance` is the part of the variance over unit resamples that comes from runs being better on other units.
+    `variance` is the part of the variance over unit resamples that comes from runs being better on other
+    units.
     """
 
     shift: Float[np.ndarray, " r"]
@@ -340,8 +380,9 @@ class RunEffect:
 class RunResamples:
     """Runs drawn for each resample; measures of the same models share them.
 
-    `indices` are drawn deviations of the pool, as many as there are runs of models with several, the first model's first. `chances` are
-    the levels at which `widening` takes its quantiles, the same for all measures.
+    `indices` are drawn deviations of the pool, as many as there are runs of models with several, the first
+    model's first. `chances` are the levels at which `widening` takes its quantiles, the same for all
+    measures.
     """
 
     runs: tuple[int, ...]
@@ -364,18 +405,24 @@ class RunResamples:
         return replace(unvaried, indices=indices, chances=generator.random(resamples))
 
     def widening(self, of_runs: float) -> Float[np.ndarray, " r"]:
-        """The factor ``sqrt(f / chi2_f)`` of each resample; `of_runs` is the share of the variance that comes from runs."""
+        """The factor ``sqrt(f / chi2_f)`` of each resample; `of_runs` is the share of the variance that comes
+        from runs.
+        """
         from scipy.special import chdtri
 
-        # Units are many. Two runs hardly tell how they vary: with the square of their share, intervals miss in 7 of 100.
+        # Units are many. Two runs hardly tell how they vary: with the square of their share, intervals miss
+        # in 7 of 100.
         parts = np.array([1 - of_runs, of_runs])
         freedom = freedom_of_sum(parts, np.array([np.inf, self.freedom])) if self.freedom > 1 else 1 / of_runs
         return np.asarray(np.sqrt(freedom / chdtri(freedom, self.chances)))
 
-    def effects(self, values: Sequence[Float[np.ndarray, "1 _"]], draws: Sequence[Float[np.ndarray, "r _"]]) -> list[RunEffect]:
+    def effects(
+        self, values: Sequence[Float[np.ndarray, "1 _"]], draws: Sequence[Float[np.ndarray, "r _"]]
+    ) -> list[RunEffect]:
         """Effects of runs on one measure, one for each model; zero for a model of one run.
 
-        `values` and `draws` hold, for each model, the value of each run on the data and on each resample of the units.
+        `values` and `draws` hold, for each model, the value of each run on the data and on each resample of
+        the units.
         """
         several = [i for i, count in enumerate(self.runs) if count > 1]
         effects = [RunEffect(np.zeros(len(self.chances)), 0.0) for _ in self.runs]

@@ -1,7 +1,7 @@
 """Scores of one model on one task for every unit, from which every measure can be recomputed on any resample.
 
-A unit is what a task samples: a query, a pair of texts, a sentence pair in all its languages, a labelled text. Models with scores of the
-same units can be compared, today or from files years later.
+A unit is what a task samples: a query, a pair of texts, a sentence pair in all its languages, a labelled
+text. Models with scores of the same units can be compared, today or from files years later.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,18 +31,22 @@ class Sample:
 
     Attributes:
         measure: Name, such as ``nDCG@10``, ``PND``, ``Spearman``, ``accuracy``.
-        values: Value of each unit: its score; for ``spearman`` and ``average precision`` the model's similarity; for ``v-measure`` the
-            number of the cluster.
-        similarity: How texts were compared: ``cosine``, ``dot``, ``distance``, ``manhattan``, ``bm25``; ``best of all`` if every model used
-            its best one, ``run`` for rankings from a file; "" if nothing was compared.
-        reference: For ``mean`` the weight of each unit, at least 0, so that the value is ``sum(values) / sum(reference)`` (None: all 1);
-            for ``spearman`` the human score; for ``average precision`` 1 for a matching pair, else 0; for ``v-measure`` the number of the
-            label.
+        values: Value of each unit: its score; for ``spearman`` and ``average precision`` the model's
+            similarity; for ``v-measure`` the number of the cluster.
+        similarity: How texts were compared: ``cosine``, ``dot``, ``distance``, ``manhattan``, ``bm25``;
+            ``best of all`` if every model used its best one, ``run`` for rankings from a file; "" if nothing
+            was compared.
+        reference: For ``mean`` the weight of each unit, at least 0, so that the value is ``sum(values) /
+            sum(reference)`` (None: all 1); for ``spearman`` the human score; for ``average precision`` 1 for
+            a matching pair, else 0; for ``v-measure`` the number of the label.
         statistic: Statistic that aggregates the units.
-        groups: Group of each unit, from 0; the value is then the plain mean of the groups' values. None for one group.
+        groups: Group of each unit, from 0; the value is then the plain mean of the groups' values. None for
+            one group.
         lower_is_better: True for the positive-negative discrepancy.
-        proportion: Whether values count errors among `reference` independent trials, as the two-proportion test assumes.
-        pseudo_values: Whether values are pseudo-values, which depend on the other units too, so that one changed unit changes all.
+        proportion: Whether values count errors among `reference` independent trials, as the two-proportion
+            test assumes.
+        pseudo_values: Whether values are pseudo-values, which depend on the other units too, so that one
+            changed unit changes all.
         bounds: Range of possible values; None for an unlimited measure, such as a count.
         clusters: Units that are not independent, for a mean without groups; None if all are.
     """
@@ -72,23 +76,35 @@ class Sample:
     @property
     def unit_values(self) -> Float[np.ndarray, " n"]:
         """Value of each unit of a mean; NaN for a unit without weight."""
-        return np.asarray(np.divide(self.values, self.weights, out=np.full(self.values.shape, np.nan), where=self.weights > 0))
+        return np.asarray(
+            np.divide(
+                self.values, self.weights, out=np.full(self.values.shape, np.nan), where=self.weights > 0
+            )
+        )
 
     def judges_like(self, other: "Sample") -> bool:
         """Whether both have the same references and groups."""
         pairs = ((self.reference, other.reference), (self.groups, other.groups))
-        return all(mine is theirs or (mine is not None and theirs is not None and np.array_equal(mine, theirs)) for mine, theirs in pairs)
+        return all(
+            mine is theirs or (mine is not None and theirs is not None and np.array_equal(mine, theirs))
+            for mine, theirs in pairs
+        )
 
     def take(self, rows: Int[np.ndarray, " k"]) -> "Sample":
         """The units of some rows, in that order."""
-        reference, groups = (None if column is None else column[rows] for column in (self.reference, self.groups))
+        reference, groups = (
+            None if column is None else column[rows] for column in (self.reference, self.groups)
+        )
         clusters = None if self.clusters is None else self.clusters.take(rows)
         return replace(self, values=self.values[rows], reference=reference, groups=groups, clusters=clusters)
 
     def summed_over(self, clusters: Clusters) -> "Sample":
         """A mean whose units are clusters: values and weights of a cluster's units are summed."""
         if self.statistic != "mean" or self.groups is not None:
-            raise ValueError(f"{self.measure} must be a mean without groups to have clusters, got the statistic {self.statistic}")
+            raise ValueError(
+                f"{self.measure} must be a mean without groups to have clusters, "
+                f"got the statistic {self.statistic}"
+            )
         positions = clusters.positions
         values, weights = (np.bincount(positions, weights=column) for column in (self.values, self.weights))
         return replace(self, values=values, reference=weights, clusters=None)
@@ -101,10 +117,13 @@ def ranking_bounds(measure: str) -> Bounds | None:
 
 @dataclass(frozen=True, slots=True)
 class GridSample:
-    """One comparison of a language grid, such as ``entailment-neutral`` or ``P@1``; the value of a cell is the mean over its units.
+    """One comparison of a language grid, such as ``entailment-neutral`` or ``P@1``; the value of a cell is
+    the mean over its units.
 
-    `rows` are the languages of the queries, `columns` those of the documents. A discrepancy over pairs of units is stored as pseudo-values.
-    If the values count errors among `total` trials in every cell, `errors` has their sums: the value of a cell is ``errors / total``.
+    `rows` are the languages of the queries, `columns` those of the documents. A discrepancy over pairs of
+    units is stored as pseudo-values.
+    If the values count errors among `total` trials in every cell, `errors` has their sums: the value of a
+    cell is ``errors / total``.
     """
 
     comparison: str
@@ -134,11 +153,14 @@ class TrainingOverlap:
     """Training data of the measured model's job among the units.
 
     Attributes:
-        queries: Whether the job trained or validated on the unit's query, or for a language grid on one of its premises.
+        queries: Whether the job trained or validated on the unit's query, or for a language grid on one of
+            its premises.
         relevant: Number of relevant documents of each unit.
-        documents: Number of them that answered a query of the job; None if one side has texts and the other ids.
+        documents: Number of them that answered a query of the job; None if one side has texts and the other
+            ids.
         unknown: Why there may be more; "" if the numbers are complete.
-        near: Whether the unit's query is a near duplicate of one that the job used, or equal; None if that was not recorded.
+        near: Whether the unit's query is a near duplicate of one that the job used, or equal; None if that
+            was not recorded.
     """
 
     queries: Bool[np.ndarray, " n"]
@@ -169,8 +191,10 @@ class TaskScores:
         texts: Text of each unit: a query, or the texts of a pair on two lines; empty without texts.
         documents: Number of documents that queries were compared with; 0 without a corpus.
         facts: Further figures, such as ``out-of-vocabulary words``, by name.
-        trained: Training data of the model's job among the units; None for a model without a job, or if it was not counted.
-        ladder: Errors against the first listed negative of each unit, the second, ..., if all list equally many; not stored on disk.
+        trained: Training data of the model's job among the units; None for a model without a job, or if it
+            was not counted.
+        ladder: Errors against the first listed negative of each unit, the second, ..., if all list equally
+            many; not stored on disk.
     """
 
     task: str
@@ -188,7 +212,9 @@ class TaskScores:
 
     @property
     def is_proof(self) -> bool:
-        """Whether a verdict may rest on these scores: False if the model was trained on more than a few of the units."""
+        """Whether a verdict may rest on these scores: False if the model was trained on more than a few of
+        the units.
+        """
         return self.trained is None or self.trained.is_proof
 
     @property
@@ -218,13 +244,18 @@ class TaskScores:
         ]
 
     def take(self, rows: Int[np.ndarray, " n"]) -> "TaskScores":
-        """The units of some rows, in that order; grids keep their pseudo-values and lose their error counts."""
+        """The units of some rows, in that order; grids keep their pseudo-values and lose their error
+        counts.
+        """
         return replace(
             self,
             units=[self.units[row] for row in rows],
             texts=[self.texts[row] for row in rows] if self.texts else (),
             samples=[sample.take(rows) for sample in self.samples],
-            grids=[replace(sample, values=sample.values[:, :, rows], errors=None, total=0) for sample in self.grids],
+            grids=[
+                replace(sample, values=sample.values[:, :, rows], errors=None, total=0)
+                for sample in self.grids
+            ],
             trained=None if self.trained is None else self.trained.take(rows),
             ladder=[sample.take(rows) for sample in self.ladder],
         )

@@ -1,8 +1,8 @@
 """Tests of a change: sign flips over units, rank exchanges, the two-proportion z-test, Benjamini-Hochberg.
 
-If two models were equivalent, their scores of a unit could be exchanged. Exchanging them on random halves of the units shows how far apart
-the models would be by chance. This preserves the dependence between the pairs of a unit, which the two-proportion test assumes to be
-independent (Fisher 1935).
+If two models were equivalent, their scores of a unit could be exchanged. Exchanging them on random halves of
+the units shows how far apart the models would be by chance. This preserves the dependence between the pairs
+of a unit, which the two-proportion test assumes to be independent (Fisher 1935).
 """
 
 import math
@@ -20,7 +20,8 @@ ERROR_RATE = 0.05
 """Rate of false positives of a verdict."""
 
 FEWEST_CHANGED = 6
-"""Fewest changed units of a verdict: n units all change alike by chance with probability 2 ** (1 - n), 0.0625 for five."""
+"""Fewest changed units of a verdict: n units all change alike by chance with probability 2 ** (1 - n), 0.0625
+for five."""
 
 Z_CRITICAL = 1.96
 """Critical value of the two-sided two-proportion test at 5 %."""
@@ -35,8 +36,8 @@ _BLOCK_CELLS = 2**20
 def two_proportion_z(errors_before: int, errors_after: int, total: int) -> float:
     """Two-proportion z-test of two error shares over the same number of pairs.
 
-    ``Z = (p1 - p0) / sqrt(2 P (1 - P) / N)`` with P the share of both together. It takes pairs for independent; those of one query are not,
-    so trust the paired tests.
+    ``Z = (p1 - p0) / sqrt(2 P (1 - P) / N)`` with P the share of both together. It takes pairs for
+    independent; those of one query are not, so trust the paired tests.
 
     Args:
         errors_before: Of the baseline.
@@ -63,15 +64,20 @@ def two_proportion_z(errors_before: int, errors_after: int, total: int) -> float
     return (errors_after - errors_before) / total / math.sqrt(2 * pooled * (1 - pooled) / total)
 
 
-def sign_flip_p_values(differences: Float[np.ndarray, "n k"], *, seed: int, flips: int = RESAMPLES) -> Float[np.ndarray, " k"]:
-    """Two-sided p-values of the mean of each column: how often random signs take its sum at least as far from 0.
+def sign_flip_p_values(
+    differences: Float[np.ndarray, "n k"], *, seed: int, flips: int = RESAMPLES
+) -> Float[np.ndarray, " k"]:
+    """Two-sided p-values of the mean of each column: how often random signs take its sum at least as far from
+    0.
 
-    ``p = (1 + #{|sum(s d)| >= |sum(d)|}) / (flips + 1)`` over random signs s. Where no more than `EXACT_UNITS` units of a column differ
-    from 0, all of their signs are gone through instead, and p is the share of them. So five units that differ never reach 5 %, however
-    uniform they are, and units that do not differ do not matter.
+    ``p = (1 + #{|sum(s d)| >= |sum(d)|}) / (flips + 1)`` over random signs s. Where no more than
+    `EXACT_UNITS` units of a column differ from 0, all of their signs are gone through instead, and p is the
+    share of them. So five units that differ never reach 5 %, however uniform they are, and units that do not
+    differ do not matter.
 
     Args:
-        differences: After minus before, one row per unit. All columns share their signs, which depend on `seed` and n alone.
+        differences: After minus before, one row per unit. All columns share their signs, which depend on
+            `seed` and n alone.
         seed: Of the signs.
         flips: How many of them, > 0.
 
@@ -82,7 +88,8 @@ def sign_flip_p_values(differences: Float[np.ndarray, "n k"], *, seed: int, flip
         ValueError: If a difference is not finite, or `flips` is not above 0.
 
     Reference:
-        Fisher 1935; Davison and Hinkley 1997, equation 4.11 (the added one); Smucker et al. 2007 (of retrieval).
+        Fisher 1935; Davison and Hinkley 1997, equation 4.11 (the added one); Smucker et al. 2007 (of
+        retrieval).
     """
     if not np.isfinite(differences).all():
         raise ValueError(f"differences must be finite, got {differences[~np.isfinite(differences)][0]}")
@@ -108,8 +115,9 @@ def rank_exchange_p_value(
 ) -> float:
     """Two-sided p-value of a difference of two rank correlations with the same reference.
 
-    Similarities of two models are on scales of their own, so what is exchanged on a random half of the units is the ranks that the two
-    give a unit. The sums that a correlation is made of change linearly with what is exchanged, and are found for many exchanges at once.
+    Similarities of two models are on scales of their own, so what is exchanged on a random half of the units
+    is the ranks that the two give a unit. The sums that a correlation is made of change linearly with what is
+    exchanged, and are found for many exchanges at once.
 
     Args:
         after: Similarity of each unit by the model under test.
@@ -141,9 +149,11 @@ def rank_exchange_p_value(
 
 
 def exchanges(units: int, *, seed: int, flips: int, columns: int = 1) -> Iterator[Float[np.ndarray, "b n"]]:
-    """Random halves of the units: 1 where the two scores of a unit change places, in blocks of rows of at most 8 MB.
+    """Random halves of the units: 1 where the two scores of a unit change places, in blocks of rows of at
+    most 8 MB.
 
-    Rows depend on `seed` and `units` alone. `columns` of the matrix that they will be multiplied with set the size of blocks.
+    Rows depend on `seed` and `units` alone. `columns` of the matrix that they will be multiplied with set the
+    size of blocks.
     """
     for name, value in (("units", units), ("flips", flips)):
         if value <= 0:
@@ -153,15 +163,19 @@ def exchanges(units: int, *, seed: int, flips: int, columns: int = 1) -> Iterato
     rows = max(1, _BLOCK_CELLS // max(units, columns))
     for start in range(0, flips, rows):
         # Whole words of the generator, so that rows do not depend on blocks.
-        words = generator.integers(0, 2**64, size=(min(rows, flips - start), -(-units // 64)), dtype=np.uint64)
+        words = generator.integers(
+            0, 2**64, size=(min(rows, flips - start), -(-units // 64)), dtype=np.uint64
+        )
         yield np.unpackbits(words.view(np.uint8), axis=1, count=units).astype(np.float64)
 
 
 def bootstrap_p_value(at_most_zero: int, at_least_zero: int, *, resamples: int, changed: int) -> float:
-    """Two-sided p-value from the tails of bootstrapped differences, for statistics whose units have no scores to exchange.
+    """Two-sided p-value from the tails of bootstrapped differences, for statistics whose units have no scores
+    to exchange.
 
-    ``p = max(2 (1 + min(#{d <= 0}, #{d >= 0})) / (R + 1), 2^(1 - changed))``, at most 1. The second term is the least p-value that
-    any sign-flipping test of so few changed units can reach: below six, no change is significant at 5 %, however uniform.
+    ``p = max(2 (1 + min(#{d <= 0}, #{d >= 0})) / (R + 1), 2^(1 - changed))``, at most 1. The second term is
+    the least p-value that any sign-flipping test of so few changed units can reach: below six, no change is
+    significant at 5 %, however uniform.
 
     Args:
         at_most_zero: Resamples whose difference is <= 0.
@@ -187,8 +201,9 @@ def bootstrap_p_value(at_most_zero: int, at_least_zero: int, *, resamples: int, 
 def verdict_of(interval: Interval | None, *, p_value: float, lower_is_better: bool, within: bool) -> Verdict:
     """Verdict of a paired interval and p-value of ``after - before``: both must show a change.
 
-    An interval that touches zero, or None, shows none; the p-value, which must be below 0.05, guards against intervals over too few changed
-    units. Without a change, `within` tells "not worse" (a loss of the margin is excluded) from "undecided".
+    An interval that touches zero, or None, shows none; the p-value, which must be below 0.05, guards against
+    intervals over too few changed units. Without a change, `within` tells "not worse" (a loss of the margin
+    is excluded) from "undecided".
     """
     low, high = interval or (0.0, 0.0)
     if not (low > 0 or high < 0) or not p_value < ERROR_RATE:
@@ -196,7 +211,9 @@ def verdict_of(interval: Interval | None, *, p_value: float, lower_is_better: bo
     return "better" if (high < 0) == lower_is_better else "worse"
 
 
-def benjamini_hochberg(p_values: Float[np.ndarray, " k"], *, rate: float = ERROR_RATE) -> Bool[np.ndarray, " k"]:
+def benjamini_hochberg(
+    p_values: Float[np.ndarray, " k"], *, rate: float = ERROR_RATE
+) -> Bool[np.ndarray, " k"]:
     """Which hypotheses to reject so that at most a share `rate` of the rejections is expected to be false.
 
     Rejects the k smallest, k the largest number with ``p_(k) <= rate k / n``.
@@ -217,7 +234,9 @@ def benjamini_hochberg(p_values: Float[np.ndarray, " k"], *, rate: float = ERROR
     if not 0 < rate < 1:
         raise ValueError(f"rate must lie between 0 and 1, got {rate}")
     if not ((p_values >= 0) & (p_values <= 1)).all():
-        raise ValueError(f"p_values must lie between 0 and 1, got {p_values[~((p_values >= 0) & (p_values <= 1))][0]}")
+        raise ValueError(
+            f"p_values must lie between 0 and 1, got {p_values[~((p_values >= 0) & (p_values <= 1))][0]}"
+        )
     ascending = np.sort(p_values)
     passing = np.flatnonzero(ascending <= rate * np.arange(1, p_values.size + 1) / max(p_values.size, 1))
     if passing.size == 0:
@@ -230,7 +249,9 @@ def _exact_p_value(differences: Float[np.ndarray, " m"]) -> float:
     return float(_reaching(patterns.astype(np.float64), differences[:, None])[0]) / len(patterns)
 
 
-def _reaching(exchanged: Float[np.ndarray, "b n"], differences: Float[np.ndarray, "n k"]) -> Int[np.ndarray, " k"]:
+def _reaching(
+    exchanged: Float[np.ndarray, "b n"], differences: Float[np.ndarray, "n k"]
+) -> Int[np.ndarray, " k"]:
     """Number of exchanges that take each column's sum at least as far from 0."""
     total = differences.sum(axis=0)
     # Equal sums differ by rounding, depending on their order.
@@ -242,7 +263,8 @@ def _reaching(exchanged: Float[np.ndarray, "b n"], differences: Float[np.ndarray
 class _RankSums:
     """Sums behind two rank correlations: of rank, square, and product with the reference's rank.
 
-    `moved` is what exchanging each unit adds to `after` and takes from `before`; `spread` is the variance of the reference's ranks.
+    `moved` is what exchanging each unit adds to `after` and takes from `before`; `spread` is the variance of
+    the reference's ranks.
     """
 
     after: Float[np.ndarray, " 3"]
@@ -252,11 +274,27 @@ class _RankSums:
     spread: float
 
     @classmethod
-    def of(cls, after: Float[np.ndarray, " n"], before: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n"]) -> "_RankSums":
+    def of(
+        cls,
+        after: Float[np.ndarray, " n"],
+        before: Float[np.ndarray, " n"],
+        reference: Float[np.ndarray, " n"],
+    ) -> "_RankSums":
         # Ranks scaled to -1 to 1, so that sums lose no digits.
-        after_ranks, before_ranks, reference_ranks = (2 * ranks_of(values) / (after.size + 1) - 1 for values in (after, before, reference))
-        first, second = (np.stack([ranks, ranks**2, ranks * reference_ranks], axis=1) for ranks in (after_ranks, before_ranks))
-        return cls(first.sum(axis=0), second.sum(axis=0), second - first, after.size, float((reference_ranks**2).mean()))
+        after_ranks, before_ranks, reference_ranks = (
+            2 * ranks_of(values) / (after.size + 1) - 1 for values in (after, before, reference)
+        )
+        first, second = (
+            np.stack([ranks, ranks**2, ranks * reference_ranks], axis=1)
+            for ranks in (after_ranks, before_ranks)
+        )
+        return cls(
+            first.sum(axis=0),
+            second.sum(axis=0),
+            second - first,
+            after.size,
+            float((reference_ranks**2).mean()),
+        )
 
     def difference(self, moved: Float[np.ndarray, "b 3"]) -> Float[np.ndarray, " b"]:
         return np.asarray(self._correlation(self.after + moved) - self._correlation(self.before - moved))

@@ -1,8 +1,8 @@
 """Values of samples, on the data and on thousands of resamples.
 
-A resample is a row of counts of drawn units. A unit drawn twice is two units that tie, so every value is exactly that of the data written
-out in full, for a rank correlation as for a mean. Where a value is undefined on a resample (all ranks tie, no pair belongs together) it is
-NaN, and callers skip that resample.
+A resample is a row of counts of drawn units. A unit drawn twice is two units that tie, so every value is
+exactly that of the data written out in full, for a rank correlation as for a mean. Where a value is undefined
+on a resample (all ranks tie, no pair belongs together) it is NaN, and callers skip that resample.
 
 Letters in shapes: r resamples, n units, k samples, m distinct values.
 """
@@ -17,7 +17,8 @@ from jaxtyping import Float, Int
 from adiabat.stats.clusters import Clusters
 from adiabat.stats.samples import Sample, Statistic
 
-# Counts per block of a rank statistic: 2 MB as 64-bit floats, so that the block and its few copies stay in the cache.
+# Counts per block of a rank statistic: 2 MB as 64-bit floats, so that the block and its few copies stay in
+# the cache.
 _BLOCK_CELLS = 2**18
 
 Counts = Float[np.ndarray, "r n"]
@@ -30,16 +31,18 @@ def value_of(sample: Sample, counts: Counts | None = None) -> Values:
 
 
 def values_of(samples: Sequence[Sample], counts: Counts | None = None) -> Float[np.ndarray, "r k"]:
-    """Values of several samples of the same units on the same resamples: means are taken together, as one product of matrices.
+    """Values of several samples of the same units on the same resamples: means are taken together, as one
+    product of matrices.
 
-    ========================  ==========================================================================================================
-    statistic                 value, with c the counts
-    ========================  ==========================================================================================================
-    ``mean``                  ``sum(c v) / sum(c w)``, w the reference
-    ``spearman``              correlation of the ranks of values and reference; units that tie share the mean of their ranks
-    ``average precision``     ``sum_t (R_t - R_(t-1)) P_t`` over the distinct values t from the highest, P and R precision and recall there
-    ``v-measure``             ``2 h c / (h + c)`` of homogeneity ``h = I / H(labels)`` and completeness ``c = I / H(clusters)``
-    ========================  ==========================================================================================================
+    With c the counts of a resample:
+
+    - ``mean``: ``sum(c v) / sum(c w)``, w the reference.
+    - ``spearman``: correlation of the ranks of values and reference; units that tie share the mean of
+      their ranks.
+    - ``average precision``: ``sum_t (R_t - R_(t-1)) P_t`` over the distinct values t from the highest, P
+      and R precision and recall there.
+    - ``v-measure``: ``2 h c / (h + c)`` of homogeneity ``h = I / H(labels)`` and completeness
+      ``c = I / H(clusters)``.
 
     Args:
         samples: At least one; all of the same units in the same order.
@@ -112,8 +115,13 @@ def _spearman(values: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n"
     middle = (counts.sum(axis=1, keepdims=True) + 1) / 2
     value_ranks, reference_ranks = _ranks(values, counts) - middle, _ranks(reference, counts) - middle
     weighted = counts * value_ranks
-    covariance, variance = np.einsum("rn,rn->r", weighted, reference_ranks), np.einsum("rn,rn->r", weighted, value_ranks)
-    return _ratio(covariance, np.sqrt(variance * np.einsum("rn,rn,rn->r", counts, reference_ranks, reference_ranks)))
+    covariance, variance = (
+        np.einsum("rn,rn->r", weighted, reference_ranks),
+        np.einsum("rn,rn->r", weighted, value_ranks),
+    )
+    return _ratio(
+        covariance, np.sqrt(variance * np.einsum("rn,rn,rn->r", counts, reference_ranks, reference_ranks))
+    )
 
 
 def _ranks(values: Float[np.ndarray, " n"], counts: Counts) -> Counts:
@@ -123,7 +131,9 @@ def _ranks(values: Float[np.ndarray, " n"], counts: Counts) -> Counts:
     return np.asarray((np.cumsum(draws, axis=1) - (draws - 1) / 2)[:, tied])
 
 
-def _average_precision(values: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n"], counts: Counts) -> Values:
+def _average_precision(
+    values: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n"], counts: Counts
+) -> Values:
     _, tied = np.unique(-values, return_inverse=True)
     draws, relevant = _summed(tied, counts), _summed(tied, counts * reference)
     relevant_so_far = np.cumsum(relevant, axis=1)
@@ -140,15 +150,20 @@ def _v_measure(values: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n
     clusters, labels, joint = (_entropy(_summed(which, counts)) for which in (cluster, label, both))
     shared = np.maximum(clusters + labels - joint, 0)
     homogeneity, completeness = (
-        np.divide(shared, entropy, out=np.ones(entropy.shape), where=entropy > 0) for entropy in (labels, clusters)
+        np.divide(shared, entropy, out=np.ones(entropy.shape), where=entropy > 0)
+        for entropy in (labels, clusters)
     )
     total = homogeneity + completeness
-    return np.asarray(np.divide(2 * homogeneity * completeness, total, out=np.zeros(total.shape), where=total > 0))
+    return np.asarray(
+        np.divide(2 * homogeneity * completeness, total, out=np.zeros(total.shape), where=total > 0)
+    )
 
 
 def _entropy(draws: Float[np.ndarray, "r m"]) -> Values:
     shares = draws / draws.sum(axis=1, keepdims=True)
-    return np.asarray(-np.einsum("rm,rm->r", shares, np.log(shares, out=np.zeros(shares.shape), where=shares > 0)))
+    return np.asarray(
+        -np.einsum("rm,rm->r", shares, np.log(shares, out=np.zeros(shares.shape), where=shares > 0))
+    )
 
 
 def _summed(numbers: Int[np.ndarray, " n"], counts: Counts) -> Float[np.ndarray, "r m"]:
@@ -160,12 +175,18 @@ def _summed(numbers: Int[np.ndarray, " n"], counts: Counts) -> Float[np.ndarray,
     return ordered if starts.size == order.size else np.add.reduceat(ordered, starts, axis=1)
 
 
-def _ratio(above: Float[np.ndarray, "*shape"], below: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+def _ratio(
+    above: Float[np.ndarray, "*shape"], below: Float[np.ndarray, "*shape"]
+) -> Float[np.ndarray, "*shape"]:
     return np.asarray(np.divide(above, below, out=np.full(above.shape, np.nan), where=below > 0))
 
 
 def _check(sample: Sample, units: int) -> None:
-    for name, column in (("values", sample.values), ("reference", sample.reference), ("groups", sample.groups)):
+    for name, column in (
+        ("values", sample.values),
+        ("reference", sample.reference),
+        ("groups", sample.groups),
+    ):
         if column is not None and column.size != units:
             raise ValueError(f"{sample.measure} {name} must be of {units} units, got {column.size}")
 
@@ -197,7 +218,9 @@ class Replicates:
 
 @dataclass(frozen=True, slots=True)
 class PairedMeasure:
-    """One measure of a model and of its baseline on the same units, one sample for each run; `before` is empty without a baseline."""
+    """One measure of a model and of its baseline on the same units, one sample for each run; `before` is
+    empty without a baseline.
+    """
 
     after: tuple[Sample, ...]
     before: tuple[Sample, ...]
@@ -214,16 +237,23 @@ class PairedMeasure:
 
     @property
     def difference(self) -> Sample | None:
-        """Differences of units, whose mean is the difference of the values; None for statistics other than the mean."""
+        """Differences of units, whose mean is the difference of the values; None for statistics other than
+        the mean.
+        """
         if not self.before or self.first.statistic != "mean":
             return None
-        after, before = (np.stack([sample.values for sample in side]).mean(axis=0, dtype=np.float64) for side in (self.after, self.before))
+        after, before = (
+            np.stack([sample.values for sample in side]).mean(axis=0, dtype=np.float64)
+            for side in (self.after, self.before)
+        )
         return replace(self.first, values=_less(after, before))
 
     @property
     def clusters(self) -> Clusters | None:
         """Clusters of the first run that has any, if they are drawn whole."""
-        clusters = next((sample.clusters for sample in (*self.after, *self.before) if sample.clusters is not None), None)
+        clusters = next(
+            (sample.clusters for sample in (*self.after, *self.before) if sample.clusters is not None), None
+        )
         return clusters if clusters is not None and clusters.drawn else None
 
     @property
@@ -232,7 +262,9 @@ class PairedMeasure:
         clusters = self.clusters
         if clusters is None:
             return self
-        after, before = (tuple(sample.summed_over(clusters) for sample in side) for side in (self.after, self.before))
+        after, before = (
+            tuple(sample.summed_over(clusters) for sample in side) for side in (self.after, self.before)
+        )
         return PairedMeasure(after, before)
 
     @property
@@ -261,10 +293,15 @@ def shares_of(sample: Sample) -> Float[np.ndarray, " n"]:
 
 
 def require_comparable(measures: Sequence[PairedMeasure]) -> None:
-    """Refuse, with a `ValueError`, measures with missing values, and pairs that differ in more than their scores."""
+    """Refuse, with a `ValueError`, measures with missing values, and pairs that differ in more than their
+    scores.
+    """
     for measure in measures:
         if measure.runs != measures[0].runs:
-            raise ValueError(f"{measure.first.measure} must have as many runs as the first measure, {measures[0].runs}, got {measure.runs}")
+            raise ValueError(
+                f"{measure.first.measure} must have as many runs as the first measure, "
+                f"{measures[0].runs}, got {measure.runs}"
+            )
         for sample in (*measure.after, *measure.before):
             _require_value(sample, units=measures[0].first.values.size)
             _require_same(sample, measure.first)
@@ -275,7 +312,9 @@ def _require_value(sample: Sample, *, units: int) -> None:
     if not units:
         raise ValueError(f"{name} must be measured on at least one unit, got none")
     if sample.values.size != units:
-        raise ValueError(f"{name} must be of the same {units} units as the first measure, got {sample.values.size}")
+        raise ValueError(
+            f"{name} must be of the same {units} units as the first measure, got {sample.values.size}"
+        )
     for column, values in (("values", sample.values), ("reference", weights)):
         if values is not None and not np.isfinite(values).all():
             raise ValueError(f"{name} {column} must be finite, got {values[~np.isfinite(values)][0]}")
@@ -284,18 +323,31 @@ def _require_value(sample: Sample, *, units: int) -> None:
     if weights is not None and sample.statistic in ("mean", "average precision") and (weights < 0).any():
         raise ValueError(f"{name} reference must be at least 0, got {weights.min()}")
     if not math.isfinite(float(value_of(sample)[0])):
-        raise ValueError(f"{name} must have a {sample.statistic}, got none: in a group its reference is 0 throughout, or nothing differs")
+        raise ValueError(
+            f"{name} must have a {sample.statistic}, got none: in a group its "
+            "reference is 0 throughout, or nothing differs"
+        )
 
 
 def _require_same(sample: Sample, first: Sample) -> None:
     """All models and runs share the definition, weights and groups of a measure."""
     for name in ("measure", "similarity", "statistic", "lower_is_better", "proportion"):
         if getattr(sample, name) != getattr(first, name):
-            raise ValueError(f"{name} must be {getattr(first, name)!r} for both models, got {getattr(sample, name)!r}")
-    for name, values, first_values in (("reference", sample.reference, first.reference), ("groups", sample.groups, first.groups)):
-        same = values is first_values or (values is not None and first_values is not None and np.array_equal(values, first_values))
+            raise ValueError(
+                f"{name} must be {getattr(first, name)!r} for both models, got {getattr(sample, name)!r}"
+            )
+    for name, values, first_values in (
+        ("reference", sample.reference, first.reference),
+        ("groups", sample.groups, first.groups),
+    ):
+        same = values is first_values or (
+            values is not None and first_values is not None and np.array_equal(values, first_values)
+        )
         if not same:
-            raise ValueError(f"{first.measure} {name} must be the same for both models, got different ones; measure both on the same data")
+            raise ValueError(
+                f"{first.measure} {name} must be the same for both models, got different "
+                "ones; measure both on the same data"
+            )
 
 
 def _less(after: Float[np.ndarray, " n"], before: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:

@@ -1,15 +1,16 @@
 """Ranking of candidates (variants, data sets, backbones) by the scores of every run on every query.
 
-Candidates share their queries, so a resample draws queries once within each task, for all candidates. Runs are independent: they are drawn
-for each candidate apart, and a drawn run brings its scores on all tasks. Deviations of runs form one pool, widened as in
-`adiabat.stats.resampling`; with five candidates of three seeds it has ten degrees of freedom instead of two. With one seed, intervals are
-over queries alone.
+Candidates share their queries, so a resample draws queries once within each task, for all candidates. Runs
+are independent: they are drawn for each candidate apart, and a drawn run brings its scores on all tasks.
+Deviations of runs form one pool, widened as in `adiabat.stats.resampling`; with five candidates of three
+seeds it has ten degrees of freedom instead of two. With one seed, intervals are over queries alone.
 
-The best of many looks better than it is. Differences therefore have simultaneous intervals: the largest deviation of all pairs, each in its
-own standard error, sets the width for all (Tukey's method, by resampling), so that no pair differs by being chosen.
+The best of many looks better than it is. Differences therefore have simultaneous intervals: the largest
+deviation of all pairs, each in its own standard error, sets the width for all (Tukey's method, by
+resampling), so that no pair differs by being chosen.
 
-References: Davison and Hinkley 1997, section 3.8 (several sources of variation); Owen 2007 (the pigeonhole bootstrap); Hsu 1996
-(comparisons with the best).
+References: Davison and Hinkley 1997, section 3.8 (several sources of variation); Owen 2007 (the pigeonhole
+bootstrap); Hsu 1996 (comparisons with the best).
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,8 @@ from adiabat.stats.clusters import Clusters
 from adiabat.stats.resampling import CONFIDENCE, resampling_counts
 
 MIN_CHANGED = 6
-"""Minimum number of differing queries, or clusters of them, for two candidates to differ: fewer could all differ one way by chance."""
+"""Minimum number of differing queries, or clusters of them, for two candidates to differ: fewer could all
+differ one way by chance."""
 
 ROUNDING = 1e-9
 """Difference of a cluster's sums that is rounding: scores of a measure differ by far more."""
@@ -33,7 +35,9 @@ Scores = Sequence[Float[np.ndarray, "_ _ _"]]
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """Scores of each candidate on each task in each resample; `plain` is without the factor on deviations of runs, for standard errors."""
+    """Scores of each candidate on each task in each resample; `plain` is without the factor on deviations of
+    runs, for standard errors.
+    """
 
     tasks: Float[np.ndarray, "r c t"]
     plain: Float[np.ndarray, "r c t"]
@@ -56,21 +60,27 @@ class Differences:
     distinct: Bool[np.ndarray, " p"]
 
 
-def draw(scores: Scores, *, trained: int, seed: int, resamples: int, clusters: Sequence[Clusters | None] = ()) -> Draws:
+def draw(
+    scores: Scores, *, trained: int, seed: int, resamples: int, clusters: Sequence[Clusters | None] = ()
+) -> Draws:
     """Resample queries and runs.
 
     Args:
-        scores: Of candidates and runs on the queries of each task; an untrained start has the same scores in every run.
-        trained: How many of the candidates, the first ones, were trained: the others are starts, which do not vary from run to run.
+        scores: Of candidates and runs on the queries of each task; an untrained start has the same scores in
+            every run.
+        trained: How many of the candidates, the first ones, were trained: the others are starts, which do not
+            vary from run to run.
         seed: Of the draws.
         resamples: How many, > 0.
-        clusters: For each task, clusters of its queries, which are drawn whole; left out, queries are drawn one by one.
+        clusters: For each task, clusters of its queries, which are drawn whole; left out, queries are drawn
+            one by one.
 
     Returns:
         The draws.
 
     Raises:
-        ValueError: If there is no task, tasks differ in candidates or runs, one has no query, or a score is not finite.
+        ValueError: If there is no task, tasks differ in candidates or runs, one has no query, or a score is
+            not finite.
     """
     _check(scores, trained)
     runs = scores[0].shape[1]
@@ -96,7 +106,8 @@ def _check(scores: Scores, trained: int) -> None:
     for task_scores in scores:
         if task_scores.shape[:2] != scores[0].shape[:2] or not task_scores.size:
             raise ValueError(
-                f"scores must be of the same candidates and runs on at least one query, got {[task_scores.shape for task_scores in scores]}"
+                "scores must be of the same candidates and runs on at least one query, got "
+                f"{[task_scores.shape for task_scores in scores]}"
             )
         if not np.isfinite(task_scores).all():
             raise ValueError("scores must be finite numbers, got others")
@@ -104,7 +115,9 @@ def _check(scores: Scores, trained: int) -> None:
         raise ValueError(f"trained must be 1 to {len(scores[0])}, got {trained}")
 
 
-def _query_means(scores: Float[np.ndarray, "c s q"], clusters: Clusters | None, *, seed: int, resamples: int) -> Float[np.ndarray, "r c s"]:
+def _query_means(
+    scores: Float[np.ndarray, "c s q"], clusters: Clusters | None, *, seed: int, resamples: int
+) -> Float[np.ndarray, "r c s"]:
     """Means over queries, or whole clusters of them, that are drawn with replacement."""
     queries = scores.shape[2]
     sums, weights = _drawn_sums(scores.reshape(-1, queries).T / queries, clusters)
@@ -113,8 +126,12 @@ def _query_means(scores: Float[np.ndarray, "c s q"], clusters: Clusters | None, 
     return np.concatenate(means).reshape(resamples, *scores.shape[:2])
 
 
-def _drawn_sums(values: Float[np.ndarray, "q k"], clusters: Clusters | None) -> tuple[Float[np.ndarray, "u k"], Float[np.ndarray, " u"]]:
-    """Sums over each cluster of queries that is drawn whole, and its number of queries; without clusters, single queries."""
+def _drawn_sums(
+    values: Float[np.ndarray, "q k"], clusters: Clusters | None
+) -> tuple[Float[np.ndarray, "u k"], Float[np.ndarray, " u"]]:
+    """Sums over each cluster of queries that is drawn whole, and its number of queries; without clusters,
+    single queries.
+    """
     if clusters is None or not clusters.drawn:
         return values, np.ones(len(values))
     positions = clusters.positions
@@ -125,12 +142,18 @@ def _drawn_sums(values: Float[np.ndarray, "q k"], clusters: Clusters | None) -> 
 
 
 def _moved(means: Float[np.ndarray, "r c s"], chosen: Int[np.ndarray, "r cs"]) -> Float[np.ndarray, "r c"]:
-    """What drawn runs add to each candidate's mean: deviations of one pool, widened by ``sqrt(S / (S - 1))``."""
+    """What drawn runs add to each candidate's mean: deviations of one pool, widened by ``sqrt(S / (S -
+    1))``.
+    """
     resamples, _, runs = means.shape
     if runs == 1:
         return np.zeros(means.shape[:2])
     deviations = (means - means.mean(axis=2, keepdims=True)) * np.sqrt(runs / (runs - 1))
-    return np.asarray(np.take_along_axis(deviations.reshape(resamples, -1), chosen, axis=1).reshape(means.shape).mean(axis=2))
+    return np.asarray(
+        np.take_along_axis(deviations.reshape(resamples, -1), chosen, axis=1)
+        .reshape(means.shape)
+        .mean(axis=2)
+    )
 
 
 def overall(scores: Scores) -> Float[np.ndarray, "c s"]:
@@ -171,8 +194,8 @@ def differences(
 ) -> Differences:
     """Differences of several pairs, with intervals that hold for all of them at once.
 
-    ``d_p -+ k e_p``, where ``e_p`` is the standard error of pair p over the resamples, and k the 95 % quantile of the largest
-    ``|d*_p - d_p| / e_p`` of a resample.
+    ``d_p -+ k e_p``, where ``e_p`` is the standard error of pair p over the resamples, and k the 95 %
+    quantile of the largest ``|d*_p - d_p| / e_p`` of a resample.
 
     Args:
         scores: As for `draw`.
@@ -198,13 +221,25 @@ def differences(
 
 
 def changed_units(
-    scores: Scores, first: Int[np.ndarray, " p"], second: Int[np.ndarray, " p"], clusters: Sequence[Clusters | None] = ()
+    scores: Scores,
+    first: Int[np.ndarray, " p"],
+    second: Int[np.ndarray, " p"],
+    clusters: Sequence[Clusters | None] = (),
 ) -> Int[np.ndarray, " p"]:
-    """Number of queries, or drawn clusters of them, over all tasks, on which candidates of each pair differ in the mean over runs."""
+    """Number of queries, or drawn clusters of them, over all tasks, on which candidates of each pair differ
+    in the mean over runs.
+    """
     of_task = zip(scores, clusters or [None] * len(scores), strict=True)
-    sums = np.concatenate([_drawn_sums(task_scores.mean(axis=1).T, drawn)[0] for task_scores, drawn in of_task])
+    sums = np.concatenate(
+        [_drawn_sums(task_scores.mean(axis=1).T, drawn)[0] for task_scores, drawn in of_task]
+    )
     # Sums of equal values in another order differ by rounding.
-    return np.array([np.count_nonzero(np.abs(sums[:, i] - sums[:, j]) > ROUNDING) for i, j in zip(first, second, strict=True)])
+    return np.array(
+        [
+            np.count_nonzero(np.abs(sums[:, i] - sums[:, j]) > ROUNDING)
+            for i, j in zip(first, second, strict=True)
+        ]
+    )
 
 
 def pairs_of(count: int) -> tuple[Int[np.ndarray, " p"], Int[np.ndarray, " p"]]:

@@ -1,4 +1,6 @@
-"""From examples to rows of a store: the stored vector of each positive and negative, and the documents that are missing."""
+"""From examples to rows of a store: the stored vector of each positive and negative, and the documents that
+are missing.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,8 +43,9 @@ class AddressedSet:
         answers: Positives of all entries with a query's text; None if every text has one entry. See `known`.
         is_judged: As in `ExampleSet`.
         clusters: Numbers of the values of `Example.clusters` of each query; None if no query has one.
-        negative_columns: Rows of the listed negatives in their order, if every query has one positive and equally many negatives, at least
-            two, so that the d-th negatives of queries are comparable; None otherwise.
+        negative_columns: Rows of the listed negatives in their order, if every query has one positive and
+            equally many negatives, at least two, so that the d-th negatives of queries are comparable; None
+            otherwise.
     """
 
     name: str
@@ -62,7 +65,9 @@ class AddressedSet:
 
     @property
     def known(self) -> Ragged:
-        """Rows that must never count as a query's negatives: its positives, and those of every other entry of the same text."""
+        """Rows that must never count as a query's negatives: its positives, and those of every other entry of
+        the same text.
+        """
         return self.positives if self.answers is None else self.answers
 
     def take(self, indices: Int[np.ndarray, " n"]) -> "AddressedSet":
@@ -106,27 +111,38 @@ def other_forms(ids: Iterable[str], find: Find) -> dict[str, str]:
     missing = [entry for entry, row in zip(foreign, find(foreign), strict=True) if row < 0]
     for form in ("NFD", "NFC"):
         forms = [normalize(form, entry) for entry in missing]
-        known |= {entry: other for entry, other, row in zip(missing, forms, find(forms), strict=True) if row >= 0}
+        known |= {
+            entry: other for entry, other, row in zip(missing, forms, find(forms), strict=True) if row >= 0
+        }
     return known
 
 
 def with_known_ids(examples: ExampleSet, find: Find) -> ExampleSet:
     """Examples with the ids that their documents have, where these differ in Unicode form."""
-    known = other_forms(chain.from_iterable((*each.positives, *each.negatives) for each in examples.examples), find)
+    known = other_forms(
+        chain.from_iterable((*each.positives, *each.negatives) for each in examples.examples), find
+    )
     if not known:
         return examples
 
     def renamed(entries: Sequence[str]) -> tuple[str, ...]:
         return tuple(known.get(entry, entry) for entry in entries)
 
-    renewed = [replace(each, positives=renamed(each.positives), negatives=renamed(each.negatives)) for each in examples.examples]
+    renewed = [
+        replace(each, positives=renamed(each.positives), negatives=renamed(each.negatives))
+        for each in examples.examples
+    ]
     return replace(examples, examples=tuple(renewed))
 
 
 def forms_advice(missing: Iterable[str], find: Find) -> str:
     """What to do where missing ids differ from known ones in Unicode form alone; "" where none does."""
     known = other_forms(missing, find)
-    return f'{len(known):,} of them differ in Unicode form alone (NFC, NFD): set data.ids = "nfc"' if known else ""
+    return (
+        f'{len(known):,} of them differ in Unicode form alone (NFC, NFD): set data.ids = "nfc"'
+        if known
+        else ""
+    )
 
 
 def address(
@@ -139,9 +155,10 @@ def address(
 ) -> AddressedSet:
     """Find every document of a data set in a store, by its id, by the hash of its text, or by its text.
 
-    A document that a query lists twice counts once, with its highest grade; a negative that is also a positive is dropped. Entries of equal
-    query text, such as those of a file with one pair per row, share their positives: `AddressedSet.known` holds them all, and none of them
-    stays a negative.
+    A document that a query lists twice counts once, with its highest grade; a negative that is also a
+    positive is dropped. Entries of equal
+    query text, such as those of a file with one pair per row, share their positives: `AddressedSet.known`
+    holds them all, and none of them stays a negative.
 
     Args:
         missing: Whether a document missing from the store is an error, or dropped with a note.
@@ -149,21 +166,27 @@ def address(
         merge_equal: Whether entries of equal query text become one query.
     """
     examples = examples if ids == "exact" else with_known_ids(examples, store.rows)
-    entries = list(dict.fromkeys(chain.from_iterable((*example.positives, *example.negatives) for example in examples.examples)))
+    entries = list(
+        dict.fromkeys(
+            chain.from_iterable((*example.positives, *example.negatives) for example in examples.examples)
+        )
+    )
     rows = rows_of_entries(entries, store, ids_alone=examples.holds_texts is False)
     row_of = dict(zip(entries, rows.tolist(), strict=True))
     absent = _absent(examples, row_of)
     if absent and missing == "error":
         usual = f"embed them ({call_of('embed')}, with {option('append', True)}), or set data.missing = drop"
         raise DataError(
-            f"{examples.name}: every document must be in the store {store.path}, it lacks {several(absent, of='documents')}; "
+            f"{examples.name}: every document must be in the store {store.path}, it "
+            f"lacks {several(absent, of='documents')}; "
             f"{forms_advice(row_of, store.rows) or usual}"
         )
     addressed = _pack(examples, row_of, absent)
     addressed = _merged(addressed) if merge_equal else sharing_answers(addressed)[0]
     if not len(addressed):
         raise DataError(
-            f"{examples.name}: at least one query must have a positive document in the store {store.path}, got none; "
+            f"{examples.name}: at least one query must have a positive document "
+            f"in the store {store.path}, got none; "
             "name the corpus that they were judged on"
         )
     if merge_equal and not absent and len(addressed) == len(examples):
@@ -185,13 +208,20 @@ def sharing_answers(*sets: AddressedSet) -> tuple[AddressedSet, ...]:
 def _with_answers(examples: AddressedSet, answers: Sequence[dict[int, None]]) -> AddressedSet:
     """Examples with the positives of all entries of each text, and without negatives that are among them."""
     negatives = Ragged.of(
-        [negative for negative in examples.negatives[row].tolist() if negative not in known] for row, known in enumerate(answers)
+        [negative for negative in examples.negatives[row].tolist() if negative not in known]
+        for row, known in enumerate(answers)
     )
     notes = examples.notes
     if dropped := len(examples.negatives.values) - len(negatives.values):
         phrase = "1 listed negative" if dropped == 1 else f"{dropped:,} listed negatives"
-        notes = (*notes, f"{examples.name}: {phrase} left out, because another entry of the same question has it as a positive")
-    return replace(examples, negatives=negatives, notes=notes, answers=Ragged.of(list(known) for known in answers))
+        notes = (
+            *notes,
+            f"{examples.name}: {phrase} left out, because another entry of the "
+            "same question has it as a positive",
+        )
+    return replace(
+        examples, negatives=negatives, notes=notes, answers=Ragged.of(list(known) for known in answers)
+    )
 
 
 def _merged(examples: AddressedSet) -> AddressedSet:
@@ -202,12 +232,15 @@ def _merged(examples: AddressedSet) -> AddressedSet:
     if len(rows_of) == len(examples):
         return examples
     entries = list(rows_of.values())
-    positives = [_graded(_joined(examples.positives, rows), _joined(examples.grades, rows)) for rows in entries]
+    positives = [
+        _graded(_joined(examples.positives, rows), _joined(examples.grades, rows)) for rows in entries
+    ]
     negatives = [dict.fromkeys(_joined(examples.negatives, rows)) for rows in entries]
     shared = sum(len(rows) for rows in entries if len(rows) > 1)
     merged = sum(len(rows) > 1 for rows in entries)
     note = (
-        f"{examples.name}: {shared:,} rows share their question with another; merged to {merged:,} {'query' if merged == 1 else 'queries'}"
+        f"{examples.name}: {shared:,} rows share their question with another; merged to "
+        f"{merged:,} {'query' if merged == 1 else 'queries'}"
     )
     return replace(
         examples,
@@ -215,8 +248,13 @@ def _merged(examples: AddressedSet) -> AddressedSet:
         queries=list(rows_of),
         positives=Ragged.of(map(list, positives)),
         grades=Ragged.of(list(grades.values()) for grades in positives),
-        negatives=Ragged.of([row for row in rows if row not in grades] for grades, rows in zip(positives, negatives, strict=True)),
-        clusters=None if examples.clusters is None else Ragged.of(_joined(examples.clusters, rows) for rows in entries),
+        negatives=Ragged.of(
+            [row for row in rows if row not in grades]
+            for grades, rows in zip(positives, negatives, strict=True)
+        ),
+        clusters=None
+        if examples.clusters is None
+        else Ragged.of(_joined(examples.clusters, rows) for rows in entries),
         notes=(*examples.notes, note),
     )
 
@@ -225,8 +263,12 @@ def _joined(lists: Ragged, rows: Sequence[int]) -> list[int]:
     return [entry for row in rows for entry in lists[row].tolist()]
 
 
-def rows_of_entries(entries: list[str], store: Addresses, *, ids_alone: bool = False) -> Int[np.ndarray, " entries"]:
-    """Find documents in a store by their id, by the hash of their text, or by their text; -1 for a missing document."""
+def rows_of_entries(
+    entries: list[str], store: Addresses, *, ids_alone: bool = False
+) -> Int[np.ndarray, " entries"]:
+    """Find documents in a store by their id, by the hash of their text, or by their text; -1 for a missing
+    document.
+    """
     rows = store.rows(entries)
     unknown = np.flatnonzero(rows < 0)
     if len(unknown) and not ids_alone:
@@ -246,15 +288,21 @@ def _absent(examples: ExampleSet, row_of: Mapping[str, int]) -> list[str]:
     for example in examples.examples if min(row_of.values(), default=0) < 0 else ():
         for entry in (*example.positives, *example.negatives):
             if row_of[entry] < 0:
-                phrases.setdefault(entry, f"{example.location or examples.name}: {cut(entry, limit=SHOWN_CHARACTERS)!r}")
+                phrases.setdefault(
+                    entry, f"{example.location or examples.name}: {cut(entry, limit=SHOWN_CHARACTERS)!r}"
+                )
     return list(phrases.values())
 
 
 def _pack(examples: ExampleSet, row_of: Mapping[str, int], absent: Sequence[str]) -> AddressedSet:
-    """Rows of positives and negatives per query, without missing documents, and without queries that lost all positives."""
+    """Rows of positives and negatives per query, without missing documents, and without queries that lost all
+    positives.
+    """
     ids, queries, positives, grades, negatives, groups = [], [], [], [], [], []
     for example in examples.examples:
-        graded = _graded([row_of[entry] for entry in example.positives], example.grades or (1,) * len(example.positives))
+        graded = _graded(
+            [row_of[entry] for entry in example.positives], example.grades or (1,) * len(example.positives)
+        )
         if not graded:
             continue
         ids.append(example.query_id)
@@ -266,10 +314,15 @@ def _pack(examples: ExampleSet, row_of: Mapping[str, int], absent: Sequence[str]
         groups.append(example.clusters)
     notes: tuple[str, ...] = ()
     if absent:
-        documents, dropped = f"{len(absent):,} document{'' if len(absent) == 1 else 's'}", len(examples) - len(queries)
+        documents, dropped = (
+            f"{len(absent):,} document{'' if len(absent) == 1 else 's'}",
+            len(examples) - len(queries),
+        )
         without = f"{dropped:,} {'query' if dropped == 1 else 'queries'} without a positive"
         notes = (f"{examples.name}: {documents} missing from the store left out, and {without}",)
-    addressed = AddressedSet(examples.name, ids, queries, Ragged.of(positives), Ragged.of(grades), Ragged.of(negatives), notes)
+    addressed = AddressedSet(
+        examples.name, ids, queries, Ragged.of(positives), Ragged.of(grades), Ragged.of(negatives), notes
+    )
     numbers = {group: number for number, group in enumerate(dict.fromkeys(chain.from_iterable(groups)))}
     clusters = Ragged.of([numbers[group] for group in of_query] for of_query in groups) if numbers else None
     return replace(addressed, is_judged=examples.is_judged, clusters=clusters)
@@ -299,8 +352,12 @@ def stored_documents(store: Store, rows: Int[np.ndarray, " n"]) -> dict[str, Ite
     return {name: in_blocks(take, rows)}
 
 
-def require_inputs(examples: Iterable[str], *, corpora: Iterable[str] = (), stores: Iterable[str] = (), whole: bool = False) -> None:
-    """Refuse inputs that are missing or of an unknown format, all at once; and examples of several splits, unless they are `whole`."""
+def require_inputs(
+    examples: Iterable[str], *, corpora: Iterable[str] = (), stores: Iterable[str] = (), whole: bool = False
+) -> None:
+    """Refuse inputs that are missing or of an unknown format, all at once; and examples of several splits,
+    unless they are `whole`.
+    """
     checks: list[tuple[Callable[[str], object], Iterable[str]]] = [
         (require_readable, stores),
         (lambda source: is_judged(source) or place_of(source, whole=whole), examples),

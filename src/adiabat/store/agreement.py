@@ -16,16 +16,23 @@ from adiabat.store.corpus_files import StringColumn
 from adiabat.store.manifest import ID_FILE, TEXT_FILE, VECTOR_FILE
 
 QUANTISED_COSINE = 0.9
-"""Lowest cosine that an engine of lower precision usually leaves. The weights of all-MiniLM-L6-v2 rounded to 5 bits, in groups of 32, leave
-0.98 to 0.99, those rounded to 4 bits 0.92 to 0.97 (120 paragraphs of the guide)."""
+"""Lowest cosine that an engine of lower precision usually leaves. The weights of all-MiniLM-L6-v2 rounded to
+5 bits, in groups of 32, leave 0.98 to 0.99, those rounded to 4 bits 0.92 to 0.97 (120 paragraphs of the
+guide)."""
 EVEN = 10
-"""Maximum deviation of an engine's vectors, as a multiple of the median one. Those above deviate by 1 to 2 % and by 3 to 8 %."""
+"""Maximum deviation of an engine's vectors, as a multiple of the median one. Those above deviate by 1 to 2 %
+and by 3 to 8 %."""
 LENGTH_TOLERANCE = 0.01
-"""Maximum relative difference in length between an imported vector and the encoder's: rounding passes, missing normalisation does not."""
+"""Maximum relative difference in length between an imported vector and the encoder's: rounding passes,
+missing normalisation does not."""
 
 
-def agreed_fingerprint(encoder: DocumentEncoder, folder: Path, sample: int, seed: int, *, min_cosine: float) -> Fingerprint:
-    """The encoder's fingerprint, if its vectors for a sample of documents agree with the imported ones in a folder."""
+def agreed_fingerprint(
+    encoder: DocumentEncoder, folder: Path, sample: int, seed: int, *, min_cosine: float
+) -> Fingerprint:
+    """The encoder's fingerprint, if its vectors for a sample of documents agree with the imported ones in a
+    folder.
+    """
     ids, texts = StringColumn(folder / ID_FILE), StringColumn(folder / TEXT_FILE)
     # Sorted, because the file is read through a memory map.
     rows = np.sort(np.random.default_rng(seed).choice(len(ids), size=min(sample, len(ids)), replace=False))
@@ -39,21 +46,30 @@ def agreed_fingerprint(encoder: DocumentEncoder, folder: Path, sample: int, seed
     # "Not at least" also catches NaN.
     if not cosines[worst] >= min_cosine:
         raise StoreError(
-            f"imported vectors must agree with the encoder's at cosine >= {min_cosine:g}, got {cosines[worst]:.6f} for "
+            "imported vectors must agree with the encoder's at cosine >= "
+            f"{min_cosine:g}, got {cosines[worst]:.6f} for "
             f'"{names[worst]}" (the worst of {len(names)}); {_likely_cause(cosines, min_cosine)}'
         )
-    # Lengths affect distances and dot products, and documents appended later would have the encoder's lengths.
+    # Lengths affect distances and dot products, and documents appended later would have the encoder's
+    # lengths.
     deviations = np.abs(imported / expected - 1)
     longest = int(np.argmax(deviations))
     if deviations[longest] > LENGTH_TOLERANCE:
-        remedy = "false, if the model gives such lengths" if fingerprint.normalize else "true, if they have length 1"
+        remedy = (
+            "false, if the model gives such lengths"
+            if fingerprint.normalize
+            else "true, if they have length 1"
+        )
         raise StoreError(
-            f"imported vectors must have the length of the encoder's within {LENGTH_TOLERANCE:.0%}, got {imported[longest]:.4g} instead of "
-            f'{expected[longest]:.4g} for "{names[longest]}" (the worst of {len(names)}); scale them, or set encoder.normalize={remedy}'
+            "imported vectors must have the length of the encoder's within "
+            f"{LENGTH_TOLERANCE:.0%}, got {imported[longest]:.4g} instead of "
+            f'{expected[longest]:.4g} for "{names[longest]}" (the worst of {len(names)}); '
+            f"scale them, or set encoder.normalize={remedy}"
         )
     if cosines[worst] < NEEDED_COSINE:
         warnings.warn(
-            f"imported vectors have a cosine of {cosines[worst]:.4f} or more with the encoder's, as from an engine of lower precision; "
+            f"imported vectors have a cosine of {cosines[worst]:.4f} or more with the "
+            "encoder's, as from an engine of lower precision; "
             "queries and documents encoded from here on are the encoder's own",
             stacklevel=4,
         )
@@ -62,21 +78,29 @@ def agreed_fingerprint(encoder: DocumentEncoder, folder: Path, sample: int, seed
 
 def _likely_cause(cosines: Float64[np.ndarray, " n"], min_cosine: float) -> str:
     """Why vectors differ, the commonest cause first, and what to do."""
-    other_model = "choose the encoder and document_prompt that made them, and check that ids are in the order of the vectors"
+    other_model = (
+        "choose the encoder and document_prompt that made them, and check "
+        "that ids are in the order of the vectors"
+    )
     titled = (
-        'a document with a title is embedded as title + " " + text: for vectors of texts alone, leave the title column out of the corpus'
+        'a document with a title is embedded as title + " " + text: for vectors of texts '
+        "alone, leave the title column out of the corpus"
     )
     agreeing = int(np.count_nonzero(cosines >= min_cosine))
     deviations = 1 - cosines
     # An engine of lower precision moves all vectors alike; wrong texts or ids move their own.
     is_uneven = not deviations.max() <= EVEN * np.median(deviations)
     if 2 * agreeing > len(cosines) and is_uneven:
-        return f"{agreeing} of {len(cosines)} agree, so that texts or ids of the others differ: check those; {titled}"
+        return (
+            f"{agreeing} of {len(cosines)} agree, so that texts or ids of the "
+            f"others differ: check those; {titled}"
+        )
     if not cosines.min() >= QUANTISED_COSINE:
         return f"{other_model}; {titled}"
     # Rounded down, because the vectors outside of the sample may differ more.
     accepted = option("min_cosine", math.floor(100 * cosines.min()) / 100)
     return (
-        "an engine of lower precision (int8 or 4-bit weights, quantised vectors) gives such vectors of the same model: "
+        "an engine of lower precision (int8 or 4-bit weights, quantised vectors) "
+        "gives such vectors of the same model: "
         f"take them with {accepted}; if it was not one, {other_model}; {titled}"
     )

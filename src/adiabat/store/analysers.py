@@ -1,11 +1,13 @@
 """From a text to the words that BM25 matches: whole words, or stems.
 
-A word is a run of letters, digits, underscores and combining marks, after Unicode's NFKC and case folding. In scripts without spaces (Han,
-kana, Thai, Lao, Burmese, Khmer) the words of a document are all characters and all pairs of neighbours. The words of a query are its pairs,
-or its characters if the documents have none of the pairs, as for a single character.
+A word is a run of letters, digits, underscores and combining marks, after Unicode's NFKC and case folding. In
+scripts without spaces (Han, kana, Thai, Lao, Burmese, Khmer) the words of a document are all characters and
+all pairs of neighbours. The words of a query are its pairs, or its characters if the documents have none of
+the pairs, as for a single character.
 
-With stemming, the stop words in bm25s's list for the language are dropped first, and the others are stemmed by its Snowball algorithm.
-English uses Porter's first algorithm and the 33 stop words of Lucene, as in Anserini and so in the published BM25 results on BEIR.
+With stemming, the stop words in bm25s's list for the language are dropped first, and the others are stemmed
+by its Snowball algorithm. English uses Porter's first algorithm and the 33 stop words of Lucene, as in
+Anserini and so in the published BM25 results on BEIR.
 """
 
 import re
@@ -61,8 +63,12 @@ def words(text: str, known: Container[str] | None = None) -> list[str]:
 
 @cache
 def _word() -> re.Pattern[str]:
-    """Letters, digits and the marks on them: the class of letters alone would cut a Hindi word at each of its vowel signs."""
-    marks = "".join(chr(code) for code in range(_LAST_MARK) if unicodedata.category(chr(code)).startswith("M"))
+    """Letters, digits and the marks on them: the class of letters alone would cut a Hindi word at each of its
+    vowel signs.
+    """
+    marks = "".join(
+        chr(code) for code in range(_LAST_MARK) if unicodedata.category(chr(code)).startswith("M")
+    )
     return re.compile(f"\\w[\\w{marks}]*")
 
 
@@ -71,7 +77,8 @@ def _spaceless(run: str, known: Container[str] | None) -> list[str]:
     pairs = [run[index : index + 2] for index in range(len(run) - 1)]
     if known is None:
         return [*run, *pairs]
-    # Use only pairs if they match: with single characters added, Thai questions of XQuAD found their paragraphs less well (LOG.md).
+    # Use only pairs if they match: with single characters added, Thai questions of XQuAD found their
+    # paragraphs less well (LOG.md).
     return pairs if any(pair in known for pair in pairs) else list(run)
 
 
@@ -98,7 +105,9 @@ def stop_words(language: str) -> frozenset[str]:
     """Words that are dropped before stemming; none if bm25s lists none."""
     from adiabat.store.bm25s_without_jax import stopwords
 
-    listed: Iterable[str] = getattr(stopwords, f"STOPWORDS_{_STOP_WORD_LISTS.get(language, language.upper())}", ())
+    listed: Iterable[str] = getattr(
+        stopwords, f"STOPWORDS_{_STOP_WORD_LISTS.get(language, language.upper())}", ()
+    )
     # An apostrophe splits an entry into two, neither of which is the stop word.
     return frozenset(split[0] for split in map(words, listed) if len(split) == 1)
 
@@ -108,7 +117,9 @@ def _snowball() -> Any:
         import Stemmer  # type: ignore[import-not-found]
     except ImportError as error:
         reraise_unrelated(error)
-        raise MissingDependencyError("PyStemmer", extra="stemming", purpose="BM25 over the stems of words") from error
+        raise MissingDependencyError(
+            "PyStemmer", extra="stemming", purpose="BM25 over the stems of words"
+        ) from error
     return Stemmer
 
 

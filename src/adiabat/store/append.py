@@ -37,13 +37,16 @@ def append_documents(
 ) -> Change:
     """Encode new documents and add them at the end of a store; rows of old documents stay.
 
-    Interrupted while encoding, the store is as it was, and the same call resumes. Interrupted within the commit, `Store.open` refuses the
-    store until the next change, or `finish_change`, has completed it.
+    Interrupted while encoding, the store is as it was, and the same call resumes. Interrupted within the
+    commit, `Store.open` refuses the store until the next change, or `finish_change`, has completed it.
 
     Args:
-        id_forms: Whether an id that differs in Unicode form alone from one of the store is refused, or is that one.
+        id_forms: Whether an id that differs in Unicode form alone from one of the store is refused, or is
+            that one.
     """
-    return _add(encoder, documents, path, Selection.new, Deletion(), chunk_size, on_progress, source, id_forms)
+    return _add(
+        encoder, documents, path, Selection.new, Deletion(), chunk_size, on_progress, source, id_forms
+    )
 
 
 def update_documents(
@@ -57,7 +60,8 @@ def update_documents(
     source: str,
     id_forms: IdForms = "exact",
 ) -> Change:
-    """Encode documents that are new to a store or whose text changed; they replace those of their ids, and others stay.
+    """Encode documents that are new to a store or whose text changed; they replace those of their ids, and
+    others stay.
 
     Interruptions are those of `append_documents`.
 
@@ -65,7 +69,17 @@ def update_documents(
         deletion: Documents that are deleted by the same commit.
         id_forms: As in `append_documents`.
     """
-    return _add(encoder, documents, path, Selection.changed, deletion or Deletion(), chunk_size, on_progress, source, id_forms)
+    return _add(
+        encoder,
+        documents,
+        path,
+        Selection.changed,
+        deletion or Deletion(),
+        chunk_size,
+        on_progress,
+        source,
+        id_forms,
+    )
 
 
 @dataclass(slots=True)
@@ -82,7 +96,9 @@ class Selection:
     both: Faults = field(default_factory=Faults)
 
     def named(self, documents: Iterator[Document]) -> Iterator[Document]:
-        """Documents under the ids that the store has for them, where these differ in Unicode form alone; refused if ids are exact."""
+        """Documents under the ids that the store has for them, where these differ in Unicode form alone;
+        refused if ids are exact.
+        """
         near = Faults()
         while block := list(islice(documents, ID_BATCH)):
             known = other_forms([document.doc_id for document in block], self.store.rows)
@@ -90,11 +106,16 @@ class Selection:
                 near.extend(f'"{doc_id}"' for doc_id in known)
                 yield from block
             else:
-                yield from (replace(document, doc_id=known.get(document.doc_id, document.doc_id)) for document in block)
+                yield from (
+                    replace(document, doc_id=known.get(document.doc_id, document.doc_id))
+                    for document in block
+                )
         if near.count:
             raise StoreError(
-                f"{self.source}: document ids must be new to {self.store.path} or equal its own, got ids that differ in Unicode form alone "
-                f'(NFC, NFD): {near.told("documents")}; set data.ids = "nfc" to take them as the same, or rename them'
+                f"{self.source}: document ids must be new to {self.store.path} or equal its "
+                "own, got ids that differ in Unicode form alone "
+                f'(NFC, NFD): {near.told("documents")}; set data.ids = "nfc" to '
+                "take them as the same, or rename them"
             )
 
     def new(self, documents: Iterator[Document]) -> Iterator[Document]:
@@ -107,7 +128,8 @@ class Selection:
             yield from compress(block, (rows < 0).tolist())
         if present.count:
             raise StoreError(
-                f"{self.source}: document ids must be new to {self.store.path}, it holds {present.told('documents')}; "
+                f"{self.source}: document ids must be new to {self.store.path}, it "
+                f"holds {present.told('documents')}; "
                 f"remove them from the corpus, or replace those of the store with {option('update', True)}"
             )
 
@@ -123,9 +145,14 @@ class Selection:
         self.refuse_deleted()
         if len(repeated := np.flatnonzero(times > 1)):
             listed = several((f'"{doc_id}"' for doc_id in self.store.doc_ids(repeated)), of="ids")
-            raise StoreError(f"{self.source}: document ids must be unique, got several documents for {listed}; keep one of each")
+            raise StoreError(
+                f"{self.source}: document ids must be unique, got several documents "
+                f"for {listed}; keep one of each"
+            )
 
-    def replace(self, doc_ids: list[str], rows: Int64[np.ndarray, " b"], is_same: Bool[np.ndarray, " b"]) -> None:
+    def replace(
+        self, doc_ids: list[str], rows: Int64[np.ndarray, " b"], is_same: Bool[np.ndarray, " b"]
+    ) -> None:
         """Drop the documents of the store that others of their ids replace."""
         is_known = rows >= 0
         self.both.extend(f'"{doc_ids[index]}"' for index in np.flatnonzero(is_known & self.deleted[rows]))
@@ -135,13 +162,23 @@ class Selection:
         """Refuse documents that are both given and to be deleted."""
         if self.both.count:
             listed = self.both.told("documents")
-            raise StoreError(f"{self.source}: must hold no documents to delete, got {listed}; take them out of the corpus or of the ids")
+            raise StoreError(
+                f"{self.source}: must hold no documents to delete, got {listed}; take "
+                "them out of the corpus or of the ids"
+            )
 
-    def _compared(self, documents: Iterator[Document]) -> Iterator[tuple[list[Document], Int64[np.ndarray, " b"], Bool[np.ndarray, " b"]]]:
-        """Blocks of documents, their rows in the store, -1 for none, and whether the store has the same text."""
+    def _compared(
+        self, documents: Iterator[Document]
+    ) -> Iterator[tuple[list[Document], Int64[np.ndarray, " b"], Bool[np.ndarray, " b"]]]:
+        """Blocks of documents, their rows in the store, -1 for none, and whether the store has the same
+        text.
+        """
         while block := list(islice(documents, ID_BATCH)):
             rows = self.store.rows([document.doc_id for document in block])
-            stored, given = self.store.text_hashes(rows.clip(min=0)), hash_texts([document.text for document in block])
+            stored, given = (
+                self.store.text_hashes(rows.clip(min=0)),
+                hash_texts([document.text for document in block]),
+            )
             is_same = (rows >= 0) & (stored == given)
             self.unchanged += int(np.count_nonzero(is_same))
             yield block, rows, is_same
@@ -181,7 +218,8 @@ def _add(
     fingerprint = encoder.fingerprint("document")
     _open_appendable(folder, fingerprint)
     with plain_disk_errors(folder), sole_writer(folder):
-        # Open again: another change may have finished, or been interrupted in its commit, before the lock was taken.
+        # Open again: another change may have finished, or been interrupted in its commit, before the lock was
+        # taken.
         is_completed = complete(folder) or is_completed
         store = _open_appendable(folder, fingerprint)
         deleted = deletion.mask(store)
@@ -196,7 +234,9 @@ def _add(
 def _open_appendable(folder: Path, fingerprint: Fingerprint) -> Store:
     store = Store.open(folder)
     if store.fingerprint is None:
-        advice = f"import further vectors with {option('update', True)}, or all again with their model and texts"
+        advice = (
+            f"import further vectors with {option('update', True)}, or all again with their model and texts"
+        )
         raise StoreError(f"{folder} holds imported vectors whose encoder is unknown; {advice}")
     store.require_encoder(fingerprint)
     # The commit writes into this file; it replaces all others.

@@ -25,7 +25,10 @@ def open_table(path: Path) -> ArrowTable:
     """Open a table by its suffix; an Arrow file may also be a stream, as `datasets` writes it."""
     if path.suffix == ".parquet":
         file = pq.ParquetFile(path)
-        return ArrowTable(file.schema_arrow.names, lambda columns, rows: file.iter_batches(batch_size=rows, columns=list(columns)))
+        return ArrowTable(
+            file.schema_arrow.names,
+            lambda columns, rows: file.iter_batches(batch_size=rows, columns=list(columns)),
+        )
     try:
         names = pa.ipc.open_file(pa.OSFile(str(path))).schema.names
         return ArrowTable(names, partial(_selected, partial(_batches_of_file, path)))

@@ -1,9 +1,12 @@
-"""A BM25 index on disk, in the files of bm25s: built from a stream of texts, opened memory-mapped, with exact ties.
+"""A BM25 index on disk, in the files of bm25s: built from a stream of texts, opened memory-mapped, with exact
+ties.
 
-`adiabat.store.analysers` defines a word. The index records whether words were stemmed, and treats queries alike.
+`adiabat.store.analysers` defines a word. The index records whether words were stemmed, and treats queries
+alike.
 
 ``score(q, d) = sum over words w of q of idf(w) tf / (k1 (1 - b + b |d| / mean |d|) + tf)``,
-``idf(w) = ln(1 + (N - df + 0.5) / (df + 0.5))``: bm25s's method ``lucene``, which leaves out the factor ``k1 + 1`` that changes no order.
+``idf(w) = ln(1 + (N - df + 0.5) / (df + 0.5))``: bm25s's method ``lucene``, which leaves out the factor ``k1
++ 1`` that changes no order.
 """
 
 import json
@@ -43,7 +46,8 @@ from adiabat.store.search import Hits
 FORMAT = "adiabat-lexical"
 VERSION = 3
 INDEX = Format(VERSION, oldest=VERSION, writers={1: "0.1", 2: "0.1"})
-"""Version of the files and of the definition of a word. Version 2 lacked single characters of scripts without spaces."""
+"""Version of the files and of the definition of a word. Version 2 lacked single characters of scripts without
+spaces."""
 
 FILES = (DATA_FILE, ROW_FILE, START_FILE, VOCABULARY_FILE, PARAMETER_FILE)
 REMEDY = "remove the folder, and build the index again"
@@ -60,7 +64,9 @@ BM25Progress = Callable[[int], None]
 
 @dataclass(slots=True)
 class _Spool:
-    """The first pass over the corpus: vocabulary, lengths and frequencies; the postings are written to a file, by document."""
+    """The first pass over the corpus: vocabulary, lengths and frequencies; the postings are written to a
+    file, by document.
+    """
 
     path: Path
     analyse: Analyser
@@ -86,14 +92,20 @@ class _Spool:
         lengths = np.array([len(document) for document in documents], dtype=np.int64)
         self.lengths.append(lengths)
         occurrences = chain.from_iterable(documents)
-        numbers = np.fromiter(map(self.vocabulary.__getitem__, occurrences), dtype=np.int64, count=int(lengths.sum()))
+        numbers = np.fromiter(
+            map(self.vocabulary.__getitem__, occurrences), dtype=np.int64, count=int(lengths.sum())
+        )
         size = max(1, len(self.vocabulary))
         # One number for each pair of document and word.
-        keys, counts = np.unique(np.repeat(np.arange(len(documents)), lengths) * size + numbers, return_counts=True)
+        keys, counts = np.unique(
+            np.repeat(np.arange(len(documents)), lengths) * size + numbers, return_counts=True
+        )
         postings = np.empty(len(keys), dtype=SPOOL)
         postings["word"], postings["row"], postings["count"] = keys % size, keys // size + self.count, counts
         if len(self.vocabulary) > len(self.frequencies):
-            self.frequencies = np.concatenate([self.frequencies, np.zeros(len(self.vocabulary), dtype=np.int64)])
+            self.frequencies = np.concatenate(
+                [self.frequencies, np.zeros(len(self.vocabulary), dtype=np.int64)]
+            )
         present, frequencies = np.unique(postings["word"], return_counts=True)
         self.frequencies[present] += frequencies
         return postings
@@ -111,8 +123,8 @@ def build_bm25(
 ) -> "BM25Index":
     """Build the index of a corpus: one pass over the texts, one over the numbers of their words.
 
-    Memory holds the vocabulary and 16 bytes per document; the postings go through a file. An interrupted build leaves a folder that
-    `BM25Index.open` refuses, and starts again.
+    Memory holds the vocabulary and 16 bytes per document; the postings go through a file. An interrupted
+    build leaves a folder that `BM25Index.open` refuses, and starts again.
 
     Args:
         k1: Saturation of word counts, above 0.
@@ -121,7 +133,9 @@ def build_bm25(
         corpus: Digest of the corpus, for later checks.
     """
     # Other values could score a document below zero or NaN, so that it is never found.
-    faults = [] if 0 < k1 < math.inf else [f"k1 must be above 0 and finite, got {k1}; take 0.9, as Anserini does"]
+    faults = (
+        [] if 0 < k1 < math.inf else [f"k1 must be above 0 and finite, got {k1}; take 0.9, as Anserini does"]
+    )
     faults += [] if 0 <= b <= 1 else [f"b must be from 0 to 1, got {b}; take 0.4, as Anserini does"]
     if faults:
         raise ConfigError(several(faults))
@@ -143,15 +157,27 @@ def build_bm25(
     return BM25Index.open(folder)
 
 
-def _build(texts: Iterable[str], spool: _Spool, k1: float, b: float, on_progress: BM25Progress | None) -> dict[str, Any]:
+def _build(
+    texts: Iterable[str], spool: _Spool, k1: float, b: float, on_progress: BM25Progress | None
+) -> dict[str, Any]:
     """Write bm25s's files; their memory is freed before the index is opened."""
     spool.read(texts, on_progress)
     if not spool.vocabulary:
-        raise StoreError(f"BM25 needs a corpus with words, got {spool.count:,} documents without any; check its texts")
+        raise StoreError(
+            f"BM25 needs a corpus with words, got {spool.count:,} documents without any; check its texts"
+        )
     folder, weights = spool.path.parent, _Weights.of(spool, k1, b)
     _fill(spool, weights, folder)
     _write_json(spool.vocabulary, folder / VOCABULARY_FILE)
-    numbers = {"k1": k1, "b": b, "delta": 0.5, "method": "lucene", "idf_method": "lucene", "dtype": "float32", "int_dtype": "int32"}
+    numbers = {
+        "k1": k1,
+        "b": b,
+        "delta": 0.5,
+        "method": "lucene",
+        "idf_method": "lucene",
+        "dtype": "float32",
+        "int_dtype": "int32",
+    }
     parameters = {**numbers, "num_docs": spool.count, "version": bm25s.__version__, "backend": "numpy"}
     _write_json(parameters, folder / PARAMETER_FILE)
     return {"count": spool.count, "mean_length": weights.mean_length, "k1": k1, "b": b}
@@ -164,7 +190,9 @@ def _write_json(content: Any, path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Weights:
-    """The numbers of the formula; computed as in bm25s, the idf in float32 and all else in float64, for equal scores to the last bit."""
+    """The numbers of the formula; computed as in bm25s, the idf in float32 and all else in float64, for equal
+    scores to the last bit.
+    """
 
     mean_length: float
     k1: float
@@ -174,20 +202,26 @@ class _Weights:
     @classmethod
     def of(cls, spool: _Spool, k1: float, b: float) -> "_Weights":
         frequencies = spool.frequencies[: len(spool.vocabulary)]
-        return cls(float(np.concatenate(spool.lengths).mean()), k1, b, inverse_frequencies(frequencies, spool.count))
+        return cls(
+            float(np.concatenate(spool.lengths).mean()), k1, b, inverse_frequencies(frequencies, spool.count)
+        )
 
     def scores(
         self, word: Int64[np.ndarray, " p"], counts: Int64[np.ndarray, " p"], lengths: Int64[np.ndarray, " p"]
     ) -> Float32[np.ndarray, " p"]:
         """The score that each word adds to its document."""
         saturation: Float64[np.ndarray, " p"] = self.k1 * ((1 - self.b) + self.b * lengths / self.mean_length)
-        added: Float32[np.ndarray, " p"] = (self.idf[word] * (counts / (saturation + counts))).astype(np.float32)
+        added: Float32[np.ndarray, " p"] = (self.idf[word] * (counts / (saturation + counts))).astype(
+            np.float32
+        )
         return added
 
 
 def inverse_frequencies(frequencies: Int64[np.ndarray, " v"], count: int) -> Float32[np.ndarray, " v"]:
     """Inverse document frequencies, ``ln(1 + (N - df + 0.5) / (df + 0.5))``, above zero."""
-    idf: Float32[np.ndarray, " v"] = np.log(1 + (count - frequencies + 0.5) / (frequencies + 0.5)).astype(np.float32)
+    idf: Float32[np.ndarray, " v"] = np.log(1 + (count - frequencies + 0.5) / (frequencies + 0.5)).astype(
+        np.float32
+    )
     return idf
 
 
@@ -224,7 +258,9 @@ def _new_mapped(path: Path, dtype: type[np.generic], count: int) -> np.memmap[An
 
 
 def _release_pages(*arrays: np.ndarray) -> None:
-    """Release touched pages of mapped files, which count as this process's memory; their content stays on disk."""
+    """Release touched pages of mapped files, which count as this process's memory; their content stays on
+    disk.
+    """
     for array in arrays:
         base: object = array.base
         if isinstance(base, mmap.mmap):
@@ -247,13 +283,17 @@ class BM25Index:
             self.stemmer: str | None = record["stemmer"]
             self._analyse = analyser_of(self.stemmer)
             idf = inverse_frequencies(np.diff(self._index.scores["indptr"]), self.count)
-            self._weights = _Weights(float(record["mean_length"]), float(record["k1"]), float(record["b"]), idf)
+            self._weights = _Weights(
+                float(record["mean_length"]), float(record["k1"]), float(record["b"]), idf
+            )
 
     @classmethod
     def open(cls, folder: Path) -> "BM25Index":
         """Open a finished index."""
         if not is_there(folder / LEXICAL_FILE, error=StoreError):
-            raise StoreError(f"{folder} must be a finished BM25 index, it holds no {LEXICAL_FILE}; build it again")
+            raise StoreError(
+                f"{folder} must be a finished BM25 index, it holds no {LEXICAL_FILE}; build it again"
+            )
         INDEX.require(_version(folder), folder / LEXICAL_FILE, older=REMEDY, error=StoreError)
         return cls(folder, read_json(folder / LEXICAL_FILE, remedy=REMEDY, error=StoreError))
 
@@ -270,7 +310,9 @@ class BM25Index:
         return self._weights.k1, self._weights.b
 
     def search(self, queries: Sequence[str], k: int) -> Hits:
-        """The best documents of each query; of equal scores, the lower row first; -1 and minus infinity pad the rest."""
+        """The best documents of each query; of equal scores, the lower row first; -1 and minus infinity pad
+        the rest.
+        """
         if k < 1:
             raise StoreError(f"k must be at least 1, got {k}; ask for the number of documents wanted")
         shape = (len(queries), min(k, self.count))
@@ -280,8 +322,12 @@ class BM25Index:
             hits.rows[query, : len(rows)], hits.scores[query, : len(rows)] = rows, scores[rows]
         return hits
 
-    def score_rows(self, queries: Sequence[str], rows: Integer[np.ndarray, "q r"]) -> Float32[np.ndarray, "q r"]:
-        """Scores of chosen documents, bit for bit those of `search`; 0 without a shared word, minus infinity at a row of -1."""
+    def score_rows(
+        self, queries: Sequence[str], rows: Integer[np.ndarray, "q r"]
+    ) -> Float32[np.ndarray, "q r"]:
+        """Scores of chosen documents, bit for bit those of `search`; 0 without a shared word, minus infinity
+        at a row of -1.
+        """
         scores = np.full(rows.shape, -np.inf, dtype=np.float32)
         for query, table in enumerate(self._tables(queries)):
             columns = rows[query] >= 0
@@ -289,9 +335,15 @@ class BM25Index:
         return scores
 
     def count_at_least(
-        self, queries: Sequence[str], thresholds: Float[np.ndarray, "q p"], excluded: Ragged, removed: Int64[np.ndarray, " r"]
+        self,
+        queries: Sequence[str],
+        thresholds: Float[np.ndarray, "q p"],
+        excluded: Ragged,
+        removed: Int64[np.ndarray, " r"],
     ) -> tuple[Int64[np.ndarray, "q p"], Int64[np.ndarray, "q p"]]:
-        """Count, for each query and threshold (plus infinity for none), the documents that score at least as high: others, and removed."""
+        """Count, for each query and threshold (plus infinity for none), the documents that score at least as
+        high: others, and removed.
+        """
         counts, apart = np.zeros(thresholds.shape, dtype=np.int64), np.zeros(thresholds.shape, dtype=np.int64)
         for query, table in enumerate(self._tables(queries)):
             table[excluded[query]] = -np.inf

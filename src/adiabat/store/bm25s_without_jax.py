@@ -1,6 +1,7 @@
 """bm25s, imported without JAX, which adiabat does not need.
 
-bm25s computes with JAX on import if it is installed: on a GPU, JAX then reserves three quarters of the memory for the whole process.
+bm25s computes with JAX on import if it is installed: on a GPU, JAX then reserves three quarters of the memory
+for the whole process.
 """
 
 import sys

@@ -1,4 +1,6 @@
-"""Building a store from a corpus, in a folder beside it: the build can be resumed at any point, and ends in one rename."""
+"""Building a store from a corpus, in a folder beside it: the build can be resumed at any point, and ends in
+one rename.
+"""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -89,7 +91,10 @@ class BuildState:
         record = read_json(path, remedy=remedy, error=StoreError)
         STATE.require(record.pop(FORMAT, STATE.oldest), path, older=remedy, error=StoreError)
         if lacking := [name for name in cls.__dataclass_fields__ if name not in record]:
-            raise StoreError(f"{folder} must be empty or an interrupted build, its {STATE_FILE} lacks {', '.join(lacking)}; {remedy}")
+            raise StoreError(
+                f"{folder} must be empty or an interrupted build, its {STATE_FILE} "
+                f"lacks {', '.join(lacking)}; {remedy}"
+            )
         return rebuilt(cls, record, path, remedy=remedy, error=StoreError)
 
     def write(self, folder: Path) -> None:
@@ -108,8 +113,9 @@ def differences(former: BuildState | Manifest, fingerprint: Fingerprint, dtype: 
 class Staging:
     """A folder in which a store, or an addition to one, is built.
 
-    Its state first holds the settings, then that the corpus is written, then how many rows are encoded. Each is on disk before the state
-    records it, so a killed process loses at most one chunk. All digests are of the computed bytes, not of those read back from disk.
+    Its state first holds the settings, then that the corpus is written, then how many rows are encoded. Each
+    is on disk before the state records it, so a killed process loses at most one chunk. All digests are of
+    the computed bytes, not of those read back from disk.
     """
 
     def __init__(self, folder: Path, state: BuildState, remedy: str) -> None:
@@ -117,17 +123,25 @@ class Staging:
         self.folder, self.state, self._remedy = folder, state, remedy
 
     @classmethod
-    def prepare(cls, folder: Path, fingerprint: Fingerprint, dtype: StoreDtype, *, chunk_size: int, remedy: str) -> "Staging":
+    def prepare(
+        cls, folder: Path, fingerprint: Fingerprint, dtype: StoreDtype, *, chunk_size: int, remedy: str
+    ) -> "Staging":
         """Start in an empty folder, or resume in that of an interrupted build."""
         if is_there(folder / STATE_FILE, error=StoreError):
-            # A resumed build keeps its original chunk size: other chunks would change the last bits of vectors.
+            # A resumed build keeps its original chunk size: other chunks would change the last bits of
+            # vectors.
             state = BuildState.read(folder, remedy)
             if changes := differences(state, fingerprint, dtype):
-                raise StoreError(f"{folder} holds an interrupted build with other settings: {'; '.join(changes)}; {remedy}")
+                raise StoreError(
+                    f"{folder} holds an interrupted build with other settings: {'; '.join(changes)}; {remedy}"
+                )
             return cls(folder, state, remedy)
         strangers = sorted(child.name for child in folder.iterdir() if not is_part(child))
         if strangers:
-            raise StoreError(f"{folder} must be empty or an interrupted build, it holds {', '.join(strangers[:5])}; {remedy}")
+            raise StoreError(
+                f"{folder} must be empty or an interrupted build, it holds "
+                f"{', '.join(strangers[:5])}; {remedy}"
+            )
         state = BuildState(fingerprint, dtype, chunk_size)
         state.write(folder)
         return cls(folder, state, remedy)
@@ -136,8 +150,16 @@ class Staging:
         """Write ids and texts, or check that they equal those written before."""
         if self.state.corpus is not None:
             if digest_documents(documents) != self.state.corpus:
-                raise StoreError(f"{self.folder} holds an interrupted build of another corpus than {source}; {self._remedy}")
-            require(self.state.files, self.folder, remedy=f"remove the folder {self.folder} and {again()}", error=StoreError)
+                raise StoreError(
+                    f"{self.folder} holds an interrupted build of another corpus "
+                    f"than {source}; {self._remedy}"
+                )
+            require(
+                self.state.files,
+                self.folder,
+                remedy=f"remove the folder {self.folder} and {again()}",
+                error=StoreError,
+            )
             return
         try:
             corpus = write_corpus(documents, self.folder, source=source)
@@ -147,14 +169,22 @@ class Staging:
             raise
         self._commit(replace(self.state, corpus=corpus.sha256, count=corpus.count, files=corpus.files))
 
-    def encode(self, encoder: DocumentEncoder, on_progress: Progress | None, *, store: Store | None = None) -> int:
-        """Encode the remaining documents: each distinct text once, because the last bits of a vector depend on its batch."""
+    def encode(
+        self, encoder: DocumentEncoder, on_progress: Progress | None, *, store: Store | None = None
+    ) -> int:
+        """Encode the remaining documents: each distinct text once, because the last bits of a vector depend
+        on its batch.
+        """
         state = self.state
         report = on_progress or (lambda count, total: None)
         report(state.encoded, state.count)
         file = self.folder / VECTOR_FILE
-        with VectorFile(file, dtype=state.dtype, width=encoder.width, rows=state.encoded, sha256=state.sha256) as vectors:
-            before = store.path / HASH_FILE if store is not None and HASH_FILE in store.manifest.files else None
+        with VectorFile(
+            file, dtype=state.dtype, width=encoder.width, rows=state.encoded, sha256=state.sha256
+        ) as vectors:
+            before = (
+                store.path / HASH_FILE if store is not None and HASH_FILE in store.manifest.files else None
+            )
             offset = 0 if store is None else store.count
             duplicates = duplicate_texts(self.folder / HASH_FILE, after=before, offset=offset)
             for texts in _chunks(StringColumn(self.folder / TEXT_FILE), state.encoded, state.chunk_size):
@@ -173,7 +203,9 @@ class Staging:
         store: Store | None,
         duplicates: tuple[Int64[np.ndarray, " d"], Int64[np.ndarray, " d"]],
     ) -> Float[np.ndarray, "n e"]:
-        """Vectors of the next documents, in the stored dtype: encoded, or copied from an earlier row with the same text."""
+        """Vectors of the next documents, in the stored dtype: encoded, or copied from an earlier row with the
+        same text.
+        """
         offset = 0 if store is None else store.count
         start = offset + vectors.rows
         inside = slice(*np.searchsorted(duplicates[0], [start, start + len(texts)]))
@@ -182,26 +214,36 @@ class Staging:
         block = np.empty((len(texts), encoder.width), dtype=self.state.dtype)
         if len(new):
             block[new] = self._encoded(encoder, [texts[index] for index in new], vectors.rows + new)
-        # The original is a row of the store, of the file being written, or of this block, in that order of row numbers.
+        # The original is a row of the store, of the file being written, or of this block, in that order of
+        # row numbers.
         stored = vectors.take if store is None else store.gather
-        for low, high, read in ((0, offset, stored), (offset, start, vectors.take), (start, start + len(texts), block.__getitem__)):
+        for low, high, read in (
+            (0, offset, stored),
+            (offset, start, vectors.take),
+            (start, start + len(texts), block.__getitem__),
+        ):
             mask = (originals >= low) & (originals < high)
             if mask.any():
                 block[rows[mask] - start] = read(originals[mask] - low)
         return block
 
-    def _encoded(self, encoder: DocumentEncoder, texts: list[str], rows: Int64[np.ndarray, " n"]) -> Float[np.ndarray, "n e"]:
+    def _encoded(
+        self, encoder: DocumentEncoder, texts: list[str], rows: Int64[np.ndarray, " n"]
+    ) -> Float[np.ndarray, "n e"]:
         """Vectors of texts in the store's dtype; unusable ones are reported with their ids."""
         vectors = encoder.encode(texts, side="document")
         if vectors.shape != (len(texts), encoder.width):
-            raise StoreError(f"encoder must give {len(texts)} vectors of width {encoder.width}, got shape {vectors.shape}")
+            raise StoreError(
+                f"encoder must give {len(texts)} vectors of width {encoder.width}, got shape {vectors.shape}"
+            )
         block = to_dtype(vectors, self.state.dtype)
         faulty, faults = unusable_rows(block)
         if len(faulty):
             ids = StringColumn(self.folder / ID_FILE).take(rows[faulty])
             phrases = [f'"{doc_id}" {fault}' for doc_id, fault in zip(ids, faults, strict=True)]
             raise StoreError(
-                f"vectors must be finite and of a length other than zero, got from the encoder: {several(phrases, of='vectors')}"
+                "vectors must be finite and of a length other than zero, got from the "
+                f"encoder: {several(phrases, of='vectors')}"
             )
         return block
 
@@ -215,7 +257,9 @@ class Staging:
 
 
 def to_dtype(vectors: Float[np.ndarray, "n e"], dtype: StoreDtype) -> Float[np.ndarray, "n e"]:
-    """Vectors in the store's dtype; a number beyond its range becomes infinite, which `unusable_rows` reports."""
+    """Vectors in the store's dtype; a number beyond its range becomes infinite, which `unusable_rows`
+    reports.
+    """
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         return vectors.astype(dtype, copy=False)
 
@@ -284,8 +328,9 @@ def build_store(
 ) -> BuildResult:
     """Encode a corpus into a store.
 
-    An interrupted call leaves ``<out>.building``. The same call resumes from its last whole chunk, and writes the same bytes as an
-    uninterrupted call. A finished store of the same encoder and corpus is returned unchanged; any other content of `out` is refused.
+    An interrupted call leaves ``<out>.building``. The same call resumes from its last whole chunk, and writes
+    the same bytes as an uninterrupted call. A finished store of the same encoder and corpus is returned
+    unchanged; any other content of `out` is refused.
     """
     require_chunk_size(chunk_size)
     target, fingerprint = Path(out), encoder.fingerprint("document")
@@ -294,7 +339,11 @@ def build_store(
     building = begin(target)
     with plain_disk_errors(building), sole_writer(building):
         staging = Staging.prepare(
-            building, fingerprint, dtype, chunk_size=chunk_size, remedy=f"remove it, or choose another {option('out')}"
+            building,
+            fingerprint,
+            dtype,
+            chunk_size=chunk_size,
+            remedy=f"remove it, or choose another {option('out')}",
         )
         resumed = staging.state.encoded
         staging.write_corpus(documents(), source=source)
@@ -324,12 +373,21 @@ def require_target(target: Path) -> None:
     if target.exists() and not target.is_dir():
         raise StoreError(f"{target} must be a directory, it is a file; choose another {option('out')}")
     if names := sorted(child.name for child in target.iterdir())[:5] if target.exists() else []:
-        raise StoreError(f"{target} must be empty or a store, it holds {', '.join(names)}; choose another {option('out')}")
+        raise StoreError(
+            f"{target} must be empty or a store, it holds {', '.join(names)}; choose another {option('out')}"
+        )
     # The last step renames the building folder to the target, which neither of these allows.
     place = os.path.realpath(target)
-    if kind := "a mount point" if os.path.ismount(place) else "the current directory" if place == os.path.realpath(os.curdir) else "":
+    if (
+        kind := "a mount point"
+        if os.path.ismount(place)
+        else "the current directory"
+        if place == os.path.realpath(os.curdir)
+        else ""
+    ):
         raise StoreError(
-            f"{target} must be a directory that can be replaced, it is {kind}; choose one within it, as {option('out', target / 'store')}"
+            f"{target} must be a directory that can be replaced, it is {kind}; choose one "
+            f"within it, as {option('out', target / 'store')}"
         )
 
 
@@ -341,13 +399,16 @@ def begin(target: Path) -> Path:
         make_folder(building, parents=True)
     except OSError as error:
         raise StoreError(
-            f"{target} must be a directory that can be created, got: {error.strerror}; choose another {option('out')}"
+            f"{target} must be a directory that can be created, got: {error.strerror}; "
+            f"choose another {option('out')}"
         ) from error
     return building
 
 
 def finish(building: Path, target: Path, manifest: Manifest) -> Store:
-    """Write the manifest and rename the folder to the target, which is missing or empty, or a link to such a directory."""
+    """Write the manifest and rename the folder to the target, which is missing or empty, or a link to such a
+    directory.
+    """
     manifest.write(building)
     place = Path(os.path.realpath(target))
     try:
@@ -357,7 +418,8 @@ def finish(building: Path, target: Path, manifest: Manifest) -> Store:
             raise
         raise StoreError(
             f"{target} must be missing or empty when its store is moved there, got: {error.strerror}; "
-            f"the work is kept in {building}: clear {target} and {again()}, or move the store from there yourself"
+            f"the work is kept in {building}: clear {target} and {again()}, or "
+            "move the store from there yourself"
         ) from error
     sync(place.parent)
     clear_traces(target, manifest)
@@ -365,7 +427,9 @@ def finish(building: Path, target: Path, manifest: Manifest) -> Store:
 
 
 def clear_traces(target: Path, manifest: Manifest) -> None:
-    """Remove the files that only building needed, once the store is in place; until then, a call may resume from them."""
+    """Remove the files that only building needed, once the store is in place; until then, a call may resume
+    from them.
+    """
     for name in {TEXT_FILE, HASH_FILE, STATE_FILE} - set(manifest.files):
         remove(real(target) / name)
 
@@ -381,7 +445,9 @@ def _finished(
     """The store at the target, if its encoder, texts and corpus are those of this call."""
     store = Store.open(target)
     if store.fingerprint is None:
-        raise StoreError(f"{target} holds imported vectors whose encoder is unknown; choose another {option('out')}")
+        raise StoreError(
+            f"{target} holds imported vectors whose encoder is unknown; choose another {option('out')}"
+        )
     changes = differences(store.manifest, fingerprint, dtype)
     if keep_texts != store.has_texts:
         stored, requested = ("yes", "no") if store.has_texts else ("no", "yes")

@@ -1,4 +1,6 @@
-"""The commit of a changed store: its new files are merged in a folder inside it, then moved in by steps that can all be repeated."""
+"""The commit of a changed store: its new files are merged in a folder inside it, then moved in by steps that
+can all be repeated.
+"""
 
 import hashlib
 import os
@@ -72,12 +74,21 @@ class Change:
         """A note for the user."""
         if self.removed:
             return f"{self.store.path}: {counted(self.removed, 'vector')} of former documents removed"
-        counts = {"new": self.new, "replaced": self.replaced, "deleted": self.deleted, "unchanged": self.unchanged}
+        counts = {
+            "new": self.new,
+            "replaced": self.replaced,
+            "deleted": self.deleted,
+            "unchanged": self.unchanged,
+        }
         listed = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
         if not self.new + self.replaced + self.deleted:
             return f"{self.store.path} is as it was: {listed or 'nothing to change'}"
         former = self.store.manifest.tombstones
-        left = f"; its file keeps {counted(former, 'vector')} of former documents until it is compacted" if former else ""
+        left = (
+            f"; its file keeps {counted(former, 'vector')} of former documents until it is compacted"
+            if former
+            else ""
+        )
         return f"{self.store.path}: {listed}{left}"
 
 
@@ -91,7 +102,9 @@ def finish_change(path: str | os.PathLike[str]) -> bool:
 
 
 def complete(folder: Path) -> bool:
-    """`finish_change` under the lock, which is the store's: every change removes its staging folder at its end."""
+    """`finish_change` under the lock, which is the store's: every change removes its staging folder at its
+    end.
+    """
     if not _is_committed(folder):
         return False
     if is_there(folder / APPENDING / COMMIT_FILE, error=StoreError):
@@ -101,15 +114,21 @@ def complete(folder: Path) -> bool:
 
 
 def _is_committed(folder: Path) -> bool:
-    """Whether the staging folder of a change has the marker of the commit, or what a finished commit had no time to remove."""
+    """Whether the staging folder of a change has the marker of the commit, or what a finished commit had no
+    time to remove.
+    """
     staging = folder / APPENDING
     if is_there(staging / COMMIT_FILE, error=StoreError):
         return True
-    return staging.is_dir() and not any(is_there(staging / name, error=StoreError) for name in (STATE_FILE, COMPACTION_FILE))
+    return staging.is_dir() and not any(
+        is_there(staging / name, error=StoreError) for name in (STATE_FILE, COMPACTION_FILE)
+    )
 
 
 def cleared(folder: Path) -> Path:
-    """The staging folder without leftovers of a merge that did not reach its commit, or of a finished commit without time to tidy."""
+    """The staging folder without leftovers of a merge that did not reach its commit, or of a finished commit
+    without time to tidy.
+    """
     staging = folder / APPENDING
     make_folder(staging)
     remove(staging / MERGED)
@@ -140,7 +159,9 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class Added(_Part):
-    """Documents that are added to a store; the vector file has those that are kept alone, with this digest."""
+    """Documents that are added to a store; the vector file has those that are kept alone, with this
+    digest.
+    """
 
     sha256: str
 
@@ -148,7 +169,9 @@ class Added(_Part):
     def of(cls, staging: Staging) -> "Added | None":
         """All documents of a staging folder; None for none."""
         state = staging.state
-        return cls(staging.folder, np.ones(state.count, dtype=np.bool_), state.sha256) if state.count else None
+        return (
+            cls(staging.folder, np.ones(state.count, dtype=np.bool_), state.sha256) if state.count else None
+        )
 
     @property
     def count(self) -> int:
@@ -156,7 +179,9 @@ class Added(_Part):
         return int(np.count_nonzero(self.kept))
 
 
-def merge(store: Store, kept: Bool[np.ndarray, " n"], added: Added | None, *, source: str | None = None) -> None:
+def merge(
+    store: Store, kept: Bool[np.ndarray, " n"], added: Added | None, *, source: str | None = None
+) -> None:
     """Write ids, texts, hashes, index and manifest of the changed store into the staging folder.
 
     Args:
@@ -166,7 +191,10 @@ def merge(store: Store, kept: Bool[np.ndarray, " n"], added: Added | None, *, so
     """
     count = int(np.count_nonzero(kept)) + (0 if added is None else added.count)
     if not count:
-        raise StoreError(f"{store.path} must keep at least one document, got a request to delete all {store.count:,}; remove the folder")
+        raise StoreError(
+            f"{store.path} must keep at least one document, got a request to delete "
+            f"all {store.count:,}; remove the folder"
+        )
     merged = store.path / APPENDING / MERGED
     make_folder(merged)
     parts = [_Part(store.path, kept), *([added] if added else [])]
@@ -226,7 +254,9 @@ def _merge_hashes(parts: Sequence[_Part], path: Path) -> Digest:
 
 
 def _vector_digests(store: Store, tombstones: Tombstones, added: Added | None) -> tuple[str, str]:
-    """SHA-256 of the vectors of all documents of the changed store, and of all rows of its vector file; "" if both are equal."""
+    """SHA-256 of the vectors of all documents of the changed store, and of all rows of its vector file; "" if
+    both are equal.
+    """
     path, manifest = store.path / VECTOR_FILE, store.manifest
     whole, of_documents = _hashes_of_rows(path, manifest, tombstones)
     if whole.hexdigest() != manifest.digests[VECTOR_FILE].sha256:
@@ -238,7 +268,9 @@ def _vector_digests(store: Store, tombstones: Tombstones, added: Added | None) -
     return hashes[0].hexdigest(), hashes[1].hexdigest() if len(hashes) > 1 else ""
 
 
-def _hashes_of_rows(path: Path, manifest: Manifest, tombstones: Tombstones) -> tuple["hashlib._Hash", "hashlib._Hash"]:
+def _hashes_of_rows(
+    path: Path, manifest: Manifest, tombstones: Tombstones
+) -> tuple["hashlib._Hash", "hashlib._Hash"]:
     """SHA-256 of all rows of a vector file, and of those with a document."""
     has_document = np.ones(manifest.file_rows, dtype=np.bool_)
     has_document[tombstones.rows] = False
@@ -248,7 +280,9 @@ def _hashes_of_rows(path: Path, manifest: Manifest, tombstones: Tombstones) -> t
         file.seek(HEADER_BYTES)
         for start in range(0, manifest.file_rows, rows_per_block):
             inside = has_document[start : start + rows_per_block]
-            block = np.frombuffer(file.read(len(inside) * manifest.row_bytes), dtype=np.uint8).reshape(len(inside), -1)
+            block = np.frombuffer(file.read(len(inside) * manifest.row_bytes), dtype=np.uint8).reshape(
+                len(inside), -1
+            )
             whole.update(block.data)
             if len(tombstones.rows):
                 of_documents.update(block[inside].data)
@@ -268,13 +302,16 @@ def _redo(folder: Path) -> None:
             _move(staging / MERGED / name, folder / name)
     if not Manifest.read(folder).tombstones:
         remove(folder / TOMBSTONE_FILE)
-    # Remove the state first, then the marker: a folder without both holds leftovers, which the next call clears.
+    # Remove the state first, then the marker: a folder without both holds leftovers, which the next call
+    # clears.
     remove(staging / STATE_FILE, staging / COMPACTION_FILE, staging / COMMIT_FILE)
     sync(staging)
 
 
 def _undamaged(folder: Path, old: Manifest) -> Manifest:
-    """The manifest of the changed store, after checking the digest of every file; if one differs, the change is undone."""
+    """The manifest of the changed store, after checking the digest of every file; if one differs, the change
+    is undone.
+    """
     staging = folder / APPENDING
     is_extended = is_there(staging / VECTOR_FILE, error=StoreError)
     try:
@@ -283,10 +320,13 @@ def _undamaged(folder: Path, old: Manifest) -> Manifest:
         try:
             require(old.files if is_extended else old.digests, folder, remedy=REBUILD, error=StoreError)
         except StoreError:
-            # The change replaced some of the store's own files already, which is no damage: name the file that is damaged.
+            # The change replaced some of the store's own files already, which is no damage: name the file
+            # that is damaged.
             return _checked(folder, old, is_extended, remedy=REBUILD)
         if is_extended:
-            with VectorFile(folder / VECTOR_FILE, dtype=old.dtype, width=old.width, rows=old.file_rows) as vectors:
+            with VectorFile(
+                folder / VECTOR_FILE, dtype=old.dtype, width=old.width, rows=old.file_rows
+            ) as vectors:
                 vectors.commit()
         remove(staging)
         raise
@@ -297,7 +337,8 @@ def _checked(folder: Path, old: Manifest, is_extended: bool, *, remedy: str) -> 
     staging = folder / APPENDING
     manifest = Manifest.read(staging / MERGED)
     for name, digest in manifest.files.items() if is_extended else manifest.digests.items():
-        # A commit that is repeated finds some of its files moved already, and files that do not change are not merged.
+        # A commit that is repeated finds some of its files moved already, and files that do not change are
+        # not merged.
         is_merged = is_there(staging / MERGED / name, error=StoreError)
         require({name: digest}, staging / MERGED if is_merged else folder, remedy=remedy, error=StoreError)
     if is_extended:

@@ -1,4 +1,6 @@
-"""The files of a corpus: ids, texts, an index of the ids, and hashes of the texts, which identify equal texts."""
+"""The files of a corpus: ids, texts, an index of the ids, and hashes of the texts, which identify equal
+texts.
+"""
 
 import hashlib
 import mmap
@@ -58,7 +60,12 @@ class CorpusFiles:
 
 def write_corpus(documents: Iterable[Document], folder: Path, *, source: str) -> CorpusFiles:
     """Write the ids, the texts, the id index and the hashes of the texts of a corpus."""
-    digest, id_hashes, faults, stream = hashlib.sha256(), [np.empty(0, dtype=np.uint64)], Faults(), iter(documents)
+    digest, id_hashes, faults, stream = (
+        hashlib.sha256(),
+        [np.empty(0, dtype=np.uint64)],
+        Faults(),
+        iter(documents),
+    )
     with (
         StringColumnWriter(folder / ID_FILE, name="doc_id", batch_rows=ID_BATCH) as ids,
         StringColumnWriter(folder / TEXT_FILE, name="text", batch_rows=TEXT_BATCH) as texts,
@@ -78,9 +85,11 @@ def write_corpus(documents: Iterable[Document], folder: Path, *, source: str) ->
         text_hashes.sync()
     if faults.count:
         raise StoreError(
-            f"{source}: ids and texts must be valid Unicode, got half a surrogate pair: {faults.told('documents')}; clean the corpus"
+            f"{source}: ids and texts must be valid Unicode, got half a surrogate pair: "
+            f"{faults.told('documents')}; clean the corpus"
         )
-    # Duplicates show once all ids are known: 8 bytes an id in memory, and the few that collide are read again.
+    # Duplicates show once all ids are known: 8 bytes an id in memory, and the few that collide are read
+    # again.
     hashes = np.concatenate(id_hashes)
     refuse_duplicates(hashes, StringColumn(folder / ID_FILE), source)
     index = IdIndex.write(folder / INDEX_FILE, hashes)
@@ -88,7 +97,9 @@ def write_corpus(documents: Iterable[Document], folder: Path, *, source: str) ->
     return CorpusFiles(digest.hexdigest(), len(hashes), files)
 
 
-def duplicate_texts(path: Path, *, after: Path | None, offset: int) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " n"]]:
+def duplicate_texts(
+    path: Path, *, after: Path | None, offset: int
+) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " n"]]:
     """Documents of a corpus whose text occurs earlier in the corpus, or in the store that it extends.
 
     Memory is 16 bytes per text of the corpus, and twice that during sorting.
@@ -102,7 +113,8 @@ def duplicate_texts(path: Path, *, after: Path | None, offset: int) -> tuple[Int
         Their rows, ascending, and for each the first row with its text.
     """
     hashes = np.fromfile(path, dtype=f"S{HASH_BYTES}")
-    # Different texts rarely share 64 bits, and numbers sort faster than bytes; the other half decides among the few.
+    # Different texts rarely share 64 bits, and numbers sort faster than bytes; the other half decides among
+    # the few.
     suspects = repeated_rows(hashes.view("<u8")[::2])
     _, first, inverse = np.unique(hashes[suspects], return_index=True, return_inverse=True)
     originals = np.full(len(hashes), -1, dtype=np.int64)
@@ -146,7 +158,9 @@ LOOKUP_SLICE = 16384
 def hash_ids(doc_ids: Sequence[str]) -> UInt64[np.ndarray, " n"]:
     """64 bits per id; different ids may share them, so every match is verified against the id itself."""
     # Python's own hash of a text differs from process to process.
-    digests = b"".join(hashlib.blake2b(doc_id.encode("utf-8", "surrogatepass"), digest_size=8).digest() for doc_id in doc_ids)
+    digests = b"".join(
+        hashlib.blake2b(doc_id.encode("utf-8", "surrogatepass"), digest_size=8).digest() for doc_id in doc_ids
+    )
     return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
 
 
@@ -156,7 +170,8 @@ class StringColumn:
     def __init__(self, path: Path) -> None:
         """Open the file."""
         with reading(path, remedy="rebuild the store", error=StoreError):
-            # Read, not memory-mapped: mapped pages would count as this process's memory and grow with the corpus.
+            # Read, not memory-mapped: mapped pages would count as this process's memory and grow with the
+            # corpus.
             self._file = pa.ipc.open_file(pa.OSFile(str(path)))
             batches = self._file.num_record_batches
             self._step = self._file.get_batch(0).num_rows if batches else 1
@@ -216,7 +231,9 @@ class StringColumnWriter:
     def __enter__(self) -> "StringColumnWriter":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         try:
             if kind is None:
                 if self._waiting:
@@ -241,7 +258,9 @@ class IdIndex:
         count = len(ids)
         # An npy array of two rows: sorted hashes, and the row of each.
         if not path.exists() or path.stat().st_size != HEADER_BYTES + 16 * count:
-            raise StoreError(f"{path} must index {count} ids, it is missing or of another length; rebuild the store")
+            raise StoreError(
+                f"{path} must index {count} ids, it is missing or of another length; rebuild the store"
+            )
         with path.open("rb") as file:
             self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._hashes = np.frombuffer(self._map, dtype="<u8", count=count, offset=HEADER_BYTES)
@@ -260,7 +279,9 @@ class IdIndex:
 
     def holds(self, hashes: UInt64[np.ndarray, " n"], rows: Int64[np.ndarray, " n"]) -> bool:
         """Whether the file holds these hashes, sorted, and the row of each."""
-        return bool(np.array_equal(self._hashes, hashes) and np.array_equal(self._rows, rows.astype(np.uint64)))
+        return bool(
+            np.array_equal(self._hashes, hashes) and np.array_equal(self._rows, rows.astype(np.uint64))
+        )
 
     def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
         """One row per id, -1 for an unknown one."""
@@ -279,11 +300,18 @@ class IdIndex:
         positions = np.searchsorted(self._hashes, hashes)
         pending = np.arange(len(doc_ids))
         while len(pending):
-            # A position past the end, or with another hash, ends the search for that id; a collision moves on by one.
+            # A position past the end, or with another hash, ends the search for that id; a collision moves on
+            # by one.
             inside = pending[positions[pending] < len(self._hashes)]
             pending = inside[self._hashes[positions[inside]] == hashes[inside]]
             rows = self._rows[positions[pending]].astype(np.int64)
-            same = np.array([doc_ids[index] == stored for index, stored in zip(pending, self._ids.take(rows), strict=True)], dtype=bool)
+            same = np.array(
+                [
+                    doc_ids[index] == stored
+                    for index, stored in zip(pending, self._ids.take(rows), strict=True)
+                ],
+                dtype=bool,
+            )
             result[pending[same]] = rows[same]
             pending = pending[~same]
             positions[pending] += 1
@@ -303,9 +331,16 @@ def refuse_duplicates(hashes: UInt64[np.ndarray, " n"], ids: StringColumn, sourc
     counts = Counter(ids.take(repeated_rows(hashes)))
     repeated = [f'"{doc_id}" {times} times' for doc_id, times in counts.items() if times > 1]
     if repeated:
-        raise StoreError(f"{source}: document ids must be unique, got {several(repeated, of='ids')}; remove or rename the repeats")
+        raise StoreError(
+            f"{source}: document ids must be unique, got {several(repeated, of='ids')}; "
+            "remove or rename the repeats"
+        )
 
 
 def invalid_unicode(strings: Iterable[str]) -> list[int]:
-    """Indices of strings that are not valid Unicode (half a surrogate pair), which Arrow and tokenizers refuse."""
-    return [index for index, string in enumerate(strings) if not string.isascii() and _SURROGATE.search(string)]
+    """Indices of strings that are not valid Unicode (half a surrogate pair), which Arrow and tokenizers
+    refuse.
+    """
+    return [
+        index for index, string in enumerate(strings) if not string.isascii() and _SURROGATE.search(string)
+    ]

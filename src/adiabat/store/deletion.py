@@ -62,7 +62,9 @@ class Deletion:
     id_forms: IdForms = "exact"
 
     def mask(self, store: Store) -> Bool[np.ndarray, " n"]:
-        """Which documents of the store are deleted; an id that a former change deleted is not refused, since commands are repeated."""
+        """Which documents of the store are deleted; an id that a former change deleted is not refused, since
+        commands are repeated.
+        """
         ids = self._named(store)
         rows, unknown = store.rows(ids), Faults()
         absent = [ids[index] for index in np.flatnonzero(rows < 0).tolist()]
@@ -71,8 +73,13 @@ class Deletion:
         # An id in another form is no id that the store never had.
         advice = forms_advice(never_there, store.rows)
         if unknown.count and (advice or self.missing == "error"):
-            usual = f"correct them, or pass over them with {option('missing', 'drop')}, as those of an earlier deletion after a compaction"
-            raise StoreError(f"ids to delete must be in {store.path}, it lacks {unknown.told('ids')}; {advice or usual}")
+            usual = (
+                f"correct them, or pass over them with {option('missing', 'drop')}, as "
+                "those of an earlier deletion after a compaction"
+            )
+            raise StoreError(
+                f"ids to delete must be in {store.path}, it lacks {unknown.told('ids')}; {advice or usual}"
+            )
         deleted = np.zeros(store.count, dtype=np.bool_)
         deleted[rows[rows >= 0]] = True
         return deleted
@@ -91,7 +98,9 @@ class Deletion:
 
 
 def delete_documents(path: str | os.PathLike[str], deletion: Deletion) -> Change:
-    """Delete documents: their ids, texts and hashes go, and their vectors stay in the file as tombstones, which no reader sees."""
+    """Delete documents: their ids, texts and hashes go, and their vectors stay in the file as tombstones,
+    which no reader sees.
+    """
     folder = Path(path)
     with plain_disk_errors(folder), sole_writer(folder):
         complete(folder)
@@ -107,13 +116,15 @@ def delete_documents(path: str | os.PathLike[str], deletion: Deletion) -> Change
 
 
 def compact_store(path: str | os.PathLike[str], *, on_progress: Progress | None = None) -> Change:
-    """Write the vectors of a store without tombstones; the files are then those of a store built of its documents in their order.
+    """Write the vectors of a store without tombstones; the files are then those of a store built of its
+    documents in their order.
 
     An interrupted call leaves the store as it was, and the same call resumes.
     """
     folder = Path(path)
     with plain_disk_errors(folder), sole_writer(folder):
-        # An interrupted deletion adds tombstones when it is completed, and an interrupted compaction removes them.
+        # An interrupted deletion adds tombstones when it is completed, and an interrupted compaction removes
+        # them.
         before = Manifest.read(folder).tombstones
         complete(folder)
         store = Store.open(folder)
@@ -133,7 +144,10 @@ def require_idle(folder: Path) -> None:
     """Refuse a change that would give up another, which is interrupted and can be resumed."""
     staging = folder / APPENDING
     if is_there(staging / STATE_FILE, error=StoreError):
-        raise StoreError(f"{staging} holds an interrupted append or update; repeat that first, or remove the folder to give it up")
+        raise StoreError(
+            f"{staging} holds an interrupted append or update; repeat that first, "
+            "or remove the folder to give it up"
+        )
 
 
 def _begin_compaction(folder: Path) -> Path:
@@ -149,9 +163,17 @@ def _write_documents(store: Store, merged: Path, on_progress: Progress) -> None:
     """Copy the vectors of all documents into one file."""
     state_file = merged.parent / COMPACTION_FILE
     remedy = f"remove the folder {merged.parent} and {again()}"
-    state = rebuilt(CompactionState, read_json(state_file, remedy=remedy, error=StoreError), state_file, remedy=remedy, error=StoreError)
+    state = rebuilt(
+        CompactionState,
+        read_json(state_file, remedy=remedy, error=StoreError),
+        state_file,
+        remedy=remedy,
+        error=StoreError,
+    )
     _require_room(store, written=state.rows)
-    with VectorFile(merged / VECTOR_FILE, dtype=store.dtype, width=store.width, rows=state.rows, sha256=state.sha256) as vectors:
+    with VectorFile(
+        merged / VECTOR_FILE, dtype=store.dtype, width=store.width, rows=state.rows, sha256=state.sha256
+    ) as vectors:
         while vectors.rows < store.count:
             on_progress(vectors.rows, store.count)
             rows = min(max(1, COMPACTION_BYTES // store.manifest.row_bytes), store.count - vectors.rows)
@@ -163,7 +185,9 @@ def _write_documents(store: Store, merged: Path, on_progress: Progress) -> None:
             write_json({"rows": vectors.rows, "sha256": vectors.sha256}, state_file)
         on_progress(vectors.rows, store.count)
         if vectors.sha256 != store.manifest.sha256:
-            raise StoreError(f"{store.path / VECTOR_FILE} is damaged: its SHA-256 is not the manifest's; {REBUILD}")
+            raise StoreError(
+                f"{store.path / VECTOR_FILE} is damaged: its SHA-256 is not the manifest's; {REBUILD}"
+            )
 
 
 def _require_room(store: Store, *, written: int) -> None:

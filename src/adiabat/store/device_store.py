@@ -1,4 +1,6 @@
-"""All documents of a store on a GPU, taken and searched without waiting for it: no shape and no decision of the host depends on a score."""
+"""All documents of a store on a GPU, taken and searched without waiting for it: no shape and no decision of
+the host depends on a score.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +16,8 @@ ROWS_SCORED = 65_536
 """Documents that are scored at a time."""
 
 SPARE = 8
-"""Documents beside the hardest whose exact scores are compared: an ordinary product may misplace those that differ in the last digits."""
+"""Documents beside the hardest whose exact scores are compared: an ordinary product may misplace those that
+differ in the last digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +35,12 @@ class DeviceStore:
         for part in self._parts():
             yield part.start, part.vectors
 
-    def hardest(self, query: Float[Tensor, "b e"], known: Int[Tensor, "b m"], count: int, similarity: Similarity) -> Int[Tensor, "b h"]:
-        """Rows of the nearest documents that are not known answers of the query, as a search finds them: of equal scores, the lower row."""
+    def hardest(
+        self, query: Float[Tensor, "b e"], known: Int[Tensor, "b m"], count: int, similarity: Similarity
+    ) -> Int[Tensor, "b h"]:
+        """Rows of the nearest documents that are not known answers of the query, as a search finds them: of
+        equal scores, the lower row.
+        """
         kept = min(count + SPARE, len(self.documents))
         scores = torch.full((len(query), kept), -torch.inf, device=query.device)
         rows = torch.zeros(len(query), kept, dtype=torch.int64, device=query.device)
@@ -43,7 +50,9 @@ class DeviceStore:
             scores, best = torch.cat([scores, more], dim=1).topk(kept)
             rows = torch.cat([rows, numbers], dim=1).gather(1, best)
         rows, order = rows.sort(dim=1)
-        exact = exact_tensors(query, self.take(rows), similarity).masked_fill(scores.gather(1, order).isneginf(), -torch.inf)
+        exact = exact_tensors(query, self.take(rows), similarity).masked_fill(
+            scores.gather(1, order).isneginf(), -torch.inf
+        )
         # A stable sort leaves equal scores in the order of their rows.
         order = exact.sort(dim=1, descending=True, stable=True).indices[:, :count]
         return rows.gather(1, order)
@@ -53,7 +62,9 @@ class DeviceStore:
             yield self.documents.part(slice(start, min(start + ROWS_SCORED, len(self.documents))))
 
 
-def _quick_scores(query: Float[Tensor, "q e"], documents: Block, similarity: Similarity) -> Float[Tensor, "q b"]:
+def _quick_scores(
+    query: Float[Tensor, "q e"], documents: Block, similarity: Similarity
+) -> Float[Tensor, "q b"]:
     """Numbers in the order of a query's scores, whatever its length."""
     products = query @ documents.vectors.T
     if similarity == "distance":
@@ -61,11 +72,17 @@ def _quick_scores(query: Float[Tensor, "q e"], documents: Block, similarity: Sim
     return products / documents.divisors if similarity == "cosine" else products
 
 
-def without_answers(known: Int[Tensor, "q m"], scores: Float[Tensor, "q b"], start: int) -> Float[Tensor, "q b"]:
-    """Scores of a block of documents from the row `start` on, minus infinity for known answers; a GPU is not waited for."""
+def without_answers(
+    known: Int[Tensor, "q m"], scores: Float[Tensor, "q b"], start: int
+) -> Float[Tensor, "q b"]:
+    """Scores of a block of documents from the row `start` on, minus infinity for known answers; a GPU is not
+    waited for.
+    """
     width = scores.shape[1]
     inside = (known >= start) & (known < start + width)
     # Answers elsewhere go to a column beyond the block.
     columns = torch.where(inside, known - start, width)
-    answers = torch.zeros(len(known), width + 1, dtype=torch.bool, device=scores.device).scatter_(1, columns, True)
+    answers = torch.zeros(len(known), width + 1, dtype=torch.bool, device=scores.device).scatter_(
+        1, columns, True
+    )
     return scores.masked_fill_(answers[:, :width], -torch.inf)

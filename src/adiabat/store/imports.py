@@ -20,7 +20,15 @@ from adiabat.store.agreement import agreed_fingerprint
 from adiabat.store.append import Selection
 from adiabat.store.build import DocumentEncoder, begin, clear_traces, finish, to_dtype, unusable_rows
 from adiabat.store.commit import Added, Change, cleared, complete
-from adiabat.store.corpus_files import ID_BATCH, CorpusFiles, IdIndex, StringColumn, StringColumnWriter, invalid_unicode, write_corpus
+from adiabat.store.corpus_files import (
+    ID_BATCH,
+    CorpusFiles,
+    IdIndex,
+    StringColumn,
+    StringColumnWriter,
+    invalid_unicode,
+    write_corpus,
+)
 from adiabat.store.deletion import Deletion, require_idle
 from adiabat.store.manifest import (
     HASH_FILE,
@@ -59,15 +67,17 @@ def import_vectors(
 ) -> Store:
     """Make a store of vectors from a numpy, Parquet or faiss file.
 
-    With texts and an encoder, `sample` random documents are encoded again. If all agree with their vectors in direction and length, the
-    store takes the encoder's fingerprint. Otherwise its fingerprint stays unknown, and only the width of an encoder can be checked.
+    With texts and an encoder, `sample` random documents are encoded again. If all agree with their vectors in
+    direction and length, the store takes the encoder's fingerprint. Otherwise its fingerprint stays unknown,
+    and only the width of an encoder can be checked.
 
     Args:
         out: Directory of the store; must not exist or be empty.
-        ids: One per vector: strings or whole numbers, or a file (text with one per line, ``.json``, ``.npy``, ``.arrow``,
-            ``.parquet``); None takes those of the Parquet file or faiss index itself.
+        ids: One per vector: strings or whole numbers, or a file (text with one per line, ``.json``, ``.npy``,
+            ``.arrow``, ``.parquet``); None takes those of the Parquet file or faiss index itself.
         min_cosine: Cosine that each of the sampled vectors must have with the encoder's own.
-        documents: Texts by id, in any order; texts with other ids are checked and left out. None for a store without texts.
+        documents: Texts by id, in any order; texts with other ids are checked and left out. None for a store
+            without texts.
         source: Name of the corpus, for the manifest; None takes the file's.
         id_forms: Whether the ids of texts must be exact, or may differ in their Unicode form.
     """
@@ -76,7 +86,10 @@ def import_vectors(
         raise StoreError(f"{target} must be empty, it is a store; choose another {option('out')}")
     opened = open_vectors(os.fspath(vectors), block_rows=BLOCK_ROWS)
     if encoder and encoder.width != opened.width:
-        raise StoreError(f"{vectors} must have the encoder's width {encoder.width}, got {opened.width}; choose the encoder that made them")
+        raise StoreError(
+            f"{vectors} must have the encoder's width {encoder.width}, got "
+            f"{opened.width}; choose the encoder that made them"
+        )
     building = begin(target)
     with plain_disk_errors(building), sole_writer(building):
         _start_over(building)
@@ -85,12 +98,18 @@ def import_vectors(
             sha256, corpus = _copy(opened, building, ids, documents, dtype, str(vectors), id_forms)
             with_texts = documents is not None
             manifest = Manifest(
-                fingerprint=agreed_fingerprint(encoder, building, sample, seed, min_cosine=min_cosine) if encoder and with_texts else None,
+                fingerprint=agreed_fingerprint(encoder, building, sample, seed, min_cosine=min_cosine)
+                if encoder and with_texts
+                else None,
                 dtype=dtype,
                 width=opened.width,
                 count=corpus.count,
                 sha256=sha256,
-                files={name: digest for name, digest in corpus.files.items() if with_texts or name not in (TEXT_FILE, HASH_FILE)},
+                files={
+                    name: digest
+                    for name, digest in corpus.files.items()
+                    if with_texts or name not in (TEXT_FILE, HASH_FILE)
+                },
                 corpus=corpus.sha256 if with_texts else None,
                 encoder=encoder_name,
                 source=source or Path(vectors).name,
@@ -120,9 +139,11 @@ def update_from_vectors(
     source: str | None = None,
     id_forms: IdForms = "exact",
 ) -> Change:
-    """Replace documents of a store by their ids, or add them, with vectors of a file; those whose vector and text it has stay.
+    """Replace documents of a store by their ids, or add them, with vectors of a file; those whose vector and
+    text it has stay.
 
-    An interrupted call leaves the store as it was, and starts over when it is repeated. Arguments are those of `import_vectors`.
+    An interrupted call leaves the store as it was, and starts over when it is repeated. Arguments are those
+    of `import_vectors`.
     """
     folder, name = Path(out), str(vectors)
     opened = open_vectors(os.fspath(vectors), block_rows=BLOCK_ROWS)
@@ -147,23 +168,37 @@ def update_from_vectors(
 
 
 def _require_fitting(
-    store: Store, opened: VectorSource, name: str, *, documents: Iterable[Document] | None, encoder: DocumentEncoder | None
+    store: Store,
+    opened: VectorSource,
+    name: str,
+    *,
+    documents: Iterable[Document] | None,
+    encoder: DocumentEncoder | None,
 ) -> None:
     """Refuse vectors that cannot stand beside those of a store."""
     require_sole(store.path / VECTOR_FILE)
     if opened.width != store.width:
-        raise StoreError(f"{name} must have the store's width {store.width}, got {opened.width}; choose vectors of the same model")
+        raise StoreError(
+            f"{name} must have the store's width {store.width}, got {opened.width}; "
+            "choose vectors of the same model"
+        )
     if documents is None and HASH_FILE in store.manifest.files:
-        raise StoreError(f"{store.path} knows its texts, and vectors for it must come with theirs; give the corpus")
+        raise StoreError(
+            f"{store.path} knows its texts, and vectors for it must come with theirs; give the corpus"
+        )
     if store.fingerprint is None:
         return
     if encoder is None:
-        raise StoreError(f"{store.path} holds vectors of a known model, which must check others; give the model")
+        raise StoreError(
+            f"{store.path} holds vectors of a known model, which must check others; give the model"
+        )
     store.require_encoder(encoder.fingerprint("document"))
 
 
 def _changed_vectors(staging: Path, selection: Selection) -> Added | None:
-    """The vectors of a staging folder that the store lacks, or has with another vector or text; the vector file keeps those alone."""
+    """The vectors of a staging folder that the store lacks, or has with another vector or text; the vector
+    file keeps those alone.
+    """
     store, ids = selection.store, StringColumn(staging / ID_FILE)
     is_new = np.ones(len(ids), dtype=np.bool_)
     all_vectors = staging / INCOMING_FILE
@@ -194,19 +229,32 @@ def _start_over(building: Path) -> None:
     if _is_import(building):
         clear(building / TEXT_FOLDER)
         # Remove the state last: until then, it identifies the folder.
-        for name in (VECTOR_FILE, ID_FILE, INCOMING_FILE, TEXT_FILE, HASH_FILE, INDEX_FILE, MANIFEST_FILE, STATE_FILE):
+        for name in (
+            VECTOR_FILE,
+            ID_FILE,
+            INCOMING_FILE,
+            TEXT_FILE,
+            HASH_FILE,
+            INDEX_FILE,
+            MANIFEST_FILE,
+            STATE_FILE,
+        ):
             remove(building / name)
     strangers = [child.name for child in building.iterdir() if not is_part(child)]
     if strangers:
         listed = ", ".join(sorted(strangers)[:5])
-        raise StoreError(f"{building} must be empty, it holds {listed}; remove it, or choose another {option('out')}")
+        raise StoreError(
+            f"{building} must be empty, it holds {listed}; remove it, or choose another {option('out')}"
+        )
 
 
 def _is_import(building: Path) -> bool:
     """Whether a killed import left a folder: with its state, or with a manifest in place of one."""
     if not is_there(building / STATE_FILE, error=StoreError):
         return is_there(building / MANIFEST_FILE, error=StoreError)
-    return "import" in read_json(building / STATE_FILE, remedy=f"remove the folder {building}", error=StoreError)
+    return "import" in read_json(
+        building / STATE_FILE, remedy=f"remove the folder {building}", error=StoreError
+    )
 
 
 def _copy(
@@ -220,7 +268,8 @@ def _copy(
     *,
     named: Callable[[Iterator[Document]], Iterator[Document]] = iter,
 ) -> tuple[str, CorpusFiles]:
-    """Write vectors, ids and texts (empty ones if unknown); returns the digest of the vectors, and the other files.
+    """Write vectors, ids and texts (empty ones if unknown); returns the digest of the vectors, and the other
+    files.
 
     `named` gives the documents the ids under which they are written.
     """
@@ -229,23 +278,35 @@ def _copy(
     sha256, count = _copy_vectors(opened, building, id_stream, dtype, name)
     if not count:
         raise StoreError(f"{name}: must hold at least one vector, got none")
-    # The ids were first written unchecked; they are now read from a renamed file, checked, written again and indexed.
+    # The ids were first written unchecked; they are now read from a renamed file, checked, written again and
+    # indexed.
     incoming = building / INCOMING_FILE
     move(building / ID_FILE, incoming)
     column = StringColumn(incoming)
     without_texts = (Document(doc_id, "") for doc_id in column)
-    imported = without_texts if documents is None else _with_texts(column, documents, building / TEXT_FOLDER, id_forms)
+    imported = (
+        without_texts
+        if documents is None
+        else _with_texts(column, documents, building / TEXT_FOLDER, id_forms)
+    )
     corpus = write_corpus(named(imported), building, source=name)
     remove(incoming)
     clear(building / TEXT_FOLDER)
     return sha256, corpus
 
 
-def _with_texts(ids: StringColumn, documents: Iterable[Document], folder: Path, id_forms: IdForms) -> Iterator[Document]:
-    """The documents of some ids, in their order; all are written to disk first, since they may come in any order and exceed memory."""
+def _with_texts(
+    ids: StringColumn, documents: Iterable[Document], folder: Path, id_forms: IdForms
+) -> Iterator[Document]:
+    """The documents of some ids, in their order; all are written to disk first, since they may come in any
+    order and exceed memory.
+    """
     make_folder(folder)
     write_corpus(documents, folder, source="documents")
-    texts, index = StringColumn(folder / TEXT_FILE), IdIndex(folder / INDEX_FILE, StringColumn(folder / ID_FILE))
+    texts, index = (
+        StringColumn(folder / TEXT_FILE),
+        IdIndex(folder / INDEX_FILE, StringColumn(folder / ID_FILE)),
+    )
     missing, some_missing = Faults(), list[str]()
     for block in ids.slices():
         known = other_forms(block, index.rows) if id_forms == "nfc" else {}
@@ -257,10 +318,14 @@ def _with_texts(ids: StringColumn, documents: Iterable[Document], folder: Path, 
             yield from map(Document, block, texts.take(rows))
     if missing.count:
         advice = forms_advice(some_missing, index.rows) or "add them, or import without texts"
-        raise StoreError(f"documents must hold the text of every vector, got none for {missing.told('ids')}; {advice}")
+        raise StoreError(
+            f"documents must hold the text of every vector, got none for {missing.told('ids')}; {advice}"
+        )
 
 
-def _copy_vectors(opened: VectorSource, building: Path, id_stream: Iterator[str] | None, dtype: StoreDtype, name: str) -> tuple[str, int]:
+def _copy_vectors(
+    opened: VectorSource, building: Path, id_stream: Iterator[str] | None, dtype: StoreDtype, name: str
+) -> tuple[str, int]:
     faults = Faults()
     with (
         VectorFile(building / VECTOR_FILE, dtype=dtype, width=opened.width) as file,
@@ -271,7 +336,8 @@ def _copy_vectors(opened: VectorSource, building: Path, id_stream: Iterator[str]
             assert ids is not None, "require_ids was called"
             if len(ids) < len(block):
                 raise StoreError(
-                    f"{name}: ids and vectors must be equally many, got only {file.rows + len(ids)} ids; give one for each vector"
+                    f"{name}: ids and vectors must be equally many, got only "
+                    f"{file.rows + len(ids)} ids; give one for each vector"
                 )
             faults.extend(f"id {ids[index]!r} is not valid Unicode" for index in invalid_unicode(ids))
             stored = to_dtype(block, dtype)
@@ -283,10 +349,13 @@ def _copy_vectors(opened: VectorSource, building: Path, id_stream: Iterator[str]
         surplus = sum(1 for _ in id_stream) if id_stream is not None else 0
         if surplus:
             counts = f"{file.rows + surplus} ids for {file.rows} vectors"
-            raise StoreError(f"{name}: ids and vectors must be equally many, got {counts}; give one for each vector")
+            raise StoreError(
+                f"{name}: ids and vectors must be equally many, got {counts}; give one for each vector"
+            )
         if faults.count:
             raise StoreError(
-                f"{name}: vectors must be finite and of a length other than zero, got {faults.told('vectors')}; correct or drop them"
+                f"{name}: vectors must be finite and of a length other than zero, got "
+                f"{faults.told('vectors')}; correct or drop them"
             )
         file.commit()
         return file.sha256, file.rows

@@ -1,4 +1,6 @@
-"""The work of `embed` and `import_vectors`: documents into a store, embedded, or with vectors that another program made."""
+"""The work of `embed` and `import_vectors`: documents into a store, embedded, or with vectors that another
+program made.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,12 +28,15 @@ from adiabat.store.text_vectors import known_documents
 from adiabat.store.vector_store import Store
 
 GPU_CHUNK_SIZE = 65_536
-"""Documents between two commits on a GPU: two or three seconds of MiniLM, a quarter of a minute of a model of BERT-large's size."""
+"""Documents between two commits on a GPU: two or three seconds of MiniLM, a quarter of a minute of a model of
+BERT-large's size."""
 
 
 @dataclass(slots=True)
 class _DocumentTower:
-    """The document tower in the precision of the store; shows progress, and counts encoded texts and those that reach the token limit."""
+    """The document tower in the precision of the store; shows progress, and counts encoded texts and those
+    that reach the token limit.
+    """
 
     model: DualEncoder
     precision: Precision
@@ -48,7 +53,9 @@ class _DocumentTower:
 
     @property
     def chunk_size(self) -> int:
-        """Documents between two commits: more on a GPU, which would otherwise wait for each commit as long as it computes."""
+        """Documents between two commits: more on a GPU, which would otherwise wait for each commit as long as
+        it computes.
+        """
         return CHUNK_SIZE if self.model.document.device.type == "cpu" else GPU_CHUNK_SIZE
 
     def fingerprint(self, side: Side) -> Fingerprint:
@@ -62,7 +69,9 @@ class _DocumentTower:
             if self.total:
                 self._show(self.finished + now.done)
 
-        vectors = self.model.encode(texts, side=side, precision=self.precision, compiled=self.compiled, on_progress=count)
+        vectors = self.model.encode(
+            texts, side=side, precision=self.precision, compiled=self.compiled, on_progress=count
+        )
         self.encoded += len(texts)
         return vectors
 
@@ -78,17 +87,29 @@ class _DocumentTower:
         """Number of documents that reach the token limit, and may be truncated."""
         if self.full:
             limit = self.model.document.settings.limit("document")
-            self.watch.note(f"{self.full:,} of {self.encoded:,} distinct documents reach the limit of {limit} tokens: longer ones are cut")
+            self.watch.note(
+                f"{self.full:,} of {self.encoded:,} distinct documents reach the limit "
+                f"of {limit} tokens: longer ones are cut"
+            )
 
 
 def embed_corpus(
-    model: Model, corpus: str, out: Path, settings: EmbedSettings, watch: Watch, *, into: Into = "new", deletion: Deletion | None = None
+    model: Model,
+    corpus: str,
+    out: Path,
+    settings: EmbedSettings,
+    watch: Watch,
+    *,
+    into: Into = "new",
+    deletion: Deletion | None = None,
 ) -> Store:
     """Encode a corpus into a new store, or into the store at `out`."""
     blank = blank_of(settings, into)
     documents = documents_of(corpus, settings.data, blank=blank)
     encoder = _document_tower(model, settings, watch)
-    documents = known_documents(encoder.model.document, documents, blank=blank, source=corpus, note=watch.note)
+    documents = known_documents(
+        encoder.model.document, documents, blank=blank, source=corpus, note=watch.note
+    )
     forms = settings.data.ids
     told: dict[str, Any] = {"chunk_size": encoder.chunk_size, "on_progress": encoder.report, "source": corpus}
     if into == "new":
@@ -107,7 +128,9 @@ def embed_corpus(
         if into == "append":
             change = append_documents(encoder, lambda: documents, out, id_forms=forms, **told)
         else:
-            change = update_documents(encoder, lambda: documents, out, deletion=deletion, id_forms=forms, **told)
+            change = update_documents(
+                encoder, lambda: documents, out, deletion=deletion, id_forms=forms, **told
+            )
         store, note = change.store, change.told
     if note:
         watch.note(note)
@@ -129,14 +152,29 @@ def store_vectors(
     into: Into = "new",
     deletion: Deletion | None = None,
 ) -> Store:
-    """Import vectors into a new store, or the store at `out`; with corpus and model, some documents are encoded to check them.
+    """Import vectors into a new store, or the store at `out`; with corpus and model, some documents are
+    encoded to check them.
 
     `usual` has names of columns that come first where the corpus has them.
     """
-    documents = None if corpus is None else documents_of(corpus, settings.data, blank=settings.data.blank, usual=usual)
+    documents = (
+        None
+        if corpus is None
+        else documents_of(corpus, settings.data, blank=settings.data.blank, usual=usual)
+    )
     encoder = None if model is None else _document_tower(model, settings, watch)
-    checks = {"seed": settings.run.seed, "min_cosine": settings.store.min_cosine, "id_forms": settings.data.ids}
-    given: dict[str, Any] = {"ids": ids, "documents": documents, "encoder": encoder, "source": source, **checks}
+    checks = {
+        "seed": settings.run.seed,
+        "min_cosine": settings.store.min_cosine,
+        "id_forms": settings.data.ids,
+    }
+    given: dict[str, Any] = {
+        "ids": ids,
+        "documents": documents,
+        "encoder": encoder,
+        "source": source,
+        **checks,
+    }
     if into == "update":
         change = update_from_vectors(vectors, out, deletion=deletion, **given)
         watch.note(change.told)
@@ -150,6 +188,8 @@ def _document_tower(model: Model, settings: EmbedSettings, watch: Watch) -> _Doc
     tower = _DocumentTower(loaded, settings.store.precision, settings.run.compile, watch)
     if not tower.model.shared:
         watch.note(f"{tower.model.name} has two towers: its document tower encodes the documents")
-    if slow := emulation_note(tower.model.document.device, settings.store.precision, setting="store.precision"):
+    if slow := emulation_note(
+        tower.model.document.device, settings.store.precision, setting="store.precision"
+    ):
         watch.note(slow)
     return tower

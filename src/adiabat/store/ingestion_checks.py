@@ -4,7 +4,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-from adiabat.config.shared import NEEDED_COSINE, EmbedDataSection, EmbedSettings, StoreSection, require_device_name
+from adiabat.config.shared import (
+    NEEDED_COSINE,
+    EmbedDataSection,
+    EmbedSettings,
+    StoreSection,
+    require_device_name,
+)
 from adiabat.core.errors import ConfigError, DataError, StoreError
 from adiabat.core.files import is_store
 from adiabat.core.wording import option, positional
@@ -17,7 +23,8 @@ from adiabat.store.vector_sources import require_vectors
 from adiabat.store.vector_store import require_store
 
 Into = Literal["new", "append", "update"]
-"""What documents go into: a new store, or the store at `out`, all of them or those that are new or changed."""
+"""What documents go into: a new store, or the store at `out`, all of them or those that are new or
+changed."""
 
 
 def require_embeddable(model: Model, corpus: str, out: Path, settings: EmbedSettings, *, into: Into) -> None:
@@ -30,7 +37,11 @@ def require_embeddable(model: Model, corpus: str, out: Path, settings: EmbedSett
     if into != "new":
         require_store(out)
         former = Manifest.read(out)
-        refuse_idle(settings.store, {"dtype": former.dtype, "keep_texts": former.has_texts}, f"{into}, which follows the store")
+        refuse_idle(
+            settings.store,
+            {"dtype": former.dtype, "keep_texts": former.has_texts},
+            f"{into}, which follows the store",
+        )
     elif not is_store(out):
         require_target(out)
     require_reachable(model)
@@ -70,7 +81,9 @@ def require_importable(
     require_reachable(model)
 
 
-def documents_of(corpus: str, section: EmbedDataSection, *, blank: Blank, usual: Mapping[str, str] | None = None) -> Iterator[Document]:
+def documents_of(
+    corpus: str, section: EmbedDataSection, *, blank: Blank, usual: Mapping[str, str] | None = None
+) -> Iterator[Document]:
     """The documents of a corpus, whose first row is checked."""
     return read_corpus(corpus, columns=section.columns.given(), split=section.split, blank=blank, usual=usual)
 
@@ -90,7 +103,12 @@ def refuse_model(corpus: str) -> None:
 def refuse_idle(section: StoreSection, fixed: dict[str, object], purpose: str) -> None:
     """Refuse settings without effect: those that differ from their default and from the fixed values."""
     default = StoreSection()
-    idle = [name for name, value in fixed.items() if getattr(section, name) not in (value, getattr(default, name))]
+    idle = [
+        name for name, value in fixed.items() if getattr(section, name) not in (value, getattr(default, name))
+    ]
     if idle:
         names = " and ".join(f"store.{name}" for name in idle)
-        raise ConfigError(f"{names} must be left out of an {purpose}, got {', '.join(str(getattr(section, name)) for name in idle)}")
+        raise ConfigError(
+            f"{names} must be left out of an {purpose}, got "
+            f"{', '.join(str(getattr(section, name)) for name in idle)}"
+        )

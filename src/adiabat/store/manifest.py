@@ -1,4 +1,6 @@
-"""The content of a store's directory: file names, the manifest, the vector file, and writes that survive a crash."""
+"""The content of a store's directory: file names, the manifest, the vector file, and writes that survive a
+crash.
+"""
 
 import errno
 import hashlib
@@ -46,13 +48,15 @@ LEXICAL_FILES = (LEXICAL_FILE, SPOOL_FILE, DATA_FILE, ROW_FILE, START_FILE, VOCA
 REBUILD = "rebuild the store, or copy it again from where it is whole"
 
 HEADER_BYTES = 128
-"""Fixed size, so that a header with more rows can overwrite the old one; a multiple of 64, as the npy format requires."""
+"""Fixed size, so that a header with more rows can overwrite the old one; a multiple of 64, as the npy format
+requires."""
 COPY_BYTES = 1 << 22
 """Bytes read at a time while files are hashed or copied: 4 MiB."""
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 SHORTEST, LONGEST = 1e-15, 1e15
-"""Range of vector lengths whose squares and products neither vanish nor overflow in float32 (1e-38 to 3e38)."""
+"""Range of vector lengths whose squares and products neither vanish nor overflow in float32 (1e-38 to
+3e38)."""
 
 StoreDtype = Literal["float16", "float32"]
 
@@ -111,14 +115,18 @@ class Manifest:
     @property
     def digests(self) -> dict[str, Digest]:
         """Digest of each file of the store, by name; that of the vector file leaves its header out."""
-        return {VECTOR_FILE: Digest(self.file_bytes, self.file_sha256 or self.sha256, HEADER_BYTES), **self.files}
+        return {
+            VECTOR_FILE: Digest(self.file_bytes, self.file_sha256 or self.sha256, HEADER_BYTES),
+            **self.files,
+        }
 
     def write(self, folder: Path) -> None:
         """Write the manifest into `folder` atomically."""
         record: dict[str, Any] = {name: getattr(self, name) for name in self.__dataclass_fields__}
         record |= {"format": FORMAT, "version": VERSION_WITH_TOMBSTONES if self.tombstones else VERSION}
         if not self.tombstones:
-            # Earlier versions of adiabat read stores without tombstones, and refuse keys that they do not know.
+            # Earlier versions of adiabat read stores without tombstones, and refuse keys that they do not
+            # know.
             del record["tombstones"], record["file_sha256"]
         record["fingerprint"] = self.fingerprint.to_json() if self.fingerprint else None
         record["files"] = {name: digest._asdict() for name, digest in self.files.items()}
@@ -152,7 +160,10 @@ def building_of(target: Path) -> Path:
 
 def npy_header(dtype: str, count: int, width: int) -> bytes:
     """Header of an npy file (format 1.0), padded to `HEADER_BYTES`."""
-    text = f"{{'descr': '{np.dtype(dtype).newbyteorder('<').str}', 'fortran_order': False, 'shape': ({count}, {width}), }}"
+    text = (
+        f"{{'descr': '{np.dtype(dtype).newbyteorder('<').str}', 'fortran_order': "
+        f"False, 'shape': ({count}, {width}), }}"
+    )
     # Magic, version and the length of the body take 10 bytes, the line feed 1.
     body = text.encode("ascii").ljust(HEADER_BYTES - 11) + b"\n"
     return b"\x93NUMPY\x01\x00" + len(body).to_bytes(2, "little") + body
@@ -166,7 +177,9 @@ def write_at(handle: int, content: bytes | memoryview, offset: int) -> None:
         unwritten, offset = unwritten[size:], offset + size
 
 
-def read_rows(handle: int, rows: Int[np.ndarray, " n"], dtype: StoreDtype, width: int) -> Float[np.ndarray, "n e"]:
+def read_rows(
+    handle: int, rows: Int[np.ndarray, " n"], dtype: StoreDtype, width: int
+) -> Float[np.ndarray, "n e"]:
     """Read vectors of an open vector file, in the stored dtype."""
     vectors = np.empty((len(rows), width), dtype=np.dtype(dtype).newbyteorder("<"))
     row_bytes = width * vectors.itemsize
@@ -179,8 +192,12 @@ def read_rows(handle: int, rows: Int[np.ndarray, " n"], dtype: StoreDtype, width
 class VectorFile:
     """The vector file being written: rows are appended, and count once `commit` has returned."""
 
-    def __init__(self, path: Path, *, dtype: StoreDtype, width: int, rows: int = 0, sha256: str | None = None) -> None:
-        """Open or create the file, and truncate it to its first `rows` rows, with this SHA-256; None if the caller has checked them."""
+    def __init__(
+        self, path: Path, *, dtype: StoreDtype, width: int, rows: int = 0, sha256: str | None = None
+    ) -> None:
+        """Open or create the file, and truncate it to its first `rows` rows, with this SHA-256; None if the
+        caller has checked them.
+        """
         self.rows = rows
         self._dtype, self._width = dtype, width
         self._row_bytes = width * np.dtype(dtype).itemsize
@@ -189,11 +206,16 @@ class VectorFile:
         remedy = f"remove the folder {path.parent} and {again()}"
         # `ftruncate` would lengthen the file by zero vectors.
         if rows and size < needed:
-            raise StoreError(f"{path} must have at least {needed} bytes for the {rows} vectors written before, got {size}; {remedy}")
+            raise StoreError(
+                f"{path} must have at least {needed} bytes for the {rows} vectors "
+                f"written before, got {size}; {remedy}"
+            )
         compared = rows and sha256 is not None
         self._hash = hash_of_vectors(path, rows * self._row_bytes) if compared else hashlib.sha256()
         if compared and self.sha256 != sha256:
-            raise StoreError(f"{path} must be undamaged, got vectors that differ from those written; {remedy}")
+            raise StoreError(
+                f"{path} must be undamaged, got vectors that differ from those written; {remedy}"
+            )
         self._handle = open_in_place(path)
         os.ftruncate(self._handle, needed)
 
@@ -244,7 +266,8 @@ def plain_disk_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except Exception as fault:
-        # `core.files` reports a full disk by a DataError of its own, which does not say that the command can be resumed.
+        # `core.files` reports a full disk by a DataError of its own, which does not say that the command can
+        # be resumed.
         error = disk_error_of(fault)
         if error is None:
             raise

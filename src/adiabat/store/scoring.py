@@ -1,17 +1,21 @@
 """Similarity scores that are independent of how they are computed.
 
-A matrix product in floating point depends on the order of its additions, and so on block sizes, batch sizes and the machine: a document
-would not always tie with its own copy. Here integers define the score of a query and a row. Each vector is scaled by a power of two and
-rounded to integers of at most ``g`` bits, with ``2 g + log2(E) <= 53``. Every product and every sum of products is then an integer that
-float64 holds exactly, so any order of addition gives the same result, bit for bit. For E = 384, g is 22: a component is rounded by at most
-2^-23 of its vector's largest one, and the score of unit vectors is off by about 2e-8, less than the rounding of float32 (6e-8).
+A matrix product in floating point depends on the order of its additions, and so on block sizes, batch sizes
+and the machine: a document would not always tie with its own copy. Here integers define the score of a query
+and a row. Each vector is scaled by a power of two and rounded to integers of at most ``g`` bits, with ``2 g +
+log2(E) <= 53``. Every product and every sum of products is then an integer that float64 holds exactly, so any
+order of addition gives the same result, bit for bit. For E = 384, g is 22: a component is rounded by at most
+2^-23 of its vector's largest one, and the score of unit vectors is off by about 2e-8, less than the rounding
+of float32 (6e-8).
 
-The exact score is computed only where it matters. An ordinary float32 product comes first, with a bound on its distance from the exact
-score; search and counts compute the exact score of the pairs that the bound leaves undecided.
+The exact score is computed only where it matters. An ordinary float32 product comes first, with a bound on
+its distance from the exact score; search and counts compute the exact score of the pairs that the bound
+leaves undecided.
 
-Blocks of documents lie on a CPU or a GPU. The bound holds for every order of additions (Higham 2002, section 3.1), so also for a GPU's
-products, as long as their factors are not rounded to TF32 or bfloat16 (`plain_arithmetic`). Integer sums are equal on every device, and
-what follows (a square root, a quotient, float32) is rounded in one way by IEEE 754: a GPU changes no hit, no score and no tie.
+Blocks of documents lie on a CPU or a GPU. The bound holds for every order of additions (Higham 2002, section
+3.1), so also for a GPU's products, as long as their factors are not rounded to TF32 or bfloat16
+(`plain_arithmetic`). Integer sums are equal on every device, and what follows (a square root, a quotient,
+float32) is rounded in one way by IEEE 754: a GPU changes no hit, no score and no tie.
 """
 
 from collections.abc import Iterator
@@ -35,7 +39,8 @@ SIMILARITIES: tuple[Similarity, ...] = ("cosine", "distance", "dot")
 PAIR_CHUNK = 2048
 """Number of pairs scored at a time, which bounds the memory of the gathered vectors."""
 DEVICE_NUMBERS = 1 << 24
-"""Numbers of the vectors gathered at a time on a GPU, which needs many: about 0.5 GB with their integers and products."""
+"""Numbers of the vectors gathered at a time on a GPU, which needs many: about 0.5 GB with their integers and
+products."""
 
 CPU = torch.device("cpu")
 
@@ -77,7 +82,9 @@ def _bits(width: int) -> int:
 
 
 def integers(vectors: Float[Tensor, "n e"]) -> tuple[Float64[Tensor, "n e"], Int64[Tensor, " n"]]:
-    """Units and exponents of `FixedPoint.of`, computed on the device of the vectors: each step is exact, so they are equal."""
+    """Units and exponents of `FixedPoint.of`, computed on the device of the vectors: each step is exact, so
+    they are equal.
+    """
     wide = vectors.double()
     exponents = torch.frexp(wide.abs().amax(dim=1)).exponent.long() - _bits(wide.shape[1])
     return torch.round(wide * powers(-exponents).unsqueeze(1)), exponents
@@ -94,13 +101,19 @@ def exact_pairs(query: FixedPoint, document: FixedPoint, similarity: Similarity)
     return _scores(products, query.squares, document.squares, query.exponents, document.exponents, similarity)
 
 
-def exact_tensors(query: Float[Tensor, "q e"], documents: Float[Tensor, "q k e"], similarity: Similarity) -> Float[Tensor, "q k"]:
-    """Scores of each query's own documents, bit for bit those of `exact_pairs`, without waiting for their device.
+def exact_tensors(
+    query: Float[Tensor, "q e"], documents: Float[Tensor, "q k e"], similarity: Similarity
+) -> Float[Tensor, "q k"]:
+    """Scores of each query's own documents, bit for bit those of `exact_pairs`, without waiting for their
+    device.
 
-    Sums of integers are exact in any order; divisions and square roots of float64 are rounded in one way everywhere.
+    Sums of integers are exact in any order; divisions and square roots of float64 are rounded in one way
+    everywhere.
     """
     units, exponents = integers(query)
-    of_documents, document_exponents = (values.view(*documents.shape[:2], -1) for values in integers(documents.flatten(0, 1)))
+    of_documents, document_exponents = (
+        values.view(*documents.shape[:2], -1) for values in integers(documents.flatten(0, 1))
+    )
     products = (units.unsqueeze(1) * of_documents).sum(dim=2)
     squares, document_squares = units.square().sum(dim=1, keepdim=True), of_documents.square().sum(dim=2)
     exponents, document_exponents = exponents.unsqueeze(1), document_exponents.squeeze(2)
@@ -116,7 +129,9 @@ def exact_tensors(query: Float[Tensor, "q e"], documents: Float[Tensor, "q k e"]
     return (scores + 0.0).float()
 
 
-def exact_table(query: FixedPoint, document: FixedPoint, similarity: Similarity) -> Float32[np.ndarray, "q n"]:
+def exact_table(
+    query: FixedPoint, document: FixedPoint, similarity: Similarity
+) -> Float32[np.ndarray, "q n"]:
     """Scores of every query with every document, equal to those of `exact_pairs`."""
     with plain_arithmetic():
         products = (torch.from_numpy(query.units) @ torch.from_numpy(document.units).T).numpy()
@@ -131,10 +146,12 @@ def row_scores(
     *,
     squares: Float64[np.ndarray, "... n"] | None = None,
 ) -> Float64[np.ndarray, "... n"]:
-    """Scores of vector ``i`` of one side and vector ``i`` of the other, in float64; higher is closer, 0 if a cosine is undefined.
+    """Scores of vector ``i`` of one side and vector ``i`` of the other, in float64; higher is closer, 0 if a
+    cosine is undefined.
 
-    Sums run in the same order for every pair: equal vectors give equal scores, and a vector has with itself a cosine of exactly 1 and a
-    distance of exactly 0. `exact_pairs` gives the float32 scores of search. `squares` are products of squared lengths, where known already.
+    Sums run in the same order for every pair: equal vectors give equal scores, and a vector has with itself a
+    cosine of exactly 1 and a distance of exactly 0. `exact_pairs` gives the float32 scores of search.
+    `squares` are products of squared lengths, where known already.
     """
     if similarity == "distance":
         gap = b - a
@@ -155,14 +172,19 @@ def _scores(
     document_exponents: Int64[np.ndarray, "..."],
     similarity: Similarity,
 ) -> Float32[np.ndarray, "..."]:
-    """Scores from exact sums, element by element: no step depends on a neighbour. A zero vector has cosine 0 with everything."""
+    """Scores from exact sums, element by element: no step depends on a neighbour.
+
+    A zero vector has cosine 0 with everything.
+    """
     if similarity == "cosine":
         lengths = np.sqrt(query_squares) * np.sqrt(document_squares)
         scores = products / np.where(lengths == 0, 1.0, lengths)
     elif similarity == "dot":
         scores = np.ldexp(products, query_exponents + document_exponents)
     else:
-        squared = np.ldexp(query_squares, 2 * query_exponents) + np.ldexp(document_squares, 2 * document_exponents)
+        squared = np.ldexp(query_squares, 2 * query_exponents) + np.ldexp(
+            document_squares, 2 * document_exponents
+        )
         squared = squared - np.ldexp(products, query_exponents + document_exponents + 1)
         scores = -np.sqrt(np.maximum(squared, 0.0))
     # Adding zero turns -0.0 into 0.0.
@@ -196,7 +218,9 @@ class Queries:
     @cached_property
     def lengths(self) -> Float64[np.ndarray, " q"]:
         """Euclidean norms."""
-        lengths: Float64[np.ndarray, " q"] = np.sqrt(np.einsum("qe,qe->q", self.vectors, self.vectors, dtype=np.float64))
+        lengths: Float64[np.ndarray, " q"] = np.sqrt(
+            np.einsum("qe,qe->q", self.vectors, self.vectors, dtype=np.float64)
+        )
         return lengths
 
     @cached_property
@@ -248,7 +272,9 @@ class Block:
         return FixedPoint.of(self.vectors.numpy())
 
     def fixed_of(self, rows: Int64[np.ndarray, " p"]) -> FixedPoint:
-        """The integers of some documents of the block; many rows compute and cache all, because other queries will need many too."""
+        """The integers of some documents of the block; many rows compute and cache all, because other queries
+        will need many too.
+        """
         many = 4 * len(rows) >= len(self) or "fixed" in vars(self)
         return self.fixed.take(rows) if many else FixedPoint.of(self.vectors.numpy()[rows])
 
@@ -263,9 +289,12 @@ class Block:
         return float(on_host(self.lengths.max()))
 
     def approximate(self, queries: Queries) -> tuple[Float32[Tensor, "q b"], Float64[np.ndarray, " q"]]:
-        """Quick scores (minus the square for ``distance``), and for each query a bound on their distance from the exact ones."""
+        """Quick scores (minus the square for ``distance``), and for each query a bound on their distance from
+        the exact ones.
+        """
         width = self.vectors.shape[1]
-        # A float32 product errs by at most E 2^-24 |q| |d|; norms and rounding of the integers add as much again. Doubled for safety.
+        # A float32 product errs by at most E 2^-24 |q| |d|; norms and rounding of the integers add as much
+        # again. Doubled for safety.
         relative = (2 * width + 64) * 2.0**-23
         scores = _products(queries.operand, self.vectors)
         if queries.similarity == "cosine":
@@ -279,7 +308,9 @@ class Block:
         return scores, relative * (queries.lengths + self.longest) ** 2
 
     def at_least(self, queries: Queries, levels: Float32[np.ndarray, " q"]) -> Bool[np.ndarray, "q b"]:
-        """Documents that score at least a query's level (NaN for none), by quick scores, and by exact ones where these are undecided."""
+        """Documents that score at least a query's level (NaN for none), by quick scores, and by exact ones
+        where these are undecided.
+        """
         scores, error = self.approximate(queries)
         thresholds = levels.astype(np.float64)
         thresholds = -np.square(thresholds) if queries.similarity == "distance" else thresholds
@@ -292,7 +323,9 @@ class Block:
         above[query, column] = self.exact(queries, query, column) >= levels[query]
         return np.asarray(above)
 
-    def exact(self, queries: Queries, query: Int64[np.ndarray, " p"], document: Int64[np.ndarray, " p"]) -> Float32[np.ndarray, " p"]:
+    def exact(
+        self, queries: Queries, query: Int64[np.ndarray, " p"], document: Int64[np.ndarray, " p"]
+    ) -> Float32[np.ndarray, " p"]:
         """Exact scores of chosen pairs of a query and a document of the block, by their numbers."""
         if not is_cpu(self.vectors.device):
             return self._exact_on_device(queries, query, document)
@@ -305,7 +338,9 @@ class Block:
         scores = np.empty(len(query), dtype=np.float32)
         for start in range(0, len(query), PAIR_CHUNK):
             pairs = slice(start, start + PAIR_CHUNK)
-            scores[pairs] = exact_pairs(fixed_queries.take(row[pairs]), fixed_documents.take(column[pairs]), queries.similarity)
+            scores[pairs] = exact_pairs(
+                fixed_queries.take(row[pairs]), fixed_documents.take(column[pairs]), queries.similarity
+            )
         return scores
 
     def _exact_on_device(
@@ -317,19 +352,24 @@ class Block:
             pairs = slice(start, start + size)
             asked = queries.unscaled.index_select(0, queries.on_device(query[pairs]))
             documents = self.vectors.index_select(0, queries.on_device(document[pairs]))
-            scores[pairs] = on_host(exact_tensors(asked, documents.unsqueeze(1), queries.similarity).squeeze(1))
+            scores[pairs] = on_host(
+                exact_tensors(asked, documents.unsqueeze(1), queries.similarity).squeeze(1)
+            )
         return scores
 
 
 def is_cpu(device: torch.device) -> bool:
-    """Whether numpy computes what has two ways: the products of a block, their comparison, and what is chosen by it."""
+    """Whether numpy computes what has two ways: the products of a block, their comparison, and what is chosen
+    by it.
+    """
     return device.type == "cpu"
 
 
 def _products(queries: Float32[Tensor, "q e"], documents: Float32[Tensor, "b e"]) -> Float32[Tensor, "q b"]:
     """Float32 products of every query with every document."""
     if is_cpu(documents.device):
-        # numpy's OpenBLAS takes two thirds of the time of torch's MKL on AMD's processors; elsewhere they are alike.
+        # numpy's OpenBLAS takes two thirds of the time of torch's MKL on AMD's processors; elsewhere they are
+        # alike.
         return torch.from_numpy(queries.numpy() @ documents.numpy().T)
     with plain_arithmetic(documents.device.type):
         return queries @ documents.T
@@ -356,31 +396,42 @@ def on_host(values: Tensor) -> np.ndarray:
     return values.cpu().numpy()
 
 
-def checked_queries(vectors: Float[np.ndarray, "q e"], width: int, similarity: Similarity, device: torch.device = CPU) -> Queries:
+def checked_queries(
+    vectors: Float[np.ndarray, "q e"], width: int, similarity: Similarity, device: torch.device = CPU
+) -> Queries:
     """Refuse queries that cannot be scored against a store."""
     if similarity not in SIMILARITIES:
         raise StoreError(f"similarity must be cosine, distance or dot, got {similarity}; name one of them")
     if vectors.ndim != 2 or vectors.shape[1] != width:
         raise StoreError(
-            f"queries must be rows of width {width}, as the store's vectors, got shape {vectors.shape}; embed them by the store's model"
+            f"queries must be rows of width {width}, as the store's vectors, got shape "
+            f"{vectors.shape}; embed them by the store's model"
         )
     broken = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
     if len(broken):
         rows = several((f"row {row}" for row in broken), of="queries")
-        raise StoreError(f"queries must be finite, got NaN or infinity in {rows}; embed them again, or check whether the model is damaged")
+        raise StoreError(
+            f"queries must be finite, got NaN or infinity in {rows}; embed them "
+            "again, or check whether the model is damaged"
+        )
     queries = Queries(vectors.astype(np.float32, copy=False), similarity, device)
-    extreme = np.flatnonzero((queries.lengths != 0) & ~((queries.lengths >= SHORTEST) & (queries.lengths <= LONGEST)))
+    extreme = np.flatnonzero(
+        (queries.lengths != 0) & ~((queries.lengths >= SHORTEST) & (queries.lengths <= LONGEST))
+    )
     if len(extreme):
         raise StoreError(
             f"queries must be of length {SHORTEST:g} to {LONGEST:g}, "
-            f"got another in {several((f'row {row}' for row in extreme), of='queries')}; scale them, preferably to unit length"
+            f"got another in {several((f'row {row}' for row in extreme), of='queries')}; "
+            "scale them, preferably to unit length"
         )
     return queries
 
 
 @contextmanager
 def plain_arithmetic(device_type: str = "cpu") -> Iterator[None]:
-    """Float32 products in full float32, without autocast and regardless of the process's precision for training."""
+    """Float32 products in full float32, without autocast and regardless of the process's precision for
+    training.
+    """
     with _full_precision(), torch.autocast(device_type, enabled=False):
         yield
 

@@ -1,4 +1,6 @@
-"""Exact search over a whole store, streamed in blocks: nearest documents, counts of documents above a score, and scores of given rows."""
+"""Exact search over a whole store, streamed in blocks: nearest documents, counts of documents above a score,
+and scores of given rows.
+"""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -44,7 +46,8 @@ class Hits:
     """The nearest documents of each query, best first.
 
     Attributes:
-        rows: Rows of the store; of equal scores, the lower row first; -1 if exclusions or a zero query leave fewer than k.
+        rows: Rows of the store; of equal scores, the lower row first; -1 if exclusions or a zero query leave
+            fewer than k.
         scores: Higher is closer; minus infinity for a row of -1.
     """
 
@@ -66,11 +69,13 @@ def search(
 ) -> Hits:
     """Find the nearest documents of each query in the whole store.
 
-    The result is exact (`adiabat.store.scoring` defines this) and depends neither on device nor `block_rows` nor on other queries.
+    The result is exact (`adiabat.store.scoring` defines this) and depends neither on device nor `block_rows`
+    nor on other queries.
 
     Args:
         queries: One row per query, of any length; a zero query, which has no direction, has no results.
-        device: Device that scores: usually that of the model. A GPU keeps the vectors with the store, where they fit.
+        device: Device that scores: usually that of the model. A GPU keeps the vectors with the store, where
+            they fit.
         block_rows: Documents at a time; None chooses for the device.
         excluded: Rows that are never returned, per query; None for no exclusions.
         removed: Ascending rows that are returned for no query.
@@ -82,7 +87,9 @@ def search(
     tiles = [_Nearest(checked.take(tile), min(k, store.count), exclusions.take(tile)) for tile in plan.tiles]
     _score(store, plan, [tile.update for tile in tiles], on_progress)
     tile_hits = [tile.hits() for tile in tiles]
-    hits = Hits(np.concatenate([tile.rows for tile in tile_hits]), np.concatenate([tile.scores for tile in tile_hits]))
+    hits = Hits(
+        np.concatenate([tile.rows for tile in tile_hits]), np.concatenate([tile.scores for tile in tile_hits])
+    )
     zero = ~queries.any(axis=1)
     hits.rows[zero], hits.scores[zero] = -1, -np.inf
     return hits
@@ -102,7 +109,8 @@ def count_at_least(
 ) -> tuple[Int64[np.ndarray, "q p"], Int64[np.ndarray, "q p"]]:
     """Count, for each query and threshold, the documents of the store that score at least as high.
 
-    With the scores of a query's positives (`score_rows`) as thresholds, and its positives excluded, these are the errors of PND over the
+    With the scores of a query's positives (`score_rows`) as thresholds, and its positives excluded, these are
+    the errors of PND over the
     full store: every other document that ties with a positive, or scores higher.
 
     Args:
@@ -117,24 +125,38 @@ def count_at_least(
     if thresholds.shape[:1] != queries.shape[:1] or np.isnan(thresholds).any():
         nan = " with NaN" if np.isnan(thresholds).any() else ""
         raise StoreError(
-            f"thresholds must be one row per query without NaN, got shape {thresholds.shape}{nan} for {len(queries)} queries; "
+            "thresholds must be one row per query without NaN, got shape "
+            f"{thresholds.shape}{nan} for {len(queries)} queries; "
             "pass those of `score_rows`, or plus infinity for none"
         )
-    counts, exclusions = np.zeros((2, *thresholds.shape), dtype=np.int64), _Exclusions.of(excluded, len(queries), removed)
+    counts, exclusions = (
+        np.zeros((2, *thresholds.shape), dtype=np.int64),
+        _Exclusions.of(excluded, len(queries), removed),
+    )
     plan = BlockPlan.of(store, len(queries), device, block_rows, threads=_threads())
-    tiles = [partial(_count_block, checked.take(tile), exclusions.take(tile), thresholds[tile], counts[:, tile]) for tile in plan.tiles]
+    tiles = [
+        partial(_count_block, checked.take(tile), exclusions.take(tile), thresholds[tile], counts[:, tile])
+        for tile in plan.tiles
+    ]
     _score(store, plan, tiles, on_progress)
     return counts[0] - counts[1], counts[1]
 
 
 def score_rows(
-    store: Store, queries: Float[np.ndarray, "q e"], rows: Integer[np.ndarray, "q r"], *, similarity: Similarity = "cosine"
+    store: Store,
+    queries: Float[np.ndarray, "q e"],
+    rows: Integer[np.ndarray, "q r"],
+    *,
+    similarity: Similarity = "cosine",
 ) -> Float32[np.ndarray, "q r"]:
-    """Scores of chosen documents, bit for bit those of `search` and `count_at_least`; minus infinity at a row of -1."""
+    """Scores of chosen documents, bit for bit those of `search` and `count_at_least`; minus infinity at a row
+    of -1.
+    """
     checked = checked_queries(queries, store.width, similarity)
     if rows.ndim != 2 or len(rows) != len(queries):
         raise StoreError(
-            f"rows must be one list per query, got shape {rows.shape} for {len(queries)} queries; fill shorter lists up with -1"
+            f"rows must be one list per query, got shape {rows.shape} for {len(queries)} "
+            "queries; fill shorter lists up with -1"
         )
     scores = np.full(rows.shape, -np.inf, dtype=np.float32)
     query, column = np.nonzero(rows != -1)
@@ -143,27 +165,40 @@ def score_rows(
         distinct, index = np.unique(rows[pairs], return_inverse=True)
         documents = store.gather(distinct)
         require_finite(store, np.abs(documents).max(axis=1), distinct)
-        scores[pairs] = exact_pairs(checked.exact.take(pairs[0]), FixedPoint.of(documents).take(index), similarity)
+        scores[pairs] = exact_pairs(
+            checked.exact.take(pairs[0]), FixedPoint.of(documents).take(index), similarity
+        )
     return scores
 
 
-def _score(store: Store, plan: BlockPlan, tiles: Sequence[Callable[[Block], None]], on_progress: SearchProgress | None) -> None:
+def _score(
+    store: Store,
+    plan: BlockPlan,
+    tiles: Sequence[Callable[[Block], None]],
+    on_progress: SearchProgress | None,
+) -> None:
     """Let every tile of queries score every block of the store."""
-    with _at_once(len(tiles) if is_cpu(plan.device) else 1) as run, closing(each_block(store, plan, on_progress)) as blocks:
+    with (
+        _at_once(len(tiles) if is_cpu(plan.device) else 1) as run,
+        closing(each_block(store, plan, on_progress)) as blocks,
+    ):
         for block in blocks:
             run(partial(plan.within_memory, tile, block) for tile in tiles)
 
 
 @contextmanager
 def _at_once(tiles: int) -> Iterator[Callable[[Iterable[Callable[[], None]]], None]]:
-    """A parallel map over a block's tiles, one per thread, so that no core waits for the others after every operation."""
+    """A parallel map over a block's tiles, one per thread, so that no core waits for the others after every
+    operation.
+    """
     workers = min(_threads(), tiles)
     # Torch respects the caller's number of threads; numpy does not.
     with _libraries().limit(limits=1 if workers > 1 else torch.get_num_threads(), user_api="blas"):
         if workers < 2:
             yield lambda jobs: _finish(job() for job in jobs)
             return
-        # The precision of torch's products belongs to the whole process: no thread may reset it while another computes.
+        # The precision of torch's products belongs to the whole process: no thread may reset it while another
+        # computes.
         with plain_arithmetic(), parallel_map([lambda job: job()] * workers) as results:
             yield lambda jobs: _finish(results(jobs))
 
@@ -191,7 +226,10 @@ class _Exclusions:
 
     @classmethod
     def of(
-        cls, excluded: Ragged | Sequence[Integer[np.ndarray, " _"]] | None, queries: int, removed: Int64[np.ndarray, " r"] | None
+        cls,
+        excluded: Ragged | Sequence[Integer[np.ndarray, " _"]] | None,
+        queries: int,
+        removed: Int64[np.ndarray, " r"] | None,
     ) -> "_Exclusions":
         none = np.empty(0, dtype=np.int64)
         removed = none if removed is None else removed
@@ -199,7 +237,8 @@ class _Exclusions:
             return cls(none, none, removed)
         if len(excluded) != queries:
             raise StoreError(
-                f"excluded must hold one list of rows per query, got {len(excluded)} lists for {queries} queries; "
+                f"excluded must hold one list of rows per query, got {len(excluded)} "
+                f"lists for {queries} queries; "
                 "give an empty one to a query without any"
             )
         lists = excluded if isinstance(excluded, Ragged) else Ragged.of(excluded)
@@ -255,7 +294,9 @@ class _Nearest:
     queries: Queries
     k: int
     exclusions: _Exclusions
-    candidates: list[tuple[Int64[np.ndarray, " p"], Int64[np.ndarray, " p"], Float32[np.ndarray, " p"]]] = field(default_factory=list)
+    candidates: list[tuple[Int64[np.ndarray, " p"], Int64[np.ndarray, " p"], Float32[np.ndarray, " p"]]] = (
+        field(default_factory=list)
+    )
     waiting: int = 0
 
     def __post_init__(self) -> None:
@@ -277,9 +318,14 @@ class _Nearest:
         if self.waiting >= max(WAITING_PAIRS, self.best.rows.size):
             self._sort_in()
 
-    def _possible(self, scores: Float32[Tensor, "q b"], error: Float64[np.ndarray, " q"]) -> Bool[Tensor, "q b"]:
-        """Pairs that may be among the k best: all except those clearly below the k-th so far, or below the k-th of the block itself."""
-        # Rounding the floor to float32 is far within the bound on the error; comparing in float64 would widen every score.
+    def _possible(
+        self, scores: Float32[Tensor, "q b"], error: Float64[np.ndarray, " q"]
+    ) -> Bool[Tensor, "q b"]:
+        """Pairs that may be among the k best: all except those clearly below the k-th so far, or below the
+        k-th of the block itself.
+        """
+        # Rounding the floor to float32 is far within the bound on the error; comparing in float64 would widen
+        # every score.
         floor = (_domain(self.best.scores[:, -1], self.queries.similarity) - error).astype(np.float32)
         possible = reach(scores, floor)
         (crowded,) = places(possible.sum(dim=1, dtype=torch.int32) > 2 * self.k)
@@ -295,9 +341,16 @@ class _Nearest:
 
     def _sort_in(self) -> None:
         best_query, best_column = np.nonzero(self.best.rows >= 0)
-        former = (best_query, self.best.rows[best_query, best_column], self.best.scores[best_query, best_column])
-        query, rows, scores = (np.concatenate(arrays) for arrays in zip(former, *self.candidates, strict=True))
-        # By query, then score, then row: of equal scores the lower row comes first, whatever order blocks came in.
+        former = (
+            best_query,
+            self.best.rows[best_query, best_column],
+            self.best.scores[best_query, best_column],
+        )
+        query, rows, scores = (
+            np.concatenate(arrays) for arrays in zip(former, *self.candidates, strict=True)
+        )
+        # By query, then score, then row: of equal scores the lower row comes first, whatever order blocks
+        # came in.
         order = np.lexsort((rows, -scores, query))
         query, rows, scores = query[order], rows[order], scores[order]
         rank = np.arange(len(query)) - np.searchsorted(query, query)
@@ -314,7 +367,9 @@ class _Nearest:
 
 
 def _domain(scores: Float32[np.ndarray, "..."], similarity: Similarity) -> Float64[np.ndarray, "..."]:
-    """Scores on the scale of `Block.approximate`: minus the square for a distance; no distance is above zero."""
+    """Scores on the scale of `Block.approximate`: minus the square for a distance; no distance is above
+    zero.
+    """
     wide = scores.astype(np.float64)
     if similarity == "distance":
         wide = np.where(wide > 0, np.inf, -np.square(wide))
@@ -322,9 +377,15 @@ def _domain(scores: Float32[np.ndarray, "..."], similarity: Similarity) -> Float
 
 
 def _count_block(
-    queries: Queries, exclusions: _Exclusions, thresholds: Float[np.ndarray, "q p"], counts: Int64[np.ndarray, "2 q p"], block: Block
+    queries: Queries,
+    exclusions: _Exclusions,
+    thresholds: Float[np.ndarray, "q p"],
+    counts: Int64[np.ndarray, "2 q p"],
+    block: Block,
 ) -> None:
-    """Add to the counts of all documents and of removed ones: by the quick score if it decides clearly, otherwise by the exact one."""
+    """Add to the counts of all documents and of removed ones: by the quick score if it decides clearly,
+    otherwise by the exact one.
+    """
     if not thresholds.size:
         return
     on_device = queries.on_device
@@ -393,7 +454,9 @@ def hits_of(
     similarity: Similarity,
     characters: int | None = None,
 ) -> list[Hit]:
-    """The results of a query with ids and the beginnings of texts, best first; a text is "" if the store keeps none."""
+    """The results of a query with ids and the beginnings of texts, best first; a text is "" if the store
+    keeps none.
+    """
     rows = hits.rows[query][hits.rows[query] >= 0]
     texts = [text[:characters] for text in store.texts(rows)] if store.has_texts else [""] * len(rows)
     relevant: Bool[np.ndarray, " k"] = np.isin(rows, positives)

@@ -1,7 +1,9 @@
-"""A store's documents, block by block, on the device that scores them; and how a search is divided to fit into memory.
+"""A store's documents, block by block, on the device that scores them; and how a search is divided to fit
+into memory.
 
-On a CPU, one pair of buffers serves all blocks, and threads share the queries. A GPU scores many queries and documents at a time, while the
-next block is read and copied. Where half of its free memory holds the vectors, they stay on it for further searches.
+On a CPU, one pair of buffers serves all blocks, and threads share the queries. A GPU scores many queries and
+documents at a time, while the next block is read and copied. Where half of its free memory holds the vectors,
+they stay on it for further searches.
 """
 
 import warnings
@@ -47,10 +49,14 @@ class BlockPlan:
     is_halved: bool = False
 
     @classmethod
-    def of(cls, store: Store, queries: int, device: torch.device, block_rows: int | None, *, threads: int) -> "BlockPlan":
+    def of(
+        cls, store: Store, queries: int, device: torch.device, block_rows: int | None, *, threads: int
+    ) -> "BlockPlan":
         """Choose sizes for the device."""
         if block_rows is not None and block_rows < 1:
-            raise StoreError(f"block_rows must be at least 1, got {block_rows}; leave it out to let the device decide")
+            raise StoreError(
+                f"block_rows must be at least 1, got {block_rows}; leave it out to let the device decide"
+            )
         if is_cpu(device):
             rows = block_rows or BLOCK_ROWS
             # A tile per thread or more, but none smaller than `SMALLEST_TILE`.
@@ -64,7 +70,11 @@ class BlockPlan:
             # Vectors that stay on the device need no memory for copies.
             most = store.count if str(device) in store.kept else copied
             rows = block_rows or max(1, min(store.count, most, scores // size))
-        return cls(device, rows, [slice(start, min(start + size, queries)) for start in range(0, max(queries, 1), size)])
+        return cls(
+            device,
+            rows,
+            [slice(start, min(start + size, queries)) for start in range(0, max(queries, 1), size)],
+        )
 
     def within_memory(self, score: Callable[[Block], None], block: Block) -> None:
         """Score a block; once a GPU's memory did not suffice, in halves."""
@@ -82,7 +92,10 @@ class BlockPlan:
         # Here, not in the handler: there the traceback still holds the tensors of the attempt.
         self.is_halved, self.block_rows = True, -(-len(block) // 2)
         release_unused()
-        warnings.warn(f"{self.device} has too little memory for {len(block):,} documents at a time, so they are halved", stacklevel=2)
+        warnings.warn(
+            f"{self.device} has too little memory for {len(block):,} documents at a time, so they are halved",
+            stacklevel=2,
+        )
         self.within_memory(score, block)
 
 
@@ -125,7 +138,11 @@ def _on_device(store: Store, plan: BlockPlan) -> Iterator[Block]:
         return
     room = _room_for(store, device)
     # Pinned, so that copies run beside kernels.
-    buffer = torch.empty((min(size, store.count), store.width), dtype=getattr(torch, store.dtype), pin_memory=device.type == "cuda")
+    buffer = torch.empty(
+        (min(size, store.count), store.width),
+        dtype=getattr(torch, store.dtype),
+        pin_memory=device.type == "cuda",
+    )
     stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
     if stream is not None:
         # The room may have been memory of work that still runs.
@@ -154,7 +171,8 @@ def _on_device(store: Store, plan: BlockPlan) -> Iterator[Block]:
         for block in loaded(starts):
             if stream is not None:
                 for tensor in (block.vectors, block.lengths):
-                    # Its memory belongs to the stream of the copy: it must not be filled again before the score is computed.
+                    # Its memory belongs to the stream of the copy: it must not be filled again before the
+                    # score is computed.
                     tensor.record_stream(torch.cuda.current_stream(device))
             yield block
     if room is not None:
@@ -162,7 +180,9 @@ def _on_device(store: Store, plan: BlockPlan) -> Iterator[Block]:
 
 
 def all_on(store: Store, device: torch.device) -> Block | None:
-    """All documents on a device, which keeps them with the store; None if half of its free memory does not hold them."""
+    """All documents on a device, which keeps them with the store; None if half of its free memory does not
+    hold them.
+    """
     if str(device) not in store.kept and _fits(store, device):
         for _ in _on_device(store, BlockPlan.of(store, 1, device, None, threads=1)):
             pass
@@ -182,7 +202,13 @@ def _room_for(store: Store, device: torch.device) -> Block | None:
     # Written in another thread, where a tensor of the caller's inference mode could not be.
     with torch.inference_mode(False):
         try:
-            return Block(0, *(torch.empty(shape, device=device) for shape in ((store.count, store.width), (store.count,))))
+            return Block(
+                0,
+                *(
+                    torch.empty(shape, device=device)
+                    for shape in ((store.count, store.width), (store.count,))
+                ),
+            )
         except torch.OutOfMemoryError:
             # Free memory may lie in pieces, or another process was quicker.
             return None
@@ -193,8 +219,13 @@ def _running_on(stream: torch.cuda.Stream | None) -> AbstractContextManager[obje
 
 
 def require_finite(store: Store, sizes: Float32[np.ndarray, " n"], rows: Integer[np.ndarray, " n"]) -> None:
-    """Refuse NaN and infinity: no store is built with them, so the file is damaged, and they would rank last."""
+    """Refuse NaN and infinity: no store is built with them, so the file is damaged, and they would rank
+    last.
+    """
     broken = rows[~np.isfinite(sizes)]
     if len(broken):
         ids = several((f'"{doc_id}"' for doc_id in store.doc_ids(broken)), of="documents")
-        raise StoreError(f"{store.path} must hold finite vectors, got NaN or infinity for {ids}; it is damaged: rebuild the store")
+        raise StoreError(
+            f"{store.path} must hold finite vectors, got NaN or infinity for "
+            f"{ids}; it is damaged: rebuild the store"
+        )

@@ -24,14 +24,17 @@ from adiabat.models.towers import DualEncoder
 from adiabat.store.addressing import SHOWN_CHARACTERS
 
 HEAD = 64
-"""Letters to tokenise first: tokenisation takes most of a static model's time, and nearly every text begins with a known token."""
+"""Letters to tokenise first: tokenisation takes most of a static model's time, and nearly every text begins
+with a known token."""
 
 DOCUMENTS_PER_BLOCK = 2048
 SHOWN_TEXTS, SHOWN_DOCUMENTS, SHOWN_DOCUMENT_CHARACTERS = 5, 3, 40
 """Maximum number of texts named in a message."""
 
 
-def embed_texts(model: DualEncoder, texts: Sequence[str], *, side: Side, name: str, watch: Watch) -> Float32[np.ndarray, "n e"]:
+def embed_texts(
+    model: DualEncoder, texts: Sequence[str], *, side: Side, name: str, watch: Watch
+) -> Float32[np.ndarray, "n e"]:
     """Embed texts in float32; equal texts share one vector, to the last bit."""
     row_of = {text: row for row, text in enumerate(dict.fromkeys(texts))}
 
@@ -42,7 +45,8 @@ def embed_texts(model: DualEncoder, texts: Sequence[str], *, side: Side, name: s
     broken = ~np.isfinite(vectors).all(axis=1)
     if broken.any():
         raise DataError(
-            f"{name}: vectors must be finite, got NaN or infinity for {_named(list(row_of), broken)}; the model's weights are damaged"
+            f"{name}: vectors must be finite, got NaN or infinity for "
+            f"{_named(list(row_of), broken)}; the model's weights are damaged"
         )
     return vectors[[row_of[text] for text in texts]]
 
@@ -65,11 +69,15 @@ def require_directions(vectors: Float[np.ndarray, "n e"], texts: Sequence[str], 
 def _named(texts: Sequence[str], mask: Bool[np.ndarray, " n"]) -> str:
     """Some of the distinct texts, shortened."""
     distinct = dict.fromkeys(texts[row] for row in np.flatnonzero(mask).tolist())
-    return several((repr(cut(text, limit=SHOWN_CHARACTERS)) for text in distinct), of="texts", shown=SHOWN_TEXTS)
+    return several(
+        (repr(cut(text, limit=SHOWN_CHARACTERS)) for text in distinct), of="texts", shown=SHOWN_TEXTS
+    )
 
 
 def tokens_with_weight(encoder: Encoder) -> Bool[np.ndarray, " v"] | None:
-    """Which tokens of a static model have a nonzero row; None for a transformer, which can embed every text."""
+    """Which tokens of a static model have a nonzero row; None for a transformer, which can embed every
+    text.
+    """
     if not isinstance(encoder.backbone, StaticBackbone):
         return None
     # The padding row, which represents a text without tokens, is zero too.
@@ -79,7 +87,9 @@ def tokens_with_weight(encoder: Encoder) -> Bool[np.ndarray, " v"] | None:
 def wordless(
     encoder: Encoder, texts: Sequence[str], *, side: Side, with_weight: Bool[np.ndarray, " v"] | None = None
 ) -> Bool[np.ndarray, " n"]:
-    """Which texts have no token with a nonzero row; callers with many blocks compute `tokens_with_weight` once."""
+    """Which texts have no token with a nonzero row; callers with many blocks compute `tokens_with_weight`
+    once.
+    """
     weighted = tokens_with_weight(encoder) if with_weight is None else with_weight
     if weighted is None:
         return np.zeros(len(texts), dtype=np.bool_)
@@ -102,7 +112,9 @@ def known_documents(
     note: Callable[[str], None],
     setting: str = "data.blank",
 ) -> Iterator[Document]:
-    """Documents with a nonzero vector; the others are refused at the end, or dropped or given the text "" with a note."""
+    """Documents with a nonzero vector; the others are refused at the end, or dropped or given the text ""
+    with a note.
+    """
     with_weight = tokens_with_weight(encoder)
     if with_weight is None:
         yield from documents
@@ -110,7 +122,9 @@ def known_documents(
     unknown, count = Faults(shown=SHOWN_DOCUMENTS), 0
     while block := list(islice(documents, DOCUMENTS_PER_BLOCK)):
         count += len(block)
-        mask = wordless(encoder, [document.text for document in block], side="document", with_weight=with_weight)
+        mask = wordless(
+            encoder, [document.text for document in block], side="document", with_weight=with_weight
+        )
         for document, is_unknown in zip(block, mask, strict=True):
             if is_unknown and document.text:
                 unknown.add(f'"{document.doc_id}" ({cut(document.text, limit=SHOWN_DOCUMENT_CHARACTERS)!r})')
@@ -142,7 +156,8 @@ class EmbeddingCache:
     Attributes:
         vectors: All rows; unknown rows have arbitrary content.
         known: Which rows hold a vector.
-        first_steps: Training step that first needed each row, whose cost includes the row; `VALIDATED` or `UNUSED` if none did.
+        first_steps: Training step that first needed each row, whose cost includes the row; `VALIDATED` or
+            `UNUSED` if none did.
     """
 
     vectors: Float[np.ndarray, "n e"]
@@ -160,7 +175,9 @@ class EmbeddingCache:
     def keep_in(self, stem: Path, *, resume: bool) -> None:
         """Store vectors in files from here on."""
         path, self._flags = stem.with_suffix(".f32"), stem.with_suffix(".npy")
-        goes_on = resume and self._flags.is_file() and path.is_file() and path.stat().st_size == self.vectors.nbytes
+        goes_on = (
+            resume and self._flags.is_file() and path.is_file() and path.stat().st_size == self.vectors.nbytes
+        )
         try:
             make_folder(stem.parent, parents=True)
             if not goes_on:
@@ -173,7 +190,9 @@ class EmbeddingCache:
         except OSError as fault:
             if (error := disk_error_of(fault)) is None:
                 raise
-            raise JobError(f"{path} must hold {self.vectors.nbytes:,} bytes, got: {error.strerror}; free some space") from fault
+            raise JobError(
+                f"{path} must hold {self.vectors.nbytes:,} bytes, got: {error.strerror}; free some space"
+            ) from fault
         if goes_on:
             self._checksums, self.first_steps = _rows_in(self._flags, len(self.known))
             saved = np.flatnonzero(self._checksums)
@@ -185,7 +204,9 @@ class EmbeddingCache:
         self.vectors[rows], self.known[rows] = vectors, True
 
     def save(self) -> None:
-        """Record on disk which rows are known, if vectors are stored in files; rows set later are computed again after a kill."""
+        """Record on disk which rows are known, if vectors are stored in files; rows set later are computed
+        again after a kill.
+        """
         if self._flags is None:
             return
         new = np.flatnonzero(self.known & (self._checksums == 0))
@@ -197,16 +218,24 @@ class EmbeddingCache:
         except (OSError, DataError) as fault:
             if disk_error_of(fault) is None:
                 raise
-            raise JobError(f"{self._flags} could not be written: {fault}; free some space; earlier vectors are kept") from fault
+            raise JobError(
+                f"{self._flags} could not be written: {fault}; free some space; earlier vectors are kept"
+            ) from fault
 
 
-def _checksums_of(vectors: Float[np.ndarray, "n e"], rows: Int[np.ndarray, " some"]) -> UInt64[np.ndarray, " some"]:
+def _checksums_of(
+    vectors: Float[np.ndarray, "n e"], rows: Int[np.ndarray, " some"]
+) -> UInt64[np.ndarray, " some"]:
     """A nonzero checksum for each row."""
-    return np.fromiter((zlib.crc32(vectors[row].data) | _KNOWN for row in rows.tolist()), dtype=np.uint64, count=len(rows))
+    return np.fromiter(
+        (zlib.crc32(vectors[row].data) | _KNOWN for row in rows.tolist()), dtype=np.uint64, count=len(rows)
+    )
 
 
 def _rows_in(path: Path, rows: int) -> tuple[UInt64[np.ndarray, " n"], Int[np.ndarray, " n"]]:
-    """The checksum of each row in a file, 0 for an unknown one, and its first step; no row is known if the file is damaged."""
+    """The checksum of each row in a file, 0 for an unknown one, and its first step; no row is known if the
+    file is damaged.
+    """
     try:
         saved = read_array(path, remedy="")
     except DataError:
@@ -215,4 +244,8 @@ def _rows_in(path: Path, rows: int) -> tuple[UInt64[np.ndarray, " n"], Int[np.nd
         return saved[0].astype(np.uint64), saved[1]
     # Earlier versions wrote checksums alone, and had counted the cost of the rows.
     is_earlier = saved.shape == (rows,) and saved.dtype == np.uint64
-    return (saved, np.full(rows, VALIDATED)) if is_earlier else (np.zeros(rows, dtype=np.uint64), np.full(rows, UNUSED))
+    return (
+        (saved, np.full(rows, VALIDATED))
+        if is_earlier
+        else (np.zeros(rows, dtype=np.uint64), np.full(rows, UNUSED))
+    )

@@ -16,7 +16,8 @@ from adiabat.store.manifest import TOMBSTONE_FILE
 class Tombstones:
     """The rows, ascending, and the hash of the id that each had.
 
-    Documents are numbered without them: all readers of a store see its documents alone, in the order of the file.
+    Documents are numbered without them: all readers of a store see its documents alone, in the order of the
+    file.
     """
 
     rows: Int64[np.ndarray, " t"]

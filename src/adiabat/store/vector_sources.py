@@ -14,7 +14,15 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Float, Int
 
-from adiabat.core.errors import ConfigError, DataError, Faults, MissingDependencyError, StoreError, reraise_unrelated, several
+from adiabat.core.errors import (
+    ConfigError,
+    DataError,
+    Faults,
+    MissingDependencyError,
+    StoreError,
+    reraise_unrelated,
+    several,
+)
 from adiabat.core.files import reading, require_plain
 from adiabat.core.text import cut
 from adiabat.core.wording import option
@@ -31,8 +39,10 @@ SUFFIXES = ".npy, .parquet, .arrow, .feather, .faiss or .index"
 IDS_PER_BLOCK = 65_536
 
 CODES = (
-    "integers may be codes, whose scale is missing: save codes * scale + offset, as the engine that made them reads them "
-    "(of one bit a dimension, numpy.unpackbits(codes, axis=1) * 2.0 - 1), or astype('float32') if they are the numbers themselves"
+    "integers may be codes, whose scale is missing: save codes * scale + offset, "
+    "as the engine that made them reads them "
+    "(of one bit a dimension, numpy.unpackbits(codes, axis=1) * 2.0 - 1), or "
+    "astype('float32') if they are the numbers themselves"
 )
 """Advice on vectors of whole numbers."""
 
@@ -56,12 +66,17 @@ def open_vectors(address: str | Path, *, block_rows: int) -> VectorSource:
         **dict.fromkeys(FAISS_SUFFIXES, _open_faiss),
     }
     if path.suffix not in readers:
-        raise StoreError(f"{path}: vectors must end in {SUFFIXES}, got {path.suffix or 'no suffix'}; write them in one of these formats")
+        raise StoreError(
+            f"{path}: vectors must end in {SUFFIXES}, got {path.suffix or 'no suffix'}; "
+            "write them in one of these formats"
+        )
     return readers[path.suffix](path, block_rows)
 
 
 def require_vectors(address: str | Path, ids: object) -> None:
-    """Refuse a file of vectors by its header, and one of ids by its name; a faiss index, which is read whole, is opened later."""
+    """Refuse a file of vectors by its header, and one of ids by its name; a faiss index, which is read whole,
+    is opened later.
+    """
     path, _ = _file_and_columns(address, "vectors", TABLE_COLUMNS)
     if isinstance(ids, str | os.PathLike):
         _file_and_columns(os.fspath(ids), "ids", ("doc_id",))
@@ -72,11 +87,17 @@ def require_vectors(address: str | Path, ids: object) -> None:
 def require_ids(vectors: VectorSource, name: object, ids: object) -> None:
     """Refuse vectors that come without ids."""
     if ids is None and not vectors.has_ids:
-        raise StoreError(f"{name}: vectors must come with ids, the file holds none; name a file of them ({option('ids')})")
+        raise StoreError(
+            f"{name}: vectors must come with ids, the file holds none; name a file of them ({option('ids')})"
+        )
 
 
-def _file_and_columns(address: str | Path, content: str, names: Sequence[str]) -> tuple[Path, Mapping[str, str]]:
-    """A file of vectors or ids, and the columns that its address names, which must be among `names` and of a table."""
+def _file_and_columns(
+    address: str | Path, content: str, names: Sequence[str]
+) -> tuple[Path, Mapping[str, str]]:
+    """A file of vectors or ids, and the columns that its address names, which must be among `names` and of a
+    table.
+    """
     source = Source.of(address)
     path = Path(source.path)
     is_table = path.suffix in TABLE_SUFFIXES
@@ -89,12 +110,17 @@ def _file_and_columns(address: str | Path, content: str, names: Sequence[str]) -
     return path, source.columns
 
 
-def _named_column(path: Path, name: str, columns: Mapping[str, str], usual: Sequence[str], present: Sequence[str]) -> str | None:
+def _named_column(
+    path: Path, name: str, columns: Mapping[str, str], usual: Sequence[str], present: Sequence[str]
+) -> str | None:
     """The file's name of a column: the one that the address gives, or a usual one."""
     if name not in columns:
         return next((each for each in usual if each in present), None)
     if columns[name] not in present:
-        raise StoreError(f'{path}: expected the column "{columns[name]}" ({name}), got {", ".join(present)}; name a column that is there')
+        raise StoreError(
+            f'{path}: expected the column "{columns[name]}" ({name}), got '
+            f"{', '.join(present)}; name a column that is there"
+        )
     return columns[name]
 
 
@@ -103,7 +129,10 @@ def _open_numpy(path: Path, block_rows: int) -> VectorSource:
         head = file.read(6)
     # `numpy.load` would open the archive too, and give a mapping of arrays.
     if head.startswith(b"PK"):
-        raise StoreError(f"{path}: must be an npy file, got an archive of several (npz); write the one array with numpy.save")
+        raise StoreError(
+            f"{path}: must be an npy file, got an archive of several (npz); "
+            "write the one array with numpy.save"
+        )
     if not head.startswith(b"\x93NUMPY"):
         beginning = f"one that begins with {head!r}" if head else "an empty file"
         raise StoreError(f"{path}: must be a whole npy file, got {beginning}; write it with numpy.save")
@@ -113,7 +142,10 @@ def _open_numpy(path: Path, block_rows: int) -> VectorSource:
         # NumPy's files keep the bytes of a bfloat16, and not its name.
         if array.dtype.kind == "V" and array.dtype.itemsize == 2:
             advice = "save bfloat16 as float32"
-        raise StoreError(f"{path}: vectors must be a float array of two dimensions, got {array.dtype} of shape {array.shape}; {advice}")
+        raise StoreError(
+            f"{path}: vectors must be a float array of two dimensions, got "
+            f"{array.dtype} of shape {array.shape}; {advice}"
+        )
 
     def blocks() -> Iterator[tuple[None, Float[np.ndarray, "b e"]]]:
         for start in range(0, len(array), block_rows):
@@ -129,7 +161,9 @@ def holds_codes(array: np.ndarray) -> bool:
 
 
 def _mapped(path: Path) -> np.ndarray:
-    with reading(path, remedy="write it again with numpy.save, as numbers and not as Python objects", error=StoreError):
+    with reading(
+        path, remedy="write it again with numpy.save, as numbers and not as Python objects", error=StoreError
+    ):
         array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
         return array
 
@@ -142,7 +176,10 @@ def _open_table(path: Path, block_rows: int, named: Mapping[str, str]) -> Vector
     vector_name = _named_column(path, "vector", named, VECTOR_NAMES, table.names)
     if vector_name is None:
         listed = ", ".join(table.names)
-        raise StoreError(f"{path}: must have a column named {' or '.join(VECTOR_NAMES)}, got {listed}; rename it, or add ?vector=NAME")
+        raise StoreError(
+            f"{path}: must have a column named {' or '.join(VECTOR_NAMES)}, got "
+            f"{listed}; rename it, or add ?vector=NAME"
+        )
     with opened():
         columns = (_lists(path, batch.column(0)) for batch in table.batches([vector_name], block_rows))
         width = next((int(length) for column in columns for length in _lengths(column) if length > 0), 0)
@@ -165,15 +202,23 @@ def _lists(path: Path, column: Any) -> Any:
     kind = column.type
     if isinstance(kind, pa.FixedShapeTensorType) and sum(size > 1 for size in kind.shape) > 1:
         shape = " x ".join(map(str, kind.shape))
-        raise StoreError(f"{path}: must hold one vector in each row, got tensors of {shape} numbers; keep one vector of each")
+        raise StoreError(
+            f"{path}: must hold one vector in each row, got tensors of {shape} "
+            "numbers; keep one vector of each"
+        )
     if isinstance(kind, pa.BaseExtensionType):
         column, kind = column.storage, kind.storage_type
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     if not is_list or not pa.types.is_floating(kind.value_type):
         value = kind.value_type if is_list else kind
-        advice = f"keep the field with the numbers: {', '.join(field.name for field in kind)}" if pa.types.is_struct(kind) else "convert it"
+        advice = (
+            f"keep the field with the numbers: {', '.join(field.name for field in kind)}"
+            if pa.types.is_struct(kind)
+            else "convert it"
+        )
         raise StoreError(
-            f"{path}: vectors must be lists of floats, got a column of {kind}; {CODES if pa.types.is_integer(value) else advice}"
+            f"{path}: vectors must be lists of floats, got a column of {kind}; "
+            f"{CODES if pa.types.is_integer(value) else advice}"
         )
     return column
 
@@ -189,8 +234,14 @@ def _list_array(path: Path, column: Any, start: int, width: int) -> Float[np.nda
     lengths = _lengths(column)
     odd = np.flatnonzero(lengths != width)
     if len(odd):
-        faults = [f"row {start + row} {'is null' if lengths[row] < 0 else f'has {lengths[row]} numbers'}" for row in odd]
-        raise StoreError(f"{path}: vectors must all have {width} numbers, got {several(faults, of='rows')}; correct or drop them")
+        faults = [
+            f"row {start + row} {'is null' if lengths[row] < 0 else f'has {lengths[row]} numbers'}"
+            for row in odd
+        ]
+        raise StoreError(
+            f"{path}: vectors must all have {width} numbers, got "
+            f"{several(faults, of='rows')}; correct or drop them"
+        )
     # A null within a list becomes NaN, which the import reports with the document's id.
     return np.asarray(column.flatten().to_numpy(zero_copy_only=False)).reshape(-1, width)
 
@@ -203,7 +254,10 @@ def _open_faiss(path: Path, block_rows: int) -> VectorSource:
         raise MissingDependencyError("faiss-cpu", extra="faiss", purpose="reading a faiss index") from error
     with path.open("rb") as file:
         if file.read(2) == b"IB":
-            raise StoreError(f"{path}: must hold vectors of floats, got a binary index of one bit a dimension; import the original vectors")
+            raise StoreError(
+                f"{path}: must hold vectors of floats, got a binary index of one bit "
+                "a dimension; import the original vectors"
+            )
     with reading(path, remedy="write it again with faiss.write_index", error=StoreError):
         index = faiss.read_index(str(path))
     # Lists packed for faiss's fast scan: reconstructing their vectors would crash the process.
@@ -212,19 +266,29 @@ def _open_faiss(path: Path, block_rows: int) -> VectorSource:
         raise StoreError(f"{path}: IndexIVFFastScan cannot return its vectors; import the original vectors")
     labels, inner = _faiss_labels(faiss, index)
     if not isinstance(inner, faiss.IndexFlat | faiss.IndexHNSWFlat | faiss.IndexIVFFlat | faiss.IndexNSGFlat):
-        warnings.warn(f"{path}: {type(inner).__name__} keeps compressed vectors; the store gets approximations", stacklevel=4)
+        warnings.warn(
+            f"{path}: {type(inner).__name__} keeps compressed vectors; the store gets approximations",
+            stacklevel=4,
+        )
 
     def blocks() -> Iterator[tuple[list[str] | None, Float[np.ndarray, "b e"]]]:
         for start in range(0, index.ntotal, block_rows):
             rows = min(block_rows, index.ntotal - start)
             ids = None if labels is None else [str(label) for label in labels[start : start + rows]]
             try:
-                # Below an id map, and in an index without ids, vectors are numbered from 0; an inverted list uses its own ids.
-                keys = np.arange(start, start + rows) if inner is not index or labels is None else labels[start : start + rows]
+                # Below an id map, and in an index without ids, vectors are numbered from 0; an inverted list
+                # uses its own ids.
+                keys = (
+                    np.arange(start, start + rows)
+                    if inner is not index or labels is None
+                    else labels[start : start + rows]
+                )
                 yield ids, inner.reconstruct_batch(keys)
             except RuntimeError as error:
                 reraise_unrelated(error)
-                raise StoreError(f"{path}: {type(inner).__name__} cannot return its vectors; import the original vectors") from error
+                raise StoreError(
+                    f"{path}: {type(inner).__name__} cannot return its vectors; import the original vectors"
+                ) from error
 
     return VectorSource(index.d, labels is not None, blocks())
 
@@ -249,7 +313,9 @@ def _faiss_labels(faiss: Any, index: Any) -> tuple[np.ndarray | None, Any]:
 
 
 def read_ids(ids: str | os.PathLike[str] | Sequence[str] | Sequence[int] | np.ndarray) -> Iterator[str]:
-    """Document ids of a list, an array or a file: ``.json``, ``.npy``, Parquet, Arrow (a column of `ID_NAMES`), or text lines."""
+    """Document ids of a list, an array or a file: ``.json``, ``.npy``, Parquet, Arrow (a column of
+    `ID_NAMES`), or text lines.
+    """
     if not isinstance(ids, str | os.PathLike):
         return iter(_plain_ids("ids given", ids))
     path, columns = _file_and_columns(os.fspath(ids), "ids", ("doc_id",))
@@ -265,7 +331,9 @@ def _npy_ids(path: Path) -> list[object]:
     try:
         array = np.load(path, allow_pickle=False)
     except ValueError as error:
-        raise StoreError(f"{path}: ids must be an npy file of strings or numbers, got: {error}; save them with astype(str)") from error
+        raise StoreError(
+            f"{path}: ids must be an npy file of strings or numbers, got: {error}; save them with astype(str)"
+        ) from error
     if not isinstance(array, np.ndarray) or array.ndim != 1:
         kind = f"one of shape {array.shape}" if isinstance(array, np.ndarray) else "an archive (npz)"
         raise StoreError(f"{path}: ids must be an array of one dimension, got {kind}; save one")
@@ -302,7 +370,10 @@ def _column_ids(path: Path, columns: Mapping[str, str]) -> Iterator[str]:
     name = _named_column(path, "doc_id", columns, ID_NAMES, table.names)
     if name is None:
         listed = ", ".join(table.names)
-        raise StoreError(f"{path}: must have a column named {' or '.join(ID_NAMES)}, got {listed}; rename it, or add ?doc_id=NAME")
+        raise StoreError(
+            f"{path}: must have a column named {' or '.join(ID_NAMES)}, got "
+            f"{listed}; rename it, or add ?doc_id=NAME"
+        )
 
     def ids() -> Iterator[str]:
         start = 0
@@ -315,13 +386,16 @@ def _column_ids(path: Path, columns: Mapping[str, str]) -> Iterator[str]:
 
 
 def _plain_ids(source: Path | str, ids: Iterable[object], start: int = 0) -> list[str]:
-    """Strings and whole numbers as text; any other value is refused, and so is what a lost block leaves in an array of strings."""
+    """Strings and whole numbers as text; any other value is refused, and so is what a lost block leaves in an
+    array of strings.
+    """
     values = list(ids)
     strange = ((i, value) for i, value in enumerate(values, start) if not _is_id(value))
     if odd := [f"entry {index} is {cut(repr(value), limit=60)}" for index, value in strange]:
         listed = several(odd, of="entries")
         raise StoreError(
-            f"{source}: ids must be strings or whole numbers, got {listed}; correct them, none may be empty or hold a zero byte"
+            f"{source}: ids must be strings or whole numbers, got {listed}; correct "
+            "them, none may be empty or hold a zero byte"
         )
     return [str(value) for value in values]
 

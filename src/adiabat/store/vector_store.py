@@ -1,4 +1,6 @@
-"""Stored document vectors: found by document id, read from disk piece by piece, bound to the encoder that made them."""
+"""Stored document vectors: found by document id, read from disk piece by piece, bound to the encoder that
+made them.
+"""
 
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -42,7 +44,9 @@ IDS_PER_BLOCK = 65_536
 
 
 class Store:
-    """A finished store of document vectors. It reads through buffers of the caller's size: its memory does not grow with the corpus.
+    """A finished store of document vectors.
+
+    It reads through buffers of the caller's size: its memory does not grow with the corpus.
 
     Example:
         >>> store = adiabat.Store.open(adiabat.embed("demo", "corpus.jsonl", out="store"))
@@ -55,7 +59,8 @@ class Store:
         self.path = path
         self.manifest = manifest
         self._handle = self._hash_handle = -1
-        # What `stored_blocks` keeps on a device, by its name: as long as this object lives, its rows do not change.
+        # What `stored_blocks` keeps on a device, by its name: as long as this object lives, its rows do not
+        # change.
         self.kept: dict[str, object] = {}
         # Taken first, so that a change while the files are opened is noticed.
         self._watched = WatchedFiles(path, manifest)
@@ -67,15 +72,18 @@ class Store:
         if manifest.tombstones:
             with reading(path / TOMBSTONE_FILE, remedy=REBUILD, error=StoreError):
                 self.tombstones = Tombstones.read(path, manifest.tombstones, file_rows=manifest.file_rows)
-        # All files stay open: a change of the store renames new ones into their places, and this object keeps the documents it has.
+        # All files stay open: a change of the store renames new ones into their places, and this object keeps
+        # the documents it has.
         if HASH_FILE in manifest.files:
             self._hash_handle = os.open(path / HASH_FILE, os.O_RDONLY)
-        # Read by `preadv`, not mapped: pages of a map would count as this process's memory and grow with the corpus.
+        # Read by `preadv`, not mapped: pages of a map would count as this process's memory and grow with the
+        # corpus.
         self._handle = os.open(path / VECTOR_FILE, os.O_RDONLY)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> "Store":
-        """Open the finished store of a directory, and compare the SHA-256 of the files that changed since the last comparison.
+        """Open the finished store of a directory, and compare the SHA-256 of the files that changed since the
+        last comparison.
 
         Raises:
             StoreError: If there is none, it is unfinished or damaged, or of another format version.
@@ -85,7 +93,8 @@ class Store:
         return store
 
     def __del__(self, close: Callable[[int], None] = os.close) -> None:
-        # `os.close` is bound as a default: at the interpreter's end this module's names may be gone before the last store.
+        # `os.close` is bound as a default: at the interpreter's end this module's names may be gone before
+        # the last store.
         for name in ("_handle", "_hash_handle"):
             handle = getattr(self, name, -1)
             if handle >= 0:
@@ -96,7 +105,8 @@ class Store:
         return str(self.path)
 
     def require_unchanged(self) -> None:
-        """Refuse a store that another process wrote anew since it was opened; documents that it added or deleted change no row of it.
+        """Refuse a store that another process wrote anew since it was opened; documents that it added or
+        deleted change no row of it.
 
         Raises:
             StoreError: If a file is another one, so that rows and vectors would be of two stores.
@@ -133,7 +143,8 @@ class Store:
 
     @cached_property
     def vectors(self) -> np.memmap:
-        """All vectors as a read-only memory map, for inspection; touched pages count as memory of the process.
+        """All vectors as a read-only memory map, for inspection; touched pages count as memory of the
+        process.
 
         In a store with deleted documents that is not compacted yet, they are a copy in memory.
         """
@@ -151,13 +162,19 @@ class Store:
         return self._ids.take(self._checked(rows))
 
     def texts(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> list[str]:
-        """Texts of documents by their rows, from 0; StoreError for a row outside of the store, or if it keeps no texts."""
+        """Texts of documents by their rows, from 0; StoreError for a row outside of the store, or if it keeps
+        no texts.
+        """
         if self._texts is None:
-            raise StoreError(f"{self.path} must keep texts to show them, it holds vectors only; rebuild the store with texts")
+            raise StoreError(
+                f"{self.path} must keep texts to show them, it holds vectors "
+                "only; rebuild the store with texts"
+            )
         return self._texts.take(self._checked(rows))
 
     def gather(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> Float32[np.ndarray, "n e"]:
-        """Vectors of documents by their rows, as stored (not normalised), float32 [n, width]; StoreError for a row outside of the store.
+        """Vectors of documents by their rows, as stored (not normalised), float32 [n, width]; StoreError for
+        a row outside of the store.
 
         Args:
             rows: From 0, any order, repeats allowed.
@@ -169,7 +186,8 @@ class Store:
             raise self._became_shorter() from error
 
     def rows_of_texts(self, texts: Collection[str]) -> dict[str, int]:
-        """The first row of each known text, exactly as it was embedded; empty for vectors imported without texts.
+        """The first row of each known text, exactly as it was embedded; empty for vectors imported without
+        texts.
 
         Texts are looked up by their hashes, which are read once.
         """
@@ -181,7 +199,8 @@ class Store:
         return {text: row for text, row in zip(distinct, rows.tolist(), strict=True) if row >= 0}
 
     def text_hashes(self, rows: Int64[np.ndarray, " n"]) -> Hashes:
-        """128-bit hashes of the texts of documents, as they were embedded; zeros, which no text has, where a store does not know them.
+        """128-bit hashes of the texts of documents, as they were embedded; zeros, which no text has, where a
+        store does not know them.
 
         Stores of vectors that were imported without texts do not, and those without texts of adiabat 0.1.
         """
@@ -203,7 +222,8 @@ class Store:
         """
         if buffer.dtype != self.dtype or buffer.shape[1] != self.width or not buffer.flags.c_contiguous:
             raise StoreError(
-                f"buffer must be contiguous {self.dtype} of width {self.width}, got {buffer.dtype} of shape {buffer.shape}; "
+                f"buffer must be contiguous {self.dtype} of width {self.width}, got "
+                f"{buffer.dtype} of shape {buffer.shape}; "
                 "make it with np.empty((rows, store.width), store.dtype)"
             )
         rows = max(0, min(len(buffer), self.count - start))
@@ -214,7 +234,9 @@ class Store:
         return rows
 
     def _read_around_tombstones(self, start: int, buffer: Float[np.ndarray, "b e"]) -> None:
-        """Read documents from the row `start` on through a buffer of equal size, which also takes the rows between them."""
+        """Read documents from the row `start` on through a buffer of equal size, which also takes the rows
+        between them.
+        """
         through = np.empty_like(buffer)
         places = self.tombstones.file_rows(np.arange(start, start + len(buffer)))
         done = 0
@@ -251,16 +273,22 @@ class Store:
         self.require_unchanged()
 
     def differences(self, fingerprint: Fingerprint) -> list[str]:
-        """A phrase for each difference between the encoder of the stored vectors and the document side of another.
+        """A phrase for each difference between the encoder of the stored vectors and the document side of
+        another.
 
         A store imported without an encoder can only check the width.
         """
         if self.fingerprint is not None:
             return self.fingerprint.differences(fingerprint)
-        return [] if fingerprint.width == self.width else [f"width {self.width} in the store, {fingerprint.width} in the encoder"]
+        return (
+            []
+            if fingerprint.width == self.width
+            else [f"width {self.width} in the store, {fingerprint.width} in the encoder"]
+        )
 
     def require_encoder(self, fingerprint: Fingerprint, *, who: str | None = None) -> None:
-        """Refuse an encoder whose vectors cannot be compared with the stored ones, by a StoreError that names each difference.
+        """Refuse an encoder whose vectors cannot be compared with the stored ones, by a StoreError that names
+        each difference.
 
         Args:
             fingerprint: Fingerprint of the document side of the encoder.
@@ -271,19 +299,26 @@ class Store:
             return
         if self.fingerprint is None:
             gives = f"{who or 'this encoder'} gives {fingerprint.width}"
-            raise StoreError(f"{self.path} holds vectors of width {self.width}, {gives}; choose its own encoder")
+            raise StoreError(
+                f"{self.path} holds vectors of width {self.width}, {gives}; choose its own encoder"
+            )
         # The usual reason for a different prompt is an omitted setting.
         remedy = "rebuild the store or choose its encoder"
         if differences[0].startswith("prompt"):
             remedy = "rebuild the store or set document_prompt"
         than = f" than {who}'s" if who else ""
-        raise StoreError(f"{self.path} was built by another encoder{than}: {'; '.join(differences)}; {remedy}")
+        raise StoreError(
+            f"{self.path} was built by another encoder{than}: {'; '.join(differences)}; {remedy}"
+        )
 
     def same_documents(self, other: "Store") -> bool:
         """Whether both stores hold the same ids in the same order."""
         if self.count != other.count:
             return False
-        blocks = (np.arange(start, min(start + IDS_PER_BLOCK, self.count)) for start in range(0, self.count, IDS_PER_BLOCK))
+        blocks = (
+            np.arange(start, min(start + IDS_PER_BLOCK, self.count))
+            for start in range(0, self.count, IDS_PER_BLOCK)
+        )
         return all(self._ids.take(rows) == other._ids.take(rows) for rows in blocks)
 
     def verify(self) -> None:
@@ -295,7 +330,10 @@ class Store:
         vectors = self.path / VECTOR_FILE
         with reading(vectors, remedy=REBUILD, error=StoreError), vectors.open("rb") as file:
             if file.read(HEADER_BYTES) != npy_header(self.dtype, self.manifest.file_rows, self.width):
-                raise ValueError(f"another header than that of {self.manifest.file_rows} vectors of {self.width} numbers, {self.dtype}")
+                raise ValueError(
+                    f"another header than that of {self.manifest.file_rows} vectors of "
+                    f"{self.width} numbers, {self.dtype}"
+                )
 
     def _became_shorter(self) -> StoreError:
         return StoreError(f"{self.path / VECTOR_FILE} became shorter while it was read; rebuild the store")
@@ -304,16 +342,23 @@ class Store:
         numbers = np.asarray(rows, dtype=np.int64)
         outside = numbers[(numbers < 0) | (numbers >= self.count)]
         if len(outside):
-            raise StoreError(f"rows must lie in 0..{self.count - 1}, got {outside[0]}; use `rows` to find a document's row")
+            raise StoreError(
+                f"rows must lie in 0..{self.count - 1}, got {outside[0]}; use `rows` to find a document's row"
+            )
         return numbers
 
 
 def require_readable(path: str | os.PathLike[str]) -> Manifest:
-    """Refuse what is no finished store, by its manifest alone: the files, which may be large, are compared when it is opened."""
+    """Refuse what is no finished store, by its manifest alone: the files, which may be large, are compared
+    when it is opened.
+    """
     folder = Path(path)
     require_store(folder)
     if is_there(folder / APPENDING / COMMIT_FILE, error=StoreError):
-        raise StoreError(f"{folder} must not be read while a change of it is half done; repeat the interrupted change to complete it")
+        raise StoreError(
+            f"{folder} must not be read while a change of it is half done; repeat "
+            "the interrupted change to complete it"
+        )
     return Manifest.read(folder)
 
 
@@ -324,14 +369,19 @@ def require_count(k: int) -> None:
 
 
 def refuse_swapped(store: str | Path, *others: object, order: Sequence[str]) -> None:
-    """Report arguments in the wrong order if another argument is the store; `Store.open` reports every other fault."""
+    """Report arguments in the wrong order if another argument is the store; `Store.open` reports every other
+    fault.
+    """
     if is_store(Path(store)):
         return
     for other in others:
         with suppress(OSError):  # A query may be too long for a path.
             if isinstance(other, str | Path) and is_store(Path(other)):
                 listed = " ".join(map(positional, order))
-                raise StoreError(f"{positional('store')} must be a store, {store} is not, but {other} is; the order is {listed}")
+                raise StoreError(
+                    f"{positional('store')} must be a store, {store} is not, but "
+                    f"{other} is; the order is {listed}"
+                )
 
 
 def require_store(folder: Path) -> None:
@@ -343,7 +393,10 @@ def require_store(folder: Path) -> None:
 def _why_no_store(folder: Path) -> str:
     building = building_of(folder)
     if building.exists():
-        return f"{folder} must be a finished store, its build was interrupted ({building.name}); run its command again to resume"
+        return (
+            f"{folder} must be a finished store, its build was interrupted "
+            f"({building.name}); run its command again to resume"
+        )
     if folder.is_file():
         order = f"{positional('store')} comes before {positional('data')}"
         return f"{folder} must be a store, it is a file; choose the directory of a store ({order})"

@@ -1,4 +1,6 @@
-"""A store while a run reads it: files that another process writes anew are noticed before a result rests on two stores."""
+"""A store while a run reads it: files that another process writes anew are noticed before a result rests on
+two stores.
+"""
 
 import hashlib
 import os
@@ -17,8 +19,8 @@ State = tuple[int, int, int] | None
 class WatchedFiles:
     """The files of a store as they were when it was opened.
 
-    An append, an update and a deletion extend the vector file in place and replace the other files by a rename. A reader that has them
-    open keeps its rows, its ids and its texts. Anything else is another store.
+    An append, an update and a deletion extend the vector file in place and replace the other files by a
+    rename. A reader that has them open keeps its rows, its ids and its texts. Anything else is another store.
     """
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
@@ -27,7 +29,9 @@ class WatchedFiles:
         self._states = self._now()
 
     def require_manifest(self) -> None:
-        """Refuse a store that was exchanged between the reading of its manifest and the opening of its files."""
+        """Refuse a store that was exchanged between the reading of its manifest and the opening of its
+        files.
+        """
         if Manifest.read(self._folder) != self._manifest:
             raise self._changed(MANIFEST_FILE)
 
@@ -69,8 +73,10 @@ class WatchedFiles:
 
     def _changed(self, name: str) -> StoreError:
         return StoreError(
-            f"{self._folder} must stay as it is while it is read, another process changed its {name}, so that rows and vectors would be "
-            f"of two stores; put the former store back and {again()} (a job goes on with {option('resume', True)})"
+            f"{self._folder} must stay as it is while it is read, another process changed "
+            f"its {name}, so that rows and vectors would be "
+            f"of two stores; put the former store back and {again()} (a job "
+            f"goes on with {option('resume', True)})"
         )
 
 

@@ -1,7 +1,8 @@
-"""Passes of a backbone in training with blocks recorded, replayed and checkpointed, and the random state that this needs.
+"""Passes of a backbone in training with blocks recorded, replayed and checkpointed, and the random state that
+this needs.
 
-Recording, replaying and checkpointing replace the `forward` of some blocks for one pass, so they only need to know where the blocks are.
-Each thread has its own copy of the tower.
+Recording, replaying and checkpointing replace the `forward` of some blocks for one pass, so they only need to
+know where the blocks are. Each thread has its own copy of the tower.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +23,9 @@ from adiabat.models.packing import drawing_from, thread_generator
 
 @dataclass(frozen=True, slots=True)
 class RandomState:
-    """State of the generators: this thread's own (`thread_generator`; `own`), or torch's for the CPU and optionally a GPU."""
+    """State of the generators: this thread's own (`thread_generator`; `own`), or torch's for the CPU and
+    optionally a GPU.
+    """
 
     device: torch.device
     cpu: Tensor
@@ -34,14 +37,18 @@ class RandomState:
         """Save the state."""
         if (generator := thread_generator()) is not None:
             return cls(device, generator.get_state(), None, own=True)
-        return cls(device, torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.type == "cuda" else None)
+        return cls(
+            device, torch.get_rng_state(), torch.cuda.get_rng_state(device) if device.type == "cuda" else None
+        )
 
     def restore(self) -> None:
         """Restore the state."""
         if self.own:
             generator = thread_generator()
             if generator is None:
-                raise RuntimeError("a state of a thread's own generator must be restored where there is one, got none")
+                raise RuntimeError(
+                    "a state of a thread's own generator must be restored where there is one, got none"
+                )
             generator.set_state(self.cpu)
             return
         torch.set_rng_state(self.cpu)
@@ -52,7 +59,11 @@ class RandomState:
     def replayed(self) -> Iterator[None]:
         """Restore the state within the block; afterwards the generators continue from where they were."""
         # Torch's generator is shared by all threads, so a pass with its own generator must not touch it.
-        apart = drawing_from(torch.Generator()) if self.own else torch.random.fork_rng([self.device] if self.gpu is not None else [])
+        apart = (
+            drawing_from(torch.Generator())
+            if self.own
+            else torch.random.fork_rng([self.device] if self.gpu is not None else [])
+        )
         # Restoring inside the fork brings the generators back to where they stood.
         with apart:
             self.restore()
@@ -72,7 +83,8 @@ class BlockOutput:
     """The output of a block in one pass.
 
     Attributes:
-        value: Token states, and further outputs of some families (T5: the position bias that later blocks read).
+        value: Token states, and further outputs of some families (T5: the position bias that later blocks
+            read).
         state: Random state right after the block; None if no random numbers are drawn.
     """
 
@@ -84,8 +96,8 @@ class BlockOutput:
 def frozen_prefix(encoder: Encoder, blocks: Sequence[nn.Module]) -> int:
     """The number of leading blocks whose output does not depend on trainable weights.
 
-    Determined by passing one token: names do not tell what is used before the first block (MPNet registers its relative positions after
-    it).
+    Determined by passing one token: names do not tell what is used before the first block (MPNet registers
+    its relative positions after it).
 
     Returns:
         The number; 0 if blocks do not run once each, in order (ALBERT repeats one).
@@ -101,7 +113,9 @@ def frozen_prefix(encoder: Encoder, blocks: Sequence[nn.Module]) -> int:
 
     with ExitStack() as stack:
         stack.enter_context(RandomState.now(encoder.device).replayed())
-        stack.enter_context(_instead({block: partial(note, number, block.forward) for number, block in enumerate(blocks)}))
+        stack.enter_context(
+            _instead({block: partial(note, number, block.forward) for number, block in enumerate(blocks)})
+        )
         encoder(encoder.collate(Ragged.of([[encoder.pad_token_id]]), side="document"))
     # Replaying one of the repeated passes would give the output of the wrong one.
     if passed != list(range(len(blocks))):
@@ -118,7 +132,9 @@ def _tensors(output: Any) -> Iterator[Tensor]:
             yield from _tensors(value)
 
 
-def recorded(block: nn.Module, record: list[BlockOutput], *, device: torch.device | None) -> AbstractContextManager[None]:
+def recorded(
+    block: nn.Module, record: list[BlockOutput], *, device: torch.device | None
+) -> AbstractContextManager[None]:
     """Within the context, append the outputs of blocks to a list.
 
     Args:
@@ -151,9 +167,13 @@ def checkpointed(blocks: Sequence[nn.Module], *, draws: bool) -> AbstractContext
     transformers' own gradient checkpointing requires training mode, which turns dropout on.
     """
     # By itself, torch only preserves its own random state, which is shared by all threads.
-    contexts = {block: partial(_twice, next(block.parameters()).device if draws else None) for block in blocks}
+    contexts = {
+        block: partial(_twice, next(block.parameters()).device if draws else None) for block in blocks
+    }
     options: dict[str, Any] = {"use_reentrant": False, "preserve_rng_state": False}
-    return _instead({block: partial(checkpoint, block.forward, context_fn=contexts[block], **options) for block in blocks})
+    return _instead(
+        {block: partial(checkpoint, block.forward, context_fn=contexts[block], **options) for block in blocks}
+    )
 
 
 def _twice(device: torch.device | None) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:

@@ -1,10 +1,13 @@
 """Optimizer steps as recorded graphs of device operations, replayed for each step.
 
-A step over a small batch is hundreds of short operations, and a GPU waits for Python between them. A CUDA graph launches them all at once.
-It repeats the same operations on the same memory, so a step becomes one function of inputs of fixed shapes. Everything that differs from
-step to step is an input, the learning rate too: it is copied into place before each replay. Inputs of another shape get another graph.
+A step over a small batch is hundreds of short operations, and a GPU waits for Python between them. A CUDA
+graph launches them all at once. It repeats the same operations on the same memory, so a step becomes one
+function of inputs of fixed shapes. Everything that differs from
+step to step is an input, the learning rate too: it is copied into place before each replay. Inputs of another
+shape get another graph.
 
-Only recording needs a GPU. The tests record on a CPU, by an emulator that repeats every operation of torch in place.
+Only recording needs a GPU. The tests record on a CPU, by an emulator that repeats every operation of torch in
+place.
 """
 
 import warnings
@@ -25,7 +28,8 @@ Arrays = Mapping[str, np.ndarray]
 """Inputs of a step on the host, by name."""
 
 WARM_UPS = 3
-"""Steps before a recording, as torch advises: libraries load kernels and choose among them in the first ones."""
+"""Steps before a recording, as torch advises: libraries load kernels and choose among them in the first
+ones."""
 
 ALIGNMENT = 16
 """Bytes between the starts of two inputs in their common buffer: any number's size divides it."""
@@ -47,7 +51,9 @@ class FixedShapes(Protocol):
     """The loss of a step as a function of inputs that have few different shapes."""
 
     def inputs(self, step: int) -> dict[str, np.ndarray]:
-        """Everything that differs from step to step, but the weights; it follows from the step's number alone."""
+        """Everything that differs from step to step, but the weights; it follows from the step's number
+        alone.
+        """
 
     def loss(self, inputs: Mapping[str, Tensor]) -> Tensor:
         """The loss, on the device of its inputs, without an operation that waits for it."""
@@ -77,7 +83,9 @@ class CudaGraphs:
             self._pool = torch.cuda.graph_pool_handle()
 
     def warm_up(self, work: Callable[[], Tensor]) -> None:
-        """Run the function on the stream of the recording, since gradients are summed on the stream that first made them."""
+        """Run the function on the stream of the recording, since gradients are summed on the stream that
+        first made them.
+        """
         current = torch.cuda.current_stream(self._device)
         self._stream.wait_stream(current)
         try:
@@ -91,7 +99,8 @@ class CudaGraphs:
     def record(self, work: Callable[[], Tensor]) -> tuple[Callable[[], None], Tensor]:
         """Record a CUDA graph."""
         graph, current = torch.cuda.CUDAGraph(), torch.cuda.current_stream(self._device)
-        # Other threads of a program may copy to the GPU meanwhile, which by default would spoil the recording.
+        # Other threads of a program may copy to the GPU meanwhile, which by default would spoil the
+        # recording.
         recording = torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local")
         # The current stream is set again even where torch fails to end a recording.
         with torch.cuda.device(self._device), torch.cuda.stream(current), recording:
@@ -115,12 +124,17 @@ class StaticInputs:
             end = start + array.nbytes
             self._slices[name] = slice(start, end)
         self._buffer = torch.zeros(end, dtype=torch.uint8, device=device)
-        self.tensors = {name: self._buffer[self._slices[name]].view(_dtype(array)).view(array.shape) for name, array in arrays.items()}
+        self.tensors = {
+            name: self._buffer[self._slices[name]].view(_dtype(array)).view(array.shape)
+            for name, array in arrays.items()
+        }
 
     def fill(self, arrays: Arrays) -> None:
         """Copy arrays into place, without waiting for the device."""
         # Torch keeps pinned memory from being used again until the copy is done.
-        host = torch.empty(self._buffer.shape, dtype=torch.uint8, pin_memory=self._buffer.device.type == "cuda")
+        host = torch.empty(
+            self._buffer.shape, dtype=torch.uint8, pin_memory=self._buffer.device.type == "cuda"
+        )
         numbers = host.numpy()
         for name, place in self._slices.items():
             numbers[place] = np.ascontiguousarray(arrays[name]).reshape(-1).view(np.uint8)
@@ -143,8 +157,8 @@ class _Graph:
 class CapturedSteps:
     """Takes the steps of a run by graphs, recorded when a step first has inputs of their shape.
 
-    Nothing here waits for the device. So a loss that is not finite is noted there, with the number of the first such step, and is found by
-    whoever asks for `fault` before the weights are used.
+    Nothing here waits for the device. So a loss that is not finite is noted there, with the number of the
+    first such step, and is found by whoever asks for `fault` before the weights are used.
     """
 
     def __init__(self, objective: FixedShapes, optimizer: optim.Optimizer, recorder: Recorder) -> None:
@@ -152,7 +166,9 @@ class CapturedSteps:
         self._objective = objective
         self._optimizer = optimizer
         self._recorder = recorder
-        self._trained: list[nn.Parameter] = [weights for group in optimizer.param_groups for weights in group["params"]]
+        self._trained: list[nn.Parameter] = [
+            weights for group in optimizer.param_groups for weights in group["params"]
+        ]
         self._device = self._trained[0].device
         self._rate = torch.zeros((), device=self._device)
         self._fault = torch.tensor([-1.0, 0.0], dtype=torch.float64, device=self._device)
@@ -165,7 +181,10 @@ class CapturedSteps:
             CaptureError: If it cannot be recorded.
         """
         arrays = self._objective.inputs(step)
-        arrays[RATE], arrays[NUMBER] = np.array(learning_rate, dtype=np.float32), np.array(step, dtype=np.float64)
+        arrays[RATE], arrays[NUMBER] = (
+            np.array(learning_rate, dtype=np.float32),
+            np.array(step, dtype=np.float64),
+        )
         shapes = tuple((name, array.shape, array.dtype) for name, array in arrays.items())
         if shapes not in self._graphs:
             self._graphs[shapes] = self._record(arrays)
@@ -194,10 +213,15 @@ class CapturedSteps:
             # Those of warming up lie in memory that other work takes over.
             self._optimizer.zero_grad(set_to_none=True)
             return _Graph(inputs, *self._recorder.record(work))
-        # Libraries take other ways while they are recorded, so whatever fails here may succeed in an eager step.
+        # Libraries take other ways while they are recorded, so whatever fails here may succeed in an eager
+        # step.
         except Exception as fault:
             self.close()
-            why = NO_MEMORY if is_out_of_memory(fault) else f"a step could not be recorded ({_first_line(fault)})"
+            why = (
+                NO_MEMORY
+                if is_out_of_memory(fault)
+                else f"a step could not be recorded ({_first_line(fault)})"
+            )
             raise CaptureError(eager_note(why)) from fault
         finally:
             # The graph keeps writing gradients into its own memory, which nobody else reads.
@@ -206,7 +230,8 @@ class CapturedSteps:
 
     def _step(self, inputs: Mapping[str, Tensor]) -> Tensor:
         """One step as it is recorded."""
-        # Without former gradients, the backward pass makes them in the memory of the graph, and replays overwrite them.
+        # Without former gradients, the backward pass makes them in the memory of the graph, and replays
+        # overwrite them.
         self._optimizer.zero_grad(set_to_none=True)
         self._rate.copy_(inputs[RATE])
         loss = self._objective.loss(inputs)
@@ -219,7 +244,9 @@ class CapturedSteps:
         return loss
 
     def _move_state(self) -> None:
-        """Move step counts to the device, where a graph can count on; an eager run keeps those of some optimizers on the CPU."""
+        """Move step counts to the device, where a graph can count on; an eager run keeps those of some
+        optimizers on the CPU.
+        """
         for slots in self._optimizer.state.values():
             for name, value in slots.items():
                 if isinstance(value, Tensor):
@@ -267,7 +294,9 @@ CAPTURED_OPTIONS: Mapping[type[optim.Optimizer], Mapping[str, Any]] = {
 }
 """Optimizers that take a learning rate on the device, and the options for that."""
 
-UNCAPTURED: Mapping[OptimizerName, str] = {"adafactor": "tune.optimizer = adafactor computes the size of its steps on the CPU"}
+UNCAPTURED: Mapping[OptimizerName, str] = {
+    "adafactor": "tune.optimizer = adafactor computes the size of its steps on the CPU"
+}
 """The others, and why."""
 
 
@@ -278,7 +307,8 @@ def eager_note(why: str) -> str:
 
 @contextmanager
 def _capturable(optimizer: optim.Optimizer, rate: Tensor) -> Iterator[None]:
-    """Within the block, a step reads its learning rate on the device; afterwards the options are those of an eager run.
+    """Within the block, a step reads its learning rate on the device; afterwards the options are those of an
+    eager run.
 
     Checkpoints hold these options, so captured and eager runs resume each other's.
     """

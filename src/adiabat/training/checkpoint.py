@@ -1,4 +1,6 @@
-"""When a run ends, where it stands, and its checkpoints, which are whole or not there and say so when they were damaged later."""
+"""When a run ends, where it stands, and its checkpoints, which are whole or not there and say so when they
+were damaged later.
+"""
 
 import signal
 import threading
@@ -39,14 +41,16 @@ class Limits:
         max_epochs: Upper limit; None leaves it to `max_steps`.
         idle_epochs: Stop after this many consecutive epochs without improvement; None never stops early.
         max_steps: Upper limit; it may shorten the last epoch. None leaves it to `max_epochs`.
-        max_seconds: Time limit of the whole run, over all resumed parts; the run ends with the first step after it. None sets no limit.
+        max_seconds: Time limit of the whole run, over all resumed parts; the run ends with the first step
+            after it. None sets no limit.
         keep: Choice of the resulting weights.
         max_grad_norm: Maximum gradient norm; None does not clip.
         log_every: Steps per row of the log.
         checkpoint_seconds: Minimum time between checkpoints inside an epoch.
         keep_checkpoints: Number of checkpoints to keep; None keeps two.
-        outside: Action after an epoch whose weights must not be the result (`Validation.outside`): stop with the best weights so far, or go
-            back to them and continue at half the rate; None stops and keeps no other weights.
+        outside: Action after an epoch whose weights must not be the result (`Validation.outside`): stop with
+            the best weights so far, or go back to them and continue at half the rate; None stops and keeps no
+            other weights.
     """
 
     steps_per_epoch: int
@@ -107,7 +111,9 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The state of a run at one step: tensors by name, all other state as plain data, and the file of that data once it is read."""
+    """The state of a run at one step: tensors by name, all other state as plain data, and the file of that
+    data once it is read.
+    """
 
     tensors: Mapping[str, Tensor]
     record: Mapping[str, Any]
@@ -117,7 +123,8 @@ class Snapshot:
 def write_checkpoint(folder: Path, step: int, snapshot: Snapshot, *, keep: int) -> Path:
     """Write a checkpoint and remove the oldest.
 
-    The files are written beside their destination, flushed to disk and then renamed, so a checkpoint under its name is complete.
+    The files are written beside their destination, flushed to disk and then renamed, so a checkpoint under
+    its name is complete.
     Checkpoints of later steps are removed: they were damaged, and the run has fallen back to an earlier one.
     """
     target = folder / f"step-{step:09d}"
@@ -126,13 +133,21 @@ def write_checkpoint(folder: Path, step: int, snapshot: Snapshot, *, keep: int) 
         # The job's own directory is never recreated: a checkpoint alone in it would be useless.
         make_folder(folder)
         fresh_folder(partial)
-        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in snapshot.tensors.items()}, partial / TENSORS)
+        save_file(
+            {name: tensor.detach().cpu().contiguous() for name, tensor in snapshot.tensors.items()},
+            partial / TENSORS,
+        )
         give_usual_mode(partial / TENSORS)
-        write_json({**CHECKPOINT.stamp(), **snapshot.record, "sha256": digest_of(partial / TENSORS).sha256}, partial / RECORD)
-        # Contents first, then the names in the directory, then the new name of the directory: after a power cut none precedes the other.
+        write_json(
+            {**CHECKPOINT.stamp(), **snapshot.record, "sha256": digest_of(partial / TENSORS).sha256},
+            partial / RECORD,
+        )
+        # Contents first, then the names in the directory, then the new name of the directory: after a power
+        # cut none precedes the other.
         for path in (partial / TENSORS, partial / RECORD, partial):
             sync(path)
-        # A directory cannot be renamed onto one that is not empty: a run that fell back writes this step a second time.
+        # A directory cannot be renamed onto one that is not empty: a run that fell back writes this step a
+        # second time.
         clear(target)
         move(partial, target)
         sync(folder)
@@ -171,7 +186,9 @@ def read_latest(folder: Path) -> tuple[Snapshot | None, list[str]]:
         except JobError as fault:
             damaged.append(f"checkpoint {path.name} is damaged or of another version ({fault})")
     if damaged:
-        raise JobError(f"{folder} holds no whole checkpoint: {'; '.join(damaged)}; start again in another directory")
+        raise JobError(
+            f"{folder} holds no whole checkpoint: {'; '.join(damaged)}; start again in another directory"
+        )
     return None, []
 
 
@@ -182,7 +199,9 @@ def _checkpoints(folder: Path) -> list[Path]:
 
 def _read(path: Path) -> Snapshot:
     record = read_json(path / RECORD, remedy=REMEDY, error=JobError, required=False)
-    CHECKPOINT.require(record.pop(FORMAT, CHECKPOINT.oldest), path / RECORD, older=NEWER_STATE, error=JobError)
+    CHECKPOINT.require(
+        record.pop(FORMAT, CHECKPOINT.oldest), path / RECORD, older=NEWER_STATE, error=JobError
+    )
     with reading(path / TENSORS, remedy=REMEDY, error=JobError):
         # safetensors checks only its header: a flipped bit of a weight would pass.
         if digest_of(path / TENSORS).sha256 != record["sha256"]:
@@ -227,7 +246,11 @@ def reset_optimizer(optimizer: optim.Optimizer) -> None:
 def _is_alike(saved: Any, present: Any) -> bool:
     """Whether plain data has the keys, lengths and types of another; numbers may be whole or not."""
     if isinstance(present, dict):
-        return isinstance(saved, dict) and saved.keys() == present.keys() and all(_is_alike(saved[key], present[key]) for key in present)
+        return (
+            isinstance(saved, dict)
+            and saved.keys() == present.keys()
+            and all(_is_alike(saved[key], present[key]) for key in present)
+        )
     if isinstance(present, list | tuple):
         same_length = isinstance(saved, list | tuple) and len(saved) == len(present)
         return same_length and all(map(_is_alike, saved, present))
@@ -251,8 +274,8 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 class Interruption:
     """Within the context, the first signal is only recorded; a second one acts as usual.
 
-    Outside the main thread, where Python allows no handlers, signals act as usual; so does a signal that the process was started to ignore,
-    as the shell does with Ctrl-C for a background job.
+    Outside the main thread, where Python allows no handlers, signals act as usual; so does a signal that the
+    process was started to ignore, as the shell does with Ctrl-C for a background job.
     """
 
     def __init__(self) -> None:
@@ -265,7 +288,9 @@ class Interruption:
             self._before = {number: signal.signal(number, self._note) for number in heeded}
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._restore()
 
     def _note(self, number: int, frame: FrameType | None) -> None:

@@ -1,8 +1,11 @@
-"""The cost of a tower's passes, measured by passing a few tokens under torch's FLOP counter (Ziarko et al. 2024).
+"""The cost of a tower's passes, measured by passing a few tokens under torch's FLOP counter (Ziarko et al.
+2024).
 
-Only matrix products are counted, with multiplications and additions separately, as usual; norms, activations and the optimizer add a few
-percent. Attention counts as two products forwards and four backwards; kernels that recompute scores to save memory take one more. A text is
-counted as if it passed alone: work that a family does once for a whole batch (DeBERTa's projections of distances) counts for each text.
+Only matrix products are counted, with multiplications and additions separately, as usual; norms, activations
+and the optimizer add a few percent. Attention counts as two products forwards and four backwards; kernels
+that recompute scores to save memory take one more. A text is
+counted as if it passed alone: work that a family does once for a whole batch (DeBERTa's projections of
+distances) counts for each text.
 """
 
 from collections import Counter
@@ -27,8 +30,8 @@ from adiabat.training.blocks import BlockOutput, RandomState, checkpointed, froz
 _FOUND: dict[tuple[object, ...], TowerOperations] = {}
 
 _LENGTHS = (2, 4, 7)
-"""Numbers of tokens to count with: three, for the three coefficients; each more than one, so that a product per text is not mistaken for
-one per token."""
+"""Numbers of tokens to count with: three, for the three coefficients; each more than one, so that a product
+per text is not mistaken for one per token."""
 
 
 def operations_of(encoder: Encoder) -> TowerOperations:
@@ -42,34 +45,48 @@ def operations_of(encoder: Encoder) -> TowerOperations:
 
 
 def _made_of(encoder: Encoder) -> tuple[object, ...]:
-    """Cache key: everything that decides the counts, independent of the weights; experiments ask for the same tower repeatedly."""
+    """Cache key: everything that decides the counts, independent of the weights; experiments ask for the same
+    tower repeatedly.
+    """
     config: Any = getattr(encoder.backbone, "config", None)
     text = config.to_json_string() if hasattr(config, "to_json_string") else repr(config)
-    trained = tuple((name, weights.shape, weights.requires_grad) for name, weights in encoder.named_parameters())
+    trained = tuple(
+        (name, weights.shape, weights.requires_grad) for name, weights in encoder.named_parameters()
+    )
     return type(encoder.backbone), repr(encoder), text, encoder.settings, trained
 
 
 def _by_length(values: tuple[int, ...]) -> ByLength:
     """The parabola through three counts, whose coefficients are integers."""
     powers = np.vander(np.array(_LENGTHS, dtype=np.float64), 3, increasing=True)
-    # Products of attention grow with the square of the length, dense layers with the length, a projection with neither.
-    return ByLength(*(round(number) for number in np.linalg.solve(powers, np.array(values, dtype=np.float64))))
+    # Products of attention grow with the square of the length, dense layers with the length, a projection
+    # with neither.
+    return ByLength(
+        *(round(number) for number in np.linalg.solve(powers, np.array(values, dtype=np.float64)))
+    )
 
 
 @torch.enable_grad()
-def _counted(encoder: Encoder, blocks: list[nn.Module], prefix: int, length: int) -> tuple[int, int, int, int]:
+def _counted(
+    encoder: Encoder, blocks: list[nn.Module], prefix: int, length: int
+) -> tuple[int, int, int, int]:
     """Operations of one text: forward, recomputation of checkpointed blocks, and backward."""
     # Without random numbers: dropout contains no matrix products, and does not count.
     record: list[BlockOutput] = []
-    forward, backward = _pass(encoder, length, recorded(blocks[prefix - 1], record, device=None) if prefix else nullcontext())
+    forward, backward = _pass(
+        encoder, length, recorded(blocks[prefix - 1], record, device=None) if prefix else nullcontext()
+    )
     again = _pass(encoder, length, replayed(blocks[:prefix], record[0]))[0] if prefix else forward
-    # Torch stops a recomputation at the last tensor that the gradient needs, which is not the end of every block.
+    # Torch stops a recomputation at the last tensor that the gradient needs, which is not the end of every
+    # block.
     _, longer = _pass(encoder, length, checkpointed(blocks[prefix:], draws=False))
     return forward, again, longer - backward, backward
 
 
 class _Products(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts by torch's formulas, as `FlopCounterMode` does; its table by modules takes five times as long."""
+    """Counts by torch's formulas, as `FlopCounterMode` does; its table by modules takes five times as
+    long.
+    """
 
     operations = 0
 
@@ -100,12 +117,17 @@ def _pass(encoder: Encoder, length: int, manner: AbstractContextManager[None]) -
 def passed_parameters(encoder: Encoder) -> PassedParameters:
     """Count the operations of training on the parameters of a tower; lookup tables do not count.
 
-    The gradient stops at the first block that is, or follows something, trainable; a block counts whole. Weights that a token passes
-    several times, as in ALBERT, count each time. A projection after the pooling is counted per token instead of per text.
+    The gradient stops at the first block that is, or follows something, trainable; a block counts whole.
+    Weights that a token passes several times, as in ALBERT, count each time. A projection after the pooling
+    is counted per token instead of per text.
     """
-    looked_up = {id(submodule.weight) for submodule in encoder.modules() if isinstance(submodule, nn.Embedding)}
+    looked_up = {
+        id(submodule.weight) for submodule in encoder.modules() if isinstance(submodule, nn.Embedding)
+    }
     # By identity: tied weights are multiplied in both places, and `times` counts how often.
-    multiplied = {id(weights): weights for weights in encoder.used_parameters().values() if id(weights) not in looked_up}
+    multiplied = {
+        id(weights): weights for weights in encoder.used_parameters().values() if id(weights) not in looked_up
+    }
     blocks = blocks_of(encoder.backbone)
     times, passed = _seen_of_a_token(encoder, blocks)
     counts = {key: weights.numel() * times.get(key, 1) for key, weights in multiplied.items()}
@@ -113,13 +135,16 @@ def passed_parameters(encoder: Encoder) -> PassedParameters:
     updated = sum(counts[key] for key, weights in multiplied.items() if weights.requires_grad)
     if not any(weights.requires_grad for weights in encoder.parameters()):
         return PassedParameters(forward, 0, 0)
-    passed |= {id(weights) for block in blocks[frozen_prefix(encoder, blocks) :] for weights in block.parameters()}
+    passed |= {
+        id(weights) for block in blocks[frozen_prefix(encoder, blocks) :] for weights in block.parameters()
+    }
     return PassedParameters(forward, sum(count for key, count in counts.items() if key in passed), updated)
 
 
 @torch.enable_grad()
 def _seen_of_a_token(encoder: Encoder, blocks: list[nn.Module]) -> tuple[Mapping[int, int], set[int]]:
-    """How often a token passes the block weights, and other weights that need gradients; measured by passing one token.
+    """How often a token passes the block weights, and other weights that need gradients; measured by passing
+    one token.
 
     The first number is 1 unless layers are repeated; the second covers norms and projections.
     """

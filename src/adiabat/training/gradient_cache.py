@@ -32,17 +32,20 @@ class Chunking:
     """How a batch is passed; the settings check that the options are compatible.
 
     Attributes:
-        tokens: Maximum tokens of a chunk, including padding, with at least one chunk per thread; None makes one chunk for each thread.
-        cached: Whether each chunk is recomputed for its gradient: memory then depends on the chunk, not the batch. A frozen prefix of
-            blocks is computed once and its output is kept: the batch's tokens times the width.
-        checkpointed: Whether blocks store only their input and are recomputed for their gradient: memory then depends on one block of a
-            chunk. Combined with `cached`, a block is computed three times.
-        buckets: Ascending lengths to which chunks are padded, with `tokens` / length rows each, so that there are few shapes. A longer text
-            is padded to the next multiple of 128, at most the tower's limit. Nothing is packed then. None pads to the longest text. Buckets
-            require `tokens`.
-        kept_bytes: Bytes of graphs that `cached` keeps instead of recomputing their chunks; None takes what a GPU has free.
-        compiled: Whether each block is compiled (`torch.compile`), once for all shapes, and run in one thread. It excludes
-            `checkpointed`.
+        tokens: Maximum tokens of a chunk, including padding, with at least one chunk per thread; None makes
+            one chunk for each thread.
+        cached: Whether each chunk is recomputed for its gradient: memory then depends on the chunk, not the
+            batch. A frozen prefix of blocks is computed once and its output is kept: the batch's tokens times
+            the width.
+        checkpointed: Whether blocks store only their input and are recomputed for their gradient: memory then
+            depends on one block of a chunk. Combined with `cached`, a block is computed three times.
+        buckets: Ascending lengths to which chunks are padded, with `tokens` / length rows each, so that there
+            are few shapes. A longer text is padded to the next multiple of 128, at most the tower's limit.
+            Nothing is packed then. None pads to the longest text. Buckets require `tokens`.
+        kept_bytes: Bytes of graphs that `cached` keeps instead of recomputing their chunks; None takes what a
+            GPU has free.
+        compiled: Whether each block is compiled (`torch.compile`), once for all shapes, and run in one
+            thread. It excludes `checkpointed`.
     """
 
     tokens: int | None = None
@@ -68,7 +71,9 @@ class Piece:
     shape: tuple[int, int] | None = None
 
 
-def pieces_of(lengths: Int[np.ndarray, " b"], chunking: Chunking, *, threads: int, packed: bool, longest: int) -> list[Piece]:
+def pieces_of(
+    lengths: Int[np.ndarray, " b"], chunking: Chunking, *, threads: int, packed: bool, longest: int
+) -> list[Piece]:
     """Cut a group of texts."""
     if not len(lengths):
         return []
@@ -79,10 +84,14 @@ def pieces_of(lengths: Int[np.ndarray, " b"], chunking: Chunking, *, threads: in
     # A batch that fits one chunk would leave all threads but one idle.
     if len(cut) < threads:
         cut = shared_out(lengths, threads, packed=packed)
-    return [Piece(positions, int(padded_lengths(lengths[positions], packed=packed).sum())) for positions in cut]
+    return [
+        Piece(positions, int(padded_lengths(lengths[positions], packed=packed).sum())) for positions in cut
+    ]
 
 
-def padded_lengths(lengths: Int[np.ndarray, " p"], *, packed: bool, shape: tuple[int, int] | None = None) -> Int[np.ndarray, " _"]:
+def padded_lengths(
+    lengths: Int[np.ndarray, " p"], *, packed: bool, shape: tuple[int, int] | None = None
+) -> Int[np.ndarray, " _"]:
     """Number of tokens computed for texts that pass together, padded to a shape if one is given."""
     # Filler rows of a bucket are computed too.
     if shape is not None:
@@ -101,7 +110,8 @@ def evenly(costs: Sequence[int] | Int[np.ndarray, " n"], threads: int) -> list[P
     """Assign pieces to threads, longest first, each to the thread with the least work."""
     shares: list[list[int]] = [[] for _ in range(threads)]
     sums = [0] * threads
-    # Longest first is within 4/3 of the shortest schedule there is (Graham 1969), and a stable sort gives every run the same one.
+    # Longest first is within 4/3 of the shortest schedule there is (Graham 1969), and a stable sort gives
+    # every run the same one.
     for piece in np.argsort(-np.asarray(costs, dtype=np.int64), kind="stable").tolist():
         thread = sums.index(min(sums))
         shares[thread].append(piece)
@@ -111,7 +121,8 @@ def evenly(costs: Sequence[int] | Int[np.ndarray, " n"], threads: int) -> list[P
 
 def _cut(lengths: Int[np.ndarray, " b"]) -> list[Positions]:
     """Split into two by length so that the longer of the two padded passes is shortest."""
-    # In order of length, a padded pass costs its size times its last length, so only len - 1 cuts must be compared.
+    # In order of length, a padded pass costs its size times its last length, so only len - 1 cuts must be
+    # compared.
     order = np.argsort(lengths, kind="stable")
     ascending = lengths[order]
     cuts = np.arange(1, len(order))
@@ -197,7 +208,8 @@ class Chunk:
                 stack.enter_context(drawing_from(torch.Generator().manual_seed(self.seed)))
             stack.enter_context(torch.set_grad_enabled(graph))
             if self.manner.compiled:
-                # Here, since the setting belongs to a thread: a chunk that is computed again passes in another one.
+                # Here, since the setting belongs to a thread: a chunk that is computed again passes in
+                # another one.
                 stack.enter_context(enough_graphs())
             stack.enter_context(autocast(self.encoder.device, self.manner.precision))
             if graph and self.manner.checkpointed:
@@ -225,9 +237,13 @@ class Chunk:
         return embeddings[: len(self.rows)]
 
 
-def training_copies(encoders: Sequence[Encoder], count: int, chunking: Chunking, precision: Precision) -> list[list[Encoder]]:
+def training_copies(
+    encoders: Sequence[Encoder], count: int, chunking: Chunking, precision: Precision
+) -> list[list[Encoder]]:
     """Copies of towers for passes in several threads, without padding if backbone and device allow that."""
-    copies = [thread_replicas(encoder, count, precision="fp32", shared=[encoder.tokenizer]) for encoder in encoders]
+    copies = [
+        thread_replicas(encoder, count, precision="fp32", shared=[encoder.tokenizer]) for encoder in encoders
+    ]
     for towers in copies:
         for number, copy in enumerate(towers):
             if number:
@@ -239,7 +255,10 @@ def training_copies(encoders: Sequence[Encoder], count: int, chunking: Chunking,
 def _prepare(copy: Encoder, chunking: Chunking, precision: Precision) -> None:
     """Configure a copy's backbone for packing or compilation."""
     if chunking.checkpointed and not blocks_of(copy.backbone):
-        raise ModelError(f"checkpointed must be False for {type(copy.backbone).__name__}, which has no blocks that could be checkpointed")
+        raise ModelError(
+            f"checkpointed must be False for {type(copy.backbone).__name__}, which "
+            "has no blocks that could be checkpointed"
+        )
     if packs(copy, chunking, precision):
         use_thread_dropout(copy)
         pack(copy)
@@ -251,7 +270,9 @@ def packs(encoder: Encoder, chunking: Chunking, precision: Precision) -> bool:
     """Whether copies of an encoder pass texts without padding."""
     # Compiled, attention text by text would be compiled anew for every list of lengths.
     by_text = chunking.compiled and encoder.device.type == "cpu"
-    return not chunking.buckets and not by_text and gains_by_packing(encoder.backbone, encoder.device, precision)
+    return (
+        not chunking.buckets and not by_text and gains_by_packing(encoder.backbone, encoder.device, precision)
+    )
 
 
 class RoundedWeights:
@@ -283,11 +304,15 @@ def _give_own_gradients(module: nn.Module) -> None:
     # Tied parameters stay tied: one twin for each.
     for submodule in module.modules():
         for name, weights in submodule.named_parameters(recurse=False, remove_duplicate=False):
-            twin = twins.setdefault(id(weights), nn.Parameter(weights.detach(), requires_grad=weights.requires_grad))
+            twin = twins.setdefault(
+                id(weights), nn.Parameter(weights.detach(), requires_grad=weights.requires_grad)
+            )
             setattr(submodule, name, twin)
 
 
 def size_of(encoder: Encoder) -> int:
     """Cost of a token, up to a factor."""
     multiplied = (submodule for submodule in encoder.modules() if not isinstance(submodule, nn.Embedding))
-    return max(1, sum(weights.numel() for submodule in multiplied for weights in submodule.parameters(recurse=False)))
+    return max(
+        1, sum(weights.numel() for submodule in multiplied for weights in submodule.parameters(recurse=False))
+    )

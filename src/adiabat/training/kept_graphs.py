@@ -1,4 +1,5 @@
-"""Which chunks keep their graph under gradient caching, so that they are not computed twice: as many as fit in memory.
+"""Which chunks keep their graph under gradient caching, so that they are not computed twice: as many as fit
+in memory.
 
 Gradients do not depend on it: a chunk that is computed again gives the same graph.
 """
@@ -11,10 +12,12 @@ from torch import Tensor
 from adiabat.models.device import free_memory
 
 FREE_SHARE = 0.8
-"""Share of a GPU's free memory that graphs may take; allocators leave gaps, and the loss needs its matrices."""
+"""Share of a GPU's free memory that graphs may take; allocators leave gaps, and the loss needs its
+matrices."""
 
 UNMADE = 4
-"""Bytes that an optimizer step will still need, in bytes of the trained weights: gradients, two moments of Adam, and a rounded copy."""
+"""Bytes that an optimizer step will still need, in bytes of the trained weights: gradients, two moments of
+Adam, and a rounded copy."""
 
 
 def graph_bytes(embed: Callable[[], Tensor], weights: Iterable[Tensor]) -> int:

@@ -1,7 +1,7 @@
 """The one training loop: every job of adiabat that updates weights goes through it.
 
-Read `Loop.run` first. An objective defines the loss of a step and the validation; the loop handles steps, epochs, stopping, logging,
-checkpoints and resuming, and knows nothing about queries or documents.
+Read `Loop.run` first. An objective defines the loss of a step and the validation; the loop handles steps,
+epochs, stopping, logging, checkpoints and resuming, and knows nothing about queries or documents.
 """
 
 import math
@@ -48,8 +48,8 @@ from adiabat.training.optimizers import Schedule
 class Objective(Protocol):
     """The objective of a run.
 
-    A step must depend only on the weights, its number and torch's random numbers (which the loop reseeds for each step), so that a resumed
-    run repeats it.
+    A step must depend only on the weights, its number and torch's random numbers (which the loop reseeds for
+    each step), so that a resumed run repeats it.
     """
 
     @property
@@ -88,14 +88,16 @@ class Loop:
         watch: Called after each step and epoch with the position, for a progress display.
         note: Called with a note when something is lost, or training is pointless.
         figures: Further numbers of a step for the log, such as a learned temperature.
-        saving: Called in every process before each checkpoint, to save state of the objective other than weights.
-        ending: Called with the number of steps when no limit is reached; returns why the data end the run there, or None.
+        saving: Called in every process before each checkpoint, to save state of the objective other than
+            weights.
+        ending: Called with the number of steps when no limit is reached; returns why the data end the run
+            there, or None.
         cost: Cost of a step by its number, summed in `Position.flops` and `Position.operations`.
         processes: Processes that train together; each has a part of every batch, and the main one writes.
-        relieve: Called when a step ran out of a GPU's memory, before it is repeated: makes passes smaller and returns a note, or None if
-            it cannot.
-        captured: Takes the steps by recorded graphs, with losses that are looked at only where the device is waited for anyway; None takes
-            them operation by operation.
+        relieve: Called when a step ran out of a GPU's memory, before it is repeated: makes passes smaller and
+            returns a note, or None if it cannot.
+        captured: Takes the steps by recorded graphs, with losses that are looked at only where the device is
+            waited for anyway; None takes them operation by operation.
         position: State of the run.
     """
 
@@ -120,10 +122,19 @@ class Loop:
 
     def __post_init__(self) -> None:
         if self.captured is not None and (self.limits.max_grad_norm is not None or self.processes.count > 1):
-            raise ValueError("captured steps must have the whole batch and no limit of the gradient; leave out max_grad_norm and processes")
-        self._trained = {name: weights for name, weights in self.objective.module.named_parameters() if weights.requires_grad}
+            raise ValueError(
+                "captured steps must have the whole batch and no limit of the gradient; "
+                "leave out max_grad_norm and processes"
+            )
+        self._trained = {
+            name: weights
+            for name, weights in self.objective.module.named_parameters()
+            if weights.requires_grad
+        }
         self._best: dict[str, Tensor] = {}
-        self._loss_sum = torch.zeros((), dtype=torch.float64, device=next(iter(self._trained.values())).device)
+        self._loss_sum = torch.zeros(
+            (), dtype=torch.float64, device=next(iter(self._trained.values())).device
+        )
         self._clock = self._saved_at = time.monotonic()
         self._late = False
 
@@ -145,7 +156,9 @@ class Loop:
             self.captured.close()
 
     def finish(self, reason: str) -> Outcome:
-        """Leave the best epoch's weights in the module; if the last weights are the result, none were kept and none are restored."""
+        """Leave the best epoch's weights in the module; if the last weights are the result, none were kept
+        and none are restored.
+        """
         restore_weights(self.objective.module, self._best, prefix=BEST)
         return Outcome(self.position, reason)
 
@@ -167,7 +180,9 @@ class Loop:
 
     @contextmanager
     def on_the_clock(self) -> Iterator[None]:
-        """Within the context, the time of the run goes on; outside it stands still, while other runs take their turn."""
+        """Within the context, the time of the run goes on; outside it stands still, while other runs take
+        their turn.
+        """
         self._clock = time.monotonic()
         try:
             yield
@@ -191,15 +206,24 @@ class Loop:
         return self._loss_sum.device
 
     def _require_together(self) -> None:
-        """Refuse processes that start at different steps, for example because they see different disks; then broadcast the weights."""
-        steps = set(self.processes.gather_numbers(torch.tensor([self.position.step], device=self.device)).tolist())
+        """Refuse processes that start at different steps, for example because they see different disks; then
+        broadcast the weights.
+        """
+        steps = set(
+            self.processes.gather_numbers(torch.tensor([self.position.step], device=self.device)).tolist()
+        )
         if len(steps) > 1:
-            raise JobError(f"every process must start at the same step, got {sorted(steps)}; put the job on a shared disk")
+            raise JobError(
+                f"every process must start at the same step, got {sorted(steps)}; "
+                "put the job on a shared disk"
+            )
         self.processes.broadcast(self._trained.values())
 
     def _save_is_due(self) -> bool:
         """Whether the main process finds a checkpoint due, so that all save at the same step."""
-        return self.processes.any(self.processes.is_main and time.monotonic() - self._saved_at >= self.limits.checkpoint_seconds)
+        return self.processes.any(
+            self.processes.is_main and time.monotonic() - self._saved_at >= self.limits.checkpoint_seconds
+        )
 
     def _begin(self) -> None:
         """Validate the initial weights, which are the result if no epoch is better."""
@@ -209,7 +233,8 @@ class Loop:
         self._log_epoch(validation)
         if not validation.errors and self.limits.keep == "both":
             self.note(
-                f"the initial model makes no error in {validation.pairs:,} validation pairs, so no epoch can improve on it and "
+                f"the initial model makes no error in {validation.pairs:,} validation "
+                "pairs, so no epoch can improve on it and "
                 "nothing is trained; validate on more pairs, or harder ones"
             )
 
@@ -220,7 +245,8 @@ class Loop:
         rate = self.learning_rate * position.rate_factor * self.schedule.factor(position.step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        # In 64 bits, and on the device: a step must not wait for the loss to reach the CPU more often than an eager one checks it.
+        # In 64 bits, and on the device: a step must not wait for the loss to reach the CPU more often than an
+        # eager one checks it.
         self._loss_sum += self._take(rate)
         spent = self.cost(position.step)
         position.flops += spent.flops
@@ -251,7 +277,9 @@ class Loop:
         return loss
 
     def _differentiated(self, step: int) -> Tensor:
-        """The loss of a step, whose gradients are there then; after a shortage of a GPU's memory once more, in smaller passes."""
+        """The loss of a step, whose gradients are there then; after a shortage of a GPU's memory once more,
+        in smaller passes.
+        """
         try:
             return self._passed(step)
         except RuntimeError as fault:
@@ -320,15 +348,22 @@ class Loop:
         reset_optimizer(self.optimizer)
         position.rate_factor /= 2
         self.note(
-            f"{why}: restored the weights of epoch {position.best_epoch}; continuing at {position.rate_factor:g} of the learning rate"
+            f"{why}: restored the weights of epoch {position.best_epoch}; continuing at "
+            f"{position.rate_factor:g} of the learning rate"
         )
 
     def _validation(self) -> Validation:
         validation = self.objective.validate()
         if not math.isfinite(validation.loss):
             step = self.position.step
-            advice = f"{LOWER_RATE}; earlier checkpoints are in {self.folder}" if step else "check the model's weights"
-            raise DivergedError(f"the validation loss must be a finite number, got {validation.loss} at step {step}", advice)
+            advice = (
+                f"{LOWER_RATE}; earlier checkpoints are in {self.folder}"
+                if step
+                else "check the model's weights"
+            )
+            raise DivergedError(
+                f"the validation loss must be a finite number, got {validation.loss} at step {step}", advice
+            )
         return validation
 
     def _require_sound(self, loss: Tensor) -> None:
@@ -344,7 +379,9 @@ class Loop:
         raise self._diverged(name, value)
 
     def _require_sound_so_far(self) -> None:
-        """Raise after captured steps with a non-finite loss, whose weights must not be used; earlier checkpoints stay."""
+        """Raise after captured steps with a non-finite loss, whose weights must not be used; earlier
+        checkpoints stay.
+        """
         fault = None if self.captured is None else self.captured.fault()
         if fault is not None:
             self.position.step, value = fault
@@ -362,12 +399,23 @@ class Loop:
     def _at_an_end(self) -> bool:
         """Whether an epoch ends here."""
         step = self.position.step
-        return step % self.limits.steps_per_epoch == 0 or step == self.limits.max_steps or self._late or self.ending(step) is not None
+        return (
+            step % self.limits.steps_per_epoch == 0
+            or step == self.limits.max_steps
+            or self._late
+            or self.ending(step) is not None
+        )
 
     def _log_epoch(self, validation: Validation) -> None:
-        values = {"validation_loss": validation.loss, "validation_errors": validation.errors, "validation_pairs": validation.pairs}
+        values = {
+            "validation_loss": validation.loss,
+            "validation_errors": validation.errors,
+            "validation_pairs": validation.pairs,
+        }
         values |= {f"validation_{name}": value for name, value in validation.measures.items()}
-        self.log.row(step=self.position.step, epoch=self.position.epoch, values=values, seconds=self._elapsed())
+        self.log.row(
+            step=self.position.step, epoch=self.position.epoch, values=values, seconds=self._elapsed()
+        )
 
     def _reason_to_stop(self) -> str | None:
         """Reason for the run to end here; None if it continues."""
@@ -382,7 +430,8 @@ class Loop:
         if limits.max_steps is not None and position.step >= limits.max_steps:
             return f"the limit of {limits.max_steps:,} {numbered('step', limits.max_steps)} was reached"
         if limits.max_seconds is not None and self._late:
-            # Its length would be what the search for a rate, and the end of the job, left of the one that was stated.
+            # Its length would be what the search for a rate, and the end of the job, left of the one that was
+            # stated.
             return "the time limit was reached"
         if limits.keep == "both" and position.best and not position.best.errors:
             return "validation found no errors, so nothing could improve"
@@ -408,11 +457,18 @@ class Loop:
         position.loss_sum = float(self._loss_sum)
         optimizer = optimizer_snapshot(self.optimizer)
         weights = {WEIGHTS + name: tensor for name, tensor in self._trained.items()}
-        record = {"position": asdict(position), "runs_on": self._surroundings(), "log": self.log.checksum, **optimizer.record}
+        record = {
+            "position": asdict(position),
+            "runs_on": self._surroundings(),
+            "log": self.log.checksum,
+            **optimizer.record,
+        }
         # Write rows to disk before the checkpoint that refers to them.
         self.log.flush()
         snapshot = Snapshot({**weights, **self._best, **optimizer.tensors}, record)
-        write_checkpoint(self.folder, position.step, snapshot, keep=(self.limits.keep_checkpoints or KEPT) + spare)
+        write_checkpoint(
+            self.folder, position.step, snapshot, keep=(self.limits.keep_checkpoints or KEPT) + spare
+        )
         self._saved_at = time.monotonic()
 
     def _restore(self) -> bool:
@@ -431,8 +487,13 @@ class Loop:
             restore_optimizer(self.optimizer, snapshot)
         before, now = record.get("runs_on"), self._surroundings()
         if before not in (None, now):
-            self.note(f"the run so far used {before} and continues on {now}: the last digits will differ from an uninterrupted run")
-        self._best = {name: tensor.to(self.device) for name, tensor in snapshot.tensors.items() if name.startswith(BEST)}
+            self.note(
+                f"the run so far used {before} and continues on {now}: the last digits "
+                "will differ from an uninterrupted run"
+            )
+        self._best = {
+            name: tensor.to(self.device) for name, tensor in snapshot.tensors.items() if name.startswith(BEST)
+        }
         self._loss_sum.fill_(self.position.loss_sum)
         # Rows after the checkpoint belong to steps that will be repeated.
         self.log.truncate(step=self.position.step, checksum=snapshot.record.get("log"))

@@ -1,8 +1,10 @@
-"""Forward and backward passes of towers over a batch, in chunks of similar length that two threads share on a CPU.
+"""Forward and backward passes of towers over a batch, in chunks of similar length that two threads share on a
+CPU.
 
-The texts of a batch are few and short, so one pass split over all cores mostly waits for its slowest core after every operation. Parallel
-passes do not wait, and on a CPU they are packed, without padding. Gradient caching (Gao et al. 2021) is the same except that a chunk's
-activations are discarded and recomputed once its gradient is known.
+The texts of a batch are few and short, so one pass split over all cores mostly waits for its slowest core
+after every operation. Parallel passes do not wait, and on a CPU they are packed, without padding. Gradient
+caching (Gao et al. 2021) is the same except that a chunk's activations are discarded and recomputed once its
+gradient is known.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -92,7 +94,9 @@ class Passes:
         rounded = [copy for towers in copies for copy in towers] if precision == "bf16" else []
         self._rounded = [RoundedWeights(copy) for copy in rounded]
 
-    def embed(self, table: TokenTable, rows: Int[np.ndarray, " b"], *, tower: int = 0) -> Float[Tensor, "b e"]:
+    def embed(
+        self, table: TokenTable, rows: Int[np.ndarray, " b"], *, tower: int = 0
+    ) -> Float[Tensor, "b e"]:
         """Embed some texts of a table: `embed_all` for one group."""
         return self.embed_all([Group(table, rows, tower)])[0]
 
@@ -113,13 +117,15 @@ class Passes:
         # One chunk needs no joining: its own graph is that of the batch.
         if trained == [True] and not self._chunking.cached and sum(map(len, shares)) == 1:
             return [_in_place(shares[0][0])]
-        # Autograd calls the backward of a function only if an input needs a gradient; weights are reached through the chunks' own graphs.
+        # Autograd calls the backward of a function only if an input needs a gradient; weights are reached
+        # through the chunks' own graphs.
         root = torch.empty(0, requires_grad=any(trained))
         joined: tuple[Tensor, ...] = _Joined.apply(root, self, groups, shares, trained)  # type: ignore[no-untyped-call]
         return list(joined)
 
     def relieve(self) -> int | None:
-        """Halve the tokens of a pass and keep no graph, so that a step takes less memory; None if that was done before.
+        """Halve the tokens of a pass and keep no graph, so that a step takes less memory; None if that was
+        done before.
 
         Returns:
             The tokens of a pass.
@@ -145,10 +151,15 @@ class Passes:
         key = group.tower, self._flags(group.tower)
         if key not in self._counted:
             self._counted[key] = operations_of(self._encoders[group.tower])
-        lengths, packed = group.table.lengths[group.rows[piece.positions]], is_packed(self._copies[0][group.tower])
+        lengths, packed = (
+            group.table.lengths[group.rows[piece.positions]],
+            is_packed(self._copies[0][group.tower]),
+        )
         computed = padded_lengths(lengths, packed=packed, shape=piece.shape)
         cached = manner.cached and recomputed
-        return self._counted[key].of(computed, trained=manner.trained, cached=cached, checkpointed=manner.checkpointed)
+        return self._counted[key].of(
+            computed, trained=manner.trained, cached=cached, checkpointed=manner.checkpointed
+        )
 
     def _flags(self, tower: int) -> tuple[bool, ...]:
         """Which weights are trained; methods may freeze or free some between steps."""
@@ -181,7 +192,10 @@ class Passes:
         """Chunks of each thread, in a fixed order."""
         pieces = self._pieces(groups)
         kept = self._kept(groups, pieces, manners)
-        factors = [size * (GRADIENT_COST if manner.trained else 1) for size, manner in zip(self._sizes, manners, strict=True)]
+        factors = [
+            size * (GRADIENT_COST if manner.trained else 1)
+            for size, manner in zip(self._sizes, manners, strict=True)
+        ]
         # Tokens times parameters, since attention is a small part of short texts.
         costs = [piece.tokens * factors[groups[number].tower] for number, piece in pieces]
         seeds = _seeds(len(pieces)) if any(manner.draws for manner in manners) else [None] * len(pieces)
@@ -194,8 +208,12 @@ class Passes:
             blocks, rows = self._blocks[thread][group.tower], group.rows[piece.positions]
             return Chunk(encoder, blocks, number, piece, group.table, rows, manner, seed, kept[at])
 
-        # The assignment to threads depends only on lengths, so that gradients are summed in the same order in every run.
-        return [[chunk(thread, at) for at in share.tolist()] for thread, share in enumerate(evenly(costs, len(self._copies)))]
+        # The assignment to threads depends only on lengths, so that gradients are summed in the same order in
+        # every run.
+        return [
+            [chunk(thread, at) for at in share.tolist()]
+            for thread, share in enumerate(evenly(costs, len(self._copies)))
+        ]
 
     def _pieces(self, groups: Sequence[Group]) -> list[tuple[int, Piece]]:
         """The pieces of all groups, each with the number of its group."""
@@ -204,11 +222,15 @@ class Passes:
             lengths = group.table.lengths[group.rows]
             encoder = self._copies[0][group.tower]
             limit = encoder.settings.limit(group.table.side)
-            cut = pieces_of(lengths, self._chunking, threads=len(self._copies), packed=is_packed(encoder), longest=limit)
+            cut = pieces_of(
+                lengths, self._chunking, threads=len(self._copies), packed=is_packed(encoder), longest=limit
+            )
             pieces += [(number, piece) for piece in cut]
         return pieces
 
-    def _kept(self, groups: Sequence[Group], pieces: Sequence[tuple[int, Piece]], manners: Sequence[Manner]) -> list[bool]:
+    def _kept(
+        self, groups: Sequence[Group], pieces: Sequence[tuple[int, Piece]], manners: Sequence[Manner]
+    ) -> list[bool]:
         """Whether each piece keeps its graph until the gradient is known."""
         groups_of = [groups[number] for number, _ in pieces]
         # Without a gradient or caching, nothing is computed twice.
@@ -218,7 +240,9 @@ class Passes:
             return [not again for again in recomputed]
         sizes = []
         for group, (_, piece), again in zip(groups_of, pieces, recomputed, strict=True):
-            sizes.append(piece.tokens * self._bytes_per_token(group, piece, manners[group.tower]) if again else 0.0)
+            sizes.append(
+                piece.tokens * self._bytes_per_token(group, piece, manners[group.tower]) if again else 0.0
+            )
         # In what is free, there must be room for a graph that is made again beside those that are held.
         beside = max(sizes) if self._chunking.kept_bytes is None and sum(sizes) > room else 0.0
         return first_that_fit(sizes, room - beside)
@@ -231,11 +255,15 @@ class Passes:
         return self._room
 
     def _bytes_per_token(self, group: Group, piece: Piece, manner: Manner) -> float:
-        """Bytes of a graph for each token of a tower, measured on the first piece that asks, which is the longest of its batch."""
+        """Bytes of a graph for each token of a tower, measured on the first piece that asks, which is the
+        longest of its batch.
+        """
         key = group.tower, self._flags(group.tower)
         if key not in self._graph_bytes:
             encoder, blocks = self._copies[0][group.tower], self._blocks[0][group.tower]
-            chunk = Chunk(encoder, blocks, 0, piece, group.table, group.rows[piece.positions], manner, 0, kept=True)
+            chunk = Chunk(
+                encoder, blocks, 0, piece, group.table, group.rows[piece.positions], manner, 0, kept=True
+            )
             with RandomState.now(encoder.device).replayed():
                 total = graph_bytes(lambda: chunk.pass_through(graph=True), encoder.parameters())
             self._graph_bytes[key] = total / piece.tokens
@@ -265,11 +293,19 @@ class _Joined(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, root: Tensor, passes: Passes, groups: Sequence[Group], shares: list[list[Chunk]], trained: Sequence[bool]
+        ctx: Any,
+        root: Tensor,
+        passes: Passes,
+        groups: Sequence[Group],
+        shares: list[list[Chunk]],
+        trained: Sequence[bool],
     ) -> tuple[Tensor, ...]:
         """Arrange the chunks in the order of their groups; `root` makes autograd call `backward`."""
         towers = [passes._encoders[group.tower] for group in groups]
-        joined = [torch.empty(len(group.rows), tower.width, device=tower.device) for group, tower in zip(groups, towers, strict=True)]
+        joined = [
+            torch.empty(len(group.rows), tower.width, device=tower.device)
+            for group, tower in zip(groups, towers, strict=True)
+        ]
         results = passes._run([partial(_embed, share) for share in shares])
         for share, outputs in zip(shares, results, strict=True):
             for chunk, output in zip(share, outputs, strict=True):
@@ -278,7 +314,9 @@ class _Joined(torch.autograd.Function):
         ctx.passes, ctx.shares, ctx.once = passes, shares, _Once()
         # A group without gradient is not passed again; a zero gradient would cause that.
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(*(room for room, needs_gradient in zip(joined, trained, strict=True) if not needs_gradient))
+        ctx.mark_non_differentiable(
+            *(room for room, needs_gradient in zip(joined, trained, strict=True) if not needs_gradient)
+        )
         return tuple(joined)
 
     @staticmethod
@@ -331,7 +369,9 @@ def _embed(share: Sequence[Chunk]) -> list[Tensor]:
 
 
 def _carry_on(share: Sequence[Chunk], gradients: Sequence[Tensor | None]) -> list[Tensor]:
-    """Differentiate a thread's chunks; a group that is frozen, or that the loss does not depend on, has no gradient."""
+    """Differentiate a thread's chunks; a group that is frozen, or that the loss does not depend on, has no
+    gradient.
+    """
     for chunk in share:
         gradient = gradients[chunk.group]
         if gradient is not None:
@@ -340,11 +380,13 @@ def _carry_on(share: Sequence[Chunk], gradients: Sequence[Tensor | None]) -> lis
 
 
 @contextmanager
-def side_passes(*encoders: Encoder, precision: Precision, chunking: Chunking | None = None) -> Iterator[Passes]:
+def side_passes(
+    *encoders: Encoder, precision: Precision, chunking: Chunking | None = None
+) -> Iterator[Passes]:
     """Two threads for the passes of all given towers within the block.
 
-    Chunks run one after the other in one thread: on a GPU, with a compiled backbone, and with dropout in a backbone that cannot be packed,
-    where two threads would draw random numbers in no fixed order.
+    Chunks run one after the other in one thread: on a GPU, with a compiled backbone, and with dropout in a
+    backbone that cannot be packed, where two threads would draw random numbers in no fixed order.
     """
     chunking = chunking or Chunking()
     count = _threads(encoders, chunking, precision)
@@ -355,10 +397,12 @@ def side_passes(*encoders: Encoder, precision: Precision, chunking: Chunking | N
 
 
 def _threads(encoders: Sequence[Encoder], chunking: Chunking, precision: Precision) -> int:
-    # Packed passes draw dropout from their own generators; others from torch's, in no fixed order if threads run in parallel.
+    # Packed passes draw dropout from their own generators; others from torch's, in no fixed order if threads
+    # run in parallel.
     ordered = all(not draws(encoder) or packs(encoder, chunking, precision) for encoder in encoders)
     apart = ordered and not chunking.compiled and all(encoder.device.type == "cpu" for encoder in encoders)
-    # Two threads of one core each beat one pass on two cores: an operation on so few tokens is over before the cores are in step.
+    # Two threads of one core each beat one pass on two cores: an operation on so few tokens is over before
+    # the cores are in step.
     return WORKERS if apart and torch.get_num_threads() >= WORKERS else 1
 
 

@@ -54,7 +54,9 @@ def record_of(
     position, rows = outcome.position, list(read_log(job.log))
     validations = [row for row in rows if "validation_loss" in row]
     with layout_of(job.log, remedy=REMEDY, error=JobError):
-        measured = {name: [(row["epoch"], row[f"validation_{name}"]) for row in validations] for name in measures}
+        measured = {
+            name: [(row["epoch"], row[f"validation_{name}"]) for row in validations] for name in measures
+        }
     return TrainingRecord(
         settings=dict(settings),
         trained_on=trained_on,
@@ -82,7 +84,14 @@ def record_of(
 
 
 def result_of(
-    job: Job, record: TrainingRecord, *, title: str, command: str, seed: int, inputs: Mapping[str, Any], device: torch.device
+    job: Job,
+    record: TrainingRecord,
+    *,
+    title: str,
+    command: str,
+    seed: int,
+    inputs: Mapping[str, Any],
+    device: torch.device,
 ) -> Result:
     """Put a record into the result of its job."""
     return Result(
@@ -104,7 +113,10 @@ def finished(job: Job, purpose: str) -> tuple[Result, TrainingRecord]:
     """The result of a finished job, with the record of its run."""
     result = read_result(job.result, Result)
     if result.training is None:
-        raise JobError(f"{job.result} must be the result of a {purpose} run, got another; remove {job.folder} to rebuild it")
+        raise JobError(
+            f"{job.result} must be the result of a {purpose} run, got another; "
+            f"remove {job.folder} to rebuild it"
+        )
     return result, result.training
 
 
@@ -115,15 +127,16 @@ _CHUNK = 1 << 20
 def layer_changes(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> list[LayerChange]:
     """Compare two sets of weights, tensor by tensor.
 
-    ``relative = |after - before| / |before|`` (Frobenius norm), ``largest = max |w|``, ``largest_change = (Wt - Wo) / (Wt + Wo)`` with
-    ``Wo`` the largest before and ``Wt`` the largest after.
+    ``relative = |after - before| / |before|`` (Frobenius norm), ``largest = max |w|``, ``largest_change = (Wt
+    - Wo) / (Wt + Wo)`` with ``Wo`` the largest before and ``Wt`` the largest after.
 
     Args:
         before: Weights by name, of any floating type and on any device.
         after: The same names and shapes.
 
     Returns:
-        One change for every name, in the order of `before`, unchanged tensors too (all zeros). Computed in double precision.
+        One change for every name, in the order of `before`, unchanged tensors too (all zeros). Computed in
+        double precision.
 
     Raises:
         ModelError: If names or shapes differ; all differences are named.
@@ -140,16 +153,24 @@ def layer_changes(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> 
     ]
     if faults:
         differences = several(faults, of="differences")
-        raise ModelError(f"weights must be of the same model, got {differences}; compare a model with the one it was trained from")
+        raise ModelError(
+            f"weights must be of the same model, got {differences}; compare a "
+            "model with the one it was trained from"
+        )
     return [_change(name, tensor, after[name]) for name, tensor in before.items()]
 
 
 def _change(name: str, before: Tensor, after: Tensor) -> LayerChange:
     """Compare one tensor, a chunk at a time."""
     old_squares = moved_squares = largest_before = largest_after = 0.0
-    chunks = zip(torch.split(before.detach().flatten(), _CHUNK), torch.split(after.detach().flatten(), _CHUNK), strict=True)
+    chunks = zip(
+        torch.split(before.detach().flatten(), _CHUNK),
+        torch.split(after.detach().flatten(), _CHUNK),
+        strict=True,
+    )
     for old, new in ((old.cpu().double(), new.cpu().double()) for old, new in chunks if old.numel()):
-        # In 64 bits: tuning moves weights by single units in the last place of float32, whose squares would vanish in its sums.
+        # In 64 bits: tuning moves weights by single units in the last place of float32, whose squares would
+        # vanish in its sums.
         moved = new - old
         old_squares += torch.dot(old, old).item()
         moved_squares += torch.dot(moved, moved).item()
@@ -165,11 +186,14 @@ def _change(name: str, before: Tensor, after: Tensor) -> LayerChange:
     )
 
 
-def finish_run(job: Job, model: DualEncoder, result: Result, trained: TrainedTexts, *, keep_checkpoints: int | None) -> Result:
+def finish_run(
+    job: Job, model: DualEncoder, result: Result, trained: TrainedTexts, *, keep_checkpoints: int | None
+) -> Result:
     """Write the model, the result with the record of its training texts, and the page.
 
     Args:
-        keep_checkpoints: Number of checkpoints to keep; None keeps only the newest, which takes several times the space of the model.
+        keep_checkpoints: Number of checkpoints to keep; None keeps only the newest, which takes several times
+            the space of the model.
     """
     texts, content = packed(trained)
     if result.training is not None:

@@ -1,6 +1,8 @@
-"""Several runs whose steps take turns in one thread, each on a stream of its own, so that a GPU works on all of them at once.
+"""Several runs whose steps take turns in one thread, each on a stream of its own, so that a GPU works on all
+of them at once.
 
-A step of tuning has a few hundred tokens, which leave most of a GPU idle. A recorded step does not wait for the device, so one thread feeds
+A step of tuning has a few hundred tokens, which leave most of a GPU idle. A recorded step does not wait for
+the device, so one thread feeds
 several runs. They do not depend on each other: each gives what it would give alone, bit for bit.
 """
 
@@ -93,4 +95,6 @@ def _stop(loops: Sequence[Loop]) -> None:
         loop.save()
     if loops:
         steps = " and ".join(str(loop.position.step) for loop in loops)
-        raise InterruptionError(f"stopped at {numbered('step', len(loops))} {steps}; {again(resume=True)} to continue")
+        raise InterruptionError(
+            f"stopped at {numbered('step', len(loops))} {steps}; {again(resume=True)} to continue"
+        )

@@ -1,4 +1,6 @@
-"""What a time limit covers beside steps and validations: it counts from the start of a command, or of a call, to the written page."""
+"""What a time limit covers beside steps and validations: it counts from the start of a command, or of a call,
+to the written page.
+"""
 
 import hashlib
 import time
@@ -10,20 +12,24 @@ import torch
 from adiabat.models.encoder import Encoder
 
 PASSES_OF_WRITING = 3.0
-"""Time of writing weights, as a multiple of the time of their digest: they are copied, flushed to disk, and read again for a checksum."""
+"""Time of writing weights, as a multiple of the time of their digest: they are copied, flushed to disk, and
+read again for a checksum."""
 
 DIGESTED = 2**24
 """Weights of which a digest is timed, or few more."""
 
 PAGE_SECONDS = 2.0
-"""Seconds of a page with its figures and of the hashes of texts: 1.1 s of processor time for the demo, on one core of 2026."""
+"""Seconds of a page with its figures and of the hashes of texts: 1.1 s of processor time for the demo, on one
+core of 2026."""
 
 LEAST_LEFT = 1e-3
 """Seconds of a time limit that is used up: a limit is above 0."""
 
 
 def seconds_since(started: float) -> float:
-    """Seconds that a job has taken until now: libraries, data and model were loaded, and its speed was measured."""
+    """Seconds that a job has taken until now: libraries, data and model were loaded, and its speed was
+    measured.
+    """
     return time.monotonic() - started
 
 
@@ -60,5 +66,6 @@ def writing_time(towers: Iterable[Encoder]) -> WritingTime:
     per_weight = PASSES_OF_WRITING * (time.monotonic() - start) / digested
     trained = sum(weights.numel() for weights in parameters if weights.requires_grad)
     return WritingTime(
-        checkpoint=4 * trained * per_weight, ending=sum(weights.numel() for weights in parameters) * per_weight + PAGE_SECONDS
+        checkpoint=4 * trained * per_weight,
+        ending=sum(weights.numel() for weights in parameters) * per_weight + PAGE_SECONDS,
     )

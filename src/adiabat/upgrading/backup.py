@@ -9,7 +9,9 @@ SUFFIX = ".before-upgrade"
 
 
 def set_aside(path: Path) -> Path:
-    """Keep a file under a name beside it, before it is replaced; the copy of an interrupted call is used again."""
+    """Keep a file under a name beside it, before it is replaced; the copy of an interrupted call is used
+    again.
+    """
     content = path.read_bytes()
     for number in count(1):
         backup = path.with_name(f"{path.name}{SUFFIX}{'' if number == 1 else f'-{number}'}")

@@ -46,9 +46,13 @@ def present_record(plain: Mapping[str, Any], path: Path) -> Record:
     for table in (former, former.get("training") or {}):
         table["settings"] = _settings(table.get("settings", {}))
     try:
-        record: Record = reader_of(class_of(kind)).validate_json(json.dumps(_with_verdicts(former)), strict=True)
+        record: Record = reader_of(class_of(kind)).validate_json(
+            json.dumps(_with_verdicts(former)), strict=True
+        )
     except ValidationError as fault:
-        raise DataError(f"{path} cannot be converted ({misfits(fault)[0]}); its page stays readable") from fault
+        raise DataError(
+            f"{path} cannot be converted ({misfits(fault)[0]}); its page stays readable"
+        ) from fault
     return replace(record, folder=path.parent)
 
 
@@ -73,7 +77,9 @@ def _with_verdicts(plain: Any, key: str = "") -> Any:
     """The verdict "no evidence" of 0.1 is "undecided" today."""
     if isinstance(plain, Mapping):
         is_count = key == "verdicts"
-        return {_verdict(name) if is_count else name: _with_verdicts(value, name) for name, value in plain.items()}
+        return {
+            _verdict(name) if is_count else name: _with_verdicts(value, name) for name, value in plain.items()
+        }
     if isinstance(plain, list):
         return [_with_verdicts(value, key) for value in plain]
     return _verdict(plain) if key in ("verdict", "verdicts") else plain
@@ -84,7 +90,9 @@ def _verdict(value: Any) -> Any:
 
 
 def _with_even(analysis: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables of a suite named models that are neither better nor worse "not worse", which is another verdict today."""
+    """Tables of a suite named models that are neither better nor worse "not worse", which is another verdict
+    today.
+    """
     renamed = {}
     for name, rows in analysis.items():
         renamed[name] = [_renamed(row) for row in rows] if isinstance(rows, list) else rows

@@ -1,6 +1,7 @@
 """Settings of adiabat 0.1 under the names and in the tables of today.
 
-In 0.1 a choice was a word with the keys of all its kinds beside it, such as ``loss = "triplet"`` and ``margin = 0.1``; today it is a table.
+In 0.1 a choice was a word with the keys of all its kinds beside it, such as ``loss = "triplet"`` and ``margin
+= 0.1``; today it is a table.
 """
 
 import re
@@ -24,7 +25,8 @@ TABLES = {"ladder": "rate_search", "lessons": "data", "distil": "distill", "stud
 """Former and present names of tables."""
 
 SCALING_KEYS = frozenset(("budgets", "least_steps", "last_steps", "resamples"))
-"""Keys of the table ``[sweep]`` of 0.1, which is ``[scaling]`` today; the present ``[sweep]`` was ``[study]``."""
+"""Keys of the table ``[sweep]`` of 0.1, which is ``[scaling]`` today; the present ``[sweep]`` was
+``[study]``."""
 
 KEYS = {
     "distill.side": "distill.tower",
@@ -46,9 +48,22 @@ KEYS = {
 }
 """Former and present keys."""
 
-_SOFTMAX = ("similarity", "symmetric", "mask_duplicates", "same_tower", "negatives_per_query", "margin", "distance")
+_SOFTMAX = (
+    "similarity",
+    "symmetric",
+    "mask_duplicates",
+    "same_tower",
+    "negatives_per_query",
+    "margin",
+    "distance",
+)
 _OF_LOSS = {name: name for name in _SOFTMAX}
-_OF_LOSS |= {"negatives_seen_by": "negatives_shared", "pair_weight": "weight", "pair_printed": "printed", "temperature": "temperature"}
+_OF_LOSS |= {
+    "negatives_seen_by": "negatives_shared",
+    "pair_weight": "weight",
+    "pair_printed": "printed",
+    "temperature": "temperature",
+}
 _OF_METHOD = {"rank": "rank", "alpha": "alpha"}
 _OF_SCHEDULE = {"gamma": "gamma", "final_fraction": "final_fraction"}
 
@@ -61,15 +76,21 @@ CHOICES: Mapping[str, tuple[type[Section], Mapping[str, str]]] = {
     "train.loss": (TrainSection, _OF_LOSS),
     "train.method": (TrainSection, _OF_METHOD),
     "train.schedule": (TrainSection, _OF_SCHEDULE),
-    "batches.group": (BatchesSection, {"random_share": "random_share", "curriculum_steps": "curriculum_steps"}),
+    "batches.group": (
+        BatchesSection,
+        {"random_share": "random_share", "curriculum_steps": "curriculum_steps"},
+    ),
     "mixture.rule": (MixtureSection, {"temperature": "temperature"}),
     "static.reduction": (StaticSection, {"dims": "dims"}),
     "static.weighting": (StaticSection, {"sif": "a", "corpus": "corpus"}),
 }
-"""Choices that were words: the section that has each, and the keys beside it with their names in its table of today."""
+"""Choices that were words: the section that has each, and the keys beside it with their names in its table of
+today."""
 
 BESIDE = {
-    f"{choice.partition('.')[0]}.{former}": (choice, present) for choice, (_, names) in CHOICES.items() for former, present in names.items()
+    f"{choice.partition('.')[0]}.{former}": (choice, present)
+    for choice, (_, names) in CHOICES.items()
+    for former, present in names.items()
 }
 """Each key that stood beside a choice: the choice, and the key of today in its table."""
 
@@ -86,7 +107,8 @@ NO_LONGER = ("compare", "candidates", "study.lanes")
 """Tables and keys without a counterpart."""
 
 WITHOUT_RECIPE = frozenset(("recipe", "learning_rate", "loss", "negatives"))
-"""Keys of ``[tune]`` without which a job takes the recipe ``quick`` today; in 0.1 it took what is ``paper`` today."""
+"""Keys of ``[tune]`` without which a job takes the recipe ``quick`` today; in 0.1 it took what is ``paper``
+today."""
 
 
 @dataclass(slots=True)
@@ -94,7 +116,8 @@ class Conversion:
     """Present settings.
 
     Attributes:
-        moved: Former keys of each setting that moved, and its present ones; None for one that had no effect and is left out.
+        moved: Former keys of each setting that moved, and its present ones; None for one that had no effect
+            and is left out.
     """
 
     tables: dict[str, Any] = field(default_factory=dict)
@@ -104,7 +127,9 @@ class Conversion:
         """A phrase for each change."""
         phrases = []
         for former, present in self.moved.items():
-            phrases.append(f"{_dotted(former)} {'is left out' if present is None else f'is now {_dotted(present)}'}")
+            phrases.append(
+                f"{_dotted(former)} {'is left out' if present is None else f'is now {_dotted(present)}'}"
+            )
         return phrases
 
     def value(self, keys: Keys) -> Any:
@@ -135,7 +160,10 @@ def present_settings(former: Mapping[str, Any], *, is_job: bool = False) -> Conv
         ConfigError: If a table has no counterpart today.
     """
     if lost := [name for name in NO_LONGER if _has(former, name.split("."))]:
-        raise ConfigError(f"{lost[0]} must be left out, got a setting of adiabat 0.1 without a counterpart; see adiabat settings sweep")
+        raise ConfigError(
+            f"{lost[0]} must be left out, got a setting of adiabat 0.1 without a "
+            "counterpart; see adiabat settings sweep"
+        )
     present = Conversion()
     for name, value in former.items():
         if isinstance(value, list) and any(isinstance(entry, Mapping) for entry in value):
@@ -212,19 +240,25 @@ def _keys_beside(choice: str) -> set[str]:
     """Keys that belonged to a choice and stood beside it."""
     beside = set(CHOICES[choice][1])
     if choice == "train.loss":
-        beside |= {key.partition(".")[2] for key, present in KEYS.items() if present.startswith("train.loss.")}
+        beside |= {
+            key.partition(".")[2] for key, present in KEYS.items() if present.startswith("train.loss.")
+        }
     return beside
 
 
 def _temperature(train: Mapping[str, Any]) -> Keys | None:
     """The place of ``train.temperature``: that of all steps, of the last one, or of the first."""
-    key = {"fixed": "value", "scheduled": "last", "learned": "first"}[train.get("temperature_schedule", "fixed")]
+    key = {"fixed": "value", "scheduled": "last", "learned": "first"}[
+        train.get("temperature_schedule", "fixed")
+    ]
     target = ("train", "loss", "temperature", key)
     return target if _has_loss_key(train, target) else None
 
 
 def _has_loss_key(train: Mapping[str, Any], target: Keys) -> bool:
-    """Whether the loss has a key of today, such as ``temperature.steps``, with the former settings beside it."""
+    """Whether the loss has a key of today, such as ``temperature.steps``, with the former settings beside
+    it.
+    """
     if target[1] != "loss" or not isinstance(train.get("loss", ""), str):
         return True
     loss = _kinds(TrainSection, "loss").get(train.get("loss", "in_batch_softmax"))
@@ -308,7 +342,9 @@ _SETTING = re.compile(r"(\s*)([A-Za-z0-9_.\-]+)(\s*=.*)", re.DOTALL)
 
 
 def with_comments(text: str, conversion: Conversion) -> str | None:
-    """A settings file with its comments, under the present names; None if a conversion line by line does not give these settings."""
+    """A settings file with its comments, under the present names; None if a conversion line by line does not
+    give these settings.
+    """
     lines, at_end = list[str](), list[str]()
     header: tuple[str, ...] = ()
     for line in text.splitlines(keepends=True):
@@ -324,7 +360,10 @@ def with_comments(text: str, conversion: Conversion) -> str | None:
     tune = conversion.tables.get("tune")
     if isinstance(tune, dict) and "recipe" in tune and "recipe" not in text:
         at_end.append('\n[tune]\nrecipe = "paper"\n' if not re.search(r"^\s*\[tune\]", text, re.M) else "")
-        lines = [f'{line}recipe = "paper"\n' if re.fullmatch(r"\s*\[tune\]\s*(#.*)?", line.rstrip()) else line for line in lines]
+        lines = [
+            f'{line}recipe = "paper"\n' if re.fullmatch(r"\s*\[tune\]\s*(#.*)?", line.rstrip()) else line
+            for line in lines
+        ]
     written = "".join([*lines, *at_end])
     try:
         return written if _plain(tomllib.loads(written)) == _plain(conversion.tables) else None
@@ -332,7 +371,9 @@ def with_comments(text: str, conversion: Conversion) -> str | None:
         return None
 
 
-def _moved_line(line: str, found: "re.Match[str]", keys: Keys, header: Keys, conversion: Conversion) -> list[str]:
+def _moved_line(
+    line: str, found: "re.Match[str]", keys: Keys, header: Keys, conversion: Conversion
+) -> list[str]:
     """A line of a setting under its present key; one that is left out becomes a comment."""
     if keys not in conversion.moved:
         return [line]

@@ -1,4 +1,6 @@
-"""Stores of adiabat 0.1, whose manifest had no checksums but that of the vectors; the vectors stay as they are."""
+"""Stores of adiabat 0.1, whose manifest had no checksums but that of the vectors; the vectors stay as they
+are.
+"""
 
 import shutil
 from collections.abc import Iterator
@@ -56,7 +58,9 @@ class FormerManifest:
 
     def of_today(self, files: dict[str, Digest]) -> Manifest:
         """The manifest of today, with the digests of all files but that of the vectors."""
-        shared = {name: getattr(self, name) for name in FormerManifest.__dataclass_fields__ if name != "has_texts"}
+        shared = {
+            name: getattr(self, name) for name in FormerManifest.__dataclass_fields__ if name != "has_texts"
+        }
         return Manifest(**shared, files=files)
 
 
@@ -75,7 +79,11 @@ def _record(folder: Path) -> dict[str, Any]:
 
 def bytes_to_read(folder: Path) -> int:
     """Size of all files of a store."""
-    return sum((folder / name).stat().st_size for name in (VECTOR_FILE, ID_FILE, TEXT_FILE, INDEX_FILE) if (folder / name).exists())
+    return sum(
+        (folder / name).stat().st_size
+        for name in (VECTOR_FILE, ID_FILE, TEXT_FILE, INDEX_FILE)
+        if (folder / name).exists()
+    )
 
 
 def bytes_to_write(folder: Path) -> int:
@@ -85,17 +93,22 @@ def bytes_to_write(folder: Path) -> int:
 
 
 def upgrade_store(folder: Path, watch: Watch) -> Path:
-    """Check every file of a store of format 1, add the hashes of its texts, and write the manifest of today last.
+    """Check every file of a store of format 1, add the hashes of its texts, and write the manifest of today
+    last.
 
     Returns:
         The former manifest.
     """
     if (folder / APPENDING / COMMIT_FILE).exists():
-        raise StoreError(f"{folder} holds an append that is half done; complete it with the adiabat that began it, then upgrade")
+        raise StoreError(
+            f"{folder} holds an append that is half done; complete it with the "
+            "adiabat that began it, then upgrade"
+        )
     needed, free = bytes_to_write(folder), shutil.disk_usage(folder).free
     if needed > free:
         raise StoreError(
-            f"{folder} must have {amount(needed)} of free space for the hashes of its texts, got {amount(free) or 'none'}; free some"
+            f"{folder} must have {amount(needed)} of free space for the hashes of its "
+            f"texts, got {amount(free) or 'none'}; free some"
         )
     with plain_disk_errors(folder), sole_writer(folder):
         record = _record(folder)
@@ -113,7 +126,11 @@ def upgrade_store(folder: Path, watch: Watch) -> Path:
 
 def _checked_files(folder: Path, former: FormerManifest, watch: Watch) -> dict[str, Digest]:
     """Digests of all files but the vectors, each compared with what the former manifest says of it."""
-    vectors = Digest(HEADER_BYTES + former.count * former.width * np.dtype(former.dtype).itemsize, former.sha256, HEADER_BYTES)
+    vectors = Digest(
+        HEADER_BYTES + former.count * former.width * np.dtype(former.dtype).itemsize,
+        former.sha256,
+        HEADER_BYTES,
+    )
     done = 0
 
     def show(count: int) -> None:

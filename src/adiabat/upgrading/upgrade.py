@@ -1,6 +1,8 @@
-"""What of a path is of a former version, and its conversion: one step for each file, which is whole before and after.
+"""What of a path is of a former version, and its conversion: one step for each file, which is whole before
+and after.
 
-A step replaces one file by a rename, and is not found again once it is done. So the same call completes an interrupted one.
+A step replaces one file by a rename, and is not found again once it is done. So the same call completes an
+interrupted one.
 """
 
 import tomllib
@@ -58,7 +60,10 @@ def find(path: Path) -> Found:
     elif path.is_file():
         _look_into(path.parent, found, only=path.name)
     else:
-        raise DataError(f"{path} must be a store, a job, a result, a folder of them or a settings file, got nothing there; check the path")
+        raise DataError(
+            f"{path} must be a store, a job, a result, a folder of them or a settings "
+            "file, got nothing there; check the path"
+        )
     return found
 
 
@@ -75,14 +80,22 @@ def _look_into(folder: Path, found: Found, *, only: str = "") -> None:
         return
     for child in sorted(folder.iterdir()):
         # Links may lead in circles, or to what belongs to others.
-        if child.is_dir() and not child.is_symlink() and child.name[0] != "." and child.name not in NOT_ENTERED:
+        if (
+            child.is_dir()
+            and not child.is_symlink()
+            and child.name[0] != "."
+            and child.name not in NOT_ENTERED
+        ):
             _look_into(child, found)
 
 
 def _of_store(folder: Path) -> Iterator[Step]:
     if not (_is_ours(folder) and is_former(folder)):
         return
-    what = f"store of format 1: reads {amount(bytes_to_read(folder))} once, adds {amount(bytes_to_write(folder)) or 'nothing'}"
+    what = (
+        f"store of format 1: reads {amount(bytes_to_read(folder))} once, adds "
+        f"{amount(bytes_to_write(folder)) or 'nothing'}"
+    )
     yield Step(folder, f"{what}; vectors stay as they are", lambda watch: [upgrade_store(folder, watch)])
 
 
@@ -128,7 +141,10 @@ def _of_result(folder: Path) -> Iterator[Step]:
             backup = set_aside(path)
             write_result(record, folder)
         if read_result(path) != record:
-            raise JobError(f"{path} must be read as it was converted, got another record; restore {backup.name} and report this")
+            raise JobError(
+                f"{path} must be read as it was converted, got another record; "
+                f"restore {backup.name} and report this"
+            )
         return [backup]
 
     yield Step(path, f"result of format {number} to format {FORMAT}", run)

@@ -12,7 +12,9 @@ from tests.pages import EVERY, without_pages
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ScalingResult]:
-    """The folder of a scaling experiment over three sizes and budgets, and what it found; to be read alone."""
+    """The folder of a scaling experiment over three sizes and budgets, and what it found; to be read
+    alone.
+    """
     folder = tmp_path_factory.mktemp("scaling")
     write_world(folder)
     with pytest.MonkeyPatch.context() as patch:

@@ -37,7 +37,9 @@ def test_no_option_has_more_steps_than_a_run_may_have(tmp_path: Path) -> None:
     path, step = written(tmp_path, rows), sum(BUDGETS) / 400
     found = advice_of(plan(load, asked(path, budget=0.99 * 1e6 * step, resamples=2)))
     assert found.excluded == {TOO_LONG: ["m1, full", "m1, lora 32"]}
-    with pytest.raises(ConfigError, match=r"^plan.budget must be at most the cost of 1,000,000 steps, .*, got 2.15e\+18 FLOP"):
+    with pytest.raises(
+        ConfigError, match=r"^plan.budget must be at most the cost of 1,000,000 steps, .*, got 2.15e\+18 FLOP"
+    ):
         plan(load, asked(path, budget=1.01 * 1e6 * step, resamples=2))
 
 
@@ -67,7 +69,9 @@ def test_a_loss_that_is_no_number_is_left_out_and_no_part_of_the_record(tmp_path
     path = written(tmp_path, rows_of())
     kept = pq.read_table(path).to_pylist()
     first = json.loads(kept[0]["record"])
-    kept[0]["record"] = json.dumps({**first, "validation_loss": math.nan, "scores": {"sts": math.inf, "search": 0.5}})
+    kept[0]["record"] = json.dumps(
+        {**first, "validation_loss": math.nan, "scores": {"sts": math.inf, "search": 0.5}}
+    )
     pq.write_table(pa.Table.from_pylist(kept), path)
     result = plan(load, asked(path))
     assert result.left_out == {first["name"]: "its loss must be a number above 0, got nan"}
@@ -91,11 +95,16 @@ def test_scarce_tokens_are_those_that_full_training_reads_too(tmp_path: Path) ->
     many = advice_of(plan(load, asked(None, budget=1e17, models=model, data_tokens=1.1 * by_full)))
     assert (many.scarce, [one.way.method for one in many.candidates]) == (False, ["lora"])
     # Memory suffices for LoRA alone.
-    little = advice_of(plan(load, asked(None, budget=1e17, models=model, data_tokens=0.9 * by_full, memory=held)))
+    little = advice_of(
+        plan(load, asked(None, budget=1e17, models=model, data_tokens=0.9 * by_full, memory=held))
+    )
     assert (little.scarce, [one.way.method for one in little.candidates]) == (False, ["lora"])
 
 
 def test_without_runs_a_budget_must_pay_for_a_step_of_the_batches_that_are_advised(tmp_path: Path) -> None:
     save_tiny(tmp_path / "small", width=16)
-    with pytest.raises(ConfigError, match=r"^plan.budget must pay for a step of 1,024 pairs of texts of up to 75 tokens, .* got 1e\+07"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^plan.budget must pay for a step of 1,024 pairs of texts of up to 75 tokens, .* got 1e\+07",
+    ):
         plan(load, asked(None, budget=1e7, models=[str(tmp_path / "small")]))

@@ -70,7 +70,11 @@ def test_a_run_is_what_train_alone_makes(made: Made, tmp_path: Path) -> None:
     settings = settings_of(folder)
     table = {
         **settings.common(),
-        "job": {"model": str(folder / "model"), "data": str(folder / "pairs.jsonl"), "out": str(tmp_path / "job")},
+        "job": {
+            "model": str(folder / "model"),
+            "data": str(folder / "pairs.jsonl"),
+            "out": str(tmp_path / "job"),
+        },
         "encoder": {"blocks": 2},
     }
     table["train"] = {**table["train"], "learning_rate": 3e-3, "budget_flops": 4e7}
@@ -96,7 +100,12 @@ def test_what_the_rows_say_is_in_the_record(made: Made) -> None:
     assert len(one.profiles) == 3
     assert one.frontier is not None
     assert one.frontier.values[0] == min(row.validation_loss or 9 for row in result.runs[:3])
-    assert {path.name for path in (folder / "out").iterdir()} >= {"report.html", "result.json", "runs.parquet", "config.toml"}
+    assert {path.name for path in (folder / "out").iterdir()} >= {
+        "report.html",
+        "result.json",
+        "runs.parquet",
+        "config.toml",
+    }
     table = pq.read_table(folder / "out" / "runs.parquet").to_pylist()
     assert [row["forward"] for row in table] == [row.parameters.forward for row in result.runs]
     assert rows_in(folder / "out") == rows_in(folder / "out" / "runs.parquet") == result.runs
@@ -142,7 +151,9 @@ def test_another_scaling_is_not_gone_on_with(again: Path, tables: dict[str, Any]
 
 def test_other_pairs_under_the_same_name_are_refused(again: Path) -> None:
     path = again / "pairs.jsonl"
-    path.write_text(path.read_text(encoding="utf-8") + '{"query": "one more", "positive": "of them"}\n', encoding="utf-8")
+    path.write_text(
+        path.read_text(encoding="utf-8") + '{"query": "one more", "positive": "of them"}\n', encoding="utf-8"
+    )
     with pytest.raises(JobError, match=r"start\.examples"):
         run(settings_of(again), resume=True)
 
@@ -152,7 +163,9 @@ def test_a_scaling_that_is_there_needs_resume(again: Path) -> None:
         run(settings_of(again))
 
 
-def test_what_was_cut_short_goes_on_where_it_was(world: Path, made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_cut_short_goes_on_where_it_was(
+    world: Path, made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real, calls = runner_module.train, []
 
     def cut(*args: Any, **named: Any) -> Any:
@@ -168,7 +181,10 @@ def test_what_was_cut_short_goes_on_where_it_was(world: Path, made: Made, monkey
     assert len(rows_in(world / "out")) == 1
     found = run(settings, resume=True)
     assert len(calls) == 4
-    own, other = ([(row.name, row.steps, row.loss, row.validation_loss) for row in some] for some in (found.runs, made[1].runs[:3]))
+    own, other = (
+        [(row.name, row.steps, row.loss, row.validation_loss) for row in some]
+        for some in (found.runs, made[1].runs[:3])
+    )
     assert own == other
 
 
@@ -185,15 +201,23 @@ def test_a_budget_below_one_step_is_a_failed_run_and_others_go_on(world: Path) -
 def test_a_run_that_diverges_is_a_failed_run_and_a_scaling_of_no_other_an_error(world: Path) -> None:
     with pytest.raises(
         JobError,
-        match=r"out must hold a run that succeeded, got 3 that failed, such as .*: the training loss must be .* another out$",
+        match=r"out must hold a run that succeeded, got 3 that failed, such as .*: "
+        r"the training loss must be .* another out$",
     ):
-        run(settings_of(world, scaling={"budgets": [2e7]}, rates={"full": 1e30}, train={"max_grad_norm": 0.0}))
+        run(
+            settings_of(world, scaling={"budgets": [2e7]}, rates={"full": 1e30}, train={"max_grad_norm": 0.0})
+        )
     assert [row.status for row in rows_in(world / "out")] == ["failed"] * 3
     assert (world / "out" / "report.html").exists()
 
 
 def test_trained_models_are_measured_on_tasks(world: Path) -> None:
-    task = {"kind": "retrieval", "name": "asked", "data": str(world / "asked.jsonl"), "corpus": str(world / "corpus.jsonl")}
+    task = {
+        "kind": "retrieval",
+        "name": "asked",
+        "data": str(world / "asked.jsonl"),
+        "corpus": str(world / "corpus.jsonl"),
+    }
     found = run(settings_of(world, scaling={"budgets": [2e7, 4e7]}, tasks=[task], measure={"report": ["RR"]}))
     assert all(0 <= row.scores["asked"] <= 1 for row in found.runs)
     assert [one.task for one in found.downstream] == ["asked"]
@@ -202,7 +226,12 @@ def test_trained_models_are_measured_on_tasks(world: Path) -> None:
 
 
 def test_tasks_may_come_and_go_while_a_scaling_goes_on(again: Path) -> None:
-    task = {"kind": "retrieval", "name": "asked", "data": str(again / "asked.jsonl"), "corpus": str(again / "corpus.jsonl")}
+    task = {
+        "kind": "retrieval",
+        "name": "asked",
+        "data": str(again / "asked.jsonl"),
+        "corpus": str(again / "corpus.jsonl"),
+    }
     more = {"budgets": [8e7, 1e8], "out": str(again / "out"), "least_steps": 1, "resamples": 8}
     found = run(settings_of(again, scaling=more, tasks=[task]), resume=True)
     assert [sorted(row.scores) for row in found.runs] == [[]] * 3 + [["asked"]] * 3
@@ -227,7 +256,9 @@ def test_tasks_may_come_and_go_while_a_scaling_goes_on(again: Path) -> None:
         ({"models": [{"model": "gone", "pretraining_rate": 1e-3}]}, ModelError, "gone"),
     ],
 )
-def test_what_is_wrong_comes_before_anything_is_written(world: Path, tables: dict[str, Any], kind: type[Exception], told: str) -> None:
+def test_what_is_wrong_comes_before_anything_is_written(
+    world: Path, tables: dict[str, Any], kind: type[Exception], told: str
+) -> None:
     with pytest.raises(kind, match=told):
         run(settings_of(world, **tables))
     assert not (world / "out").exists()
@@ -245,7 +276,9 @@ def test_runs_are_spread_over_ray(world: Path) -> None:
     pytest.importorskip("ray")
     settings = settings_of(world, scaling={"budgets": [2e7], "engine": "ray"})
     found = scaling_module.scaling(load, settings)
-    assert {row.name for row in found.runs} == {row.name for row in rows_at(world / "out" / "runs.parquet").every}
+    assert {row.name for row in found.runs} == {
+        row.name for row in rows_at(world / "out" / "runs.parquet").every
+    }
     assert {row.status for row in found.runs} == {"done"}
 
 
@@ -259,7 +292,9 @@ def test_a_failed_run_is_made_again_when_the_scaling_goes_on(again: Path) -> Non
     assert found.left_out == {}
 
 
-def test_a_run_that_memory_does_not_suffice_for_is_a_failed_run(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_memory_does_not_suffice_for_is_a_failed_run(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = runner_module.train
 
     def scarce(load: Any, settings: Any, **named: Any) -> Any:
@@ -273,7 +308,9 @@ def test_a_run_that_memory_does_not_suffice_for_is_a_failed_run(world: Path, mon
     assert found.runs[2].reason.startswith("out of memory; lower memory.chunk_tokens")
 
 
-def test_a_model_that_memory_does_not_suffice_for_is_told_before_the_first_run(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_that_memory_does_not_suffice_for_is_told_before_the_first_run(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = runner_module.build
 
     def scarce(settings: Any, load: Any) -> Any:
@@ -282,7 +319,10 @@ def test_a_model_that_memory_does_not_suffice_for_is_told_before_the_first_run(w
         return real(settings, load)
 
     monkeypatch.setattr(runner_module, "build", scarce)
-    with pytest.raises(JobError, match=r"^tiny, 4 blocks, full does not fit into memory; leave it out, or use a larger machine$"):
+    with pytest.raises(
+        JobError,
+        match=r"^tiny, 4 blocks, full does not fit into memory; leave it out, or use a larger machine$",
+    ):
         run(settings_of(world, scaling={"budgets": [2e7]}))
     assert not (world / "out" / "runs.parquet").exists()
 
@@ -292,7 +332,9 @@ def test_shares_that_freeze_nothing_or_all_leave_no_run(world: Path) -> None:
         run(settings_of(world, methods={"full": False, "freezing": [0.1]}))
 
 
-def test_a_row_that_another_process_added_meanwhile_is_not_lost(again: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_that_another_process_added_meanwhile_is_not_lost(
+    again: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = again / "out" / "runs.parquet"
     whole, real = path.read_bytes(), scaling_module._set_up_once
     *rest, last = rows_at(path).every
@@ -308,7 +350,9 @@ def test_a_row_that_another_process_added_meanwhile_is_not_lost(again: Path, mon
 
     monkeypatch.setattr(scaling_module, "_set_up_once", meanwhile)
     monkeypatch.setattr(runner_module, "train", lambda *_, **__: pytest.fail("it is there"))
-    assert [one.loss for one in run(settings_of(again), resume=True).runs] == [one.loss for one in (*rest, last)]
+    assert [one.loss for one in run(settings_of(again), resume=True).runs] == [
+        one.loss for one in (*rest, last)
+    ]
 
 
 def test_models_that_were_kept_stay(world: Path) -> None:
@@ -325,7 +369,9 @@ def test_models_that_were_kept_stay(world: Path) -> None:
 
 def test_a_model_under_two_names_is_described_under_both(world: Path) -> None:
     model = {"model": str(world / "model"), "blocks": [1], "pretraining_rate": 0.03}
-    settings = settings_of(world, scaling={"budgets": [2e7]}, models=[{**model, "name": name} for name in ("one", "two")])
+    settings = settings_of(
+        world, scaling={"budgets": [2e7]}, models=[{**model, "name": name} for name in ("one", "two")]
+    )
     run(settings)
     start = read_description(Job(world / "out"))["start"]
     assert start["models"]["one"] == start["models"]["two"]
@@ -337,29 +383,47 @@ def test_a_model_under_two_names_is_described_under_both(world: Path) -> None:
 
 @pytest.mark.parametrize(("frozen", "trained"), [("query", "document"), ("document", "query")])
 def test_the_tower_that_is_trained_is_counted(world: Path, frozen: str, trained: str) -> None:
-    found = run(settings_of(world, scaling={"budgets": [2e7]}, towers={"kind": "asymmetric", "frozen": frozen}))
+    found = run(
+        settings_of(world, scaling={"budgets": [2e7]}, towers={"kind": "asymmetric", "frozen": frozen})
+    )
     for row in found.runs:
         assert row.parameters.forward == row.parameters.backward == row.parameters.updated, trained
         assert row.tokens == pytest.approx(row.flops / (6 * row.parameters.forward))
 
 
-@pytest.mark.parametrize("text", ["[scaling]\nstart = 5", "scaling = 5", "[scaling]\n[start]\nmodels = 1", "[scaling]"])
+@pytest.mark.parametrize(
+    "text", ["[scaling]\nstart = 5", "scaling = 5", "[scaling]\n[start]\nmodels = 1", "[scaling]"]
+)
 def test_a_damaged_description_is_told(again: Path, text: str) -> None:
     (again / "out" / "config.toml").write_text(text, encoding="utf-8")
-    with pytest.raises(JobError, match=r"config.toml must describe a scaling experiment|must continue the job"):
+    with pytest.raises(
+        JobError, match=r"config.toml must describe a scaling experiment|must continue the job"
+    ):
         run(settings_of(again), resume=True)
 
 
 def test_a_row_of_another_run_under_the_same_name_is_told(again: Path) -> None:
     rows = rows_at(again / "out" / "runs.parquet")
     rows.add(replace(rows.every[0], budget=2.00000001e7))
-    with pytest.raises(JobError, match=r"the row tiny, 1 block, full, 2e\+07 FLOP, seed 0 must be of budget = 20000000.0, got 20000000.1"):
+    with pytest.raises(
+        JobError,
+        match=r"the row tiny, 1 block, full, 2e\+07 FLOP, seed 0 must be of "
+        r"budget = 20000000.0, got 20000000.1",
+    ):
         run(settings_of(again), resume=True)
 
 
 def test_a_model_that_moved_or_changed_its_family_takes_its_rows_along(again: Path) -> None:
     moved = (again / "model").rename(again / "elsewhere")
-    models = [{"model": str(moved), "name": "tiny", "blocks": [1, 2, 4], "family": "other", "pretraining_rate": 0.03}]
+    models = [
+        {
+            "model": str(moved),
+            "name": "tiny",
+            "blocks": [1, 2, 4],
+            "family": "other",
+            "pretraining_rate": 0.03,
+        }
+    ]
     found = run(settings_of(again, models=models), resume=True)
     assert {row.way.model for row in rows_in(again / "out")} == {str(moved)}
     assert [one.kind for one in found.kinds] == [Kind("other", "full")]
@@ -371,7 +435,11 @@ def test_a_model_that_moved_or_changed_its_family_takes_its_rows_along(again: Pa
 def test_time_and_memory_are_measured_where_model_and_data_are_there(made: Made) -> None:
     folder, _ = made
     settings = checked(
-        PlanSettings, {"plan": {"budget": 3e8, "runs": str(folder / "out"), "least_steps": 1, "resamples": 8}, "run": {"device": "cpu"}}
+        PlanSettings,
+        {
+            "plan": {"budget": 3e8, "runs": str(folder / "out"), "least_steps": 1, "resamples": 8},
+            "run": {"device": "cpu"},
+        },
     )
     advice = advice_of(plan(load, settings))
     assert advice.seconds is not None
@@ -386,7 +454,9 @@ def test_where_the_data_are_gone_the_plan_stands_without_them(made: Made, tmp_pa
     _, _, described = (folder / "out" / "config.toml").read_text(encoding="utf-8").partition("\n")
     (tmp_path / "config.toml").write_text(described.replace("pairs.jsonl", "gone.jsonl"), encoding="utf-8")
     notes: list[str] = []
-    settings = checked(PlanSettings, {"plan": {"budget": 3e8, "runs": str(tmp_path), "least_steps": 1, "resamples": 8}})
+    settings = checked(
+        PlanSettings, {"plan": {"budget": 3e8, "runs": str(tmp_path), "least_steps": 1, "resamples": 8}}
+    )
     advice = advice_of(plan(load, settings, watch=Watch(note=notes.append)))
     assert advice.seconds is None
     assert any(note.startswith("time and memory are not measured: ") for note in notes)

@@ -1,4 +1,6 @@
-"""Small sweeps: a tiny model of four blocks, pairs that share words with their answers; and rows that no run made."""
+"""Small sweeps: a tiny model of four blocks, pairs that share words with their answers; and rows that no run
+made.
+"""
 
 import json
 import math
@@ -39,8 +41,14 @@ def write_world(folder: Path) -> None:
     save_tiny(folder / "model", width=16, layers=4, settings=EncoderSettings(max_tokens=48))
     texts = [f"{KINDS[number % 5]} {number * number}" for number in range(60)]
     lines(folder / "pairs.jsonl", [{"query": f"about {text}", "positive": text} for text in texts])
-    lines(folder / "corpus.jsonl", [{"_id": f"d{number}", "text": text} for number, text in enumerate(texts[:20])])
-    lines(folder / "asked.jsonl", [{"query": f"about {text}", "pos": [f"d{number}"]} for number, text in enumerate(texts[:9])])
+    lines(
+        folder / "corpus.jsonl",
+        [{"_id": f"d{number}", "text": text} for number, text in enumerate(texts[:20])],
+    )
+    lines(
+        folder / "asked.jsonl",
+        [{"query": f"about {text}", "pos": [f"d{number}"]} for number, text in enumerate(texts[:9])],
+    )
 
 
 def lines(path: Path, rows: list[dict[str, Any]]) -> None:
@@ -52,7 +60,9 @@ def tables_of(folder: Path, **tables: Any) -> dict[str, Any]:
     """Three sizes by full training at three budgets, under these further tables."""
     usual: dict[str, Any] = {
         "scaling": {"out": str(folder / "out"), "budgets": [2e7, 4e7, 8e7], "least_steps": 1, "resamples": 8},
-        "models": [{"model": str(folder / "model"), "name": "tiny", "blocks": [1, 2, 4], "pretraining_rate": 0.03}],
+        "models": [
+            {"model": str(folder / "model"), "name": "tiny", "blocks": [1, 2, 4], "pretraining_rate": 0.03}
+        ],
         "job": {"data": str(folder / "pairs.jsonl")},
         "data": {"validation_fraction": 0.3, "cache": str(folder / "cache")},
         "train": {"batch_size": 12, "validate_every": 100},
@@ -94,7 +104,12 @@ def row(
     scores: dict[str, float] | None = None,
 ) -> ScalingRun:
     """A run that nobody made."""
-    updated = {"full": size, "lora": size * (rank or 0) // 640, "bias": size // 1000, "freezing": size * (4 - frozen) // 4}[method]
+    updated = {
+        "full": size,
+        "lora": size * (rank or 0) // 640,
+        "bias": size // 1000,
+        "freezing": size * (4 - frozen) // 4,
+    }[method]
     whole = size + (updated if method == "lora" else 0)
     passed = PassedParameters(whole, updated if method == "freezing" else whole, updated)
     way = Way(family, f"m{size // 1_000_000}", f"models/m{size // 1_000_000}", None, method, rank, frozen)
@@ -123,7 +138,9 @@ def row(
     )
 
 
-def rows_of(truths: dict[Method, Truth] = TRUTHS, *, noise: float = 0.005, seed: int = 0, scored: bool = False) -> list[ScalingRun]:
+def rows_of(
+    truths: dict[Method, Truth] = TRUTHS, *, noise: float = 0.005, seed: int = 0, scored: bool = False
+) -> list[ScalingRun]:
     """A whole sweep that nobody made, small budgets first."""
     generator = np.random.default_rng(seed)
     found = []
@@ -133,7 +150,11 @@ def rows_of(truths: dict[Method, Truth] = TRUTHS, *, noise: float = 0.005, seed:
                 rank = 32 if method == "lora" else None
                 bare = row(method, size, budget, 1.0, rank=rank)
                 loss = truth(size, bare.tokens) * math.exp(noise * generator.standard_normal())
-                scores = {"sts": 1 - loss + 0.01 * generator.standard_normal(), "search": 0.5 - loss / 5} if scored else {}
+                scores = (
+                    {"sts": 1 - loss + 0.01 * generator.standard_normal(), "search": 0.5 - loss / 5}
+                    if scored
+                    else {}
+                )
                 found.append(row(method, size, budget, loss, rank=rank, scores=scores))
     return found
 

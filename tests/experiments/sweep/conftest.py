@@ -1,4 +1,6 @@
-"""One thread for every test of this folder; jobs inside a sweep leave no pages, which others test and which take most of the time."""
+"""One thread for every test of this folder; jobs inside a sweep leave no pages, which others test and which
+take most of the time.
+"""
 
 from collections.abc import Iterator
 

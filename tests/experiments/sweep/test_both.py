@@ -21,7 +21,8 @@ from tests.jobs import weights_of
 
 TOWERS: list[dict[str, Any]] = [{"name": "query"}, {"name": "both", "towers": "both"}]
 ALL = {"negatives": {"per_query": 3}}
-"""As many as are listed: of more, tune validates the loss on the first, and train on those of the lowest hash."""
+"""As many as are listed: of more, tune validates the loss on the first, and train on those of the lowest
+hash."""
 GRID = {"tune": {"learning_rate": [3e-3]}}
 
 
@@ -54,7 +55,11 @@ def test_both_towers_are_measured_beside_the_query_tower_alone(world: Path) -> N
     (folder,) = (path for path in (world / "out" / "runs").iterdir() if path.name.startswith("both"))
     job = Job(folder)
     told = tomllib.loads(job.config.read_text(encoding="utf-8"))
-    assert (told["towers"]["kind"], told["train"]["keep"], told["train"]["loss"]["kind"]) == ("asymmetric", "last", "triplet")
+    assert (told["towers"]["kind"], told["train"]["keep"], told["train"]["loss"]["kind"]) == (
+        "asymmetric",
+        "last",
+        "triplet",
+    )
     tuned, start = load(str(job.folder), settings.encoder), problem_model()
     assert weights_of(tuned.document) != weights_of(start.document)
     assert weights_of(tuned.document) != weights_of(tuned.query)
@@ -77,7 +82,9 @@ def test_train_with_a_document_tower_that_stays_is_tune(world: Path) -> None:
     record = record_at(world / "frozen")
     assert record.validation_errors == found.validation_errors
     assert record.best_epoch == found.best_epoch
-    assert [loss for _, loss in record.validation_loss] == pytest.approx([loss for _, loss in found.validation_loss], rel=1e-3)
+    assert [loss for _, loss in record.validation_loss] == pytest.approx(
+        [loss for _, loss in found.validation_loss], rel=1e-3
+    )
 
 
 @pytest.mark.parametrize(
@@ -91,7 +98,9 @@ def test_train_with_a_document_tower_that_stays_is_tune(world: Path) -> None:
         ({"rehearsal": True}, "rehearsal must be left out"),
     ],
 )
-def test_what_needs_documents_that_stay_is_refused_before_anything_is_written(world: Path, tables: dict[str, Any], told: str) -> None:
+def test_what_needs_documents_that_stay_is_refused_before_anything_is_written(
+    world: Path, tables: dict[str, Any], told: str
+) -> None:
     tables = {**tables, "variants": [TOWERS[1]], "grid": GRID}
     with pytest.raises(ConfigError) as caught:
         run(settings_of(world, **tables))
@@ -99,7 +108,11 @@ def test_what_needs_documents_that_stay_is_refused_before_anything_is_written(wo
     assert not (world / "out").exists()
 
 
-def test_runs_are_compared_by_the_similarity_of_the_untuned_model_whatever_they_were_tuned_by(world: Path) -> None:
-    result = run(settings_of(world, variants=TOWERS, grid=GRID, tune={"loss": {"distance": "euclidean"}, **ALL}))
+def test_runs_are_compared_by_the_similarity_of_the_untuned_model_whatever_they_were_tuned_by(
+    world: Path,
+) -> None:
+    result = run(
+        settings_of(world, variants=TOWERS, grid=GRID, tune={"loss": {"distance": "euclidean"}, **ALL})
+    )
     assert [task.main.similarity for one in result.runs for task in one.tasks] == ["cosine"] * 4
     assert all(task.main.before is not None for one in result.runs for task in one.tasks)

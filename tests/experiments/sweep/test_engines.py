@@ -31,7 +31,10 @@ def world(tmp_path: Path) -> Path:
 
 def numbers(result: SweepResult) -> list[tuple[Any, ...]]:
     """What runs found, without times."""
-    return [(one.name, one.status, one.steps, one.validation_errors, [asdict(task.main) for task in one.tasks]) for one in result.runs]
+    return [
+        (one.name, one.status, one.steps, one.validation_errors, [asdict(task.main) for task in one.tasks])
+        for one in result.runs
+    ]
 
 
 def test_a_run_that_diverges_is_kept_as_failed_and_the_others_go_on(world: Path) -> None:
@@ -47,7 +50,10 @@ def test_a_run_that_diverges_is_kept_as_failed_and_the_others_go_on(world: Path)
 def test_ray_gives_the_same_rows(world: Path) -> None:
     pytest.importorskip("ray")
     grid = {"tune": {"learning_rate": [1e-3, 3e-3]}}
-    here, there = (run(settings_of(world, sweep={"out": str(world / one), "engine": one}, grid=grid)) for one in ("process", "ray"))
+    here, there = (
+        run(settings_of(world, sweep={"out": str(world / one), "engine": one}, grid=grid))
+        for one in ("process", "ray")
+    )
     assert numbers(here) == numbers(there)
 
 
@@ -66,9 +72,12 @@ def test_what_goes_wrong_in_a_process_of_ray_is_told_as_it_was_said_there(world:
         sweep_module.sweep(load, settings)
 
 
-def test_a_missing_ray_is_told_with_the_line_that_installs_it(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_ray_is_told_with_the_line_that_installs_it(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     with pytest.raises(
-        MissingDependencyError, match=r"sweep.engine = ray needs the package ray; install it with: pip install 'adiabat\[ray\]'"
+        MissingDependencyError,
+        match=r"sweep.engine = ray needs the package ray; install it with: pip install 'adiabat\[ray\]'",
     ):
         engines._ray("sweep.engine")

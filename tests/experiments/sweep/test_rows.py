@@ -14,11 +14,21 @@ from adiabat.results.sweep_result import SweepRun, TaskOutcome
 from adiabat.results.training_record import LayerChange
 
 CHANGE = Change(
-    "PND", "cosine", True, 0.2, (0.1, 0.3), before=0.25, improvement=20.0, difference=-0.05, difference_interval=(-0.07, -0.03),
-    improvement_interval=(12.0, 28.0), p=0.01, verdict="better",
+    "PND", "cosine", True, 0.2, (0.1, 0.3), before=0.25, improvement=20.0,
+    difference=-0.05, difference_interval=(-0.07, -0.03), improvement_interval=(12.0, 28.0), p=0.01,
+    verdict="better",
 )  # fmt: skip
 GRID = GridComparison("entailment-neutral", "cosine", [[0.1]], [[0.2]], [[50.0]], [["better"]], 1, 0, 1, 0)
-FAILED = SweepRun("rate=1", "", {"tune.learning_rate": 1.0, "tune.freeze": ["embeddings"]}, 0, 1.0, 14, "failed", "the loss must be finite")
+FAILED = SweepRun(
+    "rate=1",
+    "",
+    {"tune.learning_rate": 1.0, "tune.freeze": ["embeddings"]},
+    0,
+    1.0,
+    14,
+    "failed",
+    "the loss must be finite",
+)
 DONE = replace(
     FAILED,
     name="rate=2",

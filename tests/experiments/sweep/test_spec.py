@@ -31,7 +31,11 @@ def test_every_combination_is_run_seed_by_seed() -> None:
         "learning_rate=5e-08, batch_size=14, seed=0",
     ]
     assert [run.seed for run in runs] == [0] * 4 + [3] * 4
-    assert [(run.settings.tune.learning_rate, run.settings.tune.batch_size) for run in runs[:3]] == [(1e-8, 7), (1e-8, 14), (5e-8, 7)]
+    assert [(run.settings.tune.learning_rate, run.settings.tune.batch_size) for run in runs[:3]] == [
+        (1e-8, 7),
+        (1e-8, 14),
+        (5e-8, 7),
+    ]
 
 
 def test_without_grid_or_variants_there_is_one_run_for_each_seed() -> None:
@@ -40,8 +44,18 @@ def test_without_grid_or_variants_there_is_one_run_for_each_seed() -> None:
 
 def test_variants_are_laid_over_the_common_settings_and_the_grid_over_them() -> None:
     variants = [{"name": "sgd", "tune": {"optimizer": "sgd", "weight_decay": 0.0}}, {"name": "adamw"}]
-    runs = trials_of_sweep(sweep_of(tune={"loss": {"margin": 0.2}}, variants=variants, grid={"tune": {"learning_rate": [1e-3]}}))
-    found = [(run.variant, run.settings.tune.optimizer, run.settings.tune.loss.margin, run.settings.tune.learning_rate) for run in runs]
+    runs = trials_of_sweep(
+        sweep_of(tune={"loss": {"margin": 0.2}}, variants=variants, grid={"tune": {"learning_rate": [1e-3]}})
+    )
+    found = [
+        (
+            run.variant,
+            run.settings.tune.optimizer,
+            run.settings.tune.loss.margin,
+            run.settings.tune.learning_rate,
+        )
+        for run in runs
+    ]
     assert found == [("sgd", "sgd", 0.2, 1e-3), ("adamw", "adamw", 0.2, 1e-3)]
     assert runs[0].name == "sgd, learning_rate=0.001, seed=0"
 
@@ -58,10 +72,13 @@ def test_an_optional_table_is_switched_alike_in_each_form() -> None:
     settings = sweep_of(guard={"limit": 0.1}, variants=variants, grid={"tune": {"learning_rate": [1e-8]}})
     assert [variant.own for variant in settings.variants] == [{"rehearsal": True}, {"guard": False}]
     runs = [run.settings for run in trials_of_sweep(settings)]
-    assert [(run.rehearsal is not None, run.guard and run.guard.limit) for run in runs] == [(True, 0.1), (False, None)]
-    assert [[run.name for run in trials_of_sweep(sweep_of(grid={"rehearsal": [on, False]}))] for on in ({}, True)] == [
-        ["rehearsal=True, seed=0", "rehearsal=False, seed=0"]
-    ] * 2
+    assert [(run.rehearsal is not None, run.guard and run.guard.limit) for run in runs] == [
+        (True, 0.1),
+        (False, None),
+    ]
+    assert [
+        [run.name for run in trials_of_sweep(sweep_of(grid={"rehearsal": [on, False]}))] for on in ({}, True)
+    ] == [["rehearsal=True, seed=0", "rehearsal=False, seed=0"]] * 2
     guarded = trials_of_sweep(sweep_of(guard={"limit": 0.1}, grid={"guard": [True, False]}))
     assert [run.settings.guard and run.settings.guard.limit for run in guarded] == [0.1, None]
 
@@ -76,11 +93,20 @@ def test_probes_that_are_off_are_off_in_the_settings_of_a_result() -> None:
 @pytest.mark.parametrize(
     ("tables", "told"),
     [
-        ({"variants": [{"name": "a", "rehearsal": True}, {"name": "b", "rehearsal": {}}]}, "variants must differ, got 'a' and 'b'"),
-        ({"grid": {"rehearsal": [True, {}]}}, "grid.rehearsal must name each value once"),
-        ({"grid": {"rehearsal": {"weight": [1.0, 2.0]}}, "rehearsal": False}, "grid.rehearsal.weight has no effect with rehearsal = false"),
         (
-            {"grid": {"rehearsal": {"weight": [1.0, 2.0]}}, "variants": [{"name": "a", "rehearsal": False}, {"name": "b"}]},
+            {"variants": [{"name": "a", "rehearsal": True}, {"name": "b", "rehearsal": {}}]},
+            "variants must differ, got 'a' and 'b'",
+        ),
+        ({"grid": {"rehearsal": [True, {}]}}, "grid.rehearsal must name each value once"),
+        (
+            {"grid": {"rehearsal": {"weight": [1.0, 2.0]}}, "rehearsal": False},
+            "grid.rehearsal.weight has no effect with rehearsal = false",
+        ),
+        (
+            {
+                "grid": {"rehearsal": {"weight": [1.0, 2.0]}},
+                "variants": [{"name": "a", "rehearsal": False}, {"name": "b"}],
+            },
             "grid.rehearsal.weight has no effect with rehearsal = false",
         ),
     ],
@@ -101,21 +127,40 @@ def test_a_sample_is_drawn_by_the_seed_and_keeps_the_order_of_the_grid() -> None
 
 def test_a_sample_of_a_grid_that_no_memory_holds_is_drawn_and_the_whole_of_it_refused() -> None:
     wide = {"low": 1e-9, "high": 1e-1, "count": 1000}
-    grid = {"tune": {"loss": {"margin": {**wide, "low": 1e-8}}, "learning_rate": wide, "weight_decay": {**wide, "low": 1e-7}}}
-    assert len({run.name for run in trials_of_sweep(sweep_of(grid=grid, sweep={"sample": 3, "seeds": [0, 1]}))}) == 6
-    with pytest.raises(ConfigError, match=r"at most 100,000 runs, got 1,000,000,000; take fewer values, or set sweep.sample"):
+    grid = {
+        "tune": {
+            "loss": {"margin": {**wide, "low": 1e-8}},
+            "learning_rate": wide,
+            "weight_decay": {**wide, "low": 1e-7},
+        }
+    }
+    assert (
+        len({run.name for run in trials_of_sweep(sweep_of(grid=grid, sweep={"sample": 3, "seeds": [0, 1]}))})
+        == 6
+    )
+    with pytest.raises(
+        ConfigError, match=r"at most 100,000 runs, got 1,000,000,000; take fewer values, or set sweep.sample"
+    ):
         trials_of_sweep(sweep_of(grid=grid))
 
 
 def test_values_that_differ_in_their_last_digits_are_runs_of_their_own() -> None:
     runs = trials_of_sweep(sweep_of(grid={"tune": {"learning_rate": [1e-4, 1.0000001e-4, 1.0000002e-4]}}))
     names = [run.name for run in runs]
-    assert names == ["learning_rate=0.0001, seed=0", "learning_rate=0.00010000001, seed=0", "learning_rate=0.00010000002, seed=0"]
+    assert names == [
+        "learning_rate=0.0001, seed=0",
+        "learning_rate=0.00010000001, seed=0",
+        "learning_rate=0.00010000002, seed=0",
+    ]
 
 
 def test_runs_of_one_name_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"names of their own, got several: freeze=blocks\.0\+embeddings, seed=0; rename"):
-        trials_of_sweep(sweep_of(grid={"tune": {"freeze": [["blocks.0+embeddings"], ["blocks.0", "embeddings"]]}}))
+    with pytest.raises(
+        ConfigError, match=r"names of their own, got several: freeze=blocks\.0\+embeddings, seed=0; rename"
+    ):
+        trials_of_sweep(
+            sweep_of(grid={"tune": {"freeze": [["blocks.0+embeddings"], ["blocks.0", "embeddings"]]}})
+        )
 
 
 @pytest.mark.parametrize(
@@ -138,13 +183,18 @@ def test_every_run_has_a_folder_of_its_own(names: list[str]) -> None:
 
 
 def test_a_run_of_plain_values_has_a_folder_that_says_so() -> None:
-    assert run_folder_name("learning_rate=1e-08, batch_size=7, seed=0") == "learning_rate-1e-08-batch_size-7-seed-0"
+    assert (
+        run_folder_name("learning_rate=1e-08, batch_size=7, seed=0")
+        == "learning_rate-1e-08-batch_size-7-seed-0"
+    )
 
 
 def test_a_combination_that_makes_no_run_is_named() -> None:
     # Each value is sound beside the first of the others, so that only the whole grid shows it.
     grid = {"tune": {"max_epochs": [10, 1], "warmup_steps": [0, 5000]}}
-    with pytest.raises(ConfigError, match="max_epochs=1, warmup_steps=5000, seed=0: tune.warmup_steps must be at most"):
+    with pytest.raises(
+        ConfigError, match="max_epochs=1, warmup_steps=5000, seed=0: tune.warmup_steps must be at most"
+    ):
         trials_of_sweep(sweep_of(grid=grid))
 
 

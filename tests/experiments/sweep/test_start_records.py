@@ -1,4 +1,6 @@
-"""The models that runs start from: their records, the texts that they are timed on, and times read off a log."""
+"""The models that runs start from: their records, the texts that they are timed on, and times read off a
+log.
+"""
 
 from functools import partial
 from pathlib import Path
@@ -18,7 +20,10 @@ from tests.experiments.sweep.training_world import tiny, write_world
 
 
 def test_records_come_back_as_they_were_and_a_damaged_file_holds_none(tmp_path: Path) -> None:
-    records = {"small, untrained": StartRecord("small", 10, Speed(3.0, 2.0, 4.0, 8, 3)), "untrained": StartRecord("tiny", 20)}
+    records = {
+        "small, untrained": StartRecord("small", 10, Speed(3.0, 2.0, 4.0, 8, 3)),
+        "untrained": StartRecord("tiny", 20),
+    }
     write_starts(records, tmp_path)
     assert read_starts(tmp_path) == records
     (tmp_path / "starts.json").write_text('{"untrained": {"model": 3}}', encoding="utf-8")
@@ -29,7 +34,10 @@ def test_records_come_back_as_they_were_and_a_damaged_file_holds_none(tmp_path: 
 def test_texts_for_timing_are_drawn_from_every_corpus_and_are_the_same_each_time(tmp_path: Path) -> None:
     write_world(tmp_path)
     corpus = {"data": str(tmp_path / "asked.jsonl"), "corpus": str(tmp_path / "corpus.jsonl")}
-    tasks = [checked(TaskSection, one) for one in (corpus, {"data": str(tmp_path / "listed.jsonl")}, {**corpus, "name": "again"})]
+    tasks = [
+        checked(TaskSection, one)
+        for one in (corpus, {"data": str(tmp_path / "listed.jsonl")}, {**corpus, "name": "again"})
+    ]
     corpora = [[document.text for document in Corpus.of(task).documents()] for task in tasks[:2]]
     drawn = drawn_texts(tasks, 7)
     assert drawn == drawn_texts(tasks, 7)
@@ -74,7 +82,9 @@ def test_models_take_turns_and_the_median_of_their_rounds_counts(monkeypatch: py
 
     seen: list[tuple[int, int]] = []
     models = {name: partial(model, name) for name in ("tiny", "small")}
-    found = encoding_speeds(models, ["a", "b", "", "ג"] * 4, rounds=3, on_progress=lambda done, total: seen.append((done, total)))
+    found = encoding_speeds(
+        models, ["a", "b", "", "ג"] * 4, rounds=3, on_progress=lambda done, total: seen.append((done, total))
+    )
     assert found == {"tiny": Speed(4.0, 2.0, 8.0, 16, 3), "small": Speed(16.0, 16.0, 16.0, 16, 3)}
     assert turns == ["tiny", "small"] * 3
     assert seen == [(done, 6) for done in range(7)]

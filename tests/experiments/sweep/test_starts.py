@@ -1,4 +1,6 @@
-"""The starts of a sweep over training runs and the inputs of its runs: what becomes of those that are lost, or change on the disk."""
+"""The starts of a sweep over training runs and the inputs of its runs: what becomes of those that are lost,
+or change on the disk.
+"""
 
 import tomllib
 from dataclasses import replace
@@ -61,10 +63,14 @@ def test_a_lost_file_of_scores_is_named_where_it_prevents_the_ranking(here: Path
     assert any(str(start_file(here, "near, seed=0")) in note for note in result.notes)
 
 
-def test_the_other_settings_are_ranked_where_scores_of_one_run_are_lost_and_it_is_said_everywhere(here: Path) -> None:
+def test_the_other_settings_are_ranked_where_scores_of_one_run_are_lost_and_it_is_said_everywhere(
+    here: Path,
+) -> None:
     """Missing or damaged; the setting keeps its row in the other tables."""
     data = {"data": str(here / "near.jsonl")}
-    variants = [{"name": f"decay {decay}", "job": data, "train": {"weight_decay": decay}} for decay in (0.1, 0.2, 0.3)]
+    variants = [
+        {"name": f"decay {decay}", "job": data, "train": {"weight_decay": decay}} for decay in (0.1, 0.2, 0.3)
+    ]
     whole = run(brief(here, variants=variants))
     lost = start_file(here, "decay 0.2, seed=0")
     assert lost.exists()
@@ -76,7 +82,11 @@ def test_the_other_settings_are_ranked_where_scores_of_one_run_are_lost_and_it_i
         assert {standing.name for standing in ranking_of(result).standings} == {"decay 0.1", "decay 0.3"}
         assert result.analysis == whole.analysis
         assert "failed" not in " ".join(ranking_of(result).notes)
-        for said in (" ".join(result.notes), result.summary(), (here / "out" / "report.html").read_text(encoding="utf-8")):
+        for said in (
+            " ".join(result.notes),
+            result.summary(),
+            (here / "out" / "report.html").read_text(encoding="utf-8"),
+        ):
             assert f"the ranking lacks decay 0.2, seed=0, whose scores {lost} are missing or damaged" in said
         lost.write_bytes(b"")
 
@@ -89,7 +99,9 @@ def change_rows(folder: Path) -> None:
     (folder / "near.jsonl").write_text("".join(rows[:-1]), encoding="utf-8")
 
 
-def test_inputs_that_change_between_two_runs_of_a_case_are_noticed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inputs_that_change_between_two_runs_of_a_case_are_noticed(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def changed_after(load: Any, own: Any, **more: Any) -> Any:
         result = training.train(load, own, **more)
         change_rows(here)
@@ -102,13 +114,18 @@ def test_inputs_that_change_between_two_runs_of_a_case_are_noticed(here: Path, m
 
 
 def test_every_model_that_runs_are_built_from_is_compared_when_a_sweep_is_resumed(here: Path) -> None:
-    """Two variants of one model with other encoders, one of them with a document tower and a projection of its own."""
+    """Two variants of one model with other encoders, one of them with a document tower and a projection of
+    its own.
+    """
     seeds = {"tiny": 0, "other": 1}
     start = here / "projection.npy"
     np.save(start, np.eye(16, dtype=np.float32))
     towers = {"kind": "shared_projection", "document_model": "other", "projection_start": str(start)}
     near = {"job": {"data": str(here / "near.jsonl")}}
-    variants = [{"name": "short", "encoder": {"max_tokens": 20}, **near}, {"name": "long", "towers": towers, **near}]
+    variants = [
+        {"name": "short", "encoder": {"max_tokens": 20}, **near},
+        {"name": "long", "towers": towers, **near},
+    ]
 
     def load(name: str, section: EncoderSection) -> DualEncoder:
         if name not in seeds:
@@ -135,7 +152,11 @@ def test_every_model_that_runs_are_built_from_is_compared_when_a_sweep_is_resume
 def test_files_may_lie_elsewhere_and_others_are_refused_by_their_content(here: Path) -> None:
     def mixed(folder: Path) -> TrainSweepSettings:
         far = {"path": str(folder / "far.jsonl"), "columns": {"query": "question", "positive": "answer"}}
-        variant = {"name": "both", "data": {"sources": [{"path": str(folder / "near.jsonl")}, far]}, "mixture": {"rule": "equal"}}
+        variant = {
+            "name": "both",
+            "data": {"sources": [{"path": str(folder / "near.jsonl")}, far]},
+            "mixture": {"rule": "equal"},
+        }
         return brief(here, variants=[variant])
 
     first = run(mixed(here))
@@ -157,7 +178,11 @@ def variants_at(path: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("varied", [False, True])
 def test_moved_data_are_resumed_and_other_data_are_refused(varied: bool, here: Path) -> None:
     def at(path: Path) -> Any:
-        return brief(here, variants=variants_at(path)) if varied else brief(here, variants=[], job={"data": str(path)})
+        return (
+            brief(here, variants=variants_at(path))
+            if varied
+            else brief(here, variants=[], job={"data": str(path)})
+        )
 
     run(at(here / "near.jsonl"))
     rows = (here / "out" / "runs.parquet").read_bytes()

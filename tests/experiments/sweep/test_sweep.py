@@ -63,7 +63,16 @@ def world(tmp_path: Path) -> Path:
 
 def test_a_sweep_leaves_its_page_tables_and_figures(done: Done) -> None:
     left = {path.name for path in (done[0] / "out").iterdir()}
-    assert {"report.html", "result.json", "table.csv", "table.md", "table.tex", "figures", "runs.parquet", "config.toml"} <= left
+    assert {
+        "report.html",
+        "result.json",
+        "table.csv",
+        "table.md",
+        "table.tex",
+        "figures",
+        "runs.parquet",
+        "config.toml",
+    } <= left
     assert read_result(done[0] / "out" / "result.json", SweepResult) == done[1]
 
 
@@ -108,8 +117,8 @@ def test_what_runs_share_is_made_once(world: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(Encoder, "encode", encode)
     run(settings_of(world))
-    # The documents of the corpus and of the grid, for the untuned document tower; never again for a tuned query tower.
-    # Of hypotheses there are eleven in each language, and equal texts are embedded once.
+    # The documents of the corpus and of the grid, for the untuned document tower; never again for a tuned
+    # query tower. Of hypotheses there are eleven in each language, and equal texts are embedded once.
     assert len(encoded) == DOCUMENTS + len(LANGUAGES) * 11
 
 
@@ -123,7 +132,9 @@ def untimed(run: SweepRun) -> SweepRun:
     return replace(run, seconds=0.0, step_seconds=None)
 
 
-def test_a_sweep_that_was_cut_short_goes_on_where_it_was(world: Path, done: Done, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_that_was_cut_short_goes_on_where_it_was(
+    world: Path, done: Done, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real, calls = TuningRun.carry_out, []
 
     def interrupted(begun: TuningRun, **named: Any) -> Any:
@@ -143,7 +154,9 @@ def test_a_sweep_that_was_cut_short_goes_on_where_it_was(world: Path, done: Done
     assert [untimed(one) for one in found.runs] == [untimed(one) for one in done[1].runs]
 
 
-def test_a_run_that_was_tuned_and_not_measured_is_not_tuned_again(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_was_tuned_and_not_measured_is_not_tuned_again(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = settings_of(world, grid={"tune": {"learning_rate": [3e-3]}})
     with monkeypatch.context() as patch:
         patch.setattr(runner_module.SweepRunner, "measured", _stop)
@@ -158,7 +171,11 @@ def _stop(*_: Any, **__: Any) -> Any:
 
 
 def test_values_and_seeds_may_be_added_later(done: Done, again: Path) -> None:
-    grown = settings_of(done[0], grid={"tune": {"learning_rate": [1e-4, 1e-3, 3e-3]}}, sweep={"seeds": [0, 1], "out": str(again)})
+    grown = settings_of(
+        done[0],
+        grid={"tune": {"learning_rate": [1e-4, 1e-3, 3e-3]}},
+        sweep={"seeds": [0, 1], "out": str(again)},
+    )
     second = run(grown, resume=True)
     assert len(second.runs) == 6
     assert [one for one in second.runs if one.name in NAMES] == done[1].runs
@@ -171,7 +188,11 @@ def held(world: Path, **more: Any) -> dict[str, Any]:
     """A rehearsal, and a limit that the result is taken back to."""
     lines(world / "others.jsonl", [{"text": f"another text of {number} words"} for number in range(25)])
     guard = {"action": "soften", "depth": 10, "probes": str(world / "probes.txt")}
-    own = {"rehearsal": {"texts": str(world / "others.jsonl")}, "guard": guard, "tune": {"learning_rate": 3e-3}}
+    own = {
+        "rehearsal": {"texts": str(world / "others.jsonl")},
+        "guard": guard,
+        "tune": {"learning_rate": 3e-3},
+    }
     return {"name": "held", **own, "grid": {"guard": {"limit": [0.01, 0.02]}}, **more}
 
 
@@ -186,11 +207,17 @@ def test_variants_with_grids_of_their_own_may_be_added_later(world: Path) -> Non
         {"tune.learning_rate": 3e-3, "guard.limit": 0.02},
     ]
     assert rows_at(world / "out" / "runs.parquet").every == second.runs
-    assert [replace(one, varied={}) for one in second.runs[:2]] == [replace(one, varied={}) for one in first.runs]
+    assert [replace(one, varied={}) for one in second.runs[:2]] == [
+        replace(one, varied={}) for one in first.runs
+    ]
     assert all("; softened: " in one.reason for one in second.runs[2:])
     # More values of its grid are other runs.
     third = run(
-        settings_of(world, grid={"tune": {}}, variants=[RATES_ALONE, held(world, grid={"guard": {"limit": [0.01, 0.02, 0.03]}})]),
+        settings_of(
+            world,
+            grid={"tune": {}},
+            variants=[RATES_ALONE, held(world, grid={"guard": {"limit": [0.01, 0.02, 0.03]}})],
+        ),
         resume=True,
     )
     assert third.runs[:4] == second.runs
@@ -199,14 +226,28 @@ def test_variants_with_grids_of_their_own_may_be_added_later(world: Path) -> Non
 def test_a_variant_that_rehearsed_is_not_resumed_as_one_that_does_not(world: Path) -> None:
     lines(world / "others.jsonl", [{"text": f"another text of {number} words"} for number in range(25)])
     named = {"rehearsal": {"texts": str(world / "others.jsonl")}, "grid": {"tune": {"learning_rate": [1e-3]}}}
-    run(settings_of(world, **named, variants=[{"name": "a", "rehearsal": {}}, {"name": "b", "rehearsal": False}]))
-    run(settings_of(world, **named, variants=[{"name": "a", "rehearsal": True}, {"name": "b", "rehearsal": None}]), resume=True)
+    run(
+        settings_of(
+            world, **named, variants=[{"name": "a", "rehearsal": {}}, {"name": "b", "rehearsal": False}]
+        )
+    )
+    run(
+        settings_of(
+            world, **named, variants=[{"name": "a", "rehearsal": True}, {"name": "b", "rehearsal": None}]
+        ),
+        resume=True,
+    )
     with pytest.raises(JobError, match=r"variants\.b\.rehearsal was False, is 'not set'"):
-        run(settings_of(world, **named, variants=[{"name": "a", "rehearsal": True}, {"name": "b"}]), resume=True)
+        run(
+            settings_of(world, **named, variants=[{"name": "a", "rehearsal": True}, {"name": "b"}]),
+            resume=True,
+        )
 
 
 def test_a_sweep_goes_on_with_the_same_rehearsed_texts_and_probes_of_a_guard_alone(world: Path) -> None:
-    settings = settings_of(world, grid={"tune": {}}, variants=[held(world, grid={"guard": {"limit": [0.01]}})])
+    settings = settings_of(
+        world, grid={"tune": {}}, variants=[held(world, grid={"guard": {"limit": [0.01]}})]
+    )
     run(settings)
     lines(world / "others.jsonl", [{"text": f"yet another text of {number} words"} for number in range(25)])
     with pytest.raises(JobError, match=r"a difference: start\.rehearsed\."):
@@ -226,24 +267,39 @@ def test_what_is_rehearsed_or_looked_at_is_told_before_the_first_run(world: Path
         assert not (world / "out").exists()
 
 
-def test_probes_are_looked_for_in_a_store_of_the_model_and_always_in_the_same(world: Path, again: Path) -> None:
+def test_probes_are_looked_for_in_a_store_of_the_model_and_always_in_the_same(
+    world: Path, again: Path
+) -> None:
     stranger = tiny_dual(width=WIDTH, seed=7).document
-    build_store(stranger, lambda: iter([Document("d0", "a paper")]), world / "stranger", source="corpus", encoder_name="other")
+    build_store(
+        stranger,
+        lambda: iter([Document("d0", "a paper")]),
+        world / "stranger",
+        source="corpus",
+        encoder_name="other",
+    )
     for place in (world / "none", world / "stranger"):
         with pytest.raises(AdiabatError, match=r"none must be a store|was built by another encoder"):
             run(settings_of(world, probes={"store": str(place)}))
         assert not (world / "out").exists()
     with pytest.raises(JobError, match=r"probes.store was 'not set', is '[0-9a-f]{64}'"):
-        run(settings_of(world, probes={"store": str(world / "store")}, sweep={"out": str(again)}), resume=True)
+        run(
+            settings_of(world, probes={"store": str(world / "store")}, sweep={"out": str(again)}), resume=True
+        )
 
 
 def test_a_measure_that_nobody_knows_is_told_before_anything_is_written(world: Path) -> None:
-    with pytest.raises(ConfigError, match="measure.report must hold complete names that ir-measures can compute, got 'nope@x'"):
+    with pytest.raises(
+        ConfigError,
+        match="measure.report must hold complete names that ir-measures can compute, got 'nope@x'",
+    ):
         run(settings_of(world, measure={"report": ["nope@x"]}))
     assert not (world / "out").exists()
 
 
-def test_a_sweep_that_has_made_nothing_may_go_on_as_another(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sweep_that_has_made_nothing_may_go_on_as_another(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(runner_module.SweepRunner, "prepare", _stop)
         with pytest.raises(InterruptionError):
@@ -256,11 +312,17 @@ def test_a_sweep_that_has_made_nothing_may_go_on_as_another(world: Path, monkeyp
 def test_a_row_of_other_settings_is_not_taken_for_a_run_of_its_name(done: Done, again: Path) -> None:
     rows = rows_at(again / "runs.parquet")
     rows.add(replace(rows[NAMES[0]], varied={"tune.learning_rate": 2e-4}))
-    with pytest.raises(JobError, match=r"the row learning_rate=0.0001, seed=0 must be of tune.learning_rate = 0.0001, got 0.0002; choose"):
+    with pytest.raises(
+        JobError,
+        match=r"the row learning_rate=0.0001, seed=0 must be of tune.learning_rate "
+        r"= 0.0001, got 0.0002; choose",
+    ):
         run(settings_of(done[0], sweep={"out": str(again)}), resume=True)
 
 
-def test_what_a_process_left_half_removed_that_was_killed_is_removed_by_the_next_one(done: Done, again: Path) -> None:
+def test_what_a_process_left_half_removed_that_was_killed_is_removed_by_the_next_one(
+    done: Done, again: Path
+) -> None:
     job = Job(again / "runs" / FOLDERS[0])
     for folder in (job.checkpoints, job.model):
         folder.mkdir()
@@ -276,7 +338,9 @@ def test_noise_that_is_not_whole_is_measured_again(done: Done, again: Path, text
     assert run(settings_of(done[0], sweep={"out": str(again)}), resume=True).noise == done[1].noise
 
 
-@pytest.mark.parametrize("text", ["sweep = 5", "[sweep]\n[start]\nexamples = 5", "[sweep]\n[variants]\na = 5\n[tasks]\ntest = 1"])
+@pytest.mark.parametrize(
+    "text", ["sweep = 5", "[sweep]\n[start]\nexamples = 5", "[sweep]\n[variants]\na = 5\n[tasks]\ntest = 1"]
+)
 def test_a_description_of_another_shape_is_told(done: Done, again: Path, text: str) -> None:
     (again / "config.toml").write_text(text)
     with pytest.raises(JobError):
@@ -296,14 +360,18 @@ def test_another_sweep_is_not_gone_on_with(done: Done, tables: dict[str, Any], t
         run(settings_of(done[0], **tables), resume=True)
 
 
-def test_a_sweep_of_before_settings_existed_goes_on_with_their_defaults_alone(done: Done, again: Path) -> None:
+def test_a_sweep_of_before_settings_existed_goes_on_with_their_defaults_alone(
+    done: Done, again: Path
+) -> None:
     settings, job = settings_of(done[0], sweep={"out": str(again)}), Job(again)
     whole = read_description(job)
     forget(job, "common.tune.negatives.difficulty", "measure.depth")
     assert run(settings, resume=True).runs == done[1].runs
     assert read_description(job) == whole
     forget(job, "common.tune.loss.margin", "common.tune.negatives.difficulty")
-    with pytest.raises(JobError, match="got a difference: common.tune.loss.margin was 'not set', is 0.3; repeat"):
+    with pytest.raises(
+        JobError, match="got a difference: common.tune.loss.margin was 'not set', is 0.3; repeat"
+    ):
         run(settings, resume=True)
 
 
@@ -314,7 +382,10 @@ def test_a_run_that_diverges_is_kept_with_its_reason_and_the_others_go_on(world:
     assert "must be a finite number" in found.runs[0].reason
     assert found.runs[0].tasks == []
     assert any("failed: the " in note for note in notes)
-    assert [one.status for one in run(settings_of(world, grid={"tune": {"learning_rate": [1e30, 3e-3]}}), resume=True).runs] == [
+    assert [
+        one.status
+        for one in run(settings_of(world, grid={"tune": {"learning_rate": [1e30, 3e-3]}}), resume=True).runs
+    ] == [
         "failed",
         "done",
     ]
@@ -338,7 +409,9 @@ def test_readings_of_the_probes_are_kept(done: Done) -> None:
 
 def test_targets_are_names_of_tasks_and_the_first_where_none_is_named(done: Done, world: Path) -> None:
     assert done[1].targets == ["test"]
-    with pytest.raises(ConfigError, match="sweep.targets must be names of tasks, got tset; the tasks are test, grid"):
+    with pytest.raises(
+        ConfigError, match="sweep.targets must be names of tasks, got tset; the tasks are test, grid"
+    ):
         run(settings_of(world, sweep={"targets": ["tset"]}))
 
 
@@ -366,7 +439,9 @@ def test_what_is_frozen_by_a_wrong_name_is_told_before_anything_is_written(world
     assert not (world / "out").exists()
 
 
-def test_faulty_data_are_told_before_the_model_is_loaded_and_leave_nothing(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_faulty_data_are_told_before_the_model_is_loaded_and_leave_nothing(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (world / "triplets.jsonl").write_text('{"query": "a", "pos": ["nowhere"]}\n', encoding="utf-8")
     monkeypatch.setattr("tests.experiments.sweep.world.load", _stop)
     with pytest.raises(DataError, match="nowhere"):

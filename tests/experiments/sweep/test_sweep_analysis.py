@@ -1,4 +1,6 @@
-"""What the runs of a sweep say together: cases, harm, costs of gains, limits on drift and moved tensors, worked by hand."""
+"""What the runs of a sweep say together: cases, harm, costs of gains, limits on drift and moved tensors,
+worked by hand.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -42,7 +44,9 @@ def case_of(runs: Sequence[SweepRun], **parts: Any) -> Case:
 
 def two_seeds(first: float | None, second: float | None, *, other: tuple[float, float] = (0.0, 0.0)) -> Case:
     """One setting with two seeds: improvements of the target, and of the other task."""
-    return case_of([run_at(1e-8, *pair, seed=seed) for seed, pair in enumerate(zip((first, second), other, strict=True))])
+    return case_of(
+        [run_at(1e-8, *pair, seed=seed) for seed, pair in enumerate(zip((first, second), other, strict=True))]
+    )
 
 
 # --- Cases and settings ---
@@ -64,12 +68,17 @@ def test_settings_have_labels_and_values_in_order() -> None:
     rate, freeze = full_sweep(freezes=(["embeddings"], [], ["embeddings"])).analysis.settings
     assert (rate.label, rate.numeric, rate.values) == ("learning rate", True, RATES)
     assert (freeze.label, freeze.numeric, freeze.values) == ("freeze", False, [["embeddings"], []])
-    alike = make_run({"tune.distance": "cosine", "data.distance": "euclidean", MARGIN: 0.1, "guard.limit": 0.1})
+    alike = make_run(
+        {"tune.distance": "cosine", "data.distance": "euclidean", MARGIN: 0.1, "guard.limit": 0.1}
+    )
     labels = [setting.label for setting in view_of([alike], varied=list(alike.varied)).settings]
     assert labels == ["tune.distance", "data.distance", "margin", "guard limit"]
     runs = [make_run({RATE: 1e-8}, variant=variant) for variant in ("plain", "sgd")]
     view = view_of(runs)
-    assert [(setting.name, setting.values) for setting in view.settings] == [(RATE, [1e-8]), ("variant", ["plain", "sgd"])]
+    assert [(setting.name, setting.values) for setting in view.settings] == [
+        (RATE, [1e-8]),
+        ("variant", ["plain", "sgd"]),
+    ]
     assert [case.values for case in view.cases] == [[1e-8, "plain"], [1e-8, "sgd"]]
     assert [setting.name for setting in view_of([]).settings] == [RATE]
     assert key_of(True) != key_of(1) == key_of(1.0)
@@ -107,7 +116,10 @@ def test_means_are_those_of_a_plain_loop() -> None:
             assert found.mean == pytest.approx(total / count)
 
 
-@pytest.mark.parametrize(("other", "worse", "harmless"), [((0.0, 0.0), [], True), ((0.0, -3.0), ["arxiv"], False), ((2.0, 2.0), [], True)])
+@pytest.mark.parametrize(
+    ("other", "worse", "harmless"),
+    [((0.0, 0.0), [], True), ((0.0, -3.0), ["arxiv"], False), ((2.0, 2.0), [], True)],
+)
 def test_one_run_that_is_worse_is_harm(other: tuple[float, float], worse: list[str], harmless: bool) -> None:
     case = two_seeds(5.0, 5.0, other=other)
     assert (case.worse, case.harmless) == (worse, harmless)
@@ -141,11 +153,22 @@ def test_the_rate_is_a_number_that_varies() -> None:
 
 def test_counts_of_language_pairs_are_means_over_runs_that_have_them() -> None:
     def seeds(*sides: tuple[int | None, int | None]) -> list[SweepRun]:
-        return [make_run({RATE: 1e-8}, [make_task("xnli", 1.0, grids=[make_grid(*one)])], seed=seed) for seed, one in enumerate(sides)]
+        return [
+            make_run({RATE: 1e-8}, [make_task("xnli", 1.0, grids=[make_grid(*one)])], seed=seed)
+            for seed, one in enumerate(sides)
+        ]
 
-    (counts,) = case_of([*seeds((200, 3), (211, 4)), make_failed({RATE: 1e-8}, seed=2)], tasks=("xnli",)).pairs
+    (counts,) = case_of(
+        [*seeds((200, 3), (211, 4)), make_failed({RATE: 1e-8}, seed=2)], tasks=("xnli",)
+    ).pairs
     assert counts.compared == ("xnli", "entailment-neutral", "cosine")
-    assert (counts.pairs, counts.improved, counts.worsened, counts.improved_z, counts.worsened_z) == (225, 205.5, 3.5, 204.5, 5.5)
+    assert (counts.pairs, counts.improved, counts.worsened, counts.improved_z, counts.worsened_z) == (
+        225,
+        205.5,
+        3.5,
+        204.5,
+        5.5,
+    )
     (unknown,) = case_of(seeds((200, 3), (None, None)), tasks=("xnli",)).pairs
     assert (unknown.improved, unknown.improved_z) == (None, None)
 
@@ -180,18 +203,34 @@ WAYS: dict[str, Points] = {
 def test_a_method_goes_along_the_number_that_its_cases_differ_by() -> None:
     view = remedies(WAYS).analysis
     rate, pulled, _ = view.methods
-    assert (rate.label, rate.line, [view.cases[place].values[0] for place in rate.cases]) == ("rate", True, [1e-8, 2e-8, 1e-7])
-    assert (pulled.label, pulled.line, [view.cases[place].values[1] for place in pulled.cases]) == ("pulled", True, [1.0, 10.0])
+    assert (rate.label, rate.line, [view.cases[place].values[0] for place in rate.cases]) == (
+        "rate",
+        True,
+        [1e-8, 2e-8, 1e-7],
+    )
+    assert (pulled.label, pulled.line, [view.cases[place].values[1] for place in pulled.cases]) == (
+        "pulled",
+        True,
+        [1.0, 10.0],
+    )
     values: list[Value] = [None, 0.1, 0.05]
-    runs = [make_run({"guard.limit": value}, make_tasks(gain, -1.0)) for value, gain in zip(values, (3.0, 2.0, 1.0), strict=True)]
+    runs = [
+        make_run({"guard.limit": value}, make_tasks(gain, -1.0))
+        for value, gain in zip(values, (3.0, 2.0, 1.0), strict=True)
+    ]
     unlimited = view_of(runs, varied=("guard.limit",))
     (method,) = unlimited.methods
     # No limit is beyond every limit.
-    assert ([unlimited.cases[place].values[0] for place in method.cases], method.line, method.label) == ([0.05, 0.1, None], True, "")
+    assert ([unlimited.cases[place].values[0] for place in method.cases], method.line, method.label) == (
+        [0.05, 0.1, None],
+        True,
+        "",
+    )
 
 
 def test_at_equal_gain_methods_are_read_between_their_nearest_runs() -> None:
-    # At 5 %, the largest gain of a run that two methods come to: half-way from 4 to 6 % by rate alone, and a run of the pulled.
+    # At 5 %, the largest gain of a run that two methods come to: half-way from 4 to 6 % by rate alone, and a
+    # run of the pulled.
     equal = remedies(WAYS).analysis.equal_gain
     assert equal is not None
     assert (equal.gain, equal.without) == (5.0, ["small"])
@@ -204,23 +243,37 @@ def test_at_equal_gain_methods_are_read_between_their_nearest_runs() -> None:
 
 
 def test_the_gain_is_one_that_most_methods_reach_and_the_least_drift_counts_where_one_comes_back() -> None:
-    third = remedies({**WAYS, "low": [(1e-8, 0.0, 1.5, -0.1, 0.05), (2e-8, 0.0, 3.5, -1.0, 0.1)]}).analysis.equal_gain
+    third = remedies(
+        {**WAYS, "low": [(1e-8, 0.0, 1.5, -0.1, 0.05), (2e-8, 0.0, 3.5, -1.0, 0.1)]}
+    ).analysis.equal_gain
     assert third is not None
     assert (third.gain, len(third.costs)) == (3.5, 3)
     there_and_back = [(1e-8, 0.0, 2.0, -1.0, 0.1), (2e-8, 0.0, 4.0, -3.0, 0.2), (3e-8, 0.0, 2.0, -9.0, 0.6)]
-    equal = remedies({"back": there_and_back, "plain": [(1e-8, 0.0, 1.0, 0.0, 0.1), (2e-8, 0.0, 3.0, -1.0, 0.3)]}).analysis.equal_gain
+    equal = remedies(
+        {"back": there_and_back, "plain": [(1e-8, 0.0, 1.0, 0.0, 0.1), (2e-8, 0.0, 3.0, -1.0, 0.3)]}
+    ).analysis.equal_gain
     assert equal is not None
     assert equal.gain == 3.0
-    assert next(cost for cost in equal.costs if cost.method == "back").changes == {"arxiv": pytest.approx(-2.0)}
+    assert next(cost for cost in equal.costs if cost.method == "back").changes == {
+        "arxiv": pytest.approx(-2.0)
+    }
 
 
 @pytest.mark.parametrize(
     "result",
     [
         simple_sweep(),  # one method
-        make_sweep([make_run({RATE: rate}, make_tasks(1.0, 0.0)) for rate in (1e-8, 2e-8)], targets=("msmarco", "arxiv")),
+        make_sweep(
+            [make_run({RATE: rate}, make_tasks(1.0, 0.0)) for rate in (1e-8, 2e-8)],
+            targets=("msmarco", "arxiv"),
+        ),
         make_sweep([make_failed({RATE: 1e-8})]),
-        remedies({"a": [(1e-8, 0.0, -2.0, 0.0, 0.1), (2e-8, 0.0, -1.0, 0.0, 0.1)], "b": [(1e-8, 0.0, -3.0, 0.0, 0.1)]}),
+        remedies(
+            {
+                "a": [(1e-8, 0.0, -2.0, 0.0, 0.1), (2e-8, 0.0, -1.0, 0.0, 0.1)],
+                "b": [(1e-8, 0.0, -3.0, 0.0, 0.1)],
+            }
+        ),
         # Two numbers differ, so that there is no line.
         analysed(replace(grid_of(learning_rate=[1e-8, 2e-8], margin=[0.1, 0.2]), tasks=["msmarco", "arxiv"])),
     ],
@@ -238,12 +291,19 @@ def test_seeds_are_taken_together() -> None:
     ]
     equal = view_of(runs).equal_gain
     assert equal is not None
-    assert [(cost.changes, cost.drift, cost.interpolated) for cost in equal.costs] == [({"arxiv": -1.5}, None, False)] * 2
+    assert [(cost.changes, cost.drift, cost.interpolated) for cost in equal.costs] == [
+        ({"arxiv": -1.5}, None, False)
+    ] * 2
 
 
 # --- Limits on drift ---
 
-LADDER = (Step(1e-8, 0.01, ()), Step(1e-7, 0.05, ()), Step(1e-6, 0.2, ("xnli",)), Step(1e-5, 0.4, ("xnli", "squad")))
+LADDER = (
+    Step(1e-8, 0.01, ()),
+    Step(1e-7, 0.05, ()),
+    Step(1e-6, 0.2, ("xnli",)),
+    Step(1e-5, 0.4, ("xnli", "squad")),
+)
 """Damage begins at 1e-6."""
 
 OTHERS = [0.5, 0.2, -0.3, -4.0]
@@ -254,7 +314,14 @@ NOISE = {OVERLAP_LOSS: 0.1, MARGINS: 1.0, ROTATION_SHARE: 0.3}
 
 @pytest.mark.parametrize(
     ("limit", "safe", "agreement"),
-    [(0.001, None, "early"), (0.02, 1e-8, "early"), (0.05, 1e-7, "hit"), (0.19, 1e-7, "hit"), (0.2, 1e-6, "late"), (9.0, 1e-5, "late")],
+    [
+        (0.001, None, "early"),
+        (0.02, 1e-8, "early"),
+        (0.05, 1e-7, "hit"),
+        (0.19, 1e-7, "hit"),
+        (0.2, 1e-6, "late"),
+        (9.0, 1e-5, "late"),
+    ],
 )
 def test_a_limit_is_a_hit_within_its_bracket_alone(limit: float, safe: float | None, agreement: str) -> None:
     found = judge(LADDER[::-1], limit)
@@ -283,9 +350,14 @@ def test_a_drift_at_the_limit_raises_the_noise_by_the_headroom() -> None:
 
 
 def series(overlaps: list[float], others: list[float], **varied: float) -> list[SweepRun]:
-    measured = [Drift(600, {OVERLAP_LOSS: overlap, MARGINS: 2 * overlap, ROTATION_SHARE: 0.1}, {}) for overlap in overlaps]
+    measured = [
+        Drift(600, {OVERLAP_LOSS: overlap, MARGINS: 2 * overlap, ROTATION_SHARE: 0.1}, {})
+        for overlap in overlaps
+    ]
     points = zip(RATES, measured, others, strict=True)
-    return [make_run({RATE: rate, **varied}, make_tasks(3.0, other), drift=drift) for rate, drift, other in points]
+    return [
+        make_run({RATE: rate, **varied}, make_tasks(3.0, other), drift=drift) for rate, drift, other in points
+    ]
 
 
 def limits(runs: list[SweepRun], **parts: Any) -> list[DriftLimit]:
@@ -294,9 +366,15 @@ def limits(runs: list[SweepRun], **parts: Any) -> list[DriftLimit]:
 
 @pytest.mark.parametrize(
     ("overlaps", "safe", "agreement"),
-    [([0.01, 0.02, 0.04, 0.05], 5e-8, "hit"), ([0.01, 0.05, 0.06, 0.07], 1e-8, "early"), ([0.01, 0.02, 0.03, 0.04], 1e-7, "late")],
+    [
+        ([0.01, 0.02, 0.04, 0.05], 5e-8, "hit"),
+        ([0.01, 0.05, 0.06, 0.07], 1e-8, "early"),
+        ([0.01, 0.02, 0.03, 0.04], 1e-7, "late"),
+    ],
 )
-def test_the_limit_of_noise_is_held_against_the_first_damage(overlaps: list[float], safe: float, agreement: str) -> None:
+def test_the_limit_of_noise_is_held_against_the_first_damage(
+    overlaps: list[float], safe: float, agreement: str
+) -> None:
     found = {one.measure: one for one in limits(series(overlaps, OTHERS))}
     # A share of the movement has no limit.
     assert set(found) == {OVERLAP_LOSS, MARGINS}
@@ -319,10 +397,17 @@ def test_a_series_ends_at_a_run_that_failed_or_where_harm_is_not_known() -> None
     assert limits(runs) == []
 
 
-def test_each_margin_has_a_series_of_its_own_and_nothing_is_judged_without_noise_other_tasks_or_rates() -> None:
+def test_each_margin_has_a_series_of_its_own_and_nothing_is_judged_without_noise_other_tasks_or_rates() -> (
+    None
+):
     first = series([0.01, 0.02, 0.04, 0.05], OTHERS, **{MARGIN: 0.1})
-    found = limits([*first, *series([0.05, 0.06, 0.07, 0.08], OTHERS, **{MARGIN: 0.3})], varied=[RATE, MARGIN])
-    assert [(one.series, one.measure) for one in found[::2]] == [("margin 0.1", OVERLAP_LOSS), ("margin 0.3", OVERLAP_LOSS)]
+    found = limits(
+        [*first, *series([0.05, 0.06, 0.07, 0.08], OTHERS, **{MARGIN: 0.3})], varied=[RATE, MARGIN]
+    )
+    assert [(one.series, one.measure) for one in found[::2]] == [
+        ("margin 0.1", OVERLAP_LOSS),
+        ("margin 0.3", OVERLAP_LOSS),
+    ]
     assert [(one.agreement, one.safe) for one in found[::2]] == [("hit", 5e-8), ("early", None)]
     assert limits(first, noise={}) == limits(first[:2]) == limits(first, targets=["msmarco", "arxiv"]) == []
 
@@ -335,20 +420,35 @@ def layers_of(*layers: LayerChange) -> dict[str, list[tuple[str, float]]]:
 
 
 def test_the_two_tensors_of_each_measure_are_those_worked_by_hand() -> None:
-    """At 1e-8: 0.output grows from 2 to 2.02, 1.output shrinks from 1 to 0.9, 0.key hardly changes, 1.key not at all."""
+    """At 1e-8: 0.output grows from 2 to 2.02, 1.output shrinks from 1 to 0.9, 0.key hardly changes, 1.key not
+    at all.
+    """
     by_weight, by_change, by_norm = simple_sweep().analysis.cases[0].layers.values()
     prefix = "encoder.layer."
     key, output = (f"{prefix}0.{name}.weight" for name in ("attention.self.key", "output.dense"))
     assert by_weight == [(key, 3.001), (output, pytest.approx(2.02))]
-    assert by_change == [(f"{prefix}1.output.dense.bias", pytest.approx(0.1 / 1.9)), (output, pytest.approx(0.02 / 4.02))]
+    assert by_change == [
+        (f"{prefix}1.output.dense.bias", pytest.approx(0.1 / 1.9)),
+        (output, pytest.approx(0.02 / 4.02)),
+    ]
     assert by_norm == [(f"{prefix}1.output.dense.bias", pytest.approx(5e-4)), (key, pytest.approx(2e-4))]
-    names = {name for case in full_sweep().analysis.cases for tensors in case.layers.values() for name, _ in tensors}
+    names = {
+        name
+        for case in full_sweep().analysis.cases
+        for tensors in case.layers.values()
+        for name, _ in tensors
+    }
     # The third has the largest weight of all, and did not move.
     assert names == {layer.name for position, layer in enumerate(make_layers(1e-8)) if position != 2}
 
 
-@pytest.mark.parametrize(("relative", "after", "moved"), [(0.1, 1.0, True), (0.0, 1.0, False), (None, 0.5, True), (None, 0.0, False)])
-def test_a_tensor_of_zeros_changed_where_it_holds_something_now(relative: float | None, after: float, moved: bool) -> None:
+@pytest.mark.parametrize(
+    ("relative", "after", "moved"),
+    [(0.1, 1.0, True), (0.0, 1.0, False), (None, 0.5, True), (None, 0.0, False)],
+)
+def test_a_tensor_of_zeros_changed_where_it_holds_something_now(
+    relative: float | None, after: float, moved: bool
+) -> None:
     assert is_moved(LayerChange("x", relative, 0.0, after, 0.0)) is moved
 
 
@@ -362,7 +462,8 @@ def test_tensors_are_ranked_by_means_over_the_runs_that_changed_them() -> None:
     alike = layers_of(*(LayerChange(name, 0.1, 1.0, 1.0, 0.0) for name in ("c", "a", "b")))
     assert [name for name, _ in alike["largest weight"]] == ["c", "a"]
     several = [
-        [LayerChange(name, value, 1.0, 1.0, 0.0) for name, value in zip("ab", pair, strict=True)] for pair in ((0.1, 0.3), (0.2, 0.0))
+        [LayerChange(name, value, 1.0, 1.0, 0.0) for name, value in zip("ab", pair, strict=True)]
+        for pair in ((0.1, 0.3), (0.2, 0.0))
     ]
     case = case_of([make_run({RATE: 1e-8}, layers=layers, seed=seed) for seed, layers in enumerate(several)])
     assert case.layers["relative change"] == [("b", 0.3), ("a", pytest.approx(0.15))]

@@ -1,4 +1,6 @@
-"""Sweeps over training runs: two data sets or two models with two seeds on two tasks; their results, and how they are resumed."""
+"""Sweeps over training runs: two data sets or two models with two seeds on two tasks; their results, and how
+they are resumed.
+"""
 
 import json
 import tomllib
@@ -23,7 +25,15 @@ from adiabat.experiments.train_sweep import encoding_speeds
 from adiabat.results.record import read_result
 from adiabat.results.sweep_result import SweepResult
 from adiabat.runs.run_config import Job, is_described, is_job
-from tests.experiments.sweep.training_world import brief, lines, ranking_of, run, settings_of, tiny, write_world
+from tests.experiments.sweep.training_world import (
+    brief,
+    lines,
+    ranking_of,
+    run,
+    settings_of,
+    tiny,
+    write_world,
+)
 from tests.pages import EVERY, without_pages
 
 
@@ -78,7 +88,11 @@ def untimed(result: SweepResult) -> Any:
         one["step_seconds"], one["trained_on"] = None, Path(one["trained_on"]).name
     for one in plain["runs"]:
         one["step_seconds"], one["seconds"] = None, None
-    return {key: value for key, value in plain.items() if key not in ("created", "seconds", "settings", "command", "inputs")}
+    return {
+        key: value
+        for key, value in plain.items()
+        if key not in ("created", "seconds", "settings", "command", "inputs")
+    }
 
 
 # --- Results ---
@@ -101,11 +115,15 @@ def test_scores_are_means_over_queries_tasks_and_seeds_of_the_files_of_scores(da
     found = ranking_of(result)
     for standing in found.standings:
         names = [f"{standing.name}, seed={seed}" for seed in (0, 1)]
-        of_runs = [fmean(fmean(values_of(folder, name, task)) for task in ("asked", "listed")) for name in names]
+        of_runs = [
+            fmean(fmean(values_of(folder, name, task)) for task in ("asked", "listed")) for name in names
+        ]
         assert standing.runs == pytest.approx(of_runs)
         assert standing.overall.score == pytest.approx(fmean(of_runs))
         for number, task in enumerate(("asked", "listed")):
-            assert standing.tasks[number].score == pytest.approx(fmean(fmean(values_of(folder, name, task)) for name in names))
+            assert standing.tasks[number].score == pytest.approx(
+                fmean(fmean(values_of(folder, name, task)) for name in names)
+            )
         start = fmean(fmean(values_of(folder, "untrained", task)) for task in ("asked", "listed"))
         assert standing.gain.difference == pytest.approx(standing.overall.score - start)
         assert found.starts[0].overall.score == pytest.approx(start)
@@ -134,7 +152,10 @@ def test_costs_stand_beside_scores(data: Done, models: Done) -> None:
     assert (near.steps, near.pairs, near.passes, near.speed) == (3, 24, 18 / 24, None)
     assert near.step_seconds is not None
     assert near.trained < near.parameters
-    small, large = (next(one for one in ranking_of(models[1]).standings if one.name == name) for name in ("small", "large"))
+    small, large = (
+        next(one for one in ranking_of(models[1]).standings if one.name == name)
+        for name in ("small", "large")
+    )
     assert small.parameters < large.parameters
     for one in (small, large):
         assert one.speed is not None
@@ -164,18 +185,32 @@ def test_a_run_is_what_train_makes_of_the_same_settings(data: Done, tmp_path: Pa
     trial = next(one for one in trials_of_sweep(settings_of("data", folder)) if one.name == "near, seed=1")
     section = trial.trained.job.model_copy(update={"out": str(tmp_path / "job")})
     training.train(tiny, trial.trained.model_copy(update={"job": section}))
-    one, other = (tiny(str(job), trial.trained.encoder) for job in (tmp_path / "job", job_of(folder, "near, seed=1").folder))
-    assert np.array_equal(one.encode(["about memo 7"], side="query"), other.encode(["about memo 7"], side="query"))
+    one, other = (
+        tiny(str(job), trial.trained.encoder)
+        for job in (tmp_path / "job", job_of(folder, "near, seed=1").folder)
+    )
+    assert np.array_equal(
+        one.encode(["about memo 7"], side="query"), other.encode(["about memo 7"], side="query")
+    )
 
 
 def test_a_grid_and_a_mixture_are_ranked_too(here: Path) -> None:
     far = {"path": str(here / "far.jsonl"), "columns": {"query": "question", "positive": "answer"}}
-    mixed = {"name": "both, equally", "data": {"sources": [{"path": str(here / "near.jsonl")}, far]}, "mixture": {"rule": "equal"}}
+    mixed = {
+        "name": "both, equally",
+        "data": {"sources": [{"path": str(here / "near.jsonl")}, far]},
+        "mixture": {"rule": "equal"},
+    }
     near = {"name": "near", "job": {"data": str(here / "near.jsonl")}}
-    tables: dict[str, Any] = {"train": {"steps": 2, "batch_size": 6}, "grid": {"train": {"loss": {"temperature": [0.05, 0.1]}}}}
+    tables: dict[str, Any] = {
+        "train": {"steps": 2, "batch_size": 6},
+        "grid": {"train": {"loss": {"temperature": [0.05, 0.1]}}},
+    }
     result = run(brief(here, variants=[near, mixed], measure={"report": ["RR"]}, **tables))
     assert {one.name for one in ranking_of(result).standings} == {
-        f"{variant}, temperature={value}" for variant in ("near", "both, equally") for value in ("0.05", "0.1")
+        f"{variant}, temperature={value}"
+        for variant in ("near", "both, equally")
+        for value in ("0.05", "0.1")
     }
     assert (ranking_of(result).measure, ranking_of(result).run_deviation) == ("RR", None)
 
@@ -197,7 +232,11 @@ def test_missing_settings_are_told_at_once(here: Path, monkeypatch: pytest.Monke
     settings = settings_of("data", here, tasks=[])
     settings = settings.model_copy(update={"sweep": settings.sweep.model_copy(update={"out": None})})
     said = refused(ConfigError, settings)
-    for part in ("sweep.out must be given, got none", "tasks must be given, got none", "must run in one process, got 2"):
+    for part in (
+        "sweep.out must be given, got none",
+        "tasks must be given, got none",
+        "must run in one process, got 2",
+    ):
         assert part in said, said
 
 
@@ -214,11 +253,16 @@ def test_errors_of_all_training_data_come_before_any_model(here: Path) -> None:
     ("tables", "said"),
     [
         ({"train": {"loss": "triplet"}}, "negative"),
-        ({"batches": {"group": "topic"}}, "pairs must be of several topics where batches.group is topic, got one"),
+        (
+            {"batches": {"group": "topic"}},
+            "pairs must be of several topics where batches.group is topic, got one",
+        ),
         ({"data": {"stream": True, "validation_fraction": 0.1}}, "data.stream must be left out"),
     ],
 )
-def test_data_that_do_not_suit_the_run_are_told_for_every_variant(tables: dict[str, Any], said: str, here: Path) -> None:
+def test_data_that_do_not_suit_the_run_are_told_for_every_variant(
+    tables: dict[str, Any], said: str, here: Path
+) -> None:
     if "data" in tables:
         tables = {"data": {**tables["data"], "validation": str(here / "near.jsonl")}}
     told = refused(DataError, settings_of("data", here, **tables))
@@ -235,7 +279,9 @@ def test_a_model_that_cannot_be_loaded_or_trained_is_found_before_the_first_run(
 
     variants = [{"name": "small", "job": {"model": "small"}}, {"name": "gone", "job": {"model": "nowhere"}}]
     lost = {"name": "astray", "job": {"model": "lost"}}
-    with pytest.raises(ModelError, match=r"^2 faults: gone: nowhere must be a model; astray: lost must be a model$"):
+    with pytest.raises(
+        ModelError, match=r"^2 faults: gone: nowhere must be a model; astray: lost must be a model$"
+    ):
         sweep(load, settings_of("models", here, variants=[*variants, lost]))
     frozen = [variants[0], {"name": "odd", "job": {"model": "tiny"}, "train": {"freeze": ["blocks[7]"]}}]
     with pytest.raises(ModelError, match="blocks"):
@@ -254,7 +300,11 @@ def test_a_directory_of_something_else_is_left_alone(here: Path) -> None:
 
 
 def test_a_variant_of_which_a_run_fails_is_not_ranked(here: Path) -> None:
-    wild = {"name": "wild", "job": {"data": str(here / "near.jsonl")}, "train": {"learning_rate": 1e30, "max_grad_norm": 0.0}}
+    wild = {
+        "name": "wild",
+        "job": {"data": str(here / "near.jsonl")},
+        "train": {"learning_rate": 1e30, "max_grad_norm": 0.0},
+    }
     variants = [one.model_dump() for one in brief(here).variants]
     result = run(brief(here, variants=[*variants, wild]))
     assert [one.status for one in result.runs] == ["done", "done", "failed"]
@@ -264,17 +314,27 @@ def test_a_variant_of_which_a_run_fails_is_not_ranked(here: Path) -> None:
 
 
 @pytest.mark.parametrize(("trained", "verdicts"), [(0, True), (4, False)])
-def test_a_variant_that_was_trained_on_queries_of_a_task_is_named_and_has_no_verdict(here: Path, trained: int, verdicts: bool) -> None:
+def test_a_variant_that_was_trained_on_queries_of_a_task_is_named_and_has_no_verdict(
+    here: Path, trained: int, verdicts: bool
+) -> None:
     asked = [json.loads(line) for line in (here / "asked.jsonl").read_text().splitlines()]
     with (here / "near.jsonl").open("a") as file:
-        rows = [{"query": row["query"].upper(), "positive": f"some {row['pos'][0]}"} for row in asked[:trained]]
+        rows = [
+            {"query": row["query"].upper(), "positive": f"some {row['pos'][0]}"} for row in asked[:trained]
+        ]
         file.writelines(json.dumps(row) + "\n" for row in rows)
     found = ranking_of(run(brief(here)))
-    told = [note for note in found.notes if note.startswith("near was trained or validated on 4 of 9 queries of asked; these are more")]
+    told = [
+        note
+        for note in found.notes
+        if note.startswith("near was trained or validated on 4 of 9 queries of asked; these are more")
+    ]
     assert bool(told) is not verdicts
     if not verdicts:
         near = next(one for one in found.standings if one.name == "near")
-        assert {near.gain.verdict, *(one.to_best.verdict for one in found.standings if one.to_best)} == {"undecided"}
+        assert {near.gain.verdict, *(one.to_best.verdict for one in found.standings if one.to_best)} == {
+            "undecided"
+        }
 
 
 # --- Resuming ---
@@ -340,7 +400,9 @@ def test_seeds_and_variants_may_be_added_and_left_out(here: Path, whole: SweepRe
         run(brief(here, variants=[near, {**third, "name": "far"}]), resume=True)
 
 
-def test_models_are_timed_together_and_again_when_one_is_added(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_are_timed_together_and_again_when_one_is_added(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     timed: list[list[str]] = []
 
     def noted(models: Any, texts: Any, **more: Any) -> Any:
@@ -353,7 +415,12 @@ def test_models_are_timed_together_and_again_when_one_is_added(here: Path, monke
     run(two)
     run(two, resume=True)
     variants = [variant.model_dump() for variant in two.variants]
-    result = run(settings_of("models", here, variants=[*variants, {"name": "other", "job": {"model": "other"}}], **tables), resume=True)
+    result = run(
+        settings_of(
+            "models", here, variants=[*variants, {"name": "other", "job": {"model": "other"}}], **tables
+        ),
+        resume=True,
+    )
     names = ["large, untrained", "small, untrained"]
     assert timed == [names, ["large, untrained", "other, untrained", "small, untrained"]]
     assert all(one.speed is not None for one in ranking_of(result).standings)
@@ -373,5 +440,7 @@ def test_another_sweep_is_refused_with_what_differs(here: Path) -> None:
 
 def test_settings_that_change_no_number_may_change(here: Path) -> None:
     first = ranking_of(run(brief(here)))
-    again = ranking_of(run(brief(here, memory={"chunk_tokens": 999}, sweep={"seeds": [0], "name": "other"}), resume=True))
+    again = ranking_of(
+        run(brief(here, memory={"chunk_tokens": 999}, sweep={"seeds": [0], "name": "other"}), resume=True)
+    )
     assert [one.runs for one in again.standings] == [one.runs for one in first.standings]

@@ -33,10 +33,17 @@ def here(tmp_path: Path) -> Path:
         ({"weight_decay": 0.3}, None),
     ],
 )
-def test_a_ranking_of_runs_of_unequal_length_says_so(here: Path, train: dict[str, Any], named: str | None) -> None:
-    variants = [{"name": name, "job": {"data": str(here / "near.jsonl")}, "train": own} for name, own in (("one", {}), ("two", train))]
+def test_a_ranking_of_runs_of_unequal_length_says_so(
+    here: Path, train: dict[str, Any], named: str | None
+) -> None:
+    variants = [
+        {"name": name, "job": {"data": str(here / "near.jsonl")}, "train": own}
+        for name, own in (("one", {}), ("two", train))
+    ]
     result = run(brief(here, variants=variants))
-    expected = [] if named is None else [f"runs differ in {named}, so the ranking compares recipes of unequal cost"]
+    expected = (
+        [] if named is None else [f"runs differ in {named}, so the ranking compares recipes of unequal cost"]
+    )
     assert [note for note in ranking_of(result).notes if "unequal cost" in note] == expected
     assert [note for note in reservations(result) if "unequal cost" in note] == expected
     assert [note for note in pages.notes(result) if "unequal cost" in note] == expected
@@ -46,7 +53,9 @@ def test_notes_of_runs_name_their_case_and_are_told_once_for_all_its_seeds(here:
     notes: list[str] = []
     run(brief(here, sweep={"seeds": [0, 1]}), notes=notes)
     for case, queries in (("near", 6), ("far", 8)):
-        assert [note for note in notes if note.startswith(f"{case}: validating on ")] == [f"{case}: validating on {queries} queries"]
+        assert [note for note in notes if note.startswith(f"{case}: validating on ")] == [
+            f"{case}: validating on {queries} queries"
+        ]
         assert len([note for note in notes if note.startswith(f"{case}: training ")]) == 1
     assert not [note for note in notes if note.startswith(("training ", "validating "))]
 
@@ -57,9 +66,18 @@ GRID = {"kind": "question_grid", "data": "asked.jsonl", "corpus": "corpus.jsonl"
 @pytest.mark.parametrize(
     ("tables", "why"),
     [
-        ({"variants": [], "job": {"model": "tiny", "data": "near.jsonl"}}, "a ranking is of 2 to 40 settings, got 1"),
-        ({"grid": {"train.weight_decay": [number / 100 for number in range(21)]}}, "a ranking is of 2 to 40 settings, got 42"),
-        ({"tasks": [{"kind": "sts", "data": "asked.jsonl"}]}, "no task is measured by nDCG@10, the first of measure.report"),
+        (
+            {"variants": [], "job": {"model": "tiny", "data": "near.jsonl"}},
+            "a ranking is of 2 to 40 settings, got 1",
+        ),
+        (
+            {"grid": {"train.weight_decay": [number / 100 for number in range(21)]}},
+            "a ranking is of 2 to 40 settings, got 42",
+        ),
+        (
+            {"tasks": [{"kind": "sts", "data": "asked.jsonl"}]},
+            "no task is measured by nDCG@10, the first of measure.report",
+        ),
         ({"tasks": [GRID]}, "no task is measured by nDCG@10"),
         ({"tasks": [GRID], "measure": {"report": ["RR"]}}, None),
         ({}, None),

@@ -1,4 +1,6 @@
-"""A whole sweep over training runs in a second: tiny models, pairs that share words with their answers, and two tasks."""
+"""A whole sweep over training runs in a second: tiny models, pairs that share words with their answers, and
+two tasks.
+"""
 
 import json
 from collections.abc import Sequence
@@ -35,11 +37,23 @@ def write_world(folder: Path) -> None:
     """Two sets of pairs, and two tasks: a corpus with queries by id, and a file of triplets."""
     texts = [f"{KINDS[number % 5]} {number * number}" for number in range(30)]
     lines(folder / "near.jsonl", [{"query": f"about {text}", "positive": text} for text in texts])
-    lines(folder / "far.jsonl", [{"question": f"who {number}?", "answer": f"nobody {number * 7}"} for number in range(30)])
+    lines(
+        folder / "far.jsonl",
+        [{"question": f"who {number}?", "answer": f"nobody {number * 7}"} for number in range(30)],
+    )
     documents = [f"{KINDS[number % 5]} {number * number + 1}" for number in range(16)]
-    lines(folder / "corpus.jsonl", [{"_id": f"d{number}", "text": text} for number, text in enumerate(documents)])
-    lines(folder / "asked.jsonl", [{"query": f"about {text}", "pos": [f"d{number}"]} for number, text in enumerate(documents[:9])])
-    rows = [{"query": f"מה {text}", "pos": [text], "neg": [documents[(n + 3) % 16]]} for n, text in enumerate(documents[:8])]
+    lines(
+        folder / "corpus.jsonl",
+        [{"_id": f"d{number}", "text": text} for number, text in enumerate(documents)],
+    )
+    lines(
+        folder / "asked.jsonl",
+        [{"query": f"about {text}", "pos": [f"d{number}"]} for number, text in enumerate(documents[:9])],
+    )
+    rows = [
+        {"query": f"מה {text}", "pos": [text], "neg": [documents[(n + 3) % 16]]}
+        for n, text in enumerate(documents[:8])
+    ]
     lines(folder / "listed.jsonl", rows)
 
 
@@ -70,19 +84,32 @@ def settings_of(kind: str, folder: Path, **tables: Any) -> TrainSweepSettings:
         "sweep": {"verb": "train", "out": str(folder / "out"), "seeds": [0, 1]},
         "job": {"model": "tiny"} if kind == "data" else {"data": str(folder / "near.jsonl")},
         "tasks": [
-            {"kind": "retrieval", "name": "asked", "data": str(folder / "asked.jsonl"), "corpus": str(folder / "corpus.jsonl")},
+            {
+                "kind": "retrieval",
+                "name": "asked",
+                "data": str(folder / "asked.jsonl"),
+                "corpus": str(folder / "corpus.jsonl"),
+            },
             {"kind": "triplets", "data": str(folder / "listed.jsonl")},
         ],
         "variants": variants[kind],
         "speed": {"texts": 8, "rounds": 3},
     }
-    merged = {name: {**base.get(name, {}), **table} if isinstance(table, dict) else table for name, table in tables.items()}
+    merged = {
+        name: {**base.get(name, {}), **table} if isinstance(table, dict) else table
+        for name, table in tables.items()
+    }
     return checked(TrainSweepSettings, {**base, **merged})
 
 
 def brief(folder: Path, **tables: Any) -> TrainSweepSettings:
     """One seed and one task, unless the tables say otherwise."""
-    task = {"kind": "retrieval", "name": "asked", "data": str(folder / "asked.jsonl"), "corpus": str(folder / "corpus.jsonl")}
+    task = {
+        "kind": "retrieval",
+        "name": "asked",
+        "data": str(folder / "asked.jsonl"),
+        "corpus": str(folder / "corpus.jsonl"),
+    }
     return settings_of("data", folder, **{"sweep": {"seeds": [0]}, "tasks": [task], **tables})
 
 

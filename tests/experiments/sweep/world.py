@@ -22,8 +22,14 @@ def write_world(folder: Path) -> None:
     """Everything that a sweep reads."""
     write_problem(folder, queries=QUERIES, documents=DOCUMENTS)
     kinds = ["paper", "note", "memo"]
-    lines(folder / "corpus.jsonl", [{"_id": f"d{n}", "text": f"{kinds[n % 3]} {n * n}"} for n in range(DOCUMENTS)])
-    lines(folder / "test.jsonl", [{"query": f"which {kinds[n % 3]} is {n * n}", "pos": [f"d{n}"]} for n in range(20)])
+    lines(
+        folder / "corpus.jsonl",
+        [{"_id": f"d{n}", "text": f"{kinds[n % 3]} {n * n}"} for n in range(DOCUMENTS)],
+    )
+    lines(
+        folder / "test.jsonl",
+        [{"query": f"which {kinds[n % 3]} is {n * n}", "pos": [f"d{n}"]} for n in range(20)],
+    )
     pairs = [
         {
             "label": LABELS[n % 3],
@@ -33,7 +39,9 @@ def write_world(folder: Path) -> None:
         for n in range(PAIRS)
     ]
     lines(folder / "grid.jsonl", pairs)
-    (folder / "probes.txt").write_text("".join(f"a probe of {n} words\n" for n in range(25)), encoding="utf-8")
+    (folder / "probes.txt").write_text(
+        "".join(f"a probe of {n} words\n" for n in range(25)), encoding="utf-8"
+    )
 
 
 def lines(path: Path, rows: list[dict[str, Any]]) -> None:
@@ -52,10 +60,21 @@ def tables_of(folder: Path, **tables: Any) -> dict[str, Any]:
         "sweep": {"out": str(folder / "out"), "seeds": [0]},
         "job": {"model": "tiny", "store": str(folder / "store"), "data": str(folder / "triplets.jsonl")},
         "data": {"validation_fraction": 0.3},
-        "tune": {"loss": {"margin": 0.3}, "batch_size": 5, "batches_per_epoch": 4, "max_epochs": 2, "keep": "last"},
+        "tune": {
+            "loss": {"margin": 0.3},
+            "batch_size": 5,
+            "batches_per_epoch": 4,
+            "max_epochs": 2,
+            "keep": "last",
+        },
         "grid": {"tune": {"learning_rate": [1e-4, 3e-3]}},
         "tasks": [
-            {"kind": "retrieval", "name": "test", "data": str(folder / "test.jsonl"), "corpus": str(folder / "corpus.jsonl")},
+            {
+                "kind": "retrieval",
+                "name": "test",
+                "data": str(folder / "test.jsonl"),
+                "corpus": str(folder / "corpus.jsonl"),
+            },
             {"kind": "nli_grid", "name": "grid", "data": str(folder / "grid.jsonl")},
         ],
         "measure": {"resamples": 100},
@@ -64,7 +83,9 @@ def tables_of(folder: Path, **tables: Any) -> dict[str, Any]:
     for name, table in tables.items():
         usual[name] = {**usual.get(name, {}), **table} if isinstance(table, dict) else table
     # What the grid varies cannot be said beside it.
-    usual["tune"] = {key: value for key, value in usual["tune"].items() if key not in usual["grid"].get("tune", {})}
+    usual["tune"] = {
+        key: value for key, value in usual["tune"].items() if key not in usual["grid"].get("tune", {})
+    }
     return usual
 
 
