@@ -269,14 +269,16 @@ def _uncuttable(config: PretrainedConfig, blocks: int, reason: str) -> ConfigErr
     )
 
 
+def _silent_bar(_: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> object:
+    return transformers_logging.EmptyTqdm(*args, **kwargs)  # type: ignore[no-untyped-call]
+
+
 @contextmanager
 def quietly() -> Iterator[None]:
     """Silence transformers' progress bars and load reports; this module checks what they would warn of."""
     level = transformers_logging.get_verbosity()
     # `disable_progress_bar` would also change the hub's bars, past restoring.
-    hook = transformers_logging.set_tqdm_hook(
-        lambda _, args, kwargs: transformers_logging.EmptyTqdm(*args, **kwargs)
-    )  # type: ignore[no-untyped-call]
+    hook = transformers_logging.set_tqdm_hook(_silent_bar)
     transformers_logging.set_verbosity(logging.ERROR)
     try:
         yield
