@@ -1,40 +1,39 @@
 """The page of an evaluation."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from adiabat.core.text import DASH, NO_BREAK, counted, cut, integer
+from adiabat.core.text import NO_BREAK, counted, cut, integer
 from adiabat.report import evaluation_headline as sentences
 from adiabat.report import format as texts
 from adiabat.report.chart_style import GOOD, MUTED
 from adiabat.report.charts import NARROW, ForestRow, Line, Panel, curves, forest
-from adiabat.report.computed_tables import Column, Table
 from adiabat.report.measure_terms import explained, measures_section
 from adiabat.report.pages import Examples, Figure, Group, HeatMap, Page, Terms, notes_section
 from adiabat.report.power_section import assumptions, power_section
-from adiabat.report.tables import LEVEL, PAIRED, Cell, Section, pair_cell, value_cell, verdict_cell
-from adiabat.report.training_page import layers_of, page_of, training_of
-from adiabat.results.evaluation_result import (
-    Change,
-    ChangedQuery,
-    DatasetResult,
-    GridComparison,
-    Hit,
-    Part,
-    Result,
+from adiabat.report.tables import (
+    LEVEL,
+    PAIRED,
+    Cell,
+    Column,
+    Content,
+    Section,
+    Table,
+    pair_cell,
+    value_cell,
+    verdict_cell,
 )
+from adiabat.report.training_page import layers_of, page_of, training_of
+from adiabat.results.evaluation_result import Change, ChangedQuery, DatasetResult, GridComparison, Hit, Result
 
 EXAMPLES_SHOWN = 10
 HITS_SHOWN = 5
 """Number of hits shown in each list; relevant ones further down are shown as well."""
 QUERY_LENGTH = 400
 DOCUMENT_LENGTH = 180
-COUNTED_LENGTH = 2000
-"""Length from which a truncated text also states its whole length."""
 
 _ARROW = "\N{RIGHTWARDS ARROW}"
 _ROLES = {"target": "target", "retain": "retention"}
@@ -78,85 +77,95 @@ _GRIDS = (
 )
 
 _COLUMNS = {
-    "measure": Column(
-        "measure",
-        lambda change: Cell(change.measure, [f"{'lower' if change.lower_is_better else 'higher'} is better"]),
-    ),
-    "similarity": Column("similarity", lambda change: change.similarity),
-    "before": Column(
-        "before", lambda change: DASH if change.before is None else texts.score(change.before), "number"
-    ),
-    "after": Column("after", lambda change: texts.score(change.after), "number"),
-    "after, with interval": Column(
-        "after", lambda change: value_cell(change.after, change.after_interval), "number", LEVEL
-    ),
-    "value": Column("value", lambda change: value_cell(change.after, change.after_interval), "number", LEVEL),
-    "change": Column(f"change [paired 95{NO_BREAK}%]", texts.improvement, "number"),
-    "improvement": Column("improvement", lambda change: pair_cell(texts.percent(change)), "number", PAIRED),
-    "difference": Column("difference", lambda change: pair_cell(texts.difference(change)), "number", PAIRED),
-    "p": Column(f"paired{NO_BREAK}p", texts.p_value, "number"),
-    "z": Column(
-        "z", lambda change: DASH if change.z is None else texts.signed(change.z, decimals=2), "number"
-    ),
-    "verdict": Column("verdict", lambda change: verdict_cell(change.verdict)),
+    "measure": Column("measure"),
+    "measure, with direction": Column("measure"),
+    "similarity": Column("similarity"),
+    "before": Column("before", "number"),
+    "after": Column("after", "number"),
+    "after, with interval": Column("after", "number", LEVEL),
+    "value": Column("value", "number", LEVEL),
+    "change": Column(f"change [paired 95{NO_BREAK}%]", "number"),
+    "improvement": Column("improvement", "number", PAIRED),
+    "difference": Column("difference", "number", PAIRED),
+    "p": Column(f"paired{NO_BREAK}p", "number"),
+    "z": Column("z", "number"),
+    "verdict": Column("verdict"),
 }
-"""Columns of tables whose rows are changes."""
+"""Columns of tables of changes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reported:
-    """A row of a data set: its main change, or one of its other reported measures, which have no verdict
-    there.
-    """
-
-    dataset: DatasetResult
-    change: Change
-    is_main: bool
+def _columns(names: Sequence[str]) -> list[Column]:
+    return [_COLUMNS[name] for name in names]
 
 
-def reported(datasets: Sequence[DatasetResult]) -> list[Reported]:
-    """The reported measures of each data set by its main similarity, the main one first; PND only where it is
-    the main one.
-    """
-    rows = []
+def _cells(change: Change, names: Sequence[str], *, decides: bool = True) -> list[Content]:
+    """The cells of a change in the columns of these names; only the measure that decides has a verdict."""
+    direction = "lower is better" if change.lower_is_better else "higher is better"
+    after = value_cell(change.after, change.after_interval)
+    cells: dict[str, Content] = {
+        "measure": change.measure,
+        "measure, with direction": Cell(change.measure, [direction]),
+        "similarity": change.similarity,
+        "before": None if change.before is None else texts.score(change.before),
+        "after": texts.score(change.after),
+        "after, with interval": after,
+        "value": after,
+        "change": texts.improvement(change),
+        "improvement": pair_cell(texts.percent(change)),
+        "difference": pair_cell(texts.difference(change)),
+        "p": texts.p_value(change),
+        "z": None if change.z is None else texts.signed(change.z, decimals=2),
+        "verdict": verdict_cell(change.verdict) if decides else Cell(""),
+    }
+    return [cells[name] for name in names]
+
+
+def _others(dataset: DatasetResult) -> list[Change]:
+    """The reported measures by the main similarity beside the main one; PND only where it is the main one."""
+    if dataset.kind == "grid":
+        return []
+    main, others = dataset.main_change(), []
+    for change in dataset.changes:
+        if (
+            change is not main
+            and change.similarity == main.similarity
+            and not change.measure.startswith("PND")
+        ):
+            others.append(change)
+    return others
+
+
+def _reported(
+    datasets: Sequence[DatasetResult],
+    names: Sequence[str],
+    about: Callable[[DatasetResult], Cell],
+    **options: Any,
+) -> Table:
+    """A row for each reported measure of each data set, the main one first."""
+    table = Table(columns=[Column("data set", "name"), *_columns(names)], **options)
     for dataset in datasets:
-        main = dataset.main_change()
-        others = [
-            change
-            for change in dataset.changes
-            if change is not main and change.similarity == main.similarity
-        ]
-        rows.append(Reported(dataset, main, is_main=True))
-        if dataset.kind != "grid":
-            rows += [
-                Reported(dataset, change, is_main=False)
-                for change in others
-                if not change.measure.startswith("PND")
-            ]
-    return rows
-
-
-def _reported(name: str) -> Column:
-    """A column of a table with a row for each reported measure."""
-    column = _COLUMNS[name]
-    return replace(
-        column, of=lambda row: column.of(row.change) if row.is_main or name != "verdict" else Cell("")
-    )
+        table.add(about(dataset), *_cells(dataset.main_change(), names))
+        for change in _others(dataset):
+            table.add(Cell(""), *_cells(change, names, decides=False), style="muted")
+    return table
 
 
 def page(result: Result) -> Page:
     """The page of an evaluation."""
     datasets, training = result.datasets, result.training
-    compared = any(dataset.main_change().before is not None for dataset in datasets)
-    sections: list[Section | None] = [_datasets(result, compared=compared) if datasets else None]
-    sections += [
-        _by_negative(dataset, at, compared=compared) for at, dataset in enumerate(datasets) if dataset.ladder
-    ]
-    sections += [
-        _languages(dataset, at) for at, dataset in enumerate(datasets) if dataset.grid and dataset.languages
-    ]
-    sections.append(power_section(result.power) if result.power else None)
-    sections.append(_examples(result.examples) if result.examples else None)
+    compared = _is_compared(result)
+    sections: list[Section | None] = []
+    if datasets:
+        sections.append(_datasets(result, compared=compared))
+    for position, dataset in enumerate(datasets):
+        if dataset.ladder:
+            sections.append(_by_negative(dataset, position, compared=compared))
+    for position, dataset in enumerate(datasets):
+        if dataset.grid and dataset.languages:
+            sections.append(_languages(dataset, position))
+    sections.append(power_section(result.power))
+    if result.examples:
+        sections.append(_examples(result.examples))
     if training is not None:
         sections += [training_of(training, measured=True), layers_of(training.layers)]
     return page_of(
@@ -168,46 +177,41 @@ def page(result: Result) -> Page:
     )
 
 
+def _is_compared(result: Result) -> bool:
+    return any(dataset.main_change().before is not None for dataset in result.datasets)
+
+
 def terminal(result: Result) -> list[Table]:
-    """One row per data set by its main measure."""
-    title, caption = cut(result.title, limit=200), [sentences.headline(result)]
-    caption += [f"Power of {power.findings}" for power in result.power] + assumptions(result.power)
-    compared = any(dataset.main_change().before is not None for dataset in result.datasets)
-    columns = [
-        Column("data set", _in_terminal, "name"),
-        Column("measure", lambda row: row.change.measure),
-        *map(_reported, ("before", "after", "change", "verdict") if compared else ("value",)),
-    ]
-    rows = reported(result.datasets)
+    """A row for each reported measure of each data set."""
+    powers = [f"Power of {power.findings}" for power in result.power]
+    caption = [sentences.headline(result), *powers, *assumptions(result.power)]
+    names = ["before", "after", "change", "verdict"] if _is_compared(result) else ["value"]
     return [
-        Table(
-            title=title,
-            columns=columns,
-            rows=rows,
+        _reported(
+            result.datasets,
+            ["measure", *names],
+            _in_terminal,
+            title=cut(result.title, limit=200),
             caption=caption,
-            row_class=lambda row: "" if row.is_main else "muted",
         )
     ]
 
 
-def _in_terminal(row: Reported) -> Cell:
-    dataset = row.dataset
-    return Cell(
-        f"{dataset.role}: {dataset.name}{', listed candidates' * (dataset.kind == 'pairs')}"
-        if row.is_main
-        else ""
-    )
+def _in_terminal(dataset: DatasetResult) -> Cell:
+    candidates = ", listed candidates" if dataset.kind == "pairs" else ""
+    return Cell(f"{dataset.role}: {dataset.name}{candidates}")
 
 
 def notes(result: Result) -> list[str]:
     """Notes below a table in the terminal; a training run's notes were printed hours before an evaluation."""
-    return [*sentences.caveats(result), *filter(None, [sentences.cells_over_runs(result)])]
+    sentence = sentences.cells_over_runs(result)
+    return [*sentences.caveats(result), *([sentence] if sentence else [])]
 
 
 def _datasets(result: Result, *, compared: bool) -> Group:
     datasets = result.datasets
     if compared:
-        names = ["measure", "before", "after", "improvement", "difference", "verdict"]
+        names = ["measure, with direction", "before", "after", "improvement", "difference", "verdict"]
         lead = (
             "Each data set before and after, on the same queries. The target should get "
             "better; retention sets must not get worse. The "
@@ -215,94 +219,84 @@ def _datasets(result: Result, *, compared: bool) -> Group:
             f"change with 95{NO_BREAK}% confidence."
         )
     else:
-        names = ["measure", "value"]
+        names = ["measure, with direction", "value"]
         lead = (
             "The reported measures of each data set. The range in brackets holds the "
             f"true value with 95{NO_BREAK}% confidence. "
             "There is no baseline."
         )
-    rows = reported(datasets)
-    shown = list(dict.fromkeys(row.change.measure for row in rows))
-    others = [change.measure for dataset in datasets for change in dataset.changes]
-    others += [] if result.training is None else result.training.measures
+    shown = []
+    for dataset in datasets:
+        shown += [change.measure for change in (dataset.main_change(), *_others(dataset))]
+    changed = _reported(datasets, names, _about, look="stack")
+    sections: list[Section | None] = [measures_section(shown), _forest(datasets), changed]
+    sections += [_parts(dataset, names) for dataset in datasets if dataset.parts]
     notes = [
         (dataset.name, [note for note in dataset.notes if note not in result.equal_towers])
         for dataset in datasets
     ]
-    has_grid = any(dataset.grid and dataset.languages for dataset in datasets)
+    sections.append(notes_section("Notes", notes, everyone="all data sets"))
     measures = [
         _changes(dataset.changes, cut(dataset.name, limit=120), compared=compared) for dataset in datasets
     ]
-    terms = explained(name for name in others if name not in shown)
-    return Group(
-        id="datasets",
-        title="What changed" if compared else "What was measured",
-        lead=lead,
-        sections=[
-            measures_section(shown),
-            _forest(datasets),
-            Table(
-                columns=[Column("data set", _about, "name"), *map(_reported, names)], rows=rows, look="stack"
-            ),
-            *(_parts(dataset, names) for dataset in datasets if dataset.parts),
-            notes_section("Notes", notes, everyone="all data sets"),
-            Group(id="all-measures", title="All measures", folded=True, sections=measures),
-            Terms(
-                terms=[*terms, *(_COMPARED if compared else []), *([_GRIDS] if has_grid and compared else [])]
-            ),
-        ],
-    )
+    sections.append(Group(id="all-measures", title="All measures", folded=True, sections=measures))
+    sections.append(Terms(terms=_terms(result, shown, compared=compared)))
+    title = "What changed" if compared else "What was measured"
+    return Group(id="datasets", title=title, lead=lead, sections=sections)
+
+
+def _terms(result: Result, shown: Sequence[str], *, compared: bool) -> list[tuple[str, str]]:
+    """Measures that are not shown at the top, and the columns of comparisons."""
+    measures: list[str] = []
+    for dataset in result.datasets:
+        measures += [change.measure for change in dataset.changes]
+    if result.training is not None:
+        measures += result.training.measures
+    terms = explained(name for name in measures if name not in shown)
+    if compared:
+        terms += _COMPARED
+        if any(dataset.grid and dataset.languages for dataset in result.datasets):
+            terms.append(_GRIDS)
+    return terms
 
 
 def _parts(dataset: DatasetResult, names: Sequence[str]) -> Table:
     """The main measure by what was trained on; the first part decides."""
-    columns = [replace(_COLUMNS[name], of=partial(_of_change, _COLUMNS[name])) for name in names]
     title = f"{cut(dataset.name, limit=120)}: queries with new and with seen documents"
-    part = Column(
-        "part",
-        lambda part: Cell(part.name, [counted(part.queries, "query")], bold=part is dataset.parts[0]),
-        "name",
-    )
-    return Table(
-        title=title,
-        columns=[part, *columns],
-        rows=dataset.parts,
-        look="stack",
-        caption=["The first part decides."],
-    )
+    columns = [Column("part", "name"), *_columns(names)]
+    table = Table(title=title, columns=columns, look="stack", caption=["The first part decides."])
+    for part in dataset.parts:
+        name = Cell(part.name, [counted(part.queries, "query")], bold=part is dataset.parts[0])
+        table.add(name, *_cells(part.change, names))
+    return table
 
 
-def _of_change(column: Column, part: Part) -> Any:
-    return column.of(part.change)
-
-
-def _about(row: Reported) -> Cell:
-    dataset = row.dataset
-    if not row.is_main:
-        return Cell("")
+def _about(dataset: DatasetResult) -> Cell:
     counts = [counted(dataset.queries, "query"), counted(dataset.documents, "document")]
-    counts += [counted(dataset.clusters, "cluster")] if dataset.clusters else []
+    if dataset.clusters:
+        counts.append(counted(dataset.clusters, "cluster"))
     # Only PND counts pairs.
-    counts += [counted(dataset.pairs, "pair")] if dataset.pairs and dataset.main.startswith("PND") else []
+    if dataset.pairs and dataset.main.startswith("PND"):
+        counts.append(counted(dataset.pairs, "pair"))
     name = cut(dataset.name, limit=120)
     return Cell(name, [_KINDS[dataset.kind], ", ".join(counts)], bold=True, tag=_ROLES[dataset.role])
 
 
 def _forest(datasets: Sequence[DatasetResult]) -> Figure | None:
     """Improvement of each main measure with its paired interval; None if no data set has both."""
-    rows = [
-        ForestRow(
-            label=cut(f"{dataset.name} \N{MIDDLE DOT} {dataset.main}", limit=44),
-            value=change.improvement,
-            interval=change.improvement_interval,
-            verdict=change.verdict,
-            text=texts.improvement(change),
-            main=dataset.role == "target",
-        )
-        for dataset in datasets
-        if (change := dataset.main_change()).improvement is not None
-        and change.improvement_interval is not None
-    ]
+    rows = []
+    for dataset in datasets:
+        change = dataset.main_change()
+        if change.improvement is not None and change.improvement_interval is not None:
+            row = ForestRow(
+                label=cut(f"{dataset.name} \N{MIDDLE DOT} {dataset.main}", limit=44),
+                value=change.improvement,
+                interval=change.improvement_interval,
+                verdict=change.verdict,
+                text=texts.improvement(change),
+                main=dataset.role == "target",
+            )
+            rows.append(row)
     if not rows:
         return None
     return Figure(
@@ -318,37 +312,39 @@ def _forest(datasets: Sequence[DatasetResult]) -> Figure | None:
 
 def _changes(changes: Sequence[Change], title: str = "", *, compared: bool) -> Table:
     """All measures of a data set."""
-    names = (
-        ["before", "after, with interval", "improvement", "difference", "p", "z", "verdict"]
-        if compared
-        else ["value"]
-    )
-    return Table(
-        title=title, columns=[_COLUMNS[name] for name in ("measure", "similarity", *names)], rows=changes
-    )
+    names = ["measure, with direction", "similarity", "value"]
+    if compared:
+        names[2:] = ["before", "after, with interval", "improvement", "difference", "p", "z", "verdict"]
+    table = Table(title=title, columns=_columns(names))
+    for change in changes:
+        table.add(*_cells(change, names))
+    return table
 
 
 def _by_negative(dataset: DatasetResult, position: int, *, compared: bool) -> Group:
     """PND by the number of the listed negative."""
-    changes = dataset.ladder
-    after = [(float(at), 100 * change.after) for at, change in enumerate(changes, start=1)]
-    before = [
-        (float(at), 100 * change.before)
-        for at, change in enumerate(changes, start=1)
-        if change.before is not None
-    ]
-    ends = [
-        change.after_interval and (100 * change.after_interval[0], 100 * change.after_interval[1])
-        for change in changes
-    ]
-    lines = [Line(before, "before", MUTED, "s")] if len(before) == len(changes) else []
-    lines.append(Line(after, "after", GOOD, intervals=ends))
+    after, before = [], []
+    for at, change in enumerate(dataset.ladder, start=1):
+        after.append((float(at), change.after))
+        if change.before is not None:
+            before.append((float(at), change.before))
+    lines = [Line(after, "after", GOOD, intervals=[change.after_interval for change in dataset.ladder])]
+    if len(before) == len(after):
+        lines.insert(0, Line(before, "before", MUTED, "s"))
     panel = Panel(
         lines,
         "number of the negative in the list",
-        "PND, % of queries in error",
+        "PND, queries in error",
         integers=True,
         from_zero=True,
+        y_tick=texts.percent_tick,
+    )
+    of = " of the values after" if compared else ""
+    figure = Figure(
+        charts=[curves(f"ladder-{position}", [panel])],
+        narrow=curves(f"ladder-{position}-narrow", [panel], width=NARROW),
+        label="PND by the number of the listed negative; the table below holds the numbers",
+        caption=f"Vertical lines: 95{NO_BREAK}% intervals{of}.",
     )
     return Group(
         id=f"negatives-{position}",
@@ -357,14 +353,8 @@ def _by_negative(dataset: DatasetResult, position: int, *, compared: bool) -> Gr
         "their first, second, … listed negative. The curve "
         "runs from hard to easy if the data lists hard negatives first.",
         sections=[
-            Figure(
-                charts=[curves(f"ladder-{position}", [panel])],
-                narrow=curves(f"ladder-{position}-narrow", [panel], width=NARROW),
-                label="PND by the number of the listed negative; the table below holds the numbers",
-                caption=f"Vertical lines: 95{NO_BREAK}% "
-                f"intervals{' of the values after' if compared else ''}.",
-            ),
-            Group(title="Table", folded=True, sections=[_changes(changes, compared=compared)]),
+            figure,
+            Group(title="Table", folded=True, sections=[_changes(dataset.ladder, compared=compared)]),
         ],
     )
 
@@ -382,29 +372,29 @@ def _languages(dataset: DatasetResult, position: int) -> Group:
 
 def _heat_map(grid: GridComparison, languages: Sequence[str]) -> HeatMap:
     """Improvement of each pair of languages in percent, or its PND without a baseline."""
-    compared = grid.improvement is not None
-    values = np.array(grid.improvement if compared else grid.after, dtype=float)
-    large = float(np.nanmax(np.abs(values), initial=0.0)) >= 100
-    meaning = (
-        "Improvement of PND in percent: blue is better, orange is worse."
-        if compared
-        else "PND: lower is better."
-    )
-    dots = (
-        " A dot marks a cell whose paired verdict is better or worse after correction."
-        if grid.verdicts is not None
-        else ""
-    )
+    if grid.improvement is None:
+        compared, values = False, np.array(grid.after, dtype=float)
+        caption, text = "PND: lower is better.", "{:.3f}".format
+    else:
+        compared, values = True, np.array(grid.improvement, dtype=float)
+        caption = "Improvement of PND in percent: blue is better, orange is worse."
+        # Three digits before the point leave no room for one behind it.
+        decimals = 0 if np.nanmax(np.abs(values), initial=0.0) >= 100 else 1
+        text = partial(texts.signed, decimals=decimals)
+    marked = None
+    if grid.verdicts is not None:
+        marked = np.isin(grid.verdicts, ("better", "worse"))
+        caption += " A dot marks a cell whose paired verdict is better or worse after correction."
     return HeatMap(
         title=f"{grid.comparison}, {grid.similarity}",
         rows=languages,
         columns=languages,
         shades=values,
-        text=partial(texts.signed, decimals=0 if large else 1) if compared else "{:.3f}".format,
+        text=text,
         compared=compared,
-        marked=None if grid.verdicts is None else np.isin(grid.verdicts, ("better", "worse")),
+        marked=marked,
         counts=grid_counts(grid, cells=len(languages) ** 2),
-        caption=f"{meaning}{dots}",
+        caption=caption,
     )
 
 
@@ -413,35 +403,36 @@ def grid_counts(grid: GridComparison, *, cells: int) -> list[str]:
     if grid.improved is None or grid.worsened is None:
         return []
     kept = grid.not_worse or 0
-    rest = f"{integer(kept)} not worse, {integer(cells - grid.improved - grid.worsened - kept)} undecided"
-    lines = [
-        f"paired: {integer(grid.improved)} better, {integer(grid.worsened)} "
-        f"worse, {rest}, of {integer(cells)}"
-    ]
+    undecided = cells - grid.improved - grid.worsened - kept
+    counts = {"better": grid.improved, "worse": grid.worsened, "not worse": kept, "undecided": undecided}
+    paired = ", ".join(f"{integer(count)} {verdict}" for verdict, count in counts.items())
+    lines = [f"paired: {paired}, of {integer(cells)}"]
     if grid.improved_z is not None and grid.worsened_z is not None:
         lines.append(f"z-test: {integer(grid.improved_z)} better, {integer(grid.worsened_z)} worse")
     return lines
 
 
 def _examples(examples: Sequence[ChangedQuery]) -> Group:
-    more = max(0, len(examples) - EXAMPLES_SHOWN)
-    return Group(
-        id="examples",
-        title="Queries whose top results changed",
-        lead=f"The first {HITS_SHOWN} results and any relevant ones further down, with "
-        "their ranks in the other list. ✓ marks known "
-        f"relevant documents. Queries are cut after {QUERY_LENGTH} characters "
-        f"and documents after {DOCUMENT_LENGTH} (…)."
-        f"{f' {more} more are in result.json.' if more else ''}",
-        sections=[Examples(examples=[_example(example) for example in examples[:EXAMPLES_SHOWN]])],
+    hidden = len(examples) - EXAMPLES_SHOWN
+    more = f" {hidden} more are in result.json." if hidden > 0 else ""
+    lead = (
+        f"The first {HITS_SHOWN} results and any relevant ones further down, with their ranks in the other "
+        f"list. ✓ marks known relevant documents. Queries are cut after {QUERY_LENGTH} characters and "
+        f"documents after {DOCUMENT_LENGTH} (…).{more}"
     )
+    shown = Examples(
+        examples=[_example(example) for example in examples[:EXAMPLES_SHOWN]],
+        query_length=QUERY_LENGTH,
+        document_length=DOCUMENT_LENGTH,
+    )
+    return Group(id="examples", title="Queries whose top results changed", lead=lead, sections=[shown])
 
 
 def _example(example: ChangedQuery) -> dict[str, Any]:
     before, after = example.before, example.after
     return {
         "dataset": example.dataset,
-        "query": _text(example.query, limit=QUERY_LENGTH),
+        "query": example.query,
         "first_relevant": f"{_first_relevant(before)} {_ARROW} {_first_relevant(after)}",
         "sides": {
             "Before": _hits(before, other=after, is_after=False),
@@ -451,22 +442,20 @@ def _example(example: ChangedQuery) -> dict[str, Any]:
 
 
 def _first_relevant(hits: Sequence[Hit]) -> str:
-    rank = next((rank for rank, hit in enumerate(hits, start=1) if hit.relevant), None)
-    return f"none in top {len(hits)}" if rank is None else f"rank {rank}"
+    for rank, hit in enumerate(hits, start=1):
+        if hit.relevant:
+            return f"rank {rank}"
+    return f"none in top {len(hits)}"
 
 
 def _hits(hits: Sequence[Hit], *, other: Sequence[Hit], is_after: bool) -> list[dict[str, Any]]:
-    ranks = {hit.doc_id: rank for rank, hit in enumerate(other, start=1)}
-    return [
-        {
-            "rank": rank,
-            "hit": hit,
-            "text": _text(hit.text, limit=DOCUMENT_LENGTH),
-            "moved": _movement(rank, ranks.get(hit.doc_id), is_after=is_after),
-        }
-        for rank, hit in enumerate(hits, start=1)
-        if rank <= HITS_SHOWN or hit.relevant
-    ]
+    others = {hit.doc_id: rank for rank, hit in enumerate(other, start=1)}
+    entries = []
+    for rank, hit in enumerate(hits, start=1):
+        if rank <= HITS_SHOWN or hit.relevant:
+            moved = _movement(rank, others.get(hit.doc_id), is_after=is_after)
+            entries.append({"rank": rank, "hit": hit, "moved": moved})
+    return entries
 
 
 def _movement(rank: int, other_rank: int | None, *, is_after: bool) -> tuple[str, str]:
@@ -477,15 +466,6 @@ def _movement(rank: int, other_rank: int | None, *, is_after: bool) -> tuple[str
         return "same", "= same rank"
     if not is_after:
         return "same", f"{_ARROW} now {other_rank}"
-    return (
-        ("up", f"\N{UPWARDS ARROW} from {other_rank}")
-        if rank < other_rank
-        else ("down", f"\N{DOWNWARDS ARROW} from {other_rank}")
-    )
-
-
-def _text(text: str, *, limit: int) -> dict[str, Any]:
-    return {
-        "text": cut(text, limit=limit),
-        "length": integer(len(text)) if len(text) >= COUNTED_LENGTH else None,
-    }
+    if rank < other_rank:
+        return "up", f"\N{UPWARDS ARROW} from {other_rank}"
+    return "down", f"\N{DOWNWARDS ARROW} from {other_rank}"

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from adiabat.core.text import DASH, MINUS, NO_BREAK, cut
+from adiabat.core.text import DASH, MINUS, NO_BREAK, cut, integer
 from adiabat.core.text import setting as setting
 from adiabat.results.evaluation_result import Change, Verdict
 
@@ -74,6 +74,16 @@ def number(value: float, *, digits: int = 4) -> str:
     else:
         text = f"{value:.{digits - 1}e}"
     return text.replace("-", MINUS)
+
+
+def whole(value: float) -> str:
+    """The nearest integer, for an axis of counts."""
+    return integer(round(value))
+
+
+def percent_tick(value: float) -> str:
+    """A share in percent, for an axis."""
+    return f"{100 * value:g} %"
 
 
 def three_digits(value: float) -> str:

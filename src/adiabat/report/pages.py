@@ -11,7 +11,7 @@ import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib import import_module, resources
 from typing import Any, ClassVar, Literal
 
@@ -24,8 +24,7 @@ from rich.console import Console, RenderableType
 from adiabat.core.text import DASH, cut, duration, printable
 from adiabat.report.chart_style import heat_colours
 from adiabat.report.charts import Chart
-from adiabat.report.computed_tables import Column, Table
-from adiabat.report.tables import Section
+from adiabat.report.tables import Cell, Column, Section, Table
 from adiabat.results.record import Record
 
 Tone = Literal["good", "bad", "plain"]
@@ -76,18 +75,34 @@ class HeatMap(Section):
         """Size of the cells, by their number."""
         return "large" if len(self.columns) <= 6 else "medium" if len(self.columns) <= 10 else ""
 
-    def cells(self) -> list[list[tuple[str, str, str, bool]]]:
-        """Text, background, text colour, and whether there is a dot."""
+    def cells(self) -> list[list["HeatCell"]]:
+        """The cells, row by row."""
+        # Maps that share a scale show equal numbers in equal colours.
         colours = heat_colours(self.shades if self.scale is None else self.scale, compared=self.compared)
         marked = np.zeros(self.shades.shape, dtype=np.bool_) if self.marked is None else self.marked
-        texts = self.texts or [
-            [self.text(shade) if np.isfinite(shade) else DASH for shade in row]
-            for row in self.shades.tolist()
-        ]
-        return [
-            [(text, *colours(shade), mark) for text, shade, mark in zip(*row, strict=True)]
-            for row in zip(texts, self.shades.tolist(), marked.tolist(), strict=True)
-        ]
+        lines = []
+        for row in range(len(self.rows)):
+            line = []
+            for column in range(len(self.columns)):
+                shade = float(self.shades[row, column])
+                text = self.texts[row][column] if self.texts else self._text_of(shade)
+                background, ink = colours(shade)
+                line.append(HeatCell(text, background, ink, marked=bool(marked[row, column])))
+            lines.append(line)
+        return lines
+
+    def _text_of(self, shade: float) -> str:
+        return self.text(shade) if np.isfinite(shade) else DASH
+
+
+@dataclass(frozen=True, slots=True)
+class HeatCell:
+    """A cell of a heat map: its text, the colours below and of the text, and whether it has a dot."""
+
+    text: str
+    background: str
+    ink: str
+    marked: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,10 +136,14 @@ class Terms(Section):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examples(Section):
-    """Queries with their lists of results side by side; entries are plain data for the template."""
+    """Queries with their lists of results side by side; the template cuts long texts."""
 
     kind: ClassVar[str] = "examples"
     examples: Sequence[Mapping[str, Any]]
+    query_length: int
+    document_length: int
+    counted_length: int = 2000
+    """Characters from which a text that is cut also states its whole length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,8 +188,8 @@ class Page:
 
     def to_html(self) -> str:
         """The page as one file."""
-        sections = [section for section in [*self.sections, self._made()] if section is not None]
-        return _template().render(page=self, sections=sections)
+        sections = [section for section in self.sections if section is not None]
+        return _template().render(page=self, sections=[*sections, self._made()])
 
     def _made(self) -> Group:
         """How the record was made: command, facts, settings and versions."""
@@ -181,27 +200,30 @@ class Page:
             (self.seed, str(record.seed)),
             (self.time, duration(record.seconds)),
         ]
-        settings = record.settings if self.settings is None else self.settings
-        inputs = [("inputs", "Inputs", record.inputs), ("settings", "Settings", settings)]
         tables = [
-            settings_table(*table)
-            for table in [*inputs, *self.tables, ("versions", "Versions", record.versions)]
-            if table[2]
+            ("inputs", "Inputs", record.inputs),
+            ("settings", "Settings", record.settings if self.settings is None else self.settings),
+            *self.tables,
+            ("versions", "Versions", record.versions),
         ]
-        return Group(
-            id="made",
-            title="How this was made",
-            sections=[Facts(facts=[fact for fact in facts if fact[1]]), *tables],
-        )
+        sections: list[Section] = [Facts(facts=with_values(facts))]
+        for name, title, settings in tables:
+            if settings:
+                sections.append(settings_table(name, title, settings))
+        return Group(id="made", title="How this was made", sections=sections)
+
+
+def with_values(facts: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The facts that have a value."""
+    return [(name, value) for name, value in facts if value]
 
 
 def settings_table(name: str, title: str, settings: Mapping[str, Any]) -> Table:
     """Settings by dotted key, as written after ``--set``, folded."""
-    columns = [
-        Column("key", lambda row: cut(row[0], limit=200), "code"),
-        Column("value", lambda row: cut(row[1], limit=2000), "code"),
-    ]
-    return Table(id=name, title=title, columns=columns, rows=flat(settings), folded=True)
+    table = Table(id=name, title=title, columns=[Column("key", "code"), Column("value", "code")], folded=True)
+    for key, value in flat(settings):
+        table.add(cut(key, limit=200), cut(value, limit=2000))
+    return table
 
 
 def flat(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
@@ -211,7 +233,8 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]
         if isinstance(value, Mapping) and value:
             rows += flat(value, f"{prefix}{key}.")
         elif isinstance(value, Sequence) and value and all(isinstance(item, Mapping) for item in value):
-            rows += [(f"{prefix}{key}[{position}]", _text(item)) for position, item in enumerate(value)]
+            for position, item in enumerate(value):
+                rows.append((f"{prefix}{key}[{position}]", _text(item)))
         else:
             rows.append((f"{prefix}{key}", _text(value)))
     return rows
@@ -229,9 +252,11 @@ def gathered(notes: Sequence[tuple[str, Sequence[str]]], *, everyone: str) -> li
             # Notes that were also printed alone begin with the name.
             about.setdefault(note.removeprefix(f"{name}: "), {})[name] = None
     count = len({name for name, _ in notes})
-    return [
-        (everyone if len(names) == count > 1 else ", ".join(names), note) for note, names in about.items()
-    ]
+    by_note = []
+    for note, names in about.items():
+        concerns_all = len(names) == count > 1
+        by_note.append((everyone if concerns_all else ", ".join(names), note))
+    return by_note
 
 
 def notes_section(title: str, notes: Sequence[tuple[str, Sequence[str]]], *, everyone: str) -> Notes | None:
@@ -248,9 +273,7 @@ def _template() -> jinja2.Template:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=lambda value: (
-            printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-        ),
+        finalize=_finalized,
         auto_reload=False,
     )
     script = _source("sorting.js")
@@ -260,12 +283,26 @@ def _template() -> jinja2.Template:
         # Markup enters a page only here: our own files, and drawings, which escape the texts in them.
         sheet=Markup(f"<style>\n{_source('style.css')}</style>"),
         script=Markup(f"<script>{script}</script>"),
-        svg=lambda chart: Markup(chart.inline()),
+        svg=_svg,
         policy=f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'",
-        # A number in the form that the script reads; "" for no value.
-        sort_key=lambda cell: str(float(cell.value)) if isinstance(cell.value, int | float) else "",
+        sort_key=_sort_key,
     )
     return environment.get_template("page.html.j2")
+
+
+def _finalized(value: object) -> object:
+    """A value before it is escaped: a text without characters that HTML cannot hold."""
+    is_text = isinstance(value, str) and not isinstance(value, Markup)
+    return printable(value) if is_text else value
+
+
+def _svg(chart: Chart) -> Markup:
+    return Markup(chart.inline())
+
+
+def _sort_key(cell: Cell) -> str:
+    """The number of a cell in the form that the script reads; "" without one."""
+    return str(float(cell.value)) if isinstance(cell.value, int | float) else ""
 
 
 @cache
@@ -295,15 +332,20 @@ def files(record: Record) -> Mapping[str, Callable[[], str]]:
     """Path of each file beside ``result.json``, with the function that renders it."""
     module = _module(record)
     exports: Mapping[str, Callable[[], str]] = module.exports(record) if hasattr(module, "exports") else {}
-    return {"report.html": lambda: module.page(record).to_html(), **exports}
+    return {"report.html": partial(_html, record), **exports}
+
+
+def _html(record: Record) -> str:
+    page: Page = _module(record).page(record)
+    return page.to_html()
 
 
 def terminal_tables(record: Record) -> list[RenderableType]:
-    """The tables of a record, with the headline below them."""
-    tables = (
-        [table.to_terminal() for table in _module(record).terminal(record)] if record.kind in _MODULES else []
-    )
-    return tables or [record.title]
+    """The tables of a record, with the headline below them; its title if it has no page."""
+    if record.kind not in _MODULES:
+        return [record.title]
+    tables: list[Table] = _module(record).terminal(record)
+    return [table.to_terminal() for table in tables] or [record.title]
 
 
 def verdict(record: Record) -> tuple[str, list[str]]:
@@ -316,9 +358,9 @@ def verdict(record: Record) -> tuple[str, list[str]]:
 
 def notes(record: Record) -> list[str]:
     """Sentences that limit what the table proves."""
-    sentences: list[str] = (
-        getattr(_module(record), "notes", lambda _: [])(record) if record.kind in _MODULES else []
-    )
+    if record.kind not in _MODULES or not hasattr(_module(record), "notes"):
+        return []
+    sentences: list[str] = _module(record).notes(record)
     return sentences
 
 
@@ -326,7 +368,9 @@ def summary(record: Record) -> str:
     """Table, headline and notes as plain text."""
     text = io.StringIO()
     Console(file=text, width=WIDTH, highlight=False, color_system=None).print(*terminal_tables(record))
-    lines = [*text.getvalue().splitlines(), *(f"note: {sentence}" for sentence in notes(record))]
+    lines = text.getvalue().splitlines()
+    for sentence in notes(record):
+        lines.append(f"note: {sentence}")
     return "\n".join(line.rstrip() for line in lines).strip("\n")
 
 

@@ -3,8 +3,6 @@ sections too.
 """
 
 from collections.abc import Sequence
-from operator import itemgetter
-from typing import Any
 
 import numpy as np
 
@@ -12,11 +10,10 @@ from adiabat.core.text import DASH, NO_BREAK, counted, cut, duration, integer
 from adiabat.report import format as texts
 from adiabat.report.chart_style import ACCENT, BAD, GOOD, MUTED
 from adiabat.report.charts import NARROW, Chart, Line, Panel, bars, curves
-from adiabat.report.computed_tables import Column, Table
 from adiabat.report.measure_terms import measures_section
-from adiabat.report.pages import Facts, Figure, Group, Page, Tone
+from adiabat.report.pages import Facts, Figure, Group, Page, Tone, with_values
 from adiabat.report.power_section import power_section
-from adiabat.report.tables import Section
+from adiabat.report.tables import Column, Section, Table
 from adiabat.results.evaluation_result import Result
 from adiabat.results.training_record import LayerChange, TrainingRecord
 
@@ -37,19 +34,12 @@ def run_of(result: Result) -> TrainingRecord:
 def page(result: Result) -> Page:
     """The page of a training run."""
     record = run_of(result)
-    chosen = record.passes is None or record.best_epoch != record.epochs
-    choice = (
-        f" that selected the {period_of(record)}"
-        if chosen
-        else ", which neither stopped the run nor selected weights"
-    )
+    choice = ", which neither stopped the run nor selected weights"
+    if record.passes is None or record.best_epoch != record.epochs:
+        choice = f" that selected the {period_of(record)}"
     return page_of(
         result,
-        [
-            training_of(record, measured=False),
-            layers_of(record.layers),
-            power_section(result.power) if result.power else None,
-        ],
+        [training_of(record, measured=False), layers_of(record.layers), power_section(result.power)],
         headline=training_sentence(record),
         reservations=[
             f"These figures are from the validation set{choice}; confirm them on "
@@ -68,7 +58,8 @@ def page_of(
 ) -> Page:
     """A page with what runs and evaluations share: the names of their models, and settings."""
     trained = {} if result.training is None else result.training.settings
-    about = [
+    settings = result.settings or trained
+    models = [
         ("model", result.model),
         ("further runs", ", ".join(result.runs)),
         ("compared with", result.baseline or ""),
@@ -79,41 +70,35 @@ def page_of(
         headline=headline,
         tone=tone,
         reservations=reservations,
-        about=[fact for fact in about if fact[1]],
+        about=with_values(models),
         sections=sections,
         facts=[("model", result.model), ("baseline", result.baseline or "")],
         time="time for measuring" if result.datasets else "time",
-        settings=result.settings or trained,
-        tables=[("training-settings", "Settings of the training", trained)]
-        if result.settings and trained != result.settings
-        else [],
+        settings=settings,
+        tables=[("training-settings", "Settings of the training", trained)] if trained != settings else [],
     )
 
 
 def terminal(result: Result) -> list[Table]:
     """Losses, errors and further figures of the validation, at the start and for the resulting weights."""
     record = run_of(result)
-    figures: list[tuple[str, Sequence[tuple[int, Any]], Any]] = [
+    columns = [
+        Column("validation"),
+        Column("start", "number"),
+        Column(f"kept ({result_weights(record)})", "number"),
+    ]
+    table = Table(title=cut(result.title, limit=200), columns=columns, caption=[training_sentence(record)])
+    measured = [
         ("loss", record.validation_loss, texts.number),
         (f"errors{of_pairs(record)}", record.validation_errors, integer),
-        *((name, points, texts.score) for name, points in record.measures.items()),
     ]
-    ends = (0, record.best_epoch)
-    rows = [
-        (name, *(text(dict(points)[at]) for at in ends))
-        for name, points, text in figures
-        if set(ends) <= dict(points).keys()
-    ]
-    heads = ("validation", "start", f"kept ({result_weights(record)})")
-    columns = [Column(head, itemgetter(at), "number" if at else "text") for at, head in enumerate(heads)]
-    return [
-        Table(
-            title=cut(result.title, limit=200),
-            columns=columns,
-            rows=rows,
-            caption=[training_sentence(record)],
-        )
-    ]
+    for name, points in record.measures.items():
+        measured.append((name, points, texts.score))
+    for name, points, text in measured:
+        values = dict(points)
+        if {0, record.best_epoch} <= values.keys():
+            table.add(name, text(values[0]), text(values[record.best_epoch]))
+    return [table]
 
 
 def notes(result: Result) -> list[str]:
@@ -122,11 +107,7 @@ def notes(result: Result) -> list[str]:
 
 
 def training_of(record: TrainingRecord, *, measured: bool) -> Group:
-    """Curves and facts of a run, with a summary sentence on the page of an evaluation, whose headline does
-    not cover the run.
-    """
-    period = period_of(record)
-    charts = training_curves(record)
+    """Curves and facts of a run, with a sentence where the headline of the page does not cover the run."""
     share = 100 * record.trainable / record.parameters if record.parameters else 0.0
     facts = [
         ("trained on", record.trained_on),
@@ -136,34 +117,33 @@ def training_of(record: TrainingRecord, *, measured: bool) -> Group:
         ),
         ("length", length(record)),
         ("kept", "the start: no epoch improved on it" if record.best_epoch == 0 else result_weights(record)),
-        *(
-            (name, f"{texts.score(points[0][1])} {_ARROW} {texts.score(dict(points)[record.best_epoch])}")
-            for name, points in record.measures.items()
-        ),
+    ]
+    for name, points in record.measures.items():
+        kept = dict(points)[record.best_epoch]
+        facts.append((name, f"{texts.score(points[0][1])} {_ARROW} {texts.score(kept)}"))
+    facts += [
         ("ended because", record.stop_reason),
         ("operations", _operations(record)),
         ("time", duration(record.seconds)),
-        *(("note", note) for note in record.notes),
     ]
-    figure = Figure(
-        charts=charts,
-        wide=False,
-        label=f"Loss and validation errors by {period}",
-        caption=f"The dashed line marks the {period} whose weights were kept; {period} 0 is "
-        "the start. Long curves of the training loss "
-        "are averaged over neighbouring points.",
-    )
-    return Group(
-        id="training",
-        title=record.kind.capitalize(),
-        lead=training_sentence(record) if measured else "",
-        sections=[
-            figure if charts else None,
-            Facts(facts=[fact for fact in facts if fact[1]]),
-            # On the page of an evaluation, all measures are explained in one place.
-            None if measured else measures_section(record.measures),
-        ],
-    )
+    facts += [("note", note) for note in record.notes]
+    sections: list[Section | None] = [Facts(facts=with_values(facts))]
+    charts = training_curves(record)
+    if charts:
+        period = period_of(record)
+        caption = (
+            f"The dashed line marks the {period} whose weights were kept; {period} 0 is the start. Long "
+            "curves of the training loss are averaged over neighbouring points."
+        )
+        figure = Figure(
+            charts=charts, wide=False, label=f"Loss and validation errors by {period}", caption=caption
+        )
+        sections.insert(0, figure)
+    if not measured:
+        # On the page of an evaluation, all measures are explained in one place.
+        sections.append(measures_section(record.measures))
+    lead = training_sentence(record) if measured else ""
+    return Group(id="training", title=record.kind.capitalize(), lead=lead, sections=sections)
 
 
 def training_curves(record: TrainingRecord) -> list[Chart]:
@@ -171,23 +151,23 @@ def training_curves(record: TrainingRecord) -> list[Chart]:
     by_epoch = record.epochs > 0 and record.steps > 0
     period = period_of(record)
     label = "start kept" if record.best_epoch == 0 else f"kept: {period} {record.best_epoch}"
-    best = [(float(record.best_epoch), label, ACCENT)]
+    kept = [(float(record.best_epoch), label, ACCENT)]
+    lines = []
+    if record.loss:
+        lines.append(Line(_thinned(record), "training", MUTED, marker="", width=1.0))
+    if record.validation_loss:
+        lines.append(Line(record.validation_loss, "validation", GOOD))
     charts = []
-    if record.loss or record.validation_loss:
-        lines = [Line(_thinned(record), "training", MUTED, marker="", width=1.0)] if record.loss else []
-        lines += [Line(record.validation_loss, "validation", GOOD)] if record.validation_loss else []
-        panel = Panel(
-            lines, period if by_epoch else "step", title="Loss", integers=True, down=best if by_epoch else []
-        )
+    if lines:
+        # Without epochs the axis counts steps, where the best epoch has no position.
+        across, down = (period, kept) if by_epoch else ("step", [])
+        panel = Panel(lines, across, title="Loss", integers=True, down=down)
         charts.append(curves("curves-loss", [panel], width=NARROW, height=2.9))
     if record.validation_errors:
-        line = Line(
-            [(epoch, float(errors)) for epoch, errors in record.validation_errors], "validation", BAD, "s"
-        )
+        points = [(epoch, float(errors)) for epoch, errors in record.validation_errors]
+        line = Line(points, "validation", BAD, "s")
         title = f"Validation errors{of_pairs(record)}"
-        panel = Panel(
-            [line], period, title=title, integers=True, down=best, y_tick=lambda value: integer(round(value))
-        )
+        panel = Panel([line], period, title=title, integers=True, down=kept, y_tick=texts.whole)
         charts.append(curves("curves-errors", [panel], width=NARROW, height=2.9))
     return charts
 
@@ -216,54 +196,54 @@ def layers_of(layers: Sequence[LayerChange]) -> Group | None:
     changed = sum(layer.relative != 0 for layer in layers)
     if not changed:
         return None
-    relative = {layer.name: layer.relative for layer in layers if layer.relative is not None}
-    top = sorted(
-        (layer for layer in layers if layer.name in relative),
-        key=lambda layer: (-relative[layer.name], layer.name),
-    )
-    by_largest = sorted(layers, key=lambda layer: (-abs(layer.largest_change), layer.name))
-    zeros = len(layers) - len(top)
+    by_largest = sorted(layers, key=_by_largest_weight)
+    # A tensor of zeros has no relative change.
+    by_relative = sorted((layer for layer in layers if layer.relative is not None), key=_by_relative_change)
+    zeros = len(layers) - len(by_relative)
     without = (
         f"; {counted(zeros, 'tensor')} had only zeros before, so no relative change is defined"
         if zeros
         else ""
     )
-    changes = [(layer.name, 100 * relative[layer.name]) for layer in top[:LAYERS_SHOWN]]
-    figure = Figure(
-        charts=[bars("layers", changes, label="relative change of the tensor (Frobenius norm), %")],
-        label="Relative change of the parameter tensors that changed most; the table below holds the numbers",
-    )
-    return Group(
-        id="layers",
-        title="Layers that changed most",
-        folded=True,
-        lead=f"Training changed {counted(changed, 'parameter tensor')} of the query tower{without}.",
-        sections=[
-            *([figure, _layers(top, "By relative change")] if top else []),
-            _layers(by_largest, "By change of the largest weight"),
-        ],
-    )
+    sections = [_layers(by_largest, "By change of the largest weight")]
+    if by_relative:
+        changes = [(layer.name, 100 * (layer.relative or 0.0)) for layer in by_relative[:LAYERS_SHOWN]]
+        label = (
+            "Relative change of the parameter tensors that changed most; the table below holds the numbers"
+        )
+        figure = Figure(
+            charts=[bars("layers", changes, label="relative change of the tensor (Frobenius norm), %")],
+            label=label,
+        )
+        sections = [figure, _layers(by_relative, "By relative change"), *sections]
+    lead = f"Training changed {counted(changed, 'parameter tensor')} of the query tower{without}."
+    return Group(id="layers", title="Layers that changed most", folded=True, lead=lead, sections=sections)
+
+
+def _by_relative_change(layer: LayerChange) -> tuple[float, str]:
+    return -(layer.relative or 0.0), layer.name
+
+
+def _by_largest_weight(layer: LayerChange) -> tuple[float, str]:
+    return -abs(layer.largest_change), layer.name
 
 
 def _layers(layers: Sequence[LayerChange], title: str) -> Table:
-    def relative(layer: LayerChange) -> str:
-        return (
+    columns = [
+        Column("tensor", "code"),
+        Column("relative change", "number"),
+        Column("largest weight", "number"),
+        Column("(W after − W before) / (W after + W before)", "number"),
+    ]
+    table = Table(title=title, columns=columns)
+    for layer in layers[:LAYERS_SHOWN]:
+        relative = (
             DASH if layer.relative is None else f"{texts.number(100 * layer.relative, digits=3)}{NO_BREAK}%"
         )
-
-    def largest(layer: LayerChange) -> str:
-        return f"{texts.number(layer.largest_before)} {_ARROW} {texts.number(layer.largest_after)}"
-
-    def change(layer: LayerChange) -> str:
-        return f"{texts.signed_pair(100 * layer.largest_change, None, least=2, most=5)[0]}{NO_BREAK}%"
-
-    columns = [
-        Column("tensor", lambda layer: cut(layer.name, limit=200), "code"),
-        Column("relative change", relative, "number"),
-        Column("largest weight", largest, "number"),
-        Column("(W after − W before) / (W after + W before)", change, "number"),
-    ]
-    return Table(title=title, columns=columns, rows=layers[:LAYERS_SHOWN])
+        largest = f"{texts.number(layer.largest_before)} {_ARROW} {texts.number(layer.largest_after)}"
+        change, _ = texts.signed_pair(100 * layer.largest_change, None, least=2, most=5)
+        table.add(cut(layer.name, limit=200), relative, largest, f"{change}{NO_BREAK}%")
+    return table
 
 
 def period_of(record: TrainingRecord) -> str:
@@ -296,11 +276,9 @@ def training_sentence(record: TrainingRecord) -> str:
 def length(record: TrainingRecord) -> str:
     """Length of a run."""
     steps = counted(record.steps, "step")
-    return (
-        f"{counted(record.epochs, 'epoch')} ({steps})"
-        if record.passes is None
-        else f"{steps} ({record.passes:.2g} passes over its pairs)"
-    )
+    if record.passes is None:
+        return f"{counted(record.epochs, 'epoch')} ({steps})"
+    return f"{steps} ({record.passes:.2g} passes over its pairs)"
 
 
 def of_pairs(record: TrainingRecord) -> str:
