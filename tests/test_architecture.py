@@ -230,6 +230,39 @@ def test_imports_point_one_way() -> None:
     assert sorted(UPWARD - upward) == [], "these are cut, and must leave the list"
 
 
+LOADED_BY_ROOM = """
+import importlib, sys
+import adiabat
+
+def rooms():
+    return {name.split(".")[1] for name in sys.modules if name.startswith("adiabat.")}
+
+for line in sys.stdin.read().splitlines():
+    room, *modules = line.split()
+    before = rooms()
+    for module in modules:
+        importlib.import_module("adiabat." + module)
+    print(room, *sorted(rooms() - before - {room}))
+"""
+
+
+def test_loading_a_room_loads_no_room_above_it() -> None:
+    """Rooms are loaded bottom up in one process, and `sys.modules` shows what each loads, in whatever way."""
+    rooms = sorted((room for room in ROOMS if not room.startswith("__")), key=lambda room: len(below(room)))
+    modules = {room: [name for name in MODULES if room_of(name) == room] for room in rooms}
+    lines = "\n".join(" ".join([room, *modules[room]]) for room in rooms)
+    code = [sys.executable, "-W", "ignore", "-c", LOADED_BY_ROOM]
+    done = subprocess.run(code, input=lines, capture_output=True, text=True, timeout=300, check=True)
+    loaded = {room: set(others) for room, *others in map(str.split, done.stdout.splitlines())}
+    assert loaded.keys() == set(rooms), done.stderr
+    assert {room: others - below(room) for room, others in loaded.items()} == {room: set() for room in rooms}
+
+
+def below(room: str) -> set[str]:
+    """The rooms that a room imports, and those that these import."""
+    return ROOMS[room].union(*(below(lower) for lower in ROOMS[room]))
+
+
 def test_the_table_of_imports_has_every_room_and_no_circle() -> None:
     assert set(ROOMS) == {room_of(name) for name in MODULES}
     left = dict(ROOMS)
@@ -298,29 +331,42 @@ def test_every_public_name_can_be_imported() -> None:
     assert [name for name in package.__all__ if not hasattr(package, name)] == []
 
 
+NAME = re.compile(r"`([A-Za-z_][\w.]*)(?:\(\))?`")
 NAME_AND_FILE = re.compile(r"`([A-Za-z_.]+)`(?: there)?\s+(?:\(|in |\(in )`([a-z_/0-9]+\.py)`")
-
-
-def test_documents_name_what_stands_in_the_file_that_they_give() -> None:
-    documents = [
+DOCUMENTS = {
+    path.name: path.read_text(encoding="utf-8")
+    for path in (
         ROOT / "ARCHITECTURE.md",
         ROOT / "CONTRIBUTING.md",
         *(ROOT / "docs" / "decisions").glob("*.md"),
-    ]
+    )
+}
+
+
+def test_documents_name_what_stands_in_the_file_that_they_give() -> None:
     named = [
-        (path.name, *pair)
-        for path in documents
-        for pair in NAME_AND_FILE.findall(path.read_text(encoding="utf-8"))
+        (document, *pair) for document, text in DOCUMENTS.items() for pair in NAME_AND_FILE.findall(text)
     ]
     assert len(named) > 50
 
     def stands(name: str, file: str) -> bool:
-        path = next(
-            (folder / file for folder in (ROOT / "src" / "adiabat", ROOT) if (folder / file).is_file()), None
-        )
-        return path is not None and name.rpartition(".")[2] in path.read_text(encoding="utf-8")
+        paths = [folder / file for folder in (SOURCE, ROOT) if (folder / file).is_file()]
+        return any(name.rpartition(".")[2] in path.read_text(encoding="utf-8") for path in paths)
 
     assert [(document, name, file) for document, name, file in named if not stands(name, file)] == []
+
+
+def test_every_name_in_a_document_is_one_of_the_code_or_a_path() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in text_files() if path.suffix in {".py", ".toml"}]
+    words = set(re.findall(r"\w+", "\n".join(texts)))
+    names = {(document, name) for document, text in DOCUMENTS.items() for name in NAME.findall(text)}
+    assert len(names) > 150
+    unknown = [
+        (document, name)
+        for document, name in sorted(names)
+        if not set(filter(None, name.split("."))) <= words and not (ROOT / name).exists()
+    ]
+    assert unknown == []
 
 
 def test_every_module_says_what_it_is_for() -> None:

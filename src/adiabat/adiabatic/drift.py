@@ -71,8 +71,8 @@ def overlap_losses(
     the first d of both lists.
 
     Args:
-        one: Documents retrieved for each probe, best first.
-        other: The same for another tower, with equal probes in equal rows.
+        before: Documents retrieved for each probe by the untuned tower, best first.
+        after: The same for the tuned tower, with equal probes in equal rows.
         persistence: ``p`` above, in (0, 1): the share of readers at a rank who continue to the next.
 
     Returns:
