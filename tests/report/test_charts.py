@@ -23,7 +23,7 @@ from adiabat.report.charts import (
 )
 
 POINTS = [(float(x), 2.0**-x) for x in range(10)]
-SPREADS = [Spread("after", [40.0, 60.0], 1.2, True), Spread("before", [1.0, 9.0], 1.0, False)]
+SPREADS = [Spread("after", [0.4, 0.6], 1.2, True), Spread("before", [0.01, 0.09], 1.0, False)]
 PLACES = [("p", [(0.0, 1.0)]), ("q", [(1.0, 1.0)])]
 CHARTS = {
     "curves": curves(

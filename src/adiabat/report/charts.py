@@ -24,7 +24,7 @@ from adiabat.report.chart_style import (
     inline_svg,
     svg_file,
 )
-from adiabat.report.format import cut_name, difference_tick, number
+from adiabat.report.format import cut_name, difference_tick, number, percent_tick
 from adiabat.results.evaluation_result import Verdict
 
 if TYPE_CHECKING:
@@ -361,7 +361,7 @@ def bars(figure: "Figure", rows: Sequence[tuple[str, float]], *, label: str) -> 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A histogram of one model: percent in each bin, the median, and how it is drawn."""
+    """A histogram of one model: the share in each bin, the median, and how it is drawn."""
 
     label: str
     shares: Sequence[float]
@@ -401,7 +401,7 @@ def histogram(
         axes.axvline(spread.median, ymax=0.06, color=colour, linewidth=2.4, zorder=4 + order)
     axes.set(xlim=(edges[0], edges[-1]), xlabel=label)
     axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_formatter(_ticks(lambda value: f"{value:g} %"))
+    axes.yaxis.set_major_formatter(_ticks(percent_tick))
     axes.locator_params(axis="y", nbins=4)
     axes.locator_params(axis="x", nbins=7)
     _add_legend(figure, beside=width == WIDE)

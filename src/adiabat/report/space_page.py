@@ -1,18 +1,18 @@
 """The page of an analysis of embedding spaces, and its table as CSV, Markdown and terminal text."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 
 from adiabat.core.text import NO_BREAK, counted, integer, share
 from adiabat.report.charts import NARROW, WIDE, Chart, Spread, histogram, scatter
-from adiabat.report.computed_tables import Column, Table
 from adiabat.report.format import bounds, score, signed_pair
-from adiabat.report.pages import Figure, Group, Page, Terms
-from adiabat.report.tables import LEVEL, PAIRED, Cell, pair_cell, value_cell
+from adiabat.report.pages import Figure, Group, Page, Terms, with_values
+from adiabat.report.tables import LEVEL, PAIRED, Cell, Column, Table, csv_of, pair_cell, value_cell
 from adiabat.results.space_result import (
     QUANTILES,
     Distribution,
     Histogram,
-    MapPanel,
     SpaceMap,
     SpaceNumber,
     SpaceResult,
@@ -71,51 +71,66 @@ _TERMS = [
 
 def page(result: SpaceResult) -> Page:
     """The page of an analysis."""
-    about = [("after", result.model), *([("before", result.baseline)] if result.baseline else [])]
-    reading = Group(id="reading", title="Reading", sections=[Terms(terms=_TERMS)])
+    perplexity = "" if result.map is None else f"{result.map.perplexity:g}"
     return Page(
         record=result,
         name="space",
         headline=headline(result),
         reservations=reservations(result),
-        about=about,
+        about=with_values([("after", result.model), ("before", result.baseline or "")]),
         sections=[
             _numbers(result),
             _nearness(result),
-            _ratio(result),
-            _map(result.map) if result.map else None,
-            reading,
+            _ratio(result.distribution("ratio")),
+            _map(result.map),
+            Group(id="reading", title="Reading", sections=[Terms(terms=_TERMS)]),
         ],
         facts=[
             ("queries", f"{integer(result.looked_at)} of {integer(result.queries)}"),
             ("documents", f"{integer(result.sampled)} of {integer(result.documents)}"),
-            *(("random pairs of queries", integer(result.pairs)), ("resamples", integer(result.resamples))),
-            ("perplexity of the map", "" if result.map is None else f"{result.map.perplexity:g}"),
+            ("random pairs of queries", integer(result.pairs)),
+            ("resamples", integer(result.resamples)),
+            ("perplexity of the map", perplexity),
         ],
     )
 
 
 def exports(result: SpaceResult) -> dict[str, Callable[[], str]]:
     """The tables beside the page."""
-    lines = "".join(f"\n{sentence}\n" for sentence in _scales(result))
-    return {"table.csv": _long(result).to_csv, "table.md": lambda: terminal(result)[0].to_markdown() + lines}
+    return {"table.csv": partial(_csv, result), "table.md": partial(_markdown, result)}
+
+
+def _csv(result: SpaceResult) -> str:
+    """The unrounded numbers for other programs."""
+    rows = []
+    for number in result.numbers:
+        row: dict[str, object] = {"name": number.name, "of": number.of}
+        for side in ("after", "before", "difference"):
+            low, high = getattr(number, f"{side}_interval") or (None, None)
+            row |= {side: getattr(number, side), f"{side}_low": low, f"{side}_high": high}
+        rows.append(row | {"formula": number.formula, "source": number.source})
+    return csv_of(rows)
+
+
+def _markdown(result: SpaceResult) -> str:
+    (table,) = terminal(result)
+    return table.to_markdown() + "".join(f"\n{sentence}\n" for sentence in table.caption)
 
 
 def terminal(result: SpaceResult) -> list[Table]:
-    """The numbers without formulas, for the terminal and for notes."""
-    head = Column(
-        "number", lambda number: number.name if number.of == "both" else f"{number.of}: {number.name}", "name"
+    """The numbers for the terminal and for notes; the caption explains those with a scale of their own."""
+    caption = [headline(result), *_ratio_sentence(result)]
+    table = Table(
+        title=result.title, columns=_columns(result, () if result.baseline else LEVEL), caption=caption
     )
-    dim = "muted" if result.baseline else ""
-    return [
-        Table(
-            title=result.title,
-            columns=[head, *_columns(result, bare=result.baseline is not None)],
-            rows=result.numbers,
-            caption=_scales(result),
-            row_class=lambda number: "" if number.changed else dim,
-        )
-    ]
+    for number in result.numbers:
+        name = number.name if number.of == "both" else f"{number.of}: {number.name}"
+        cells = _cells(result, number)
+        if result.baseline:
+            # Three intervals do not fit into a terminal: that of the difference stays.
+            cells[:2] = [replace(cell, sub=()) for cell in cells[:2]]
+        table.add(name, *cells, style="" if number.changed or not result.baseline else "muted")
+    return [table]
 
 
 def headline(result: SpaceResult) -> str:
@@ -143,28 +158,21 @@ def reservations(result: SpaceResult) -> list[str]:
     """Reservations beside the headline."""
     queries = f"{integer(result.looked_at)} of {counted(result.queries, 'query')}"
     documents = f"{integer(result.sampled)} of {counted(result.documents, 'document')}"
-    sample = (
-        f"Drawn at random: {queries}, each with one positive, and {documents}; "
-        "nearest documents are from the whole store."
-        if result.looked_at < result.queries or result.sampled < result.documents
-        else f"Analysed: {queries} and {documents}."
+    sample = f"Analysed: {queries} and {documents}."
+    if result.looked_at < result.queries or result.sampled < result.documents:
+        drawn = f"{queries}, each with one positive, and {documents}"
+        sample = f"Drawn at random: {drawn}; nearest documents are from the whole store."
+    sentences = [*_ratio_sentence(result), sample]
+    if result.distinct < result.looked_at:
+        positives = f"{integer(result.distinct)} different positives"
+        sentences.append(
+            f"{integer(result.looked_at)} queries have {positives}; queries that share one are drawn "
+            "together."
+        )
+    nothing = (
+        "These numbers do not measure how well queries find their documents; use adiabat evaluate for that."
     )
-    positives = f"{integer(result.distinct)} different positives"
-    shared = (
-        f"{integer(result.looked_at)} queries have {positives}; queries that share one are drawn together."
-    )
-    return [
-        *_ratio_sentence(result),
-        sample,
-        *([shared] if result.distinct < result.looked_at else []),
-        *result.notes,
-        "These numbers do not measure how well queries find their documents; use adiabat evaluate for that.",
-    ]
-
-
-def _scales(result: SpaceResult) -> list[str]:
-    """Interpretation of numbers with a scale of their own, for a table without formulas."""
-    return [headline(result), *_ratio_sentence(result)]
+    return [*sentences, *result.notes, nothing]
 
 
 def _ratio_sentence(result: SpaceResult) -> list[str]:
@@ -178,62 +186,46 @@ def _ratio_sentence(result: SpaceResult) -> list[str]:
     ]
 
 
-def _columns(result: SpaceResult, *, bare: bool = False) -> list[Column]:
-    """Values with their intervals, and their difference; `bare` omits the intervals of values, which do not
-    fit into a terminal.
-    """
-
-    def is_rank(number: SpaceNumber) -> bool:
-        return number.name == "effective rank"
-
-    def level(head: str, field: str) -> Column:
-        def cell(number: SpaceNumber) -> Cell:
-            text = "{:.1f}".format if is_rank(number) else score
-            return value_cell(
-                getattr(number, field), None if bare else getattr(number, f"{field}_interval"), text
-            )
-
-        return Column(head, cell, "number", [] if bare else LEVEL)
-
-    def difference(number: SpaceNumber) -> Cell:
-        least, largest = (1, 3) if is_rank(number) else (4, 6)
-        pair = signed_pair(number.difference, number.difference_interval, least=least, most=largest)
-        return pair_cell(pair, bold=number.changed)
-
+def _columns(result: SpaceResult, level: Sequence[str] = LEVEL) -> list[Column]:
+    """The number, its values, and their difference."""
+    name = Column("number", "name")
     if not result.baseline:
-        return [level("value", "after")]
+        return [name, Column("value", "number", level)]
     return [
-        level("before", "before"),
-        level("after", "after"),
-        Column("difference", difference, "number", PAIRED),
+        name,
+        Column("before", "number", level),
+        Column("after", "number", level),
+        Column("difference", "number", PAIRED),
     ]
+
+
+def _cells(result: SpaceResult, number: SpaceNumber) -> list[Cell]:
+    """The values of a number with their intervals, and their difference."""
+    text, least, most = score, 4, 6
+    if number.name == "effective rank":
+        # The only number that counts dimensions: dozens or hundreds.
+        text, least, most = "{:.1f}".format, 1, 3
+    after = value_cell(number.after, number.after_interval, text)
+    if not result.baseline:
+        return [after]
+    before = value_cell(number.before, number.before_interval, text)
+    moved = signed_pair(number.difference, number.difference_interval, least=least, most=most)
+    return [before, after, pair_cell(moved, bold=number.changed)]
 
 
 def _numbers(result: SpaceResult) -> Group:
+    lead = f"Intervals are 95{NO_BREAK}% bootstrap intervals. There is no baseline."
     if result.baseline:
         lead = (
-            "Before and after use the same queries, documents, pairs and resamples. "
-            f"Intervals are 95{NO_BREAK}% bootstrap intervals; "
-            "those of differences are paired. Bold: the interval excludes zero."
+            "Before and after use the same queries, documents, pairs and resamples. Intervals are "
+            f"95{NO_BREAK}% bootstrap intervals; those of differences are paired. Bold: the interval "
+            "excludes zero."
         )
-    else:
-        lead = f"Intervals are 95{NO_BREAK}% bootstrap intervals. There is no baseline."
-    columns = [
-        Column(
-            "number", lambda number: Cell(number.name, [number.formula, number.source], bold=True), "name"
-        ),
-        *_columns(result),
-    ]
-    tables = [
-        Table(
-            title=title,
-            columns=columns,
-            rows=[number for number in result.numbers if number.of == of],
-            look="stack",
-        )
-        for of, title in _GROUPS.items()
-    ]
-    return Group(id="numbers", title="Numbers", lead=lead, sections=tables)
+    tables = {of: Table(title=title, columns=_columns(result), look="stack") for of, title in _GROUPS.items()}
+    for number in result.numbers:
+        name = Cell(number.name, [number.formula, number.source], bold=True)
+        tables[number.of].add(name, *_cells(result, number))
+    return Group(id="numbers", title="Numbers", lead=lead, sections=list(tables.values()))
 
 
 def _histogram(
@@ -244,75 +236,61 @@ def _histogram(
     width: float = NARROW,
     band: tuple[float, float] | None = None,
 ) -> Chart:
-    models = [
-        (distribution.after, "after" if distribution.before else "", True),
-        (distribution.before, "before", False),
-    ]
-    spreads = [
-        Spread(
-            label, [100 * count / spread.total for count in spread.counts], spread.quantiles[_MEDIAN], filled
-        )
-        for spread, label, filled in models
-        if spread and spread.total
-    ]
+    spreads = []
+    for model, side in ((distribution.after, "after"), (distribution.before, "before")):
+        if model and model.total:
+            shares = [count / model.total for count in model.counts]
+            side_label = side if distribution.before else ""
+            spreads.append(Spread(side_label, shares, model.quantiles[_MEDIAN], filled=side == "after"))
     return histogram(name, distribution.edges, spreads, label=label, width=width, band=band)
 
 
 def _nearness(result: SpaceResult) -> Group:
-    def figure(name: str, of: str, caption: str) -> Figure:
-        return Figure(
-            charts=[_histogram(result.distribution(name), label=f"cosine to {of}", name=name)],
-            wide=False,
-            label=f"Histogram of the cosine of queries to their {of}; the table above holds the means",
-            caption=caption,
-        )
-
+    captions = {
+        "nearest document": "Nearest document. Marks at the foot: medians.",
+        "positive": "Positive, in the same bins.",
+    }
+    figures = []
+    for of, caption in captions.items():
+        name = of.removesuffix(" document")
+        chart = _histogram(result.distribution(name), label=f"cosine to {of}", name=name)
+        label = f"Histogram of the cosine of queries to their {of}; the table above holds the means"
+        figures.append(Figure(charts=[chart], wide=False, label=label, caption=caption))
+    lead = (
+        "Cosine of each query to its nearest document in the whole store, and to its own positive. If the "
+        "two differ much, other documents are nearer than the right one."
+    )
     return Group(
-        id="nearness",
-        title="How near documents are",
-        lead="Cosine of each query to its nearest document in the whole store, and to its "
-        "own positive. If the two differ much, other "
-        "documents are nearer than the right one.",
-        sections=[
-            figure("nearest", "nearest document", "Nearest document. Marks at the foot: medians."),
-            figure("positive", "positive", "Positive, in the same bins."),
-        ],
-        side_by_side=True,
+        id="nearness", title="How near documents are", lead=lead, sections=figures, side_by_side=True
     )
 
 
-def _ratio(result: SpaceResult) -> Group | None:
+def _ratio(ratio: Distribution) -> Group | None:
     """Histogram of the ratio; None if no ratio is defined."""
-    ratio = result.distribution("ratio")
     if not any(spread.total for spread in (ratio.after, ratio.before) if spread):
         return None
     label = "cos(query, other query) / cos(query, other's positive)"
-    return Group(
-        id="ratio",
-        title="Queries beside documents",
-        lead="For two random queries: their similarity, divided by the similarity of the "
-        "first to the other’s positive. Near 1, a query "
-        "and its positive look alike to other queries; far from 1, the towers are separate.",
-        sections=[
-            Figure(
-                charts=[_histogram(ratio, label=label, name="ratio", width=WIDE, band=_NEAR)],
-                narrow=_histogram(ratio, label=label, name="ratio-narrow", band=_NEAR),
-                label="Histogram of the ratio of query to query and query to document "
-                "similarities; the table above holds median and "
-                "share near 1",
-                caption=f"Shaded: within 0.1 of 1. Marks at the foot: medians. {outside(ratio)}",
-            )
-        ],
+    figure = Figure(
+        charts=[_histogram(ratio, label=label, name="ratio", width=WIDE, band=_NEAR)],
+        narrow=_histogram(ratio, label=label, name="ratio-narrow", band=_NEAR),
+        label="Histogram of the ratio of query to query and query to document similarities; the table above "
+        "holds median and share near 1",
+        caption=f"Shaded: within 0.1 of 1. Marks at the foot: medians. {outside(ratio)}",
     )
+    lead = (
+        "For two random queries: their similarity, divided by the similarity of the first to the other’s "
+        "positive. Near 1, a query and its positive look alike to other queries; far from 1, the towers are "
+        "separate."
+    )
+    return Group(id="ratio", title="Queries beside documents", lead=lead, sections=[figure])
 
 
 def outside(distribution: Distribution) -> str:
     """Shares of the values outside a histogram."""
-    models = [
-        ("after", distribution.after),
-        *([("before", distribution.before)] if distribution.before else []),
-    ]
-    shares = [f"{name} {', '.join(outliers)}" for name, spread in models if (outliers := _outside(spread))]
+    shares = []
+    for name, spread in (("after", distribution.after), ("before", distribution.before)):
+        if spread and (outliers := _outside(spread)):
+            shares.append(f"{name} {', '.join(outliers)}")
     return f"Not drawn: {'; '.join(shares)}." if shares else ""
 
 
@@ -322,48 +300,24 @@ def _outside(spread: Histogram) -> list[str]:
     return [f"{share(count / total)} {position}" for position, count in counts.items() if count]
 
 
-def _map(space_map: SpaceMap) -> Group:
-    def groups(panel: MapPanel) -> list[tuple[str, Sequence[tuple[float, float]]]]:
-        return [("their positives", panel.documents), ("queries", panel.queries)]
-
-    panels = [("before", groups(space_map.before))] if space_map.before else []
-    panels.append(("after" if space_map.before else "", groups(space_map.after)))
-    turned = (
-        " Both panels start from the same layout, the first two principal components "
-        "of “before”; they may still rotate or mirror."
+def _map(space_map: SpaceMap | None) -> Group | None:
+    if space_map is None:
+        return None
+    caption = f"{len(space_map.after.queries)} queries, each with its positive."
+    panels = [("", space_map.after)]
+    if space_map.before:
+        panels = [("before", space_map.before), ("after", space_map.after)]
+        caption += (
+            " Both panels start from the same layout, the first two principal components of “before”; they "
+            "may still rotate or mirror."
+        )
+    drawn = []
+    for title, panel in panels:
+        drawn.append((title, [("their positives", panel.documents), ("queries", panel.queries)]))
+    label = "Map of query and document vectors; tower separation in the table above quantifies it"
+    lead = (
+        "The same queries and their positives, placed by t-SNE: neighbours on the sphere stay neighbours in "
+        "the plane. Distances between far groups, and their sizes, mean little."
     )
-    return Group(
-        id="map",
-        title="Map of both towers",
-        lead="The same queries and their positives, placed by t-SNE: neighbours on the "
-        "sphere stay neighbours in the plane. Distances "
-        "between far groups, and their sizes, mean little.",
-        sections=[
-            Figure(
-                charts=[scatter("map", panels)],
-                label="Map of query and document vectors; tower separation in the table above quantifies it",
-                caption=f"{len(space_map.after.queries)} queries, each with its "
-                f"positive.{turned * bool(space_map.before)}",
-            )
-        ],
-    )
-
-
-def _long(result: SpaceResult) -> Table:
-    """The unrounded numbers for other programs."""
-
-    def three(head: str) -> list[Column]:
-        """A value and the ends of its interval."""
-        return [
-            Column(head, lambda number: getattr(number, head)),
-            Column(f"{head}_low", lambda number: (getattr(number, f"{head}_interval") or (None, None))[0]),
-            Column(f"{head}_high", lambda number: (getattr(number, f"{head}_interval") or (None, None))[1]),
-        ]
-
-    columns = [Column("name", lambda number: number.name), Column("of", lambda number: number.of)]
-    columns += [*three("after"), *three("before"), *three("difference")]
-    columns += [
-        Column("formula", lambda number: number.formula),
-        Column("source", lambda number: number.source),
-    ]
-    return Table(columns=columns, rows=result.numbers)
+    figure = Figure(charts=[scatter("map", drawn)], label=label, caption=caption)
+    return Group(id="map", title="Map of both towers", lead=lead, sections=[figure])
