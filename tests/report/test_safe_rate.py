@@ -69,7 +69,7 @@ def test_the_head_line_says_the_verdict(search: str, sentence: str) -> None:
 
 
 def test_only_a_last_check_beyond_the_limit_exceeds_it() -> None:
-    assert [words.ended(diverged_search(), trial) for trial in diverged_search().trials] == [
+    assert [words.ended(trial) for trial in diverged_search().trials] == [
         *["diverged"] * 3,
         "left",
         "inside",

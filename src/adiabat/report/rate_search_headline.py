@@ -3,6 +3,7 @@ rate may last.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 from adiabat.core.text import DASH, counted, integer, share, two_digits
@@ -16,20 +17,19 @@ FAR = 100
 Ended = Literal["inside", "left", "diverged"]
 
 
-def ended(result: SafeRate, trial: RateTrial) -> Ended:
+def ended(trial: RateTrial) -> Ended:
     """How a run ended."""
     if trial.left_at is None:
         return "inside"
     return "diverged" if trial.diverged else "left"
 
 
-def ending(result: SafeRate, trial: RateTrial) -> str:
+def ending(trial: RateTrial) -> str:
     """How a run ended, in words."""
     if trial.left_at is None:
         return "stays within"
-    return (
-        f"{'diverged' if ended(result, trial) == 'diverged' else 'exceeded'} after {integer(trial.left_at)}"
-    )
+    verb = "diverged" if trial.diverged else "exceeded"
+    return f"{verb} after {integer(trial.left_at)}"
 
 
 def drift_value(value: float) -> str:
@@ -42,10 +42,17 @@ def limit(result: SafeRate) -> str:
     return drift_value(result.limit) if result.noise else setting(result.limit)
 
 
-def drift_range(values: list[float]) -> str:
-    """Drift of several runs."""
-    ends = dict.fromkeys(drift_value(end) for end in (min(values), max(values))) if values else [DASH]
-    return " to ".join(ends)
+def drift_range(trials: Sequence[RateTrial], measure: str) -> str:
+    """Drift at the end of several runs; a dash without measurements."""
+    values = []
+    for trial in trials:
+        value = last(trial, measure)
+        if value is not None:
+            values.append(value)
+    if not values:
+        return DASH
+    low, high = drift_value(min(values)), drift_value(max(values))
+    return low if low == high else f"{low} to {high}"
 
 
 def safe_runs(result: SafeRate) -> list[RateTrial]:
@@ -65,39 +72,31 @@ def last(trial: RateTrial, measure: str) -> float | None:
 
 def headline(result: SafeRate) -> str:
     """The rate up to which results stay unchanged, and the effect of higher rates."""
-    stays = f"{_within(result)} for {counted(result.steps, 'step')}"
+    within = "within noise" if result.noise else f"within the limit of {limit(result)}"
+    stays = f"{within} for {counted(result.steps, 'step')}"
     if result.rate is None:
-        return (
-            "No rate in the search stays "
-            f"{stays}{_fate(result, min(result.rates), before=': even at the lowest, ')}."
-        )
+        lowest = min(result.rates)
+        return f"No rate in the search stays {stays}{_fate(result, lowest, before=': even at the lowest, ')}."
     seeds = len({trial.seed for trial in safe_runs(result)})
-    stays += f" with each of {seeds} seeds" * (seeds > 1)
+    if seeds > 1:
+        stays += f" with each of {seeds} seeds"
     if result.rate == max(result.rates):
         return f"Even the highest rate in the search, {setting(result.rate)}, stays {stays}."
     above = min((trial.rate for trial in result.trials if trial.rate > result.rate), default=math.inf)
-    return (
-        f"Up to a learning rate of {setting(result.rate)} the answers stay "
-        f"{stays}{_fate(result, above, before='; at ')}."
-    )
-
-
-def _within(result: SafeRate) -> str:
-    return "within noise" if result.noise else f"within the limit of {limit(result)}"
+    fate = _fate(result, above, before="; at ")
+    return f"Up to a learning rate of {setting(result.rate)} the answers stay {stays}{fate}."
 
 
 def _fate(result: SafeRate, of: float, *, before: str) -> str:
     """Outcome of an unsafe rate: that of its first run to end."""
     runs = [trial for trial in result.trials if trial.rate == of]
-    ends = [(trial.left_at, ended(result, trial)) for trial in runs if trial.left_at is not None]
+    ends = [(trial.left_at, ended(trial)) for trial in runs if trial.left_at is not None]
     if not ends:
         return ""
     step, how = min(ends)
-    of_all = f" with {len(ends)} of {len(runs)} seeds" * (len(ends) < len(runs))
-    return (
-        f"{before}{setting(of)}, {'drift exceeds it' if how == 'left' else 'a run diverged'} "
-        f"after {counted(step, 'step')}{of_all}"
-    )
+    outcome = "drift exceeds it" if how == "left" else "a run diverged"
+    of_all = f" with {len(ends)} of {len(runs)} seeds" if len(ends) < len(runs) else ""
+    return f"{before}{setting(of)}, {outcome} after {counted(step, 'step')}{of_all}"
 
 
 def tone(result: SafeRate) -> Tone:
@@ -107,14 +106,15 @@ def tone(result: SafeRate) -> Tone:
 
 def reservations(result: SafeRate) -> list[str]:
     """Reservations beside the headline."""
-    notes = [
-        f"{note[:1].upper()}{note[1:]}" + "." * (not note.endswith((".", "!", "?"))) for note in result.notes
-    ]
-    nothing = (
-        "Drift measures change, not quality: only labelled data show whether answers "
-        "got better or worse; see adiabat evaluate."
+    sentences = [about_limit(result), pace(result), about_seeds(result)]
+    for note in result.notes:
+        end = "" if note.endswith((".", "!", "?")) else "."
+        sentences.append(f"{note[:1].upper()}{note[1:]}{end}")
+    sentences.append(
+        "Drift measures change, not quality: only labelled data show whether answers got better or worse; "
+        "see adiabat evaluate."
     )
-    return [*filter(None, [about_limit(result), pace(result), about_seeds(result)]), *notes, nothing]
+    return [sentence for sentence in sentences if sentence]
 
 
 def about_limit(result: SafeRate) -> str:
@@ -124,12 +124,13 @@ def about_limit(result: SafeRate) -> str:
         return f"{is_of}, taken from the settings, not measured."
     noise = result.noise[result.measure]
     part = result.limit / noise
+    # Independent drifts add by their squares: sqrt(noise^2 + limit^2) / noise - 1.
+    increase = math.hypot(1, part) - 1
     probes = f"the final punctuation of the {counted(result.probes, 'probe')}"
     return (
-        f"{is_of}, derived from noise: changing only {probes} makes the untuned "
-        f"tower's results drift by {drift_value(noise)}. "
-        f"The limit is {share(part)} of that; independent drift of this size increases "
-        f"the noise by {share(math.hypot(1, part) - 1)}."
+        f"{is_of}, derived from noise: changing only {probes} makes the untuned tower's results drift by "
+        f"{drift_value(noise)}. The limit is {share(part)} of that; independent drift of this size increases "
+        f"the noise by {share(increase)}."
     )
 
 
@@ -137,34 +138,27 @@ def pace(result: SafeRate) -> str:
     """Number of steps after which the safe rate would exceed the limit."""
     if result.rate is None:
         return ""
-    steps = result.lasts()
+    rate, steps = setting(result.rate), result.lasts()
     if steps is None:
         unknown = (
             "would stay within the limit is unknown: it has too few checks, or some checks found no drift."
         )
-        return f"How long {setting(result.rate)} {unknown}"
+        return f"How long {rate} {unknown}"
     if math.isinf(steps):
-        return (
-            f"Over the later half of the checks, drift at {setting(result.rate)} did not "
-            "grow, so no step is known to exceed the limit."
-        )
+        steady = f"Over the later half of the checks, drift at {rate} did not grow"
+        return f"{steady}, so no step is known to exceed the limit."
     grows = "If drift keeps growing by the same power of the steps as over the later half of the checks,"
-    earliest = " (its earliest run)" * (len(safe_runs(result)) > 1)
-    return (
-        f"{grows} {setting(result.rate)}{earliest} {_leaves(steps, result.steps)}: "
-        "an extrapolation, not a measurement."
-    )
+    earliest = " (its earliest run)" if len(safe_runs(result)) > 1 else ""
+    return f"{grows} {rate}{earliest} {_leaves(steps, result.steps)}: an extrapolation, not a measurement."
 
 
 def _leaves(steps: float, made: int) -> str:
     if steps > FAR * made:
         return f"stays within the limit for more than {FAR} times as many steps"
     rounded = two_digits(steps)
-    return (
-        f"would exceed the limit after about {integer(rounded)} steps"
-        if rounded > made
-        else "is about to exceed the limit"
-    )
+    if rounded <= made:
+        return "is about to exceed the limit"
+    return f"would exceed the limit after about {integer(rounded)} steps"
 
 
 def about_seeds(result: SafeRate) -> str:
@@ -174,10 +168,7 @@ def about_seeds(result: SafeRate) -> str:
         return ""
     if len(runs) == 1:
         return "This is one seed; another may drift more or less."
-    values = [value for trial in runs if (value := last(trial, result.measure)) is not None]
     left = sum(trial.left_at is not None for trial in runs)
-    beside = f"; {counted(left, 'run')} exceeded the limit (seed no longer requested)" * bool(left)
-    return (
-        f"With {len(runs)} seeds at {setting(runs[0].rate)}, drift at the "
-        f"end is {drift_range(values)}{beside}."
-    )
+    beside = f"; {counted(left, 'run')} exceeded the limit (seed no longer requested)" if left else ""
+    drift = drift_range(runs, result.measure)
+    return f"With {len(runs)} seeds at {setting(runs[0].rate)}, drift at the end is {drift}{beside}."
