@@ -1,21 +1,24 @@
 """The figures of a scaling experiment or a plan."""
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby, pairwise
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import pairwise
+from statistics import fmean
 from typing import Literal
 
 import numpy as np
 
 from adiabat.core.text import cut_middle, integer
 from adiabat.report.chart_style import MUTED, shade
-from adiabat.report.charts import Chart, Line, Panel, curves
+from adiabat.report.charts import Chart, Line, Panel, Points, curves
 from adiabat.report.format import number
 from adiabat.results.scaling_result import KindRecord, LineRecord, ScalingResult, ScalingRun
 from adiabat.scaling_laws.frontier import Profile, line_through
 from adiabat.scaling_laws.laws import Method
 
-Points = tuple[tuple[float, float], ...]
+Hue = tuple[str, str]
+"""A colour and a marker."""
 Look = Literal["marked", "line", "dashed", "hollow", "point"]
 """Markers joined by a line, a line alone, a dashed line, or markers alone, hollow or large."""
 
@@ -24,12 +27,13 @@ PARABOLA_POINTS = 25
 MOST_TICKS, APART = 6, 1.4
 """Maximum number of ticks at drawn values, and the minimum ratio of neighbouring ticks."""
 
-METHODS: tuple[Method, ...] = ("full", "freezing", "bias", "lora")
-"""Methods in the order of their colours."""
-
-
-_HUES = (("#1f6fb4", "o"), ("#a67c00", "s"), ("#c2568f", "^"), ("#1b8a5a", "D"))
-"""Mid-tones, visible on light and dark pages; markers distinguish methods without colour."""
+HUES: dict[Method, Hue] = {
+    "full": ("#1f6fb4", "o"),
+    "freezing": ("#a67c00", "s"),
+    "bias": ("#c2568f", "^"),
+    "lora": ("#1b8a5a", "D"),
+}
+"""Methods in order, in mid-tones visible on light and dark pages; markers distinguish them without colour."""
 
 
 SIZE, TOKENS, BUDGET = "size, parameters", "tokens", "budget, FLOP"
@@ -47,11 +51,7 @@ def panels_of(result: ScalingResult) -> list[tuple[str, str, str, list[Panel]]]:
         ("predicted", "Predicted and actual loss", _PREDICTED, _predicted(result, up)),
         ("downstream", "Task scores by loss", _DOWNSTREAM, _downstream(result, up)),
     )
-    return [
-        (name, title, caption, nonempty)
-        for name, title, caption, panels in figures
-        if (nonempty := list(panels))
-    ]
+    return [figure for figure in figures if figure[-1]]
 
 
 def figures(result: ScalingResult) -> list[tuple[Chart, str, str]]:
@@ -59,45 +59,29 @@ def figures(result: ScalingResult) -> list[tuple[Chart, str, str]]:
     return [(curves(name, panels), title, caption) for name, title, caption, panels in panels_of(result)]
 
 
-def _curve(
-    label: str, points: Sequence[tuple[float, float]], hue: int | float, look: Look = "marked"
-) -> Line:
-    """A line in the colour of its method, by number, or of its budget, by a share from light to dark."""
-    colour, marker = _HUES[hue] if isinstance(hue, int) else (shade(hue), "D" if look == "point" else "o")
-    style = {"marked": "-", "line": "-", "dashed": "--", "hollow": "", "point": ""}[look]
-    return Line(
-        points,
-        label,
-        colour,
-        "" if look in ("line", "dashed") else marker,
-        style,
-        width=1.3,
-        hollow=look == "hollow",
-    )
+def _curve(label: str, points: Points, hue: Hue, look: Look = "marked") -> Line:
+    """A line in the colour, and with the marker, of its method or budget."""
+    colour, marker = hue
+    style = _STYLES[look]
+    if look in ("line", "dashed"):
+        marker = ""
+    return Line(points, label, colour, marker, style, width=1.3, hollow=look == "hollow")
 
 
-def _panel(
-    title: str, across: str, up: str, lines: Sequence[Line], *, log: str = "xy", diagonal: bool = False
-) -> Panel:
+_STYLES: dict[Look, str] = {"marked": "-", "line": "-", "dashed": "--", "hollow": "", "point": ""}
+
+
+def _panel(title: str, across: str, up: str, lines: Sequence[Line], *, log: str = "xy") -> Panel:
     """Logarithmic axes, with ticks at the points of marked curves if these are few."""
-    if diagonal:
-        values = [value for line in lines for point in line.points for value in point if value is not None]
-        lines = [
-            *lines,
-            Line([(end, end) for end in (min(values), max(values))], "", MUTED, "", ":", width=1.0),
-        ]
-    positions = sorted({x for line in lines if line.style == "-" and line.marker for x, _ in line.points})
-    few = len(positions) <= MOST_TICKS and all(low * APART <= high for low, high in pairwise(positions))
-    return Panel(
-        lines,
-        across,
-        up,
-        title=cut_middle(title, limit=44),
-        log=log,
-        x_tick=_tick,
-        y_tick=_tick,
-        ticks=positions if few else (),
-    )
+    marked = set()
+    for line in lines:
+        if line.style == "-" and line.marker:
+            marked |= {x for x, _ in line.points}
+    ticks = sorted(marked)
+    if len(ticks) > MOST_TICKS or any(high < low * APART for low, high in pairwise(ticks)):
+        ticks = []
+    title = cut_middle(title, limit=44)
+    return Panel(lines, across, up, title=title, log=log, x_tick=_tick, y_tick=_tick, ticks=ticks)
 
 
 def _tick(value: float) -> str:
@@ -133,108 +117,140 @@ _PREDICTED = (
 _DOWNSTREAM = "Each marker is a run."
 
 
-def _isoflop(result: ScalingResult, up: str) -> Iterator[Panel]:
-    shades = _shades(profile.budget for record in result.kinds for profile in record.profiles)
-    for record in result.kinds:
-        if record.profiles:
-            lines = [
-                line for profile in record.profiles for line in _profile(profile, shades[profile.budget])
-            ]
-            yield _panel(str(record.kind), SIZE, up, lines)
+def _isoflop(result: ScalingResult, up: str) -> list[Panel]:
+    profiles = {str(record.kind): record.profiles for record in result.kinds if record.profiles}
+    budgets: list[float] = []
+    for of_kind in profiles.values():
+        budgets += [profile.budget for profile in of_kind]
+    colours = _colours(budgets)
+    panels = []
+    for kind, of_kind in profiles.items():
+        lines: list[Line] = []
+        for profile in of_kind:
+            lines += _profile(profile, colours[profile.budget])
+        panels.append(_panel(kind, SIZE, up, lines))
+    return panels
 
 
-def _profile(profile: Profile, hue: float) -> Iterator[Line]:
-    yield _curve(f"{profile.budget:.2g} FLOP", tuple(zip(profile.sizes, profile.losses, strict=True)), hue)
-    low, high = math.log(profile.sizes[0]), math.log(profile.sizes[-1])
-    positions = [low + (high - low) * step / (PARABOLA_POINTS - 1) for step in range(PARABOLA_POINTS)]
-    yield _curve("", tuple((math.exp(x), _parabola(profile, x)) for x in positions), hue, "dashed")
+def _profile(profile: Profile, colour: str) -> Iterator[Line]:
+    """The least losses of a budget, the parabola through their logarithms, and its lowest point."""
+    yield _curve(f"{profile.budget:.2g} FLOP", _pairs(profile.sizes, profile.losses), (colour, "o"))
+    sizes = np.geomspace(profile.sizes[0], profile.sizes[-1], PARABOLA_POINTS).tolist()
+    yield _curve("", [(size, _parabola(profile, size)) for size in sizes], (colour, ""), "dashed")
     if profile.optimum is not None:
-        yield _curve("", ((profile.optimum, _parabola(profile, math.log(profile.optimum))),), hue, "point")
+        lowest = (profile.optimum, _parabola(profile, profile.optimum))
+        yield _curve("", [lowest], (colour, "D"), "point")
 
 
-def _parabola(profile: Profile, log_size: float) -> float:
+def _pairs(across: Sequence[float], up: Sequence[float]) -> Points:
+    return list(zip(across, up, strict=True))
+
+
+def _parabola(profile: Profile, size: float) -> float:
+    """Loss at a size: ``ln loss = a + b ln size + c (ln size)^2``."""
     constant, linear, quadratic = profile.coefficients
+    log_size = math.log(size)
     return math.exp(constant + linear * log_size + quadratic * log_size**2)
 
 
-def _shades(budgets: Iterable[float]) -> dict[float, float]:
-    """Colours from light to dark in the order of the budgets, the same in all panels of a figure."""
+def _colours(budgets: Iterable[float]) -> dict[float, str]:
+    """Colours from blue to red in the order of the budgets, the same in all panels of a figure."""
     rising = sorted(set(budgets))
-    return {budget: index / max(1, len(rising) - 1) for index, budget in enumerate(rising)}
+    last = max(1, len(rising) - 1)
+    return {budget: shade(place / last) for place, budget in enumerate(rising)}
 
 
-def _families(result: ScalingResult) -> list[tuple[str, list[KindRecord]]]:
-    ordered = sorted(result.kinds, key=lambda record: (record.kind.family, METHODS.index(record.kind.method)))
-    return [(family, list(of)) for family, of in groupby(ordered, key=lambda record: record.kind.family)]
+def _by_family(
+    result: ScalingResult, lines_of: Callable[[KindRecord], Iterable[Line]]
+) -> list[tuple[str, list[Line]]]:
+    """Families in the order of their names, each with the lines of its laws in the order of methods."""
+    families: dict[str, list[Line]] = {}
+    for record in sorted(result.kinds, key=_place):
+        families.setdefault(record.kind.family, []).extend(lines_of(record))
+    return [(family, lines) for family, lines in families.items() if lines]
 
 
-def _optimal(result: ScalingResult) -> Iterator[Panel]:
-    for family, kinds in _families(result):
-        sizes = [curve for record in kinds if record.sizes for curve in _line(record, record.sizes)]
-        tokens = [
-            curve
-            for record in kinds
-            if record.sizes
-            for curve in _line(record, _tokens(result, record, record.sizes))
-        ]
-        if sizes:
-            yield _panel(family, BUDGET, SIZE, sizes)
-            yield _panel(family, BUDGET, TOKENS, tokens)
+def _place(record: KindRecord) -> tuple[str, int]:
+    return record.kind.family, list(HUES).index(record.kind.method)
 
 
-def _tokens(result: ScalingResult, record: KindRecord, sizes: LineRecord) -> LineRecord:
-    """The tokens that each budget pays for at its best size, from the cost per token of the runs in the
-    profile.
-    """
-    tokens = [
-        budget / _each(result, record, budget, size)
-        for budget, size in zip(sizes.at, sizes.values, strict=True)
-    ]
+def _optimal(result: ScalingResult) -> list[Panel]:
+    sizes = _by_family(result, partial(_straight, part="sizes"))
+    tokens = dict(_by_family(result, partial(_tokens, result)))
+    panels = []
+    for family, lines in sizes:
+        panels += [_panel(family, BUDGET, SIZE, lines), _panel(family, BUDGET, TOKENS, tokens[family])]
+    return panels
+
+
+def _tokens(result: ScalingResult, record: KindRecord) -> list[Line]:
+    """Tokens that each budget pays for at its best size, by the cost per token of the runs in the profile."""
+    sizes = record.sizes
+    if sizes is None:
+        return []
+    tokens = []
+    for budget, size in zip(sizes.at, sizes.values, strict=True):
+        tokens.append(budget / _each(result, record, budget, size))
     line = line_through(np.array(sizes.at), np.array(tokens))
-    return LineRecord(line.slope, line.intercept, None, None, sizes.at, tokens)
+    return _lines(record, LineRecord(line.slope, line.intercept, None, None, sizes.at, tokens))
 
 
 def _each(result: ScalingResult, record: KindRecord, budget: float, size: float) -> float:
     """FLOP per token at a size of a profile, interpolated linearly between logarithms."""
+    # The run with the least loss stands for its size.
     least: dict[int, tuple[float, float]] = {}
     for row, loss in result.counted:
         if row.way.kind == record.kind and row.budget == budget:
             own = (loss, row.option.flops_per_token)
             least[row.option.size] = min(own, least.get(row.option.size, own))
-    known = np.log(np.array(sorted((float(own), each) for own, (_, each) in least.items())))
-    return math.exp(float(np.interp(math.log(size), known[:, 0], known[:, 1])))
+    sizes = sorted(least)
+    costs = [least[own][1] for own in sizes]
+    # Nothing beyond the smallest and the largest size: np.interp keeps their costs.
+    return math.exp(float(np.interp(math.log(size), np.log(sizes), np.log(costs))))
 
 
-def _line(record: KindRecord, line: LineRecord) -> Iterator[Line]:
-    hue, ends = METHODS.index(record.kind.method), (line.at[0], line.at[-1])
-    yield _curve(record.kind.method, tuple(zip(line.at, line.values, strict=True)), hue, "hollow")
-    yield _curve(
-        "", tuple((x, math.exp(line.intercept + line.slope * math.log(x))) for x in ends), hue, "line"
-    )
+def _straight(record: KindRecord, part: str) -> list[Line]:
+    """The points and the line of one of a law's lines, its sizes or its frontier."""
+    line: LineRecord | None = getattr(record, part)
+    return [] if line is None else _lines(record, line)
 
 
-def _frontiers(result: ScalingResult, up: str) -> Iterator[Panel]:
-    for family, kinds in _families(result):
-        lines = [curve for record in kinds if record.frontier for curve in _line(record, record.frontier)]
-        if lines:
-            yield _panel(family, BUDGET, up, lines)
+def _lines(record: KindRecord, line: LineRecord) -> list[Line]:
+    hue = HUES[record.kind.method]
+    ends = []
+    for budget in (line.at[0], line.at[-1]):
+        ends.append((budget, math.exp(line.intercept + line.slope * math.log(budget))))
+    return [
+        _curve(record.kind.method, _pairs(line.at, line.values), hue, "hollow"),
+        _curve("", ends, hue, "line"),
+    ]
 
 
-def _by_detail(result: ScalingResult, up: str, method: Method) -> Iterator[Panel]:
+def _frontiers(result: ScalingResult, up: str) -> list[Panel]:
+    families = _by_family(result, partial(_straight, part="frontier"))
+    return [_panel(family, BUDGET, up, lines) for family, lines in families]
+
+
+def _by_detail(result: ScalingResult, up: str, method: Method) -> list[Panel]:
     """Loss by rank, or by trained share, of each model that was trained with several."""
     across = "rank" if method == "lora" else "trained share of the parameters"
-    rows = [(row, loss) for row, loss in result.counted if _shown_with(row, method)]
-    shades = _shades(row.budget for row, _ in rows)
-    for model in dict.fromkeys(row.way.sized_name for row, _ in rows):
-        of_model = [(row, loss) for row, loss in rows if row.way.sized_name == model]
-        lines = [
-            _curve(f"{budget:.2g} FLOP", points, hue)
-            for budget, hue in shades.items()
-            if len(points := _means([(_detail(row), loss) for row, loss in of_model if row.budget == budget]))
-            > 1
-        ]
+    # Means over seeds of each model, budget and detail.
+    losses: dict[str, dict[float, dict[float, list[float]]]] = {}
+    for row, loss in result.counted:
+        if _shown_with(row, method):
+            by_budget = losses.setdefault(row.way.sized_name, {})
+            by_budget.setdefault(row.budget, {}).setdefault(_detail(row), []).append(loss)
+    colours = _colours(row.budget for row, _ in result.counted if _shown_with(row, method))
+    panels = []
+    for model, by_budget in losses.items():
+        lines = []
+        for budget in sorted(by_budget):
+            points = [(detail, fmean(values)) for detail, values in sorted(by_budget[budget].items())]
+            if len(points) > 1:
+                lines.append(_curve(f"{budget:.2g} FLOP", points, (colours[budget], "o")))
         if lines:
-            yield _panel(model, across, up, lines)
+            panels.append(_panel(model, across, up, lines))
+    return panels
 
 
 def _shown_with(row: ScalingRun, method: Method) -> bool:
@@ -245,55 +261,48 @@ def _detail(row: ScalingRun) -> float:
     return float(row.way.rank) if row.way.rank else row.option.share
 
 
-def _means(points: Sequence[tuple[float, float]]) -> Points:
-    """Means over seeds, by x."""
-    positions = sorted({x for x, _ in points})
-    return tuple(
-        (x, sum(values) / len(values))
-        for x in positions
-        if (values := [y for other, y in points if other == x])
-    )
-
-
-def _predicted(result: ScalingResult, up: str) -> Iterator[Panel]:
-    for family, kinds in _families(result):
-        lines = [curve for record in kinds for curve in _beside(record)]
-        if lines:
-            yield _panel(family, f"actual {up}", "predicted", lines, diagonal=True)
+def _predicted(result: ScalingResult, up: str) -> list[Panel]:
+    panels = []
+    for family, lines in _by_family(result, _beside):
+        values: list[float] = []
+        for line in lines:
+            for actual, predicted in line.points:
+                values += [actual, predicted or actual]
+        ends = [(end, end) for end in (min(values), max(values))]
+        diagonal = Line(ends, "", MUTED, "", ":", width=1.0)
+        panels.append(_panel(family, f"actual {up}", "predicted", [*lines, diagonal]))
+    return panels
 
 
 def _beside(record: KindRecord) -> Iterator[Line]:
-    if record.law is None:
+    """Losses beside those that the law predicts, for the largest model without its own where possible."""
+    law = record.law
+    if law is None:
         return
-    hue, method = METHODS.index(record.kind.method), record.kind.method
-    held_out = any(run.held_out is not None for run in record.law.predicted)
-    looks: tuple[tuple[bool, Look], ...] = ((False, "point"), (True, "hollow" if held_out else "point"))
-    for largest, look in looks:
-        points = [
-            (run.loss, run.fitted if run.held_out is None else run.held_out)
-            for run in record.law.predicted
-            if run.largest == largest
-        ]
-        if sound := tuple(sorted(point for point in points if point[1] > 0)):
-            yield _curve("" if largest else method, sound, hue, look)
+    hue, method = HUES[record.kind.method], record.kind.method
+    held_out = any(run.held_out is not None for run in law.predicted)
+    for largest in (False, True):
+        points = []
+        for run in law.predicted:
+            predicted = run.fitted if run.held_out is None else run.held_out
+            # A law that predicts a loss below 0 has no place on a logarithmic axis.
+            if run.largest == largest and predicted > 0:
+                points.append((run.loss, predicted))
+        if points:
+            look: Look = "hollow" if largest and held_out else "point"
+            yield _curve("" if largest else method, sorted(points), hue, look)
 
 
-def _downstream(result: ScalingResult, up: str) -> Iterator[Panel]:
-    rows = result.counted
-    for task in (
-        correlation.task
-        for correlation in result.downstream
-        if correlation.family is None and any(correlation.task in row.scores for row, _ in rows)
-    ):
-        lines = [
-            _curve(method, points, METHODS.index(method), "point")
-            for method in METHODS
-            if (
-                points := tuple(
-                    (loss, row.scores[task])
-                    for row, loss in rows
-                    if row.way.method == method and task in row.scores
-                )
-            )
-        ]
-        yield _panel(task, up, "score", lines, log="x")
+def _downstream(result: ScalingResult, up: str) -> list[Panel]:
+    panels = []
+    for correlation in result.downstream:
+        task = correlation.task
+        points: dict[Method, list[tuple[float, float]]] = {method: [] for method in HUES}
+        for row, loss in result.counted:
+            if task in row.scores:
+                points[row.way.method].append((loss, row.scores[task]))
+        lines = [_curve(method, those, HUES[method], "point") for method, those in points.items() if those]
+        # Correlations within families have no panels of their own.
+        if lines and correlation.family is None:
+            panels.append(_panel(task, up, "score", lines, log="x"))
+    return panels

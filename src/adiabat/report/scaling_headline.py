@@ -9,7 +9,6 @@ from adiabat.core.text import DASH, amount, counted, duration, flop, integer, sh
 from adiabat.report.format import number
 from adiabat.results.scaling_result import (
     Choice,
-    Correlation,
     CrossingRecord,
     HeldOutRecord,
     KindRecord,
@@ -29,6 +28,9 @@ INFINITE = "\N{INFINITY}"
 LEAST_REGRET = 5e-4
 """Share above the least loss from which an option counts as worse; smaller ones would be rounded to 0."""
 
+MISS_OVER_NOISE, LEAST_MISS = 3, 0.03
+"""Error on held-out runs from which a law misses: in noises of a single run, and at least as a share."""
+
 FAR = 4.0
 """Maximum factor of extrapolation beyond the largest budget without a warning."""
 
@@ -43,13 +45,12 @@ def bounds(ends: tuple[float, float] | None, *, digits: int = 4) -> str:
 
 
 def _best_run(result: ScalingResult) -> tuple[ScalingRun, float] | None:
-    """The run with the lowest loss at the largest budget, and that loss.
-
-    Returns:
-        None if no run counts.
-    """
-    largest = max((row.budget for row, _ in result.counted), default=0.0)
-    return min((run for run in result.counted if run[0].budget == largest), key=itemgetter(1), default=None)
+    """The run with the lowest loss at the largest budget, and that loss; None if no run counts."""
+    if not result.counted:
+        return None
+    largest = max(run.budget for run, _ in result.counted)
+    of_largest = [(run, loss) for run, loss in result.counted if run.budget == largest]
+    return min(of_largest, key=itemgetter(1))
 
 
 def headline(result: ScalingResult) -> str:
@@ -57,24 +58,17 @@ def headline(result: ScalingResult) -> str:
     advice = result.advice
     if advice is None:
         return _of_scaling(result)
-    if advice.best is None:
-        if advice.scarce:
-            return (
-                "Published results favour full training of the largest model that "
-                "memory allows, because tokens are scarce."
-            )
-        method = advice.candidates[0].way.method
-        return (
-            f"Published results favour {'full training' if method == 'full' else 'LoRA'}; "
-            "they do not determine the model."
-        )
     best = advice.best
-    loss = (
-        ""
-        if best.loss is None
-        else f": {result.loss} loss {number(best.loss)} {bounds(best.held_out or best.law)}"
-    )
-    return f"Train {best.way.title} on {best.tokens:.3g} tokens{loss}."
+    if best is not None:
+        loss = ""
+        if best.loss is not None:
+            loss = f": {result.loss} loss {number(best.loss)} {bounds(best.held_out or best.law)}"
+        return f"Train {best.way.title} on {best.tokens:.3g} tokens{loss}."
+    if advice.scarce:
+        full = "Published results favour full training of the largest model that memory allows"
+        return f"{full}, because tokens are scarce."
+    method = "full training" if advice.candidates[0].way.method == "full" else "LoRA"
+    return f"Published results favour {method}; they do not determine the model."
 
 
 def _of_scaling(result: ScalingResult) -> str:
@@ -224,52 +218,37 @@ def _of_runs(result: ScalingResult) -> Iterator[str]:
                 f"{record.kind}: {passed} rejected despite smaller held-out errors: it "
                 "predicts a loss below 0 at the options or beyond."
             )
-        missed = {
-            f"the largest {what}": error
-            for what, error in (("model", law.model_error), ("budget", law.budget_error))
-        }
-        large = {
-            what: error
-            for what, error in missed.items()
-            if error is not None and error > max(3 * law.noise, 0.03)
-        }
-        if large:
-            misses = "; ".join(
-                f"by {share(error)} on {what} when fitted without it" for what, error in large.items()
-            )
-            yield f"{record.kind}: its law mispredicts held-out losses: {misses}."
+        misses = []
+        for what, error in (("model", law.model_error), ("budget", law.budget_error)):
+            if error is not None and error > max(MISS_OVER_NOISE * law.noise, LEAST_MISS):
+                misses.append(f"by {share(error)} on the largest {what} when fitted without it")
+        if misses:
+            yield f"{record.kind}: its law mispredicts held-out losses: {'; '.join(misses)}."
 
 
-def errors(record: KindRecord) -> list[str]:
-    """Error of a law on held-out runs."""
-    law_errors = (None, None) if record.law is None else (record.law.model_error, record.law.budget_error)
-    return [DASH if error is None else share(error) for error in law_errors]
+def errors(record: KindRecord) -> list[str | None]:
+    """Errors of a law on the held-out runs of the largest model and of the largest budget."""
+    if record.law is None:
+        return [None, None]
+    return [
+        None if error is None else share(error) for error in (record.law.model_error, record.law.budget_error)
+    ]
 
 
-def family_of(correlation: Correlation) -> str:
-    """The runs of a correlation, in words."""
-    return "all" if correlation.family is None else correlation.family or "models as they are"
+def family_of(family: str | None) -> str:
+    """The runs of one family, or of all."""
+    return "all" if family is None else family or "models as they are"
 
 
 def crossing_cells(record: CrossingRecord) -> list[str]:
     """A crossing of two methods, as a row of a table."""
     crossing = record.found
     agree = DASH if crossing.agree is None else share(crossing.agree)
-    within = (
-        DASH
-        if crossing.interval is None
-        else "[{}, {}]".format(*(INFINITE if end is None else f"{end:.2g}" for end in crossing.interval))
-    )
-    return [record.family, record.before, record.after, f"{crossing.budget:.2g}", within, agree]
-
-
-def law_facts(record: KindRecord) -> list[tuple[str, str]]:
-    """Coefficients of a law with their intervals."""
-    assert record.law is not None
-    return [
-        (coefficient.name, f"{coefficient.value:.3g} [{coefficient.low:.3g}, {coefficient.high:.3g}]")
-        for coefficient in record.law.coefficients
-    ]
+    interval = DASH
+    if crossing.interval is not None:
+        low, high = (INFINITE if end is None else f"{end:.2g}" for end in crossing.interval)
+        interval = f"[{low}, {high}]"
+    return [record.family, record.before, record.after, f"{crossing.budget:.2g}", interval, agree]
 
 
 def choice_cells(choice: Choice) -> list[str]:
@@ -286,20 +265,10 @@ LAW_ALONE, LINE_INTERVAL = "95 %, law alone", "line, held out"
 
 def choice_heads(record: HeldOutRecord | None) -> tuple[str, ...]:
     """Heads of the table of options; few held-out losses show a lower level than 95 %."""
-    levels = {share(width.level) for width in record.widths} if record else {share(CONFIDENCE)}
-    least = (
-        share(min(width.level for width in record.widths)) if record and record.widths else share(CONFIDENCE)
-    )
-    held_out = f"{'at least ' if len(levels) > 1 else ''}{least}, held out"
-    return (
-        "option",
-        "size",
-        "tokens",
-        "FLOP",
-        "loss",
-        held_out,
-        LAW_ALONE,
-        "straight line",
-        LINE_INTERVAL,
-        "memory",
-    )
+    levels = [width.level for width in record.widths] if record else []
+    least = share(min(levels, default=CONFIDENCE))
+    if len({share(level) for level in levels}) > 1:
+        least = f"at least {least}"
+    held_out = f"{least}, held out"
+    numbers = ("size", "tokens", "FLOP", "loss")
+    return ("option", *numbers, held_out, LAW_ALONE, "straight line", LINE_INTERVAL, "memory")
