@@ -19,6 +19,7 @@ from adiabat import SearchResult, __version__
 from adiabat.cli.app import PANELS
 from adiabat.cli.options import fold_retain
 from adiabat.core.files import read_json
+from adiabat.report import pages
 from adiabat.results.evaluation_result import Hit
 from adiabat.results.record import read_result
 from tests.commands import (
@@ -312,7 +313,7 @@ def test_evaluate_answers_with_the_report_or_the_whole_result(run: Run, new: str
     assert as_json.err.count("same query tower") == 1
     assert any("same query tower" in reason for reason in answered["reasons"])
     kept = read_result(Path(new) / "result.json")
-    assert (kept.headline, kept.reasons) == (answered["headline"], answered["reasons"])
+    assert pages.verdict(kept) == (answered["headline"], answered["reasons"])
     assert sorted(path.name for path in Path(new).iterdir()) == [
         ".call.json",
         "report.html",

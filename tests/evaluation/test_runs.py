@@ -14,6 +14,7 @@ from adiabat.core.errors import ConfigError, DataError
 from adiabat.data.judgements import read_qrels, read_run
 from adiabat.evaluation.compare import compare_runs, scores_of_run
 from adiabat.evaluation.score_files import write_scores
+from adiabat.report import pages
 from adiabat.results.suite_result import SuiteResult
 from adiabat.stats.paired import paired_changes
 from adiabat.stats.samples import TaskScores
@@ -75,7 +76,7 @@ def test_the_rest_is_compared_where_a_file_of_a_run_is_lost_or_damaged_and_that_
     assert any(f"left out: {file} must be undamaged" in note for note in result.notes) == (
         content is not None
     )
-    assert "1 of its 2 runs" in result.summary()
+    assert "1 of its 2 runs" in pages.summary(result)
 
 
 def one_run_beside_several(folder: Path) -> None:

@@ -144,5 +144,5 @@ def test_a_note_that_begins_with_the_name_of_its_set_is_shown_with_one_name() ->
 def test_models_with_one_query_tower_are_a_reason_and_no_note() -> None:
     equal = "Model and baseline have the same query tower"
     result = make_result(replace(BETTER, notes=[equal]), equal_towers=[equal])
-    assert f"{equal}." in result.reasons
+    assert f"{equal}." in pages.verdict(result)[1]
     assert pages.files(result)["report.html"]().count(equal) == 1

@@ -1,7 +1,7 @@
 """`adiabat.advise`: whether tuning is worth it, before anything is tuned."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from adiabat.api.arguments import (
@@ -22,6 +22,7 @@ from adiabat.api.evaluate_verb import require_other_contents
 from adiabat.api.repeated import Asked
 from adiabat.api.space_verb import addressed_queries
 from adiabat.api.tune_verb import estimate_tuning
+from adiabat.api.with_page import with_page
 from adiabat.config.shared import AdviseSettings, DataSection, StepsRunSection, require_device_name
 from adiabat.config.tuning import TuneDataSection, TuneSettings
 from adiabat.core.errors import AdiabatError
@@ -146,7 +147,7 @@ def advise(
                 call.watch.note(f"replaced the earlier advice in {folder}")
             write_report(result, folder)
             asked.remember()
-    return replace(result, folder=folder)
+    return with_page(result, folder)
 
 
 @dataclass(frozen=True, slots=True)

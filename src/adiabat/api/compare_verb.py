@@ -1,12 +1,12 @@
 """`adiabat.compare`: compare two models by their scores."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from adiabat.api.arguments import PathLike, SettingsLike, optional_path, optional_place, path_of, settings_of
 from adiabat.api.call import called
 from adiabat.api.repeated import Asked
+from adiabat.api.with_page import with_page
 from adiabat.config.tasks import CompareSettings
 from adiabat.core.errors import JobError
 from adiabat.core.wording import option
@@ -74,7 +74,7 @@ def compare(
     with called("compare", False) as call, claimed(folder, kind="suite"):
         result = compare_runs(*paths, qrels=judged, settings=chosen, command=call.command)
         if folder is None:
-            return result
+            return with_page(result, None)
         write_report(result, folder)
         asked.remember()
-        return replace(result, folder=folder)
+        return with_page(result, folder)

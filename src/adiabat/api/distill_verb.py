@@ -3,7 +3,6 @@ students of a teacher.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from adiabat.api.arguments import (
 )
 from adiabat.api.call import Progress, called
 from adiabat.api.repeated import Asked
+from adiabat.api.with_page import with_page
 from adiabat.config.distillation import (
     AblateSettings,
     DistillStaticSettings,
@@ -100,7 +100,7 @@ def distill_static(
     with called("distill_static", progress) as call:
         result = make_static(teacher, folder, settings=chosen, command=call.command, watch=call.watch)
     asked.remember()
-    return replace(result, folder=folder)
+    return with_page(result, folder)
 
 
 def distill_fit(
@@ -159,7 +159,7 @@ def distill_fit(
     with called("distill_fit", progress) as call:
         result = fit(chosen, resume=resume, command=call.command, watch=call.watch, started=began)
     asked.remember()
-    return replace(result, folder=asked.out)
+    return with_page(result, asked.out)
 
 
 def distill_multilingual(
@@ -222,7 +222,7 @@ def distill_multilingual(
     with called("distill_multilingual", progress) as call:
         result = multilingual(chosen, resume=resume, command=call.command, watch=call.watch, started=began)
     asked.remember()
-    return replace(result, folder=asked.out)
+    return with_page(result, asked.out)
 
 
 def distill_pair(
@@ -342,7 +342,7 @@ def distill_ablate(
             watch=call.watch,
         )
     asked.remember()
-    return result
+    return with_page(result, result.folder)
 
 
 def _tables(

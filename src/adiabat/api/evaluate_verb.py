@@ -24,6 +24,7 @@ from adiabat.api.arguments import (
 )
 from adiabat.api.call import Call, Progress, called
 from adiabat.api.repeated import Asked
+from adiabat.api.with_page import with_page
 from adiabat.config.shared import EvaluateSettings, require_device_name
 from adiabat.config.tasks import SuiteSettings, suite_file
 from adiabat.core.errors import ConfigError, JobError
@@ -158,7 +159,7 @@ def evaluate(
         )
         for opened in dict.fromkeys([*(dataset.store for dataset in datasets), *others]):
             opened.require_unchanged()
-        result = replace(result, training=tuning, folder=folder)
+        result = replace(result, training=tuning)
         if folder:
             if (folder / "result.json").exists():
                 call.watch.note(f"replaced the earlier evaluation in {folder}")
@@ -167,7 +168,7 @@ def evaluate(
             ):
                 write_report(result, folder)
             asked.remember()
-    return result
+    return with_page(result, folder)
 
 
 def _judge_sizes(datasets: "Sequence[Dataset]", fail_on: FailOn | None, watch: Watch) -> None:
@@ -416,4 +417,4 @@ def evaluate_suite(
         result = run_suite(subjects, settings, folder, command=call.command, watch=call.watch)
         write_report(result, folder)
         asked.remember()
-    return replace(result, folder=folder)
+    return with_page(result, folder)

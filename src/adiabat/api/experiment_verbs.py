@@ -5,7 +5,6 @@ load.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from adiabat.adiabatic.tune_checks import SEARCH, inputs_of, require_named, require_search
@@ -24,6 +23,7 @@ from adiabat.api.arguments import (
 )
 from adiabat.api.call import Progress, called
 from adiabat.api.repeated import Asked
+from adiabat.api.with_page import with_page
 from adiabat.config.budgets import PlanSettings, ScalingSettings
 from adiabat.config.sweeps import SWEEPS, SweepSettings, sweep_kind
 from adiabat.config.tuning import TuneSettings
@@ -107,7 +107,7 @@ def sweep(
     with called("sweep", progress) as call:
         result = run_sweep(load_with, chosen, resume=resume, command=call.command, watch=call.watch)
     asked.remember()
-    return replace(result, folder=asked.out)
+    return with_page(result, asked.out)
 
 
 def _verb(settings: SettingsLike, options: Mapping[str, Any]) -> Any:
@@ -174,7 +174,7 @@ def scaling(
     with called("scaling", progress) as call:
         result = run_scaling(load_with, chosen, resume=resume, command=call.command, watch=call.watch)
     asked.remember()
-    return replace(result, folder=asked.out)
+    return with_page(result, asked.out)
 
 
 def plan(
@@ -228,10 +228,10 @@ def plan(
     with called("plan", progress) as call, claimed(target, kind="plan") as folder:
         result = make_plan(_load, chosen, command=call.command, watch=call.watch)
         if folder is None:
-            return result
+            return with_page(result, None)
         write_report(result, folder)
         asked.remember()
-        return replace(result, folder=folder)
+        return with_page(result, folder)
 
 
 def _load(name: str, section: "EncoderSection") -> "DualEncoder":
@@ -314,7 +314,7 @@ def safe_rate(
             context, folder, settings=chosen, resume=resume, command=call.command, watch=call.watch
         )
     asked.remember()
-    return replace(result, folder=folder)
+    return with_page(result, folder)
 
 
 def replaced_notes(settings: SettingsLike) -> Iterator[str]:

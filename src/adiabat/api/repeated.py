@@ -10,11 +10,12 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
+from adiabat.api.with_page import with_page
 from adiabat.config.section import Section
 from adiabat.core.disk import real
 from adiabat.core.errors import ConfigError, DataError, JobError, several
@@ -141,7 +142,7 @@ class Asked:
     def result(self, kind: type[RecordT]) -> RecordT:
         """The result of the finished call."""
         assert self.proof is not None
-        return replace(read_result(self.proof, kind), folder=self.proof.parent)
+        return with_page(read_result(self.proof, kind), self.proof.parent)
 
     def resumes(self, table: str) -> bool:
         """Whether an unfinished run in the directory is resumed; its configuration has this table."""

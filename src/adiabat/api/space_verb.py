@@ -1,6 +1,5 @@
 """`adiabat.space`: the geometry of an embedding space."""
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from adiabat.api.arguments import (
@@ -15,6 +14,7 @@ from adiabat.api.arguments import (
 )
 from adiabat.api.call import Progress, called
 from adiabat.api.repeated import Asked
+from adiabat.api.with_page import with_page
 from adiabat.config.shared import DataSection, require_device_name
 from adiabat.config.tasks import SpaceSettings
 from adiabat.core.errors import DataError
@@ -132,7 +132,7 @@ def space(
                 call.watch.note(f"replaced the earlier analysis in {folder}")
             write_report(result, folder)
             asked.remember()
-    return replace(result, folder=folder)
+    return with_page(result, folder)
 
 
 def addressed_queries(

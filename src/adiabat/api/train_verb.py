@@ -1,6 +1,5 @@
 """`adiabat.train` and `adiabat.estimate`: train both towers, and estimate the cost of a run."""
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from adiabat.api.arguments import (
@@ -15,6 +14,7 @@ from adiabat.api.arguments import (
 )
 from adiabat.api.call import Progress, called
 from adiabat.api.repeated import Asked
+from adiabat.api.with_page import with_page
 from adiabat.config.dual_training import TrainSettings
 from adiabat.core.wording import call_began
 from adiabat.dual_encoder.train_checks import require_estimable, require_models, require_ready
@@ -88,7 +88,7 @@ def train(
     if result is None:
         return None
     asked.remember()
-    return replace(result, folder=asked.out)
+    return with_page(result, asked.out)
 
 
 def estimate(

@@ -2,7 +2,6 @@
 model and data.
 """
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from adiabat.api.arguments import (
 )
 from adiabat.api.call import Progress, called
 from adiabat.api.repeated import Asked
+from adiabat.api.with_page import with_page
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.disk import make_folder, real, require_no_link
 from adiabat.core.wording import call_began
@@ -122,7 +122,7 @@ def tune(
             started=began,
         )
     asked.remember()
-    return replace(result, folder=folder)
+    return with_page(result, folder)
 
 
 def estimate_tuning(

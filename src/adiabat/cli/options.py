@@ -144,7 +144,10 @@ def in_json(record: "Record") -> dict[str, Any]:
     """A record as ``--json`` prints it: with the headline of its page and the sentences below, if it has a
     page.
     """
-    headed = {"headline": record.headline, "reasons": record.reasons} if record.headline else {}
+    from adiabat.report.pages import verdict
+
+    headline, reasons = verdict(record)
+    headed = {"headline": headline, "reasons": reasons} if headline else {}
     return {**headed, **record.to_json()}
 
 

@@ -45,6 +45,15 @@ _CLASSES = {
 """Kind of a record to its class; a class is imported when a record of its kind is read."""
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What people read of a record: the headline of its page, the sentences below, and its tables as text."""
+
+    headline: str
+    reasons: list[str]
+    summary: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """Fields that every ``result.json`` has.
@@ -63,6 +72,8 @@ class Record:
         notes: Notes for the reader.
         format: Version of this layout.
         folder: Directory where it was written or read; None if neither. It is not part of ``result.json``.
+        shown: What its page says; None in a record that no public function returned. It is not part of
+            ``result.json`` either.
     """
 
     ROWS: ClassVar[str] = ""
@@ -80,6 +91,7 @@ class Record:
     notes: list[str] = field(default_factory=list)
     format: int = FORMAT
     folder: Path | None = field(default=None, compare=False, repr=False)
+    shown: "Shown | None" = field(default=None, compare=False, repr=False)
 
     def __fspath__(self) -> str:
         if self.folder is None:
@@ -96,23 +108,21 @@ class Record:
     @property
     def headline(self) -> str:
         """The headline of the page: the verdict in one sentence; "" if the record has no page of its own."""
-        return self._verdict()[0]
+        return self._shown().headline
 
     @property
     def reasons(self) -> list[str]:
         """The sentences below the headline: what it rests on, and what limits it."""
-        return self._verdict()[1]
-
-    def _verdict(self) -> tuple[str, list[str]]:
-        # Pages depend on records, so they are loaded only when one is shown.
-        verdict: tuple[str, list[str]] = import_module("adiabat.report.pages").verdict(self)
-        return verdict
+        return self._shown().reasons
 
     def summary(self) -> str:
         """The headline, the table and the notes of the page as text."""
-        # Pages depend on records, so they are loaded only when one is shown.
-        text: str = import_module("adiabat.report.pages").summary(self)
-        return text
+        return self._shown().summary
+
+    def _shown(self) -> "Shown":
+        if self.shown is None:
+            raise JobError("this record has no page yet; take the result that a function of adiabat returned")
+        return self.shown
 
     def to_frame(self) -> "DataFrame":
         """A pandas DataFrame of the figures: a row for each data set and measure, model and task, or run."""
@@ -125,7 +135,7 @@ class Record:
     def to_json(self) -> dict[str, Any]:
         """Nested plain data, ready for `json.dump`."""
         plain = asdict(self)
-        del plain["folder"]
+        del plain["folder"], plain["shown"]
         return plain
 
 

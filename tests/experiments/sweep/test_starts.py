@@ -20,6 +20,7 @@ from adiabat.experiments.sweep import sweep
 from adiabat.experiments.sweep_trials import read_starts, rows_at, write_starts
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.towers import DualEncoder
+from adiabat.report import pages
 from adiabat.results.sweep_result import SweepResult
 from tests.experiments.sweep.training_world import brief, ranking_of, run, tiny, write_world
 from tests.tiny import tiny_dual
@@ -84,7 +85,7 @@ def test_the_other_settings_are_ranked_where_scores_of_one_run_are_lost_and_it_i
         assert "failed" not in " ".join(ranking_of(result).notes)
         for said in (
             " ".join(result.notes),
-            result.summary(),
+            pages.summary(result),
             (here / "out" / "report.html").read_text(encoding="utf-8"),
         ):
             assert f"the ranking lacks decay 0.2, seed=0, whose scores {lost} are missing or damaged" in said
