@@ -5,11 +5,14 @@ from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from adiabat.experiments.sweep_analysis import analysed
+from adiabat.evaluation.suite_findings import analysed
+from adiabat.experiments.sweep_analysis import with_variation
 from adiabat.results.evaluation_result import Change, GridComparison, Verdict
 from adiabat.results.rate_search_result import Drift
+from adiabat.results.suite_result import SuiteTask
 from adiabat.results.sweep_result import SweepResult, SweepRun, TaskOutcome, Value
 from adiabat.results.training_record import LayerChange
+from tests.report.sample_suites import make_suite
 
 RATE, MARGIN = "tune.learning_rate", "tune.margin"
 RATES = [1e-8, 2e-8, 5e-8, 1e-7]
@@ -183,9 +186,13 @@ def make_sweep(
         },
         **parts,
     }
-    return analysed(
-        SweepResult(runs=list(runs), varied=list(varied), tasks=list(tasks), targets=list(targets), **given)
-    )
+    compared = {"models": [], "scores": [], "pairings": [], "baseline": None, "resamples": 10_000}
+    described = [
+        SuiteTask(name, "retrieval", "query", 300, 5183, "nDCG@10", "cosine", lower_is_better=False)
+        for name in tasks
+    ]
+    lists = {"runs": list(runs), "varied": list(varied), "tasks": described, "targets": list(targets)}
+    return with_variation(analysed(SweepResult(**{**compared, **lists, **given})))
 
 
 def simple_sweep(
@@ -217,14 +224,14 @@ def sweep_with_a_gap() -> SweepResult:
     return make_sweep([*runs, make_failed({RATE: 2e-8})])
 
 
-def grid_of(**values: Sequence[Value]) -> SweepResult:
+def grid_of(*, tasks: Sequence[str] = ("msmarco",), **values: Sequence[Value]) -> SweepResult:
     """A run for each combination, keys without their table."""
     names = [f"tune.{name}" for name in values]
     runs = [
         make_run(dict(zip(names, one, strict=True)), [make_task("msmarco", 2.0)])
         for one in product(*values.values())
     ]
-    return make_sweep(runs, varied=names, tasks=("msmarco",))
+    return make_sweep(runs, varied=names, tasks=tasks)
 
 
 def drift_at(rate: float) -> Drift:
@@ -276,3 +283,23 @@ def full_sweep(
     return make_sweep(
         runs, varied=names, tasks=["arxiv", "msmarco", "title", "xnli"], notes=["probes are of two languages"]
     )
+
+
+def trained_sweep(
+    values: Mapping[str, Mapping[str, float]], *, start: str = "untrained", **parts: Any
+) -> SweepResult:
+    """Settings compared as models of a suite, values by task and model; each has one run that gained 10 %."""
+    suite = make_suite(values)
+    names = [model.name for model in suite.models if model.name != start]
+    tasks = [make_task(task, 10.0) for task in values]
+    taken = {"start": start, "parameters": 22_713_216, "pairs": 409_600, "passes": 1.2, "step_seconds": 0.084}
+    runs = [make_run({}, tasks, variant=name, **taken) for name in names]
+    given = {
+        "settings": {"sweep": {"verb": "train"}},
+        "models": suite.models,
+        "scores": suite.scores,
+        "pairings": suite.pairings,
+        "starts": [start],
+        **parts,
+    }
+    return make_sweep(runs, varied=(), tasks=list(values), targets=list(values), **given)

@@ -43,7 +43,7 @@ SCALE = "where 0.5 is chance and 1 is perfect)."
         ((0.9, 0.8), f"{SCALE} The AUC of the baseline is 0.8000: the towers moved apart."),
         (
             (0.9, 0.905),
-            "The AUC of the baseline is 0.9050: no evidence that the towers came together or moved apart.",
+            "0.9050: whether the towers came together or moved apart is undecided.",
         ),
     ],
 )

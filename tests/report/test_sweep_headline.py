@@ -283,7 +283,7 @@ def test_rates_that_only_some_variants_have_are_no_series() -> None:
 def test_a_case_is_told_by_what_differs() -> None:
     def labels(*pairs: tuple[float, float]) -> list[str]:
         runs = [make_run({RATE: rate, MARGIN: margin}) for rate, margin in pairs]
-        view = make_sweep(runs, varied=(RATE, MARGIN)).analysis
+        view = make_sweep(runs, varied=(RATE, MARGIN)).variation
         return [
             words.case_head(view),
             words.case_label(view, view.cases[0]),

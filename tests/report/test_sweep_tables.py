@@ -233,7 +233,7 @@ def test_what_runs_took_is_a_column_only_where_the_grid_does_not_tell() -> None:
 def test_cells_are_sorted_by_their_numbers() -> None:
     seen = full_sweep()
     by_name = {column.full: column for column in columns_of(seen)}
-    first, last = seen.analysis.cases[0], seen.analysis.cases[-1]
+    first, last = seen.variation.cases[0], seen.variation.cases[-1]
     assert cell_of(by_name["learning rate"].of(first)).value == 1e-8
     assert cell_of(by_name["msmarco"].of(first)).value == pytest.approx(0.6)
     assert cell_of(by_name["entailment-neutral"].of(last)).value == 174
@@ -253,7 +253,7 @@ def test_all_measures_and_drift_have_tables_of_their_own() -> None:
         column.full for column in drift_columns(seen)
     ]
     alone = make_sweep([make_run({RATE: 1e-8}, drift=drift_at(1e-8))])
-    cell = cell_of(drift_columns(alone)[1].of(alone.analysis.cases[0]))
+    cell = cell_of(drift_columns(alone)[1].of(alone.variation.cases[0]))
     assert (cell.text, *cell.sub) == ("0.004", "± 4e−4")
     assert drift_columns(simple_sweep()) == []
     single = make_run(

@@ -12,7 +12,6 @@ from adiabat.core.ragged import Ragged, connected
 from adiabat.stats.clusters import FEWEST_CLUSTERS, Clusters
 from adiabat.stats.paired import changes_over_runs, paired_changes
 from adiabat.stats.samples import SHARE, Sample
-from adiabat.stats.variant_ranking import draw
 
 
 def made(clusters: int, *, seed: int = 0, sizes: tuple[int, int] = (1, 8)) -> tuple[Sample, Sample]:
@@ -105,7 +104,7 @@ def test_one_sample_may_lack_clusters_and_subsets_keep_theirs() -> None:
     assert not after.take(np.flatnonzero(after.clusters.numbers < 8)).clusters.drawn
 
 
-def test_runs_and_rankings_draw_whole_clusters() -> None:
+def test_runs_draw_whole_clusters() -> None:
     after, before = made(60, seed=5, sizes=(4, 5))
     noisy = replace(after, values=after.values + 0.001)
     runs = changes_over_runs([[after, noisy]], [[before]], seed=0, resamples=2000)[0]
@@ -113,16 +112,3 @@ def test_runs_and_rankings_draw_whole_clusters() -> None:
     single = changes_over_runs([alone[:2]], [alone[2:]], seed=0, resamples=2000)[0]
     widths = [change.difference_interval[1] - change.difference_interval[0] for change in (runs, single)]
     assert widths[0] > 1.5 * widths[1]
-    scores = [np.stack([after.values, before.values])[:, None, :]]
-    draws = [
-        draw(scores, trained=1, seed=0, resamples=2000, clusters=[clusters]).tasks
-        for clusters in (after.clusters, None)
-    ]
-    spreads = [np.std(tasks[:, 0, 0] - tasks[:, 1, 0]) for tasks in draws]
-    assert spreads[0] > 1.5 * spreads[1]
-    summed = (
-        (after.values - before.values)[np.argsort(after.clusters.numbers, kind="stable")]
-        .reshape(60, 4)
-        .mean(axis=1)
-    )
-    assert spreads[0] == pytest.approx(summed.std() / np.sqrt(60), rel=0.05)

@@ -12,7 +12,9 @@ from safetensors.numpy import load_file
 import adiabat
 from adiabat.core.errors import AdiabatError, DataError, StoreError
 from adiabat.core.files import read_json, write_json
+from adiabat.report import pages
 from adiabat.results.record import RECORD_FILE, read_result
+from adiabat.results.sweep_result import SweepResult
 from adiabat.runs.run_config import Job, read_description
 from adiabat.store.manifest import HEADER_BYTES, Manifest
 from adiabat.store.vector_store import Store
@@ -146,10 +148,16 @@ def test_a_former_job_is_resumed_or_its_differences_are_named(here: Path, versio
 
 
 @pytest.mark.parametrize("version", [READ_AS_IT_IS])
-def test_files_without_another_format_need_no_upgrade(here: Path, run: Run) -> None:
+def test_files_without_another_format_need_no_upgrade_but_a_sweep_does(here: Path, run: Run) -> None:
+    with pytest.raises(DataError, match=r"adiabat.upgrade\(\"study"):
+        read_result(Path("study/result.json"))
+    assert list(adiabat.upgrade(here).converted) == [here / "study" / RECORD_FILE]
     before = listing(here)
     assert run("upgrade", ".").out.startswith("nothing to upgrade")
     assert listing(here) == before
+    swept = read_result(Path("study/result.json"), SweepResult)
+    assert pages.verdict(swept)[0].startswith("2\xa0runs completed.")
+    assert (swept.task_names, swept.pairings) == (["asked"], [])
     assert run("search", "store", "hello", "--model", "job").code == 0
     assert (
         run(

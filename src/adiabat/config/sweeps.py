@@ -163,7 +163,7 @@ class SweepSettings(Section):
     runs with every combination."""
     tasks: Annotated[tuple[AnyTask, ...], Field(strict=False)] = ()
     measure: RankingMeasureSection = RankingMeasureSection()
-    """Measures of the tasks; the first one ranks the variants on retrieval tasks."""
+    """Measures of the tasks; the first one decides on retrieval tasks."""
     run: StepsRunSection = StepsRunSection()
     """`run.seed` seeds draws and statistics of the sweep; `sweep.seeds` lists the seeds of the runs."""
 

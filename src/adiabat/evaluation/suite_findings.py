@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -49,6 +49,8 @@ UNITS_SHOWN = 40
 
 TEXT_SHOWN = 500
 """Characters of a unit's text in a result file."""
+
+SuiteT = TypeVar("SuiteT", bound=SuiteResult)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,7 @@ def compare_models(
     is the time of scoring.
     """
     started = time.monotonic()
-    result = SuiteResult(
+    measured = SuiteResult(
         title=title,
         command=command,
         created=now(),
@@ -127,22 +129,22 @@ def compare_models(
         settings=settings.recorded(),
         inputs=dict(inputs),
     )
+    result = with_findings(measured, models, Margin.parse(settings.measure.margin), watch)
+    result.notes.extend([*_apart(models), *_fewer_runs(models, [task.name for task in result.tasks])])
+    return replace(result, seconds=seconds + time.monotonic() - started)
+
+
+def with_findings(
+    result: SuiteT, models: Sequence[ModelScores], margin: Margin, watch: Watch = SILENT
+) -> SuiteT:
+    """A result that lists these models, with the comparison of them on every task."""
     tasks = list(dict.fromkeys(name for model in models for run in model.runs for name in run))
-    margin = Margin.parse(settings.measure.margin)
     for number, task in enumerate(tasks):
         watch.progress(f"comparing on {task}", number, len(tasks))
-        _add_task(
-            result,
-            margin,
-            task,
-            [_Measured(model.name, scores) for model in models if (scores := model.scores_of(task))],
-        )
+        measured = [_Measured(model.name, scores) for model in models if (scores := model.scores_of(task))]
+        _add_task(result, margin, task, measured)
     watch.progress("comparing", len(tasks), len(tasks))
-    result.notes.extend([*_apart(models), *_fewer_runs(models, tasks)])
-    corrected = replace(
-        result, pairings=_corrected(result.pairings, baseline), seconds=seconds + time.monotonic() - started
-    )
-    return analysed(corrected)
+    return analysed(replace(result, pairings=_corrected(result.pairings, result.baseline)))
 
 
 def _apart(models: Sequence[ModelScores]) -> Iterator[str]:
@@ -415,7 +417,7 @@ def _units(task: str, models: Sequence[_Measured]) -> Iterator[UnitRow]:
         yield UnitRow(task, scores.units[unit], text, dict(zip(names, values[:, unit].tolist(), strict=True)))
 
 
-def analysed(result: SuiteResult) -> SuiteResult:
+def analysed(result: SuiteT) -> SuiteT:
     """A result with its analysis."""
     scores = {
         (task.name, model.name): score

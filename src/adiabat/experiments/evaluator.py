@@ -123,7 +123,9 @@ class Evaluator:
             try:
                 scores[task] = read_scores(path)
             except DataError:
-                self.unread.append(f"the ranking lacks {name}, whose scores {path} are missing or damaged")
+                self.unread.append(
+                    f"the comparison of settings lacks {name}, whose scores {path} are missing or damaged"
+                )
                 return None
         return scores
 

@@ -24,7 +24,7 @@ from adiabat.config.section import Section, overlaid, value_at
 from adiabat.config.sweeps import SweepSettings, TuneVariantSection, VariantSection
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError, several
-from adiabat.results.sweep_result import Value
+from adiabat.results.sweep_result import Value, case_of
 from adiabat.scaling_laws.laws import Way
 
 MOST_RUNS = 100_000
@@ -60,7 +60,7 @@ class SweepTrial:
     @property
     def case(self) -> str:
         """Variant and values, which the runs of all seeds share; "" in a sweep without variation."""
-        return self.name.removesuffix(f"seed={self.seed}").removesuffix(", ")
+        return case_of(self.name, self.seed)
 
     def key(self, *tables: str) -> str:
         """Short digest of variant and grid values, which identifies a run's inputs in later calls,

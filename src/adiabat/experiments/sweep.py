@@ -1,4 +1,4 @@
-"""A sweep from its settings to its report: checked, run, measured, ranked and resumed."""
+"""A sweep from its settings to its report: checked, run, measured, compared and resumed."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,14 +7,21 @@ from typing import Any
 from adiabat.config.sweeps import SweepSettings, TrainSweepSettings, TuneSweepSettings, VariantSection
 from adiabat.core.disk import remove
 from adiabat.core.errors import ConfigError
+from adiabat.core.margin import Margin
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
 from adiabat.dual_encoder.tower_setup import Loader
+from adiabat.evaluation.suite_findings import with_findings
 from adiabat.evaluation.task_kinds import require_task_margin
 from adiabat.experiments.evaluator import NOISE, READINGS
 from adiabat.experiments.experiment_checks import require_complete
-from adiabat.experiments.sweep_analysis import analysed
-from adiabat.experiments.sweep_ranking import ranking_of, why_unranked
+from adiabat.experiments.sweep_analysis import with_variation
+from adiabat.experiments.sweep_comparison import (
+    compared_models,
+    comparison_notes,
+    complete_cases,
+    why_not_compared,
+)
 from adiabat.experiments.sweep_trials import SweepRunner, rows_at
 from adiabat.experiments.train_sweep import TrainSweepRunner
 from adiabat.experiments.trials import ExperimentKind, is_begun, run_trials
@@ -43,8 +50,9 @@ def sweep(
     runner = _runner(settings, folder, load, command, watch)
     device_of(settings.run.device)
     runner.check_settings()
-    if why := why_unranked(settings, len({trial.case for trial in runner.trials})):
-        watch.note(f"this sweep will have no ranking: {why}")
+    _require_names(runner)
+    if why := why_not_compared(len({trial.case for trial in runner.trials})):
+        watch.note(why)
     kind = _kind(runner)
     begun = kind.begin(folder, resume=resume, watch=watch)
     targets = _targets(settings, [task.name for task in runner.tasks])
@@ -68,9 +76,18 @@ def sweep(
         place=runner.device,
         outcome=lambda row: f"{row.status} after {row.steps:,} steps",
     ) as rows:
-        result = analysed(_result(runner, rows, targets))
+        result = _result(runner, rows, targets)
         write_report(result, folder)
     return result
+
+
+def _require_names(runner: Runner) -> None:
+    """Refuse a variant that has the name of an initial model."""
+    starts = {runner.start_name(trial) for trial in runner.trials}
+    if taken := sorted(starts & {trial.case for trial in runner.trials}):
+        raise ConfigError(
+            f"variants.name must not be that of an initial model, got {taken[0]}; rename the variant"
+        )
 
 
 def _runner(settings: SweepSettings, folder: Path, load: Loader, command: str, watch: Watch) -> Runner:
@@ -146,25 +163,35 @@ def _kind(runner: SweepRunner) -> ExperimentKind:
 
 
 def _result(runner: SweepRunner, rows: Sequence[SweepRun], targets: Sequence[str]) -> SweepResult:
+    """The comparison of all settings, with the rows and the analysis over them."""
     settings, tasks = runner.settings, runner.tasks
     models, inputs = runner.inputs()
-    noise, ranking = runner.noise, ranking_of(runner, rows)
+    cases, records = complete_cases(runner.trials, rows), runner.start_records()
+    compared = compared_models(runner, cases, rows)
     verb = "tuning the query tower of" if settings.sweep.verb == "tune" else "training"
-    return SweepResult(
+    result = SweepResult(
         title=f"{settings.sweep.name}: {verb} {', '.join(models)}",
         command=runner.command,
         created=now(),
         seconds=sum(run.seconds for run in rows) + runner.counts.seconds,
         seed=runner.seed,
         versions=versions(device_name(runner.device)),
+        tasks=[],
+        models=[model.model for model in compared],
+        scores=[],
+        pairings=[],
+        baseline=None,
+        resamples=settings.measure.resamples,
         model=", ".join(models),
         targets=list(targets),
-        tasks=[task.name for task in tasks],
         varied=settings.varied,
         runs=list(rows),
-        noise=noise,
-        ranking=ranking,
+        starts=list(records),
+        speed={name: record.speed for name, record in records.items() if record.speed is not None},
+        noise=runner.noise,
         settings=settings.recorded(),
         inputs={**{task.name: {"source": task.source, "sha256": task.sha256} for task in tasks}, **inputs},
-        notes=runner.notes,
+        notes=[*comparison_notes(runner, cases, rows), *runner.notes],
     )
+    margin = Margin.parse(settings.measure.margin)
+    return with_variation(with_findings(result, compared, margin, runner.watch))

@@ -38,8 +38,8 @@ MOST_TENSORS = 2
 """Number of tensors named for each case and measure of change."""
 
 
-def analysed(result: SweepResult) -> SweepResult:
-    """The result with its analysis; runs that differ only in their seed form one case."""
+def with_variation(result: SweepResult) -> SweepResult:
+    """The result with the analysis of its rows; runs that differ only in their seed form one case."""
     names = [*result.varied, *([VARIANT] if any(run.variant for run in result.runs) else [])]
     values = [
         [run.variant if name == VARIANT else run.varied.get(name) for name in names] for run in result.runs
@@ -64,7 +64,7 @@ def analysed(result: SweepResult) -> SweepResult:
         methods=_methods(result, view),
         drift_limits=_drift_limits(result, view),
     )
-    return replace(result, analysis=replace(view, equal_gain=_at_equal_gain(result, view)))
+    return replace(result, variation=replace(view, equal_gain=_at_equal_gain(result, view)))
 
 
 def _distinct(values: Sequence[Value]) -> list[Value]:
@@ -89,7 +89,7 @@ def _label(name: str, names: Sequence[str]) -> str:
 def _case(result: SweepResult, values: list[Value], positions: list[int]) -> Case:
     runs = [result.runs[position] for position in positions]
     done = [run for run in runs if run.status == "done"]
-    changes = [change for task in result.tasks for change in _changes(done, task)]
+    changes = [change for task in result.task_names for change in _changes(done, task)]
     mains = {change.task: change for change in reversed(changes)}
     gains = [mains[task].improvement if task in mains else None for task in result.targets]
     known = [gain for gain in gains if gain is not None]
@@ -100,7 +100,7 @@ def _case(result: SweepResult, values: list[Value], positions: list[int]) -> Cas
         positions,
         len(runs) - len(done),
         changes,
-        pairs=[counts for task in result.tasks for counts in _pairs(done, task)],
+        pairs=[counts for task in result.task_names for counts in _pairs(done, task)],
         drift={
             name: mean_of([run.drift.means[name] for run in done if run.drift and name in run.drift.means])
             or 0.0

@@ -26,9 +26,8 @@ from adiabat.models.device import device_name, device_of
 from adiabat.models.embedding_head import NAMES
 from adiabat.models.model_names import trained_by
 from adiabat.models.towers import DualEncoder
-from adiabat.results.ranking_result import Speed
 from adiabat.results.rate_search_result import Drift
-from adiabat.results.sweep_result import SweepRun, TaskOutcome
+from adiabat.results.sweep_result import Speed, SweepRun, TaskOutcome
 from adiabat.results.training_record import TrainingRecord
 from adiabat.runs.row_files import Rows
 from adiabat.runs.run_config import Job
@@ -173,7 +172,10 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
     @cached_property
     def start_trials(self) -> dict[str, SweepTrial]:
         """Name of each start to the first run of the sweep that uses it."""
-        return {self.start_name(trial): trial for trial in reversed(self.trials)}
+        first: dict[str, SweepTrial] = {}
+        for trial in self.trials:
+            first.setdefault(self.start_name(trial), trial)
+        return first
 
     def prepare(self, waiting: Sequence[SweepTrial]) -> None:
         """Measure the initial models before any run, which finds faults of models and tasks."""
@@ -222,7 +224,7 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
                     f"the row {trial.name} must be of {key} = {present}, got {former}; "
                     f"choose another {option('out')}, or write the value differently"
                 )
-        return replace(row, varied=trial.varied)
+        return replace(row, varied=trial.varied, start=self.start_name(trial))
 
     def measured(self, trial: SweepTrial, job: Job) -> SweepRun:
         """Measure a trained model on tasks and probes."""
@@ -262,6 +264,7 @@ class SweepRunner(Runner[SweepTrial, SweepRun]):
             status=status,
             reason=reason,
             device=device_name(self.device),
+            start=self.start_name(trial),
             **self.facts(trial),
         )
 

@@ -29,7 +29,7 @@ from adiabat.evaluation.measured_models import Corpus, without_skip_warnings
 from adiabat.experiments.grid import SweepTrial, short_digest
 from adiabat.experiments.sweep_trials import StartRecord, SweepRunner, write_starts
 from adiabat.models.towers import DualEncoder
-from adiabat.results.ranking_result import Speed
+from adiabat.results.sweep_result import Speed
 from adiabat.runs.run_config import Job, read_description
 from adiabat.store.vector_store import Store
 

@@ -148,7 +148,7 @@ def headline(result: SpaceResult) -> str:
     sentence = f"Queries and their positives {found} ({level})."
     if separation.difference is None or separation.before is None:
         return sentence
-    moved = "no evidence that the towers came together or moved apart"
+    moved = "whether the towers came together or moved apart is undecided"
     if separation.changed and separation.difference:
         moved = "the towers moved apart" if separation.difference > 0 else "the towers came together"
     return f"{sentence} The AUC of the baseline is {score(separation.before)}: {moved}."

@@ -207,17 +207,12 @@ def tone(result: SuiteResult) -> Tone:
     )
 
 
-def reservations(result: SuiteResult) -> list[str]:
-    """Reservations that an honest reader should know."""
-    comparisons, tasks = counted(len(result.pairings), "comparison"), len(result.tasks)
+def about_pairings(result: SuiteResult) -> list[str]:
+    """What the verdicts of the comparisons hold for, and how many are open."""
+    comparisons = counted(len(result.pairings), "comparison")
     family = f"all {comparisons}" if len(result.pairings) > 1 else "the one comparison"
     undecided = sum(pairing.verdict == "undecided" for pairing in result.pairings)
     are = "is" if undecided == 1 else "are"
-    lacking = [
-        f"{named(standing.model)} ({standing.tasks})"
-        for standing in result.analysis.models
-        if standing.tasks < tasks
-    ]
     verdicts = (
         f"Better and worse hold after Benjamini\N{EN DASH}Hochberg at 5{NO_BREAK}% over "
         f"{family} of main measures: at most about one in "
@@ -231,13 +226,23 @@ def reservations(result: SuiteResult) -> list[str]:
         "change nor exclude a loss of the margin; "
         "each task states the smallest difference that its data would detect."
     )
+    return [*([verdicts] if result.pairings else []), *([open_comparisons] if undecided else [])]
+
+
+def reservations(result: SuiteResult) -> list[str]:
+    """Reservations that an honest reader should know."""
+    tasks = len(result.tasks)
+    lacking = [
+        f"{named(standing.model)} ({standing.tasks})"
+        for standing in result.analysis.models
+        if standing.tasks < tasks
+    ]
     coverage = (
-        f"Some models did not run all {tasks} tasks: {listed(lacking)}. Each "
-        "model is counted over its own tasks."
+        f"Some models did not run all {tasks} tasks: {listed(lacking)}. "
+        "Each model is counted over its own tasks."
     )
     return [
-        *([verdicts] if result.pairings else []),
-        *([open_comparisons] if undecided else []),
+        *about_pairings(result),
         *([joined(coverage, about_ranks(result))] if lacking else []),
         about_runs(result),
         *filter(None, result.notes),

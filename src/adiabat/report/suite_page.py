@@ -72,6 +72,23 @@ _COMPARED = [
 
 def page(result: SuiteResult) -> Page:
     """The page of a suite."""
+    return Page(
+        record=result,
+        name="suite",
+        headline=words.headline(Overview(result)),
+        tone=words.tone(result),
+        reservations=words.reservations(result),
+        sections=comparison(result),
+        facts=[("compared with", _against(result)), ("resamples", integer(result.resamples))],
+        time="time for encoding and measuring",
+        settings=_settings(result.settings),
+    )
+
+
+def comparison(result: SuiteResult) -> list[Section | None]:
+    """Models by tasks, over all tasks, and task by task; empty if nothing was measured."""
+    if not result.tasks or not result.models:
+        return []
     view = Overview(result)
     main = {task.measure for task in result.tasks}
     others = explained(score.measure for score in result.scores if score.measure not in main)
@@ -82,21 +99,7 @@ def page(result: SuiteResult) -> Page:
     ]
     tasks += [task_section(view, task, position) for position, task in enumerate(result.tasks)]
     tasks.append(Terms(terms=[_INTERVALS, *(_COMPARED if result.pairings else []), *others]))
-    measured = [_matrix_section(view), _over_all(view)] if result.tasks and result.models else []
-    return Page(
-        record=result,
-        name="suite",
-        headline=words.headline(view),
-        tone=words.tone(result),
-        reservations=words.reservations(result),
-        sections=[
-            *measured,
-            Group(id="tasks", title="Task by task", sections=tasks) if result.tasks else None,
-        ],
-        facts=[("compared with", _against(result)), ("resamples", integer(result.resamples))],
-        time="time for encoding and measuring",
-        settings=_settings(result.settings),
-    )
+    return [_matrix_section(view), _over_all(view), Group(id="tasks", title="Task by task", sections=tasks)]
 
 
 def exports(result: SuiteResult) -> dict[str, Callable[[], str]]:

@@ -151,14 +151,14 @@ def series_of(result: SweepResult) -> list[Series]:
     """Settings for which figures are drawn."""
     numeric = [
         index
-        for index, setting in enumerate(result.analysis.settings)
+        for index, setting in enumerate(result.variation.settings)
         if setting.numeric and len(setting.numbers) > 1
     ]
     return [series for index in numeric if (series := _series(result, index)) is not None]
 
 
 def _series(result: SweepResult, index: int) -> Series | None:
-    view = result.analysis
+    view = result.variation
     others = [
         other
         for other in range(len(view.settings))
@@ -382,7 +382,7 @@ def _drifts(result: SweepResult, series: Series) -> list[charts.Panel]:
 
         return point
 
-    measured = dict.fromkeys(name for case in result.analysis.cases for name in case.drift)
+    measured = dict.fromkeys(name for case in result.variation.cases for name in case.drift)
     names = [
         *(name for name in DRIFTS if name in measured),
         *(name for name in measured if name not in DRIFTS),
@@ -466,10 +466,10 @@ def _lines(
 
 
 def trade(result: SweepResult) -> Drawing | None:
-    """Changes of the other tasks and drift against the gain of the targets; None if no two cases have a gain
-    and another change.
+    """Changes of the other tasks and drift against the gain of the targets; None without two cases that
+    have a gain and another change.
     """
-    view = result.analysis
+    view = result.variation
     methods = sorted(view.methods, key=lambda method: -len(method.cases))[:MOST_METHODS]
     cases = [view.cases[position] for method in methods for position in method.cases]
     if len(cases) < 2:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from adiabat.core.text import DASH, NO_BREAK, counted, integer, setting_text
-from adiabat.report import ranking_section
+from adiabat.report import suite_headline
 from adiabat.report.format import (
     MOST_NAMED,
     VERDICT_MARKS,
@@ -17,7 +17,6 @@ from adiabat.report.format import (
 )
 from adiabat.report.pages import Tone
 from adiabat.results.evaluation_result import VERDICTS
-from adiabat.results.ranking_result import Ranking
 from adiabat.results.sweep_result import Case, CaseChange, Setting, SweepAnalysis, SweepResult
 
 REASON_LENGTH = 160
@@ -108,9 +107,9 @@ def headline(result: SweepResult) -> str:
     """How the runs ended, the settings without harm, and the best of them."""
     if not result.runs_of():
         return _ended(result)
-    if ranking := _train_ranking(result):
-        return f"{_ended(result)} {ranking_section.headline(ranking)}"
-    view = result.analysis
+    if _compares_settings(result):
+        return f"{_ended(result)} {suite_headline.headline(suite_headline.Overview(result))}"
+    view = result.variation
     if not result.others:
         harm = "Only target tasks were measured, so effects on other tasks are unknown."
     else:
@@ -124,10 +123,10 @@ def headline(result: SweepResult) -> str:
 
 def tone(result: SweepResult) -> Tone:
     """Whether the headline is good news."""
-    if ranking := _train_ranking(result):
-        return ranking_section.tone(ranking)
-    best = result.analysis.best_case
-    if not result.runs_of() or (result.others and all(case.worse for case in result.analysis.cases)):
+    if _compares_settings(result) and result.runs_of():
+        return "plain" if _is_a_start_best(result) else suite_headline.tone(result)
+    best = result.variation.best_case
+    if not result.runs_of() or (result.others and all(case.worse for case in result.variation.cases)):
         return "bad"
     if best is None or not result.others or not result.targets:
         return "plain"
@@ -139,8 +138,14 @@ def tone(result: SweepResult) -> Tone:
     )
 
 
-def _train_ranking(result: SweepResult) -> Ranking | None:
-    return result.ranking if result.verb == "train" else None
+def _compares_settings(result: SweepResult) -> bool:
+    """Whether the comparison of settings is the answer: trained models have no drift from one index."""
+    return result.verb == "train" and bool(result.pairings)
+
+
+def _is_a_start_best(result: SweepResult) -> bool:
+    """Whether training helped so little that an untrained model is the best of a task."""
+    return any(name in result.starts for ranking in result.analysis.tasks for name in ranking.best)
 
 
 def _ended(result: SweepResult) -> str:
@@ -242,7 +247,7 @@ def _harm_by_setting(cases: Sequence[Case]) -> str:
 
 def _best(result: SweepResult) -> str:
     """Changes by the best setting on targets and other tasks."""
-    view, targets = result.analysis, [task for task in result.ordered if task in result.targets]
+    view, targets = result.variation, [task for task in result.ordered if task in result.targets]
     target = "the target" if len(targets) == 1 else "the targets on average"
     without = " without such harm" * (bool(result.others) and not all(case.harmless for case in view.cases))
     best = view.best_case
@@ -301,20 +306,32 @@ def reservations(result: SweepResult) -> list[str]:
     """Limits of the evidence that the headline leaves out."""
     if not result.runs_of():
         return list(result.notes)
-    ranked = ranking_section.reservations(result.ranking) if result.ranking is not None else []
     sentences = [
+        _below_start(result),
         _verdicts(result),
         *_about_best(result),
         _seeds(result),
         _choice(result),
         _failures(result),
-        _without_percent(result),
     ]
-    return [sentence for sentence in [*ranked, *sentences, *result.notes] if sentence]
+    sentences += [_without_percent(result), *suite_headline.about_pairings(result), *result.notes]
+    return [sentence for sentence in sentences if sentence]
+
+
+def _below_start(result: SweepResult) -> str:
+    """Settings that training made worse are no good choice, whatever their rank among the others."""
+    if result.verb != "train":
+        return ""
+    view, worse = result.variation, list[str]()
+    for case in view.cases:
+        changes = [case.change(task) for task in result.targets]
+        if any(change is not None and "worse" in change.verdicts for change in changes):
+            worse.append(named(case_cell(view, case)))
+    return f"Training made {listed(worse)} worse than the untrained start." if worse else ""
 
 
 def _verdicts(result: SweepResult) -> str:
-    outcomes = (case.change(task) for case in result.analysis.cases for task in result.tasks)
+    outcomes = (case.change(task) for case in result.variation.cases for task in result.task_names)
     judged = sum(sum(changed.verdicts.values()) for changed in outcomes if changed is not None)
     if judged < 2:
         return ""
@@ -326,10 +343,8 @@ def _verdicts(result: SweepResult) -> str:
 
 
 def _about_best(result: SweepResult) -> list[str]:
-    """The largest loss that intervals of the best setting leave open, and language pairs that it made
-    worse.
-    """
-    view, sentences = result.analysis, list[str]()
+    """The largest loss that intervals of the best setting leave open, and its worse language pairs."""
+    view, sentences = result.variation, list[str]()
     best = view.best_case
     if best is None:
         return []
@@ -366,7 +381,7 @@ def _about_best(result: SweepResult) -> list[str]:
 
 
 def _seeds(result: SweepResult) -> str:
-    seeds = max(len(case.runs) for case in result.analysis.cases)
+    seeds = max(len(case.runs) for case in result.variation.cases)
     if seeds == 1:
         return "Every setting is one run: intervals cover variation between units, not between tuning seeds."
     return (
@@ -376,7 +391,7 @@ def _seeds(result: SweepResult) -> str:
 
 
 def _choice(result: SweepResult) -> str:
-    if result.analysis.best is None or len(result.analysis.cases) < 2:
+    if result.variation.best is None or len(result.variation.cases) < 2:
         return ""
     return (
         "The best setting was selected by the values shown, which slightly "
@@ -395,7 +410,7 @@ def _failures(result: SweepResult) -> str:
 
 
 def _without_percent(result: SweepResult) -> str:
-    outcomes = [(task, case.change(task)) for task in result.ordered for case in result.analysis.cases]
+    outcomes = [(task, case.change(task)) for task in result.ordered for case in result.variation.cases]
     lacking = dict.fromkeys(named(task) for task, changed in outcomes if changed and not changed.percent)
     if not lacking:
         return ""

@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 from adiabat.core.text import DASH, NO_BREAK, counted, cut, duration, integer
+from adiabat.report import suite_page
 from adiabat.report.computed_tables import Column, Table
 from adiabat.report.format import cut_name, number, signed, three_digits
-from adiabat.report.measure_terms import measures_section
 from adiabat.report.pages import Figure, Group, Page, Terms, notes_section
-from adiabat.report.ranking_section import ranking_groups, ranking_tables
+from adiabat.report.sweep_costs import cost_table, costs_section
 from adiabat.report.sweep_figures import (
     DRIFTS,
     MOST_METHODS,
@@ -29,7 +29,6 @@ from adiabat.report.sweep_tables import (
     layer_tables,
     legend,
     measure_columns,
-    measures_of,
     pairs_of,
     run_count,
     sweep_csv,
@@ -37,6 +36,7 @@ from adiabat.report.sweep_tables import (
     sweep_markdown,
 )
 from adiabat.report.tables import Cell, Section
+from adiabat.report.tables import Table as AnyTable
 from adiabat.results.sweep_result import Case, Cost, DriftLimit, SweepResult, SweepRun
 
 OPEN_ROWS = 12
@@ -57,11 +57,9 @@ _TERMS = [
     ),
     (
         "Verdict",
-        "The tuned and the untuned tower are compared on the same queries, query "
-        "by query. Better or worse: the paired "
-        "95\N{NO-BREAK SPACE}% interval excludes zero and p is below 0.05, "
-        "for this run and this task alone. No "
-        "evidence is not proof of equality.",
+        "The tuned and the untuned tower are compared on the same queries, query by query. Better or worse: "
+        "the paired 95\N{NO-BREAK SPACE}% interval excludes zero and p is below 0.05, for this run and this "
+        "task alone. Undecided is no proof of equality.",
     ),
     (
         "Several seeds",
@@ -89,7 +87,9 @@ _TERMS = [
 
 def page(result: SweepResult) -> Page:
     """The page of a sweep."""
-    view = result.analysis
+    view = result.variation
+    settings = [_settings(result), *_figures(result)]
+    comparison = suite_page.comparison(result) if result.models else []
     varied = [
         f"{setting.label} ({len(setting.values)})" for setting in view.settings if len(setting.values) > 1
     ]
@@ -110,10 +110,8 @@ def page(result: SweepResult) -> Page:
             ),
         ],
         sections=[
-            *([] if result.ranking is None else ranking_groups(result.ranking)),
-            _settings(result),
-            measures_section(_measures(result)),
-            *_figures(result),
+            *([*comparison, *settings] if result.verb == "train" else [*settings, *comparison]),
+            costs_section(result),
             _layers(result),
             _drift(result),
             _runs(result),
@@ -139,7 +137,7 @@ def exports(result: SweepResult) -> dict[str, Callable[[], str]]:
 
 def _case_table(result: SweepResult, columns: Sequence[Column], **options: Any) -> Table | None:
     """A row for each setting; None without columns or rows."""
-    cases = result.analysis.cases
+    cases = result.variation.cases
     return (
         Table(columns=columns, rows=cases, sortable=True, look="matrix", **options)
         if columns and cases
@@ -148,7 +146,7 @@ def _case_table(result: SweepResult, columns: Sequence[Column], **options: Any) 
 
 
 def _settings(result: SweepResult) -> Group | None:
-    view = result.analysis
+    view = result.variation
     if not view.cases:
         return None
     best = view.best_case if len(view.cases) > 1 else None
@@ -178,21 +176,13 @@ def _settings(result: SweepResult) -> Group | None:
     )
 
 
-def _measures(result: SweepResult) -> list[str]:
-    """Every measure on the page, those that decide first."""
-    of_tasks = [measures_of(result, task) for task in result.ordered]
-    main = [measured[0][0] for measured in of_tasks if measured]
-    ranked = [] if result.ranking is None else [result.ranking.measure, *result.ranking.standings[0].measures]
-    return [*main, *ranked, *(measure for measured in of_tasks for measure, _ in measured)]
-
-
 def _figures(result: SweepResult) -> list[Group]:
     """Figures against each setting and of the costs of gains; without any, a group says why."""
     groups = [_against(result, series, index) for index, series in enumerate(series_of(result))]
     groups += [group] if (group := _trade(result)) is not None else []
-    if groups or not result.analysis.cases:
+    if groups or not result.variation.cases:
         return groups
-    numeric = any(setting.numeric and len(setting.values) > 1 for setting in result.analysis.settings)
+    numeric = any(setting.numeric and len(setting.values) > 1 for setting in result.variation.settings)
     reason = (
         "No two settings differ in one number alone, so no curves are drawn; the table shows all of them."
         if numeric
@@ -234,7 +224,7 @@ def _trade(result: SweepResult) -> Group | None:
     drawing = trade(result)
     if drawing is None:
         return None
-    view = result.analysis
+    view = result.variation
     drawn, unknown = (
         min(len(view.methods), MOST_METHODS),
         len(view.cases) - sum(len(method.cases) for method in view.methods),
@@ -251,7 +241,7 @@ def _trade(result: SweepResult) -> Group | None:
 
 def equal_gain_table(result: SweepResult) -> Table | None:
     """Methods compared at one gain that they share; None if there is none."""
-    equal = result.analysis.equal_gain
+    equal = result.variation.equal_gain
     if equal is None:
         return None
 
@@ -310,7 +300,7 @@ def _layers(result: SweepResult) -> Group | None:
 
 def _drift(result: SweepResult) -> Group | None:
     columns = drift_columns(result)
-    if not columns or not result.analysis.cases:
+    if not columns or not result.variation.cases:
         return None
     drifts = [run.drift for run in result.runs_of() if run.drift is not None]
     names = sorted({name for drift in drifts for name in drift.groups})
@@ -335,7 +325,7 @@ def _drift(result: SweepResult) -> Group | None:
 
 def drift_limit_table(result: SweepResult) -> Table | None:
     """Drift limits beside labelled damage, if there are any."""
-    limits = result.analysis.drift_limits
+    limits = result.variation.drift_limits
 
     def rate(value: float | None) -> str:
         return "no rate" if value is None else three_digits(value)
@@ -416,14 +406,14 @@ def _runs(result: SweepResult) -> Group | None:
                 title=counted(len(runs), "run"), folded=True, opened=len(runs) <= OPEN_ROWS, sections=[table]
             ),
             notes_section("Notes on tasks", list(notes.items()), everyone="all tasks"),
-            Terms(terms=_TERMS),
+            Terms(id="how-to-read-settings", terms=_TERMS),
         ],
     )
 
 
-def terminal(result: SweepResult) -> list[Table]:
-    """The ranking of trained variants, or settings by tasks and language pairs, then failed runs."""
-    view = result.analysis
+def terminal(result: SweepResult) -> list[AnyTable]:
+    """The comparison of trained settings, or settings by tasks and language pairs, then failed runs."""
+    view = result.variation
     failures = [
         Column("failed", lambda run: run.name, "name"),
         Column("reason", lambda run: cut_name(run.reason, limit=300), "name"),
@@ -431,8 +421,8 @@ def terminal(result: SweepResult) -> list[Table]:
     failed = (
         [Table(columns=failures, rows=rows[:MOST_ROWS])] if (rows := result.runs_of(status="failed")) else []
     )
-    if result.verb == "train" and result.ranking is not None:
-        return [*ranking_tables(result.ranking, result.title), *failed]
+    if result.verb == "train" and result.pairings:
+        return [*suite_page.terminal(result), cost_table(result), *failed]
     omitted = [(len(view.cases) - MOST_ROWS, "setting"), (len(result.ordered) - MOST_TASKS, "task")]
     more = [f"and {counted(count, name)} more in the report" for count, name in omitted if count > 0]
     key = f"{'* a target of tuning; ' * bool(result.targets)}improvement of the main measure"
@@ -451,7 +441,7 @@ def terminal(result: SweepResult) -> list[Table]:
         *map(task_column, result.ordered[:MOST_TASKS]),
         Column("runs", runs, "number"),
     ]
-    tables = [
+    tables: list[AnyTable] = [
         Table(
             title=result.title,
             columns=columns,
@@ -465,12 +455,12 @@ def terminal(result: SweepResult) -> list[Table]:
 
 def notes(result: SweepResult) -> list[str]:
     """Notes below the tables of the terminal."""
-    return [*(result.ranking.notes if result.ranking is not None else []), *result.notes]
+    return suite_page.notes(result)
 
 
 def _pairs(result: SweepResult) -> Table:
     """Language pairs by the paired test and by the z-test, a block for each comparison."""
-    view, rows = result.analysis, list[tuple[Cell, str, str]]()
+    view, rows = result.variation, list[tuple[Cell, str, str]]()
     for first in compared_in(result):
         rows.append((Cell(f"{first.task}: {', '.join(filter(None, first.compared[1:]))}", bold=True), "", ""))
         for case in view.cases[:MOST_ROWS]:

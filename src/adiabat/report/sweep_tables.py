@@ -60,23 +60,23 @@ def columns_of(result: SweepResult) -> list[Column]:
     tasks = [_task_column(result, task, *measures_of(result, task)[:1]) for task in result.ordered]
     pairs = [_pair_column(result, counts) for counts in compared_in(result)]
     training = [_mean_column(result, "training", name, count) for name in ("steps", "best epoch")]
-    if any(case.failed for case in result.analysis.cases):
+    if any(case.failed for case in result.variation.cases):
         training.append(_column("training", "failed", "", lambda case: _failure(result, case), number=False))
     return [*setting_columns(result), *tasks, *pairs, *training]
 
 
 def measures_of(result: SweepResult, task: str) -> list[Measured]:
     """Measures of a task, the main one first; empty without measured runs."""
-    changes = (change for case in result.analysis.cases for change in case.changes if change.task == task)
+    changes = (change for case in result.variation.cases for change in case.changes if change.task == task)
     return list(dict.fromkeys((change.measure, change.similarity) for change in changes))
 
 
 def compared_in(result: SweepResult) -> list[PairCounts]:
     """The first counts of each comparison of a language grid, in the order of the tasks."""
     first: dict[tuple[str, str, str], PairCounts] = {}
-    for counts in (counts for case in result.analysis.cases for counts in case.pairs):
+    for counts in (counts for case in result.variation.cases for counts in case.pairs):
         first.setdefault(counts.compared, counts)
-    return sorted(first.values(), key=lambda counts: result.tasks.index(counts.task))
+    return sorted(first.values(), key=lambda counts: result.task_names.index(counts.task))
 
 
 def pairs_of(case: Case, compared: tuple[str, str, str]) -> PairCounts | None:
@@ -86,8 +86,8 @@ def pairs_of(case: Case, compared: tuple[str, str, str]) -> PairCounts | None:
 
 def setting_columns(result: SweepResult) -> list[Column]:
     """The columns that identify a row."""
-    cases = result.analysis.cases
-    columns = [_setting_column(result, index) for index in range(len(result.analysis.settings))]
+    cases = result.variation.cases
+    columns = [_setting_column(result, index) for index in range(len(result.variation.settings))]
     columns = columns or [_column("setting", "setting", "", lambda _: Cell("as configured"), number=False)]
     for name in ("learning rate", "batch size"):
         if not _is_configured(result, name.replace(" ", "_")):
@@ -122,7 +122,7 @@ def _is_configured(result: SweepResult, name: str) -> bool:
 
 
 def _setting_column(result: SweepResult, index: int) -> Column:
-    setting = result.analysis.settings[index]
+    setting = result.variation.settings[index]
 
     def cell(case: Case) -> Cell:
         value = case.values[index]
@@ -239,7 +239,7 @@ def _drift_column(result: SweepResult, name: str, group: str | None) -> Column:
 
 def legend(result: SweepResult) -> list[str]:
     """Explanation of the marks that occur in the main table."""
-    runs = [len(case.runs) - case.failed for case in result.analysis.cases]
+    runs = [len(case.runs) - case.failed for case in result.variation.cases]
     marks = [
         f"{', '.join(f'{mark} {verdict}' for verdict, mark in VERDICT_MARKS.items())}, by the paired test"
     ]
@@ -265,7 +265,7 @@ LAYER_TITLES = {
 
 def layer_tables(result: SweepResult) -> tuple[list[Table], str]:
     """The most changed tensors of each case by each measure, and the prefix omitted from their names."""
-    view = result.analysis
+    view = result.variation
     prefix = block_prefix(
         [name for case in view.cases for tensors in case.layers.values() for name, _ in tensors]
     )
@@ -308,7 +308,7 @@ def sweep_markdown(result: SweepResult) -> str:
     blocks = [
         markdown(cut(result.title, limit=NAME_LENGTH)),
         markdown(headline(result)),
-        Table(columns=columns_of(result), rows=result.analysis.cases).to_markdown().rstrip("\n"),
+        Table(columns=columns_of(result), rows=result.variation.cases).to_markdown().rstrip("\n"),
         f"{markdown('; '.join(legend(result)))}.",
         "\n".join(f"- {markdown(cut(sentence, limit=SENTENCE_LENGTH))}" for sentence in reservations(result)),
     ]
@@ -325,12 +325,12 @@ def sweep_latex(result: SweepResult) -> str:
     """
     comments = [result.title, headline(result), *legend(result), *reservations(result)]
     lines = "".join(f"% {latex(cut(comment, limit=SENTENCE_LENGTH))}\n" for comment in comments)
-    return lines + Table(columns=columns_of(result), rows=result.analysis.cases).to_latex()
+    return lines + Table(columns=columns_of(result), rows=result.variation.cases).to_latex()
 
 
 def sweep_csv(result: SweepResult) -> str:
     """One line for each setting, with all digits."""
-    cases = result.analysis.cases
+    cases = result.variation.cases
     measures = [(task, measured) for task in result.ordered for measured in measures_of(result, task)]
     compared = [counts.compared for counts in compared_in(result)]
     rows = [
@@ -346,7 +346,7 @@ def sweep_csv(result: SweepResult) -> str:
 
 
 def _setting_figures(result: SweepResult, case: Case) -> dict[str, Any]:
-    values = zip(result.analysis.settings, case.values, strict=True)
+    values = zip(result.variation.settings, case.values, strict=True)
     runs = result.runs_of(case, None)
     return {
         **{
@@ -390,7 +390,7 @@ def _changes_of(
 
 def _run_figures(result: SweepResult, case: Case) -> dict[str, Any]:
     done, failed = result.runs_of(case), result.runs_of(case, "failed")
-    drifts = in_order(name for every in result.analysis.cases for name in every.drift)
+    drifts = in_order(name for every in result.variation.cases for name in every.drift)
     return {
         **{
             name: _mean([getattr(run, name) for run in done])

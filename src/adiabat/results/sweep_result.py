@@ -1,4 +1,7 @@
-"""The result of a sweep: plain data for ``result.json``, page, figures and tables (Vasilyev et al. 2024)."""
+"""The result of a sweep: that of a suite whose models are the settings of the grid, with the runs behind it.
+
+Reference: Vasilyev et al. 2024.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -6,10 +9,8 @@ from typing import ClassVar, Literal, TypeGuard
 
 from adiabat.core.text import setting_text
 from adiabat.results.evaluation_result import Change, GridComparison, Verdict
-from adiabat.results.ranking_result import Ranking
 from adiabat.results.rate_search_result import Drift
-from adiabat.results.record import Record
-from adiabat.results.suite_result import Kind
+from adiabat.results.suite_result import Kind, SuiteResult
 from adiabat.results.training_record import LayerChange
 
 Value = str | float | int | bool | list[str] | None
@@ -59,6 +60,7 @@ class SweepRun:
         validation_pairs: Number of pairs behind the errors.
         parameters: Number of parameters of both towers; shared ones count once.
         passes: Number of passes over the pairs; 0 if unknown.
+        start: Name of its initial model among `SweepResult.models`; "" in rows of earlier versions.
         step_seconds: Median time of an optimizer step; None if the run was too short to measure it.
         drift: Drift from the untuned tower on the probes; None without probes.
     """
@@ -87,6 +89,12 @@ class SweepRun:
     layers: list[LayerChange] = field(default_factory=list)
     drift: Drift | None = None
     device: str = ""
+    start: str = ""
+
+    @property
+    def case(self) -> str:
+        """Its variant and values, which the runs of all seeds share; the name of their model."""
+        return case_of(self.name, self.seed) or ONLY_CASE
 
     def task(self, name: str) -> TaskOutcome | None:
         """Its outcome on a task.
@@ -95,6 +103,15 @@ class SweepRun:
             None if it was not measured.
         """
         return next((outcome for outcome in self.tasks if outcome.task == name), None)
+
+
+ONLY_CASE = "the only setting"
+"""Name of the case of a sweep without variation."""
+
+
+def case_of(run: str, seed: int) -> str:
+    """The part of a run's name that the runs of all seeds share; "" in a sweep without variation."""
+    return run.removesuffix(f"seed={seed}").removesuffix(", ")
 
 
 VARIANT = "variant"
@@ -367,32 +384,54 @@ class SweepAnalysis:
         return [self.described(cases[0], differing) for cases in lines]
 
 
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """Encoding speed of a model.
+
+    Attributes:
+        texts_per_second: Median over rounds.
+        slowest: Texts per second in the slowest round.
+        fastest: Texts per second in the fastest round.
+        texts: Number of texts per round.
+    """
+
+    texts_per_second: float
+    slowest: float
+    fastest: float
+    texts: int
+    rounds: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SweepResult(Record):
+class SweepResult(SuiteResult):
     """The whole ``result.json`` of a sweep.
+
+    Its models are the cases, whose runs are the seeds, and their initial models. Each is compared with the
+    best of each task. The rows compare each run with its own start.
 
     Attributes:
         model: Initial model; several are listed.
         targets: Names of the tasks that training should improve; the others must not get worse.
         varied: Dotted settings that the grid varies, in order.
+        runs: A row for each run.
+        starts: Names of the initial models among `models`.
+        speed: Encoding speed by initial model; empty if it was not measured.
         noise: Measure of drift to that of the untuned tower when only the final punctuation of the probes
             changes (`adiabat.adiabatic.drift`); empty if drift was not measured.
-        analysis: Analysis over the runs: means over seeds, harm, costs of gains, drift limits.
-        ranking: Cases ranked by their scores on retrieval tasks; None if there are fewer than two, or too
-            many.
+        variation: Analysis over the rows: means over seeds, harm, costs of gains, drift limits.
     """
 
     ROWS: ClassVar[str] = "runs"
 
     model: str
     targets: list[str]
-    tasks: list[str]
     varied: list[str]
     runs: list[SweepRun]
+    starts: list[str] = field(default_factory=list)
+    speed: dict[str, Speed] = field(default_factory=dict)
     noise: dict[str, float] = field(default_factory=dict)
-    analysis: SweepAnalysis = field(default_factory=SweepAnalysis)
-    ranking: Ranking | None = None
-    kind: Literal["sweep"] = "sweep"
+    variation: SweepAnalysis = field(default_factory=SweepAnalysis)
+    kind: Literal["sweep"] = "sweep"  # type: ignore[assignment]
 
     @property
     def verb(self) -> str:
@@ -400,14 +439,20 @@ class SweepResult(Record):
         return str(self.settings.get("sweep", {}).get("verb", "tune"))
 
     @property
+    def task_names(self) -> list[str]:
+        """Names of the tasks."""
+        return [task.name for task in self.tasks]
+
+    @property
     def others(self) -> list[str]:
         """Tasks that are not targets."""
-        return [task for task in self.tasks if task not in self.targets]
+        return [task for task in self.task_names if task not in self.targets]
 
     @property
     def ordered(self) -> list[str]:
         """Targets, then the others."""
-        return [*(task for task in self.tasks if task in self.targets), *self.others]
+        targets = [task for task in self.task_names if task in self.targets]
+        return [*targets, *self.others]
 
     def runs_of(self, case: Case | None = None, status: str | None = "done") -> list[SweepRun]:
         """Runs of a case, by default of all cases, that left a model (``done``), that failed, or all."""

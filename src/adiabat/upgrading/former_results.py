@@ -27,6 +27,10 @@ MARKS = {
 """Fields of records that had no kind, each with its kind; a record with data sets is an evaluation."""
 
 
+RESAMPLES = 10_000
+"""Default of 0.1."""
+
+
 def present_record(plain: Mapping[str, Any], path: Path) -> Record:
     """Convert a record of any former format.
 
@@ -43,6 +47,8 @@ def present_record(plain: Mapping[str, Any], path: Path) -> Record:
         former["trials"] = former.pop("rungs")
     if kind == "suite":
         former["analysis"] = _with_even(former.get("analysis", {}))
+    if kind == "sweep" and "variation" not in former:
+        former = _without_comparison(former)
     for table in (former, former.get("training") or {}):
         table["settings"] = _settings(table.get("settings", {}))
     try:
@@ -54,6 +60,28 @@ def present_record(plain: Mapping[str, Any], path: Path) -> Record:
             f"{path} cannot be converted ({misfits(fault)[0]}); its page stays readable"
         ) from fault
     return replace(record, folder=path.parent)
+
+
+def _without_comparison(former: Mapping[str, Any]) -> dict[str, Any]:
+    """A sweep of 0.1, whose settings are not compared; its runs describe its tasks."""
+    tasks: dict[str, dict[str, Any]] = {}
+    for run in former.get("runs", []):
+        for outcome in run["tasks"]:
+            described = {name: outcome[name] for name in ("kind", "unit", "units")}
+            main = {
+                name: outcome["changes"][0][name] for name in ("measure", "similarity", "lower_is_better")
+            }
+            tasks.setdefault(outcome["task"], {"name": outcome["task"], "documents": 0, **described, **main})
+    ranking = {"against": None, "ranks": {}, "best": [], "even": [], "clear": False}
+    return {
+        **former,
+        "tasks": list(tasks.values()),
+        **{name: [] for name in ("models", "scores", "pairings")},
+        "baseline": None,
+        "resamples": former.get("settings", {}).get("measure", {}).get("resamples", RESAMPLES),
+        "analysis": {"tasks": [{"task": name, **ranking} for name in tasks]},
+        "variation": former.get("analysis", {}),
+    }
 
 
 def _kind_of(plain: Mapping[str, Any]) -> str | None:

@@ -15,7 +15,7 @@ from adiabat.evaluation.measured_models import Corpus
 from adiabat.experiments.sweep_trials import StartRecord, read_starts, step_seconds, write_starts
 from adiabat.experiments.train_sweep import _sample, drawn_texts, encoding_speeds
 from adiabat.models.towers import DualEncoder
-from adiabat.results.ranking_result import Speed
+from adiabat.results.sweep_result import Speed
 from tests.experiments.sweep.training_world import tiny, write_world
 
 

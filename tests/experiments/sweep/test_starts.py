@@ -22,7 +22,7 @@ from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.towers import DualEncoder
 from adiabat.report import pages
 from adiabat.results.sweep_result import SweepResult
-from tests.experiments.sweep.training_world import brief, ranking_of, run, tiny, write_world
+from tests.experiments.sweep.training_world import brief, run, settings_in, tiny, write_world
 from tests.tiny import tiny_dual
 
 
@@ -36,35 +36,34 @@ def start_file(folder: Path, name: str) -> Path:
     return folder / "out" / "scores" / run_folder_name(name) / "asked.parquet"
 
 
+def untrained_in(result: SweepResult) -> list[Any]:
+    """The untrained model with its scores."""
+    return [
+        *(model for model in result.models if model.name == "untrained"),
+        result.main_score("asked", "untrained"),
+    ]
+
+
 def test_losses_of_other_similarities_have_starts_of_their_own_whichever_run_comes_first(here: Path) -> None:
     losses = [{"kind": "in_batch_softmax", "similarity": name} for name in ("cosine", "dot")]
     data = {"data": str(here / "near.jsonl")}
     variants = [{"name": loss["similarity"], "job": data, "train": {"loss": loss}} for loss in losses]
-    starts = ranking_of(run(brief(here, variants=variants))).starts
-    assert [one.case for one in starts] == ["cosine", "dot"]
+    assert run(brief(here, variants=variants)).starts == ["cosine, untrained", "dot, untrained"]
 
 
 def test_a_record_and_scores_of_another_start_are_made_again(here: Path) -> None:
-    first = ranking_of(run(brief(here))).starts
+    first = untrained_in(run(brief(here)))
     records, scores = read_starts(here / "out"), start_file(here, "untrained")
     write_starts({"untrained": replace(records["untrained"], parameters=1, key="other")}, here / "out")
-    assert ranking_of(run(brief(here), resume=True)).starts == first
+    assert untrained_in(run(brief(here), resume=True)) == first
     assert read_starts(here / "out") == records
     scores.write_bytes(start_file(here, "near, seed=0").read_bytes())
-    assert ranking_of(run(brief(here), resume=True)).starts == first
+    assert untrained_in(run(brief(here), resume=True)) == first
     scores.unlink()
-    assert ranking_of(run(brief(here), resume=True)).starts == first
+    assert untrained_in(run(brief(here), resume=True)) == first
 
 
-def test_a_lost_file_of_scores_is_named_where_it_prevents_the_ranking(here: Path) -> None:
-    run(brief(here))
-    start_file(here, "near, seed=0").unlink()
-    result = run(brief(here), resume=True)
-    assert result.ranking is None
-    assert any(str(start_file(here, "near, seed=0")) in note for note in result.notes)
-
-
-def test_the_other_settings_are_ranked_where_scores_of_one_run_are_lost_and_it_is_said_everywhere(
+def test_the_other_settings_are_compared_where_scores_of_one_run_are_lost_and_it_is_said_everywhere(
     here: Path,
 ) -> None:
     """Missing or damaged; the setting keeps its row in the other tables."""
@@ -80,15 +79,18 @@ def test_the_other_settings_are_ranked_where_scores_of_one_run_are_lost_and_it_i
         if content is not None:
             lost.write_bytes(content)
         result = run(brief(here, variants=variants), resume=True)
-        assert {standing.name for standing in ranking_of(result).standings} == {"decay 0.1", "decay 0.3"}
-        assert result.analysis == whole.analysis
-        assert "failed" not in " ".join(ranking_of(result).notes)
+        assert settings_in(result) == ["decay 0.1", "decay 0.3"]
+        assert result.variation == whole.variation
+        assert "failed" not in " ".join(result.notes)
         for said in (
             " ".join(result.notes),
             pages.summary(result),
             (here / "out" / "report.html").read_text(encoding="utf-8"),
         ):
-            assert f"the ranking lacks decay 0.2, seed=0, whose scores {lost} are missing or damaged" in said
+            assert (
+                f"comparison of settings lacks decay 0.2, seed=0, whose scores {lost} are missing or damaged"
+                in said
+            )
         lost.write_bytes(b"")
 
 

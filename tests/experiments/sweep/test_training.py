@@ -28,8 +28,8 @@ from adiabat.runs.run_config import Job, is_described, is_job
 from tests.experiments.sweep.training_world import (
     brief,
     lines,
-    ranking_of,
     run,
+    settings_in,
     settings_of,
     tiny,
     write_world,
@@ -76,16 +76,16 @@ def job_of(folder: Path, name: str) -> Job:
 
 
 def values_of(folder: Path, name: str, task: str) -> list[float]:
-    """Scores by the first measure of the settings, as the files of scores have them."""
+    """Scores by the main measure, as the files of scores have them."""
     scores = read_scores(folder / "out" / "scores" / run_folder_name(name) / f"{task}.parquet")
-    return next(sample.values.tolist() for sample in scores.samples if sample.measure == "nDCG@10")
+    return scores.samples[0].values.tolist()  # type: ignore[no-any-return]
 
 
 def untimed(result: SweepResult) -> Any:
     """All that depends neither on the clock nor on the folder."""
     plain = result.to_json()
-    for one in plain["ranking"]["standings"]:
-        one["step_seconds"], one["trained_on"] = None, Path(one["trained_on"]).name
+    for one in plain["models"]:
+        one["model"] = Path(one["model"]).name
     for one in plain["runs"]:
         one["step_seconds"], one["seconds"] = None, None
     return {
@@ -93,6 +93,13 @@ def untimed(result: SweepResult) -> Any:
         for key, value in plain.items()
         if key not in ("created", "seconds", "settings", "command", "inputs")
     }
+
+
+def value_of(result: SweepResult, task: str, model: str) -> float:
+    """Of the main measure."""
+    score = result.main_score(task, model)
+    assert score is not None
+    return score.value
 
 
 # --- Results ---
@@ -110,64 +117,60 @@ def test_every_run_is_a_job_of_its_own_with_its_seed(data: Done, models: Done) -
     assert not is_job(data[0] / "out")
 
 
-def test_scores_are_means_over_queries_tasks_and_seeds_of_the_files_of_scores(data: Done) -> None:
+def test_scores_are_means_over_queries_and_seeds_of_the_files_of_scores(data: Done) -> None:
     folder, result = data
-    found = ranking_of(result)
-    for standing in found.standings:
-        names = [f"{standing.name}, seed={seed}" for seed in (0, 1)]
-        of_runs = [
-            fmean(fmean(values_of(folder, name, task)) for task in ("asked", "listed")) for name in names
-        ]
-        assert standing.runs == pytest.approx(of_runs)
-        assert standing.overall.score == pytest.approx(fmean(of_runs))
-        for number, task in enumerate(("asked", "listed")):
-            assert standing.tasks[number].score == pytest.approx(
-                fmean(fmean(values_of(folder, name, task)) for name in names)
-            )
-        start = fmean(fmean(values_of(folder, "untrained", task)) for task in ("asked", "listed"))
-        assert standing.gain.difference == pytest.approx(standing.overall.score - start)
-        assert found.starts[0].overall.score == pytest.approx(start)
-        assert standing.measures["nDCG@10"] == pytest.approx(standing.overall.score)
+    for task in ("asked", "listed"):
+        for name in ("near", "far"):
+            of_runs = [fmean(values_of(folder, f"{name}, seed={seed}", task)) for seed in (0, 1)]
+            assert value_of(result, task, name) == pytest.approx(fmean(of_runs))
+        assert value_of(result, task, "untrained") == pytest.approx(
+            fmean(values_of(folder, "untrained", task))
+        )
 
 
-def test_variants_stand_highest_first_and_are_compared_with_the_first(data: Done) -> None:
-    found = ranking_of(data[1])
-    first, second = found.standings
-    assert first.overall.score >= second.overall.score
-    assert first.to_best is None
-    assert second.to_best is not None
-    assert second.to_best.difference == pytest.approx(second.overall.score - first.overall.score)
-    low, high = second.to_best.interval
-    assert low < second.to_best.difference < high
-    assert first.best_share + second.best_share == pytest.approx(1)
-    assert (found.measure, found.seeds, found.resamples) == ("nDCG@10", [0, 1], 200)
-    assert [(task.name, task.kind, task.queries, task.documents) for task in found.tasks] == [
-        ("asked", "ranking", 9, 16),
-        ("listed", "pairs", 8, 11),
+def test_settings_and_their_start_are_compared_as_models_of_a_suite_with_the_best_of_each_task(
+    data: Done,
+) -> None:
+    result = data[1]
+    assert [(model.name, len(model.runs)) for model in result.models] == [
+        ("near", 1),
+        ("far", 1),
+        ("untrained", 0),
     ]
+    assert (result.baseline, result.resamples, [task.units for task in result.tasks]) == (None, 200, [9, 8])
+    for ranking in result.analysis.tasks:
+        values = {model.name: value_of(result, ranking.task, model.name) for model in result.models}
+        # Of listed candidates, discrepancies are counted.
+        assert values[ranking.best[0]] == (min if ranking.task == "listed" else max)(values.values())
+        others = [pairing for pairing in result.pairings if pairing.task == ranking.task]
+        assert {pairing.model for pairing in others} == values.keys() - {ranking.against}
+        for pairing in others:
+            assert pairing.change.difference == pytest.approx(values[pairing.model] - values[pairing.against])
 
 
 def test_costs_stand_beside_scores(data: Done, models: Done) -> None:
-    near = next(one for one in ranking_of(data[1]).standings if one.name == "near")
-    assert (near.steps, near.pairs, near.passes, near.speed) == (3, 24, 18 / 24, None)
+    near = data[1].runs[0]
+    assert (near.steps, near.pairs, near.passes, data[1].speed) == (3, 24, 18 / 24, {})
     assert near.step_seconds is not None
-    assert near.trained < near.parameters
-    small, large = (
-        next(one for one in ranking_of(models[1]).standings if one.name == name)
-        for name in ("small", "large")
-    )
+    assert near.trainable < near.parameters
+    small, large = models[1].models[:2]
+    assert small.parameters is not None
+    assert large.parameters is not None
     assert small.parameters < large.parameters
-    for one in (small, large):
-        assert one.speed is not None
-        assert (one.speed.texts, one.speed.rounds) == (8, 3)
-        assert 0 < one.speed.slowest <= one.speed.texts_per_second <= one.speed.fastest
+    assert list(models[1].speed) == models[1].starts
+    for speed in models[1].speed.values():
+        assert (speed.texts, speed.rounds) == (8, 3)
+        assert 0 < speed.slowest <= speed.texts_per_second <= speed.fastest
 
 
 def test_models_have_starts_of_their_own_and_data_sets_share_one(data: Done, models: Done) -> None:
-    starts = [[(start.model, start.case) for start in ranking_of(one).starts] for one in (data[1], models[1])]
-    assert starts == [[("tiny", "")], [("small", "small"), ("tiny", "large")]]
+    by_setting = [[(run.case, run.start) for run in one.runs[:2]] for one in (data[1], models[1])]
+    assert by_setting == [
+        [("near", "untrained"), ("far", "untrained")],
+        [("small", "small, untrained"), ("large", "large, untrained")],
+    ]
     # The tiny model is a start of both sweeps, and is measured alike in both.
-    assert ranking_of(data[1]).starts[0].overall.score == ranking_of(models[1]).starts[1].overall.score
+    assert value_of(data[1], "asked", "untrained") == value_of(models[1], "asked", "large, untrained")
 
 
 def test_the_files_hold_what_was_returned(data: Done) -> None:
@@ -194,7 +197,7 @@ def test_a_run_is_what_train_makes_of_the_same_settings(data: Done, tmp_path: Pa
     )
 
 
-def test_a_grid_and_a_mixture_are_ranked_too(here: Path) -> None:
+def test_a_grid_and_a_mixture_are_compared_too(here: Path) -> None:
     far = {"path": str(here / "far.jsonl"), "columns": {"query": "question", "positive": "answer"}}
     mixed = {
         "name": "both, equally",
@@ -207,12 +210,13 @@ def test_a_grid_and_a_mixture_are_ranked_too(here: Path) -> None:
         "grid": {"train": {"loss": {"temperature": [0.05, 0.1]}}},
     }
     result = run(brief(here, variants=[near, mixed], measure={"report": ["RR"]}, **tables))
-    assert {one.name for one in ranking_of(result).standings} == {
+    names = {
         f"{variant}, temperature={value}"
         for variant in ("near", "both, equally")
         for value in ("0.05", "0.1")
     }
-    assert (ranking_of(result).measure, ranking_of(result).run_deviation) == ("RR", None)
+    assert set(settings_in(result)) == names
+    assert result.tasks[0].measure == "RR"
 
 
 # --- Refused before anything is trained ---
@@ -299,7 +303,7 @@ def test_a_directory_of_something_else_is_left_alone(here: Path) -> None:
 # --- Runs that fail, and queries that were trained on ---
 
 
-def test_a_variant_of_which_a_run_fails_is_not_ranked(here: Path) -> None:
+def test_a_variant_of_which_a_run_fails_is_not_compared(here: Path) -> None:
     wild = {
         "name": "wild",
         "job": {"data": str(here / "near.jsonl")},
@@ -309,8 +313,8 @@ def test_a_variant_of_which_a_run_fails_is_not_ranked(here: Path) -> None:
     result = run(brief(here, variants=[*variants, wild]))
     assert [one.status for one in result.runs] == ["done", "done", "failed"]
     assert "finite" in result.runs[-1].reason
-    assert {one.name for one in ranking_of(result).standings} == {"near", "far"}
-    assert any("wild, seed=0" in note for note in ranking_of(result).notes)
+    assert set(settings_in(result)) == {"near", "far"}
+    assert any("wild, seed=0" in note for note in result.notes)
 
 
 @pytest.mark.parametrize(("trained", "verdicts"), [(0, True), (4, False)])
@@ -323,18 +327,16 @@ def test_a_variant_that_was_trained_on_queries_of_a_task_is_named_and_has_no_ver
             {"query": row["query"].upper(), "positive": f"some {row['pos'][0]}"} for row in asked[:trained]
         ]
         file.writelines(json.dumps(row) + "\n" for row in rows)
-    found = ranking_of(run(brief(here)))
+    result = run(brief(here))
     told = [
         note
-        for note in found.notes
-        if note.startswith("near was trained or validated on 4 of 9 queries of asked; these are more")
+        for note in result.notes
+        if "near was trained or validated on 4 of 9 queries" in note and "too many for a verdict" in note
     ]
     assert bool(told) is not verdicts
-    if not verdicts:
-        near = next(one for one in found.standings if one.name == "near")
-        assert {near.gain.verdict, *(one.to_best.verdict for one in found.standings if one.to_best)} == {
-            "undecided"
-        }
+    in_pairings = {name for pairing in result.pairings for name in (pairing.model, pairing.against)}
+    assert ("near" in in_pairings) is verdicts
+    assert (result.runs[0].tasks[0].main.verdict is not None) is verdicts
 
 
 # --- Resuming ---
@@ -384,17 +386,17 @@ def test_finished_runs_are_not_made_again(here: Path, monkeypatch: pytest.Monkey
 
 
 def test_seeds_and_variants_may_be_added_and_left_out(here: Path, whole: SweepResult) -> None:
-    first = {one.name: one.runs[0] for one in ranking_of(whole).standings}
+    first = {row.name: row.tasks for row in whole.runs}
     run(brief(here))
-    both = ranking_of(run(brief(here, sweep={"seeds": [0, 1]}), resume=True))
-    assert {one.name: one.runs[0] for one in both.standings} == first
+    both = run(brief(here, sweep={"seeds": [0, 1]}), resume=True)
+    assert {row.name: row.tasks for row in both.runs if row.seed == 0} == first
     near, far = (variant.model_dump() for variant in brief(here).variants)
     third = {**far, "name": "third", "data": {**far["data"], "max_validation": 5}}
-    grown = ranking_of(run(brief(here, variants=[near, third]), resume=True))
-    assert {one.name for one in grown.standings} == {"near", "third"}
+    grown = run(brief(here, variants=[near, third]), resume=True)
+    assert set(settings_in(grown)) == {"near", "third"}
     # A variant that was left out is still described: it comes back without a run, and only as it was.
     rows = (here / "out" / "runs.parquet").read_bytes()
-    assert {one.name: one.runs[0] for one in ranking_of(run(brief(here), resume=True)).standings} == first
+    assert {row.name: row.tasks for row in run(brief(here), resume=True).runs} == first
     assert (here / "out" / "runs.parquet").read_bytes() == rows
     with pytest.raises(JobError, match="variants.far.data.max_validation was 'not set', is 5"):
         run(brief(here, variants=[near, {**third, "name": "far"}]), resume=True)
@@ -423,7 +425,7 @@ def test_models_are_timed_together_and_again_when_one_is_added(
     )
     names = ["large, untrained", "small, untrained"]
     assert timed == [names, ["large, untrained", "other, untrained", "small, untrained"]]
-    assert all(one.speed is not None for one in ranking_of(result).standings)
+    assert len(result.speed) == 3
 
 
 def test_another_sweep_is_refused_with_what_differs(here: Path) -> None:
@@ -439,8 +441,6 @@ def test_another_sweep_is_refused_with_what_differs(here: Path) -> None:
 
 
 def test_settings_that_change_no_number_may_change(here: Path) -> None:
-    first = ranking_of(run(brief(here)))
-    again = ranking_of(
-        run(brief(here, memory={"chunk_tokens": 999}, sweep={"seeds": [0], "name": "other"}), resume=True)
-    )
-    assert [one.runs for one in again.standings] == [one.runs for one in first.standings]
+    first = run(brief(here))
+    again = run(brief(here, memory={"chunk_tokens": 999}, sweep={"seeds": [0], "name": "other"}), resume=True)
+    assert (again.scores, again.pairings) == (first.scores, first.pairings)

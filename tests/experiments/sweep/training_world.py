@@ -15,7 +15,6 @@ from adiabat.experiments.sweep import sweep
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.loading import load
 from adiabat.models.towers import DualEncoder
-from adiabat.results.ranking_result import Ranking
 from adiabat.results.sweep_result import SweepResult
 from adiabat.runs.run_config import Job, is_job
 from tests.tiny import tiny_dual
@@ -119,7 +118,6 @@ def run(settings: TrainSweepSettings, *, resume: bool = False, notes: list[str] 
     return sweep(tiny, settings, resume=resume, command="adiabat sweep", watch=Watch(note=said.append))
 
 
-def ranking_of(result: SweepResult) -> Ranking:
-    """The ranking of a sweep that has one."""
-    assert result.ranking is not None
-    return result.ranking
+def settings_in(result: SweepResult) -> list[str]:
+    """Names of the settings that are compared with one another."""
+    return [model.name for model in result.models if model.name not in result.starts]
