@@ -1,10 +1,13 @@
 """The files of settings in examples/ run as they are written, on data and a model small enough for a test."""
 
 import json
+import runpy
+import sys
 from pathlib import Path
 
 import pytest
 
+import adiabat
 from tests.commands import Run, run_in_process
 from tests.laws_once import equal_laws_are_fitted_once as equal_laws_are_fitted_once
 from tests.pages import EVERY, without_pages
@@ -186,3 +189,21 @@ def test_a_sweep_runs(run: Run) -> None:
         *few,
     )
     assert (said.code, said.out) == (0, "out/report.html\n"), said.err
+
+
+def test_towers_are_trained_distilled_and_compared_in_python(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run()
+    asked = [json.loads(line) for line in Path("test.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows(
+        "train.jsonl",
+        [{"query": f"{row['query']} {n}", "pos": row["pos"]} for row in asked for n in range(9)],
+    )
+    files = {"corpus": "corpus.jsonl", "train": "train.jsonl", "test": "test.jsonl"}
+    monkeypatch.setattr(adiabat, "demo_files", lambda: files, raising=False)
+    monkeypatch.setattr(sys, "argv", ["10_train_distil_compare.py", "trained", "model"])
+    runpy.run_path(str(EXAMPLES / "10_train_distil_compare.py"))
+    said = capsys.readouterr().out
+    assert "static" in said
+    assert said.endswith("trained/suite/report.html trained/compared/report.html\n")

@@ -23,7 +23,7 @@ from adiabat.config.reader import checked
 from adiabat.config.section import Section, nest, overlaid, value_at
 from adiabat.config.shared import EmbedSettings, EvaluateSettings
 from adiabat.config.sweeps import TrainSweepSettings, TuneSweepSettings
-from adiabat.config.tasks import SpaceSettings
+from adiabat.config.tasks import SpaceSettings, SuiteSettings
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError, DataError, JobError, StoreError
 from adiabat.core.progress import Watch
@@ -486,3 +486,12 @@ def test_progress_is_shown_where_it_is_asked_for(here: Path, capsys: pytest.Capt
     adiabat.embed("model", "corpus.jsonl", "store", progress=True)
     assert "finished before" in capsys.readouterr().err
     assert settings_of(EmbedSettings, None, {}, section="store", function="embed") == EmbedSettings()
+
+
+def test_paths_are_taken_in_nested_dicts_and_lists_of_them() -> None:
+    task = {"kind": "retrieval", "name": "t", "data": Path("q.jsonl"), "corpus": Path("c.jsonl")}
+    models = [{"name": "job", "model": Path("runs/job")}]
+    suite = {"models": models, "suite": {"stores": Path("stores")}, "tasks": [task]}
+    settings = settings_of(SuiteSettings, suite, {}, section="suite", function="evaluate_suite")
+    assert settings.models[0].model == "runs/job"
+    assert settings.suite.stores == "stores"

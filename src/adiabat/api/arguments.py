@@ -285,9 +285,8 @@ def settings_table(settings: SettingsLike, kind: type[Section]) -> dict[str, Any
     if settings is None:
         return {}
     if isinstance(settings, Mapping):
-        return {
-            name: dict(value) if isinstance(value, Mapping) else value for name, value in settings.items()
-        }
+        table: dict[str, Any] = _setting(settings)
+        return table
     if isinstance(settings, kind):
         return settings.overlay()
     allowed = f"{kind.__name__}, a path of a TOML file or a dict"
