@@ -9,14 +9,13 @@ import pytest
 
 from adiabat.report.sweep_page import MOST_ROWS
 from adiabat.report.sweep_tables import (
-    columns_of,
     drift_columns,
+    main_columns,
     measure_columns,
     sweep_csv,
     sweep_latex,
     sweep_markdown,
 )
-from adiabat.report.tables import cell_of
 from tests.report.html_page import HOSTILE, plain, printed
 from tests.report.sample_sweeps import (
     MARGIN,
@@ -190,7 +189,7 @@ def test_hostile_names_stay_in_their_cells(export) -> None:
     if export is markdown:
         own = [line for line in table if "adamw" in line or "sgd" in line or "cmd" in line]
         assert {len(re.findall(r"(?<!\\)\|", line)) for line in own[:3]} == {
-            len(columns_of(hostile_sweep())) + 1
+            len(main_columns(hostile_sweep())) + 1
         }
     else:
         assert r"\end{tabular} \%" not in text
@@ -202,7 +201,7 @@ def test_hostile_names_stay_in_their_cells(export) -> None:
 
 def test_what_runs_took_is_a_column_only_where_the_grid_does_not_tell() -> None:
     def heads(*runs, varied=(RATE,)):
-        return [column.full for column in columns_of(make_sweep(runs, varied=varied, tasks=()))]
+        return [column.head.full for column in main_columns(make_sweep(runs, varied=varied, tasks=()))]
 
     assert heads(make_run({RATE: 1e-8}), make_run({RATE: 2e-8})) == ["learning rate", "steps", "best epoch"]
     scaled = [
@@ -232,28 +231,27 @@ def test_what_runs_took_is_a_column_only_where_the_grid_does_not_tell() -> None:
 
 def test_cells_are_sorted_by_their_numbers() -> None:
     seen = full_sweep()
-    by_name = {column.full: column for column in columns_of(seen)}
-    first, last = seen.variation.cases[0], seen.variation.cases[-1]
-    assert cell_of(by_name["learning rate"].of(first)).value == 1e-8
-    assert cell_of(by_name["msmarco"].of(first)).value == pytest.approx(0.6)
-    assert cell_of(by_name["entailment-neutral"].of(last)).value == 174
-    assert cell_of(by_name["freeze"].of(first)).value == "embeddings"
-    assert cell_of(by_name["arxiv"].of(last)).sign_tone == ""
-    assert cell_of(by_name["xnli"].of(last)).sign_tone == "undecided"
+    by_name = {column.head.full: column for column in main_columns(seen)}
+    assert by_name["learning rate"].cells[0].value == 1e-8
+    assert by_name["msmarco"].cells[0].value == pytest.approx(0.6)
+    assert by_name["entailment-neutral"].cells[-1].value == 174
+    assert by_name["freeze"].cells[0].value == "embeddings"
+    assert by_name["arxiv"].cells[-1].sign_tone == ""
+    assert by_name["xnli"].cells[-1].sign_tone == "undecided"
 
 
 def test_all_measures_and_drift_have_tables_of_their_own() -> None:
     seen = full_sweep()
-    assert [(column.full, "".join(column.sub)) for column in measure_columns(seen)][3:5] == [
+    assert [(column.head.full, "".join(column.head.sub)) for column in measure_columns(seen)][3:5] == [
         ("msmarco", "nDCG@10, cosine"),
         ("msmarco", "nDCG@10, distance"),
     ]
-    assert [column.full for column in drift_columns(seen)][3:] == ["overlap loss", "margins", "turn"]
-    assert [column.full for column in drift_columns(seen, "zh")] == [
-        column.full for column in drift_columns(seen)
+    assert [column.head.full for column in drift_columns(seen)][3:] == ["overlap loss", "margins", "turn"]
+    assert [column.head.full for column in drift_columns(seen, "zh")] == [
+        column.head.full for column in drift_columns(seen)
     ]
     alone = make_sweep([make_run({RATE: 1e-8}, drift=drift_at(1e-8))])
-    cell = cell_of(drift_columns(alone)[1].of(alone.variation.cases[0]))
+    cell = drift_columns(alone)[1].cells[0]
     assert (cell.text, *cell.sub) == ("0.004", "± 4e−4")
     assert drift_columns(simple_sweep()) == []
     single = make_run(

@@ -28,6 +28,7 @@ from adiabat.results.sweep_result import (
     Value,
     is_number,
     key_of,
+    mean_of,
 )
 from adiabat.results.training_record import LayerChange
 
@@ -158,11 +159,6 @@ def change_of(task: str, measure: str, similarity: str, changes: Sequence[Change
         verdicts=dict(Counter(change.verdict for change in changes if change.verdict is not None)),
         runs=len(changes),
     )
-
-
-def mean_of(values: Sequence[float]) -> float | None:
-    """The mean; for equal values the value itself, without rounding errors of a sum."""
-    return fmean(values) if len(set(values)) > 1 else next(iter(values), None)
 
 
 def _pairs(runs: Sequence[SweepRun], task: str) -> Iterator[PairCounts]:

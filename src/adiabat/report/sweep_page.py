@@ -1,12 +1,12 @@
 """The page of a sweep, its files and its terminal tables."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import TypeVar
 
 from adiabat.core.text import DASH, NO_BREAK, counted, cut, duration, integer
 from adiabat.report import suite_page
-from adiabat.report.computed_tables import Column, Table
 from adiabat.report.format import cut_name, number, signed, three_digits
 from adiabat.report.pages import Figure, Group, Page, Terms, notes_section
 from adiabat.report.sweep_costs import cost_table, costs_section
@@ -23,20 +23,20 @@ from adiabat.report.sweep_figures import (
 from adiabat.report.sweep_headline import case_cell, case_head, headline, reservations, sides, tone
 from adiabat.report.sweep_tables import (
     change_cell,
-    columns_of,
     compared_in,
     drift_columns,
     layer_tables,
     legend,
+    main_columns,
     measure_columns,
     pairs_of,
     run_count,
     sweep_csv,
     sweep_latex,
     sweep_markdown,
+    table_of,
 )
-from adiabat.report.tables import Cell, Section
-from adiabat.report.tables import Table as AnyTable
+from adiabat.report.tables import Cell, Column, Content, Section, Table
 from adiabat.results.sweep_result import Case, Cost, DriftLimit, SweepResult, SweepRun
 
 OPEN_ROWS = 12
@@ -47,6 +47,8 @@ MOST_TASKS = 4
 
 MOST_ROWS = 60
 """Maximum number of settings in the terminal; the page shows all."""
+
+NumberT = TypeVar("NumberT", int, float)
 
 _TERMS = [
     (
@@ -89,11 +91,16 @@ def page(result: SweepResult) -> Page:
     """The page of a sweep."""
     view = result.variation
     settings = [_settings(result), *_figures(result)]
-    comparison = suite_page.comparison(result) if result.models else []
-    varied = [
-        f"{setting.label} ({len(setting.values)})" for setting in view.settings if len(setting.values) > 1
-    ]
+    # Of trained models, the question is which one is best; of rates, what they changed.
+    first, then = settings, suite_page.comparison(result)
+    if result.verb == "train":
+        first, then = then, settings
     seeds = sorted({run.seed for run in result.runs})
+    varied = []
+    for setting in view.settings:
+        if len(setting.values) > 1:
+            varied.append(f"{setting.label} ({len(setting.values)})")
+    runs = f"{len(result.runs)}, of {counted(len(view.cases), 'setting')} and {counted(len(seeds), 'seed')}"
     return Page(
         record=result,
         name="sweep",
@@ -103,19 +110,9 @@ def page(result: SweepResult) -> Page:
         about=[
             ("tuned from" if result.verb == "tune" else "trained from", result.model),
             ("varied", ", ".join(varied) or "nothing"),
-            (
-                "runs",
-                f"{len(result.runs)}, of {counted(len(view.cases), 'setting')} "
-                f"and {counted(len(seeds), 'seed')}",
-            ),
+            ("runs", runs),
         ],
-        sections=[
-            *([*comparison, *settings] if result.verb == "train" else [*settings, *comparison]),
-            costs_section(result),
-            _layers(result),
-            _drift(result),
-            _runs(result),
-        ],
+        sections=[*first, *then, costs_section(result), _layers(result), _drift(result), _runs(result)],
         facts=[
             ("seeds of the runs", ", ".join(map(str, seeds))),
             ("devices", ", ".join(dict.fromkeys(run.device for run in result.runs if run.device))),
@@ -127,67 +124,46 @@ def page(result: SweepResult) -> Page:
 
 def exports(result: SweepResult) -> dict[str, Callable[[], str]]:
     """The tables and figures beside the page."""
-    return {
-        "table.csv": lambda: sweep_csv(result),
-        "table.md": lambda: sweep_markdown(result),
-        "table.tex": lambda: sweep_latex(result),
-        **{f"figures/{drawing.name}.svg": drawing.chart.file for drawing in drawings(result)},
-    }
-
-
-def _case_table(result: SweepResult, columns: Sequence[Column], **options: Any) -> Table | None:
-    """A row for each setting; None without columns or rows."""
-    cases = result.variation.cases
-    return (
-        Table(columns=columns, rows=cases, sortable=True, look="matrix", **options)
-        if columns and cases
-        else None
-    )
+    tables = {"table.csv": sweep_csv, "table.md": sweep_markdown, "table.tex": sweep_latex}
+    files: dict[str, Callable[[], str]] = {name: partial(text, result) for name, text in tables.items()}
+    for drawing in drawings(result):
+        files[f"figures/{drawing.name}.svg"] = drawing.chart.file
+    return files
 
 
 def _settings(result: SweepResult) -> Group | None:
+    """Every setting with what its runs changed, the best one shaded."""
     view = result.variation
     if not view.cases:
         return None
-    best = view.best_case if len(view.cases) > 1 else None
-    shaded = (
-        []
-        if best is None
-        else [
-            "shaded: the largest gain on "
-            f"targets{', with no other task measurably worse' * bool(result.others)}"
-        ]
-    )
-    caption = ["; ".join([*legend(result), *shaded, "– not measured"])]
-    table = _case_table(
-        result, columns_of(result), caption=caption, row_class=lambda case: "safe" if case is best else ""
-    )
+    marks, best = [*legend(result)], None
+    if view.best is not None and len(view.cases) > 1:
+        best = view.best
+        harmless = ", with no other task measurably worse" if result.others else ""
+        marks.append(f"shaded: the largest gain on targets{harmless}")
+    caption = "; ".join([*marks, "– not measured"])
+    measures = table_of(measure_columns(result), id="all-measures", title="All measures", folded=True)
     return Group(
         id="settings-table",
         title="Settings and what they changed",
-        lead="Each row is a setting; task columns show the improvement of the "
-        "main measure over the untuned tower.",
-        sections=[
-            table,
-            _case_table(
-                result, measure_columns(result), id="all-measures", title="All measures", folded=True
-            ),
-        ],
+        lead="Each row is a setting; task columns show the improvement of the main measure over the untuned "
+        "tower.",
+        sections=[table_of(main_columns(result), best=best, caption=[caption]), measures],
     )
 
 
 def _figures(result: SweepResult) -> list[Group]:
     """Figures against each setting and of the costs of gains; without any, a group says why."""
     groups = [_against(result, series, index) for index, series in enumerate(series_of(result))]
-    groups += [group] if (group := _trade(result)) is not None else []
+    if (costs := _trade(result)) is not None:
+        groups.append(costs)
     if groups or not result.variation.cases:
         return groups
-    numeric = any(setting.numeric and len(setting.values) > 1 for setting in result.variation.settings)
-    reason = (
-        "No two settings differ in one number alone, so no curves are drawn; the table shows all of them."
-        if numeric
-        else "No setting that is a number varies, so no curves are drawn."
-    )
+    reason = "No setting that is a number varies, so no curves are drawn."
+    if any(setting.numeric and len(setting.values) > 1 for setting in result.variation.settings):
+        reason = (
+            "No two settings differ in one number alone, so no curves are drawn; the table shows all of them."
+        )
     return [Group(id="figures", title="Figures against settings", lead=reason, sections=[])]
 
 
@@ -199,8 +175,10 @@ def _against(result: SweepResult, series: Series, index: int) -> Group:
         lead.append(f"drawn: 1 of {series.of} combinations, {label}")
     elif len(series.combinations) == 1 and label:
         lead.append(f"drawn for {label}")
-    lead += [f"varies with {', '.join(series.tied)}"] if series.tied else []
-    lead += [f"not drawn: {counted(series.alone, 'setting')} without a second point"] if series.alone else []
+    if series.tied:
+        lead.append(f"varies with {', '.join(series.tied)}")
+    if series.alone:
+        lead.append(f"not drawn: {counted(series.alone, 'setting')} without a second point")
     return Group(
         id=f"against-{index}",
         title=f"Against {cut(series.setting.label, limit=80)}",
@@ -211,12 +189,8 @@ def _against(result: SweepResult, series: Series, index: int) -> Group:
 
 def _figure(drawing: Drawing) -> Figure:
     title = cut(drawing.title, limit=200)
-    return Figure(
-        charts=[drawing.chart],
-        title=title,
-        caption=drawing.caption,
-        label=f"{title}; the table above holds the numbers",
-    )
+    label = f"{title}; the table above holds the numbers"
+    return Figure(charts=[drawing.chart], title=title, caption=drawing.caption, label=label)
 
 
 def _trade(result: SweepResult) -> Group | None:
@@ -224,19 +198,14 @@ def _trade(result: SweepResult) -> Group | None:
     drawing = trade(result)
     if drawing is None:
         return None
-    view = result.variation
-    drawn, unknown = (
-        min(len(view.methods), MOST_METHODS),
-        len(view.cases) - sum(len(method.cases) for method in view.methods),
-    )
-    limits = [f"{drawn} of {len(view.methods)} methods are drawn"] * (drawn < len(view.methods))
-    limits += [f"{counted(unknown, 'setting')} without a known gain"] if unknown else []
-    return Group(
-        id="trade",
-        title="Cost of gains",
-        lead="; ".join(limits),
-        sections=[_figure(drawing), equal_gain_table(result)],
-    )
+    view, lead = result.variation, list[str]()
+    if len(view.methods) > MOST_METHODS:
+        lead.append(f"{MOST_METHODS} of {len(view.methods)} methods are drawn")
+    unknown = len(view.cases) - sum(len(method.cases) for method in view.methods)
+    if unknown:
+        lead.append(f"{counted(unknown, 'setting')} without a known gain")
+    sections = [_figure(drawing), equal_gain_table(result)]
+    return Group(id="trade", title="Cost of gains", lead="; ".join(lead), sections=sections)
 
 
 def equal_gain_table(result: SweepResult) -> Table | None:
@@ -244,38 +213,33 @@ def equal_gain_table(result: SweepResult) -> Table | None:
     equal = result.variation.equal_gain
     if equal is None:
         return None
-
-    def read(cost: Cost, text: str) -> str:
-        return f"≈{NO_BREAK}{text}" if cost.interpolated and text != DASH else text
-
-    def change(task: str) -> Column:
-        return Column(cut(task, limit=60), lambda cost: read(cost, _percent(cost.changes[task])), "number")
-
-    interpolated = (
-        "≈: interpolated between two settings, which shows too much harm where harm grows faster than gain. "
-        "Where a method reaches the gain more than once, its row shows the costs at the least drift."
-    )
-    without = (
-        " Left out because they do not reach it: "
-        f"{', '.join(cut_name(label, limit=60) for label in equal.without)}."
-        if equal.without
-        else ""
-    )
-    columns = [
-        Column("method", lambda cost: cut(cost.method or "all runs", limit=120), "name"),
-        *map(change, result.others),
-        Column(
-            f"drift, {DRIFTS[0]}",
-            lambda cost: DASH if cost.drift is None else read(cost, number(cost.drift)),
-            "number",
-        ),
-        Column("largest gain with nothing worse", lambda cost: _percent(cost.harmless, "none"), "number"),
-    ]
     lead = (
-        f"Costs where the targets gain {_percent(equal.gain)}. {interpolated} "
-        f"There are no intervals.{without}"
+        f"Costs where the targets gain {_percent(equal.gain)}. "
+        "≈: interpolated between two settings, which shows too much harm where harm grows faster than gain. "
+        "Where a method reaches the gain more than once, its row shows the costs at the least drift. "
+        "There are no intervals."
     )
-    return Table(title="At equal gain", lead=lead, columns=columns, rows=equal.costs)
+    if equal.without:
+        names = ", ".join(cut_name(label, limit=60) for label in equal.without)
+        lead += f" Left out because they do not reach it: {names}."
+    heads = [*(cut(task, limit=60) for task in result.others), f"drift, {DRIFTS[0]}"]
+    heads.append("largest gain with nothing worse")
+    columns = [Column("method", "name"), *(Column(head, "number") for head in heads)]
+    table = Table(title="At equal gain", lead=lead, columns=columns)
+    for cost in equal.costs:
+        costs = [_percent(cost.changes[task]) for task in result.others]
+        costs.append(DASH if cost.drift is None else number(cost.drift))
+        table.add(
+            cut(cost.method or "all runs", limit=120),
+            *(_read(cost, text) for text in costs),
+            _percent(cost.harmless, "none"),
+        )
+    return table
+
+
+def _read(cost: Cost, text: str) -> str:
+    """A cost, marked if it was read between two settings."""
+    return f"≈{NO_BREAK}{text}" if cost.interpolated and text != DASH else text
 
 
 def _percent(value: float | None, missing: str = DASH) -> str:
@@ -292,165 +256,167 @@ def _layers(result: SweepResult) -> Group | None:
         title="Most changed tensors",
         folded=True,
         subtitle=counted(len(tables[0].rows), "setting"),
-        lead="By two measures of Vasilyev et al. 2024 and the Frobenius norm; means over "
-        f"seeds, for tensors that tuning changed.{names}",
+        lead="By two measures of Vasilyev et al. 2024 and the Frobenius norm; means over seeds, for tensors "
+        f"that tuning changed.{names}",
         sections=tables,
     )
 
 
 def _drift(result: SweepResult) -> Group | None:
-    columns = drift_columns(result)
-    if not columns or not result.variation.cases:
+    """Drift of each setting: over all probes, beside the limits, and for each group of probes."""
+    table = table_of(drift_columns(result))
+    if table is None:
         return None
     drifts = [run.drift for run in result.runs_of() if run.drift is not None]
-    names = sorted({name for drift in drifts for name in drift.groups})
-    groups: list[Section | None] = [
-        _case_table(result, drift_columns(result, name), title=cut(name, limit=80)) for name in names
-    ]
+    names = set[str]().union(*(drift.groups for drift in drifts))
+    groups: list[Section | None] = []
+    for name in sorted(names):
+        groups.append(table_of(drift_columns(result, name), title=cut(name, limit=80)))
+    sections: list[Section | None] = [table, drift_limit_table(result)]
+    if groups:
+        sections.append(Group(title=f"By group of probes ({len(groups)})", folded=True, sections=groups))
     return Group(
         id="drift",
         title="Drift of probes",
-        lead=f"Means over {max(drift.probes for drift in drifts)} unlabelled "
-        "probe texts; 0 means unchanged results. "
-        "±: one standard error.",
-        sections=[
-            _case_table(result, columns),
-            drift_limit_table(result),
-            Group(title=f"By group of probes ({len(groups)})", folded=True, sections=groups)
-            if groups
-            else None,
-        ],
+        lead=f"Means over {max(drift.probes for drift in drifts)} unlabelled probe texts; "
+        "0 means unchanged results. ±: one standard error.",
+        sections=sections,
     )
 
 
 def drift_limit_table(result: SweepResult) -> Table | None:
     """Drift limits beside labelled damage, if there are any."""
     limits = result.variation.drift_limits
+    if not limits:
+        return None
+    heads = ["drift by", "limit", "safe by drift up to", "harmless by labels up to", "then worse", "drift is"]
+    if limits[0].series:
+        heads.insert(0, "runs with")
+    columns = [Column(head, "name") for head in [*heads, "limits that hit"]]
+    table = Table(id="judged", title="Drift limits beside labels", columns=columns)
+    for limit in limits:
+        table.add(
+            *([cut(limit.series, limit=120)] if limits[0].series else []),
+            limit.measure,
+            number(limit.limit),
+            _rate(limit.safe),
+            _rate(limit.harmless),
+            cut(", ".join(limit.harmed) or "nothing", limit=120),
+            limit.agreement,
+            _bracket(limit),
+        )
+    return table
 
-    def rate(value: float | None) -> str:
-        return "no rate" if value is None else three_digits(value)
 
-    def bracket(limit: DriftLimit) -> str:
-        low, high = limit.bracket
-        if high is None:
-            return f"from {number(low)}"
-        return f"{number(low)} to {number(high)}" if low < high else "none"
+def _rate(value: float | None) -> str:
+    return "no rate" if value is None else three_digits(value)
 
-    columns = [
-        *(
-            [Column("runs with", lambda limit: cut(limit.series, limit=120), "name")]
-            if limits and limits[0].series
-            else []
-        ),
-        Column("drift by", lambda limit: limit.measure, "name"),
-        Column("limit", lambda limit: number(limit.limit), "name"),
-        Column("safe by drift up to", lambda limit: rate(limit.safe), "name"),
-        Column("harmless by labels up to", lambda limit: rate(limit.harmless), "name"),
-        Column("then worse", lambda limit: cut(", ".join(limit.harmed) or "nothing", limit=120), "name"),
-        Column("drift is", lambda limit: limit.agreement, "name"),
-        Column("limits that hit", bracket, "name"),
-    ]
-    return (
-        Table(id="judged", title="Drift limits beside labels", columns=columns, rows=limits)
-        if limits
-        else None
-    )
+
+def _bracket(limit: DriftLimit) -> str:
+    """Limits that would have been a hit."""
+    low, high = limit.bracket
+    if high is None:
+        return f"from {number(low)}"
+    return f"{number(low)} to {number(high)}" if low < high else "none"
 
 
 def _runs(result: SweepResult) -> Group | None:
+    """Each run by itself."""
     runs = result.runs
     if not runs:
         return None
-
-    def done(text: Callable[[SweepRun], str]) -> Callable[[SweepRun], str]:
-        return lambda run: text(run) if run.status == "done" else DASH
-
-    def ended(run: SweepRun) -> Cell:
-        failed = run.status != "done"
-        return Cell(
-            f"{'failed: ' * failed}{cut(run.reason or DASH, limit=300)}", tone="bad" if failed else ""
-        )
-
-    def validation(run: SweepRun, points: dict[int, Any], text: Callable[[Any], str]) -> str:
-        if 0 not in points or run.best_epoch not in points:
-            return DASH
-        return f"{text(points[0])} \N{RIGHTWARDS ARROW} {text(points[run.best_epoch])}"
-
-    columns = [
-        Column("run", lambda run: cut(run.name, limit=120), "name"),
-        Column("ended", ended, "name"),
-        Column("steps", done(lambda run: integer(run.steps)), "number"),
-        Column("epochs", done(lambda run: integer(run.epochs)), "number"),
-        Column("best epoch", done(lambda run: integer(run.best_epoch)), "number"),
-        Column("loss", lambda run: validation(run, dict(run.validation_loss), number), "number"),
-        Column("errors", lambda run: validation(run, dict(run.validation_errors), integer), "number"),
-        Column("trained weights", done(lambda run: integer(run.trainable)), "number"),
-        Column(
-            "time", lambda run: Cell(duration(run.seconds), value=run.seconds), "number", (), "descending"
-        ),
-        Column("device", lambda run: cut(run.device or DASH, limit=60), "name"),
-    ]
-    outcomes = [(task, run.task(task)) for task in result.ordered for run in result.runs_of()]
-    notes = {
-        task: list(dict.fromkeys(n for name, o in outcomes if name == task and o for n in o.notes))
-        for task in result.ordered
-    }
-    table = Table(columns=columns, rows=runs, sortable=True)
+    heads = ["steps", "epochs", "best epoch", "loss", "errors", "trained weights"]
+    columns = [Column("run", "name"), Column("ended", "name"), *(Column(head, "number") for head in heads)]
+    columns += [Column("time", "number", first="descending"), Column("device", "name")]
+    table = Table(columns=columns, sortable=True)
+    for run in runs:
+        time, device = Cell(duration(run.seconds), value=run.seconds), cut(run.device or DASH, limit=60)
+        table.add(cut(run.name, limit=120), *_of_run(run), time, device)
+    opened = len(runs) <= OPEN_ROWS
     return Group(
         id="runs",
         title="Runs",
-        lead="Each run separately. Loss and errors are on the validation set, "
-        "at the start and at the kept epoch.",
+        lead="Each run separately. Loss and errors are on the validation set, at the start and at the kept "
+        "epoch.",
         sections=[
-            Group(
-                title=counted(len(runs), "run"), folded=True, opened=len(runs) <= OPEN_ROWS, sections=[table]
-            ),
-            notes_section("Notes on tasks", list(notes.items()), everyone="all tasks"),
+            Group(title=counted(len(runs), "run"), folded=True, opened=opened, sections=[table]),
+            notes_section("Notes on tasks", _task_notes(result), everyone="all tasks"),
             Terms(id="how-to-read-settings", terms=_TERMS),
         ],
     )
 
 
-def terminal(result: SweepResult) -> list[AnyTable]:
+def _of_run(run: SweepRun) -> list[Content]:
+    """How a run ended, and its figures; dashes for one without a model."""
+    reason = cut(run.reason or DASH, limit=300)
+    if run.status != "done":
+        return [Cell(f"failed: {reason}", tone="bad"), *[DASH] * 6]
+    return [
+        reason,
+        integer(run.steps),
+        integer(run.epochs),
+        integer(run.best_epoch),
+        _validation(run, dict(run.validation_loss), number),
+        _validation(run, dict(run.validation_errors), integer),
+        integer(run.trainable),
+    ]
+
+
+def _validation(run: SweepRun, points: Mapping[int, NumberT], text: Callable[[NumberT], str]) -> str:
+    """A figure at the start and at the kept epoch."""
+    if 0 not in points or run.best_epoch not in points:
+        return DASH
+    return f"{text(points[0])} \N{RIGHTWARDS ARROW} {text(points[run.best_epoch])}"
+
+
+def _task_notes(result: SweepResult) -> list[tuple[str, list[str]]]:
+    notes: dict[str, list[str]] = {task: [] for task in result.ordered}
+    for run in result.runs_of():
+        for outcome in run.tasks:
+            notes[outcome.task] += [note for note in outcome.notes if note not in notes[outcome.task]]
+    return list(notes.items())
+
+
+def terminal(result: SweepResult) -> list[Table]:
     """The comparison of trained settings, or settings by tasks and language pairs, then failed runs."""
-    view = result.variation
-    failures = [
-        Column("failed", lambda run: run.name, "name"),
-        Column("reason", lambda run: cut_name(run.reason, limit=300), "name"),
-    ]
-    failed = (
-        [Table(columns=failures, rows=rows[:MOST_ROWS])] if (rows := result.runs_of(status="failed")) else []
-    )
+    failed = Table(columns=[Column("failed", "name"), Column("reason", "name")])
+    for run in result.runs_of(status="failed")[:MOST_ROWS]:
+        failed.add(run.name, cut_name(run.reason, limit=300))
     if result.verb == "train" and result.pairings:
-        return [*suite_page.terminal(result), cost_table(result), *failed]
-    omitted = [(len(view.cases) - MOST_ROWS, "setting"), (len(result.ordered) - MOST_TASKS, "task")]
-    more = [f"and {counted(count, name)} more in the report" for count, name in omitted if count > 0]
-    key = f"{'* a target of tuning; ' * bool(result.targets)}improvement of the main measure"
-
-    def task_column(task: str) -> Column:
-        head = f"{cut_name(task, limit=10)}{' *' * (task in result.targets)}"
-        return Column(head, lambda case: replace(change_cell(case, task), sub=()), "number")
-
-    def runs(case: Case) -> Cell:
-        return Cell(
-            run_count(case) if case.failed < len(case.runs) else "failed", tone="bad" if case.failed else ""
-        )
-
-    columns = [
-        Column(case_head(view), lambda case: case_cell(view, case), "name"),
-        *map(task_column, result.ordered[:MOST_TASKS]),
-        Column("runs", runs, "number"),
-    ]
-    tables: list[AnyTable] = [
-        Table(
-            title=result.title,
-            columns=columns,
-            rows=view.cases[:MOST_ROWS],
-            caption=["; ".join([key, *more])],
-        )
-    ]
-    tables += [*([_pairs(result)] if compared_in(result) else []), *failed]
+        tables = [*suite_page.terminal(result), cost_table(result)]
+        return [*tables, failed] if failed.rows else tables
+    tables = [_settings_in_terminal(result)]
+    if compared_in(result):
+        tables.append(_pairs(result))
+    if failed.rows:
+        tables.append(failed)
     return [*tables[:-1], replace(tables[-1], caption=[*tables[-1].caption, headline(result)])]
+
+
+def _settings_in_terminal(result: SweepResult) -> Table:
+    """Settings by the first tasks."""
+    view, tasks = result.variation, result.ordered[:MOST_TASKS]
+    key = ["improvement of the main measure"]
+    if result.targets:
+        key.insert(0, "* a target of tuning")
+    if len(view.cases) > MOST_ROWS:
+        key.append(f"and {counted(len(view.cases) - MOST_ROWS, 'setting')} more in the report")
+    if len(result.ordered) > MOST_TASKS:
+        key.append(f"and {counted(len(result.ordered) - MOST_TASKS, 'task')} more in the report")
+    heads = [cut_name(task, limit=10) + (" *" if task in result.targets else "") for task in tasks]
+    columns = [Column(case_head(view), "name"), *(Column(head, "number") for head in [*heads, "runs"])]
+    table = Table(title=result.title, columns=columns, caption=["; ".join(key)])
+    for case in view.cases[:MOST_ROWS]:
+        changes = [replace(change_cell(case, task), sub=()) for task in tasks]
+        table.add(case_cell(view, case), *changes, _ended(case))
+    return table
+
+
+def _ended(case: Case) -> Cell:
+    """The number of runs that left a model, or that none did."""
+    if case.failed == len(case.runs):
+        return Cell("failed", tone="bad")
+    return Cell(run_count(case), tone="bad" if case.failed else "")
 
 
 def notes(result: SweepResult) -> list[str]:
@@ -460,17 +426,17 @@ def notes(result: SweepResult) -> list[str]:
 
 def _pairs(result: SweepResult) -> Table:
     """Language pairs by the paired test and by the z-test, a block for each comparison."""
-    view, rows = result.variation, list[tuple[Cell, str, str]]()
+    view = result.variation
+    columns = [Column(case_head(view), "name"), Column("improved/worsened", "number")]
+    columns.append(Column("by the z-test", "number"))
+    table = Table(columns=columns, caption=["language pairs"])
     for first in compared_in(result):
-        rows.append((Cell(f"{first.task}: {', '.join(filter(None, first.compared[1:]))}", bold=True), "", ""))
+        compared = ", ".join(filter(None, first.compared[1:]))
+        table.add(Cell(f"{first.task}: {compared}", bold=True), Cell(""), Cell(""))
         for case in view.cases[:MOST_ROWS]:
-            counts = pairs_of(case, first.compared)
-            paired = DASH if counts is None else sides(counts.improved, counts.worsened)
-            by_z = DASH if counts is None else sides(counts.improved_z, counts.worsened_z)
-            rows.append((Cell(f"  {case_cell(view, case)}"), paired, by_z))
-    columns = [
-        Column(case_head(view), lambda row: row[0], "name"),
-        Column("improved/worsened", lambda row: Cell(row[1]), "number"),
-        Column("by the z-test", lambda row: Cell(row[2]), "number"),
-    ]
-    return Table(columns=columns, rows=rows, caption=["language pairs"])
+            counts, cells = pairs_of(case, first.compared), [DASH, DASH]
+            if counts is not None:
+                by_z = sides(counts.improved_z, counts.worsened_z)
+                cells = [sides(counts.improved, counts.worsened), by_z]
+            table.add(f"  {case_cell(view, case)}", *cells)
+    return table

@@ -5,6 +5,7 @@ Reference: Vasilyev et al. 2024.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import ClassVar, Literal, TypeGuard
 
 from adiabat.core.text import setting_text
@@ -121,6 +122,11 @@ VARIANT = "variant"
 def is_number(value: Value) -> TypeGuard[int | float]:
     """Whether a value has a position on an axis."""
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def mean_of(values: Sequence[float]) -> float | None:
+    """The mean; for equal values the value itself, without rounding errors of a sum."""
+    return fmean(values) if len(set(values)) > 1 else next(iter(values), None)
 
 
 def key_of(value: Value) -> tuple[bool, object]:
