@@ -224,7 +224,7 @@ def test_a_suite_of_one_model_or_of_nothing_has_page_and_tables() -> None:
     assert "0.600" in table(alone, "md")
     nothing = make_suite({})
     assert "Nothing was measured." in Page(html_of(nothing)).text
-    assert table(nothing, "tex").count("hline") == 3
+    assert table(nothing, "tex").count("rule") == 3
 
 
 def test_settings_have_no_measures_that_no_task_takes() -> None:
@@ -265,7 +265,7 @@ def test_markdown_and_latex_mark_the_best_and_those_that_are_not_measurably_wors
     result = make_suite(ONE)
     assert "| a | **0.600**<br>\\[0.580, 0.620\\] | 1.0 |" in table(result, "md")
     assert "0.590 ≈<br>" in table(result, "md")
-    assert r"\textbf{0.600} {[}0.580, 0.620{]}" in table(result, "tex")
+    assert r"\bfseries 0.600 {[}0.580, 0.620{]}" in table(result, "tex")
     assert "a & " in table(result, "tex")
     assert "▲" in table(make_suite(ONE, baseline="b"), "md")
 

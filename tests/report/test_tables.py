@@ -2,10 +2,12 @@
 
 import csv
 import io
+import sys
 
 import pytest
 from rich.console import Console
 
+from adiabat.core.errors import MissingDependencyError
 from adiabat.core.text import DASH, MINUS, NO_BREAK
 from adiabat.report.tables import (
     CELL_LENGTH,
@@ -15,7 +17,6 @@ from adiabat.report.tables import (
     Table,
     csv_cell,
     csv_of,
-    latex,
     markdown,
     verdict_cell,
 )
@@ -76,15 +77,29 @@ def test_markdown_and_latex_have_the_same_cells_with_escaped_texts() -> None:
     body = TABLE.to_latex().splitlines()
     assert body[0] == r"\begin{tabular}{lr}"
     assert body[2:4] == [r"name & value \\", r" & unit \\"]
-    assert body[5] == r"\textbf{a\textbar{}b} & 0.3~$\uparrow$ {[}0, 1{]} \\"
+    assert body[5] == r"\bfseries a\textbar{}b & 0.3 $\uparrow$ {[}0, 1{]} \\"
 
 
 @pytest.mark.parametrize(
     ("text", "set_as"),
-    [("--", "-{}-{}".removesuffix("{}")), (",,", ",{},"), ("a_b", r"a\_b"), ("[x]", "{[}x{]}")],
+    [
+        ("a--b", "a-{}-b"),
+        (",,", ",{},"),
+        ("a_b & 5 % {x}", r"a\_b \& 5 \% \{x\}"),
+        ("[x] <y>", r"{[}x{]} \textless{}y\textgreater{}"),
+        (f"{MINUS}1{NO_BREAK}{DASH}", "$-$1~--"),
+    ],
 )
 def test_latex_sets_a_text_as_it_is(text: str, set_as: str) -> None:
-    assert latex(text) == set_as
+    table = Table(columns=[Column("same", "name"), Column("same")])
+    table.add(text, "other")
+    assert rf"{set_as} & other \\" in table.to_latex().splitlines()
+
+
+def test_latex_without_pandas_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingDependencyError, match=r"adiabat\[frames\]"):
+        TABLE.to_latex()
 
 
 def test_markdown_shows_a_text_as_it_is() -> None:
@@ -145,17 +160,16 @@ def test_a_table_that_fits_has_cells_of_one_line() -> None:
     assert f"{MINUS}0.002{NO_BREAK}% [{MINUS}0.402, +0.416]" in out.getvalue()
 
 
-def test_a_folded_cell_keeps_an_interval_on_one_line() -> None:
-    """Blanks inside an interval are no-break, at which rich would break too."""
-    table = Table(columns=[Column("data set", "name"), Column("change", "number"), Column("verdict")])
-    table.add(
-        "a name of twenty letters",
-        "+0.06\N{NO-BREAK SPACE}% [\N{MINUS SIGN}0.01,\N{NO-BREAK SPACE}+0.19]",
-        "x" * 20,
+@pytest.mark.parametrize("width", [60, 40])
+def test_a_number_and_its_interval_stay_on_their_lines(width: int) -> None:
+    table = Table(
+        columns=[Column("data set", "name"), Column("a long head", "number", LEVEL), Column("verdict")]
     )
+    table.add("a name of twenty letters", Cell("+0.06", [f"[{MINUS}0.01,{NO_BREAK}+0.19]"]), "x" * 9)
     out = io.StringIO()
-    Console(file=out, width=60, color_system=None).print(table.to_terminal())
-    assert any("[\N{MINUS SIGN}0.01,\N{NO-BREAK SPACE}+0.19]" in line for line in out.getvalue().splitlines())
+    Console(file=out, width=width, color_system=None).print(table.to_terminal())
+    assert any(f"[{MINUS}0.01,{NO_BREAK}+0.19]" in line for line in out.getvalue().splitlines())
+    assert any(LEVEL[0] in line for line in out.getvalue().splitlines())
 
 
 def test_columns_without_a_value_are_left_out() -> None:

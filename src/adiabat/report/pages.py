@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module, resources
+from importlib.util import find_spec
 from typing import Any, ClassVar, Literal
 
 import jinja2
@@ -332,6 +333,9 @@ def files(record: Record) -> Mapping[str, Callable[[], str]]:
     """Path of each file beside ``result.json``, with the function that renders it."""
     module = _module(record)
     exports: Mapping[str, Callable[[], str]] = module.exports(record) if hasattr(module, "exports") else {}
+    if find_spec("pandas") is None:
+        # Only pandas writes LaTeX; a result without its table for papers is whole.
+        exports = {path: render for path, render in exports.items() if not path.endswith(".tex")}
     return {"report.html": partial(_html, record), **exports}
 
 

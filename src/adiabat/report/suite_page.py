@@ -19,7 +19,6 @@ from adiabat.report.tables import (
     Cell,
     ColumnKind,
     Section,
-    latex,
     markdown,
     pair_cell,
     value_cell,
@@ -510,6 +509,6 @@ def _latex(view: Overview) -> str:
     marks, notes = _lines(view)
     comments = [view.result.title, words.headline(view), words.references(view.result), *marks, *notes]
     return (
-        "".join(f"% {latex(cut(comment, limit=1000))}\n" for comment in comments)
+        "".join(f"% {cut(comment, limit=1000)}\n" for comment in comments)
         + _matrix(view, with_rank=True).to_latex()
     )

@@ -24,7 +24,7 @@ from adiabat.report.sweep_headline import (
     sides,
     verdict_marks,
 )
-from adiabat.report.tables import NAME_LENGTH, Cell, Column, Table, csv_of, latex, markdown
+from adiabat.report.tables import NAME_LENGTH, Cell, Column, Table, csv_of, markdown
 from adiabat.results.sweep_result import (
     Case,
     CaseChange,
@@ -341,7 +341,7 @@ def sweep_markdown(result: SweepResult) -> str:
 def sweep_latex(result: SweepResult) -> str:
     """The main table, behind headline and reservations as comments."""
     comments = [result.title, headline(result), *legend(result), *reservations(result)]
-    lines = "".join(f"% {latex(cut(comment, limit=SENTENCE_LENGTH))}\n" for comment in comments)
+    lines = "".join(f"% {cut(comment, limit=SENTENCE_LENGTH)}\n" for comment in comments)
     return lines + _main_table(result).to_latex()
 
 

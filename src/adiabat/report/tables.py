@@ -3,12 +3,11 @@
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, groupby
+from itertools import groupby
 from operator import attrgetter
-from textwrap import wrap
 from typing import ClassVar, Literal
 
 from rich.box import SIMPLE_HEAD
@@ -20,6 +19,7 @@ from rich.text import Text
 from adiabat.core.text import DASH, MINUS, NO_BREAK
 from adiabat.report.format import EVEN, VERDICT_MARKS, bounds, cut_name, marked, score
 from adiabat.results.evaluation_result import Verdict
+from adiabat.results.record import pandas_for
 
 CELL_LENGTH = 1000
 """Maximum characters of a CSV cell."""
@@ -30,8 +30,11 @@ NAME_LENGTH = 200
 TERMINAL_NAME_LENGTH = 48
 """Maximum characters of a name in a terminal cell."""
 
-NAME_WIDTH, NARROW_NAME_WIDTH = 15, 12
-"""Fewest characters of a column of names in a terminal, and where other columns fold too."""
+NAME_WIDTH = 12
+"""Fewest characters of a column of names in a terminal."""
+
+UNLIMITED = 10_000
+"""Characters of a terminal in which every table fits."""
 
 LEVEL, PAIRED = [f"[95{NO_BREAK}%]"], [f"[paired 95{NO_BREAK}%]"]
 """Text below the title of a column of intervals."""
@@ -169,7 +172,9 @@ class Table(Section):
         for position in range(len(self.columns)):
             if any(row.cells[position].text not in ("", DASH) for row in self.rows):
                 filled.append(position)
-        rows = [Row([row.cells[position] for position in filled], row.style) for row in self.rows]
+        rows = []
+        for row in self.rows:
+            rows.append(Row([row.cells[position] for position in filled], row.style))
         return replace(self, columns=[self.columns[position] for position in filled], rows=rows)
 
     def to_markdown(self) -> str:
@@ -180,23 +185,37 @@ class Table(Section):
         return "".join(f"| {' | '.join(line)} |\n" for line in [heads, rules, *lines])
 
     def to_latex(self) -> str:
-        """The table as a plain ``tabular`` that needs no package."""
+        """The table for LaTeX with booktabs, written by pandas.
+
+        Raises:
+            MissingDependencyError: If pandas is not installed.
+        """
+        pandas = pandas_for("LaTeX")
         depth = max((len(column.sub) for column in self.columns), default=0)
-        heads = [[column.head, *column.sub, *[""] * (depth - len(column.sub))] for column in self.columns]
+        heads = []
+        for position, column in enumerate(self.columns):
+            name = cut_name(column.head, limit=NAME_LENGTH)
+            below = [*column.sub, *[""] * (depth - len(column.sub))]
+            # Pandas wants unique columns, so their numbers are a level that is hidden.
+            heads.append((column.group, name, *below, position))
+        columns = pandas.MultiIndex.from_tuples(heads)
+        hidden = [columns.nlevels - 1] if self.groups() else [0, columns.nlevels - 1]
+        texts, styles = [], []
+        for row in self.rows:
+            texts.append([_line(_said(cell, " ")) for cell in row.cells])
+            styles.append(["bfseries:;" if cell.bold else "" for cell in row.cells])
+        given = partial(_as_given, styles=pandas.DataFrame(styles, columns=columns))
+        style = (
+            pandas.DataFrame(texts, columns=columns)
+            .style.hide()
+            .hide(axis="columns", level=hidden)
+            .apply(given, axis=None)
+        )
+        style = style.format(escape="latex").format_index(escape="latex", axis=1)
         alignment = "".join("r" if column.kind == "number" else "l" for column in self.columns)
-        lines = [rf"\begin{{tabular}}{{{alignment}}}", r"\hline"]
-        if groups := self.groups():
-            lines.append(
-                " & ".join(rf"\multicolumn{{{count}}}{{c}}{{{latex(name)}}}" for name, count in groups)
-                + r" \\"
-            )
-        lines += [
-            " & ".join(latex(cut_name(head, limit=NAME_LENGTH)) for head in level) + r" \\"
-            for level in zip(*heads, strict=True)
-        ]
-        lines.append(r"\hline")
-        lines += [" & ".join(map(_set_in_latex, row.cells)) + r" \\" for row in self.rows]
-        return "\n".join([*lines, r"\hline", r"\end{tabular}"]) + "\n"
+        text = style.to_latex(column_format=alignment, hrules=True, multicol_align="c")
+        # Two of "-" or "," would be typeset as a dash or a quote.
+        return re.sub(r"([-,])(?=\1)", r"\1{}", text).translate(_LATEX)
 
     def to_terminal(self) -> RenderableType:
         """The table for rich, which folds where the terminal is too narrow; square brackets in a text are not
@@ -207,122 +226,78 @@ class Table(Section):
 
 @dataclass(frozen=True, slots=True)
 class _InTerminal:
-    """A table that is as wide as the terminal at most: cells of one line, else of several lines, else a block
-    of lines for each row.
+    """A table that is as wide as the terminal at most, for which rich folds names and texts.
+
+    What stands below the text of a cell is behind it if that fits, else on lines of its own, where heads fold
+    too. A terminal too narrow for both shows a block of lines for each row.
     """
 
     table: Table
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        columns = self.table.columns
-        # Each column has one blank and one divider to its right.
-        room = options.max_width - 2 * len(columns)
-        for folds in (False, True):
-            texts = self._texts(folds=folds)
-            fewest = [
-                _fewest([line[number] for line in texts], column, folds=folds)
-                for number, column in enumerate(columns)
-            ]
-            if sum(fewest) <= room:
-                yield self._grid(
-                    texts,
-                    _shrunk([list(line) for line in zip(*texts, strict=True)], fewest, room) if folds else [],
-                )
+        for separator in (" ", "\n"):
+            grid = self._grid(separator)
+            # Measured in a wide terminal: rich cuts the minimum off at the width of a narrow one.
+            if console.measure(grid, options=options.update_width(UNLIMITED)).minimum <= options.max_width:
+                yield grid
                 return
         yield from self._blocks()
 
-    def _texts(self, *, folds: bool) -> list[list[Text]]:
-        """Texts of the heads, and of each row."""
-        columns, separator = self.table.columns, "\n" if folds else " "
-        heads = [Text(separator.join([column.head, *column.sub])) for column in columns]
-        rows = [
-            [
-                _in_terminal(cell, column.kind == "name", separator)
-                for cell, column in zip(row.cells, columns, strict=True)
-            ]
-            for row in self.table.rows
-        ]
-        return [heads, *rows]
-
-    def _grid(self, texts: list[list[Text]], widths: list[int]) -> TerminalTable:
-        table = TerminalTable(
-            title=Text(cut_name(self.table.title, limit=200)) if self.table.title else None,
-            caption=Text("\n".join(self.table.caption)) if self.table.caption else None,
+    def _grid(self, separator: str) -> TerminalTable:
+        grid = TerminalTable(
+            title=self._title(),
+            caption=self._caption(),
             caption_justify="left",
             title_justify="left",
             box=SIMPLE_HEAD,
             pad_edge=False,
             collapse_padding=True,
         )
-        if widths:
-            texts = [list(map(_folded, line, widths)) for line in texts]
-        heads, *rows = texts
-        for number, (head, column) in enumerate(zip(heads, self.table.columns, strict=True)):
-            is_name = column.kind == "name"
-            table.add_column(
-                head,
-                justify="right" if column.kind == "number" else "left",
-                no_wrap=not is_name and not widths,
-                overflow="fold",
-                min_width=NAME_WIDTH if is_name and not widths else None,
-                width=widths[number] if widths else None,
-            )
-        for row, texts_of_row in zip(self.table.rows, rows, strict=True):
-            table.add_row(*texts_of_row, style=STYLES.get(row.style, ""))
-        return table
+        columns = []
+        for position, column in enumerate(self.table.columns):
+            texts = [_in_terminal(row.cells[position], column, separator) for row in self.table.rows]
+            columns.append(texts)
+            head = separator.join([column.head, *column.sub])
+            cells = "\n".join(text.plain for text in texts)
+            if column.kind == "number":
+                parts = _BREAKS.split(head) if separator == "\n" else [head]
+                width = _longest([*parts, *cells.split("\n")])
+                grid.add_column(Text(head, no_wrap=False), justify="right", no_wrap=True, width=width)
+            else:
+                fewest = NAME_WIDTH if column.kind == "name" else _longest(_BREAKS.split(f"{head} {cells}"))
+                grid.add_column(Text(head), overflow="fold", min_width=fewest)
+        for row, texts in zip(self.table.rows, zip(*columns, strict=True), strict=True):
+            grid.add_row(*texts, style=STYLES.get(row.style, ""))
+        return grid
+
+    def _title(self) -> Text | None:
+        title = cut_name(self.table.title, limit=200)
+        return Text(title, style="table.title") if title else None
+
+    def _caption(self) -> Text | None:
+        return Text("\n".join(self.table.caption), style="table.caption") if self.table.caption else None
 
     def _blocks(self) -> Iterator[RenderableType]:
         """Each row as lines of head and cell."""
-        heads, *rows = self._texts(folds=False)
-        if self.table.title:
-            yield Text(cut_name(self.table.title, limit=200), style="table.title")
-        for row in rows:
+        if title := self._title():
+            yield title
+        for row in self.table.rows:
             block = TerminalTable(box=None, show_header=False, pad_edge=False)
             block.add_column(overflow="fold")
             block.add_column(overflow="fold")
-            for head, text in zip(heads, row, strict=True):
+            for column, cell in zip(self.table.columns, row.cells, strict=True):
+                text = _in_terminal(cell, column, " ")
                 if text.plain:
-                    block.add_row(head, text)
+                    block.add_row(Text(" ".join([column.head, *column.sub])), text)
             yield block
             yield ""
-        if self.table.caption:
-            yield Text("\n".join(self.table.caption), style="table.caption")
+        if caption := self._caption():
+            yield caption
 
 
-def _folded(text: Text, width: int) -> Text:
-    """The text with its lines broken at blanks; rich would also break at those that hold a number and its
-    interval together.
-    """
-    # Words of wide letters may come out too long, which rich then breaks.
-    fold = partial(wrap, width=max(1, width), break_long_words=False, break_on_hyphens=False)
-    return Text("\n".join(chain.from_iterable(map(fold, text.plain.split("\n")))), style=text.style)
-
-
-def _words(text: Text) -> list[str]:
-    """Parts between blanks and line ends, which a fold leaves whole."""
-    return re.split("[ \n]", text.plain)
-
-
-def _fewest(texts: Sequence[Text], column: Column, *, folds: bool) -> int:
-    """The fewest characters of a column: names break anywhere, other texts at blanks or, in one line,
-    nowhere.
-    """
-    if column.kind == "name" and not folds:
-        return NAME_WIDTH
-    longest = max(cell_len(part) for text in texts for part in (_words(text) if folds else [text.plain]))
-    return min(longest, NARROW_NAME_WIDTH) if column.kind == "name" else longest
-
-
-def _shrunk(columns: Sequence[Sequence[Text]], fewest: Sequence[int], room: int) -> list[int]:
-    """Widths that fit: the widest column that may shrink loses a character at a time."""
-    widths = [max(cell_len(line) for text in texts for line in text.plain.split("\n")) for texts in columns]
-    while sum(widths) > room:
-        widest = max(
-            (number for number, width in enumerate(widths) if width > fewest[number]),
-            key=lambda number: widths[number],
-        )
-        widths[widest] -= 1
-    return widths
+def _longest(texts: Iterable[str]) -> int:
+    """Columns of the terminal that the longest text takes."""
+    return max(map(cell_len, texts))
 
 
 STYLES = {
@@ -336,14 +311,23 @@ STYLES = {
 }
 """CSS class to terminal style."""
 
+_BREAKS = re.compile("[ \n]")
+"""Where words end: a no-break space keeps a number and its unit together."""
 
-def _in_terminal(cell: Cell, is_name: bool, separator: str) -> Text:
-    text = separator.join(filter(None, [" ".join(filter(None, [cell.text, cell.sign])), *cell.sub]))
-    indent = " " * (len(text) - len(text.lstrip()))
-    style = STYLES.get(
-        cell.tone if cell.badge or cell.tone == "bad" else cell.sign_tone, "bold" if cell.bold else ""
-    )
-    return Text(indent + cut_name(text, limit=TERMINAL_NAME_LENGTH) if is_name else text, style=style)
+
+def _said(cell: Cell, separator: str) -> str:
+    """The text of a cell with its sign, and what stands below."""
+    text = f"{cell.text} {cell.sign}" if cell.sign else cell.text
+    return separator.join(part for part in (text, *cell.sub) if part)
+
+
+def _in_terminal(cell: Cell, column: Column, separator: str) -> Text:
+    text = _said(cell, separator)
+    if column.kind == "name":
+        indent = text[: len(text) - len(text.lstrip())]
+        text = indent + cut_name(text, limit=TERMINAL_NAME_LENGTH)
+    tone = cell.tone if cell.badge or cell.tone == "bad" else cell.sign_tone
+    return Text(text, style=STYLES.get(tone, "bold" if cell.bold else ""))
 
 
 _FORMULA = re.compile(r"^[=+\-@\t\r\n|%]")
@@ -377,31 +361,24 @@ def csv_cell(value: object) -> str:
     return repr(value)
 
 
-_LATEX = {
-    **{letter: f"\\{letter}" for letter in "&%$#_{}"},
-    **{
-        "\\": r"\textbackslash{}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-    },
-    # At the start of a row, these would be read as an option of the preceding line end.
-    **{"[": "{[}", "]": "{]}", "*": "{*}"},
-    **{
-        MINUS: "$-$",
-        NO_BREAK: "~",
-        DASH: "--",
-        EVEN: r"$\approx$",
-        "|": r"\textbar{}",
-        "\N{REPLACEMENT CHARACTER}": "?",
-    },
-    # Keep straight quotes: usual fonts curve the double quote, and \textquotedbl needs a package.
-    **{"`": r"\textasciigrave{}", "'": r"\textquotesingle{}", '"': r"\textquotesingle\textquotesingle{}"},
-    **dict(
-        zip(VERDICT_MARKS.values(), (r"$\uparrow$", r"$\bullet$", r"$\circ$", r"$\downarrow$"), strict=True)
-    ),
-}
+_LATEX = str.maketrans(
+    {
+        **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}"},
+        # At the start of a row, these would be read as an option of the preceding line end.
+        **{"[": "{[}", "]": "{]}", "*": "{*}"},
+        **{MINUS: "$-$", NO_BREAK: "~", DASH: "--", EVEN: r"$\approx$", "\N{REPLACEMENT CHARACTER}": "?"},
+        # Keep straight quotes: usual fonts curve the double quote, and \textquotedbl needs a package.
+        **{"`": r"\textasciigrave{}", "'": r"\textquotesingle{}", '"': r"\textquotesingle\textquotesingle{}"},
+        **dict(
+            zip(
+                VERDICT_MARKS.values(),
+                (r"$\uparrow$", r"$\bullet$", r"$\circ$", r"$\downarrow$"),
+                strict=True,
+            )
+        ),
+    }
+)
+"""What pandas leaves as it is, in the commands of LaTeX."""
 
 
 def markdown(text: str) -> str:
@@ -410,13 +387,9 @@ def markdown(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]#|~!$])", r"\\\1", flat)
 
 
-def latex(text: str) -> str:
-    """One line of text, escaped for LaTeX."""
-    # Two of "-" or "," would be typeset as a dash or a quote.
-    return "".join(
-        _LATEX.get(letter, letter) + "{}" * (letter in "-," and letter == after)
-        for letter, after in zip(text, f"{text} "[1:], strict=True)
-    )
+def _as_given(_: object, styles: object) -> object:
+    """The styles of a frame, as pandas asks for them."""
+    return styles
 
 
 _UNRULY = re.compile("[^\\S \xa0]|[\u202a-\u202e\u2066-\u2069]")
@@ -432,9 +405,3 @@ def _marked_down(cell: Cell) -> str:
     text = markdown(_line(cell.text))
     first = (f"**{text}**" if cell.bold else text) + (f"{NO_BREAK}{cell.sign}" if cell.sign else "")
     return "<br>".join(filter(None, [first, *map(markdown, cell.sub)]))
-
-
-def _set_in_latex(cell: Cell) -> str:
-    text = latex(_line(cell.text))
-    first = (rf"\textbf{{{text}}}" if cell.bold else text) + (f"~{latex(cell.sign)}" if cell.sign else "")
-    return " ".join(filter(None, [first, *map(latex, cell.sub)]))

@@ -252,9 +252,14 @@ def _clean(plain: Any) -> Any:
 
 def frame_of(rows: Iterable[Mapping[str, Any]]) -> "DataFrame":
     """Make a DataFrame with a row for each mapping; keys of nested mappings are joined by dots."""
+    return pandas_for("to_frame()").json_normalize(list(rows))
+
+
+def pandas_for(purpose: str) -> Any:
+    """The module pandas, which is an extra."""
     try:
         import pandas
     except ImportError as error:
         reraise_unrelated(error)
-        raise MissingDependencyError("pandas", extra="frames", purpose="to_frame()") from error
-    return pandas.json_normalize(list(rows))
+        raise MissingDependencyError("pandas", extra="frames", purpose=purpose) from error
+    return pandas
