@@ -5,7 +5,9 @@ Letters in shapes: p pairs, n shared negatives, h own negatives of each query, e
 the guide; r and c rows and columns of a tile.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal
 
 import torch
@@ -65,8 +67,10 @@ class Guide:
         scores = (self.query * self.positive).sum(dim=1)
         # Scores are near 1 for unit vectors: the 1 makes the tolerance absolute there, and the score makes it
         # relative elsewhere.
-        rounding = ROUNDING * torch.finfo(scores.dtype).eps * (1.0 + scores.abs())
-        return scores - self.margin * (scores.abs() if self.relative else 1.0) - rounding
+        sizes = scores.abs()
+        rounding = ROUNDING * torch.finfo(scores.dtype).eps * (1.0 + sizes)
+        margins = self.margin * sizes if self.relative else self.margin
+        return scores - margins - rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,7 @@ class Pairs:
     positive: Float[Tensor, "p e"]
     shared: Float[Tensor, "n e"] | None = None
     own: Float[Tensor, "p h e"] | None = None
-    rows: slice = field(default_factory=lambda: slice(None))
+    rows: slice = field(default_factory=partial(slice, None))
     query_keys: Int[Tensor, " p"] | None = None
     positive_keys: Int[Tensor, " p"] | None = None
     answer_keys: Int[Tensor, "p m"] | None = None
@@ -118,10 +122,7 @@ class Pairs:
         Returns:
             The scaled batch; a zero row stays zero.
         """
-        shared, own = (None if rows is None else unit_rows(rows) for rows in (self.shared, self.own))
-        return replace(
-            self, query=unit_rows(self.query), positive=unit_rows(self.positive), shared=shared, own=own
-        )
+        return self._of_all(unit_rows)
 
     def first_numbers(self, width: int) -> "Pairs":
         """The same batch with embeddings cut to their first `width` dimensions.
@@ -142,10 +143,17 @@ class Pairs:
             raise ValueError(
                 f"width must be between 1 and {self.query.shape[1]}, the width of the embeddings, got {width}"
             )
-        shared, own = (None if rows is None else rows[..., :width] for rows in (self.shared, self.own))
-        return replace(
-            self, query=self.query[:, :width], positive=self.positive[:, :width], shared=shared, own=own
-        )
+
+        def cut(embeddings: Tensor) -> Tensor:
+            return embeddings[..., :width]
+
+        return self._of_all(cut)
+
+    def _of_all(self, change: Callable[[Tensor], Tensor]) -> "Pairs":
+        """The same batch with all of its embeddings changed."""
+        shared = None if self.shared is None else change(self.shared)
+        own = None if self.own is None else change(self.own)
+        return replace(self, query=change(self.query), positive=change(self.positive), shared=shared, own=own)
 
     def block(self, of: Tower, against: Tower) -> Block:
         """One side of every pair as candidates for one side of the pairs in `rows`.
@@ -165,7 +173,8 @@ class Pairs:
         """
         masks = [self._same_pair()]
         if self.guide:
-            masks.append(self._too_good(getattr(self.guide, of), getattr(self.guide, against)))
+            rows, candidates = getattr(self.guide, of), getattr(self.guide, against)
+            masks.append(self._too_good(rows, candidates))
         if self.known is not None:
             if (of, against) != ("query", "positive"):
                 raise ValueError(
@@ -173,7 +182,8 @@ class Pairs:
                     "with documents; give keys instead"
                 )
             masks.append(_window(self.known[:, : len(self.positive)]))
-        return Block(getattr(self, against), _any_of(masks))
+        candidates = getattr(self, against)
+        return Block(candidates, _any_of(masks))
 
     def shared_block(self) -> Block:
         """The shared negatives as candidates for the queries in `rows`.
@@ -185,7 +195,10 @@ class Pairs:
             ValueError: If the guide has no embeddings for them.
         """
         assert self.shared is not None
-        masks = [_among(self._answers()[self.rows], self.shared_keys)] if self.shared_keys is not None else []
+        masks = []
+        if self.shared_keys is not None:
+            answers = self._answers()[self.rows]
+            masks.append(_among(answers, self.shared_keys))
         if self.guide:
             if self.guide.shared is None:
                 raise ValueError(
@@ -207,11 +220,13 @@ class Pairs:
             ValueError: If the guide has no embeddings for them.
         """
         assert self.own is not None
-        answers = torch.zeros(self.own[self.rows].shape[:2], dtype=torch.bool, device=self.own.device)
+        negatives = self.own[self.rows]
+        answers = torch.zeros(negatives.shape[:2], dtype=torch.bool, device=negatives.device)
         if self.own_keys is not None:
-            answers = (self.own_keys[self.rows].unsqueeze(-1) == self._answers()[self.rows].unsqueeze(1)).any(
-                dim=-1
-            )
+            # Each negative's key beside the keys of all answers of its query.
+            keys = self.own_keys[self.rows].unsqueeze(-1)
+            known = self._answers()[self.rows].unsqueeze(1)
+            answers = (keys == known).any(dim=-1)
         if self.guide is None:
             return answers
         if self.guide.own is None:
@@ -219,20 +234,23 @@ class Pairs:
                 "guide must have embeddings of each query's own negatives, got "
                 "none; embed them with the guide too"
             )
-        scores = (self.guide.query[self.rows].unsqueeze(1) * self.guide.own[self.rows]).sum(dim=-1)
+        query = self.guide.query[self.rows].unsqueeze(1)
+        scores = (query * self.guide.own[self.rows]).sum(dim=-1)
+        thresholds = self.guide.thresholds()[self.rows]
         # A candidate is excluded by known answers or by the guide.
-        return answers | (scores >= self.guide.thresholds()[self.rows, None])
+        return answers | (scores >= thresholds[:, None])
 
     def _same_pair(self) -> Excluded:
         numbers = torch.arange(len(self.query), device=self.query.device)
-        masks = [_equal(key[self.rows], key) for key in (numbers, self.query_keys) if key is not None]
+        masks = [_equal(numbers[self.rows], numbers)]
+        if self.query_keys is not None:
+            masks.append(_equal(self.query_keys[self.rows], self.query_keys))
         # Both ways: i answers j's query, or j answers i's. Either would punish the model for a right answer.
         if self.positive_keys is not None:
             answers = self._answers()
-            masks += [
-                _among(answers[self.rows], self.positive_keys),
-                _transposed(_among(answers, self.positive_keys[self.rows])),
-            ]
+            masks.append(_among(answers[self.rows], self.positive_keys))
+            answered = _among(answers, self.positive_keys[self.rows])
+            masks.append(_transposed(answered))
         return _any_of(masks)
 
     def _answers(self) -> Int[Tensor, "p m"]:
@@ -253,19 +271,28 @@ class Pairs:
         order = torch.argsort(query, stable=True)
         counts = torch.bincount(query)
         first = torch.cumsum(counts, dim=0) - counts
-        columns = torch.arange(int(counts.max()), device=query.device) % counts[query, None]
-        return self.positive_keys[order[first[query, None] + columns]]
+        longest = int(counts.max())
+        columns = torch.arange(longest, device=query.device) % counts[query, None]
+        places = first[query, None] + columns
+        return self.positive_keys[order[places]]
 
     def _too_good(self, left: Float[Tensor, "p g"], right: Float[Tensor, "n g"]) -> Excluded:
         assert self.guide is not None
         # The threshold is the guide's score of the pair, for candidates of either side.
-        rows, above = left[self.rows], self.guide.thresholds()[self.rows]
-        return lambda r, c: rows[r] @ right[c].T >= above[r, None]
+        rows = left[self.rows]
+        thresholds = self.guide.thresholds()[self.rows]
+
+        def too_good(r: slice, c: slice) -> Bool[Tensor, "r c"]:
+            scores = rows[r] @ right[c].T
+            return scores >= thresholds[r, None]
+
+        return too_good
 
     def _none(self, r: slice, c: slice) -> Bool[Tensor, "r c"]:
         assert self.shared is not None
-        shape = len(self.query[self.rows][r]), len(self.shared[c])
-        return torch.zeros(shape, dtype=torch.bool, device=self.shared.device)
+        rows = self.query[self.rows][r]
+        candidates = self.shared[c]
+        return torch.zeros(len(rows), len(candidates), dtype=torch.bool, device=candidates.device)
 
 
 def unit_rows(embeddings: Float[Tensor, "*rows e"]) -> Float[Tensor, "*rows e"]:
@@ -282,7 +309,10 @@ def unit_rows(embeddings: Float[Tensor, "*rows e"]) -> Float[Tensor, "*rows e"]:
 
 
 def _equal(left: Int[Tensor, " b"], right: Int[Tensor, " n"]) -> Excluded:
-    return lambda r, c: left[r, None] == right[c]
+    def equal(r: slice, c: slice) -> Bool[Tensor, "r c"]:
+        return left[r, None] == right[c]
+
+    return equal
 
 
 def _among(answers: Int[Tensor, "b m"], keys: Int[Tensor, " n"]) -> Excluded:
@@ -293,13 +323,16 @@ def _among(answers: Int[Tensor, "b m"], keys: Int[Tensor, " n"]) -> Excluded:
         return _any_of([_equal(column, keys) for column in answers.T])
     # Each (row, key) is one number; those of the answers are looked up in order, whose cost hardly grows with
     # how many there are.
-    distinct, inverse = torch.unique(torch.cat([answers.flatten(), keys]), return_inverse=True)
+    everything = torch.cat([answers.flatten(), keys])
+    distinct, inverse = torch.unique(everything, return_inverse=True)
+    of_answers, numbers = inverse[: answers.numel()], inverse[answers.numel() :]
     rows = torch.arange(count, device=keys.device) * len(distinct)
-    known = torch.sort((rows[:, None] + inverse[: count * width].view(count, width)).flatten()).values
-    numbers = inverse[count * width :]
+    pairs = rows[:, None] + of_answers.view(count, width)
+    known = torch.sort(pairs.flatten()).values
 
     def among(r: slice, c: slice) -> Bool[Tensor, "r c"]:
         targets = rows[r, None] + numbers[c]
+        # A target beyond the last pair would be looked up past the end.
         positions = torch.searchsorted(known, targets).clamp_(max=len(known) - 1)
         same: Tensor = known[positions] == targets
         return same
@@ -308,11 +341,17 @@ def _among(answers: Int[Tensor, "b m"], keys: Int[Tensor, " n"]) -> Excluded:
 
 
 def _transposed(excluded: Excluded) -> Excluded:
-    return lambda r, c: excluded(c, r).T
+    def transposed(r: slice, c: slice) -> Bool[Tensor, "r c"]:
+        return excluded(c, r).T
+
+    return transposed
 
 
 def _window(mask: Bool[Tensor, "b m"]) -> Excluded:
-    return lambda r, c: mask[r, c]
+    def window(r: slice, c: slice) -> Bool[Tensor, "r c"]:
+        return mask[r, c]
+
+    return window
 
 
 def _any_of(masks: list[Excluded]) -> Excluded:
@@ -328,15 +367,17 @@ def _any_of(masks: list[Excluded]) -> Excluded:
 
 def _check_lengths(pairs: Pairs) -> None:
     """Raise ValueError if the parts of a batch have different sizes; torch would broadcast them silently."""
-    count, shared = len(pairs.query), 0 if pairs.shared is None else len(pairs.shared)
+    count = len(pairs.query)
+    shared = 0 if pairs.shared is None else len(pairs.shared)
     rows = len(range(count)[pairs.rows])
-    parts_of_pairs = ("positive", "own", "query_keys", "positive_keys", "answer_keys", "own_keys")
-    lengths = {**dict.fromkeys(parts_of_pairs, count), "shared_keys": shared}
-    faults = [
-        f"{name} must have {length} rows, got {len(values)}"
-        for name, length in {**lengths, "known": rows}.items()
-        if (values := getattr(pairs, name)) is not None and len(values) != length
-    ]
+    lengths = {"positive": count, "own": count, "shared_keys": shared, "known": rows}
+    for name in ("query_keys", "positive_keys", "answer_keys", "own_keys"):
+        lengths[name] = count
+    faults = []
+    for name, length in lengths.items():
+        values = getattr(pairs, name)
+        if values is not None and len(values) != length:
+            faults.append(f"{name} must have {length} rows, got {len(values)}")
     if not rows:
         faults.append(f"rows must name at least one pair, got {pairs.rows} of {count}")
     if pairs.known is not None and pairs.known.shape[1] != count + shared:

@@ -53,7 +53,8 @@ def triplet_distances(
     # Use one operation for both: different layouts may round differently and break ties.
     documents = torch.cat([positive.unsqueeze(1), negatives], dim=1)
     if distance == "cosine":
-        apart = 1.0 - (unit_rows(query).unsqueeze(1) * unit_rows(documents)).sum(dim=-1)
+        cosines = (unit_rows(query).unsqueeze(1) * unit_rows(documents)).sum(dim=-1)
+        apart = 1.0 - cosines
     elif distance == "euclidean":
         # `vector_norm` has gradient 0 at 0, where the square root of a sum of squares would give NaN.
         apart = torch.linalg.vector_norm(query.unsqueeze(1) - documents, dim=-1)
@@ -200,9 +201,7 @@ def in_batch_softmax(
     Reference:
         Henderson et al. 2017; Yang et al. 2019 (margin, both directions).
     """
-    return _contrast(
-        pairs, temperature, margin, {"query", "positive"} if symmetric else {"query"}, set(), tile
-    )
+    return _contrast(pairs, temperature, margin, _directions(symmetric), set(), tile)
 
 
 def samtone(
@@ -247,9 +246,7 @@ def samtone(
         "document": {"positive"},
         "both": {"query", "positive"},
     }
-    return _contrast(
-        pairs, temperature, margin, {"query", "positive"} if symmetric else {"query"}, towers[side], tile
-    )
+    return _contrast(pairs, temperature, margin, _directions(symmetric), towers[side], tile)
 
 
 def pair(
@@ -290,7 +287,13 @@ def pair(
     if not 0 <= weight <= 1:
         raise ValueError(f"weight must be between 0 and 1, got {weight}; PAIR uses 0.1")
     between = in_batch_softmax(pairs, temperature=temperature, margin=margin, symmetric=symmetric, tile=tile)
-    return (1 - weight) * between + weight * _passage_centric(pairs, temperature, printed, tile)
+    among_positives = _passage_centric(pairs, temperature, printed, tile)
+    return (1 - weight) * between + weight * among_positives
+
+
+def _directions(symmetric: bool) -> set[Tower]:
+    """Sides whose texts are rows of the loss; the texts of the other side are their candidates."""
+    return {"query", "positive"} if symmetric else {"query"}
 
 
 def _contrast(
@@ -307,27 +310,27 @@ def _contrast(
     # Sorted, because sets have no order: losses must be summed in the same order in every process.
     for side in sorted(directions):
         blocks = [pairs.block(side, OTHER[side])]
-        blocks += [pairs.block(side, side)] if side in same_tower else []
+        if side in same_tower:
+            blocks.append(pairs.block(side, side))
         # The pair's own score is added separately, with its margin, and masked among the candidates
         # (`Pairs._same_pair`).
         beside = target = _own_scores(pairs, temperature, margin)
         if side == "query":
-            blocks += [pairs.shared_block()] if pairs.shared is not None else []
-            beside = torch.cat([target, _own_negatives(pairs, temperature)], dim=1)
+            if pairs.shared is not None:
+                blocks.append(pairs.shared_block())
+            negatives = _own_negatives(pairs, temperature)
+            beside = torch.cat([target, negatives], dim=1)
         # Rows of this process against candidates of all: the mean over processes is the loss of the whole
         # batch.
         rows = getattr(pairs, side)[pairs.rows]
-        losses.append(
-            (
-                log_denominator(rows, blocks, beside=beside, temperature=temperature, tile=tile)
-                - target[:, 0]
-            ).mean()
-        )
+        total = log_denominator(rows, blocks, beside=beside, temperature=temperature, tile=tile)
+        losses.append((total - target[:, 0]).mean())
     return torch.stack(losses).mean()
 
 
 def _own_scores(pairs: Pairs, temperature: Temperature, margin: float = 0.0) -> Float[Tensor, "b 1"]:
-    similarity = (pairs.query[pairs.rows] * pairs.positive[pairs.rows]).sum(dim=1, keepdim=True)
+    query, positive = pairs.query[pairs.rows], pairs.positive[pairs.rows]
+    similarity = (query * positive).sum(dim=1, keepdim=True)
     return scores_of(similarity - margin, temperature)
 
 
@@ -335,7 +338,8 @@ def _own_negatives(pairs: Pairs, temperature: Temperature) -> Float[Tensor, "b h
     query = pairs.query[pairs.rows]
     if pairs.own is None:
         return query.new_empty(len(query), 0)
-    similarity = (query.unsqueeze(1) * pairs.own[pairs.rows]).sum(dim=-1)
+    negatives = pairs.own[pairs.rows]
+    similarity = (query.unsqueeze(1) * negatives).sum(dim=-1)
     # exp(-inf) = 0: an excluded negative adds nothing to the sum, and gets no gradient.
     return scores_of(similarity, temperature).masked_fill(pairs.own_excluded(), -math.inf)
 
@@ -349,8 +353,7 @@ def _passage_centric(
     nothing = torch.finfo(target.dtype).min
     beside = torch.full_like(target, nothing) if printed else target
     block = pairs.block("positive", "positive")
-    total = log_denominator(
-        pairs.positive[pairs.rows], [block], beside=beside, temperature=temperature, tile=tile
-    )
+    rows = pairs.positive[pairs.rows]
+    total = log_denominator(rows, [block], beside=beside, temperature=temperature, tile=tile)
     # Where a positive has no other to be told from, the printed form is ln(0); the loss of such a row is 0.
     return torch.where(total > nothing, total - target[:, 0], 0.0).mean()

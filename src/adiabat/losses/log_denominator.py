@@ -77,16 +77,17 @@ def _log_denominator(
     tile: int | None,
 ) -> Float[Tensor, " b"]:
     if tile is None:
-        scores = [
-            _scores(rows, block.candidates, block.excluded(EVERYTHING, EVERYTHING), temperature)
-            for block in blocks
-        ]
-        return torch.logsumexp(torch.cat([beside, *scores], dim=1), dim=1)
+        scores = [beside]
+        for block in blocks:
+            excluded = block.excluded(EVERYTHING, EVERYTHING)
+            scores.append(_scores(rows, block.candidates, excluded, temperature))
+        return torch.logsumexp(torch.cat(scores, dim=1), dim=1)
     if tile < 1:
         raise ValueError(f"tile must be at least 1 row, got {tile}; 1024 is a good start")
     divisor = temperature.to(rows.device) if isinstance(temperature, Tensor) else rows.new_tensor(temperature)
     masks = [block.excluded for block in blocks]
-    result: Tensor = _Tiled.apply(tile, masks, rows, beside, divisor, *(block.candidates for block in blocks))  # type: ignore[no-untyped-call]
+    candidates = [block.candidates for block in blocks]
+    result: Tensor = _Tiled.apply(tile, masks, rows, beside, divisor, *candidates)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -157,7 +158,8 @@ class _Tiled(torch.autograd.Function):
                 for c in _tiles(len(block), tile):
                     # Sums are kept as logarithms: a score of 1/T = 100 would overflow float32's exp at T =
                     # 0.01.
-                    more = torch.logsumexp(_scores(rows[r], block[c], excluded(r, c), temperature), dim=1)
+                    scores = _scores(rows[r], block[c], excluded(r, c), temperature)
+                    more = torch.logsumexp(scores, dim=1)
                     total[r] = torch.logaddexp(total[r], more)
         ctx.tile, ctx.masks = tile, masks
         ctx.save_for_backward(rows, beside, temperature, total, *candidates)
@@ -177,11 +179,13 @@ class _Tiled(torch.autograd.Function):
                 for c in _tiles(len(block), ctx.tile):
                     scores = _scores(rows[r], block[c], excluded(r, c), temperature)
                     # At most 1 before the gradient: the total is at least as large as any score in it.
-                    weights = gradient[r] * (scores - total[r, None]).exp_() / temperature
+                    shares = (scores - total[r, None]).exp_()
+                    weights = gradient[r] * shares / temperature
                     of_rows[r].addmm_(weights, block[c])
                     of_block[c].addmm_(weights.T, rows[r])
                     # An excluded score is minus infinity, and its weight is 0.
-                    of_temperature -= (weights * scores.nan_to_num(neginf=0.0)).sum()
+                    finite = scores.nan_to_num(neginf=0.0)
+                    of_temperature -= (weights * finite).sum()
         of_beside = gradient * (beside - total[:, None]).exp()
         return None, None, of_rows, of_beside, of_temperature, *of_candidates
 
