@@ -10,10 +10,10 @@ trials
 - ``z`` the two-proportion test, which knows of no queries, lies beyond 1.96.
 
 The first and the third are marked where they leave 5 % +- 1 %. The second table shifts one of the models by
-what `Change.detectable`
-comes to on average: the verdict should find that in 80 % of the trials. The third is about losses: of exactly
-the margin, which may be called "not worse" in 5 % of the trials at most, and of none, where it should be in
-most.
+what `Change.detectable` comes to on average: the verdict should find that in 80 % of the trials. The third
+is about losses: of exactly the margin, which may be called "not worse" in 5 % of the trials at most, and of
+none, where it should be in most. The fourth is about the value of a single model: how often its interval
+misses the true one.
 
 Usage: python scripts/calibrate_statistics.py [--trials 10000] [--resamples 1000] [--processes 2] [--seed 0]
 [--only WORDS]
@@ -32,12 +32,12 @@ from jaxtyping import Float
 from adiabat.core.margin import DEFAULT_MARGIN, Margin
 from adiabat.results.evaluation_result import Change
 from adiabat.stats.clusters import Clusters
-from adiabat.stats.paired import changes_over_runs
+from adiabat.stats.paired import changes_over_runs, paired_changes
 from adiabat.stats.samples import SHARE, Sample
 from adiabat.stats.significance import ERROR_RATE, Z_CRITICAL
 
 AT_ONCE = 50
-"""Trials that share their resamples."""
+"""Trials that share their sign flips and resamples."""
 
 TOLERANCE = 0.01
 
@@ -59,6 +59,15 @@ class Shape:
     make: Make
     queries: tuple[int, ...] = (100, 300, 1000)
     share: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """Values of the queries of one model, between 0 and 1, and their true mean."""
+
+    about: str
+    make: Callable[..., Any]
+    truth: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +177,20 @@ def precision(random: np.random.Generator, queries: int) -> Trial:
     return [Sample("AP", one, "cosine", together, "average precision")], [
         Sample("AP", other, "cosine", together, "average precision")
     ]
+
+
+def runs_of(random: np.random.Generator, queries: int, make: Make) -> Trial:
+    """Three runs of either model, of a statistic that is no mean."""
+    sides = make(random, queries)
+    return [_moved(random, sides[0][0]) for _ in range(3)], [_moved(random, sides[1][0]) for _ in range(3)]
+
+
+def _moved(random: np.random.Generator, sample: Sample) -> Sample:
+    values = sample.values
+    if sample.statistic == "v-measure":
+        other = random.integers(0, 5, values.size).astype(np.float64)
+        return replace(sample, values=np.where(random.random(values.size) < 0.1, other, values))
+    return replace(sample, values=values + random.normal(0, 0.2, values.size))
 
 
 def clusters(random: np.random.Generator, queries: int) -> Trial:
@@ -293,6 +316,9 @@ SHAPES = (
     Shape("Spearman", rank_correlation, queries=(100, 1000), share=0.1),
     Shape("average precision", precision, queries=(300, 1000), share=0.1),
     Shape("V-measure", clusters, queries=(300, 1000), share=0.1),
+    Shape("Spearman, 3 runs of either", partial(runs_of, make=rank_correlation), queries=(300,), share=0.1),
+    Shape("average precision, 3 runs of either", partial(runs_of, make=precision), queries=(300,), share=0.1),
+    Shape("V-measure, 3 runs of either", partial(runs_of, make=clusters), queries=(300,), share=0.1),
     Shape("clusters of 1 to 20 equal queries", clustered, queries=(105, 210, 330, 1000, 3000), share=0.5),
     Shape("a third in one cluster", one_large, queries=(300, 1000), share=0.5),
     Shape("3 seeds of either", seeds, queries=(100, 1000), share=0.5),
@@ -316,6 +342,16 @@ LOSSES_OF = (*(shape for shape in SHAPES if shape.make in _LOSING or "seeds" in 
 POWER_OF = tuple(
     shape for shape in SHAPES if shape.make in (dense, skewed, clustered) or "seeds" in shape.about
 )
+
+
+LEVELS = (
+    Level("P@1 of 0.5", partial(np.random.Generator.binomial, n=1, p=0.5), 0.5),
+    Level("P@1 of 0.9", partial(np.random.Generator.binomial, n=1, p=0.9), 0.9),
+    Level("P@1 of 0.97", partial(np.random.Generator.binomial, n=1, p=0.97), 0.97),
+    Level("RR, mostly 1", partial(np.random.Generator.beta, a=2.0, b=0.3), 2 / 2.3),
+    Level("PND, mostly 0", partial(np.random.Generator.beta, a=0.2, b=3.0), 0.2 / 3.2),
+)
+LEVEL_QUERIES = (50, 100, 300)
 
 
 def changes_of(
@@ -458,13 +494,28 @@ def _loss_row(job: tuple[int, int, int, int, int]) -> str:
     return _table_row(shape.about, queries, shown, marked(lost.not_worse, lost.trials), not_worse)
 
 
+def _level_row(job: tuple[int, int, int, int]) -> str:
+    """One row of the table of levels; a job is a place in `LEVELS`, queries, trials and seed."""
+    place, queries, trials, seed = job
+    level = LEVELS[place]
+    random = np.random.default_rng([seed, queries, *level.about.encode()])
+    samples = []
+    for _ in range(trials):
+        values = level.make(random, size=queries).astype(np.float64)
+        samples.append(Sample(level.about, values, bounds=SHARE))
+    intervals = [change.after_interval or (0, 1) for change in paired_changes(samples, None, seed=seed)]
+    missed = float(np.mean([not low <= level.truth <= high for low, high in intervals]))
+    width = float(np.mean([high - low for low, high in intervals]))
+    return _table_row(level.about, queries, f"{trials:,}", marked(missed, trials), f"{width:.3f}")
+
+
 def table(heads: Sequence[str], rows: Sequence[str]) -> str:
     """In Markdown."""
     return "\n".join([_table_row(*heads), "|" + "---|" * len(heads), *rows])
 
 
 def main() -> None:
-    """Run all trials and print both tables."""
+    """Run all trials and print the tables."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -498,6 +549,13 @@ def main() -> None:
             for queries in shape.queries
         ]
         of_losses = list(pool.map(_loss_row, losses))
+        levels = [
+            (i, queries, arguments.trials, arguments.seed)
+            for i, level in enumerate(LEVELS)
+            if arguments.only in level.about
+            for queries in LEVEL_QUERIES
+        ]
+        of_levels = list(pool.map(_level_row, levels))
     print("No true difference, per cent of trials ('!' above 6 %, '(few)' below 4 %):\n")
     print(table(["data", "queries", "trials", "interval", "p", "verdict", "z"], rows[: len(alike)]))
     print("\nA true difference of the detectable size, per cent of trials with a verdict (80 wanted):\n")
@@ -507,6 +565,8 @@ def main() -> None:
         "margin 5 at most, without one as many as can be):\n"
     )
     print(table(["data", "queries", "margin", "loss of the margin", "no loss"], of_losses))
+    print("\nPer cent of trials in which the interval of one model's value misses the true one:\n")
+    print(table(["data", "queries", "trials", "missed", "mean width"], of_levels))
 
 
 if __name__ == "__main__":

@@ -304,6 +304,19 @@ def test_a_quick_module_leaves_torch_unloaded(module: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_all_of_stats_loads_numpy_alone() -> None:
+    """At run time: neither pydantic, which reads records, nor scipy, which is imported where it is used."""
+    modules = [f"adiabat.{name}" for name in trees() if name.startswith("stats.")]
+    done = run_python(
+        f"import sys, {', '.join(modules)}; "
+        "print({name.partition('.')[0] for name in sys.modules} - set(sys.stdlib_module_names))"
+    )
+    assert done.returncode == 0, done.stderr
+    loaded = ast.literal_eval(done.stdout)
+    assert {"adiabat", "numpy", "jaxtyping"} <= loaded
+    assert not loaded & {"pydantic", "scipy", "torch", "ir_measures", "rich", "typer"}
+
+
 def test_messages_name_options_by_the_functions_that_know_the_door() -> None:
     flags = [
         f"{name} (line {node.lineno}): {node.value}"

@@ -61,7 +61,7 @@ def test_values_are_means_over_runs_and_compare_reads_their_scores(here: Path, c
     change = result.datasets[0].main_change()
     assert change.after == pytest.approx(np.mean([single.after for single in alone]))
     assert change.before == alone[0].before
-    assert change.test == "bootstrap"
+    assert change.test == "t test"
     assert [overlap.model for overlap in result.datasets[0].trained] == ["job0", "job1", "job2"]
     assert "Values are means over 3 runs of the model" in said.err
     assert "job1, job2" in (here / "new" / "report.html").read_text()

@@ -130,7 +130,7 @@ def test_runs_of_several_seeds_count_by_their_mean() -> None:
     findings = found(model("a", ranked(LOW)), model("b", runs=runs), baseline="a")
     change = findings.pairings[0].change
     assert change.after == pytest.approx(np.mean([MIDDLE, HIGH, LOW]))
-    assert change.test == "bootstrap"
+    assert change.test == "t test"
     low, high = change.difference_interval or (0.0, 0.0)
     alone = found(
         model("a", ranked(LOW)),

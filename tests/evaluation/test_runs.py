@@ -50,7 +50,7 @@ def test_folders_of_runs_are_seeds_of_one_model(tmp_path: Path) -> None:
     result = compared(a, tmp_path / "b")
     assert len(result.models[1].runs) == 2
     assert result.pairings[0].change.after == pytest.approx(np.mean(VALUES))
-    assert result.pairings[0].change.test == "bootstrap"
+    assert result.pairings[0].change.test == "t test"
 
 
 @pytest.mark.parametrize("content", [None, b"damaged"], ids=["lost", "damaged"])

@@ -13,7 +13,8 @@ import pytest
 from scipy import stats
 
 from adiabat.core.margin import Margin
-from adiabat.stats.resampling import acceleration, bca_interval, jackknife, resampling_counts
+from adiabat.stats.jackknife import Jackknife
+from adiabat.stats.resampling import bca_interval, resampling_counts
 from adiabat.stats.statistics import value_of
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "calibrate_statistics.py"
@@ -100,7 +101,7 @@ def test_bca_alone_is_fooled_by_few_queries_that_changed(script):
         difference = replace(after, values=after.values - before.values)
         value = float(value_of(difference)[0])
         low, high = bca_interval(
-            value, value_of(difference, counts), acceleration=acceleration(jackknife(difference))
+            value, value_of(difference, counts), acceleration=Jackknife.of(difference).acceleration()
         )
         missed += not low <= 0 <= high
     assert missed > stats.binom.ppf(0.999, TRIALS, 0.06)

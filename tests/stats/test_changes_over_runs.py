@@ -9,17 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from adiabat.stats.jackknife import Jackknife
 from adiabat.stats.paired import changes_over_runs, paired_changes
-from adiabat.stats.resampling import (
-    RunEffect,
-    RunResamples,
-    acceleration,
-    bca_interval,
-    jackknife,
-    resampling_counts,
-)
+from adiabat.stats.quantity import RunSpread
 from adiabat.stats.samples import Sample
-from adiabat.stats.statistics import value_of
 from tests.stats.test_paired import change, noisy, sample
 from tests.stats.test_statistics import clusters, precision, spearman
 
@@ -44,46 +37,57 @@ def test_an_interval_over_runs_agrees_with_its_parts_put_together():
         [run_of(scores, seed=9), run_of(scores, seed=10)],
     ]
     (found,) = changes_over_runs([sides[0]], [sides[1]], seed=4, resamples=800)
-    counts = next(resampling_counts(40, resamples=800, seed=4))
-    draws = [np.stack([value_of(one, counts) for one in side], axis=1) for side in sides]
-    values = [np.array([[float(value_of(one)[0]) for one in side]]) for side in sides]
-    runs = RunResamples.draw((3, 2), resamples=800, generator=np.random.default_rng([4, 2]))
-    after, before = runs.effects(values, draws)
-    units = draws[0].mean(axis=1) - draws[1].mean(axis=1)
-    units = found.difference + (units - found.difference) * math.sqrt(
-        1 - (after.variance + before.variance) / units.var()
-    )
-    shift = after.shift - before.shift
-    unit_scores = np.mean([one.values for one in sides[0]], axis=0) - np.mean(
-        [one.values for one in sides[1]], axis=0
-    )
-    skewness = acceleration(jackknife(sample(unit_scores))) * (units.std() / (units + shift).std()) ** 3
-    # The spread of units is known as well as that of a large sample, that of runs has three degrees of
-    # freedom.
-    together = 3 * (units.var() + shift.var()) ** 2 / shift.var() ** 2
-    widening = np.sqrt(together / stats.chi2.isf(runs.chances, together))
-    low, high = bca_interval(
-        found.difference,
-        found.difference + widening * (units + shift - found.difference),
-        acceleration=skewness,
-    )
-    # 40 units vary by 40 / 39 of what their resamples vary by.
-    of_units = units.var() * 40 / 39
-    error = math.sqrt(of_units + shift.var())
-    freedom = error**4 / (of_units**2 / 39 + shift.var() ** 2 / 3)
+    after, before = (np.stack([run.values for run in side]) for side in sides)
+    difference = after.mean(axis=0) - before.mean(axis=0)
+    # Deviations of three and two runs have three degrees of freedom together.
+    variance = sum(((side.mean(axis=1) - side.mean()) ** 2).sum() for side in (after, before)) / 3
+    apart = [row - side.mean(axis=0) for side in (after, before) for row in side]
+    over_units = sum(row.var(ddof=1) / 40 for row in apart) / 3
+    of_runs, of_units = variance * (1 / 3 + 1 / 2), difference.var(ddof=1) / 40 - over_units * (1 / 3 + 1 / 2)
+    error = math.sqrt(of_units + of_runs)
+    freedom = error**4 / (of_units**2 / 39 + of_runs**2 / 3)
     half = stats.t.ppf(0.975, freedom) * error
-    assert found.difference_interval == pytest.approx(
-        (min(low, found.difference - half), max(high, found.difference + half)), rel=0.005
-    )
-    assert low < found.difference - half or high > found.difference + half
-    # A t statistic with this mean passes half the interval four times in five; the error itself is estimated
-    # too low by the factor c4.
-    assert found.detectable is not None
-    half_width = (found.difference_interval[1] - found.difference_interval[0]) / 2
+    assert found.difference_interval == pytest.approx((found.difference - half, found.difference + half))
+    assert found.p == pytest.approx(2 * stats.t.sf(abs(found.difference) / error, freedom))
+    # A t statistic with this mean passes the quantile four times in five; the error itself is estimated too
+    # low by the factor c4.
     c4 = math.sqrt(2 / freedom) * math.gamma((freedom + 1) / 2) / math.gamma(freedom / 2)
-    assert stats.nct.sf(half_width / error, freedom, found.detectable * c4 / error) == pytest.approx(
-        0.8, abs=1e-3
+    shift = found.detectable * c4 / error
+    assert stats.nct.sf(half / error, freedom, shift) == pytest.approx(0.8, abs=1e-3)
+
+
+def test_two_runs_beside_one_are_known_by_their_share_of_the_variance():
+    """f = 1 / ((1 - r)^2 / (n - 1) + r), r the share of runs in the variance."""
+    scores = np.random.default_rng(0).random(30)
+    after, before = [run_of(scores, seed=i, moved=0.02 * i) for i in range(2)], run_of(scores, seed=9)
+    (found,) = changes_over_runs([after], [[before]], seed=0, resamples=10)
+    values = np.stack([run.values for run in after])
+    difference = values.mean(axis=0) - before.values
+    of_runs = ((values.mean(axis=1) - values.mean()) ** 2).sum() / 2
+    over_units = sum((row - values.mean(axis=0)).var(ddof=1) / 30 for row in values)
+    of_units = difference.var(ddof=1) / 30 - over_units / 2
+    share = of_runs / (of_runs + of_units)
+    freedom = 1 / ((1 - share) ** 2 / 29 + share)
+    half = stats.t.ppf(0.975, freedom) * math.sqrt(of_runs + of_units)
+    assert found.difference_interval == pytest.approx((found.difference - half, found.difference + half))
+
+
+def test_nothing_is_drawn_over_runs():
+    scores = np.random.default_rng(0).random(50)
+    sides = [run_of(scores, seed=i, moved=0.02 * i) for i in range(3)], [run_of(scores, seed=9)]
+    one, other = (
+        changes_over_runs([sides[0]], [sides[1]], seed=seed, resamples=10 * (seed + 1))[0]
+        for seed in range(2)
     )
+    assert asdict(one) == asdict(other)
+
+
+def test_few_changed_units_are_no_evidence_over_runs():
+    """Five of 50 units gain the same in each run: as for sign flips, p is at least 2^-4."""
+    scores = np.random.default_rng(0).random(50)
+    gained = scores + 0.3 * (np.arange(50) < 5)
+    (found,) = changes_over_runs([[sample(gained)] * 2], [[sample(scores)]], seed=0, resamples=10)
+    assert (found.p, found.verdict) == (2**-4, "undecided")
 
 
 def test_the_value_over_runs_is_their_mean():
@@ -96,7 +100,7 @@ def test_the_value_over_runs_is_their_mean():
     assert found.after == pytest.approx(np.mean([one.values.mean() for one in after]))
     assert found.before == pytest.approx(np.mean([one.values.mean() for one in before]))
     assert found.difference == pytest.approx(found.after - found.before)
-    assert (found.test, found.verdict, found.z) == ("bootstrap", "better", None)
+    assert (found.test, found.verdict, found.z) == ("t test", "better", None)
 
 
 def test_runs_that_differ_widen_the_intervals():
@@ -156,82 +160,40 @@ def test_measures_without_the_same_runs_are_refused(after, before, message):
         changes_over_runs(after, before, seed=0, resamples=10)
 
 
-def choice(*runs: int, resamples: int = 50, seed: int = 0) -> RunResamples:
-    return RunResamples.draw(runs, resamples=resamples, generator=np.random.default_rng(seed))
+def spread_of(values: list[list[float]], units: np.ndarray | None = None) -> RunSpread:
+    """Of runs with these values, whose units vary alike or as the rows of `units` say, one row a unit."""
+    sides = [np.array([side]) for side in values]
+    without = [np.zeros((4, side.shape[1])) for side in sides]
+    if units is not None:
+        without[0] = units
+    return RunSpread.of((sides[0], sides[1]), (without[0], without[1]), Jackknife(np.zeros(4)))
 
 
-def test_effects_agree_with_plain_loops():
-    random = np.random.default_rng(1)
-    found = [random.random((1, 3)), random.random((1, 2))]
-    draws = [random.random((50, 3)), random.random((50, 2))]
-    drawn = choice(3, 2)
-    pool = [
-        (value - side.mean()) * (len(side[0]) / (len(side[0]) - 1)) ** 0.5
-        for side in found
-        for value in side[0]
-    ]
-    shifts = [
-        [sum(pool[place] for place in row[:3]) / 3, sum(pool[place] for place in row[3:]) / 2]
-        for row in drawn.indices
-    ]
-    spreads = []
-    for side in draws:
-        runs = side.shape[1]
-        spreads.append(
-            np.mean(
-                [
-                    np.var((side[:, run] - side.mean(axis=1)) * (runs / (runs - 1)) ** 0.5)
-                    for run in range(runs)
-                ]
-            )
-        )
-    after, before = drawn.effects(found, draws)
-    assert np.stack([after.shift, before.shift], axis=1) == pytest.approx(np.array(shifts))
-    assert (after.variance, before.variance) == (
-        pytest.approx(np.mean(spreads) / 3),
-        pytest.approx(np.mean(spreads) / 2),
+def test_runs_of_both_models_form_one_pool():
+    """Runs at 0, 1, 2 and at 4, 6: squares of 2 and 2 over three degrees of freedom.
+
+    The mean of S runs has a share of 1 / S.
+    """
+    spread = spread_of([[0.0, 1.0, 2.0], [4.0, 6.0]])
+    assert (spread.variance, spread.freedom) == (pytest.approx(4 / 3), 3)
+    assert (spread.share(1, 0), spread.share(0, 1), spread.share(1, -1)) == pytest.approx(
+        (1 / 3, 1 / 2, 5 / 6)
     )
 
 
 def test_a_model_of_one_run_stands_for_itself():
-    one, other = choice(1, 3).effects(
-        [np.ones((1, 1)), np.array([[0.0, 1.0, 2.0]])], [np.ones((50, 1)), np.zeros((50, 3))]
-    )
-    assert not one.shift.any()
-    assert one.variance == 0
-    assert other.shift.std() > 0
-    drawn = choice(1, 1)
-    assert drawn.indices.shape == (50, 0)
-    assert [effect.variance for effect in drawn.effects([np.ones((1, 1))] * 2, [np.ones((50, 1))] * 2)] == [
-        0.0,
-        0.0,
-    ]
+    spread = spread_of([[1.0], [0.0, 1.0, 2.0]])
+    assert (spread.variance, spread.freedom) == (pytest.approx(1.0), 2)
+    assert spread.share(1, 0) == 0
+    assert spread_of([[1.0], [2.0]]) == RunSpread((1, 1), 0.0, 0.0)
 
 
-def test_shifts_vary_as_a_mean_of_as_many_runs_does():
-    random = np.random.default_rng(2)
-    variances = []
-    for seed in range(300):
-        found = [random.normal(0, 1.0, (1, 3))] * 2
-        after, _ = choice(3, 3, resamples=200, seed=seed).effects(found, [np.zeros((200, 3))] * 2)
-        variances.append(after.shift.var())
-    assert np.mean(variances) == pytest.approx(1 / 3, rel=0.15)
-
-
-def test_widened_draws_have_the_tails_of_a_t_distribution():
-    # Of four degrees of freedom, or sixteen if half of the variance comes from runs.
-    for share, freedom in ((1.0, 4), (0.5, 16)):
-        widening = choice(3, 3, resamples=20_000).widening(share)
-        assert (1 / widening**2).mean() == pytest.approx(1.0, abs=0.03)
-        assert (1 / widening**2).var() == pytest.approx(2 / freedom, rel=0.1)
+def test_what_runs_vary_over_units_is_that_of_their_deviations():
+    """One run is better on two units and worse on two, the other the reverse."""
+    units = np.array([[1.0, 3.0], [1.0, 3.0], [3.0, 1.0], [3.0, 1.0]])
+    # Deviations of -1, -1, 1, 1 have the jackknife variance 3 / 4 * 4, and both runs one degree of freedom.
+    assert spread_of([[0.0, 1.0], [0.0]], units).over_units == pytest.approx(2 * 3)
 
 
 def test_runs_that_differ_in_their_last_digits_alone_add_nothing():
-    same = np.array([[0.1, 0.1, np.nextafter(0.1, 1)]])
-    (effect,) = choice(3).effects([same], [np.repeat(same, 50, axis=0)])
-    assert (effect.shift.any(), effect.variance) == (False, 0.0)
-
-
-def test_the_effect_on_a_difference_is_that_of_both():
-    effect = RunEffect(np.array([1.0, 2.0]), 0.5).minus(RunEffect(np.array([3.0, 1.0]), 0.25))
-    assert (effect.shift.tolist(), effect.variance) == ([-2.0, 1.0], 0.75)
+    assert spread_of([[0.1, 0.1, float(np.nextafter(0.1, 1))], [0.0]]).variance == 0

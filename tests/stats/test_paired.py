@@ -10,10 +10,11 @@ import pytest
 from scipy import stats
 
 from adiabat.results.evaluation_result import Change
+from adiabat.stats.jackknife import Jackknife
 from adiabat.stats.paired import paired_changes
 from adiabat.stats.ranking_measures import PairCounts, pnd_samples
-from adiabat.stats.resampling import acceleration, bca_interval, jackknife, resampling_counts
-from adiabat.stats.samples import Sample
+from adiabat.stats.resampling import bca_interval, resampling_counts
+from adiabat.stats.samples import SHARE, Sample
 from adiabat.stats.significance import Z_CRITICAL, sign_flip_p_values, two_proportion_z
 from adiabat.stats.statistics import value_of
 from tests.stats.brute_force import discrepancy_by_loops
@@ -52,78 +53,78 @@ def pair_counts(errors, pairs) -> PairCounts:
     return PairCounts(np.array(errors), np.array(pairs))
 
 
-def test_a_change_agrees_with_plain_loops_over_the_same_resamples():
+def test_a_change_agrees_with_plain_loops():
     random = np.random.default_rng(4)
     before, after, weight = random.random(9), random.random(9), random.integers(1, 5, 9).astype(float)
     found = change(after, before, reference=weight, lower_is_better=True, seed=5, resamples=300)
-    rows = []
-    for counts in np.concatenate(list(resampling_counts(9, resamples=300, seed=5))):
-        total = sum(count * w for count, w in zip(counts, weight, strict=True))
-        value, base = (
-            sum(c * v for c, v in zip(counts, side, strict=True)) / total for side in (after, before)
-        )
-        rows.append((value, value - base))
-    levels, differences = np.array(rows).T
     assert found.after == pytest.approx(after.sum() / weight.sum())
     assert found.before == pytest.approx(before.sum() / weight.sum())
     assert found.difference == pytest.approx((after - before).sum() / weight.sum())
     assert found.improvement == pytest.approx(100 * (before.sum() - after.sum()) / before.sum())
+    # As many units of equal weight are worth fewer.
+    freedom = weight.sum() ** 2 / (weight**2).sum() - 1
     without = np.array(
         [
             [np.delete(side, i).sum() / np.delete(weight, i).sum() for i in range(9)]
             for side in (after, before)
         ]
     )
-    assert found.after_interval == pytest.approx(
-        bca_interval(found.after, levels, acceleration=acceleration(without[0]))
-    )
-    freedom = weight.sum() ** 2 / (weight**2).sum() - 1
-    low, high = bca_interval(
-        found.difference, differences, acceleration=acceleration(without[0] - without[1])
-    )
-    # Nine units vary by 9 / 8 of what their resamples vary by; as many units of equal weight are worth fewer.
-    half = stats.t.ppf(0.975, freedom) * math.sqrt(9 / 8) * np.std(differences)
-    assert found.difference_interval == pytest.approx(
-        (min(low, found.difference - half), max(high, found.difference + half))
-    )
+    left_out = {"after": without[0], "difference": without[0] - without[1]}
+    error = {
+        name: math.sqrt(8 / 9 * ((values - values.mean()) ** 2).sum()) for name, values in left_out.items()
+    }
+    quantile = stats.t.ppf(0.975, freedom)
+    for name, interval in (("after", found.after_interval), ("difference", found.difference_interval)):
+        half = quantile * error[name]
+        assert interval == pytest.approx((getattr(found, name) - half, getattr(found, name) + half))
     low, high = found.difference_interval
     assert found.improvement_interval == pytest.approx(
         (-100 * high / found.before, -100 * low / found.before)
     )
-    error, (low, high) = math.sqrt(9 / 8) * np.std(differences), found.difference_interval
     c4 = math.sqrt(2 / freedom) * math.gamma((freedom + 1) / 2) / math.gamma(freedom / 2)
-    assert stats.nct.sf((high - low) / 2 / error, freedom, found.detectable * c4 / error) == pytest.approx(
-        0.8, abs=1e-3
-    )
+    shift = found.detectable * c4 / error["difference"]
+    assert stats.nct.sf(quantile, freedom, shift) == pytest.approx(0.8, abs=1e-3)
     shares = (after - before) / weight.sum()
     assert found.p == sign_flip_p_values(shares[:, None], seed=5, flips=300)[0]
     assert found.effect == pytest.approx(shares.mean() / shares.std(ddof=1))
     assert (found.gained, found.lost) == (int((after < before).sum()), int((after > before).sum()))
 
 
-def test_a_level_has_scipys_bca_interval():
-    values = np.random.default_rng(6).exponential(size=200)
-    found = change(values, resamples=10_000)
-    peer = stats.bootstrap(
-        (values,), np.mean, n_resamples=10_000, method="BCa", rng=np.random.default_rng(8), batch=500
-    )
-    width = peer.confidence_interval.high - peer.confidence_interval.low
-    assert found.after_interval == pytest.approx(tuple(peer.confidence_interval), abs=0.04 * width)
-
-
-def test_a_paired_interval_is_scipys_or_wider():
+@pytest.mark.parametrize("units", [2, 10, 400])
+def test_a_paired_interval_is_that_of_scipys_t_test(units):
     random = np.random.default_rng(6)
-    before = random.random(400)
-    after = before + random.exponential(0.1, 400)
-    found = change(after, before, resamples=10_000)
-    peer = stats.bootstrap(
-        (after - before,), np.mean, n_resamples=10_000, method="BCa", rng=np.random.default_rng(8), batch=500
-    )
-    low, high = peer.confidence_interval
-    # A skewed difference: the upper end is BCa's, the lower one that of 1.96 standard errors.
+    before = random.random(units)
+    after = before + random.exponential(0.1, units)
+    found = change(after, before)
     assert found.difference_interval == pytest.approx(
-        (found.difference - 1.96 * peer.standard_error, high), abs=0.03 * (high - low)
+        tuple(stats.ttest_rel(after, before).confidence_interval())
     )
+    assert found.after_interval == pytest.approx(tuple(stats.ttest_1samp(after, 0).confidence_interval()))
+
+
+def test_a_paired_interval_worked_by_hand():
+    """Differences 1, 2 and 6: mean 3, standard error sqrt(7 / 3), and t_97.5 of 2 degrees 4.303."""
+    found = change([1.0, 2.0, 6.0], [0.0, 0.0, 0.0])
+    half = 4.303 * math.sqrt(7 / 3)
+    assert found.difference_interval == pytest.approx((3 - half, 3 + half), rel=1e-3)
+
+
+def test_an_interval_of_a_mean_needs_no_resamples():
+    random = np.random.default_rng(2)
+    after, before = random.random(30), random.random(30)
+    few, many = (change(after, before, resamples=resamples, seed=resamples) for resamples in (1, 3000))
+    assert few.difference_interval == many.difference_interval
+    assert few.after_interval == many.after_interval
+    assert few.p != many.p, "sign flips are drawn"
+
+
+def test_a_level_between_bounds_has_an_interval_between_them():
+    """Nine of ten queries: p with |0.9 - p| <= 2.262 sqrt(p (1 - p) / 9), solved by hand."""
+    found = change([1.0] * 9 + [0.0], bounds=SHARE)
+    pull = 2.262**2 / 9
+    centre, half = (0.9 + pull / 2) / (1 + pull), math.sqrt(pull * 0.09 + pull**2 / 4) / (1 + pull)
+    assert found.after_interval == pytest.approx((centre - half, centre + half), rel=1e-3)
+    assert found.after_interval[1] < 1
 
 
 def test_measures_of_the_same_units_share_resamples_and_flips():
@@ -215,9 +216,9 @@ def test_other_statistics_agree_with_plain_loops_over_the_same_resamples():
         float((value_of(one, row[None]) - value_of(other, row[None]))[0])
         for row in next(resampling_counts(30, resamples=150, seed=2))
     ]
-    left = jackknife(one) - jackknife(other)
-    low, high = bca_interval(found.difference, np.array(draws), acceleration=acceleration(left))
-    half = stats.t.ppf(0.975, 29) * math.sqrt(30 / 29) * np.std(draws)
+    left = replace(Jackknife.of(one), values=Jackknife.of(one).values - Jackknife.of(other).values)
+    low, high = bca_interval(found.difference, np.array(draws), acceleration=left.acceleration())
+    half = stats.t.ppf(0.975, 29) * left.error()[0]
     expected = (min(low, found.difference - half), max(high, found.difference + half))
     assert found.difference_interval == pytest.approx(expected)
     tail = min(sum(draw <= 0 for draw in draws), sum(draw >= 0 for draw in draws))
@@ -244,7 +245,8 @@ def test_groups_are_resampled_and_flipped_as_groups():
 
 def test_a_single_model_has_only_its_interval():
     found = change([0.0, 1.0, 1.0, 0.0])
-    assert (found.after, found.after_interval) == (0.5, (0.0, 1.0))
+    half = stats.t.ppf(0.975, 3) * math.sqrt(1 / 12)
+    assert (found.after, found.after_interval) == (0.5, pytest.approx((0.5 - half, 0.5 + half)))
     assert {name: getattr(found, name) for name in PAIRED if getattr(found, name) is not None} == {}
 
 

@@ -1,26 +1,15 @@
-"""Resamples, the jackknife and intervals, against plain loops and scipy."""
+"""Resamples and intervals from them, against plain loops and scipy."""
 
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from adiabat.stats import resampling
-from adiabat.stats.resampling import (
-    acceleration,
-    bca_interval,
-    jackknife,
-    jackknife_groups,
-    percentile_interval,
-    resampling_counts,
-    small_sample,
-    student_quantile,
-)
+from adiabat.stats.jackknife import Jackknife
+from adiabat.stats.resampling import bca_interval, percentile_interval, resampling_counts
 from adiabat.stats.samples import Sample
 from adiabat.stats.statistics import value_of
-from tests.stats.test_statistics import EVERY
 
 
 def drawn(units: int, *, resamples: int, seed: int, groups=None, block_size: int | None = None) -> np.ndarray:
@@ -64,65 +53,6 @@ def test_resampling_refuses_sizes_that_are_not_positive(setting):
         )
 
 
-@EVERY
-@pytest.mark.parametrize("groups", [None, np.arange(30) % 2])
-def test_the_jackknife_is_the_value_without_each_unit(make, groups):
-    sample = replace(make(30), groups=groups)
-    expected = [
-        float(value_of(sample, np.delete(np.eye(30), i, axis=0).sum(axis=0)[None])[0]) for i in range(30)
-    ]
-    left_out, found = jackknife(sample), jackknife_groups(sample)
-    if groups is not None and sample.statistic != "mean":
-        # Parts come group by group.
-        expected = [*expected[::2], *expected[1::2]]
-        assert found.tolist() == [0] * 15 + [1] * 15
-    assert left_out == pytest.approx(expected, abs=1e-12)
-
-
-def test_leaving_out_the_only_unit_of_a_group_leaves_nothing_there():
-    sample = Sample("accuracy", np.array([1.0, 0.0, 1.0]), groups=np.array([0, 1, 1]))
-    assert np.isnan(jackknife(sample)).tolist() == [True, False, False]
-    assert math.isfinite(acceleration(jackknife(sample), sample.groups))
-    assert np.isnan(
-        jackknife(Sample("PND", np.array([1.0, 0.0]), reference=np.array([0.3, 0.0])))
-    ).tolist() == [True, False]
-
-
-def test_many_units_are_left_out_in_parts_that_no_two_groups_share(monkeypatch):
-    monkeypatch.setattr(resampling, "MAX_JACKKNIFE", 10)
-    random = np.random.default_rng(0)
-    groups = np.repeat([0, 1], [30, 70])
-    people = random.random(100)
-    sample = Sample(
-        "Spearman", people + random.normal(0, 0.3, 100), reference=people, statistic="spearman", groups=groups
-    )
-    left_out = jackknife(sample)
-    assert jackknife_groups(sample).tolist() == [0] * 3 + [1] * 7
-    without = np.ones(100)
-    without[:30:3] = 0
-    assert left_out[0] == pytest.approx(value_of(sample, without[None])[0], abs=1e-12)
-
-
-def test_parts_of_units_give_the_acceleration_of_single_ones(monkeypatch):
-    random = np.random.default_rng(2)
-    people = random.random(1000)
-    sample = Sample("Spearman", people + random.normal(0, 0.2, 1000), reference=people, statistic="spearman")
-    monkeypatch.setattr(resampling, "MAX_JACKKNIFE", 1000)
-    single = acceleration(jackknife(sample))
-    monkeypatch.setattr(resampling, "MAX_JACKKNIFE", 500)
-    assert acceleration(jackknife(sample)) == pytest.approx(single, rel=0.25)
-    assert single < -0.005
-
-
-def test_acceleration_worked_by_hand():
-    # Without 0, 0, 3 the mean is 1.5, 1.5, 0, which is 1 on average: -1/2, -1/2 and 1 above it, times 2/3.
-    left_out = jackknife(Sample("AP", np.array([0.0, 0.0, 3.0])))
-    assert left_out.tolist() == [1.5, 1.5, 0.0]
-    assert acceleration(left_out) == pytest.approx((1 - 2 / 8) / (6 * 1.5**1.5))
-    assert acceleration(np.ones(5)) == 0.0
-    assert acceleration(np.array([np.nan, 1.5, 1.5, 0.0])) == pytest.approx(acceleration(left_out))
-
-
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("confidence", [0.8, 0.95])
 def test_bca_is_scipys_on_the_same_draws(seed, confidence):
@@ -139,7 +69,7 @@ def test_bca_is_scipys_on_the_same_draws(seed, confidence):
     found = bca_interval(
         values.mean(),
         peer.bootstrap_distribution,
-        acceleration=acceleration(jackknife(sample)),
+        acceleration=Jackknife.of(sample).acceleration(),
         confidence=confidence,
     )
     assert found == pytest.approx(tuple(peer.confidence_interval), abs=1e-12)
@@ -159,7 +89,7 @@ def test_bca_over_groups_is_scipys_over_several_samples():
         rng=np.random.default_rng(1),
     )
     sample = Sample("accuracy", np.concatenate(parts), groups=np.repeat([0, 1], [12, 30]))
-    skewness = acceleration(jackknife(sample), jackknife_groups(sample))
+    skewness = Jackknife.of(sample).acceleration()
     found = bca_interval(float(value_of(sample)[0]), peer.bootstrap_distribution, acceleration=skewness)
     assert found == pytest.approx(tuple(peer.confidence_interval), abs=1e-12)
 
@@ -178,7 +108,9 @@ def test_bca_of_a_rank_correlation_is_scipys():
         rng=np.random.default_rng(1),
     )
     found = bca_interval(
-        float(value_of(sample)[0]), peer.bootstrap_distribution, acceleration=acceleration(jackknife(sample))
+        float(value_of(sample)[0]),
+        peer.bootstrap_distribution,
+        acceleration=Jackknife.of(sample).acceleration(),
     )
     assert found == pytest.approx(tuple(peer.confidence_interval), abs=1e-9)
 
@@ -224,44 +156,3 @@ def test_percentile_interval_holds_the_middle_of_the_draws():
         percentile_interval(np.arange(3.0), confidence=1.0)
     with pytest.raises(ValueError, match="at least one resample"):
         percentile_interval(np.array([]))
-
-
-@pytest.mark.parametrize("freedom", [1.0, 1.5, 2.0, 3.0, 30.0, math.inf])
-def test_quantiles_of_t_are_scipys(freedom):
-    for level in (0.025, 0.8, 0.975):
-        assert student_quantile(level, freedom) == pytest.approx(stats.t.ppf(level, freedom), rel=1e-9)
-    assert student_quantile(0.5, freedom) == pytest.approx(0.0, abs=1e-9)
-
-
-def test_one_group_of_few_units_varies_by_one_unit_more_than_its_resamples():
-    left_out = jackknife(Sample("AP", np.random.default_rng(0).random(9)))
-    assert small_sample(left_out) == (pytest.approx(math.sqrt(9 / 8)), pytest.approx(8))
-    assert small_sample(np.append(left_out, np.nan)) == (pytest.approx(math.sqrt(9 / 8)), pytest.approx(8))
-
-
-def test_units_of_unequal_weight_are_worth_fewer_equal_ones():
-    """A cluster of 60 and eight of five: 100^2 / (60^2 + 8 5^2) = 2.63 equal ones; the widening is that of
-    nine units.
-    """
-    weights = np.array([60.0, *[5.0] * 8])
-    left_out = jackknife(Sample("AP", weights * np.random.default_rng(0).random(9), reference=weights))
-    assert small_sample(left_out, None, weights) == (
-        pytest.approx(math.sqrt(9 / 8)),
-        pytest.approx(10_000 / 3_800 - 1),
-    )
-
-
-def test_groups_of_few_units_vary_as_welch_has_it():
-    random = np.random.default_rng(1)
-    parts = [random.normal(0, 1, 4), random.normal(0, 3, 25)]
-    sample = Sample("accuracy", np.concatenate(parts), groups=np.repeat([0, 1], [4, 25]))
-    widening, freedom = small_sample(jackknife(sample), jackknife_groups(sample))
-    assert freedom == pytest.approx(stats.ttest_ind(*parts, equal_var=False).df)
-    drawn, true = (sum(part.var(ddof=less) / part.size for part in parts) for less in (0, 1))
-    assert widening == pytest.approx(math.sqrt(true / drawn))
-
-
-def test_what_no_two_units_tell_is_known_with_no_freedom():
-    assert small_sample(np.array([0.5])) == small_sample(np.array([0.5, np.nan])) == (1.0, 0.0)
-    assert small_sample(np.array([0.5, 0.1]), np.array([0, 1])) == (1.0, 0.0)
-    assert small_sample(np.array([0.5, 0.5, 0.5])) == (1.0, 2.0)

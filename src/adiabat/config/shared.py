@@ -256,8 +256,8 @@ class ComparisonSection(Section):
     """How two models are compared."""
 
     resamples: Annotated[int, Field(ge=100)] = 10_000
-    """Resamples of the paired bootstrap, and sign flips; a language grid takes more flips if its number of
-    cells requires it."""
+    """Sign flips, and resamples for measures that are no mean (Spearman, average precision, V-measure); a
+    language grid takes more flips if its number of cells requires it."""
     margin: Annotated[float | str, BeforeValidator(_margin)] = "1 %"
     """The loss that would matter: a share of the baseline's value (0.01 or "1 %"), or a difference of a
     measure ("0.01 nDCG", which leaves other measures at 1 %). A data set is "not worse" if its data exclude

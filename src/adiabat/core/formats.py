@@ -12,14 +12,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
-
-from pydantic import TypeAdapter
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from adiabat.core.errors import AdiabatError, DataError
 from adiabat.core.misfits import said_by
 from adiabat.core.version import __version__, is_newer, version_in
 from adiabat.core.wording import call_of, written
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 T = TypeVar("T")
 
@@ -144,14 +145,16 @@ def _key_faults(value: Any, record: Any) -> Iterator[tuple[str, str]]:
             yield from _key_faults(entry, plain)
 
 
-def reader_of(kind: Any) -> TypeAdapter[Any]:
+def reader_of(kind: Any) -> "TypeAdapter[Any]":
     """The reader of a type, built once: that takes longer than reading most records."""
     return _adapter(kind)
 
 
 @cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    # To mypy a class is not hashable, so `reader_of` takes it first.
+def _adapter(kind: Any) -> "TypeAdapter[Any]":
+    # To mypy a class is not hashable, so `reader_of` takes it first. Only reading needs pydantic.
+    from pydantic import TypeAdapter
+
     return TypeAdapter(kind)
 
 

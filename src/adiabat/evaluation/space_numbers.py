@@ -28,7 +28,8 @@ from adiabat.evaluation.space_geometry import (
     uniformity_of,
 )
 from adiabat.results.space_result import SpaceNumber, Whose
-from adiabat.stats.resampling import Interval, percentile_interval, resampling_counts
+from adiabat.stats.resampling import percentile_interval, resampling_counts
+from adiabat.stats.student_t import Interval
 
 T = TypeVar("T")
 

@@ -11,9 +11,9 @@ from adiabat.core.margin import FEWEST_UNITS, Margin
 from adiabat.core.text import counted
 from adiabat.core.wording import option
 from adiabat.results.evaluation_result import Change, DatasetResult, FailOn, GridComparison, Verdict
+from adiabat.stats.calibrated import FEWEST_CHANGED
 from adiabat.stats.grid_comparison import compare_grids
 from adiabat.stats.samples import GridSample, mean_grid
-from adiabat.stats.significance import FEWEST_CHANGED
 
 
 class SetSize(NamedTuple):

@@ -48,7 +48,7 @@ _COMPARED = [
     (
         "The paired interval and the verdict",
         f"Both models answer the same queries. The interval is the paired 95{NO_BREAK}% "
-        "BCa bootstrap interval over queries; p comes from "
+        "t interval over queries; p comes from "
         "swapping before and after at random, query by query. Queries that share relevant "
         "documents, or a value of measure.cluster, are "
         "drawn and swapped together, as the notes say. Better or worse: the interval "

@@ -34,16 +34,16 @@ and those not measurably worse."""
 
 _INTERVALS = (
     "Intervals",
-    "Bias-corrected and accelerated bootstrap intervals over units (queries, pairs, "
-    "texts), the same resamples for all models, and over "
-    "seeds where a model has several runs. Intervals of differences are paired; intervals "
+    "t intervals over units (queries, pairs, texts), and over seeds where a model has several "
+    "runs; bootstrap intervals (BCa) of Spearman, average "
+    "precision and V-measure. Intervals of differences are paired; intervals "
     "of values may overlap even where models differ.",
 )
 _COMPARED = [
     (
         "p and verdict",
-        "p tests the paired difference by sign flips of the units, or by the bootstrap "
-        "tails if units have no scores or a model has "
+        "p tests the paired difference by sign flips of the units, by the bootstrap "
+        "tails if units have no scores, or by a t test if a model has "
         "several seeds. A verdict requires an interval that excludes zero and a p that "
         "passes Benjamini–Hochberg over the main measures "
         "of all tasks and models. Against the best of a task, p is first corrected for "

@@ -21,9 +21,9 @@ FailOn = Literal["worse", "undecided"]
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
-Test = Literal["sign flips", "bootstrap"]
-"""Source of a p-value: random exchanges of the two models' scores of a unit, or the tails of the resampled
-difference."""
+Test = Literal["sign flips", "bootstrap", "t test"]
+"""Source of a p-value: random exchanges of the two models' scores of a unit; the tails of the resampled
+difference; or, over several runs, the t test of units and runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +37,15 @@ class Change:
             ``dot``, ``distance``, ``manhattan``, ``bm25``; "" if nothing was compared.
         lower_is_better: True for the PND pair.
         after: Value of the model under test.
-        after_interval: 95 % BCa interval of `after`, over units, and over seeds if there are several runs.
-            Like the others it is limited to the range of the measure, such as 0 to 1. None if fewer than two
-            units were measured.
+        after_interval: 95 % interval of `after`, over units, and over seeds if there are several runs: of a
+            mean by t, of other statistics BCa. Like the others it stays in the range of the measure, such as
+            0 to 1. None if fewer than two units were measured.
         before: Value of the baseline; None without one (then only `after` and its interval are set).
         improvement: Percent, ``s (after - before) / before``; None if `before` is not above 0.
         difference: ``after - before``.
-        difference_interval: Paired 95 % interval of the difference: BCa, but at least as wide on each side as
-            a t interval within the range of the measure. None as for `after_interval`.
-        improvement_interval: The same for `improvement`, in percent; also None if so many resampled baselines
-            are 0 or less that an end is infinite.
+        difference_interval: Paired 95 % interval of the difference: of means that of the t test; of other
+            statistics the wider of BCa and t on each side. None as for `after_interval`.
+        improvement_interval: The same for `improvement`, in percent; None where `improvement` is.
         p: Two-sided p-value of the difference, in (0, 1].
         z: The two-proportion statistic of Vasilyev et al. 2024 over pooled pairs; only for measures that
             count errors, such as ``PND pooled``.

@@ -8,8 +8,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
-from pydantic import ValidationError
-
 from adiabat.core.disk import make_folder
 from adiabat.core.errors import DataError, JobError, MissingDependencyError, reraise_unrelated, several
 from adiabat.core.files import read_json, sealed_json, write_together, writing_to
@@ -200,6 +198,8 @@ def read_result(path: Path, expected: type[Record] = Record) -> Record:
             kind for kind, known in _CLASSES.items() if known.endswith(f".{expected.__name__}")
         )
         raise DataError(f"{path} must be the result of a job of kind {wanted}, got {kind}; name another file")
+    from pydantic import ValidationError
+
     faults = _not_finite(plain)
     remedy = AGAIN if number == FORMAT else older
     try:

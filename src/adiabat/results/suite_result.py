@@ -234,7 +234,7 @@ class SuiteResult(Record):
             model cannot do, such as sentence pairs for BM25.
         pairings: Every model compared with `baseline`, or with the best of each task, on its main measure.
         baseline: Name of the baseline; None if models are compared with the best of each task.
-        resamples: Number of bootstrap resamples and of sign flips.
+        resamples: Number of sign flips, and of resamples for statistics that are no mean.
         grids: Grids of the tasks that have them.
         units: Those on which models differ most, per task.
         facts: Further figures of single models on a task.

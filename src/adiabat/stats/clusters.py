@@ -9,7 +9,7 @@ independent clusters.
 Few clusters estimate their own spread badly. Those of shared documents are therefore drawn only if there are
 at least `FEWEST_CLUSTERS`: with 10 to 31 clusters of 1 to 20 equal units, 95 % intervals miss in 5.6 to 5.9
 of 100 trials (`scripts/calibrate_statistics.py`). Where one of them is large, they are worth fewer, and
-intervals wider (`adiabat.stats.resampling.small_sample`).
+intervals wider (`adiabat.stats.student_t.equal_units`).
 
 Reference:
     Davison and Hinkley 1997, section 3.8; Cameron, Gelbach and Miller 2008 (few clusters); Miller 2024
@@ -23,9 +23,7 @@ import numpy as np
 from jaxtyping import Int
 
 from adiabat.core.text import counted
-
-FEWEST_CLUSTERS = 10
-"""Fewest clusters of shared documents that are drawn whole."""
+from adiabat.stats.calibrated import FEWEST_CLUSTERS
 
 BY_DOCUMENTS = "shared relevant documents"
 

@@ -24,11 +24,13 @@ from jaxtyping import Bool, Float
 
 from adiabat.core.margin import DEFAULT_MARGIN, FEWEST_UNITS, Margin
 from adiabat.results.evaluation_result import GridComparison
-from adiabat.stats.noninferiority import NOTICED, Group, Units
+from adiabat.stats.calibrated import NOTICED
+from adiabat.stats.noninferiority import Group, Units
 from adiabat.stats.ranking_measures import improvement
-from adiabat.stats.resampling import CONFIDENCE, RESAMPLES, student_quantile
+from adiabat.stats.resampling import RESAMPLES
 from adiabat.stats.samples import SHARE, GridSample
 from adiabat.stats.significance import Z_CRITICAL, benjamini_hochberg, sign_flip_p_values, two_proportion_z
+from adiabat.stats.student_t import CONFIDENCE, student_quantile
 
 DISCOVERY_RATE = 0.05
 """Of the correction over the cells of a comparison."""

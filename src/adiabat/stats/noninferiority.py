@@ -2,22 +2,20 @@
 
 A set "did not get worse" only where the data exclude a loss of the margin. With a margin that is a share m of
 the baseline, the loss is excluded where the one-sided 95 % lower end of ``s (after - before) + m before``
-lies above 0 (s is -1 where lower values are better): both models vary together from resample to resample, and
-so does the margin. The end is the lower of a BCa and a t end.
+lies above 0 (s is -1 where lower values are better): the margin varies with the baseline, and both models
+vary together. The end is that of a t interval, or of BCa for statistics that are no mean.
 
-Resamples repeat the losses that the units happen to have: if none of 50 queries lost, up to 6 % of all
-queries may still lose. Where fewer than `FEW_LOSSES` units lost much, more than `MUCH` of the most that a
-unit can lose, the Stringer bound of these losses counts too, which
-allows for largest losses that the units do not show. What a unit has does not count: the queries that fail
-may be those with most to lose, and half of nearly nothing is no large loss. In simulations with a true loss
-of exactly the margin (`scripts/calibrate_statistics.py`), the end alone excludes it in up to 60 % of trials
-if losses are rare, and this rule in at most 5 %. Elsewhere it is at most 6 %, but 7 % where one cluster holds
-a third of all units.
+That end sees the losses that the units happen to have: if none of 50 queries lost, up to 6 % of all queries
+may still lose. Where fewer than `FEW_LOSSES` units lost much, more than `MUCH` of the most that a unit can
+lose, the Stringer bound of these losses counts too, which allows for largest losses that the units do not
+show. What a unit has does not count: the queries that fail may be those with most to lose, and half of nearly
+nothing is no large loss. In simulations with a true loss of exactly the margin
+(`scripts/calibrate_statistics.py`), the end alone excludes it in up to 60 % of trials if losses are rare, and
+this rule in at most 5 %. Elsewhere it is at most 6 %, but 7 % where one cluster holds a third of all units.
 
-Reference:
-    Blackwelder 1982 (one-sided test against a margin); Clopper and Pearson 1934; Stringer 1963 and Bickel
-    1992 (bound of rare losses of any size); Zou and Donner 2008 (sum of two intervals); Kish 1965 (effective
-    number of units); Efron and Tibshirani 1993, chapter 14.
+Reference: Blackwelder 1982 (one-sided test against a margin); Clopper and Pearson 1934; Stringer 1963 and
+    Bickel 1992 (bound of rare losses of any size); Zou and Donner 2008 (sum of two intervals); Kish 1965
+    (effective number of units); Efron and Tibshirani 1993, chapter 11.
 """
 
 import math
@@ -30,34 +28,12 @@ import numpy as np
 from jaxtyping import Float
 
 from adiabat.core.margin import FEWEST_UNITS, Margin
-from adiabat.stats.quantity import POWER, Quantity
-from adiabat.stats.resampling import (
-    CONFIDENCE,
-    equal_units,
-    jackknife,
-    jackknife_error,
-    jackknife_groups,
-    student_quantile,
-    unequal_weights,
-)
+from adiabat.stats.calibrated import FEW_LOSSES, LIKELY_LOSSES, MUCH, NOTICED
+from adiabat.stats.jackknife import Jackknife
+from adiabat.stats.quantity import Estimates, Quantity
 from adiabat.stats.samples import Bounds, Sample
 from adiabat.stats.statistics import PairedMeasure, members_of, value_of
-
-FEW_LOSSES = 6
-"""With fewer units that lost much, the share of losing units is bounded exactly."""
-
-MUCH = 0.3
-"""Share of the most that a unit can lose from which a loss is large: smaller ones, of many units, say nothing
-about rare large ones.
-
-A loss of the margin that consists of smaller losses hits so many units that resamples see it."""
-
-LIKELY_LOSSES = 8.0
-"""Of so many expected losses at least `FEW_LOSSES` are seen four times in five (Poisson)."""
-
-NOTICED = 0.1
-"""Share of the largest change from which a pseudo-value counts as changed: one changed unit moves those of
-all others a little."""
+from adiabat.stats.student_t import CONFIDENCE, POWER, equal_units, student_quantile
 
 MOST_LOSSES = 1_000
 """Large losses beyond these do not matter to the bound of more units."""
@@ -101,10 +77,8 @@ class Group:
         likely.
         """
         expected = len(self.losses) * factor
-        places = (
-            np.arange(min(round(expected), MOST_LOSSES if expected >= LIKELY_LOSSES else FEW_LOSSES - 1))
-            / factor
-        )
+        most = MOST_LOSSES if expected >= LIKELY_LOSSES else FEW_LOSSES - 1
+        places = np.arange(min(round(expected), most)) / factor
         return Group(self.count * factor, tuple(self.losses[int(place)] for place in places), self.room)
 
 
@@ -112,13 +86,10 @@ class Group:
 class Units:
     """The units behind a change.
 
-    Attributes:
-        lower_is_better: Whether a loss is a rise.
-        bounds: Of the measure; None if it has none.
-        count: Number of units with weight, > 0.
-        groups: Groups whose values are averaged; all units as one group otherwise.
-        small_changes: What units without a large loss add to the mean loss, and the one-sided 95 % half width
-            of that; None if units have no values of their own.
+    Attributes: lower_is_better: Whether a loss is a rise. bounds: Of the measure; None if it has none. count:
+        Number of units with weight, > 0. groups: Groups whose values are averaged; all units as one group
+        otherwise. small_changes: What units without a large loss add to the mean loss, and the one-sided 95 %
+        half width of that; None if units have no values of their own.
     """
 
     lower_is_better: bool
@@ -142,79 +113,92 @@ class Units:
     def unseen(self, before: float, *, loss: float | None = None) -> float:
         """The loss that the units allow if each could lose the most that one of them can.
 
-        The bound of the large losses and the t interval of the other units are combined by their distances
-        from the estimate, in squares.
+        The loss has two parts: U of the large losses, observed as u and at most as large as their Stringer
+        bound; and V of all other changes, observed as v with a t interval. Their sum is at most ``u + v +
+        sqrt((U's end - u)^2 + (V's end - v)^2)``.
 
         Args:
             before: Value of the baseline.
-            loss: The mean loss that counts as observed; None takes the real one.
+            loss: The mean loss that counts as observed; None takes the real one, u + v.
 
-        Returns:
-            In the unit of the measure; minus infinity if every group has enough large losses, and infinite if
-            nothing bounds the measure.
+        Returns: In the unit of the measure; minus infinity if every group has enough large losses, and
+            infinite if nothing bounds the measure.
 
         Reference:
             Stringer 1963; Zou and Donner 2008 (MOVER).
         """
         if self.lost >= FEW_LOSSES:
             return -math.inf
-        rooms = [self.worst(before) if group.room is None else group.room for group in self.groups]
-        upper = sum(group.most() * room for group, room in zip(self.groups, rooms, strict=True)) / len(rooms)
-        if self.small_changes is None or math.isinf(upper):
-            return upper
-        seen = sum(
-            sum(group.losses) / group.count * room for group, room in zip(self.groups, rooms, strict=True)
-        ) / len(rooms)
-        small, half = self.small_changes
-        return (seen + small if loss is None else loss) + math.hypot(max(0.0, upper - seen), half)
+        ends, observed = [], []
+        for group in self.groups:
+            room = self.worst(before) if group.room is None else group.room
+            ends.append(group.most() * room)
+            observed.append(sum(group.losses) / group.count * room)
+        end = sum(ends) / len(ends)
+        if self.small_changes is None or math.isinf(end):
+            return end
+        large = sum(observed) / len(observed)
+        small, half_width = self.small_changes
+        estimate = large + small if loss is None else loss
+        return estimate + math.hypot(max(0.0, end - large), half_width)
 
     def times(self, factor: float) -> "Units":
         """So many times as many units that are like these."""
-        small = (
-            None
-            if self.small_changes is None
-            else (self.small_changes[0], self.small_changes[1] / math.sqrt(factor))
-        )
-        return replace(self, groups=tuple(group.times(factor) for group in self.groups), small_changes=small)
+        groups = tuple(group.times(factor) for group in self.groups)
+        if self.small_changes is None:
+            return replace(self, groups=groups)
+        small, half_width = self.small_changes
+        return replace(self, groups=groups, small_changes=(small, half_width / math.sqrt(factor)))
 
 
 def units_of(measure: PairedMeasure, changed: int, *, of_runs: float = 0.0) -> Units:
-    """The units of a paired measure, of which `changed` differ between the models; `of_runs` is the standard
-    error over runs.
+    """The units of a paired measure, and which of them lost much.
+
+    A unit's loss is its difference towards the worse, times its weight. It is large above `MUCH` times the
+    weight times `room_of`, the most that a unit can lose. Pseudo-values have no such room: there a loss is
+    large above `NOTICED` times the largest change.
+
+    Args:
+        measure: Both models on the units that are drawn.
+        changed: Number of units that differ; each may have lost all where units have no values of their own.
+        of_runs: Standard error of the difference over runs.
+
+    Returns:
+        The units in their groups.
     """
     first, difference = measure.first, measure.difference
     if difference is None:
         alone = Group(float(first.values.size), (1.0,) * changed)
         return Units(first.lower_is_better, first.bounds, first.values.size, (alone,))
-    weights, room = difference.weights, None if difference.pseudo_values else room_of(measure.before)
+    weights = difference.weights
     losses = difference.values if difference.lower_is_better else -difference.values
-    noticed = (
-        NOTICED * float(np.abs(losses).max(initial=0.0))
-        if difference.pseudo_values
-        else MUCH * weights * (room or 0.0)
-    )
-    large = (losses > noticed) & (losses > 0)
-    shares = (
-        np.minimum(np.divide(losses, weights * room, out=np.ones_like(losses), where=large), 1.0)
-        if room
-        else np.ones_like(losses)
-    )
-    members = [members for members in members_of(difference.groups, losses.size) if weights[members].any()]
-    groups = tuple(Group.of(weights[units], shares[units][large[units]].tolist(), room) for units in members)
-    small = (
-        None
-        if room is None
-        else _small_changes(replace(difference, values=np.where(large, 0.0, losses)), of_runs)
-    )
-    return Units(first.lower_is_better, first.bounds, int((weights > 0).sum()), groups, small)
+    room = None if difference.pseudo_values else room_of(measure.before)
+    if difference.pseudo_values:
+        threshold = NOTICED * np.abs(losses).max(initial=0.0)
+    else:
+        # Without bounds nothing says which losses are large, so that all are.
+        threshold = MUCH * weights * (room or 0.0)
+    large = losses > threshold
+    shares = np.ones_like(losses)
+    if room:
+        np.divide(losses, weights * room, out=shares, where=large)
+        shares = np.minimum(shares, 1.0)
+    groups = []
+    for members in members_of(difference.groups, losses.size):
+        if weights[members].any():
+            losing = members[large[members]]
+            groups.append(Group.of(weights[members], shares[losing].tolist(), room))
+    small = None
+    if room is not None:
+        small = _small_changes(replace(difference, values=np.where(large, 0.0, losses)), of_runs)
+    return Units(first.lower_is_better, first.bounds, int((weights > 0).sum()), tuple(groups), small)
 
 
 def _small_changes(losses: Sample, of_runs: float) -> tuple[float, float]:
     """Mean of losses, and the half width of its one-sided interval, with the standard error over runs."""
-    weighty = losses.take(np.flatnonzero(losses.weights > 0))
-    error, freedom = jackknife_error(jackknife(weighty), jackknife_groups(weighty), unequal_weights(weighty))
-    half = student_quantile(CONFIDENCE, freedom) * error if freedom else 0.0
-    return float(value_of(losses)[0]), math.hypot(half, NormalDist().inv_cdf(CONFIDENCE) * of_runs)
+    error, freedom = Jackknife.of(losses).error()
+    half_width = student_quantile(CONFIDENCE, freedom) * error if freedom else 0.0
+    return float(value_of(losses)[0]), math.hypot(half_width, NormalDist().inv_cdf(CONFIDENCE) * of_runs)
 
 
 def room_of(before: Sequence[Sample]) -> float | None:
@@ -224,12 +208,14 @@ def room_of(before: Sequence[Sample]) -> float | None:
     first = before[0]
     if first.bounds is None:
         return None
-    weighty, (low, high) = first.weights > 0, first.bounds
+    low, high = first.bounds
+    weighty = first.weights > 0
     values = (
         np.mean([sample.values[weighty] for sample in before], axis=0, dtype=np.float64)
         / first.weights[weighty]
     )
-    return float((high - values if first.lower_is_better else values - low).max(initial=0.0))
+    rooms = high - values if first.lower_is_better else values - low
+    return float(rooms.max(initial=0.0))
 
 
 def margin_in_unit(margin: Margin, before: float) -> float | None:
@@ -239,35 +225,42 @@ def margin_in_unit(margin: Margin, before: float) -> float | None:
     return margin.value * before if before > 0 else None
 
 
-def loss_bound(difference: Quantity, before: Quantity, units: Units, margin: Margin) -> float:
-    """The largest loss that the data allow at one-sided 95 %.
+def loss_bound(estimates: Estimates, units: Units, margin: Margin) -> float:
+    """The largest loss that the data allow at one-sided 95 %: the larger of two bounds.
+
+    The first is ``m before - E``, with E the lower end of ``s (after - before) + m before``, m the margin as
+    a share of the baseline (0 if it is a difference), and s = -1 where lower is better. It is below ``m
+    before`` exactly where E lies above 0. The second allows for large losses that the units do not show
+    (`Units.unseen`).
 
     Args:
-        difference: ``after - before`` with its resamples.
-        before: The baseline, on the same resamples.
+        estimates: After and before.
         units: The units that were measured.
-        margin: Of the measure; a share moves with the baseline of each resample.
+        margin: Of the measure.
 
-    Returns:
-        The loss in the measure's unit, of either sign; infinite with fewer than `FEWEST_UNITS` units. It is
-        below the margin exactly where the data exclude a loss of the margin.
+    Returns: The loss in the measure's unit, of either sign; infinite with fewer than `FEWEST_UNITS` units. It
+        is below the margin exactly where the data exclude a loss of the margin.
     """
     if units.count < FEWEST_UNITS:
         return math.inf
-    shifted = difference.combined(-1.0 if units.lower_is_better else 1.0, before, margin.share)
-    return max(margin.share * before.value - shifted.lower_end(), units.unseen(before.value))
+    sign = -1.0 if units.lower_is_better else 1.0
+    before = estimates.combined(before=1).value
+    shifted = estimates.combined(difference=sign, before=margin.share)
+    if units.lost >= FEW_LOSSES:
+        return margin.share * before - shifted.lower_end(skewed=True)
+    return max(margin.share * before - shifted.lower_end(), units.unseen(before))
 
 
 def units_needed(difference: Quantity, before: float, units: Units, margin: float) -> int | None:
     """Number of units that would decide the change four times in five, if the observed one is the true one.
 
-    Either a change of c is shown, ``n ((t_97.5 + t_80) SE / c)^2``, or a loss of the margin is excluded,
-    ``n ((t_95 + t_80) SE / (margin - l))^2`` with l the loss, 0 for a gain, and enough that the exact bound
-    of few losses does not stand in the way; whichever needs fewer. The part of SE that comes from runs does
-    not shrink with the units.
+    Either a change of c is shown, ``n ((t_97.5 + t_80) SE / c)^2``, or a loss of the margin is excluded, ``n
+    ((t_95 + t_80) SE / (margin - l))^2`` with l the loss, 0 for a gain, and enough that the exact bound of
+    few losses does not stand in the way; whichever needs fewer. The part of SE that comes from runs does not
+    shrink with the units.
 
     Args:
-        difference: ``after - before`` with its resamples.
+        difference: ``after - before``.
         before: Value of the baseline.
         units: The units that were measured.
         margin: In the measure's unit, > 0.
@@ -275,46 +268,38 @@ def units_needed(difference: Quantity, before: float, units: Units, margin: floa
     Returns:
         More than there are; None if no number up to `MOST_UNITS` would do, or there are fewer than two units.
     """
-    of_units, of_runs, freedom = difference.errors()
-    change = -difference.value if units.lower_is_better else difference.value
-    return units_for(of_units, freedom, before, units, margin, change=change, of_runs=of_runs)
-
-
-def units_for(
-    of_units: float,
-    freedom: float,
-    before: float,
-    units: Units,
-    margin: float,
-    *,
-    change: float = 0.0,
-    of_runs: float = 0.0,
-) -> int | None:
-    """`units_needed` from the standard errors of units and of runs, their degrees of freedom, and the true
-    change, below 0 for a loss.
-    """
-    if freedom == 0:
+    if difference.freedom == 0:
         return None
+    change = -difference.value if units.lower_is_better else difference.value
     loss = max(0.0, -change)
 
-    def least(gap: float, level: float) -> int:
-        variance = (
-            gap / (student_quantile(level, freedom) + student_quantile(POWER, freedom))
-        ) ** 2 - of_runs**2
-        # A variance of units below the least float counts as none.
-        needed = of_units**2 / variance * units.count if gap > 0 and variance > 1e-300 else math.inf
-        return max(math.ceil(min(max(needed, FEWEST_UNITS), MOST_UNITS + 1)), units.count + 1)
-
-    def allowed(number: int) -> bool:
+    def excludes(number: int) -> bool:
         factor = number / units.count
         return units.lost * factor >= LIKELY_LOSSES or units.times(factor).unseen(before, loss=loss) < margin
 
-    shown, excluded = least(abs(change), (1 + CONFIDENCE) / 2), least(margin - loss, CONFIDENCE)
-    numbers = range(excluded, MOST_UNITS + 1)
-    # More units allow a smaller loss, or show enough of the large ones.
-    place = 0 if not numbers or allowed(excluded) else bisect_left(numbers, True, key=allowed)
-    needed = min(shown, excluded + place)
+    shown = _fewest_units(abs(change), (1 + CONFIDENCE) / 2, difference, units.count)
+    excluded = _fewest_units(margin - loss, CONFIDENCE, difference, units.count)
+    if excluded <= MOST_UNITS and not excludes(excluded):
+        # More units allow a smaller loss, or show enough of the large ones.
+        excluded += bisect_left(range(excluded, MOST_UNITS + 1), True, key=excludes)
+    needed = min(shown, excluded)
     return needed if needed <= MOST_UNITS else None
+
+
+def _fewest_units(gap: float, level: float, difference: Quantity, count: int) -> int:
+    """More units than `count` that show a gap at a one-sided level four times in five; beyond `MOST_UNITS` if
+    none do.
+
+    The standard error must be at most ``gap / (t_level + t_80)``, and its part of units shrinks with their
+    number.
+    """
+    quantiles = student_quantile(level, difference.freedom) + student_quantile(POWER, difference.freedom)
+    variance = (gap / quantiles) ** 2 - difference.of_runs**2
+    # A variance of units below the least float counts as none.
+    if gap <= 0 or variance <= 1e-300:
+        return MOST_UNITS + 1
+    needed = difference.of_units**2 / variance * count
+    return max(math.ceil(min(max(needed, FEWEST_UNITS), MOST_UNITS + 1)), count + 1)
 
 
 def _upper_shares(count: float, most: int) -> Float[np.ndarray, " k"]:

@@ -1,42 +1,36 @@
 """Paired comparison of two models on the same units: difference, interval, p-value, verdict, and the smallest
 detectable difference.
 
-Resamples draw units with the scores of both models and take the difference again, so the interval (BCa) is
-that of the difference. The p-value comes from exchanging the two scores of a unit. A verdict needs both: the
-interval measures the change better, and the exchange stays valid with few changed units.
+The interval is that of the difference: of means a t interval with the standard error of the jackknife, of
+other statistics BCa (`adiabat.stats.quantity`). The p-value comes from exchanging the two scores of a unit. A
+verdict needs both: the interval measures the change better, and the exchange stays valid with few changed
+units.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
 
 from adiabat.core.margin import DEFAULT_MARGIN, Margin
 from adiabat.results.evaluation_result import Change, Test
+from adiabat.stats.jackknife import Jackknife
 from adiabat.stats.noninferiority import Units, loss_bound, margin_in_unit, units_needed, units_of
-from adiabat.stats.quantity import Quantity, deviation
+from adiabat.stats.quantity import Estimates, Quantity, RunSpread
 from adiabat.stats.ranking_measures import improvement
-from adiabat.stats.resampling import (
-    RESAMPLES,
-    Interval,
-    RunEffect,
-    RunResamples,
-    jackknife,
-    jackknife_groups,
-    resampling_counts,
-    unequal_weights,
-)
+from adiabat.stats.resampling import RESAMPLES, resampling_counts
 from adiabat.stats.samples import Bounds, Sample
 from adiabat.stats.significance import (
     bootstrap_p_value,
+    fewest_p_value,
     rank_exchange_p_value,
     sign_flip_p_values,
     two_proportion_z,
     verdict_of,
 )
-from adiabat.stats.statistics import PairedMeasure, Replicates, require_comparable, shares_of, values_of
+from adiabat.stats.statistics import PairedMeasure, require_comparable, shares_of, values_of
+from adiabat.stats.student_t import Interval, score_interval
 
 Runs = Sequence[Sample]
 """One measure of a model in each of its runs."""
@@ -52,31 +46,27 @@ def paired_changes(
 ) -> list[Change]:
     """Compare two models on measures of the same units.
 
-    Measures share their resamples and exchanges, so the result of one does not depend on the others.
+    The result of one measure does not depend on the others.
 
     Args:
         after: Measures of the model under test.
         before: The same of its baseline, on the same units; None gives only values and their intervals.
-        seed: Seed of the draws.
-        resamples: Number of resamples, and of exchanges, > 0.
+        seed: Seed of sign flips, and of resamples for statistics that are no mean.
+        resamples: Number of sign flips, and of resamples for statistics that are no mean, > 0.
         margin: The loss below which a measure is "not worse".
 
     Returns:
         One change per measure, in order.
 
-    Raises:
-        ValueError: If measures differ in their units, before and after differ in measures or references, a
-            measure has no value, or `resamples` is not above 0.
+    Raises: ValueError: If measures differ in their units, before and after differ in measures or references,
+        a measure has no value, or `resamples` is not above 0.
 
     Reference:
-        Efron and Tibshirani 1993, chapter 14; Smucker et al. 2007.
+        Efron and Tibshirani 1993, chapters 11 and 14; Smucker et al. 2007.
     """
+    baseline = None if before is None else [[sample] for sample in before]
     return changes_over_runs(
-        [[sample] for sample in after],
-        None if before is None else [[sample] for sample in before],
-        seed=seed,
-        resamples=resamples,
-        margin=margin,
+        [[sample] for sample in after], baseline, seed=seed, resamples=resamples, margin=margin
     )
 
 
@@ -90,16 +80,14 @@ def changes_over_runs(
 ) -> list[Change]:
     """Compare the means of two models over their runs of several seeds.
 
-    Intervals are over units and seeds: see `adiabat.stats.resampling`. Exchanges of unit scores ignore seeds,
-    so where a model has several runs the p-value is that of the bootstrap.
+    Where a model has several runs, intervals and p-values are those of t, over units and runs
+    (`adiabat.stats.quantity`), for every statistic: exchanges of unit scores and resamples of units ignore
+    runs.
 
-    Args:
-        after: For each measure, the model under test in each of its runs; equally many runs for every
-            measure.
-        before: The same of the baseline, in as many runs as it has; None as for `paired_changes`.
-        seed: Of the draws.
-        resamples: Number of resamples, > 0.
-        margin: The loss below which a measure is "not worse".
+    Args: after: For each measure, the model under test in each of its runs; equally many runs for every
+        measure. before: The same of the baseline, in as many runs as it has; None as for `paired_changes`.
+        seed: As for `paired_changes`; where a model has several runs, nothing is drawn. resamples: As for
+        `paired_changes`. margin: The loss below which a measure is "not worse".
 
     Returns:
         One change per measure, in order; with one run of either model, that of `paired_changes`.
@@ -108,122 +96,99 @@ def changes_over_runs(
         ValueError: As for `paired_changes`, or if measures differ in their runs.
 
     Reference:
-        Davison and Hinkley 1997, section 3.8.
+        Davison and Hinkley 1997, section 3.8; Satterthwaite 1946.
     """
+    if resamples <= 0:
+        raise ValueError(f"resamples must be above 0, got {resamples}")
     measures = _counterparts(after, before)
-    if not measures:
-        return []
-    runs = RunResamples.draw(
-        measures[0].runs, resamples=resamples, generator=np.random.default_rng([seed, 2])
-    )
     drawn = [measure.drawn for measure in measures]
-    p_values = _p_values(drawn, seed=seed, flips=resamples)
-    changes: dict[int, Change] = {}
-    for indices in _drawn_alike(drawn):
-        group = [drawn[i] for i in indices]
-        counts = resampling_counts(
-            group[0].first.values.size, resamples=resamples, seed=seed, groups=group[0].first.groups
-        )
-        values, draws = _values(group, None), _values(group, counts)
-        for i, value, replicates in zip(indices, values, draws, strict=True):
-            changes[i] = _change(measures[i], drawn[i], value, replicates, runs, p_values.get(i), margin)
-    return [changes[i] for i in range(len(measures))]
+    p_values = _exchange_p_values(drawn, seed=seed, flips=resamples)
+    changes = []
+    for place, measure in enumerate(measures):
+        estimates = _estimates(drawn[place], seed=seed, resamples=resamples)
+        changes.append(_change(measure, drawn[place], estimates, p_values.get(place), margin))
+    return changes
 
 
 def _counterparts(after: Sequence[Runs], before: Sequence[Runs] | None) -> list[PairedMeasure]:
+    """Every measure with its baseline; models that were not measured alike are a `ValueError`."""
     baselines: Sequence[Runs] = [()] * len(after) if before is None else before
     if len(baselines) != len(after):
         raise ValueError(f"before must be of the same {len(after)} measures as after, got {len(baselines)}")
-    if any(not runs for runs in (*after, *(before or ()))):
+    if not all(after) or not all(before or ()):
         raise ValueError("every measure must have at least one run, got none")
     measures = [
-        PairedMeasure(tuple(runs), tuple(baseline_runs))
-        for runs, baseline_runs in zip(after, baselines, strict=True)
+        PairedMeasure(tuple(runs), tuple(baseline)) for runs, baseline in zip(after, baselines, strict=True)
     ]
     require_comparable(measures)
     return measures
 
 
-def _drawn_alike(measures: Sequence[PairedMeasure]) -> list[list[int]]:
-    """Indices of the measures that share their resamples: those with the same groups, and as many units or
-    clusters.
+def _exchange_p_values(measures: Sequence[PairedMeasure], *, seed: int, flips: int) -> dict[int, float]:
+    """p-values by exchanging scores, for every mean and rank correlation with one run of either model, by
+    position.
     """
-    alike: dict[tuple[bytes | None, int], list[int]] = {}
-    for i, measure in enumerate(measures):
-        groups = measure.first.groups
-        key = None if groups is None else groups.astype(np.int64).tobytes()
-        alike.setdefault((key, measure.first.values.size), []).append(i)
-    return list(alike.values())
-
-
-def _values(
-    measures: Sequence[PairedMeasure], counts: Iterable[Float[np.ndarray, "b n"]] | None
-) -> list[Replicates]:
-    """Values of all measures on each resample, or on the data itself where `counts` is None."""
-    samples = [measure.samples for measure in measures]
-    all_samples = [sample for group in samples for sample in group]
-    columns = (
-        values_of(all_samples)
-        if counts is None
-        else np.concatenate([values_of(all_samples, block) for block in counts])
-    )
-    ends = np.cumsum([len(group) for group in samples])[:-1]
-    return [
-        measure.replicates(part)
-        for measure, part in zip(measures, np.split(columns, ends, axis=1), strict=True)
-    ]
-
-
-def _p_values(measures: Sequence[PairedMeasure], *, seed: int, flips: int) -> dict[int, float]:
-    """p-values by exchanging scores, for every measure with one run of either model that allows it."""
-    exchanged = {i: measure for i, measure in enumerate(measures) if measure.runs == (1, 1)}
-    differences = {
-        i: shares_of(difference)
-        for i, measure in exchanged.items()
-        if (difference := measure.difference) is not None
-    }
-    p_values: dict[int, float] = {}
-    for units in dict.fromkeys(shares.size for shares in differences.values()):
-        columns = {i: shares for i, shares in differences.items() if shares.size == units}
+    shares = {}
+    p_values = {}
+    for place, measure in enumerate(measures):
+        if measure.runs != (1, 1):
+            continue
+        difference = measure.difference
+        if difference is not None:
+            shares[place] = shares_of(difference)
+        elif measure.first.statistic == "spearman":
+            after, before = measure.first, measure.before[0]
+            p_values[place] = rank_exchange_p_value(
+                after.values, before.values, after.weights, groups=after.groups, seed=seed, flips=flips
+            )
+    # Measures with as many units share their signs, which are drawn once.
+    for units in {column.size for column in shares.values()}:
+        columns = {place: column for place, column in shares.items() if column.size == units}
         flipped = sign_flip_p_values(np.stack(list(columns.values()), axis=1), seed=seed, flips=flips)
         p_values.update(zip(columns, flipped.tolist(), strict=True))
-    for i, measure in exchanged.items():
-        if measure.first.statistic == "spearman":
-            scores = (measure.first.values, measure.before[0].values, measure.first.weights)
-            p_values[i] = rank_exchange_p_value(*scores, groups=measure.first.groups, seed=seed, flips=flips)
     return p_values
 
 
-def _clipped(interval: Interval | None, bounds: Bounds | None) -> Interval | None:
-    """The part of an interval within the bounds of the measure."""
-    if interval is None or bounds is None:
-        return interval
-    low, high = np.clip(interval, *bounds).tolist()
-    return low, high
+def _estimates(measure: PairedMeasure, *, seed: int, resamples: int) -> Estimates:
+    """Values of a measure on the data, without each unit, and on resamples where its statistic needs them."""
+    first, samples = measure.first, measure.samples
+    values = measure.replicates(values_of(samples))
+    left_out = [Jackknife.of(sample) for sample in samples]
+    without = measure.replicates(np.stack([each.values for each in left_out], axis=1))
+    draws = None
+    if first.statistic != "mean" and max(measure.runs) == 1:
+        counts = resampling_counts(first.values.size, resamples=resamples, seed=seed, groups=first.groups)
+        draws = measure.replicates(np.concatenate([values_of(samples, block) for block in counts])).means()
+    return Estimates(
+        values=values.means()[0],
+        without=without.means(),
+        jackknife=left_out[0],
+        runs=RunSpread.of((values.after, values.before), (without.after, without.before), left_out[0]),
+        draws=draws,
+    )
 
 
 def _change(
-    measure: PairedMeasure,
-    drawn: PairedMeasure,
-    values: Replicates,
-    draws: Replicates,
-    runs: RunResamples,
-    p: float | None,
-    margin: Margin,
+    measure: PairedMeasure, drawn: PairedMeasure, estimates: Estimates, p: float | None, margin: Margin
 ) -> Change:
     """The record of one measure; `drawn` are its clusters, or itself."""
     first = measure.first
-    after, before, difference = _quantities(drawn, values, draws, runs)
-    level = _clipped(after.interval(), first.bounds)
+    after = estimates.combined(after=1)
     change = Change(
-        first.measure, first.similarity, first.lower_is_better, after=after.value, after_interval=level
+        first.measure,
+        first.similarity,
+        first.lower_is_better,
+        after=after.value,
+        after_interval=_level_interval(after, first),
     )
     if not measure.before:
         return change
-    interval = _clipped(difference.wide_interval(), _bounds_of_difference(first))
-    test: Test = "bootstrap" if p is None else "sign flips"
-    changed = _changed(drawn)
-    p = _bootstrap_p(difference.draws, changed) if p is None else p
+    before, difference = estimates.combined(before=1), estimates.combined(difference=1)
+    interval = _clipped(difference.interval(), _bounds_of_difference(first))
+    changed = drawn.changed_units
+    test: Test = "sign flips"
+    if p is None:
+        p, test = _p_value(difference, changed)
     effect, gained, lost = _of_units(measure)
     compared = replace(
         change,
@@ -242,33 +207,36 @@ def _change(
         lost=lost,
         detectable=difference.detectable(),
     )
-    decided = _with_verdict(
-        compared,
-        difference,
-        before,
-        units_of(drawn, changed, of_runs=difference.errors()[1]),
-        margin.of(first.measure),
-    )
+    units = units_of(drawn, changed, of_runs=difference.of_runs)
+    decided = _with_verdict(compared, estimates, units, margin.of(first.measure))
     if measure.clusters is None or decided.needed is None:
         return decided
     return replace(decided, needed=measure.clusters.units_in(decided.needed))
 
 
-def _with_verdict(
-    change: Change, difference: Quantity, before: Quantity, units: Units, margin: Margin
-) -> Change:
+def _p_value(difference: Quantity, changed: int) -> tuple[float, Test]:
+    """p-value of a difference whose units cannot be exchanged, and where it comes from."""
+    if difference.draws is None:
+        return max(difference.p_value, fewest_p_value(changed)), "t test"
+    defined = difference.draws[~np.isnan(difference.draws)]
+    at_most, at_least = int((defined <= 0).sum()), int((defined >= 0).sum())
+    if not defined.size:
+        return 1.0, "bootstrap"
+    return bootstrap_p_value(at_most, at_least, resamples=defined.size, changed=changed), "bootstrap"
+
+
+def _with_verdict(change: Change, estimates: Estimates, units: Units, margin: Margin) -> Change:
     """The change with its verdict, and the figures of non-inferiority."""
-    limit, bound = margin_in_unit(margin, before.value), loss_bound(difference, before, units, margin)
+    before, difference = estimates.combined(before=1), estimates.combined(difference=1)
+    limit, bound = margin_in_unit(margin, before.value), loss_bound(estimates, units, margin)
     within = limit is not None and bound < limit
     p = 1.0 if change.p is None else change.p
     verdict = verdict_of(
         change.difference_interval, p_value=p, lower_is_better=change.lower_is_better, within=within
     )
-    needed = (
-        units_needed(difference, before.value, units, limit)
-        if verdict == "undecided" and limit is not None
-        else None
-    )
+    needed = None
+    if verdict == "undecided" and limit is not None:
+        needed = units_needed(difference, before.value, units, limit)
     return replace(
         change,
         verdict=verdict,
@@ -278,50 +246,24 @@ def _with_verdict(
     )
 
 
-def _quantities(
-    measure: PairedMeasure, values: Replicates, draws: Replicates, runs: RunResamples
-) -> tuple[Quantity, Quantity, Quantity]:
-    """After, before and difference; the last two are 0 if there is no other model."""
-    without = measure.replicates(np.stack([jackknife(sample) for sample in measure.samples], axis=1))
-    after, before = runs.effects([values.after, values.before], [draws.after, draws.before])
-    groups, weighty = jackknife_groups(measure.first), _weighty(measure.first)
-    quantities = zip(
-        values.means(), draws.means(), (after, before, after.minus(before)), without.means(), strict=True
-    )
-    weighted_groups, weights = groups if groups is None else groups[weighty], unequal_weights(measure.first)
-    first, second, third = (
-        replace(
-            _quantity(float(value[0]), units, effect, left_out[weighty], runs, weighted_groups),
-            weights=weights,
-        )
-        for value, units, effect, left_out in quantities
-    )
-    return first, second, third
+def _level_interval(level: Quantity, sample: Sample) -> Interval | None:
+    """Interval of a model's value, within the bounds of the measure."""
+    if level.freedom == 0:
+        return None
+    if level.draws is not None:
+        return _clipped(level.bca_interval(level.draws), sample.bounds)
+    # What runs differ by does not fall towards the bounds, and pseudo-values may lie beyond them.
+    if sample.bounds is None or sample.pseudo_values or level.of_runs > 0 or sample.statistic != "mean":
+        return _clipped(level.interval(), sample.bounds)
+    return score_interval(level.value, level.error, level.freedom, sample.bounds)
 
 
-def _weighty(sample: Sample) -> Bool[np.ndarray, " _"] | slice:
-    """Jackknife values whose left-out unit has any weight."""
-    return sample.weights > 0 if sample.statistic == "mean" else slice(None)
-
-
-def _quantity(
-    value: float,
-    units: Float[np.ndarray, " r"],
-    effect: RunEffect,
-    without: Float[np.ndarray, " m"],
-    runs: RunResamples,
-    groups: Int[np.ndarray, " m"] | None,
-) -> Quantity:
-    """Draws of units and runs together; the variance that both contain is taken off the units."""
-    of_runs = deviation(effect.shift) ** 2
-    if not of_runs:
-        return Quantity(value, units, units, units, without, groups, runs.freedom)
-    variance = deviation(units) ** 2
-    share = max(0.0, 1 - effect.variance / variance) if variance > 0 else 0.0
-    units = value + (units - value) * math.sqrt(share)
-    both = units + effect.shift
-    draws = value + runs.widening(of_runs / (of_runs + share * variance)) * (both - value)
-    return Quantity(value, units, both, draws, without, groups, runs.freedom)
+def _clipped(interval: Interval | None, bounds: Bounds | None) -> Interval | None:
+    """The part of an interval within the bounds of the measure."""
+    if interval is None or bounds is None:
+        return interval
+    low, high = np.clip(interval, *bounds).tolist()
+    return low, high
 
 
 def _bounds_of_difference(sample: Sample) -> Bounds | None:
@@ -344,52 +286,16 @@ def _in_percent(interval: Interval | None, before: float, sample: Sample) -> Int
     """
     if interval is None or before <= 0:
         return None
-    low, high = sorted(100 * end / before * (-1 if sample.lower_is_better else 1) for end in interval)
-    return low, high
-
-
-def _bootstrap_p(draws: Float[np.ndarray, " r"], changed: int) -> float:
-    defined = draws[~np.isnan(draws)]
-    if not defined.size:
-        return 1.0
-    return bootstrap_p_value(
-        int((defined <= 0).sum()), int((defined >= 0).sum()), resamples=defined.size, changed=changed
-    )
-
-
-def _changed(measure: PairedMeasure) -> int:
-    """Units that differ between the models: in the mean over runs, or between the two runs that differ
-    most.
-    """
-    if (difference := measure.difference) is not None:
-        return int(np.count_nonzero(difference.values[difference.weights > 0]))
-    return max(_units_apart(after, before) for after in measure.after for before in measure.before)
-
-
-def _units_apart(first: Sample, second: Sample) -> int:
-    """Units whose values differ; of clusters, the fewest that must move to make both clusterings equal,
-    whatever their numbers.
-    """
-    if first.statistic != "v-measure":
-        return int((first.values != second.values).sum())
-    from scipy.optimize import linear_sum_assignment
-
-    (names, row), (others, column) = (
-        np.unique(sample.values, return_inverse=True) for sample in (first, second)
-    )
-    shared = np.zeros((names.size, others.size), dtype=np.int64)
-    np.add.at(shared, (row, column), 1)
-    return first.values.size - int(shared[linear_sum_assignment(shared, maximize=True)].sum())
+    low, high = (100 * end / before for end in interval)
+    return (-high, -low) if sample.lower_is_better else (low, high)
 
 
 def _z(measure: PairedMeasure) -> float | None:
     """Two-proportion z of one run against one."""
     if not measure.first.proportion or measure.runs != (1, 1):
         return None
-    before, after, total = (
-        round(float(total_of.sum()))
-        for total_of in (measure.before[0].values, measure.first.values, measure.first.weights)
-    )
+    totals = (measure.before[0].values, measure.first.values, measure.first.weights)
+    before, after, total = (round(float(column.sum())) for column in totals)
     return two_proportion_z(before, after, total)
 
 
@@ -399,7 +305,8 @@ def _of_units(measure: PairedMeasure) -> tuple[float | None, int | None, int | N
     if difference is None:
         return None, None, None
     shares = shares_of(difference)[difference.weights > 0]
-    spread, mean = float(shares.std(ddof=1)) if shares.size > 1 else 0.0, float(shares.mean())
+    mean = float(shares.mean())
+    spread = float(shares.std(ddof=1)) if shares.size > 1 else 0.0
     effect = mean / spread if spread > 1e-12 * abs(mean) else None
     if difference.pseudo_values:
         return effect, None, None

@@ -7,10 +7,9 @@ Where fewer than `FEW_LOSSES` losing units are likely, the Stringer bound of lar
 (`adiabat.stats.noninferiority`).
 
 Before a model is tuned there are no differences. Their standard error is then that of the baseline's scores
-times `SPREAD`, and the share
-of queries that lose much is `LOSING`: both as seen in earlier tunings (LOG.md, 2026-11-26). A cluster of n
-queries has one of these with a probability of ``1 - (1 - LOSING)^n``. Scores that correlate by r before and
-after differ by ``sqrt(2 - 2 r)`` times their spread.
+times `SPREAD`, and the share of queries that lose much is `LOSING`: both as seen in earlier tunings (LOG.md,
+2026-11-26). A cluster of n queries has one of these with a probability of ``1 - (1 - LOSING)^n``. Scores that
+correlate by r before and after differ by ``sqrt(2 - 2 r)`` times their spread.
 
 Reference:
     Cohen 1988, chapter 2 (paired differences); Card et al. 2020 (power in NLP).
@@ -24,72 +23,49 @@ from jaxtyping import Float
 
 from adiabat.core.margin import DEFAULT_MARGIN, FEWEST_UNITS, Margin
 from adiabat.results.power_record import Power
-from adiabat.stats.noninferiority import (
-    FEW_LOSSES,
-    LIKELY_LOSSES,
-    Group,
-    Units,
-    margin_in_unit,
-    room_of,
-    units_for,
-    units_of,
-)
-from adiabat.stats.quantity import POWER
-from adiabat.stats.resampling import (
-    CONFIDENCE,
-    Groups,
-    jackknife,
-    jackknife_error,
-    jackknife_groups,
-    student_quantile,
-    unequal_weights,
-)
+from adiabat.stats.calibrated import FEW_LOSSES, LARGE_LOSS, LIKELY_LOSSES, LOSING, SPREAD, SPREAD_RANGE
+from adiabat.stats.jackknife import Jackknife
+from adiabat.stats.noninferiority import Group, Units, margin_in_unit, room_of, units_needed, units_of
+from adiabat.stats.quantity import Quantity
 from adiabat.stats.samples import Sample
 from adiabat.stats.statistics import PairedMeasure, members_of, require_comparable, value_of
-
-SPREAD = 0.4
-"""Standard deviation of the paired differences, as a multiple of that of the scores."""
-
-SPREAD_RANGE = (0.25, 0.65)
-"""The lowest and the highest multiple in earlier tunings."""
-
-LOSING = 0.012
-"""Share of queries that lose much (`adiabat.stats.noninferiority.MUCH`)."""
-
-LARGE_LOSS = 0.5
-"""Share of what it has that a query loses that loses much."""
+from adiabat.stats.student_t import CONFIDENCE, POWER, student_quantile
 
 
 @dataclass(frozen=True, slots=True)
-class _Error:
-    """Standard error of a difference, its degrees of freedom, and the units behind it."""
+class _Prospect:
+    """A difference of 0 with the standard error that it would have, the units behind it, and the value of the
+    baseline.
+    """
 
-    size: float
-    freedom: float
+    difference: Quantity
     units: Units
     before: float
 
     @property
     def varies(self) -> bool:
         """Whether the units differ by more than rounding."""
-        return self.freedom == 0 or self.size > 1e-12 * max(1.0, abs(self.before))
+        return self.difference.freedom == 0 or self.difference.error > 1e-12 * max(1.0, abs(self.before))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the standard error is known."""
+        return self.difference.freedom > 0 and self.varies
+
+    def shown(self, level: float) -> float:
+        """What a test at this one-sided level would show four times in five, ``(t_level + t_80) SE``."""
+        freedom = self.difference.freedom
+        return self.difference.error * (student_quantile(level, freedom) + student_quantile(POWER, freedom))
 
     def detectable(self) -> float | None:
-        if self.freedom == 0 or not self.varies:
-            return None
-        return self.size * (
-            student_quantile((1 + CONFIDENCE) / 2, self.freedom) + student_quantile(POWER, self.freedom)
-        )
+        return self.shown((1 + CONFIDENCE) / 2) if self.is_known else None
 
     def excludable(self) -> float | None:
-        if self.freedom == 0 or not self.varies or self.units.count < FEWEST_UNITS:
+        if not self.is_known or self.units.count < FEWEST_UNITS:
             return None
-        by_error = self.size * (
-            student_quantile(CONFIDENCE, self.freedom) + student_quantile(POWER, self.freedom)
-        )
-        units = replace(
-            self.units, small_changes=None if self.units.small_changes is None else (0.0, by_error)
-        )
+        by_error, units = self.shown(CONFIDENCE), self.units
+        if units.small_changes is not None:
+            units = replace(units, small_changes=(0.0, by_error))
         return max(by_error, units.unseen(self.before, loss=0.0))
 
 
@@ -107,41 +83,38 @@ def power_of(
     Returns:
         Detectable improvement and excludable loss; predicted ones with their range in earlier tunings.
 
-    Raises:
-        ValueError: If the samples are not of the same units, or without `after` the measure is not a mean of
-            units.
+    Raises: ValueError: If the samples are not of the same units, or without `after` the measure is not a mean
+        of units.
     """
-    if before.clusters is not None and before.clusters.drawn:
-        clusters, queries = before.clusters, before.values.size
-        sizes = np.bincount(clusters.positions, weights=before.weights > 0)
-        summed = _power(
-            before.summed_over(clusters),
-            after and after.summed_over(clusters),
-            unit,
-            margin,
-            1 - (1 - LOSING) ** sizes,
-        )
-        needed = None if summed.needed is None else clusters.units_in(summed.needed)
-        return replace(summed, units=queries, needed=needed)
-    return _power(before, after, unit, margin, np.full(before.values.size, LOSING))
+    if before.clusters is None or not before.clusters.drawn:
+        return _power(before, after, unit, margin, np.full(before.values.size, LOSING))
+    clusters = before.clusters
+    sizes = np.bincount(clusters.positions, weights=before.weights > 0)
+    summed_after = None if after is None else after.summed_over(clusters)
+    summed = _power(before.summed_over(clusters), summed_after, unit, margin, 1 - (1 - LOSING) ** sizes)
+    needed = None if summed.needed is None else clusters.units_in(summed.needed)
+    return replace(summed, units=before.values.size, needed=needed)
 
 
 def _power(
     before: Sample, after: Sample | None, unit: str, margin: Margin, losing: Float[np.ndarray, " n"]
 ) -> Power:
     """Of units that are drawn one by one, each with its probability to lose."""
-    if after is None:
-        if before.statistic != "mean" or before.pseudo_values:
-            raise ValueError(
-                f"the power of {before.measure} can be predicted only where units have scores of their own"
-            )
+    ends: list[_Prospect] = []
+    if after is not None:
+        typical = _observed(before, after)
+    elif before.statistic == "mean" and not before.pseudo_values:
         typical, *ends = (_predicted(before, spread, losing) for spread in (SPREAD, *SPREAD_RANGE))
     else:
-        typical, ends = _observed(before, after), []
-    value = typical.before
+        raise ValueError(
+            f"the power of {before.measure} can be predicted only where units have scores of their own"
+        )
+    value, excludable = typical.before, typical.excludable()
     limit = margin_in_unit(margin.of(before.measure), value)
-    excludable = typical.excludable()
-    enough = limit is None or not typical.varies or (excludable is not None and excludable <= limit)
+    worst = typical.units.worst(value)
+    needed = None
+    if limit is not None and typical.varies and (excludable is None or excludable > limit):
+        needed = units_needed(typical.difference, value, typical.units, limit)
     return Power(
         measure=before.measure,
         before=value,
@@ -150,17 +123,15 @@ def _power(
         detectable=typical.detectable(),
         excludable=excludable,
         room=_room(before, value),
-        losable=None if math.isinf(typical.units.worst(value)) else typical.units.worst(value),
+        losable=None if math.isinf(worst) else worst,
         varies=typical.varies,
         margin=limit,
         margin_text=str(margin.of(before.measure)),
-        needed=None
-        if enough or limit is None
-        else units_for(typical.size, typical.freedom, value, typical.units, limit),
+        needed=needed,
         spread=SPREAD if ends else None,
         spread_range=SPREAD_RANGE if ends else None,
-        detectable_range=_range([error.detectable() for error in ends]),
-        excludable_range=_range([error.excludable() for error in ends]),
+        detectable_range=_range([end.detectable() for end in ends]),
+        excludable_range=_range([end.excludable() for end in ends]),
     )
 
 
@@ -170,43 +141,46 @@ def _range(ends: list[float | None]) -> tuple[float, float] | None:
 
 
 def _room(sample: Sample, value: float) -> float | None:
+    """The most that the measure can gain."""
     if sample.bounds is None:
         return None
     low, high = sample.bounds
     return value - low if sample.lower_is_better else high - value
 
 
-def _predicted(before: Sample, spread: float, losing: Float[np.ndarray, " n"]) -> _Error:
-    error, freedom = jackknife_error(*_jackknife(before), unequal_weights(before))
-    weights = before.weights
-    groups, room = [], room_of([before])
+def _predicted(before: Sample, spread: float, losing: Float[np.ndarray, " n"]) -> _Prospect:
+    """Differences that vary by `spread` times what the scores do, where each unit loses much with its
+    probability in `losing`.
+    """
+    weights, room = before.weights, room_of([before])
+    groups = []
     for members in members_of(before.groups, weights.size):
-        if weights[members].any():
-            group = Group.of(weights[members], (), room)
-            lost = round(group.count * float(losing[members][weights[members] > 0].mean()), 9)
-            # With so many expected losses, enough of them are likely to be seen.
-            seen = FEW_LOSSES if lost >= LIKELY_LOSSES else min(FEW_LOSSES - 1, int(lost))
-            groups.append(replace(group, losses=(LARGE_LOSS,) * seen))
-    half = student_quantile(CONFIDENCE, freedom) * spread * error if freedom else 0.0
-    units = Units(before.lower_is_better, before.bounds, int((weights > 0).sum()), tuple(groups), (0.0, half))
-    return _Error(spread * error, freedom, units, float(value_of(before)[0]))
+        weighty = members[weights[members] > 0]
+        if not weighty.size:
+            continue
+        group = Group.of(weights[members], (), room)
+        expected = round(group.count * float(losing[weighty].mean()), 9)
+        # With so many expected losses, enough of them are likely to be seen.
+        seen = FEW_LOSSES if expected >= LIKELY_LOSSES else min(FEW_LOSSES - 1, int(expected))
+        groups.append(replace(group, losses=(LARGE_LOSS,) * seen))
+    of_scores, freedom = Jackknife.of(before).error()
+    error = spread * of_scores
+    half_width = student_quantile(CONFIDENCE, freedom) * error if freedom else 0.0
+    units = Units(
+        before.lower_is_better, before.bounds, int((weights > 0).sum()), tuple(groups), (0.0, half_width)
+    )
+    return _Prospect(Quantity(0.0, error, 0.0, freedom), units, float(value_of(before)[0]))
 
 
-def _observed(before: Sample, after: Sample) -> _Error:
+def _observed(before: Sample, after: Sample) -> _Prospect:
+    """The differences of two models."""
     measure = PairedMeasure((after,), (before,))
     require_comparable([measure])
-    difference = measure.difference
-    if difference is None:
-        without, groups = jackknife(after) - jackknife(before), jackknife_groups(before)
+    if measure.difference is None:
+        left_out = Jackknife.of(before)
+        left_out = replace(left_out, values=Jackknife.of(after).values - left_out.values)
     else:
-        without, groups = _jackknife(difference)
+        left_out = Jackknife.of(measure.difference)
+    error, freedom = left_out.error()
     units = units_of(measure, int(np.count_nonzero(after.values != before.values)))
-    return _Error(
-        *jackknife_error(without, groups, unequal_weights(before)), units, float(value_of(before)[0])
-    )
-
-
-def _jackknife(sample: Sample) -> tuple[Float[np.ndarray, " m"], Groups | None]:
-    """Of the units with weight."""
-    weighty = sample.take(np.flatnonzero(sample.weights > 0))
-    return jackknife(weighty), jackknife_groups(weighty)
+    return _Prospect(Quantity(0.0, error, 0.0, freedom), units, float(value_of(before)[0]))

@@ -13,15 +13,12 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from adiabat.results.evaluation_result import Verdict
-from adiabat.stats.resampling import RESAMPLES, Interval
+from adiabat.stats.resampling import RESAMPLES
 from adiabat.stats.statistics import members_of, ranks_of
+from adiabat.stats.student_t import Interval
 
 ERROR_RATE = 0.05
 """Rate of false positives of a verdict."""
-
-FEWEST_CHANGED = 6
-"""Fewest changed units of a verdict: n units all change alike by chance with probability 2 ** (1 - n), 0.0625
-for five."""
 
 Z_CRITICAL = 1.96
 """Critical value of the two-sided two-proportion test at 5 %."""
@@ -195,7 +192,12 @@ def bootstrap_p_value(at_most_zero: int, at_least_zero: int, *, resamples: int, 
     if resamples <= 0:
         raise ValueError(f"resamples must be above 0, got {resamples}")
     tail = 2 * (1 + min(at_most_zero, at_least_zero)) / (resamples + 1)
-    return min(1.0, max(tail, 2.0 ** (1 - changed)))
+    return min(1.0, max(tail, fewest_p_value(changed)))
+
+
+def fewest_p_value(changed: int) -> float:
+    """The least p-value of any test that flips the signs of so few units: ``2^(1 - changed)``, at most 1."""
+    return min(1.0, 2.0 ** (1 - changed))
 
 
 def verdict_of(interval: Interval | None, *, p_value: float, lower_is_better: bool, within: bool) -> Verdict:

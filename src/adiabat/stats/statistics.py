@@ -10,6 +10,7 @@ Letters in shapes: r resamples, n units, k samples, m distinct values.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -31,8 +32,7 @@ def value_of(sample: Sample, counts: Counts | None = None) -> Values:
 
 
 def values_of(samples: Sequence[Sample], counts: Counts | None = None) -> Float[np.ndarray, "r k"]:
-    """Values of several samples of the same units on the same resamples: means are taken together, as one
-    product of matrices.
+    """Values of several samples of the same units on the same resamples.
 
     With c the counts of a resample:
 
@@ -62,13 +62,7 @@ def values_of(samples: Sequence[Sample], counts: Counts | None = None) -> Float[
     draws = np.ones((1, samples[0].values.size)) if counts is None else counts
     for sample in samples:
         _check(sample, draws.shape[1])
-    values = np.empty((draws.shape[0], len(samples)))
-    plain = [i for i, sample in enumerate(samples) if sample.statistic == "mean" and sample.groups is None]
-    if plain:
-        values[:, plain] = _means([samples[i] for i in plain], draws)
-    for i in set(range(len(samples))) - set(plain):
-        values[:, i] = _in_blocks(samples[i], draws)
-    return values
+    return np.stack([_in_blocks(sample, draws) for sample in samples], axis=1)
 
 
 def ranks_of(values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
@@ -83,19 +77,10 @@ def members_of(groups: Int[np.ndarray, " n"] | None, units: int) -> list[Int[np.
     return np.split(np.argsort(groups, kind="stable"), np.cumsum(np.bincount(groups))[:-1])
 
 
-def _means(samples: Sequence[Sample], counts: Counts) -> Float[np.ndarray, "r k"]:
-    """Each reference is multiplied once, however many samples share it."""
-    references = {id(sample.reference): sample.reference for sample in samples}
-    columns = {key: len(samples) + i for i, key in enumerate(references)}
-    weights = [np.ones(counts.shape[1]) if weight is None else weight for weight in references.values()]
-    sums = counts @ np.stack([*(sample.values for sample in samples), *weights], axis=1, dtype=np.float64)
-    return _ratio(sums[:, : len(samples)], sums[:, [columns[id(sample.reference)] for sample in samples]])
-
-
 def _in_blocks(sample: Sample, counts: Counts) -> Values:
     """The mean over groups, few enough resamples at a time to stay in the cache."""
-    statistic, rows = _STATISTICS[sample.statistic], max(1, _BLOCK_CELLS // counts.shape[1])
-    reference = sample.weights
+    statistic, reference = _STATISTICS[sample.statistic], sample.weights
+    rows = max(1, _BLOCK_CELLS // counts.shape[1])
     values = np.zeros(counts.shape[0])
     members = members_of(sample.groups, sample.values.size)
     for start in range(0, counts.shape[0], rows):
@@ -115,13 +100,10 @@ def _spearman(values: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n"
     middle = (counts.sum(axis=1, keepdims=True) + 1) / 2
     value_ranks, reference_ranks = _ranks(values, counts) - middle, _ranks(reference, counts) - middle
     weighted = counts * value_ranks
-    covariance, variance = (
-        np.einsum("rn,rn->r", weighted, reference_ranks),
-        np.einsum("rn,rn->r", weighted, value_ranks),
-    )
-    return _ratio(
-        covariance, np.sqrt(variance * np.einsum("rn,rn,rn->r", counts, reference_ranks, reference_ranks))
-    )
+    covariance = np.einsum("rn,rn->r", weighted, reference_ranks)
+    variance = np.einsum("rn,rn->r", weighted, value_ranks)
+    reference_variance = np.einsum("rn,rn,rn->r", counts, reference_ranks, reference_ranks)
+    return _ratio(covariance, np.sqrt(variance * reference_variance))
 
 
 def _ranks(values: Float[np.ndarray, " n"], counts: Counts) -> Counts:
@@ -210,10 +192,10 @@ class Replicates:
     before: Float[np.ndarray, "r t"]
     difference: Float[np.ndarray, " r"]
 
-    def means(self) -> tuple[Float[np.ndarray, " r"], Float[np.ndarray, " r"], Float[np.ndarray, " r"]]:
+    def means(self) -> Float[np.ndarray, "r 3"]:
         """Means over runs: after, before (0 without a baseline), and their difference."""
         before = self.before.mean(axis=1) if self.before.size else np.zeros(len(self.after))
-        return self.after.mean(axis=1), before, self.difference
+        return np.stack([self.after.mean(axis=1), before, self.difference], axis=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,18 +224,23 @@ class PairedMeasure:
         """
         if not self.before or self.first.statistic != "mean":
             return None
-        after, before = (
-            np.stack([sample.values for sample in side]).mean(axis=0, dtype=np.float64)
-            for side in (self.after, self.before)
-        )
-        return replace(self.first, values=_less(after, before))
+        return replace(self.first, values=_less(_mean_of_runs(self.after), _mean_of_runs(self.before)))
+
+    @property
+    def changed_units(self) -> int:
+        """Units that differ between the models: in the mean over runs, or between the two runs that differ
+        most.
+        """
+        difference = self.difference
+        if difference is not None:
+            return int(np.count_nonzero(difference.values[difference.weights > 0]))
+        return max(_units_apart(*pair) for pair in product(self.after, self.before))
 
     @property
     def clusters(self) -> Clusters | None:
         """Clusters of the first run that has any, if they are drawn whole."""
-        clusters = next(
-            (sample.clusters for sample in (*self.after, *self.before) if sample.clusters is not None), None
-        )
+        of_runs = (sample.clusters for sample in (*self.after, *self.before) if sample.clusters is not None)
+        clusters = next(of_runs, None)
         return clusters if clusters is not None and clusters.drawn else None
 
     @property
@@ -280,6 +267,28 @@ class PairedMeasure:
             return Replicates(after, before, differences[:, 0])
         difference = _less(after.mean(axis=1), before.mean(axis=1)) if self.before else np.zeros(len(after))
         return Replicates(after, before, difference)
+
+
+def _mean_of_runs(samples: Sequence[Sample]) -> Float[np.ndarray, " n"]:
+    """Mean over runs of each unit."""
+    return np.asarray(np.stack([sample.values for sample in samples]).mean(axis=0, dtype=np.float64))
+
+
+def _units_apart(first: Sample, second: Sample) -> int:
+    """Units whose values differ; of clusters, the fewest that must move to make both clusterings equal,
+    whatever their numbers.
+    """
+    if first.statistic != "v-measure":
+        return int((first.values != second.values).sum())
+    from scipy.optimize import linear_sum_assignment
+
+    (names, row), (others, column) = (
+        np.unique(sample.values, return_inverse=True) for sample in (first, second)
+    )
+    shared = np.zeros((names.size, others.size), dtype=np.int64)
+    np.add.at(shared, (row, column), 1)
+    kept = shared[linear_sum_assignment(shared, maximize=True)]
+    return first.values.size - int(kept.sum())
 
 
 def shares_of(sample: Sample) -> Float[np.ndarray, " n"]:
