@@ -1,15 +1,14 @@
 """The page of a suite, and its tables as CSV, Markdown, LaTeX and terminal text."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
-from operator import attrgetter, itemgetter, methodcaller
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 from adiabat.core.text import DASH, NO_BREAK, counted, cut, integer
 from adiabat.report import format as texts
 from adiabat.report import suite_headline as words
 from adiabat.report.charts import short
-from adiabat.report.computed_tables import Column, Table
 from adiabat.report.evaluation_headline import RANKINGS
 from adiabat.report.measure_terms import explained, measures_section
 from adiabat.report.pages import Group, Notes, Page, Terms, gathered, notes_section
@@ -17,15 +16,18 @@ from adiabat.report.suite_headline import Overview
 from adiabat.report.suite_tasks import direction, first_click, task_section
 from adiabat.report.tables import (
     Cell,
-    ColumnKind,
+    Column,
+    Content,
     Section,
+    Table,
+    csv_of,
     markdown,
     pair_cell,
     value_cell,
     verdict_cell,
 )
-from adiabat.results.evaluation_result import Verdict
-from adiabat.results.suite_result import Fact, KindMean, Score, SuiteModel, SuiteResult, SuiteTask, by_kind
+from adiabat.results.evaluation_result import VERDICTS
+from adiabat.results.suite_result import Fact, Score, SuiteModel, SuiteResult, SuiteTask, by_kind
 
 MOST_ROWS = 80
 """Maximum number of models for which the terminal shows every model on every task; beyond it, only the best
@@ -105,9 +107,9 @@ def exports(result: SuiteResult) -> dict[str, Callable[[], str]]:
     """The tables beside the page."""
     view = Overview(result)
     return {
-        "table.csv": lambda: _long(view).to_csv(),
-        "table.md": lambda: _markdown(view),
-        "table.tex": lambda: _latex(view),
+        "table.csv": partial(_long, view),
+        "table.md": partial(_markdown, view),
+        "table.tex": partial(_latex, view),
     }
 
 
@@ -123,25 +125,24 @@ def terminal(result: SuiteResult) -> list[Table]:
             f"against the best, on the other {others}."
         )
     caption = " ".join(filter(None, [words.headline(view), two, words.about_ranks(result)]))
-    return [
-        _by_task(view),
-        Table(columns=_standing_columns(view, page=False), rows=result.analysis.models, caption=[caption]),
-    ]
+    return [_by_task(view), replace(_standings(view, page=False), caption=[caption])]
 
 
 def notes(result: SuiteResult) -> list[str]:
     """The notes below the tables of the terminal."""
-    view = Overview(result)
-    scores = [score for task in result.tasks for score in view.on(task.name)]
-    ranked = dict.fromkeys(
-        (score.model, score.similarity) for score in scores if score.similarity in RANKINGS
-    )
-    return [*(f"{model} was compared by {RANKINGS[by]}" for model, by in ranked), *result.notes]
+    view, ranked = Overview(result), dict[str, None]()
+    for task in result.tasks:
+        for score in view.on(task.name):
+            if score.similarity in RANKINGS:
+                ranked[f"{score.model} was compared by {RANKINGS[score.similarity]}"] = None
+    return [*ranked, *result.notes]
 
 
 def _by_task(view: Overview) -> Table:
     """A row for each task, and below it one for each model."""
-    rows: list[tuple[Cell, ...]] = []
+    columns = [Column("task, model", "name"), Column("value [95 %]", "number")]
+    columns += [Column("difference [95 %]", "number"), Column("verdict")]
+    table = Table(title=view.result.title, columns=columns)
     for task in view.result.tasks:
         scores = all_scores = view.on(task.name)
         ranking = view.rankings[task.name]
@@ -152,78 +153,62 @@ def _by_task(view: Overview) -> Table:
             details += ", lower is better"
         if task.kind == "triplets":
             details += ", listed candidates"
-        beside = short(words.beside(view, task.name))
-        rows.append(
-            (Cell(task.name, bold=True), Cell(details, tone="muted"), Cell(beside, tone="muted"), Cell(""))
-        )
-        rows += [_in_terminal(view, score) for score in scores]
+        beside = Cell(short(words.beside(view, task.name)), tone="muted")
+        table.add(Cell(task.name, bold=True), Cell(details, tone="muted"), beside, Cell(""))
+        for score in scores:
+            best = score.model in ranking.best
+            cells = (Cell(f"  {score.model}", bold=best), Cell(words.level(score), bold=best))
+            table.add(*cells, *_compared_in_terminal(view, score))
         if len(scores) < len(all_scores):
-            rows.append((Cell(f"  and {len(all_scores) - len(scores)} more"), Cell(""), Cell(""), Cell("")))
-    heads: list[tuple[str, ColumnKind]] = [
-        *(
-            ("task, model", "name"),
-            ("value [95 %]", "number"),
-            ("difference [95 %]", "number"),
-            ("verdict", "text"),
-        )
-    ]
-    columns = [Column(head, itemgetter(at), kind) for at, (head, kind) in enumerate(heads)]
-    return Table(title=view.result.title, columns=columns, rows=rows)
+            table.add(f"  and {len(all_scores) - len(scores)} more", Cell(""), Cell(""), Cell(""))
+    return table
 
 
-def _in_terminal(view: Overview, score: Score) -> tuple[Cell, ...]:
+def _compared_in_terminal(view: Overview, score: Score) -> tuple[Cell, Cell]:
+    """Difference to the reference model, and the verdict."""
     ranking = view.rankings[score.task]
-    best = score.model in ranking.best
-    cells = (Cell(f"  {score.model}", bold=best), Cell(words.level(score), bold=best))
     pairing = view.pairings.get((score.task, score.model))
     if pairing is not None:
-        return (*cells, pair_cell(texts.difference(pairing.change, least=3)), verdict_cell(pairing.verdict))
+        return pair_cell(texts.difference(pairing.change, least=3)), verdict_cell(pairing.verdict)
     if not score.is_proof:
-        return (*cells, Cell(DASH), Cell("trained on it", tone="muted", badge=True))
+        return Cell(DASH), Cell("trained on it", tone="muted", badge=True)
     if ranking.against != score.model:
-        return (*cells, Cell(""), Cell(""))
-    return (
-        *cells,
-        Cell(DASH),
-        Cell(
-            "baseline" if score.model == view.result.baseline else "clearly best" if ranking.clear else "best"
-        ),
-    )
+        return Cell(""), Cell("")
+    if score.model == view.result.baseline:
+        return Cell(DASH), Cell("baseline")
+    return Cell(DASH), Cell("clearly best" if ranking.clear else "best")
 
 
-def _matrix(view: Overview, *, with_rank: bool) -> Table:
-    """Models by tasks."""
-    result = view.result
-    groups = by_kind(result.tasks)
-
-    def name(model: SuiteModel) -> Cell:
-        runs = words.runs_of(model)
-        below = ["baseline" * (model.name == result.baseline), f"mean of {counted(runs, 'run')}" * (runs > 1)]
-        return Cell(cut(model.name, limit=80), [] if with_rank else below)
-
-    def column(task: SuiteTask) -> Column:
+def _matrix(view: Overview, *, on_page: bool) -> Table:
+    """Models by tasks; on paper with their mean ranks."""
+    result, columns = view.result, [Column("model", "name")]
+    tasks = [task for _, of_kind in by_kind(result.tasks) for task in of_kind]
+    for task in tasks:
         below = [words.measure(view, task), direction(task.lower_is_better), words.beside(view, task.name)]
-        if with_rank:
+        if not on_page:
             below = [", ".join(filter(None, below[:2])), *filter(None, below[2:])]
-        head = texts.cut_name(task.name, limit=200 if with_rank else 32)
-        first = first_click(task.lower_is_better)
-        return Column(
-            head,
-            lambda model: _value(view, task, model),
-            "number",
-            below,
-            first,
-            full=task.name,
-            group=words.KINDS[task.kind],
-        )
-
+        head = texts.cut_name(task.name, limit=32 if on_page else 200)
+        first, kind = first_click(task.lower_is_better), words.KINDS[task.kind]
+        columns.append(Column(head, "number", below, first, full=task.name, group=kind))
+    if not on_page:
+        columns.append(Column("mean rank", "number"))
+    table = Table(columns=columns, sortable=True, look="matrix")
     ranks = {standing.model: standing.mean_rank for standing in result.analysis.models}
-    columns = [Column("model", name, "name"), *(column(task) for _, tasks in groups for task in tasks)]
-    if with_rank:
-        columns.append(
-            Column("mean rank", lambda model: value_cell(ranks[model.name], text="{:.1f}".format), "number")
-        )
-    return Table(columns=columns, rows=result.models, sortable=True, look="matrix")
+    for model in result.models:
+        runs, below = words.runs_of(model), list[str]()
+        if on_page and model.name == result.baseline:
+            below.append("baseline")
+        if on_page and runs > 1:
+            below.append(f"mean of {counted(runs, 'run')}")
+        cells = [Cell(cut(model.name, limit=80), below), *(_value(view, task, model) for task in tasks)]
+        if not on_page:
+            cells.append(_rank_cell(ranks[model.name]))
+        table.add(*cells)
+    return table
+
+
+def _rank_cell(rank: float | None) -> Cell:
+    return value_cell(rank, text="{:.1f}".format)
 
 
 def _value(view: Overview, task: SuiteTask, model: SuiteModel) -> Cell:
@@ -231,13 +216,16 @@ def _value(view: Overview, task: SuiteTask, model: SuiteModel) -> Cell:
     if score is None:
         return Cell(DASH, tone="muted")
     mark = view.mark(task.name, model.name)
+    tone = "even" if mark.even else ""
+    if mark.best:
+        tone = "best"
     # On paper, many columns leave no room for an interval on a single line.
     bounds = texts.bounds(score.interval, texts.value).replace(NO_BREAK, " ")
     return Cell(
         texts.value(score.value),
         [bounds],
         value=score.value,
-        tone="best" if mark.best else "even" if mark.even else "",
+        tone=tone,
         bold=mark.best,
         sign=mark.sign,
         sign_tone=(mark.verdict or "").replace(" ", "-"),
@@ -251,7 +239,7 @@ def _matrix_section(view: Overview) -> Group:
         lead=f"The main measure of each task with its 95{NO_BREAK}% interval. "
         f"{words.references(view.result)}",
         sections=[
-            _matrix(view, with_rank=False),
+            _matrix(view, on_page=True),
             Notes(title="", notes=[("marks", "; ".join([*words.key(view.result), "– not measured"]))]),
             measures_section(task.measure for task in view.result.tasks),
         ],
@@ -260,105 +248,90 @@ def _matrix_section(view: Overview) -> Group:
 
 def _over_all(view: Overview) -> Group:
     result = view.result
-    means = (
-        " Kinds whose tasks share one measure also have plain means, with tasks weighted "
-        "equally. Tasks are not a random sample, so "
-        "these means have no interval."
-    )
     lead = (
-        "Tasks have different measures and scales, so scores are not averaged over all "
-        "of them. Ranks can be averaged, but do not show "
-        "how far apart two models are, and they depend on the other models "
-        f"measured.{means * bool(result.analysis.means)}"
+        "Tasks have different measures and scales, so scores are not averaged over all of them. Ranks can be "
+        "averaged, but do not show how far apart two models are, and they depend on the other models "
+        "measured."
     )
-    columns = [
-        Column("model", lambda model: cut(model.name, limit=80), "name"),
-        Column(
-            "loaded from",
-            lambda model: Cell(
-                cut(model.model, limit=200), [f"and {', '.join(model.runs)}"] if model.runs else []
-            ),
-            "code",
-        ),
-        Column(
-            "parameters",
-            lambda model: None if model.parameters is None else texts.millions(model.parameters),
-            "number",
-        ),
-        Column("width", lambda model: None if model.width is None else integer(model.width), "number"),
-        Column(
-            "query prompt", lambda model: repr(model.query_prompt) if model.query_prompt else DASH, "code"
-        ),
-        Column(
-            "document prompt",
-            lambda model: repr(model.document_prompt) if model.document_prompt else DASH,
-            "code",
-        ),
-    ]
-    standings = Table(columns=_standing_columns(view, page=True), rows=result.analysis.models, sortable=True)
-    return Group(
-        id="over-all",
-        title="Over all tasks" if result.pairings else "Models",
-        lead=lead if result.pairings else "",
-        sections=[
-            standings if result.pairings else None,
-            Table(columns=columns, rows=result.models),
-            notes_section(
-                "Notes on models",
-                [(model.name, model.notes) for model in result.models],
-                everyone="all models",
-            ),
-        ],
-    )
+    if result.analysis.means:
+        lead += (
+            " Kinds whose tasks share one measure also have plain means, with tasks weighted equally. Tasks "
+            "are not a random sample, so these means have no interval."
+        )
+    notes = [(model.name, model.notes) for model in result.models]
+    about = notes_section("Notes on models", notes, everyone="all models")
+    sections: list[Section | None] = [_models(result), about]
+    if not result.pairings:
+        return Group(id="over-all", title="Models", sections=sections)
+    standings = _standings(view, page=True)
+    return Group(id="over-all", title="Over all tasks", lead=lead, sections=[standings, *sections])
 
 
-def _standing_columns(view: Overview, *, page: bool) -> list[Column]:
+def _models(result: SuiteResult) -> Table:
+    """Where the models come from, and how large they are."""
+    columns = [Column("model", "name"), Column("loaded from", "code"), Column("parameters", "number")]
+    columns += [Column("width", "number"), Column("query prompt", "code"), Column("document prompt", "code")]
+    table = Table(columns=columns)
+    for model in result.models:
+        others = [f"and {', '.join(model.runs)}"] if model.runs else []
+        table.add(
+            cut(model.name, limit=80),
+            Cell(cut(model.model, limit=200), others),
+            None if model.parameters is None else texts.millions(model.parameters),
+            None if model.width is None else integer(model.width),
+            repr(model.query_prompt) if model.query_prompt else DASH,
+            repr(model.document_prompt) if model.document_prompt else DASH,
+        )
+    return table
+
+
+def _standings(view: Overview, *, page: bool) -> Table:
     """Counts of each model; the page adds means by kind."""
     result = view.result
-    than = [f"than {texts.named(result.baseline or '')}"] if result.mixed and page else []
-    others = len(result.beside_best)
+    table = Table(columns=_standing_heads(view, page=page), sortable=page)
+    for standing in result.analysis.models:
+        cells: list[Content] = [Cell(cut(standing.model, limit=80), bold=page), standing.tasks, standing.best]
+        if result.baseline is None:
+            cells.append(standing.clear)
+        else:
+            counts = standing.verdicts or {}
+            cells += [counts.get(verdict) for verdict in VERDICTS]
+        if result.beside_best or result.baseline is None:
+            cells.append(standing.even)
+        cells.append(_rank_cell(standing.mean_rank))
+        for mean in result.analysis.means if page else ():
+            cells.append(value_cell(mean.values[standing.model], text=texts.value))
+        table.add(*cells)
+    return table
 
-    def count(head: str, field: str, below: Sequence[str] = (), first: str = "descending") -> Column:
-        return Column(head, attrgetter(field), "number", below, first)
 
-    def verdicts(verdict: Verdict, below: Sequence[str] = (), first: str = "descending") -> Column:
-        return Column(
-            verdict, lambda standing: (standing.verdicts or {}).get(verdict), "number", below, first
-        )
-
-    def mean_column(mean: KindMean) -> Column:
-        below = [f"{mean.measure}, {mean.tasks} tasks", direction(mean.lower_is_better)]
-        first = first_click(mean.lower_is_better)
-        return Column(
-            words.KINDS[mean.kind],
-            lambda row: value_cell(mean.values[row.model], text=texts.value),
-            "number",
-            below,
-            first,
-        )
-
-    columns = [Column("model", lambda standing: Cell(cut(standing.model, limit=80), bold=page), "name")]
-    columns += [count("tasks", "tasks"), count("best", "best")]
+def _standing_heads(view: Overview, *, page: bool) -> list[Column]:
+    """Columns of the standings, most of which show the largest first at a click."""
+    result, first = view.result, "descending"
+    columns = [
+        Column("model", "name"),
+        Column("tasks", "number", first=first),
+        Column("best", "number", first=first),
+    ]
     if result.baseline is None:
-        columns.append(count("clearly best" if page else "clearly", "clear"))
+        columns.append(Column("clearly best" if page else "clearly", "number", first=first))
     else:
-        columns += [
-            verdicts("better", than),
-            verdicts("not worse", than),
-            verdicts("undecided"),
-            verdicts("worse", than, ""),
-        ]
+        than = [f"than {texts.named(result.baseline)}"] if result.mixed and page else []
+        for verdict in VERDICTS:
+            below = [] if verdict == "undecided" else than
+            columns.append(Column(verdict, "number", below, "" if verdict == "worse" else first))
+    others = len(result.beside_best)
     if others or result.baseline is None:
         below = [f"of {counted(others, 'other task')}"] if result.baseline is not None and page else []
-        columns.append(count("not measurably worse than the best" if page else "even", "even", below))
-    rank = Column(
-        "mean rank",
-        lambda standing: value_cell(standing.mean_rank, text="{:.1f}".format),
-        "number",
-        (),
-        "ascending",
-    )
-    return [*columns, rank, *(mean_column(mean) for mean in result.analysis.means if page)]
+        head = "not measurably worse than the best" if page else "even"
+        columns.append(Column(head, "number", below, first))
+    columns.append(Column("mean rank", "number", first="ascending"))
+    if page:
+        for mean in result.analysis.means:
+            below = [f"{mean.measure}, {mean.tasks} tasks", direction(mean.lower_is_better)]
+            first = first_click(mean.lower_is_better)
+            columns.append(Column(words.KINDS[mean.kind], "number", below, first))
+    return columns
 
 
 def _against(result: SuiteResult) -> str:
@@ -372,76 +345,78 @@ _REPORTED = frozenset(("report", "measures"))
 
 def _settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings without those that no task uses."""
-    tasks = [
-        {key: value for key, value in task.items() if value not in ({}, [])}
-        for task in settings.get("tasks", ())
-    ]
+    tasks, unused = [], True
+    for task in settings.get("tasks", ()):
+        tasks.append({key: value for key, value in task.items() if value not in ({}, [])})
+        if task.get("kind") in ("retrieval", "triplets") and _REPORTED.isdisjoint(tasks[-1]):
+            unused = False
     if not tasks:
         return dict(settings)
-    ranked = [task for task in tasks if task.get("kind") in ("retrieval", "triplets")]
-    measure = {key: value for key, value in settings.get("measure", {}).items() if key not in _REPORTED}
-    return {
-        **settings,
-        "tasks": tasks,
-        **({"measure": measure} if all(not _REPORTED.isdisjoint(task) for task in ranked) else {}),
-    }
+    shown = {**settings, "tasks": tasks}
+    if unused:
+        measure = settings.get("measure", {})
+        shown["measure"] = {key: value for key, value in measure.items() if key not in _REPORTED}
+    return shown
 
 
-_CSV = (
-    *(
-        "task",
-        "kind",
-        "model",
-        "measure",
-        "similarity",
-        "main",
-        "value",
-        "low",
-        "high",
-        "lower_is_better",
-        "unit",
-        "units",
-        "runs",
-    ),
-    *(
-        "best",
-        "even",
-        "against",
-        "difference",
-        "difference_low",
-        "difference_high",
-        "p",
-        "test",
-        "significant",
-        "verdict",
-    ),
-    *("effect", "gained", "lost", "detectable"),
-)
+_CSV = [
+    "task",
+    "kind",
+    "model",
+    "measure",
+    "similarity",
+    "main",
+    "value",
+    "low",
+    "high",
+    "lower_is_better",
+    "unit",
+    "units",
+    "runs",
+    "best",
+    "even",
+    "against",
+    "difference",
+    "difference_low",
+    "difference_high",
+    "p",
+    "test",
+    "significant",
+    "verdict",
+    "effect",
+    "gained",
+    "lost",
+    "detectable",
+]
+"""Heads of the CSV."""
 
 
-def _long(view: Overview) -> Table:
+def _long(view: Overview) -> str:
     """A line for each measure of each model on each task, then one for each fact: a measure without interval
     and direction.
     """
-    tasks = {task.name: task for task in view.result.tasks}
-    runs = {model.name: words.runs_of(model) for model in view.result.models}
+    rows = [_about(view, score) | _figures(view, score) for score in view.result.scores]
+    for fact in view.result.facts:
+        rows.append(_about(view, fact) | {"measure": fact.name, "main": False, "value": fact.value})
+    lines = []
+    for row in rows:
+        lines.append({name: row.get(name) for name in _CSV})
+    return csv_of(lines)
 
-    def about(row: Score | Fact) -> dict[str, Any]:
-        task = tasks[row.task]
-        return {
-            "task": task.name,
-            "kind": task.kind,
-            "model": row.model,
-            "unit": task.unit,
-            "units": task.units,
-            "runs": runs[row.model],
-        }
 
-    rows = [about(score) | _figures(view, score) for score in view.result.scores]
-    rows += [
-        about(fact) | {"measure": fact.name, "main": False, "value": fact.value} for fact in view.result.facts
-    ]
-    return Table(columns=[Column(name, methodcaller("get", name)) for name in _CSV], rows=rows)
+def _about(view: Overview, row: Score | Fact) -> dict[str, Any]:
+    """The task and the model of a row."""
+    result = view.result
+    task = next(task for task in result.tasks if task.name == row.task)
+    model = next(model for model in result.models if model.name == row.model)
+    return {
+        "task": task.name,
+        "kind": task.kind,
+        "model": row.model,
+        "unit": task.unit,
+        "units": task.units,
+        "runs": words.runs_of(model),
+    }
 
 
 def _figures(view: Overview, score: Score) -> dict[str, Any]:
@@ -487,7 +462,7 @@ def _lines(view: Overview) -> tuple[list[str], list[str]]:
 def _markdown(view: Overview) -> str:
     """Models by tasks, in Markdown."""
     marks, notes = _lines(view)
-    table = _matrix(view, with_rank=True).to_markdown().rstrip("\n")
+    table = _matrix(view, on_page=False).to_markdown().rstrip("\n")
     sentences = [markdown(words.references(view.result)), f"{markdown('; '.join(marks))}."]
     items = "\n".join(f"- {markdown(cut(note, limit=1000))}" for note in notes)
     return (
@@ -510,5 +485,5 @@ def _latex(view: Overview) -> str:
     comments = [view.result.title, words.headline(view), words.references(view.result), *marks, *notes]
     return (
         "".join(f"% {cut(comment, limit=1000)}\n" for comment in comments)
-        + _matrix(view, with_rank=True).to_latex()
+        + _matrix(view, on_page=False).to_latex()
     )

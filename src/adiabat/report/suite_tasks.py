@@ -1,22 +1,22 @@
 """One task of a suite: its chart, table, language grids, units, and all measures."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from adiabat.core.text import DASH, MINUS, NO_BREAK, counted, cut, integer
 from adiabat.report import format as texts
 from adiabat.report import suite_headline as words
 from adiabat.report.chart_style import LEAST_REACH
 from adiabat.report.charts import ForestRow, forest, short
-from adiabat.report.computed_tables import Column, Table
 from adiabat.report.evaluation_page import grid_counts
 from adiabat.report.pages import Figure, Group, HeatMap
 from adiabat.report.suite_headline import Overview
-from adiabat.report.tables import LEVEL, PAIRED, Cell, pair_cell, value_cell, verdict_cell
+from adiabat.report.tables import LEVEL, PAIRED, Cell, Column, Table, pair_cell, value_cell, verdict_cell
 from adiabat.results.evaluation_result import Change
 from adiabat.results.suite_result import Score, SuiteGrid, SuiteTask, UnitRow, equal_values
 
@@ -37,11 +37,11 @@ def direction(lower_is_better: bool) -> str:
 def task_section(view: Overview, task: SuiteTask, position: int) -> Group:
     """One task: chart, table, grids, units and all measures."""
     result = view.result
-    sizes = [
-        counted(task.units, task.unit),
-        *([counted(task.documents, "document")] if task.documents else []),
-    ]
-    sizes += [counted(len(task.languages), "language")] if task.languages else []
+    sizes = [counted(task.units, task.unit)]
+    if task.documents:
+        sizes.append(counted(task.documents, "document"))
+    if task.languages:
+        sizes.append(counted(len(task.languages), "language"))
     direction = "lower" if task.lower_is_better else "higher"
     units = [row for row in result.units if row.task == task.name]
     return Group(
@@ -67,16 +67,14 @@ def task_section(view: Overview, task: SuiteTask, position: int) -> Group:
 
 def _forest(view: Overview, task: SuiteTask, position: int) -> Figure | None:
     """Differences to the reference model of a task; right is better."""
-    pairings = [
-        view.pairings[task.name, model.name]
-        for model in view.result.models
-        if (task.name, model.name) in view.pairings
-    ]
-    rows = [
-        ForestRow(short(pairing.model), change.difference, change.difference_interval, pairing.verdict)
-        for pairing in pairings
-        if (change := pairing.change).difference is not None and change.difference_interval is not None
-    ]
+    rows = []
+    for model in view.result.models:
+        pairing = view.pairings.get((task.name, model.name))
+        if pairing is None:
+            continue
+        difference, ends = pairing.change.difference, pairing.change.difference_interval
+        if difference is not None and ends is not None:
+            rows.append(ForestRow(short(model.name), difference, ends, pairing.verdict))
     if not rows:
         return None
     against = view.rankings[task.name].against or ""
@@ -107,62 +105,49 @@ def _compared(view: Overview, task: SuiteTask) -> Table:
     """Values of the main measure, and each model beside its reference."""
     scores, ranking = view.on(task.name), view.rankings[task.name]
     has_one_similarity = len({score.similarity for score in scores}) == 1
-    lead = "baseline" if ranking.against == view.result.baseline else "best"
-
-    def name(score: Score) -> Cell:
-        below = [] if has_one_similarity else [f"by {score.similarity}"]
-        return Cell(
-            cut(score.model, limit=80),
-            below,
-            bold=score.model in ranking.best or (task.name, score.model) not in view.pairings,
-        )
-
-    def paired(
-        head: str, cell: Callable[[Change], Cell], sub: Sequence[str] = (), first: str = "ascending"
-    ) -> Column:
-        def of(score: Score) -> Cell:
-            pairing = view.pairings.get((task.name, score.model))
-            return Cell(DASH) if pairing is None else cell(pairing.change)
-
-        return Column(head, of, "number", sub, first)
-
-    def verdict(score: Score) -> Cell:
-        pairing = view.pairings.get((task.name, score.model))
-        if pairing is None:
-            return Cell(
-                lead if score.model == ranking.against else "trained on it" if not score.is_proof else DASH
-            )
-        return verdict_cell(pairing.verdict)
-
     best_first = first_click(task.lower_is_better)
-    columns = [
-        Column("model", name, "name"),
-        Column(texts.cut_name(words.measure(view, task), limit=60), _level, "number", LEVEL, best_first),
-    ]
+    measure = texts.cut_name(words.measure(view, task), limit=60)
+    columns = [Column("model", "name"), Column(measure, "number", LEVEL, best_first)]
     if ranking.against is not None:
         columns += [
-            paired(
-                "difference",
-                lambda change: pair_cell(texts.difference(change), change.difference),
-                PAIRED,
-                best_first,
-            ),
-            paired("p", lambda change: Cell(texts.p_value(change), [change.test or ""], value=change.p)),
-            paired(
-                "effect",
-                lambda change: value_cell(change.effect, text=partial(texts.signed, decimals=2)),
-                ["dz"],
-                best_first,
-            ),
-            paired("units", _gained, ["gained, lost"], "descending"),
-            paired("detectable", lambda change: value_cell(change.detectable, text=texts.value)),
-            Column("verdict", verdict),
+            Column("difference", "number", PAIRED, best_first),
+            Column("p", "number", first="ascending"),
+            Column("effect", "number", ["dz"], best_first),
+            Column("units", "number", ["gained, lost"], "descending"),
+            Column("detectable", "number", first="ascending"),
+            Column("verdict"),
         ]
+    table = Table(columns=columns, sortable=True)
+    for score in scores:
+        pairing = view.pairings.get((task.name, score.model))
+        below = [] if has_one_similarity else [f"by {score.similarity}"]
+        bold = score.model in ranking.best or pairing is None
+        cells = [Cell(cut(score.model, limit=80), below, bold=bold), _level(score)]
+        if ranking.against is not None and pairing is not None:
+            cells += [*_paired(pairing.change), verdict_cell(pairing.verdict)]
+        elif ranking.against is not None:
+            cells += [*[Cell(DASH)] * 5, Cell(_unpaired(view, score))]
+        table.add(*cells, style="reference" if pairing is None else "")
+    return table
 
-    def row_class(score: Score) -> str:
-        return "" if (task.name, score.model) in view.pairings else "reference"
 
-    return Table(columns=columns, rows=scores, sortable=True, row_class=row_class)
+def _paired(change: Change) -> list[Cell]:
+    """A comparison on the same units."""
+    return [
+        pair_cell(texts.difference(change), change.difference),
+        Cell(texts.p_value(change), [change.test or ""], value=change.p),
+        value_cell(change.effect, text=partial(texts.signed, decimals=2)),
+        _gained(change),
+        value_cell(change.detectable, text=texts.value),
+    ]
+
+
+def _unpaired(view: Overview, score: Score) -> str:
+    """Why a model is compared with no other."""
+    against = view.rankings[score.task].against
+    if score.model == against:
+        return "baseline" if against == view.result.baseline else "best"
+    return DASH if score.is_proof else "trained on it"
 
 
 def _gained(change: Change) -> Cell:
@@ -176,28 +161,23 @@ def _grids(grids: Sequence[SuiteGrid], *, against: str | None) -> list[Group]:
     by_comparison: dict[tuple[str, str], list[SuiteGrid]] = {}
     for grid in grids:
         by_comparison.setdefault((grid.grid.comparison, grid.grid.similarity), []).append(grid)
-    return [
-        _grid(group, ", ".join(filter(None, comparison)), against)
-        for comparison, group in by_comparison.items()
-    ]
+    groups = []
+    for comparison, group in by_comparison.items():
+        groups.append(_grid(group, ", ".join(filter(None, comparison)), against))
+    return groups
 
 
 def _grid(grids: Sequence[SuiteGrid], title: str, against: str | None) -> Group:
-    values = [100 * np.array(grid.grid.after, dtype=np.float64) for grid in grids]
-    changes = [
-        None
-        if grid.against is None or grid.grid.before is None
-        else 100 * (np.array(grid.grid.after) - np.array(grid.grid.before))
-        for grid in grids
-    ]
+    values, changes, without = [], [], []
+    for grid in grids:
+        after = 100 * np.array(grid.grid.after, dtype=np.float64)
+        values.append(after)
+        changes.append(None if grid.grid.before is None else after - 100 * np.array(grid.grid.before))
+        # Cells with means over several runs on either side have no verdicts.
+        if against is not None and grid.model != against and grid.grid.verdicts is None:
+            without.append(grid.model)
     levels = np.concatenate([cells.ravel() for cells in values])
     moved = np.concatenate([[0.0], *(cells.ravel() for cells in changes if cells is not None)])
-    # Cells with means over several runs on either side have no verdicts.
-    without = [
-        grid.model
-        for grid in grids
-        if against is not None and grid.model != against and grid.grid.verdicts is None
-    ]
     direction = "lower is better" if grids[0].lower_is_better else "higher is better"
     lead = (
         f"Times 100, {direction}; rows are query languages, columns document languages. "
@@ -216,110 +196,89 @@ def _grid(grids: Sequence[SuiteGrid], title: str, against: str | None) -> Group:
         )
     maps = []
     for grid, value, change in zip(grids, values, changes, strict=True):
-        name = cut(grid.model, limit=80)
-        level = f"{name}, mean of the cells {value.mean():.1f}"
-        maps.append(
-            HeatMap(
-                title=level,
-                rows=grid.rows,
-                columns=grid.columns,
-                shades=value,
-                text="{:.1f}".format,
-                scale=levels,
-            )
-        )
+        about: dict[str, Any] = {"rows": grid.rows, "columns": grid.columns}
+        title_of_levels = f"{cut(grid.model, limit=80)}, mean of the cells {value.mean():.1f}"
+        maps.append(HeatMap(title=title_of_levels, shades=value, text="{:.1f}".format, scale=levels, **about))
         if change is not None:
-            plus, minus = partial(texts.signed, decimals=1), lambda shade: texts.signed(-shade, decimals=1)
-            maps.append(
-                HeatMap(
-                    title=f"{name} minus {cut(grid.against or '', limit=80)}",
-                    rows=grid.rows,
-                    columns=grid.columns,
-                    shades=-change if grid.lower_is_better else change,
-                    text=minus if grid.lower_is_better else plus,
-                    scale=moved,
-                    compared=True,
-                    marked=None
-                    if grid.grid.verdicts is None
-                    else np.isin(grid.grid.verdicts, ("better", "worse")),
-                    counts=grid_counts(grid.grid, cells=value.size),
-                )
-            )
+            maps.append(_changed_cells(grid, change, moved))
     return Group(title=title, lead=lead, sections=[Group(title="", sections=maps, side_by_side=True)])
+
+
+def _changed_cells(
+    grid: SuiteGrid, change: Float[np.ndarray, "q d"], scale: Float[np.ndarray, " n"]
+) -> HeatMap:
+    """Differences to the reference; blue is better, also where the number falls."""
+    sign = -1 if grid.lower_is_better else 1
+    verdicts = grid.grid.verdicts
+    return HeatMap(
+        title=f"{cut(grid.model, limit=80)} minus {cut(grid.against or '', limit=80)}",
+        rows=grid.rows,
+        columns=grid.columns,
+        shades=sign * change,
+        text=partial(_signed, sign=sign),
+        scale=scale,
+        compared=True,
+        marked=None if verdicts is None else np.isin(verdicts, ("better", "worse")),
+        counts=grid_counts(grid.grid, cells=change.size),
+    )
+
+
+def _signed(shade: float, *, sign: int) -> str:
+    return texts.signed(sign * shade, decimals=1)
 
 
 def _units(view: Overview, task: SuiteTask, units: Sequence[UnitRow], position: int) -> Table:
     """Units on which models differ most, side by side, the best in bold unless all are equal."""
     models = [score.model for score in view.on(task.name)]
-
-    def text(row: UnitRow) -> Cell:
-        lines = [cut(line, limit=TEXT_LENGTH) for line in row.text.split("\n", maxsplit=1)]
-        return Cell(lines[0], lines[1:])
-
-    def column(model: str) -> Column:
-        def cell(row: UnitRow) -> Cell:
-            values = [row.values[name] for name in models if name in row.values]
-            best = (min if task.lower_is_better else max)(values, default=0.0)
-            value = row.values.get(model)
-            if value is None:
-                return Cell(DASH)
-            differ = not all(equal_values(other, best) for other in values)
-            return Cell(texts.value(value), value=value, bold=differ and equal_values(value, best))
-
-        return Column(texts.cut_name(model, limit=40), cell, "number", (), first_click(task.lower_is_better))
-
-    return Table(
+    first = first_click(task.lower_is_better)
+    columns = [Column("id", "code"), Column("text")]
+    columns += [Column(texts.cut_name(model, limit=40), "number", first=first) for model in models]
+    table = Table(
         id=f"task-{position}-units",
         title=f"Units on which models differ most ({len(units)})",
-        columns=[
-            Column("id", lambda row: cut(row.unit, limit=60), "code"),
-            Column("text", text),
-            *map(column, models),
-        ],
-        rows=units,
+        columns=columns,
         folded=True,
         sortable=True,
         filtered="Only rows with",
     )
+    for row in units:
+        lines = [cut(line, limit=TEXT_LENGTH) for line in row.text.split("\n", maxsplit=1)]
+        values = [row.values[name] for name in models if name in row.values]
+        best = (min if task.lower_is_better else max)(values, default=0.0)
+        differ = not all(equal_values(other, best) for other in values)
+        cells = []
+        for model in models:
+            value = row.values.get(model)
+            bold = differ and value is not None and equal_values(value, best)
+            cells.append(replace(value_cell(value, text=texts.value), bold=bold))
+        table.add(cut(row.unit, limit=60), Cell(lines[0], lines[1:]), *cells)
+    return table
 
 
 def _all_measures(view: Overview, task: SuiteTask) -> Table | None:
     """All measures and facts; None if there are no more than the main one."""
     scores = [score for score in view.result.scores if score.task == task.name]
     facts = [fact for fact in view.result.facts if fact.task == task.name]
-    rows: list[tuple[Any, ...]] = [
-        (
-            score.model,
-            Cell(cut(score.measure, limit=60), [direction(score.lower_is_better)]),
-            score.similarity,
-            _level(score),
+    if len(scores) + len(facts) <= len(view.on(task.name)):
+        return None
+    first = first_click(all(score.lower_is_better for score in scores))
+    columns = [Column("model", "name"), Column("measure"), Column("similarity")]
+    columns.append(Column(f"value [95{NO_BREAK}%]", "number", first=first))
+    caption = []
+    if unit_length := ", ".join(_of_unit_length(scores)):
+        caption.append(
+            f"{cut(unit_length, limit=300)}: vectors of unit length, so dot and distance rank like cosine "
+            "and are omitted."
         )
-        for score in scores
-    ]
+    table = Table(title="All measures", columns=columns, caption=caption, folded=True, sortable=True)
+    for score in scores:
+        measure = Cell(cut(score.measure, limit=60), [direction(score.lower_is_better)])
+        table.add(cut(score.model, limit=80), measure, score.similarity, _level(score))
     for fact in facts:
         text = integer(int(fact.value)) if fact.value.is_integer() else texts.value(fact.value)
-        rows.append((fact.model, Cell(cut(fact.name, limit=60)), DASH, Cell(text, value=fact.value)))
-    if len(rows) <= len(view.on(task.name)):
-        return None
-    unit_length = ", ".join(_of_unit_length(scores))
-    caption = (
-        f"{cut(unit_length, limit=300)}: vectors of unit length, so dot and "
-        "distance rank like cosine and are omitted."
-    )
-    first = first_click(all(score.lower_is_better for score in scores))
-    return Table(
-        title="All measures",
-        columns=[
-            Column("model", lambda row: cut(row[0], limit=80), "name"),
-            Column("measure", itemgetter(1)),
-            Column("similarity", itemgetter(2)),
-            Column(f"value [95{NO_BREAK}%]", itemgetter(3), "number", (), first),
-        ],
-        rows=rows,
-        caption=[caption] if unit_length else [],
-        folded=True,
-        sortable=True,
-    )
+        name = Cell(cut(fact.name, limit=60))
+        table.add(cut(fact.model, limit=80), name, DASH, Cell(text, value=fact.value))
+    return table
 
 
 def _of_unit_length(scores: Sequence[Score]) -> list[str]:

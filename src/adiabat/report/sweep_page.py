@@ -90,7 +90,7 @@ _TERMS = [
 def page(result: SweepResult) -> Page:
     """The page of a sweep."""
     view = result.variation
-    settings = [_settings(result), *_figures(result)]
+    settings: list[Section | None] = [_settings(result), *_figures(result)]
     # Of trained models, the question is which one is best; of rates, what they changed.
     first, then = settings, suite_page.comparison(result)
     if result.verb == "train":
