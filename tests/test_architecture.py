@@ -46,7 +46,7 @@ ROOMS: dict[str, set[str]] = {
     "models": {"config", "core", "data", "results", "runs"},
     "store": {"config", "core", "data", "models", "results"},
     "datasets": {"config", "core", "data"},
-    "profiling": {"config", "core", "data", "models", "results"},
+    "profiling": {"config", "core", "data", "models", "report", "results"},
     "training": {"config", "core", "data", "models", "results", "runs", "scaling_laws"},
     "evaluation": {"config", "core", "data", "models", "results", "runs", "stats", "store"},
     "mining": {"config", "core", "data", "models", "runs", "store"},

@@ -296,7 +296,7 @@ def test_tune_answers_programs_on_stdout_and_people_on_stderr(run: Run, new: str
     assert re.search(r"^tuning [\d,]+ of [\d,]+ parameters on \d+ queries of pairs$", said.err, re.MULTILINE)
     told = said.err.splitlines()
     assert "4 steps in 2 epochs" in told[-2]
-    assert told[-1].startswith("power of pairs, validation: ")
+    assert told[-1].startswith("pairs, validation: ")
     said_of_it = {name: result.pop(name) for name in ("headline", "reasons")}
     assert result == read_json(Path(new) / "result.json", remedy="")
     assert said_of_it["headline"].startswith("Tuning ")

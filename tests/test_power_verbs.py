@@ -111,7 +111,7 @@ def test_tune_ends_with_the_power_of_its_validation_queries(
     result = read_result(here / "job" / "result.json", Result)
     (power,) = result.power
     assert power.name.endswith(", validation")
-    assert f"power of {power.name}: {power.units} queries" in said.err
+    assert f"{power.name}: {power.units}" in said.err
     assert 'id="power"' in (here / "job" / "report.html").read_text(encoding="utf-8")
 
 

@@ -323,9 +323,11 @@ def tune(
     result = adiabat.tune(
         model, store, data, out, settings=settings, resume=resume, exist_ok=exist_ok or None
     )
+    from adiabat.report.power_section import in_brief
+
     _say_tuned(result)
     for power in result.power:
-        say(f"power of {power.said}")
+        say(in_brief(power))
     answer(in_json(result) if as_json else str(out))
 
 

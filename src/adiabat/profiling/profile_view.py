@@ -21,6 +21,7 @@ from adiabat.profiling.profile_record import (
     Severity,
 )
 from adiabat.profiling.text_lengths import percent, share_of
+from adiabat.report.power_section import assumption, finding
 
 BAR_LENGTH = 32
 """Characters of the longest bar."""
@@ -90,9 +91,9 @@ def _blocks(inspection: Inspection) -> Iterator[RenderableType]:
     if inspection.examples:
         yield _examples_table(inspection.examples)
     if inspection.power is not None:
-        yield Text(f"power of {inspection.power.said}\n")
-    for finding in inspection.findings:
-        yield Text.assemble((f"{finding.severity}: ", _STYLES[finding.severity]), finding.sentence)
+        yield Text(f"power of {finding(inspection.power)} {assumption(inspection.power)}\n")
+    for found in inspection.findings:
+        yield Text.assemble((f"{found.severity}: ", _STYLES[found.severity]), found.sentence)
 
 
 def _pairs_table(pairs: PairCounts) -> Table:

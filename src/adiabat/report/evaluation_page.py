@@ -13,7 +13,7 @@ from adiabat.report.chart_style import GOOD, MUTED
 from adiabat.report.charts import NARROW, ForestRow, Line, Panel, curves, forest
 from adiabat.report.measure_terms import explained, measures_section
 from adiabat.report.pages import Examples, Figure, Group, HeatMap, Page, Terms, notes_section
-from adiabat.report.power_section import assumptions, power_section
+from adiabat.report.power_section import assumptions, finding, power_section
 from adiabat.report.tables import (
     LEVEL,
     PAIRED,
@@ -183,7 +183,7 @@ def _is_compared(result: Result) -> bool:
 
 def terminal(result: Result) -> list[Table]:
     """A row for each reported measure of each data set."""
-    powers = [f"Power of {power.findings}" for power in result.power]
+    powers = [f"Power of {finding(power)}" for power in result.power]
     caption = [sentences.headline(result), *powers, *assumptions(result.power)]
     names = ["before", "after", "change", "verdict"] if _is_compared(result) else ["value"]
     return [

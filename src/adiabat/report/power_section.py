@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from adiabat.core.text import DASH, NO_BREAK, counted, cut
+from adiabat.core.text import DASH, NO_BREAK, counted, cut, two_digits
 from adiabat.report.pages import Group
 from adiabat.report.tables import Cell, Column, Table
 from adiabat.results.power_record import Power
@@ -10,7 +10,107 @@ from adiabat.results.power_record import Power
 
 def assumptions(powers: Sequence[Power]) -> list[str]:
     """The assumptions behind predictions, each once."""
-    return sorted({power.assumption for power in powers} - {""})
+    return sorted({assumption(power) for power in powers} - {""})
+
+
+def assumption(power: Power) -> str:
+    """The assumption behind a prediction; "" if differences were observed."""
+    if power.spread is None or power.spread_range is None or not power.varies:
+        return ""
+    low, high = power.spread_range
+    return (
+        f"No tuned model was measured: it is assumed that tuning changes scores by {power.spread:g} times "
+        f"their spread over queries; earlier tunings did by {low:g} to {high:g}."
+    )
+
+
+def finding(power: Power) -> str:
+    """What a set could show and exclude, without the assumption behind a prediction."""
+    name = f"{power.name}: " if power.name else ""
+    here = f"{counted(power.units, power.unit)} ({power.measure} {power.before:.3f})"
+    if not power.varies:
+        equal = "differences" if power.spread is None else "scores"
+        return f"{name}the power of {here} is unknown, because all {equal} are equal."
+    return f"{name}{here} {_shown(power)} and {_excluded(power)}{_for_margin(power)}."
+
+
+def in_brief(power: Power) -> str:
+    """The gains that a set shows, and the units that it lacks, in one line."""
+    gain, _ = improvement(power)
+    if not gain or not power.varies:
+        return finding(power)
+    name = f"{power.name}: " if power.name else ""
+    return f"{name}{counted(power.units, power.unit)} show gains of {gain} or more{_for_margin(power)}"
+
+
+def _for_margin(power: Power) -> str:
+    if power.needed is None:
+        return ""
+    return f"; excluding a loss of {power.margin_text} takes about {_about_needed(power)}"
+
+
+def _about_needed(power: Power) -> str:
+    """The units needed, to two digits since this is an estimate, and more than there are; "" for none."""
+    return "" if power.needed is None else counted(max(two_digits(power.needed), power.units + 1), power.unit)
+
+
+def _shown(power: Power) -> str:
+    gain, ends = improvement(power)
+    if gain:
+        return f"show gains of {_about(power, gain, ends)} or more with 80{NO_BREAK}% probability"
+    if power.detectable is None or power.room is None:
+        return "cannot show any gain"
+    return f"cannot show any gain, because even a perfect score gains only {_size(power, power.room)},"
+
+
+def _excluded(power: Power) -> str:
+    if power.losable == 0:
+        return "have no loss to exclude"
+    lost, ends = loss(power)
+    return f"exclude losses of {_about(power, lost, ends)} or more" if lost else "cannot exclude any loss"
+
+
+def _about(power: Power, value: str, ends: str) -> str:
+    about = value if power.spread is None else f"about {value}"
+    return f"{about} ({ends})" if ends else about
+
+
+def improvement(power: Power) -> tuple[str, str]:
+    """The improvement that would show, and its range; empty texts if the measure allows none that large."""
+    if power.detectable is None or (power.room is not None and power.detectable > power.room):
+        return "", ""
+    return _with_range(power, power.detectable, power.detectable_range, power.room)
+
+
+def loss(power: Power) -> tuple[str, str]:
+    """The loss that would be excluded, and its range; empty texts if no less than all would be."""
+    if power.excludable is None or (power.losable is not None and power.excludable >= power.losable):
+        return "", ""
+    return _with_range(power, power.excludable, power.excludable_range, power.losable)
+
+
+def _with_range(
+    power: Power, value: float, ends: tuple[float, float] | None, most: float | None
+) -> tuple[str, str]:
+    """A difference, and those at the lowest and the highest spread of earlier tunings."""
+    if ends is None:
+        return _size(power, value), ""
+    low, high = (_size(power, end) for end in ends)
+    if low == high:
+        return _size(power, value), ""
+    beyond = most is not None and ends[1] > most
+    return _size(power, value), f"{low} or more" if beyond else f"{low} to {high}"
+
+
+def _size(power: Power, value: float) -> str:
+    """A difference in percent of the baseline, or in the measure's own unit where the baseline is 0."""
+    if power.before <= 0:
+        return _two_digits(value)
+    return f"{_two_digits(100 * value / power.before)}{NO_BREAK}%"
+
+
+def _two_digits(value: float) -> str:
+    return f"{float(f'{value:.2g}'):g}"
 
 
 def power_section(powers: Sequence[Power]) -> Group | None:
@@ -29,8 +129,14 @@ def power_section(powers: Sequence[Power]) -> Group | None:
     for power in powers:
         name = Cell(cut(power.name, limit=120), [counted(power.units, power.unit)], bold=True)
         measure = Cell(power.measure, [f"{power.before:.3f}"])
-        needed = "" if power.needed is None else counted(power.about_needed, power.unit)
-        table.add(name, measure, _size(*power.improvement), _size(*power.loss), power.margin_text, needed)
+        table.add(
+            name,
+            measure,
+            _range_cell(*improvement(power)),
+            _range_cell(*loss(power)),
+            power.margin_text,
+            _about_needed(power),
+        )
     lead = (
         f"With 80{NO_BREAK}% probability: the improvement that would be found better, and, if nothing "
         "changed, the loss that would be excluded."
@@ -38,6 +144,6 @@ def power_section(powers: Sequence[Power]) -> Group | None:
     return Group(id="power", title="What the sets could show", lead=lead, sections=[table])
 
 
-def _size(value: str, ends: str) -> Cell:
+def _range_cell(value: str, ends: str) -> Cell:
     """A difference with its range below."""
     return Cell(value or DASH, [ends] if ends else [])
