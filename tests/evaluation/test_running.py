@@ -20,7 +20,7 @@ from adiabat.models.towers import DualEncoder
 from adiabat.results.record import read_result
 from adiabat.results.suite_result import SuiteResult
 from adiabat.runs.output_dir import write_report
-from adiabat.stats.samples import CORRELATION, SHARE, ranking_bounds
+from adiabat.stats.samples import CORRELATION, SHARE
 from adiabat.store.build import build_store
 from adiabat.store.manifest import StoreDtype
 from tests.evaluation.world import run, suite, tables, tiny
@@ -79,7 +79,6 @@ def test_measures_of_every_kind_know_their_bounds_and_only_grids_have_pseudo_val
             scores.kind
         )
         assert {sample.pseudo_values for sample in scores.samples} == {scores.kind == "nli_grid"}
-    assert (ranking_bounds("RR"), ranking_bounds("NumRelRet@5")) == (SHARE, None)
 
 
 def test_the_result_is_written_and_read_again(whole: tuple[SuiteResult, Path], tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from adiabat.stats.ranking_measures import (
     require_report,
     same_in_any_order,
 )
+from adiabat.stats.samples import ranking_sample
 from adiabat.stats.statistics import value_of
 
 
@@ -432,3 +433,20 @@ def test_a_measure_that_needs_documents_judged_not_relevant_is_refused(name: str
         f"measure.report must not tell grades below 1 apart, got {name!r}; "
         "take nDCG@10, or compare on the runs"
     )
+
+
+@pytest.mark.parametrize(
+    ("measure", "falls", "bounds"),
+    [
+        ("PND", True, (0.0, 1.0)),
+        ("PND pooled", True, (0.0, 1.0)),
+        ("PND, negative 2", True, (0.0, 1.0)),
+        ("P@1", False, (0.0, 1.0)),
+        ("nDCG@10", False, (0.0, 1.0)),
+        ("NumRelRet@5", False, None),
+    ],
+)
+def test_the_name_of_a_ranking_measure_says_its_direction_and_bounds(measure, falls, bounds):
+    made = ranking_sample(measure, np.zeros(3), "cosine")
+    assert (made.measure, made.similarity) == (measure, "cosine")
+    assert (made.lower_is_better, made.bounds) == (falls, bounds)

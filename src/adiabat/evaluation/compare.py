@@ -23,7 +23,7 @@ from adiabat.evaluation.suite_findings import ModelScores, compare_models
 from adiabat.results.suite_result import SuiteModel, SuiteResult
 from adiabat.stats.clusters import Clusters
 from adiabat.stats.ranking_measures import Ties, ranking_measures, tied_documents
-from adiabat.stats.samples import Sample, TaskScores, ranking_bounds
+from adiabat.stats.samples import TaskScores, ranking_sample
 
 
 def compare_runs(
@@ -201,10 +201,7 @@ def scores_of_run(
         kind="retrieval",
         unit="query",
         units=list(relevant),
-        samples=[
-            Sample(measure, values[measure], "run", bounds=ranking_bounds(measure), clusters=clusters)
-            for measure in measures
-        ],
+        samples=[ranking_sample(measure, values[measure], "run", clusters=clusters) for measure in measures],
         notes=(
             *(f"{count:,} {reason}" for reason, count in counts.items() if count),
             *_tie_notes(run, relevant, ties),

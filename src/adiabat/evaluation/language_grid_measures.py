@@ -21,7 +21,7 @@ the function, with a message of its own.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ from adiabat.core.errors import DataError, several
 from adiabat.data.records import NEGATIVES, POSITIVE
 from adiabat.models.embedding_head import Similarity
 from adiabat.stats.ranking_measures import discordant_counts
-from adiabat.stats.samples import SHARE, GridSample, Sample
+from adiabat.stats.samples import GridSample, Sample, ranking_sample
 from adiabat.store.scoring import Block, FixedPoint, Queries, exact_pairs, row_scores
 
 Vectors = Mapping[str, Float[np.ndarray, "_n _e"]]
@@ -200,7 +200,7 @@ def _errors_grid(
 def _mean_sample(measure: str, similarity: str, values: Sequence[Float[np.ndarray, "a b c"]]) -> Sample:
     """Pseudo-values of each cluster, averaged over comparisons and cells."""
     mean = np.mean(values, axis=(0, 1, 2))
-    return Sample(measure, mean, similarity, lower_is_better=True, pseudo_values=True, bounds=SHARE)
+    return replace(ranking_sample(measure, mean, similarity), pseudo_values=True)
 
 
 def cluster_ids(premises: Sequence[Hashable]) -> Int[np.ndarray, " n"]:

@@ -20,7 +20,14 @@ from adiabat.evaluation.language_grid_measures import (
 from adiabat.evaluation.systems import ranking_notes, similarities_of
 from adiabat.models.embedding_head import Similarity
 from adiabat.models.towers import DualEncoder
-from adiabat.stats.samples import SHARE, GridSample, Sample, TaskScores, TrainingOverlap
+from adiabat.stats.samples import (
+    GridSample,
+    Sample,
+    TaskScores,
+    TrainingOverlap,
+    is_discrepancy,
+    ranking_sample,
+)
 from adiabat.store.scoring import FixedPoint, exact_table
 from adiabat.store.text_vectors import embed_texts, zero_rows
 from adiabat.store.vector_store import Store
@@ -70,15 +77,11 @@ def measure_question_grid(
         )
         values = {"P@1": (lost == 0).astype(np.float64), "RR": 1 / (1 + lost), "PND": lost / others}
         for name, value in values.items():
-            falls = name == "PND"
-            samples.append(
-                Sample(name, value.mean(axis=(0, 1)), similarity, lower_is_better=falls, bounds=SHARE)
-            )
+            samples.append(ranking_sample(name, value.mean(axis=(0, 1)), similarity))
             if name != "RR":
+                languages = tuple(questions), tuple(paragraphs)
                 cells.append(
-                    GridSample(
-                        name, similarity, tuple(questions), tuple(paragraphs), value.astype(np.float32), falls
-                    )
+                    GridSample(name, similarity, *languages, value.astype(np.float32), is_discrepancy(name))
                 )
     return samples, cells
 

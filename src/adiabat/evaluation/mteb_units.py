@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from adiabat.stats.ranking_measures import ranking_measures
-from adiabat.stats.samples import CORRELATION, SHARE, Sample, TaskScores
+from adiabat.stats.samples import CORRELATION, SHARE, Sample, TaskScores, ranking_sample
 from adiabat.stats.statistics import value_of
 
 AGREEMENT = 2e-5
@@ -152,7 +152,7 @@ def _queries(subset: Subset) -> TaskScores | None:
     return scored(
         "query",
         list(qrels),
-        Sample(measure, values, subset.similarity, bounds=SHARE),
+        ranking_sample(measure, values, subset.similarity),
         texts,
         len(data["corpus"]),
     )

@@ -35,7 +35,7 @@ from adiabat.stats.ranking_measures import (
     require_report,
     same_in_any_order,
 )
-from adiabat.stats.samples import SHARE, Sample, TaskScores, TrainingOverlap, ranking_bounds
+from adiabat.stats.samples import Sample, TaskScores, TrainingOverlap, ranking_sample
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.text_vectors import embed_texts, zero_rows
 from adiabat.store.vector_store import Store
@@ -211,7 +211,7 @@ def _samples(plan: _Plan, ranks: PositiveRanks, similarity: str) -> list[Sample]
     """Samples of all measures, the main one first."""
     retrieved = ranks.retrieved if plan.listed else np.minimum(ranks.retrieved, plan.depth)
     values = measures_of_ranks(ranks.ranks, ranks.grades, retrieved, plan.report)
-    reported = [Sample(name, values[name], similarity, bounds=ranking_bounds(name)) for name in plan.report]
+    reported = [ranking_sample(name, values[name], similarity) for name in plan.report]
     of_pairs = pnd_samples(ranks.counts, similarity=similarity)
     return [*of_pairs, *reported] if plan.listed else [*reported, *of_pairs]
 
@@ -222,14 +222,7 @@ def _ladder(plan: _Plan, ranker: Ranker) -> list[Sample]:
         return []
     columns = errors_by_negative(ranker, plan.examples).T.astype(np.float64)
     return [
-        Sample(
-            f"PND, negative {number}",
-            column,
-            ranker.similarity,
-            lower_is_better=True,
-            proportion=True,
-            bounds=SHARE,
-        )
+        ranking_sample(f"PND, negative {number}", column, ranker.similarity, proportion=True)
         for number, column in enumerate(columns, start=1)
     ]
 

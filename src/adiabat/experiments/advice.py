@@ -45,7 +45,7 @@ from adiabat.stats.clusters import Clusters
 from adiabat.stats.paired import paired_changes
 from adiabat.stats.power import power_of
 from adiabat.stats.ranking_measures import measures_of_ranks
-from adiabat.stats.samples import Sample, ranking_bounds
+from adiabat.stats.samples import Sample, ranking_sample
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.bm25 import BM25Index, build_bm25
 from adiabat.store.search import search
@@ -94,7 +94,7 @@ class _Asked:
         values = measures_of_ranks(ranks.ranks, ranks.grades, np.minimum(ranks.retrieved, DEPTH), [MEASURE])[
             MEASURE
         ]
-        return Sample(MEASURE, values, bounds=ranking_bounds(MEASURE), clusters=self.clusters)
+        return ranking_sample(MEASURE, values, clusters=self.clusters)
 
 
 def advise_on(

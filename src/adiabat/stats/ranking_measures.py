@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 
 from adiabat.core.errors import ConfigError, several
 from adiabat.core.ragged import Ragged
-from adiabat.stats.samples import SHARE, Sample
+from adiabat.stats.samples import Sample, ranking_sample
 
 if TYPE_CHECKING:
     from ir_measures import Measure, Metric, Provider
@@ -436,17 +436,8 @@ def pnd_samples(counts: PairCounts, *, similarity: str) -> list[Sample]:
     """
     compared = (counts.pairs > 0).astype(np.float64)
     shares = pnd_shares(counts.errors, counts.pairs)
-    mean = Sample("PND", shares, similarity, reference=compared, lower_is_better=True, bounds=SHARE)
     errors, pairs = counts.errors.astype(np.float64), counts.pairs.astype(np.float64)
     return [
-        mean,
-        Sample(
-            "PND pooled",
-            errors,
-            similarity,
-            reference=pairs,
-            lower_is_better=True,
-            proportion=True,
-            bounds=SHARE,
-        ),
+        ranking_sample("PND", shares, similarity, weights=compared),
+        ranking_sample("PND pooled", errors, similarity, weights=pairs, proportion=True),
     ]

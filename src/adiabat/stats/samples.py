@@ -110,9 +110,35 @@ class Sample:
         return replace(self, values=values, reference=weights, clusters=None)
 
 
-def ranking_bounds(measure: str) -> Bounds | None:
-    """`SHARE` for a measure of the ir-measures grammar; None for counts such as ``NumRet``."""
-    return None if measure.startswith("Num") else SHARE
+def is_discrepancy(measure: str) -> bool:
+    """Whether a measure is a positive-negative discrepancy, which falls as a model gets better."""
+    return measure.startswith("PND")
+
+
+def ranking_sample(
+    measure: str,
+    values: Float[np.ndarray, " n"],
+    similarity: str = "",
+    *,
+    weights: Float[np.ndarray, " n"] | None = None,
+    clusters: Clusters | None = None,
+    proportion: bool = False,
+) -> Sample:
+    """The sample of a measure of rankings; its direction and bounds follow from the name.
+
+    Discrepancies (``PND``, ``PND pooled``) fall as a model gets better, measures of the ir-measures grammar
+    rise. All lie between 0 and 1 but counts such as ``NumRet``, which have no bounds.
+    """
+    return Sample(
+        measure,
+        values,
+        similarity,
+        weights,
+        lower_is_better=is_discrepancy(measure),
+        proportion=proportion,
+        bounds=None if measure.startswith("Num") else SHARE,
+        clusters=clusters,
+    )
 
 
 @dataclass(frozen=True, slots=True)
