@@ -1,16 +1,16 @@
-"""Analysis of the runs of a sweep: means over seeds, harm, costs of gains, and drift limits beside labelled
-damage.
-"""
+"""Analysis of the rows of a sweep: means over seeds, harm, costs of gains, and drift limits beside labels."""
 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
+from operator import attrgetter
 from statistics import fmean
+from typing import Literal
 
 from adiabat.adiabatic.drift import OVERLAP_LOSS, ROTATION_SHARE
-from adiabat.results.evaluation_result import Change
+from adiabat.results.evaluation_result import Change, GridComparison
 from adiabat.results.rate_search_result import limits_of
 from adiabat.results.sweep_result import (
     VARIANT,
@@ -41,40 +41,46 @@ MOST_TENSORS = 2
 
 def with_variation(result: SweepResult) -> SweepResult:
     """The result with the analysis of its rows; runs that differ only in their seed form one case."""
-    names = [*result.varied, *([VARIANT] if any(run.variant for run in result.runs) else [])]
-    values = [
-        [run.variant if name == VARIANT else run.varied.get(name) for name in names] for run in result.runs
-    ]
-    settings = [
-        Setting(name, _label(name, names), _distinct([row[index] for row in values]))
-        for index, name in enumerate(names)
-    ]
+    names = list(result.varied)
+    if any(run.variant for run in result.runs):
+        names.append(VARIANT)
+    values = [[_value(run, name) for name in names] for run in result.runs]
+    settings = []
+    for index, name in enumerate(names):
+        settings.append(Setting(name, _label(name, names), _distinct([row[index] for row in values])))
     positions: dict[tuple[object, ...], list[int]] = {}
     for position, row in enumerate(values):
         positions.setdefault(tuple(map(key_of, row)), []).append(position)
     cases = [_case(result, values[runs[0]], runs) for runs in positions.values()]
-    view = SweepAnalysis(settings, cases)
-    fair = [
-        position
-        for position, case in enumerate(cases)
-        if case.gain is not None and (case.harmless if result.others else not case.failed)
-    ]
-    view = replace(
-        view,
-        best=max(fair, key=lambda position: cases[position].gain or 0.0, default=None),
-        methods=_methods(result, view),
-        drift_limits=_drift_limits(result, view),
-    )
+    view = SweepAnalysis(settings, cases, best=_best(result, cases))
+    view = replace(view, methods=_methods(result, view), drift_limits=_drift_limits(result, view))
     return replace(result, variation=replace(view, equal_gain=_at_equal_gain(result, view)))
 
 
+def _value(run: SweepRun, name: str) -> Value:
+    return run.variant if name == VARIANT else run.varied.get(name)
+
+
+def _best(result: SweepResult, cases: Sequence[Case]) -> int | None:
+    """Position of the case with the largest gain, of those without harm; without other tasks, of those
+    without a failed run.
+    """
+    best, largest = None, -math.inf
+    for position, case in enumerate(cases):
+        fair = case.harmless if result.others else not case.failed
+        if fair and case.gain is not None and case.gain > largest:
+            best, largest = position, case.gain
+    return best
+
+
 def _distinct(values: Sequence[Value]) -> list[Value]:
-    distinct = {key_of(value): value for value in values}.values()
-    numbers, none = (
-        [value for value in distinct if is_number(value)],
-        [value for value in distinct if value is None],
-    )
-    return [*sorted(numbers), *none] if len(numbers) + len(none) == len(distinct) else list(distinct)
+    """Distinct values; numbers ascending, then None; others in their order."""
+    distinct = list({key_of(value): value for value in values}.values())
+    numbers = [value for value in distinct if is_number(value)]
+    none = [value for value in distinct if value is None]
+    if len(numbers) + len(none) < len(distinct):
+        return distinct
+    return [*sorted(numbers), *none]
 
 
 def _label(name: str, names: Sequence[str]) -> str:
@@ -82,42 +88,55 @@ def _label(name: str, names: Sequence[str]) -> str:
     if labels would collide.
     """
     table, _, last = name.rpartition(".")
-    unique = sum(other.rpartition(".")[2] == last for other in names) == 1
-    label = name if not unique else last if table in ("", "tune") else f"{table} {last}"
+    label = last if table in ("", "tune") else f"{table} {last}"
+    if sum(other.rpartition(".")[2] == last for other in names) > 1:
+        label = name
     return label.replace("_", " ")
 
 
 def _case(result: SweepResult, values: list[Value], positions: list[int]) -> Case:
     runs = [result.runs[position] for position in positions]
     done = [run for run in runs if run.status == "done"]
-    changes = [change for task in result.task_names for change in _changes(done, task)]
+    changes, pairs = list[CaseChange](), list[PairCounts]()
+    for task in result.task_names:
+        changes += _changes(done, task)
+        pairs += _pairs(done, task)
+    # The first change of a task is that of its main measure.
     mains = {change.task: change for change in reversed(changes)}
-    gains = [mains[task].improvement if task in mains else None for task in result.targets]
-    known = [gain for gain in gains if gain is not None]
     worse = [task for task in result.others if task in mains and mains[task].verdicts.get("worse")]
-    measures = dict.fromkeys(name for run in done if run.drift is not None for name in run.drift.means)
+    judged = all(_is_judged(mains.get(task), len(runs)) for task in result.others)
+    layers = {name: _most_changed(done, measure) for name, measure in LAYER_MEASURES.items()}
     return Case(
         values,
         positions,
         len(runs) - len(done),
         changes,
-        pairs=[counts for task in result.task_names for counts in _pairs(done, task)],
-        drift={
-            name: mean_of([run.drift.means[name] for run in done if run.drift and name in run.drift.means])
-            or 0.0
-            for name in measures
-        },
-        layers={
-            name: tensors
-            for name, measure in LAYER_MEASURES.items()
-            if (tensors := _most_changed(done, measure))
-        },
-        gain=fmean(known) if known and len(known) == len(gains) else None,
+        pairs,
+        drift=_mean_drift(done),
+        layers={name: tensors for name, tensors in layers.items() if tensors},
+        gain=_gain(mains, result.targets),
         worse=worse,
-        harmless=len(done) == len(runs)
-        and not worse
-        and all(_is_judged(mains.get(task), len(runs)) for task in result.others),
+        harmless=len(done) == len(runs) and not worse and judged,
     )
+
+
+def _gain(mains: Mapping[str, CaseChange], targets: Sequence[str]) -> float | None:
+    """Mean improvement of the targets in percent; None if one has none."""
+    gains = []
+    for task in targets:
+        if task not in mains or (improvement := mains[task].improvement) is None:
+            return None
+        gains.append(improvement)
+    return fmean(gains) if gains else None
+
+
+def _mean_drift(runs: Sequence[SweepRun]) -> dict[str, float]:
+    """Measure of drift to its mean over the runs that have it."""
+    values: dict[str, list[float]] = {}
+    for run in runs:
+        for name, mean in run.drift.means.items() if run.drift is not None else ():
+            values.setdefault(name, []).append(mean)
+    return {name: mean_of(of_runs) or 0.0 for name, of_runs in values.items()}
 
 
 def _is_judged(change: CaseChange | None, runs: int) -> bool:
@@ -127,10 +146,11 @@ def _is_judged(change: CaseChange | None, runs: int) -> bool:
 
 def _changes(runs: Sequence[SweepRun], task: str) -> Iterator[CaseChange]:
     """Change by measure, starting with the main measure of the runs."""
-    outcomes = [outcome for run in runs if (outcome := run.task(task)) is not None]
     groups: dict[tuple[str, str], list[Change]] = {}
-    for change in (change for outcome in outcomes for change in outcome.changes):
-        groups.setdefault((change.measure, change.similarity), []).append(change)
+    for run in runs:
+        outcome = run.task(task)
+        for change in outcome.changes if outcome is not None else ():
+            groups.setdefault((change.measure, change.similarity), []).append(change)
     for (measure, similarity), changes in groups.items():
         yield change_of(task, measure, similarity, changes)
 
@@ -138,14 +158,10 @@ def _changes(runs: Sequence[SweepRun], task: str) -> Iterator[CaseChange]:
 def change_of(task: str, measure: str, similarity: str, changes: Sequence[Change]) -> CaseChange:
     """Combine the changes of the runs of a case, at least one."""
     percent = all(change.improvement is not None for change in changes)
-    values = [
-        value
-        for change in changes
-        if (value := change.improvement if percent else change.difference) is not None
-    ]
-    if len(changes) > 1:
-        interval = (min(values), max(values)) if values else None
-    else:
+    of_run = attrgetter("improvement" if percent else "difference")
+    values = [value for change in changes if (value := of_run(change)) is not None]
+    interval = (min(values), max(values)) if values else None
+    if len(changes) == 1:
         interval = changes[0].improvement_interval if percent else changes[0].difference_interval
     return CaseChange(
         task,
@@ -162,21 +178,28 @@ def change_of(task: str, measure: str, similarity: str, changes: Sequence[Change
 
 
 def _pairs(runs: Sequence[SweepRun], task: str) -> Iterator[PairCounts]:
-    grids = [grid for run in runs if (outcome := run.task(task)) is not None for grid in outcome.grids]
-    for comparison, similarity in dict.fromkeys((grid.comparison, grid.similarity) for grid in grids):
-        alike = [grid for grid in grids if (grid.comparison, grid.similarity) == (comparison, similarity)]
-        counts = [
-            [getattr(grid, name) for grid in alike]
-            for name in ("improved", "worsened", "improved_z", "worsened_z")
-        ]
-        means = [None if None in column else fmean(column) for column in counts]
-        yield PairCounts(task, comparison, similarity, sum(map(len, alike[0].after)), *means)
+    """Counts of language pairs by comparison, as means over the runs."""
+    groups: dict[tuple[str, str], list[GridComparison]] = {}
+    for run in runs:
+        outcome = run.task(task)
+        for grid in outcome.grids if outcome is not None else ():
+            groups.setdefault((grid.comparison, grid.similarity), []).append(grid)
+    for (comparison, similarity), grids in groups.items():
+        means = []
+        for side in ("improved", "worsened", "improved_z", "worsened_z"):
+            counts = [getattr(grid, side) for grid in grids]
+            means.append(None if None in counts else fmean(counts))
+        yield PairCounts(task, comparison, similarity, sum(map(len, grids[0].after)), *means)
+
+
+def _change_of_largest(layer: LayerChange) -> float:
+    return abs(layer.largest_change)
 
 
 LAYER_MEASURES: Mapping[str, Callable[[LayerChange], float | None]] = {
-    "largest weight": lambda layer: layer.largest_after,
-    "change of the largest weight": lambda layer: abs(layer.largest_change),
-    "relative change": lambda layer: layer.relative,
+    "largest weight": attrgetter("largest_after"),
+    "change of the largest weight": _change_of_largest,
+    "relative change": attrgetter("relative"),
 }
 """Measures of changed tensors (Vasilyev et al. 2024, tables 14 and 15)."""
 
@@ -186,9 +209,10 @@ def _most_changed(
 ) -> list[tuple[str, float]]:
     """The tensors with the largest mean change over runs, with values."""
     values: dict[str, list[float]] = {}
-    for layer in (layer for run in runs for layer in run.layers if is_moved(layer)):
-        if (value := measure(layer)) is not None:
-            values.setdefault(layer.name, []).append(value)
+    for run in runs:
+        for layer in filter(is_moved, run.layers):
+            if (value := measure(layer)) is not None:
+                values.setdefault(layer.name, []).append(value)
     means = {name: fmean(several) for name, several in values.items()}
     # Equal values keep the order of the model.
     return sorted(means.items(), key=lambda item: -item[1])[:MOST_TENSORS]
@@ -209,28 +233,31 @@ def _methods(result: SweepResult, view: SweepAnalysis) -> list[Method]:
     categorical = [index for index, setting in enumerate(view.settings) if not setting.numeric]
     groups = view.grouped([case for case in view.cases if case.gain is not None], categorical)
     variants = [result.runs[cases[0].runs[0]].variant for cases in groups]
-    unique = all(variants) and len(set(variants)) == len(variants)
-    labelled = [index for index in categorical if view.settings[index].name == VARIANT or not unique]
-    return [
-        _method(view, cases, [index for index in labelled if len(view.settings[index].values) > 1])
-        for cases in groups
-    ]
+    # Variants with names of their own tell the methods apart.
+    alone = all(variants) and len(set(variants)) == len(variants)
+    labelled = []
+    for index in categorical:
+        setting = view.settings[index]
+        if len(setting.values) > 1 and (setting.name == VARIANT or not alone):
+            labelled.append(index)
+    return [_method(view, cases, labelled) for cases in groups]
 
 
 def _method(view: SweepAnalysis, cases: Sequence[Case], labelled: Sequence[int]) -> Method:
-    by_variant = [view.settings[index].name for index in labelled] == [VARIANT]
-    label = str(cases[0].values[labelled[0]]) if by_variant else view.described(cases[0], labelled)
+    label = view.described(cases[0], labelled)
+    if [view.settings[index].name for index in labelled] == [VARIANT]:
+        label = str(cases[0].values[labelled[0]])
     numeric = [index for index, setting in enumerate(view.settings) if setting.numeric]
-    # None, for no limit, is above every limit.
-    amounts = [
-        [float(value) if is_number(value := case.values[index]) else math.inf for index in numeric]
-        for case in cases
-    ]
-    ordered = [
-        view.cases.index(case)
-        for _, case in sorted(zip(amounts, cases, strict=True), key=lambda pair: pair[0])
-    ]
-    return Method(label, ordered, sum(len(set(column)) > 1 for column in zip(*amounts, strict=True)) == 1)
+    amounts = {}
+    for case in cases:
+        amounts[view.cases.index(case)] = [_amount(case.values[index]) for index in numeric]
+    differing = sum(len(set(column)) > 1 for column in zip(*amounts.values(), strict=True))
+    return Method(label, sorted(amounts, key=amounts.__getitem__), differing == 1)
+
+
+def _amount(value: Value) -> float:
+    """A number; None, for no limit, is above every limit."""
+    return float(value) if is_number(value) else math.inf
 
 
 def _at_equal_gain(result: SweepResult, view: SweepAnalysis) -> EqualGain | None:
@@ -239,53 +266,52 @@ def _at_equal_gain(result: SweepResult, view: SweepAnalysis) -> EqualGain | None
     Values between neighbouring cases are interpolated linearly; only gains of cases are considered. None if
     no two methods reach the same gain above 0.
     """
-    lines = [
-        (method.label, [view.cases[position] for position in method.cases])
-        for method in view.methods
-        if method.line
-    ]
-    gains = {case.gain for _, cases in lines for case in cases if case.gain is not None and case.gain > 0}
-    reached = {
-        gain: {label: costs for label, cases in lines if (costs := _costs(result.others, label, cases, gain))}
-        for gain in gains
-    }
-    gain = max(reached, key=lambda gain: (len(reached[gain]), gain), default=None)
-    if gain is None or len(reached[gain]) < 2:
+    lines, gains = {}, set[float]()
+    for method in view.methods:
+        if method.line:
+            cases = [view.cases[position] for position in method.cases]
+            lines[method.label] = cases
+            gains.update(case.gain for case in cases if case.gain is not None and case.gain > 0)
+    most: list[Cost] = []
+    for gain in sorted(gains):
+        costs = []
+        for label, cases in lines.items():
+            # A method may reach a gain more than once: take the lowest drift, otherwise the first.
+            if several := _costs(result.others, label, cases, gain):
+                costs.append(min(several, key=_by_drift))
+        if len(costs) >= max(2, len(most)):
+            shared, most = gain, costs
+    if not most:
         return None
-    # A method may reach a gain more than once: take the lowest drift, otherwise the first.
-    costs = [
-        min(several, key=lambda cost: (cost.drift is None, cost.drift or 0.0))
-        for several in reached[gain].values()
-    ]
-    ordered = sorted(costs, key=lambda cost: (cost.drift is None, cost.drift or 0.0, cost.method))
-    return EqualGain(
-        gain, ordered, [method.label for method in view.methods if method.label not in reached[gain]]
-    )
+    reached = [cost.method for cost in most]
+    without = [method.label for method in view.methods if method.label not in reached]
+    return EqualGain(shared, sorted(most, key=lambda cost: (*_by_drift(cost), cost.method)), without)
+
+
+def _by_drift(cost: Cost) -> tuple[bool, float]:
+    """Lowest drift first, then those whose drift was not measured."""
+    return cost.drift is None, cost.drift or 0.0
 
 
 def _costs(others: Sequence[str], label: str, cases: Sequence[Case], gain: float) -> list[Cost]:
     """Losses of a method wherever it reaches a gain."""
-    harmless = max(
-        (case.gain for case in cases if case.harmless and (case.gain or 0.0) > 0),
-        key=lambda gain: gain or 0.0,
-        default=None,
-    )
+    harmless = [case.gain for case in cases if case.harmless and case.gain is not None and case.gain > 0]
     costs = []
     for left, right in pairwise(cases):
         low, high = left.gain or 0.0, right.gain or 0.0
         if min(low, high) <= gain <= max(low, high):
             share = (gain - low) / (high - low) if high != low else 0.0
-            changes = {
-                task: _interpolated(_improvement(left, task), _improvement(right, task), share)
-                for task in others
-            }
+            changes = {}
+            for task in others:
+                changes[task] = _interpolated(_improvement(left, task), _improvement(right, task), share)
             drift = _interpolated(left.drift.get(OVERLAP_LOSS), right.drift.get(OVERLAP_LOSS), share)
-            costs.append(Cost(label, changes, drift, 0 < share < 1, harmless))
+            costs.append(Cost(label, changes, drift, 0 < share < 1, max(harmless, default=None)))
     return costs
 
 
 def _improvement(case: Case, task: str) -> float | None:
-    return None if (change := case.change(task)) is None else change.improvement
+    change = case.change(task)
+    return None if change is None else change.improvement
 
 
 def _interpolated(left: float | None, right: float | None, share: float) -> float | None:
@@ -299,42 +325,35 @@ def _drift_limits(result: SweepResult, view: SweepAnalysis) -> list[DriftLimit]:
     """Compare limits from noise with labelled damage, for each series of rates and measure of drift."""
     if view.rate is None or not result.others:
         return []
-    # The rotation share does not grow with the movement.
-    limits = {
-        measure: limit
-        for measure, limit in limits_of(result.noise).items()
-        if limit > 0 and measure != ROTATION_SHARE
-    }
-    index = view.settings.index(view.rate)
-    series = list(_rate_series(result, view, index))
-    return [
-        judge(
-            [_step(result, case, index, measure) for case in cases],
-            limit,
-            series=label if len(series) > 1 else "",
-            measure=measure,
-        )
-        for label, cases in series
-        if cases
-        for measure, limit in limits.items()
-    ]
+    rate = view.settings.index(view.rate)
+    series = list(_rate_series(result, view, rate))
+    found = []
+    for label, cases in series:
+        for measure, limit in limits_of(result.noise).items():
+            # The rotation share does not grow with the movement.
+            if cases and limit > 0 and measure != ROTATION_SHARE:
+                steps = [_step(result, case, rate, measure) for case in cases]
+                found.append(judge(steps, limit, series=label if len(series) > 1 else "", measure=measure))
+    return found
 
 
 def _rate_series(result: SweepResult, view: SweepAnalysis, rate: int) -> Iterator[tuple[str, list[Case]]]:
-    """Cases that differ only in their rate, up to the first with unknown harm; a failed run counts as
-    harm.
-    """
+    """Cases that differ only in their rate, up to the first with unknown harm; a failed run is harm."""
     others = [index for index in range(len(view.settings)) if index != rate]
-    measured = [case for case in view.cases if case.failed or case.drift]
-    groups = view.grouped([case for case in measured if is_number(case.values[rate])], others)
-    series = [cases for cases in groups if len(cases) >= LEAST_RATES]
+    measured = []
+    for case in view.cases:
+        if is_number(case.values[rate]) and (case.failed or case.drift):
+            measured.append(case)
+    series = [cases for cases in view.grouped(measured, others) if len(cases) >= LEAST_RATES]
     varied = [index for index in others if len(view.settings[index].values) > 1]
-
-    def is_known(case: Case) -> bool:
-        return case.failed > 0 or all(_is_judged(case.change(task), len(case.runs)) for task in result.others)
-
     for label, cases in zip(view.line_labels(varied, series), series, strict=True):
-        yield label, list(takewhile(is_known, sorted(cases, key=lambda case: float(str(case.values[rate])))))
+        known = []
+        for case in sorted(cases, key=lambda case: _amount(case.values[rate])):
+            judged = all(_is_judged(case.change(task), len(case.runs)) for task in result.others)
+            if not case.failed and not judged:
+                break
+            known.append(case)
+        yield label, known
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +366,7 @@ class Step:
 
 
 def _step(result: SweepResult, case: Case, rate: int, measure: str) -> Step:
-    value = float(str(case.values[rate]))
+    value = _amount(case.values[rate])
     drifts = [run.drift.means[measure] for run in result.runs_of(case) if run.drift is not None]
     if case.failed or not drifts:
         # A run without a model counts as drift above every limit.
@@ -363,25 +382,33 @@ def judge(steps: Sequence[Step], limit: float, *, series: str = "", measure: str
         steps: At least one, in any order, each rate once. If drift does not rise with the rate, the bracket
             may be empty, with its second limit not above its first.
     """
-    ascending = sorted(steps, key=lambda step: step.rate)
-    if not ascending or len({step.rate for step in ascending}) < len(ascending):
-        raise ValueError(
-            "steps must be one for each rate, and at least one, got rates "
-            f"{[step.rate for step in ascending]}"
-        )
+    ascending = sorted(steps, key=attrgetter("rate"))
+    rates = [step.rate for step in ascending]
+    if not rates or len(set(rates)) < len(rates):
+        raise ValueError(f"steps must be one for each rate, and at least one, got rates {rates}")
     within = list(takewhile(lambda step: step.drift <= limit, ascending))
     unharmed = list(takewhile(lambda step: not step.harmed, ascending))
-    safe, harmless = (some[-1].rate if some else None for some in (within, unharmed))
+    # Damage begins at the first step after those without harm.
     beyond = ascending[len(unharmed)] if len(unharmed) < len(ascending) else None
-    if safe == harmless:
-        agreement = "untested" if safe is None or beyond is None else "hit"
-    else:
-        agreement = "early" if (safe or 0.0) < (harmless or 0.0) else "late"
     # A failed run does not end a bracket.
     end = None if beyond is None or math.isinf(beyond.drift) else beyond.drift
     return DriftLimit(
-        *(series, measure, limit, safe, harmless),
+        series,
+        measure,
+        limit,
+        safe=within[-1].rate if within else None,
+        harmless=unharmed[-1].rate if unharmed else None,
         harmed=list(beyond.harmed) if beyond else [],
         bracket=(max((step.drift for step in unharmed), default=0.0), end),
-        agreement=agreement,  # type: ignore[arg-type]
+        agreement=_agreement(len(within), len(unharmed), len(ascending)),
     )
+
+
+def _agreement(within: int, unharmed: int, steps: int) -> Literal["hit", "early", "late", "untested"]:
+    """How the number of steps within the limit goes with the number of steps without harm."""
+    if within < unharmed:
+        return "early"
+    if within > unharmed:
+        return "late"
+    # Both begin at the lowest rate, or neither does by the highest.
+    return "untested" if within in (0, steps) else "hit"
