@@ -84,10 +84,11 @@ SWEEP: dict[str, Any] = {
     "measure": {"resamples": 100},
     "probes": False,
 }
+SEARCHED = {key: value for key, value in TUNE["tune"].items() if key != "learning_rate"}
 SEARCH: dict[str, Any] = {
     **TUNE,
-    "tune": {**TUNE["tune"], "learning_rate": "range", "max_epochs": 2, "batches_per_epoch": 4},
-    "rate_search": {"count": 2, "steps": 4},
+    "tune": {**SEARCHED, "max_epochs": 2, "batches_per_epoch": 4},
+    "rate_search": {"kind": "range", "count": 2, "steps": 4},
     "guard": {"probes": "probes.txt", "depth": 10},
 }
 SAFE: dict[str, Any] = {

@@ -226,7 +226,7 @@ MISTAKES: list[Mistake] = [
     (
         safe_rate(*setting("guard=false")),
         "guard must be on",
-        "whose search measures drift, got false; leave it out",
+        "which measures drift, got false; leave it out",
     ),
     (
         safe_rate(*setting("guard.probes=some.txt"), "--probes", "other.txt"),
@@ -267,7 +267,7 @@ MISTAKES: list[Mistake] = [
     (plan("--runs", "x", "--model", "demo"), "plan.models must be left out with plan.runs"),
     (plan("--model", "model", "--out", "model"), "--out must be a directory of its own, model is a model"),
     (plan("--model", "gone"), "gone"),
-    (sweep("grid.tune.learning_rat=[1.0]"), "did you mean grid.tune.learning_rate?"),
+    (sweep("grid.tune.learning_rat=[1.0]"), "sweep.toml and --set: ", "did you mean tune.learning_rate?"),
     (sweep("job.store=nowhere"), "nowhere"),
     (sweep("job.data=nowhere.jsonl"), "nowhere.jsonl"),
     (sweep("sweep.targets=['mine']"), "sweep.targets must be names of tasks, got mine; the tasks are test"),

@@ -1,5 +1,5 @@
-"""A loss and a task are added to a copy of the package, in the files that ARCHITECTURE.md names, and commands
-use them.
+"""Losses, a task and a measure of drift are added to a copy of the package, in the files that ARCHITECTURE.md
+names, and commands use them.
 """
 
 import contextlib
@@ -44,6 +44,38 @@ HINGE_SETTINGS = '''class CosineHinge(PairwiseLoss):
         del tile
         return lambda pairs, t: cosine_hinge(pairs, self.margin)
 
+
+'''
+TUNING_SETTINGS = '''class CosineHingeTuning(TuningLoss):
+    """The cosine of a query and its document should reach a margin."""
+
+    negatives_from = "none"
+    kind: Literal["cosine_hinge"] = "cosine_hinge"
+    margin: float = 1.0
+    """Cosine above which a pair costs nothing."""
+
+    def criterion(self, distance: "Distance") -> "Callable[[Pairs], Tensor]":
+        """The loss of a batch."""
+        from adiabat.losses.in_batch import cosine_hinge
+
+        return lambda pairs: cosine_hinge(pairs, self.margin)
+
+
+class OtherSoftmax(InBatchTuning):
+    """In-batch softmax under another name."""
+
+    kind: Literal["other_softmax"] = "other_softmax"
+
+
+class OtherTriplet(TripletTuning):
+    """Triplet loss under another name."""
+
+    kind: Literal["other_triplet"] = "other_triplet"
+
+
+'''
+HALF_TURN = '''HALF_TURN = "half turn"
+"""Half of `turns`."""
 
 '''
 ODD_SETTINGS = '''class OddOneOutTask(TextsTask):
@@ -154,6 +186,11 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "train": {"batch_size": 4, "steps": 2, "loss": {"kind": "cosine_hinge", "margin": 3.0}},
     }
     (folder / "run.toml").write_text(tomli_w.dumps(settings), encoding="utf-8")
+    tune = {"batch_size": 3, "batches_per_epoch": 2, "max_epochs": 2, "learning_rate": 1e-3, "keep": "last"}
+    tuning = {"tune": tune, "data": {"validation_fraction": 0.4}}
+    (folder / "tune.toml").write_text(tomli_w.dumps(tuning), encoding="utf-8")
+    lines(folder / "corpus.jsonl", [{"_id": f"d{n}", "text": f"answer {n}"} for n in range(7)])
+    (folder / "probes.txt").write_text("".join(f"probe {n}\n" for n in range(20)), encoding="utf-8")
     # Equal texts have cosine 1, so three of the four rows are right.
     rows = [{"a": f"text {n}", "b": f"text {n}", "odd": f"other {n * 7}"} for n in range(3)] + [
         {"a": "c", "b": "d e f", "odd": "c"}
@@ -173,7 +210,26 @@ def said(here: Path) -> Sequence[tuple[int, str]]:
     copy.append("losses/in_batch.py", HINGE)
     copy.insert("config/training_choices.py", "TrainLoss = Annotated[", HINGE_SETTINGS)
     copy.insert("config/training_choices.py", "InBatchSoftmax | SamToNe | Pair | Triplet", "CosineHinge | ")
+    copy.insert("config/training_choices.py", "TuneLoss = Annotated[", TUNING_SETTINGS)
+    copy.insert(
+        "config/training_choices.py",
+        "TripletTuning | InBatchTuning | StoreTuning",
+        "CosineHingeTuning | OtherSoftmax | OtherTriplet | ",
+    )
     assert all(f"`{module}`" in documented("A loss") for module in copy.touched)
+    copy.touched.clear()
+    copy.insert("adiabatic/drift.py", "MEASURES = (", HALF_TURN)
+    copy.insert("adiabatic/drift.py", "ROTATION_SHARE)\n", "HALF_TURN, ")
+    copy.insert(
+        "adiabatic/drift.py",
+        "        TURN: turns(base, tuned),\n",
+        "        HALF_TURN: turns(base, tuned) / 2,\n",
+    )
+    copy.insert("config/tuning.py", '"margins", "turn"]', '"half turn", ')
+    copy.insert(
+        "report/measure_terms.py", '    "rotation share": "share', '    "half turn": "half the angle",\n'
+    )
+    assert all(f"`{module}`" in documented("A measure of drift") for module in copy.touched)
     copy.touched.clear()
     copy.insert("results/suite_result.py", '    "mteb",\n]', '    "odd_one_out",\n')
     copy.insert("report/suite_headline.py", '    "mteb": "mteb",\n', '    "odd_one_out": "odd one out",\n')
@@ -191,11 +247,38 @@ def said(here: Path) -> Sequence[tuple[int, str]]:
         (*train, "--set", "train.loss.weight=0.5"),
         train,
         ("evaluate", "model", "--suite", "suite.toml", "--out", "out"),
+        ("embed", "model", "corpus.jsonl", "--out", "store"),
+        (*tune("hinge", "cosine_hinge"), "--set", "tune.negatives=hardest"),
+        (*tune("hinge", "cosine_hinge"), "--set", "tune.loss.margin=3.0"),
+        *(tune(kind, kind) for kind in PAIRED),
+        (*tune("drifting", "triplet"), *DRIFT),
     )
 
 
+PAIRED = ("in_batch_softmax", "other_softmax", "triplet", "other_triplet")
+"""Losses of tuning, each with the same one under another name."""
+
+DRIFT = tuple(
+    word
+    for setting in ("probes='probes.txt'", "depth=3", "measure='half turn'", "limit=9")
+    for word in ("--set", f"guard.{setting}")
+)
+
+
+def tune(out: str, loss: str) -> tuple[str, ...]:
+    """A tuning job with a loss."""
+    command = ("tune", "model", "store", "pairs.jsonl", "--out", out, "--config", "tune.toml")
+    return (*command, "--set", f"tune.loss={loss}")
+
+
+def log_of(job: Path) -> list[dict[str, object]]:
+    """The log of a job, without times and checksums."""
+    rows = [json.loads(line) for line in (job / "log.jsonl").read_text(encoding="utf-8").splitlines()]
+    return [{key: value for key, value in row.items() if key not in ("seconds", "checksum")} for row in rows]
+
+
 def test_a_loss_takes_a_function_and_a_settings_class(here: Path, said: Sequence[tuple[int, str]]) -> None:
-    (code, refused), trained, _ = said
+    (code, refused), trained, *_ = said
     assert code == 2
     assert "train.loss.weight" in refused
     assert "cosine_hinge" in refused
@@ -214,3 +297,28 @@ def test_a_task_takes_a_kind_a_settings_class_a_reader_and_a_score(
     result = json.loads((here / "out" / "result.json").read_text(encoding="utf-8"))
     assert [score["value"] for score in result["scores"]] == [0.75]
     assert "odd one out" in (here / "out" / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_loss_of_tuning_is_what_its_traits_say_whatever_its_name(
+    here: Path, said: Sequence[tuple[int, str]]
+) -> None:
+    refused, hinge = said[4:6]
+    assert refused[0] == 2
+    assert "tune.negatives has no effect" in refused[1]
+    assert hinge[0] == 0, hinge
+    losses = [row[key] for row in log_of(here / "hinge") for key in ("loss", "validation_loss") if key in row]
+    # 3 minus a cosine, also of validation queries.
+    assert losses
+    assert all(2 <= float(str(loss)) <= 4 for loss in losses)
+    for kind, other in zip(PAIRED[::2], PAIRED[1::2], strict=True):
+        assert log_of(here / kind) == log_of(here / other) != []
+
+
+def test_a_measure_of_drift_takes_a_function_a_word_and_a_sentence(
+    here: Path, said: Sequence[tuple[int, str]]
+) -> None:
+    assert said[-1][0] == 0, said[-1]
+    rows = [row for row in log_of(here / "drifting") if "validation_turn" in row]
+    assert len(rows) > 1
+    assert all(row["validation_half turn"] == float(str(row["validation_turn"])) / 2 for row in rows)
+    assert "half turn" in (here / "drifting" / "report.html").read_text(encoding="utf-8")

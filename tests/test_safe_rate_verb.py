@@ -60,7 +60,7 @@ def test_the_verb_leaves_a_page_and_prints_what_it_found(verb: Verb) -> None:
     assert (said.code, said.out) == (0, "out/report.html\n"), said.err
     found = read_result(Path("out/result.json"), SafeRate)
     assert (found.model, found.probes, found.rates) == ("model", 680, [1e-8, 3.16e-7, 1e-5])
-    assert found.settings["tune"]["learning_rate"] == "safe"
+    assert found.settings["rate_search"]["kind"] == "safe"
     assert {one.name for one in Path("out").iterdir()} >= {
         "config.toml",
         "trials.parquet",
@@ -133,7 +133,7 @@ def test_a_search_without_a_safe_rate_is_a_number_to_the_verb_and_a_mistake_to_t
     said = verb(*SHORT, *tight)
     assert said.code == 0, said.err
     assert read_result(Path("out/result.json"), SafeRate).rate is None
-    said = verb(*SHORT, *tight, "--set", "tune.learning_rate=safe", "--out", "job", name="tune")
+    said = verb(*SHORT, *tight, "--set", "rate_search.kind=safe", "--out", "job", name="tune")
     assert said.code == 2
     assert "one rate of the search must stay within the limit" in said.err
 
@@ -142,9 +142,9 @@ def test_the_function_gives_what_the_verb_writes(verb: Verb) -> None:
     verb(*SHORT, "--probes", "probes.txt")
     written = read_result(Path("out/result.json"), SafeRate)
     notes: list[str] = []
-    for rate in ("safe", 1e-6):
+    for rate in ({}, {"learning_rate": 1e-6}):
         # A rate that was written for tuning is replaced, and that is said.
-        settings = {**written.settings, "tune": {**written.settings["tune"], "learning_rate": rate}}
+        settings = {**written.settings, "tune": {**written.settings["tune"], **rate}}
         watch = Watch(note=notes.append)
         again = adiabat.safe_rate(
             "model", "own", "triplets.jsonl", "out", settings=settings, resume=True, progress=watch

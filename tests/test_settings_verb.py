@@ -68,8 +68,9 @@ def test_a_key_is_told_with_its_default_and_what_it_takes() -> None:
         '`schedule = VALUE` may stand in place of the table, where VALUE is one of "constant", "linear",'
         in text
     )
-    assert '\n# kind = "lora": ' in text
-    assert "\n#   rank = 64: " in text
+    assert '\n# kind = "in_batch_softmax": ' in text
+    assert "\n#   temperature = 0.05: " in text
+    assert 'One of "full", "bias", "lora".\n' in text
     assert '#freeze = ["embeddings"]\n' in text
 
 

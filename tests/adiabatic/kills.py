@@ -7,12 +7,11 @@ from typing import Any
 
 from torch import Tensor
 
-from adiabat.adiabatic import tune as adiabatic
 from adiabat.adiabatic import tuning_context as context
 from adiabat.adiabatic.stored_loss import StoredDocuments
 from adiabat.runs.run_log import Validation
 from adiabat.training import run_record
-from tests.adiabatic.problem import Problem, killable_settings, problem_model
+from tests.adiabatic.problem import Problem, killable_settings, problem_model, tuned
 
 MOMENTS = ("step 2", "step 7", "validation 3", "model")
 
@@ -48,4 +47,4 @@ def run(folder: Path, moment: str) -> None:
     problem = Problem(problem_model(), folder / "store", folder / "triplets.jsonl")
     settings = killable_settings(checkpoint_seconds=0.001)
     inputs: Any = (problem.fresh, problem.store, str(problem.data), "tiny")
-    adiabatic.tune(context.TuningContext(*inputs), folder / moment, settings=settings)
+    tuned(context.TuningContext(*inputs), folder / moment, settings=settings)

@@ -11,15 +11,15 @@ from jaxtyping import Float
 
 from adiabat.adiabatic.negatives import negative_chooser
 from adiabat.adiabatic.stored_loss import StoredDocuments
-from adiabat.adiabatic.tune import tune
+from adiabat.adiabatic.tune import begin
 from adiabat.adiabatic.tuning_context import TuningContext
+from adiabat.api.tune_verb import at_its_rate
 from adiabat.config.reader import checked
 from adiabat.config.section import overlaid
 from adiabat.config.tuning import TuneSection, TuneSettings
 from adiabat.core.progress import Watch
 from adiabat.core.ragged import Ragged
 from adiabat.data.records import Document
-from adiabat.experiments.rate_search import rate_for_run
 from adiabat.models.bulk import TokenTable
 from adiabat.models.device import Precision
 from adiabat.models.embedding_head import EncoderSettings
@@ -192,9 +192,12 @@ def run(
     said = notes if notes is not None else []
     context = TuningContext(lambda: model or problem.fresh(), problem.store, str(problem.data), "tiny")
     chosen = settings or settings_of()
-    return tune(
-        context, out, settings=chosen, find_rate=rate_for_run, resume=resume, watch=Watch(note=said.append)
-    )
+    return tuned(context, out, settings=chosen, resume=resume, watch=Watch(note=said.append))
+
+
+def tuned(context: TuningContext, out: Path, **options: Any) -> Result:
+    """A job as `adiabat.tune` makes it, after its rate search if it has one."""
+    return at_its_rate(begin(context, out, **options)).carry_out().finish(command="")
 
 
 def recipe(name: str, **tables: Any) -> TuneSettings:

@@ -6,7 +6,7 @@ from typing import NoReturn
 import pytest
 from safetensors import SafetensorError
 
-from adiabat.adiabatic.tune import tune
+from adiabat.adiabatic.tune import begin
 from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import (
@@ -39,18 +39,18 @@ def refused(problem: Problem, out: Path, settings: TuneSettings, *, model: DualE
 def test_settings_and_directories_at_fault_are_refused_before_data_or_model_are_read(
     problem: Problem, tmp_path: Path
 ) -> None:
-    def begin(out: Path, settings: TuneSettings, *, resume: bool = False) -> None:
+    def refuse(out: Path, settings: TuneSettings, *, resume: bool = False) -> None:
         context = TuningContext(never_load, tmp_path / "no store", "no data", "tiny")
-        tune(context, out, settings=settings, resume=resume)
+        begin(context, out, settings=settings, resume=resume)
 
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "notes.txt").write_text("mine")
     with pytest.raises(JobError, match="holds other files"):
-        begin(tmp_path / "taken", settings_of())
+        refuse(tmp_path / "taken", settings_of())
     with pytest.raises(ConfigError, match="run.device must be auto, cpu, cuda or cuda:N, got 'gpu'"):
-        begin(tmp_path / "job", settings_of(run={"device": "gpu"}))
+        refuse(tmp_path / "job", settings_of(run={"device": "gpu"}))
     with pytest.raises(ConfigError, match=r"blocks\["):
-        begin(tmp_path / "job", settings_of(tune={"freeze": ["blocks[a]"]}))
+        refuse(tmp_path / "job", settings_of(tune={"freeze": ["blocks[a]"]}))
     assert not (tmp_path / "job").exists()
 
 
@@ -58,7 +58,7 @@ def test_a_fault_in_the_data_is_said_before_the_model_is_loaded(problem: Problem
     (tmp_path / "data.jsonl").write_text('{"query": "a", "pos": ["gone"]}\n')
     context = TuningContext(never_load, problem.store, str(tmp_path / "data.jsonl"), "tiny")
     with pytest.raises(DataError, match="'gone'"):
-        tune(context, tmp_path / "job", settings=settings_of())
+        begin(context, tmp_path / "job", settings=settings_of())
     assert not (tmp_path / "job").exists()
 
 

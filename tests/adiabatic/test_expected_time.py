@@ -20,11 +20,10 @@ from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.config.reader import checked, read_settings
 from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import ConfigError, InterruptionError
-from adiabat.experiments.rate_search import rate_for_run
 from adiabat.results.evaluation_result import Result
 from adiabat.results.record import read_result
 from adiabat.runs.run_config import Job, read_description
-from tests.adiabatic.problem import Problem, quick, run, settings_of, write_problem
+from tests.adiabatic.problem import Problem, quick, run, settings_of, tuned, write_problem
 from tests.commands import listing, run_in_process, tune, write_world
 from tests.jobs import everything
 
@@ -118,7 +117,7 @@ def test_a_search_takes_the_runs_that_rates_a_factor_apart_are_worth(
     probes = tmp_path / "probes.txt"
     probes.write_text("".join(f"probe {number}\n" for number in range(20)))
     table = settings_of().model_dump(exclude_unset=True)
-    table["tune"] |= {"learning_rate": "safe"}
+    del table["tune"]["learning_rate"]
     table |= {"guard": {"probes": str(probes), "depth": 5, "limit": 0.5}}
     table |= {"rate_search": {"low": 1e-6, "high": 1e-4, "count": 3, "steps": 40, "checks": 4, "seeds": 2}}
     slow(monkeypatch, step=0.25, validation=0.01)
@@ -225,11 +224,10 @@ def seconds_of_a_job(
         patched.setattr(tune_module, "finish_run", finish)
         patched.setattr(module.time, "monotonic", lambda: now[0])
         with suppress(InterruptionError):
-            tune_module.tune(
+            tuned(
                 context_of(problem),
                 out,
                 settings=settings,
-                find_rate=rate_for_run,
                 resume=out.exists(),
                 started=now[0] - LOADING,
             )

@@ -16,7 +16,7 @@ from adiabat.adiabatic.fixed_steps import FixedSteps, among, filled
 from adiabat.adiabatic.regularization import Rehearsal
 from adiabat.adiabatic.stored_loss import StoredDocuments
 from adiabat.adiabatic.tuning_loop import captured_steps, optimizer_of
-from adiabat.config.training_choices import LoRA
+from adiabat.config.training_choices import Method
 from adiabat.core.ragged import Ragged
 from adiabat.models.adapters import train_part
 from adiabat.models.bulk import TokenTable, embed_all
@@ -134,7 +134,7 @@ def weights_of(objective: StoredDocuments) -> dict[str, Tensor]:
 
 
 def lora(encoder: Encoder) -> None:
-    train_part(encoder.backbone, LoRA(rank=4))
+    train_part(encoder.backbone, Method(kind="lora", rank=4))
 
 
 SOFTMAX: dict[str, Any] = {"kind": "in_batch_softmax", "temperature": 0.5}

@@ -58,7 +58,7 @@ def test_what_is_saved_is_a_plain_tower_that_embeds_as_the_tuned_one(
     problem: Problem, tmp_path: Path, name: str
 ) -> None:
     one = begun(problem, tmp_path / "job", method(name))
-    one.carry_out(command="")
+    one.carry_out().finish(command="")
     saved = load(tmp_path / "job" / "model").query
     assert not any("lora" in key for key, _ in saved.named_parameters())
     tuned = one.objective.encoder.to("cpu").eval().encode(TEXTS, side="query", precision="fp32")

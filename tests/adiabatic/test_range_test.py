@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from adiabat.adiabatic.drift import MEASURES
-from adiabat.adiabatic.tune import tune
 from adiabat.adiabatic.tuning_context import TuningContext
 from adiabat.api.call import stage_of
 from adiabat.config.reader import checked
@@ -18,12 +17,12 @@ from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import InterruptionError, JobError
 from adiabat.core.progress import Watch
 from adiabat.core.text import NO_BREAK
-from adiabat.experiments.rate_search import RateSearch, rate_for_run
+from adiabat.experiments.rate_search import RateSearch
 from adiabat.results.rate_search_result import RateTrial
 from adiabat.runs.row_files import Rows
 from adiabat.runs.run_config import Job, read_description
 from adiabat.training.loop import Loop
-from tests.adiabatic.problem import Problem, quick, run, write_problem
+from tests.adiabatic.problem import Problem, quick, run, tuned, write_problem
 from tests.jobs import everything
 
 
@@ -195,7 +194,7 @@ def test_the_progress_of_a_range_test_is_that_of_all_its_rates(problem: Problem,
     shown: list[tuple[str, int, int]] = []
     context = TuningContext(problem.fresh, problem.store, str(problem.data), "tiny")
     watch = Watch(progress=lambda *position: shown.append(position))
-    tune(context, tmp_path / "job", settings=quick(tmp_path), find_rate=rate_for_run, watch=watch)
+    tuned(context, tmp_path / "job", settings=quick(tmp_path), watch=watch)
     of_test = [(done, total) for label, done, total in shown if stage_of(label) == "range test"]
     assert {total for _, total in of_test} == {3 * 8}
     assert of_test == sorted(of_test)
@@ -221,7 +220,7 @@ def test_the_progress_of_a_run_names_the_best_epoch_and_how_long_none_was_better
         },
     )
     context = TuningContext(problem.fresh, problem.store, str(problem.data), "tiny")
-    tune(context, tmp_path / "job", settings=settings, watch=watch)
+    tuned(context, tmp_path / "job", settings=settings, watch=watch)
     labels = [label.replace(NO_BREAK, " ") for label in dict.fromkeys(shown) if label.startswith("epoch")]
     assert any(
         re.fullmatch(r"epoch 1 of at least 2 \(best: epoch 0, \d+ errors?\)", label) for label in labels

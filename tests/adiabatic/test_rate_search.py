@@ -41,8 +41,10 @@ def searched(
     problem: Problem, *, rate: Any = "safe", most: float | None = None, **settings: Any
 ) -> TuneSettings:
     """Settings of a search, or of one run with the same guard."""
-    table = settings_of(tune={"learning_rate": 1.0}).model_dump(exclude_defaults=True)
-    tune = {**table["tune"], "learning_rate": rate, **settings.pop("tune", {})}
+    table = settings_of().model_dump(exclude_defaults=True)
+    del table["tune"]["learning_rate"]
+    stated = {"learning_rate": rate} if rate != "safe" else {}
+    tune = {**table["tune"], **stated, **settings.pop("tune", {})}
     guard = {"probes": str(problem.data.with_name("probes.txt")), "depth": 10, "measure": TURN}
     own = {"rate_search": {**RATES, **settings.pop("rate_search", {})}} if rate == "safe" else {}
     return checked(
@@ -265,7 +267,7 @@ def test_a_rate_that_stayed_within_stays_the_answer_on_another_grid(problem: Pro
 
 def test_a_search_needs_a_rate_to_find_and_steps_behind_the_warm_up(problem: Problem, tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"tune.learning_rate must be safe in a search for the rate, got 0.001"
+        ConfigError, match=r"rate_search.kind must be safe in a search for a safe rate, got none"
     ):
         search(problem, tmp_path / "out", searched(problem, rate=1e-3))
     with pytest.raises(
@@ -291,7 +293,9 @@ def test_a_job_with_a_safe_rate_is_one_with_that_rate_and_limit(problem: Problem
     safe, number = (load(tmp_path / name / "model").query for name in ("safe", "number"))
     assert weights_of(safe) == weights_of(number)
     assert log_of(tmp_path / "safe") == log_of(tmp_path / "number")
-    assert read_description(Job(tmp_path / "safe"))["tune"]["learning_rate"] == "safe"
+    description = read_description(Job(tmp_path / "safe"))
+    assert description["rate_search"]["kind"] == "safe"
+    assert "learning_rate" not in description["tune"]
     said = "the learning rate is the largest safe one that rate-search/report.html found"
     assert [one.training is not None and said in one.training.notes for one in results] == [True, False]
 

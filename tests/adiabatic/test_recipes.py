@@ -127,18 +127,15 @@ def test_a_sweep_drops_the_time_limit_of_a_recipe_and_refuses_a_stated_one() -> 
         (1e-6, None, "store_softmax"),
         (2e-6, None, "store_softmax"),
     ]
+    limited = {**sweep, "tune": {"recipe": "quick", "budget_seconds": 60}}
     with pytest.raises(ConfigError, match="tune.budget_seconds must be left out in a sweep"):
-        checked(TuneSweepSettings, {**sweep, "tune": {"recipe": "quick", "budget_seconds": 60}})
-    with pytest.raises(ConfigError, match="tune.learning_rate must be a number in a sweep, got range"):
-        checked(TuneSweepSettings, {"tune": {"recipe": "quick"}, "grid": {"tune": {"batch_size": [3, 4]}}})
-    # Sweeps have no rate search, so a word is refused wherever it may stand.
-    grid, variants = (
-        {"tune": {"learning_rate": [1e-6, "safe"]}},
-        [{"name": "a", "tune": {"learning_rate": "range"}}],
-    )
-    for table in ({"grid": grid}, {"variants": variants}, {"grid": {"tune": {"recipe": ["paper", "quick"]}}}):
-        with pytest.raises(ConfigError, match="tune.learning_rate must be a number in a sweep, got"):
-            checked(TuneSweepSettings, table)
+        trials_of_sweep(checked(TuneSweepSettings, limited))
+    searched = {"tune": {"recipe": "quick"}, "grid": {"tune": {"batch_size": [3, 4]}}}
+    for table in (searched, {"grid": {"tune": {"recipe": ["paper", "quick"]}}}):
+        with pytest.raises(ConfigError, match="seed=0: rate_search must be off in a sweep"):
+            trials_of_sweep(checked(TuneSweepSettings, table))
+    with pytest.raises(ConfigError, match="grid.rate_search.kind must be a setting that may vary"):
+        checked(TuneSweepSettings, {"grid": {"rate_search": {"kind": ["safe", "range"]}}})
 
 
 def test_a_time_limit_is_split_between_search_and_run() -> None:
@@ -236,10 +233,8 @@ def test_lengths_within_a_time_limit_are_checked_like_stated_ones(
     monkeypatch.setattr("adiabat.adiabatic.tune.measured_pace", lambda *_, **__: Pace(0.01, 0.7, 0.05, "CPU"))
     # The search takes 10 / 9 (12 * 0.01 + 2 * 0.05) s and a validation 0.7 s: 9 epochs of a step and a
     # validation, of 0.71 s each.
-    short = quick(tmp_path, learning_rate="safe", budget_seconds=8, max_epochs=40).model_dump(
-        exclude_unset=True
-    )
-    short["rate_search"] |= {"steps": 12, "checks": 1}
+    short = quick(tmp_path, budget_seconds=8, max_epochs=40).model_dump(exclude_unset=True)
+    short["rate_search"] |= {"kind": "safe", "steps": 12, "checks": 1}
     short["tune"] |= {"batches_per_epoch": 1, "warmup_steps": 11}
     told = (
         r"= 8 this machine takes 9 steps, where tune.warmup_steps must be at most .* = "
@@ -288,4 +283,4 @@ def test_the_least_budget_that_is_named_suffices() -> None:
             for seconds in named.groups()[:2]:
                 enough = recipe(name, tune={"budget_seconds": float(seconds)})
                 assert fitted(enough, pace).tune.max_epochs >= 1
-            assert bool(named[3]) == short.searches
+            assert bool(named[3]) == (short.rate_search is not None)

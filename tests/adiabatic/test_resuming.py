@@ -45,7 +45,7 @@ def test_a_job_of_before_settings_existed_goes_on_as_one_that_never_stopped(
 ) -> None:
     run(problem, tmp_path / "whole", settings_of(tune={"max_epochs": 2}))
     run(problem, tmp_path / "old", settings_of(tune={"max_epochs": 1}))
-    forget(Job(tmp_path / "old"), "tune.keep", "rate_search")
+    forget(Job(tmp_path / "old"), "tune.keep", "tune.schedule")
     run(problem, tmp_path / "old", settings_of(tune={"max_epochs": 2}), resume=True)
     assert everything(tmp_path / "old") == everything(tmp_path / "whole")
 

@@ -15,17 +15,17 @@ from adiabat.config.budgets import PlanSettings, ScalingSettings
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.faults import shown
 from adiabat.config.reader import checked, read_settings
-from adiabat.config.section import Choice, Section, overlaid
+from adiabat.config.section import Choice, ScheduleName, Section, overlaid
 from adiabat.config.settings_template import template
 from adiabat.config.shared import EmbedSettings, EncoderSection, EvaluateSettings, SearchSettings
 from adiabat.config.training_choices import (
-    FixedTemperature,
+    ENDING,
     GuideSection,
     InBatchSoftmax,
-    LoRA,
+    Method,
     SamToNe,
-    ScheduledTemperature,
-    TrainedTemperature,
+    Schedule,
+    Temperature,
     TripletTuning,
 )
 from adiabat.config.tuning import TuneSettings
@@ -116,11 +116,11 @@ def test_a_kind_is_laid_before_its_keys_whatever_their_order(assignments: list[s
 @pytest.mark.parametrize(
     ("temperature", "expected"),
     [
-        ({}, FixedTemperature(value=1 / 40)),
-        ({"temperature": "fixed"}, FixedTemperature(value=1 / 40)),
-        ({"temperature": 0.3}, FixedTemperature(value=0.3)),
-        ({"temperature": "scheduled"}, ScheduledTemperature(last=1 / 40)),
-        ({"temperature": "learned"}, TrainedTemperature(first=1 / 40)),
+        ({}, Temperature(value=1 / 40)),
+        ({"temperature": "fixed"}, Temperature(value=1 / 40)),
+        ({"temperature": 0.3}, Temperature(value=0.3)),
+        ({"temperature": "scheduled"}, Temperature(kind="scheduled", value=1 / 40)),
+        ({"temperature": "learned"}, Temperature(kind="learned", value=1 / 40)),
     ],
 )
 def test_scaling_experiments_have_the_papers_temperature_under_every_loss(
@@ -131,20 +131,20 @@ def test_scaling_experiments_have_the_papers_temperature_under_every_loss(
         assert checked(TrainSettings, {"train": train}).train.loss.temperature == expected
 
 
-@pytest.mark.parametrize("schedule", ["linear", "quadratic", "cosine"])
-def test_scaling_experiments_end_at_a_tenth_of_the_peak_under_every_schedule(schedule: str) -> None:
+@pytest.mark.parametrize("schedule", ENDING)
+def test_scaling_experiments_end_at_a_tenth_of_the_peak_under_every_schedule(schedule: ScheduleName) -> None:
     train = checked(ScalingSettings, {"train": {"schedule": schedule}}).common()["train"]
-    assert train["schedule"] == {"kind": schedule, "final_fraction": 0.1}
+    expected = Schedule(kind=schedule, final_fraction=0.1)
+    assert checked(TrainSettings, {"train": train}).train.schedule == expected
     stated = checked(
         ScalingSettings, {"train": {"schedule": {"kind": schedule, "final_fraction": 0.0}}}
     ).common()["train"]
-    assert stated["schedule"] == {"kind": schedule, "final_fraction": 0.0}
+    assert checked(TrainSettings, {"train": stated}).train.schedule.final_fraction == 0.0
 
 
 def test_the_described_settings_of_scaling_state_the_papers_values_for_every_kind() -> None:
     described = template(ScalingSettings)
-    assert "first = 0.025" in described
-    assert "last = 0.025" in described
+    assert "value = 0.025" in described
     assert "= 0.05" not in described
     assert "final_fraction = 0.1" in described
 
@@ -152,7 +152,7 @@ def test_the_described_settings_of_scaling_state_the_papers_values_for_every_kin
 def test_the_kind_of_a_default_keeps_what_the_default_sets() -> None:
     assert checked(
         ScalingSettings, {"train": {"loss": {"margin": 0.1}}}
-    ).train.loss.temperature == FixedTemperature(value=1 / 40)
+    ).train.loss.temperature == Temperature(value=1 / 40)
     assert (
         checked(ScalingSettings, {"train": {"schedule": {"final_fraction": 0.3}}}).train.schedule.kind
         == "cosine"
@@ -171,10 +171,8 @@ def test_short_forms_stand_for_tables() -> None:
     train = read_settings(
         TrainSettings, None, ["train.loss.temperature=0.1", "train.loss.guide=self", "train.method=lora"]
     ).train
-    assert train.loss == InBatchSoftmax(
-        temperature=FixedTemperature(value=0.1), guide=GuideSection(model="self")
-    )
-    assert train.method == LoRA()
+    assert train.loss == InBatchSoftmax(temperature=Temperature(value=0.1), guide=GuideSection(model="self"))
+    assert train.method == Method(kind="lora")
     assert (
         read_settings(TrainSettings, None, ["train.loss.guide=self", "train.loss.guide=false"])
         == TrainSettings()
@@ -247,15 +245,18 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
         *(
             (
                 f"tune.learning_rate={value}",
-                'tune.learning_rate must be a number > 0, or "safe" or "range", '
-                f"got {shown}; the default is 5e-08",
+                f"tune.learning_rate must be {wanted}, got {shown}; the default is 5e-08",
             )
-            for value, shown in (
-                ("fast", "'fast'"),
-                ("true", "true"),
-                ("inf", "inf"),
-                ("0", "0"),
-                ("nan", "nan"),
+            for value, wanted, shown in (
+                (
+                    "safe",
+                    'a number > 0, or left out where rate_search = "safe" or "range" finds one',
+                    "'safe'",
+                ),
+                ("true", "a number", "true"),
+                ("inf", "a finite number", "inf"),
+                ("0", "> 0", "0"),
+                ("nan", "a finite number", "nan"),
             )
         ),
         ("tune.loss.margin=fast", "tune.loss.margin must be a number, got 'fast'; the default is 0.1"),

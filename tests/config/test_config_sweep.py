@@ -22,7 +22,7 @@ def sweep_of(**tables: Any) -> TuneSweepSettings:
 
 def fault(**tables: Any) -> str:
     with pytest.raises(ConfigError) as caught:
-        sweep_of(**tables)
+        trials_of_sweep(sweep_of(**tables))
     return str(caught.value)
 
 
@@ -46,7 +46,7 @@ def test_a_grid_says_values_by_dotted_key_and_lists_inside_lists_are_one_value()
     [
         (
             {"grid": {"tune": {"learning_rat": [1.0]}}},
-            "unknown key grid.tune.learning_rat; did you mean grid.tune.learning_rate?",
+            "learning_rat=1, seed=0: unknown key tune.learning_rat; did you mean tune.learning_rate?",
         ),
         (
             {"grid": {"encoder": {"max_tokens": [8]}}},
@@ -61,7 +61,10 @@ def test_a_grid_says_values_by_dotted_key_and_lists_inside_lists_are_one_value()
             {"grid": {"tune": {"weight_decay": [0.1, 0.2, 0.1]}}},
             "grid.tune.weight_decay must name each value once, got 0.1 more than once",
         ),
-        ({"grid": {"tune": {"weight_decay": [-1.0, 0.1]}}}, "tune.weight_decay must be"),
+        (
+            {"grid": {"tune": {"weight_decay": [-1.0, 0.1]}}},
+            "weight_decay=-1, seed=0: tune.weight_decay must",
+        ),
         (
             {"grid": {"tune": {"weight_decay": {"low": 0.3, "high": 0.1}}}},
             "grid.tune.weight_decay: low must be below high, got 0.3 and 0.1; swap them",
@@ -89,7 +92,7 @@ def test_a_grid_says_values_by_dotted_key_and_lists_inside_lists_are_one_value()
         ),
         (
             {"variants": [{"name": "a", "tune": {"weight_decai": 0.1}}]},
-            "unknown key variants.tune.weight_decai; did you mean variants.tune.weight_decay?",
+            "a, seed=0: unknown key tune.weight_decai; did you mean tune.weight_decay?",
         ),
         (
             {"variants": [{"name": "a"}, {"name": "a"}]},
@@ -187,11 +190,15 @@ def test_names_that_differ_in_case_alone_are_refused_and_other_names_are_kept() 
     assert [variant.name for variant in settings.variants] == names
 
 
-def test_each_fault_of_grid_and_tables_is_told_once_and_all_together() -> None:
-    assert fault(grid={"tune": {"foo": [1]}}, tune={"foo": 2}).startswith("2 faults: unknown key tune.foo; ")
-    said = fault(grid={"tune": {"weight_decai": [1.0]}}, tune={"batch_size": 0})
-    assert "grid.tune.weight_decai" in said
-    assert "tune.batch_size" in said
+def test_the_faults_of_each_run_are_told_once_with_its_name() -> None:
+    grid = {"tune": {"weight_decay": [-1.0, -2.0], "batch_size": [0, 5]}}
+    said = fault(grid=grid, sweep={"seeds": [0, 1]})
+    wrong = "tune.weight_decay must be >= 0, got"
+    assert said.startswith(
+        "3 faults: weight_decay=-1, batch_size=0, seed=0: tune.batch_size must be > 0, got 0"
+    )
+    assert f"; weight_decay=-2, batch_size=0, seed=0: {wrong} -2" in said
+    assert "seed=1" not in said
 
 
 def test_an_optional_table_may_be_switched_by_the_sweep_a_variant_or_the_grid() -> None:

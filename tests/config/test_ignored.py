@@ -50,7 +50,7 @@ VALUES: dict[str, Any] = {
     "mixture.rule.temperature": 3.0,
     "batches.group.random_share": 0.3,
     "batches.group.curriculum_steps": 5,
-    "rate_search.low": 1e-7,
+    "rate_search.checks": 3,
 }
 """Settings with a value other than the default."""
 
@@ -83,12 +83,13 @@ IDLE: list[tuple[type[Section], dict[str, Any], tuple[str, ...]]] = [
     (TrainSettings, {"train": {"steps": 9}}, ("train.epochs",)),
     (TrainSettings, {"train": {"budget_flops": 1e9}}, ("train.epochs", "train.steps")),
     (TrainSettings, {"train": {"budget_seconds": 9.0}}, ("train.epochs",)),
-    (TuneSettings, {}, ("data.validation_split", "rate_search.low")),
+    (TuneSettings, {}, ("data.validation_split",)),
     (
         TuneSettings,
         {"data": {"validation": "dev.jsonl"}},
         ("data.validation_fraction", "data.max_validation", "data.hold_out"),
     ),
+    (TuneSettings, {"rate_search": "range"}, ("rate_search.checks",)),
     (TuneSettings, {"tune": {"keep": "last"}}, ("tune.idle_epochs",)),
     (EvaluateSettings, {"measure": {"negatives": "listed"}}, ("measure.depth", "measure.drop_same_id")),
     (PlanSettings, {}, ("plan.loss", "plan.least_steps", "plan.resamples", "plan.measure")),
@@ -152,13 +153,13 @@ CORPUS = "static.weighting.corpus must be given"
             FitSettings,
             {"train": {"idle_epochs": 3, "keep": "last"}},
             'train.keep = "last"',
-            'set train.keep = "best"',
+            'set train.keep = "best" or "both"',
         ),
         (
             AblateSettings,
             {"fit": {"idle_epochs": 3, "keep": "last"}},
             'fit.keep = "last"',
-            'set fit.keep = "best"',
+            'set fit.keep = "best" or "both"',
         ),
         (
             TuneSettings,
@@ -180,9 +181,9 @@ CORPUS = "static.weighting.corpus must be given"
         ),
         (
             TuneSettings,
-            {"rate_search": {"low": 1e-7}},
-            "tune.learning_rate = 5e-08",
-            'set tune.learning_rate = "safe" or "range"',
+            {"rate_search": "safe", "tune": {"learning_rate": 1e-7}},
+            "with rate_search",
+            "leave out rate_search",
         ),
         (TuneSettings, {"guard": {"action": "back"}}, "without guard.limit", "set guard.limit"),
         (
@@ -212,7 +213,7 @@ CORPUS = "static.weighting.corpus must be given"
         (
             DistillStaticSettings,
             {"static": {"weighting": {"kind": "zipf", "a": 0.1}}},
-            "belongs to sif",
+            'has no effect with static.weighting.kind = "zipf"',
             'set static.weighting.kind = "sif"',
         ),
         (

@@ -70,7 +70,8 @@ def test_vectors_are_those_of_model2vec(
 ) -> None:
     made(teacher, tmp_path / "ours", pooling=pooling, **section)
     tower, static = load(teacher).document, settings_of(**section).static
-    coefficient, dims = getattr(static.weighting, "a", None), static.reduction.dims
+    coefficient = static.weighting.a if static.weighting.kind == "sif" else None
+    dims = static.reduction.dims
     peer = distill_from_model(
         tower.backbone,
         tower.tokenizer,

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from adiabat.config.dataset_settings import InspectDataSection, InspectSection, InspectSettings
-from adiabat.config.dual_training_data import TrainColumnsSection
+from adiabat.config.dataset_settings import InspectSection, InspectSettings
+from adiabat.config.dual_training_data import TrainColumnsSection, TrainExamplesSection
 from adiabat.data.records import Side
 from adiabat.profiling.profile import inspect
 from adiabat.profiling.profile_record import Finding, Inspection
@@ -17,7 +17,7 @@ def inspected(
     path: Path | str, *, corpus: Path | None = None, columns: dict[str, str] | None = None, **options: int
 ) -> Inspection:
     """Inspect with no language identifier, whatever is installed."""
-    data = InspectDataSection(
+    data = TrainExamplesSection(
         corpus=str(corpus) if corpus else None, columns=TrainColumnsSection(**(columns or {}))
     )
     settings = InspectSettings(data=data, inspect=InspectSection(**options))

@@ -131,7 +131,7 @@ def test_resuming_with_changed_settings_names_every_key_with_both_values(tmp_pat
 
 @pytest.mark.parametrize(
     "keys",
-    [["tune.keep"], ["tune.freeze"], ["rate_search"], ["tune.keep", "run.seed", "data.missing"]],
+    [["tune.keep"], ["tune.freeze"], ["tune.schedule"], ["tune.keep", "run.seed", "data.missing"]],
     ids=str,
 )
 def test_a_job_of_before_settings_existed_is_resumed_with_their_defaults_and_says_them_then(
@@ -171,7 +171,7 @@ def test_the_job_of_another_verb_is_told_as_that(tmp_path: Path) -> None:
     directory.open_job(tmp_path / "job", trained, resume=False, rules=Rules())
     with pytest.raises(JobError) as caught:
         open_job(tmp_path / "job", description(), resume=True)
-    told = "and without [rate_search] and [tune] in its config.toml; choose another out"
+    told = "and without [tune] in its config.toml; choose another out"
     assert str(caught.value).endswith(told)
     assert "must hold a job of the same verb, got one with [batches] and " in str(caught.value)
 

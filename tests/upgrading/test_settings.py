@@ -9,7 +9,7 @@ import pytest
 import adiabat
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked, read_settings
-from adiabat.config.tuning import TuneSettings
+from adiabat.config.tuning import RateSearchSection, TuneSettings
 from adiabat.core.errors import ConfigError
 from adiabat.upgrading.settings import present_settings, with_comments
 
@@ -45,7 +45,7 @@ l2_to_start = 0.1
 # left out by adiabat upgrade: use = true
 limit = 0.1  # of overlap
 
-[rehearsal]
+# left out by adiabat upgrade: [rehearsal]
 # left out by adiabat upgrade: use = false
 # left out by adiabat upgrade: weight = 3.0
 """
@@ -55,12 +55,13 @@ def test_a_settings_file_is_converted_in_place_with_its_comments(tmp_path: Path)
     path = tmp_path / "run.toml"
     path.write_text(FORMER, encoding="utf-8")
     with pytest.raises(
-        ConfigError, match=r"guard\.most is now guard\.limit.*; run adiabat\.upgrade\(.*run\.toml"
+        ConfigError,
+        match=r"unknown key guard\.most.* a file of an earlier version, run adiabat\.upgrade\(.*run\.toml",
     ):
         read_settings(TuneSettings, path)
     done = adiabat.upgrade(path)
     assert "tune.pull is now tune.l2_to_start" in done.converted[path]
-    assert path.read_text(encoding="utf-8").replace("[rehearsal]\n", "", 0) == PRESENT
+    assert path.read_text(encoding="utf-8") == PRESENT
     assert path.with_name("run.toml.before-upgrade").read_text(encoding="utf-8") == FORMER
     settings = read_settings(TuneSettings, path)
     assert (settings.tune.loss.kind, settings.tune.l2_to_start, settings.tune.negatives.per_query) == (
@@ -70,6 +71,7 @@ def test_a_settings_file_is_converted_in_place_with_its_comments(tmp_path: Path)
     )
     assert settings.guard is not None
     assert settings.guard.limit == 0.1
+    assert settings.rehearsal is None
     assert adiabat.upgrade(path).converted == {}
 
 
@@ -118,7 +120,7 @@ def test_a_settings_file_is_converted_in_place_with_its_comments(tmp_path: Path)
             },
             {
                 "train": {
-                    "loss": {"temperature": {"last": 0.1, "kind": "scheduled", "first": 0.5, "steps": 9}}
+                    "loss": {"temperature": {"value": 0.1, "kind": "scheduled", "first": 0.5, "steps": 9}}
                 }
             },
         ),
@@ -142,6 +144,28 @@ def test_a_settings_file_is_converted_in_place_with_its_comments(tmp_path: Path)
         ({"ladder": {"looks": 3, "low": 1e-8}}, {"rate_search": {"checks": 3, "low": 1e-8}}),
         ({"sweep": {"budgets": [1e9], "seeds": [0]}}, {"scaling": {"budgets": [1e9], "seeds": [0]}}),
         ({"study": {"seeds": [0]}}, {"sweep": {"seeds": [0]}}),
+        # Of 0.2 before its release.
+        ({"tune": {"learning_rate": "range"}}, {"tune": {}, "rate_search": {"kind": "range"}}),
+        (
+            {"tune": {"recipe": "paper", "learning_rate": 1e-3}, "rate_search": {"low": 1e-8}},
+            {"tune": {"recipe": "paper", "learning_rate": 1e-3}},
+        ),
+        (
+            {"train": {"loss": {"temperature": {"kind": "learned", "first": 0.1}}}},
+            {"train": {"loss": {"temperature": {"kind": "learned", "value": 0.1}}}},
+        ),
+        (
+            {
+                "common": {
+                    "train": {"loss": {"temperature": {"kind": "scheduled", "first": 0.5, "last": 0.1}}}
+                }
+            },
+            {
+                "common": {
+                    "train": {"loss": {"temperature": {"kind": "scheduled", "first": 0.5, "value": 0.1}}}
+                }
+            },
+        ),
         ({"tasks": [{"kind": "sts", "measures": ["RR"]}]}, {"tasks": [{"kind": "sts", "report": ["RR"]}]}),
         (
             {"grid": {"tune": {"margin": [0.1, 0.2], "pull": [0.0]}}},
@@ -159,6 +183,29 @@ def test_each_former_setting_has_its_present_place(former: dict[str, Any], prese
     # What is of today stays.
     again = present_settings(converted.tables)
     assert (again.tables, again.moved) == (present, {})
+
+
+def test_a_word_for_a_rate_becomes_a_search_beside_its_comments(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text(
+        '# Mine.\n[rate_search]  # short\ncount = 3\n[tune]\nlearning_rate = "range"  # of three\n'
+    )
+    adiabat.upgrade(path)
+    present = '# Mine.\n[rate_search]  # short\nkind = "range"\ncount = 3\n[tune]\n'
+    assert path.read_text() == f'{present}# now rate_search.kind: learning_rate = "range"  # of three\n'
+    search = read_settings(TuneSettings, path).rate_search
+    assert search is not None
+    assert (search.kind, search.count) == ("range", 3)
+    path.write_text('[tune]\nlearning_rate = "safe"\n')
+    adiabat.upgrade(path)
+    assert read_settings(TuneSettings, path).rate_search == RateSearchSection(kind="safe")
+
+
+def test_a_table_that_an_empty_one_would_switch_on_stays_on_or_off(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text("[data]\nstream = true\n[train]\nsteps = 3\npair_weight = 0.1\n")
+    adiabat.upgrade(path)
+    assert tomllib.loads(path.read_text())["data"] == {"stream": {}}
 
 
 def test_a_whole_file_of_training_is_read_today() -> None:

@@ -25,8 +25,8 @@ from tests.pages import no_page as no_page
 ARCHIVE = Path(__file__).with_name("former.tar.xz")
 STORE_1 = ("result-1", "result-2", "result-3")
 FORMER = (*STORE_1, "store-2", "result-4", "settings-2")
-READ_AS_IT_IS = "before-tombstones"
-WITH_SUITE = (*FORMER[2:], READ_AS_IT_IS)
+LATEST = "before-tombstones"
+WITH_SUITE = (*FORMER[2:], LATEST)
 
 pytestmark = pytest.mark.usefixtures("no_page")
 
@@ -130,7 +130,7 @@ def weights_of(job: str) -> dict[str, np.ndarray]:
     return load_file(Path(job) / "model" / "query_0_Transformer" / "model.safetensors")
 
 
-@pytest.mark.parametrize("version", [*FORMER, READ_AS_IT_IS])
+@pytest.mark.parametrize("version", [*FORMER, LATEST])
 def test_a_former_job_is_resumed_or_its_differences_are_named(here: Path, version: str, run: Run) -> None:
     adiabat.upgrade(here)
     said = run(*TUNE, "--out", "job", "--resume")
@@ -147,11 +147,14 @@ def test_a_former_job_is_resumed_or_its_differences_are_named(here: Path, versio
         np.testing.assert_allclose(weights_of("job")[name], weights, atol=1e-5)
 
 
-@pytest.mark.parametrize("version", [READ_AS_IT_IS])
-def test_files_without_another_format_need_no_upgrade_but_a_sweep_does(here: Path, run: Run) -> None:
+@pytest.mark.parametrize("version", [LATEST])
+def test_files_without_another_format_need_no_upgrade_but_a_sweep_and_settings_do(
+    here: Path, run: Run
+) -> None:
     with pytest.raises(DataError, match=r"adiabat.upgrade\(\"study"):
         read_result(Path("study/result.json"))
-    assert list(adiabat.upgrade(here).converted) == [here / "study" / RECORD_FILE]
+    converted = adiabat.upgrade(here).converted
+    assert [path for path in converted if path.name != "config.toml"] == [here / "study" / RECORD_FILE]
     before = listing(here)
     assert run("upgrade", ".").out.startswith("nothing to upgrade")
     assert listing(here) == before
@@ -171,8 +174,14 @@ def test_files_without_another_format_need_no_upgrade_but_a_sweep_does(here: Pat
     }
 
 
-@pytest.mark.parametrize("version", [READ_AS_IT_IS])
+@pytest.mark.parametrize("version", [LATEST])
 def test_what_was_interrupted_goes_on_in_this_version(here: Path, run: Run) -> None:
+    assert_refused(
+        run(*TUNE, "--out", "begun", "--resume"),
+        "begun/config.toml was written by",
+        "run adiabat upgrade begun",
+    )
+    adiabat.upgrade(here / "begun")
     tuned = run(*TUNE, "--out", "begun", "--resume")
     assert tuned.code == 0, tuned.err
     assert read_result(Path("begun/result.json")).training.epochs == 2
@@ -254,7 +263,7 @@ def test_newer_files_ask_for_an_update(here: Path) -> None:
     ):
         write_json({**read_json(path, remedy=""), key: 9}, path)
     config = here / "job" / "config.toml"
-    config.write_text(config.read_text().replace("# format 2", "# format 7"))
+    config.write_text(config.read_text().replace("# format 3", "# format 7"))
     with pytest.raises(
         DataError, match=r"3 files that cannot be converted: .*\(format 9\).*update adiabat"
     ) as caught:
@@ -270,7 +279,7 @@ def test_a_dry_run_writes_nothing_and_says_what_is_read_and_written(here: Path, 
     assert listing(here) == before
     assert "store: store of format 1: reads" in said.out
     assert "vectors stay as they are" in said.out
-    assert "job/config.toml: settings of format 1 to format 2" in said.out
+    assert "job/config.toml: settings of format 1 to format 3" in said.out
     assert "to convert" in said.out.splitlines()[-1]
 
 

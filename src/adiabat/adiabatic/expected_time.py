@@ -15,7 +15,7 @@ from adiabat.adiabatic.stored_loss import StoredDocuments
 from adiabat.adiabatic.tuning_context import TuningContext, prepared_tower
 from adiabat.adiabatic.tuning_loop import captured_steps, optimizer_of
 from adiabat.config.faults import PlacedError
-from adiabat.config.tuning import TuneSettings
+from adiabat.config.tuning import RateSearchSection, TuneSettings
 from adiabat.core.errors import ConfigError, several
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.text import NO_BREAK, duration
@@ -249,8 +249,7 @@ def fitted(settings: TuneSettings, pace: Pace, *, spent: float = 0.0) -> TuneSet
     if stated is None:
         return settings
     budget, least = stated - spent - pace.ending_seconds, spent + least_budget(settings, pace)
-    if settings.searches:
-        search = settings.rate_search
+    if (search := settings.rate_search) is not None:
         steps = _trial_steps_within(settings, pace, SEARCH_SHARE * budget)
         if steps is None:
             raise _too_short(settings, least)
@@ -283,10 +282,10 @@ def least_budget(settings: TuneSettings, pace: Pace) -> float:
     """
     section = settings.tune
     run = section.batches_per_epoch * pace.step_seconds + 2 * pace.validation_seconds + pace.saving_seconds
-    if not settings.searches:
+    if settings.rate_search is None:
         return run + pace.ending_seconds
     fewest = min(FEWEST_STEPS, settings.trial_steps)
-    of_trials = _trials(settings) * _trial_seconds(settings, pace, fewest)
+    of_trials = _trials(settings.rate_search) * _trial_seconds(settings, pace, fewest)
     # A search takes its whole share, or less where its trials are at their longest.
     searched = max(
         of_trials / SEARCH_SHARE, min(run / (1 - SEARCH_SHARE), run + _search_seconds(settings, pace))
@@ -325,7 +324,11 @@ SPARE = 1.25
 def _too_short(settings: TuneSettings, needed: float, *, guess: float | None = None) -> ConfigError:
     likely = needed if guess is None else guess
     least, advised = math.ceil(needed), 30 * math.ceil(SPARE * likely / 30)
-    lengths = "rate_search.count or tune.batches_per_epoch" if settings.searches else "tune.batches_per_epoch"
+    lengths = (
+        "tune.batches_per_epoch"
+        if settings.rate_search is None
+        else "rate_search.count or tune.batches_per_epoch"
+    )
     return ConfigError(
         f"tune.budget_seconds must be at least {least} ({duration(least)}) at the speed of this machine, "
         f"got {settings.tune.budget_seconds:g}; give {option('budget_seconds', f'{advised}s')}, "
@@ -395,27 +398,26 @@ def _captured_seconds(captured: CapturedSteps, device: torch.device) -> tuple[fl
 
 def _search_seconds(settings: TuneSettings, pace: Pace) -> float:
     """Time of the rate search, without the trial that the run goes on from."""
-    if not settings.searches:
+    if settings.rate_search is None:
         return 0.0
-    return (_trials(settings) - settings.continues_trial) * _trial_seconds(
+    return (_trials(settings.rate_search) - settings.continues_trial) * _trial_seconds(
         settings, pace, settings.trial_steps
     )
 
 
-def _trials(settings: TuneSettings) -> float:
+def _trials(section: RateSearchSection) -> float:
     """Whole trials that a rate search is worth.
 
     A range test makes one for every rate. The trials of a search for a safe rate are shortened by the limit:
     those of rates a factor ``f`` apart are worth ``f / (f - 1)`` whole ones.
     """
-    section = settings.rate_search
     factor: float = (section.high / section.low) ** (1 / (section.count - 1))
-    is_range = settings.tune.learning_rate == "range"
-    return section.seeds * (section.count if is_range else min(section.count, factor / (factor - 1)))
+    trials = section.count if section.kind == "range" else min(section.count, factor / (factor - 1))
+    return section.seeds * trials
 
 
 def _trial_seconds(settings: TuneSettings, pace: Pace, steps: int) -> float:
-    if settings.tune.learning_rate == "range":
+    if settings.rate_search is None or settings.rate_search.kind == "range":
         epochs, validation_seconds = -(-steps // settings.tune.batches_per_epoch), pace.validation_seconds
     else:
         epochs, validation_seconds = min(settings.rate_search.checks, steps), pace.drift_seconds
@@ -427,7 +429,8 @@ def _trial_steps_within(settings: TuneSettings, pace: Pace, seconds: float) -> i
     """Steps of each trial that fit into the time of a search, None if too few; those of a range test fill
     whole epochs where they can.
     """
-    most, trials = settings.trial_steps, _trials(settings)
+    assert settings.rate_search is not None, "asked of a search"
+    most, trials = settings.trial_steps, _trials(settings.rate_search)
     steps = (
         bisect_right(
             range(most + 1), seconds / trials, key=lambda steps: _trial_seconds(settings, pace, steps)
@@ -437,6 +440,5 @@ def _trial_steps_within(settings: TuneSettings, pace: Pace, seconds: float) -> i
     if steps < min(FEWEST_STEPS, most):
         return None
     epoch = settings.tune.batches_per_epoch
-    return (
-        steps - steps % epoch if settings.tune.learning_rate == "range" and epoch <= steps < most else steps
-    )
+    fills_epochs = settings.rate_search.kind == "range" and epoch <= steps < most
+    return steps - steps % epoch if fills_epochs else steps

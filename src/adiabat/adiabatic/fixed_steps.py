@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from adiabat.adiabatic.negatives import searched
-from adiabat.adiabatic.stored_loss import StoredDocuments, first_positives, store_softmax
+from adiabat.adiabatic.stored_loss import StoredDocuments, first_positives
 from adiabat.core.ragged import Ragged
 from adiabat.models.device import autocast
 from adiabat.models.embedding_head import STATED, Similarity
@@ -68,7 +68,7 @@ def capture_of(objective: StoredDocuments) -> Capture:
     if not type(encoder.backbone).__module__.startswith(KNOWN_CODE):
         return Capture(None, eager_note("the model has code of its own, which may wait for the GPU"))
     documents = all_on(objective.store, encoder.device)
-    scores_all = settings.loss.kind == "store_softmax" or searched(objective.train, settings).any()
+    scores_all = settings.loss.negatives_from == "store" or searched(objective.train, settings).any()
     if documents is None and scores_all:
         return Capture(
             None,
@@ -131,13 +131,14 @@ class FixedSteps:
         inputs["positives"] = first_positives(objective.train, rows)
         if taught is not None:
             inputs["rehearsed"] = taught
-        if settings.loss.kind != "store_softmax":
+        if settings.loss.draws_negatives():
             inputs["negatives"] = self._drawn(rows, step)
-        if settings.loss.kind != "triplet" or self._searched.any():
+        if settings.loss.negatives_from in ("batch", "store") or self._searched.any():
             inputs["known"] = filled(objective.train.known.take(rows), self._answers)
         if self._store is None:
             inputs["positive_vectors"] = objective.store.gather(inputs["positives"])
-            inputs["negative_vectors"] = objective.store.gather(inputs["negatives"].clip(0).reshape(-1))
+            if "negatives" in inputs:
+                inputs["negative_vectors"] = objective.store.gather(inputs["negatives"].clip(0).reshape(-1))
         return inputs
 
     def _tokens(
@@ -203,24 +204,23 @@ class FixedSteps:
         return loss + objective.rehearsal.pull(embeddings[count:], self._taught[inputs["rehearsed"]])
 
     def _loss(self, query: Float[Tensor, "b e"], inputs: Mapping[str, Tensor]) -> Tensor:
-        objective, loss = self._objective, self._objective.settings.loss
-        if loss.kind == "store_softmax":
+        objective, source = self._objective, self._objective.settings.loss.negatives_from
+        positive = (
+            inputs["positive_vectors"] if self._store is None else self._store.take(inputs["positives"])
+        )
+        if source == "store":
             assert self._store is not None, "capture_of needs the store on the device"
-            positive, unit = self._store.take(inputs["positives"]), objective.distance == "cosine"
-            return store_softmax(
-                query, positive, inputs["known"], self._store.blocks, temperature=loss.temperature, unit=unit
-            )
+            return objective.against_all(query, positive, inputs["known"], self._store.blocks)
+        if source == "none":
+            return objective.contrast(query, positive, positive[:0])
         negatives = inputs["negatives"]
         if self._searched.any():
             assert self._store is not None, "capture_of needs the store on the device"
             found = self._store.hardest(query.detach(), inputs["known"], negatives.shape[1], self._similarity)
             negatives = torch.where(negatives < 0, found, negatives)
         rows = negatives.flatten()
-        if self._store is None:
-            positive, negative = inputs["positive_vectors"], inputs["negative_vectors"]
-        else:
-            positive, negative = self._store.take(inputs["positives"]), self._store.take(rows.clamp(min=0))
-        if loss.kind == "triplet":
+        negative = inputs["negative_vectors"] if self._store is None else self._store.take(rows.clamp(min=0))
+        if source == "query":
             return objective.contrast(query, positive, negative)
         documents = torch.cat([inputs["positives"], rows])
         # What fills up a short list counts as known, and so as no negative.

@@ -26,7 +26,7 @@ embeddings."""
 def negative_chooser(settings: TuneSection, examples: AddressedSet, store: Store, *, seed: int) -> Chooser:
     """The source of negatives that the settings choose."""
     count = settings.negatives.per_query
-    if settings.loss.kind == "store_softmax":
+    if not settings.loss.draws_negatives():
         return lambda rows, step, query: Ragged.of(np.empty(0, dtype=np.int64) for _ in rows)
     listed = settings.negatives.kind == "examples"
     if listed:
@@ -87,9 +87,9 @@ def _require_listed(examples: AddressedSet, settings: TuneSection) -> None:
 
 def searched(examples: AddressedSet, settings: TuneSection) -> Bool[np.ndarray, " n"]:
     """Queries whose negatives are the store's hardest, so that they depend on the tower."""
-    everywhere = settings.negatives.kind == "hardest" and settings.loss.kind != "store_softmax"
-    # Under the softmax the batch provides others.
-    bare = settings.negatives.kind == "examples" and settings.loss.kind == "triplet"
+    everywhere = settings.negatives.kind == "hardest" and settings.loss.draws_negatives()
+    # A batch provides others.
+    bare = settings.negatives.kind == "examples" and settings.loss.negatives_from == "query"
     found: Bool[np.ndarray, " n"] = ((examples.negatives.lengths == 0) & bare) | everywhere
     return found
 
@@ -120,15 +120,11 @@ def short_lists_note(examples: AddressedSet, settings: TuneSection) -> str | Non
         examples.negatives.lengths,
     )
     short = int((lengths < needed).sum()) - _without_negatives(examples, settings)
-    # Under the softmax, data without any negatives use in-batch negatives, as requested.
-    if (
-        settings.loss.kind == "store_softmax"
-        or settings.negatives.kind != "examples"
-        or not short
-        or not lengths.any()
-    ):
+    listed = settings.loss.draws_negatives() and settings.negatives.kind == "examples"
+    # Data without any negatives use those of the batch, as requested.
+    if not listed or not short or not lengths.any():
         return None
-    then = "theirs are repeated" if settings.loss.kind == "triplet" else "they use those they list"
+    then = "theirs are repeated" if settings.loss.negatives_from == "query" else "they use those they list"
     start = (
         f" from tune.negatives.difficulty = {settings.negatives.difficulty} on"
         if settings.negatives.difficulty > 1
@@ -141,15 +137,15 @@ def short_lists_note(examples: AddressedSet, settings: TuneSection) -> str | Non
 def listed_negatives(examples: AddressedSet, rows: Int[np.ndarray, " b"], settings: TuneSection) -> Ragged:
     """The negatives that examples list, from `negatives.difficulty` on; the last one of a shorter list.
 
-    Under the triplet loss, a list that is too short is repeated, so that every query has the same weight.
-    Under the softmax, whose negatives serve every query of the batch, a repeated negative would count twice,
-    so none is repeated.
+    Where queries have negatives of their own, a list that is too short is repeated, so that every query has
+    the same weight. Where negatives serve every query of the batch, a repeated one would count twice, so none
+    is repeated.
     """
     lists = [
         listed[min(settings.negatives.difficulty, len(listed)) - 1 :]
         for listed in (examples.negatives[int(row)] for row in rows)
     ]
-    if settings.loss.kind == "triplet":
+    if settings.loss.negatives_from == "query":
         return Ragged.of(np.resize(listed, settings.negatives.per_query) for listed in lists)
     return Ragged.of(listed[: settings.negatives.per_query] for listed in lists)
 

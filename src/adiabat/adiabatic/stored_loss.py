@@ -14,12 +14,12 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from adiabat.adiabatic.negatives import Chooser, listed_negatives
-from adiabat.config.training_choices import TripletTuning
+from adiabat.config.training_choices import StoreTuning
 from adiabat.config.tuning import TuneSection
 from adiabat.core.ragged import Ragged
 from adiabat.data.batch_sampler import BatchSampler, ShuffledBatches, text_order, validation_batches
 from adiabat.losses.embedded_pairs import Pairs, unit_rows
-from adiabat.losses.in_batch import Distance, in_batch_softmax, triplet_errors, triplet_margin
+from adiabat.losses.in_batch import Distance, triplet_errors
 from adiabat.models.bulk import TokenTable, embed_all
 from adiabat.models.device import Precision
 from adiabat.models.encoder import Encoder
@@ -246,24 +246,32 @@ class StoredDocuments:
     ) -> Tensor:
         first = first_positives(examples, rows)
         positive = torch.from_numpy(self.store.gather(first)).to(query.device)
-        loss = self.settings.loss
-        if loss.kind == "store_softmax":
-            blocks = in_blocks(self.store, query.device)
-            return store_softmax(
-                query,
-                positive,
-                examples.known.take(rows),
-                blocks,
-                temperature=loss.temperature,
-                unit=self.distance == "cosine",
+        source = self.settings.loss.negatives_from
+        if source == "store":
+            return self.against_all(
+                query, positive, examples.known.take(rows), in_blocks(self.store, query.device)
             )
         negative = torch.from_numpy(self.store.gather(negatives.values)).to(query.device, non_blocking=True)
-        if isinstance(loss, TripletTuning):
+        if source != "batch":
             return self.contrast(query, positive, negative)
         known = torch.from_numpy(
             known_positives(examples.known.take(rows), np.concatenate([first, negatives.values]))
         )
         return self.contrast(query, positive, negative, known=known.to(query.device))
+
+    def against_all(
+        self,
+        query: Float[Tensor, "b e"],
+        positive: Float[Tensor, "b e"],
+        known: Ragged | Int[Tensor, "b m"],
+        blocks: Blocks,
+    ) -> Tensor:
+        """The loss of queries whose negatives are the whole store, except their `known` answers."""
+        loss = self.settings.loss
+        assert isinstance(loss, StoreTuning), "the losses over the whole store"
+        return store_softmax(
+            query, positive, known, blocks, temperature=loss.temperature, unit=self.distance == "cosine"
+        )
 
     def contrast(
         self,
@@ -273,17 +281,21 @@ class StoredDocuments:
         *,
         known: Bool[Tensor, "b b_and_n"] | None = None,
     ) -> Tensor:
-        """The loss over vectors: each query has an equal share of the negatives (triplet), or all but its
-        known answers (softmax).
+        """The loss over vectors: a query has its share of the negatives, or all that are not its `known`
+        answers, or none.
         """
-        loss = self.settings.loss
-        if isinstance(loss, TripletTuning):
-            lists = negative.view(len(query), -1, negative.shape[-1])
-            return triplet_margin(query, positive, lists, margin=loss.margin, distance=self.distance)
-        pairs = Pairs(query, positive, shared=negative, known=known)
-        return in_batch_softmax(
-            pairs.unit() if self.distance == "cosine" else pairs, temperature=loss.temperature
-        )
+        match self.settings.loss.negatives_from:
+            case "query":
+                pairs = Pairs(query, positive, own=negative.view(len(query), -1, negative.shape[-1]))
+            case "batch":
+                pairs = Pairs(query, positive, shared=negative, known=known)
+            case _:
+                pairs = Pairs(query, positive)
+        return self._criterion(pairs)
+
+    @cached_property
+    def _criterion(self) -> Callable[[Pairs], Tensor]:
+        return self.settings.loss.criterion(self.distance)
 
     @cached_property
     def capture(self) -> "Capture":
@@ -343,11 +355,10 @@ class StoredDocuments:
         listed = self.loss_negatives
         examples = self.validation if listed is None else replace(self.validation, negatives=listed)
         # Batches do not matter to a loss over the whole store.
-        size = VALIDATION_QUERIES if self.settings.loss.kind == "store_softmax" else self.settings.batch_size
+        loss = self.settings.loss
+        size = VALIDATION_QUERIES if loss.negatives_from == "store" else self.settings.batch_size
         total = 0.0
-        for rows, weight in validation_batches(
-            self._validation_order, size, full=self.settings.loss.kind == "in_batch_softmax"
-        ):
+        for rows, weight in validation_batches(self._validation_order, size, full=loss.full_batches):
             negatives = listed_negatives(examples, rows, self.settings)
             total += (
                 float(

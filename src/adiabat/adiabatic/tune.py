@@ -3,8 +3,9 @@ al. 2024).
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -36,8 +37,7 @@ from adiabat.results.power_record import Power
 from adiabat.results.training_record import LayerChange
 from adiabat.runs.output_dir import open_job
 from adiabat.runs.run_config import Job, is_job, read_description
-from adiabat.store.addressing import AddressedSet, stored_documents
-from adiabat.store.vector_store import Store
+from adiabat.store.addressing import stored_documents
 from adiabat.training.checkpoint import Outcome, Position
 from adiabat.training.loop import Loop
 from adiabat.training.optimizers import ROUNDED_AWAY
@@ -45,33 +45,24 @@ from adiabat.training.passes import side_passes
 from adiabat.training.run_record import finish_run, layer_changes, record_of, result_of
 from adiabat.training.time_limit import LEAST_LEFT, seconds_since
 
-RateSearch = Callable[[TuningContext, Path, TuneSettings, Watch], TuneSettings]
-"""Finds the rate where `tune.learning_rate` is a word; the search leaves its files in the given folder."""
-
 LONG_JOB = 3600.0
 """Seconds from which a job without a time limit names the quick recipe."""
-
-MeasurePower = Callable[[DualEncoder, DualEncoder, Store, AddressedSet], Power | None]
-"""What as many test queries as the validation queries could show, from the model before and after tuning."""
 
 RATE_SEARCH = "rate-search"
 """Folder of the rate search in a job."""
 
 
-def tune(
+def begin(
     context: TuningContext,
     out: Path,
     *,
     settings: TuneSettings,
-    find_rate: RateSearch | None = None,
-    measure_power: MeasurePower | None = None,
     resume: bool = False,
-    command: str = "",
     watch: Watch = SILENT,
     started: float | None = None,
-) -> Result:
-    """Tune a query tower against a store and write a job directory: configuration, log, checkpoints, model,
-    result and report.
+) -> "TuningRun":
+    """Check everything and claim a job directory, of which the run becomes configuration, log, checkpoints,
+    model, result and report.
 
     A resumed job gives the weights of an uninterrupted one, bit for bit. The steps that a time limit allows
     are fitted to the speed that is measured at the start, and stand in ``config.toml``. Only where the
@@ -80,8 +71,6 @@ def tune(
     too, and a reserve holds what follows the last step, up to the written page.
 
     Args:
-        find_rate: The rate search; None if the rate is a number.
-        measure_power: Measures the power of the validation queries; None for none.
         started: Value of the monotonic clock from which a time limit counts; None takes now.
     """
     started = time.monotonic() if started is None else started
@@ -90,28 +79,30 @@ def tune(
         watch.note(note)
     # Report its errors before the model is loaded, which takes long.
     context.examples(settings.data)
-    options: dict[str, Any] = {"settings": settings, "resume": resume, "watch": watch, "find_rate": find_rate}
-    run = TuningRun.begin(context, out, **options, timed=not is_job(out), started=started)
-    return run.carry_out(command=command, measure_power=measure_power)
+    return TuningRun.begin(
+        context, out, settings=settings, resume=resume, watch=watch, timed=not is_job(out), started=started
+    )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TuningRun:
-    """One job with its loop, set up but without any step taken.
+    """One job, set up but without any step taken.
 
     Attributes:
         context: Inputs that it shares with other runs.
         settings: Settings of the run.
         job: Its directory.
         objective: Objective of the loop; holds the tower.
-        loop: Takes the steps.
+        frozen: Which weights are tuned.
+        watch: Receives progress and notes.
     """
 
     context: TuningContext
     settings: TuneSettings
     job: Job
     objective: StoredDocuments
-    loop: Loop
+    frozen: FreezeReport
+    watch: Watch
 
     @classmethod
     def begin(
@@ -122,12 +113,10 @@ class TuningRun:
         settings: TuneSettings,
         resume: bool,
         watch: Watch,
-        find_rate: RateSearch | None = None,
         timed: bool = False,
         started: float | None = None,
     ) -> "TuningRun":
-        """Claim the directory and print what will be tuned; `timed` also measures and prints the expected
-        time.
+        """Claim the directory; `timed` also measures and prints the expected time.
 
         A time limit counts from `started`, a value of the monotonic clock.
         """
@@ -151,48 +140,34 @@ class TuningRun:
                 watch.note(
                     f"{quick} picks a learning rate and ends within 10 minutes; {limit} sets another limit"
                 )
-        if settings.searches:
-            assert find_rate is not None
-            settings = find_rate(context, job.folder / RATE_SEARCH, settings, watch)
-        loop = _loop(objective, settings, job, watch)
-        _say_what_is_tuned(watch, objective, frozen, settings)
-        return cls(context, settings, job, objective, loop)
+        return cls(context, settings, job, objective, frozen, watch)
 
-    def carry_out(self, *, command: str, measure_power: MeasurePower | None = None) -> Result:
-        """Take all steps that no checkpoint holds, then finish."""
+    @property
+    def search_folder(self) -> Path:
+        """The place of the rate search, if the rate is searched for."""
+        return self.job.folder / RATE_SEARCH
+
+    @cached_property
+    def loop(self) -> Loop:
+        """The loop, which goes on from the newest checkpoint; made after the rate search, which may leave
+        checkpoints for it.
+        """
+        return _loop(self.objective, self.settings, self.job, self.watch)
+
+    def carry_out(self) -> "TunedRun":
+        """Print what is tuned, and take all steps that no checkpoint holds."""
+        loop = self.loop
+        _say_what_is_tuned(self.watch, self.objective, self.frozen, self.settings)
         tower = self.objective.encoder
         with (
             sole_writer(self.job.folder),
             side_passes(tower, precision=self.settings.run.precision) as self.objective.passes,
         ):
-            return self.end(self.loop.run(resume=True), command=command, measure_power=measure_power)
-
-    def end(self, outcome: Outcome, *, command: str, measure_power: MeasurePower | None = None) -> Result:
-        """Write the model, the result and its page."""
-        tower, softened = self._final_tower()
+            outcome = loop.run(resume=True)
+            tower, softened = self._final_tower()
         # Lists of runs, as in a sweep, show why each ended.
         outcome = replace(outcome, reason="; ".join(filter(None, [outcome.reason, softened])))
-        result = _result(self, outcome, tower, command=command)
-        start, tuned_by = (
-            self.context.start_on_device(self.settings),
-            self.context.distance(self.settings.tune),
-        )
-        # Unit vectors rank alike by every similarity; others must be ranked by the similarity that tuned
-        # them.
-        root = start.root if start.unit else {**start.root, "similarity_fn_name": tuned_by}
-        model = replace(start, query=tower, name=str(self.job.folder), root=root)
-        self.context.store.require_unchanged()
-        power = measure_power and measure_power(start, model, self.context.store, self.objective.validation)
-        result = replace(result, power=[power] if power else [])
-        # Texts used for training, and for choosing the resulting weights.
-        sets = (self.objective.train, self.objective.validation)
-        rows = np.unique(np.concatenate([examples.positives.values for examples in sets]))
-        queries = chain.from_iterable(examples.queries for examples in sets)
-        texts = TrainedTexts.of(queries, **stored_documents(self.context.store, rows))
-        trained = with_starts(texts, read_description(self.job)["job"]["model"])
-        return finish_run(
-            self.job, model, result, trained, keep_checkpoints=self.settings.run.keep_checkpoints
-        )
+        return TunedRun(self, outcome, tower)
 
     def _final_tower(self) -> tuple[Encoder, str]:
         """The resulting tower, and its softening if there was any."""
@@ -210,6 +185,53 @@ class TuningRun:
         )
 
 
+@dataclass(frozen=True)
+class TunedRun:
+    """A job whose steps are taken, before its model is written.
+
+    Attributes:
+        run: The job.
+        outcome: How its loop ended.
+        tower: The resulting query tower.
+    """
+
+    run: TuningRun
+    outcome: Outcome
+    tower: Encoder
+
+    @cached_property
+    def start(self) -> DualEncoder:
+        """The model before tuning."""
+        return self.run.context.start_on_device(self.run.settings)
+
+    @cached_property
+    def model(self) -> DualEncoder:
+        """The model after tuning."""
+        tuned_by = self.run.context.distance(self.run.settings.tune)
+        # Unit vectors rank alike by every similarity; others must be ranked by the similarity that tuned
+        # them.
+        root = self.start.root if self.start.unit else {**self.start.root, "similarity_fn_name": tuned_by}
+        return replace(self.start, query=self.tower, name=str(self.run.job.folder), root=root)
+
+    def finish(self, *, command: str, power: Power | None = None) -> Result:
+        """Write the model, the result and its page; `power` is what the validation queries could show."""
+        run, store = self.run, self.run.context.store
+        result = replace(
+            _result(run, self.outcome, self.tower, command=command), power=[power] if power else []
+        )
+        store.require_unchanged()
+        # Texts used for training, and for choosing the resulting weights.
+        sets = (run.objective.train, run.objective.validation)
+        rows = np.unique(np.concatenate([examples.positives.values for examples in sets]))
+        queries = chain.from_iterable(examples.queries for examples in sets)
+        texts = TrainedTexts.of(queries, **stored_documents(store, rows))
+        trained = with_starts(texts, read_description(run.job)["job"]["model"])
+        with sole_writer(run.job.folder):
+            return finish_run(
+                run.job, self.model, result, trained, keep_checkpoints=run.settings.run.keep_checkpoints
+            )
+
+
 def _lengths_within(settings: TuneSettings, pace: Pace | None, out: Path, spent: float) -> dict[str, float]:
     """The steps of the rate search and the epochs that a time limit allows: of an earlier start, or at the
     measured speed.
@@ -218,14 +240,12 @@ def _lengths_within(settings: TuneSettings, pace: Pace | None, out: Path, spent:
         return {}
     if pace is None:
         before = read_description(Job(out))["job"]
+        searched = {SEARCH_STEPS: before[SEARCH_STEPS]} if SEARCH_STEPS in before else {}
         # Jobs begun by earlier versions have no reserve.
-        return {SEARCH_STEPS: before[SEARCH_STEPS], EPOCHS: before[EPOCHS], RESERVE: before.get(RESERVE, 0.0)}
+        return {EPOCHS: before[EPOCHS], RESERVE: before.get(RESERVE, 0.0), **searched}
     within = fitted(settings, pace, spent=spent)
-    return {
-        SEARCH_STEPS: within.rate_search.steps,
-        EPOCHS: within.tune.max_epochs,
-        RESERVE: round(pace.ending_seconds, 3),
-    }
+    searched = {} if within.rate_search is None else {SEARCH_STEPS: within.rate_search.steps}
+    return {**searched, EPOCHS: within.tune.max_epochs, RESERVE: round(pace.ending_seconds, 3)}
 
 
 def _with_lengths(settings: TuneSettings, lengths: Mapping[str, float], spent: float) -> TuneSettings:
@@ -233,7 +253,7 @@ def _with_lengths(settings: TuneSettings, lengths: Mapping[str, float], spent: f
     budget = settings.tune.budget_seconds
     if budget is None:
         return settings
-    search = settings.rate_search.model_copy(update={"steps": lengths[SEARCH_STEPS]})
+    search = settings.rate_search and settings.rate_search.model_copy(update={"steps": lengths[SEARCH_STEPS]})
     # On a slow machine nothing may be left; the loop then ends after its first validation.
     left = max(LEAST_LEFT, budget - spent - lengths[RESERVE])
     tune = settings.tune.model_copy(update={"max_epochs": lengths[EPOCHS], "budget_seconds": left})
@@ -354,24 +374,24 @@ def _result(run: TuningRun, outcome: Outcome, tower: Encoder, *, command: str) -
 
 def _how_tuned(run: TuningRun, description: Mapping[str, Any]) -> tuple[str, ...]:
     """Recipe, choice of the learning rate and time limit, for readers of the result."""
-    tune, rate = description["tune"], run.settings.tune.learning_rate
+    tune, rate, search = (
+        description["tune"],
+        run.settings.tune.learning_rate,
+        description.get("rate_search", {}),
+    )
     recipe = tune.get("recipe", "paper")
     budget = tune.get("budget_seconds")
     limit = "" if budget is None else f", within {duration(budget)} with its rate search"
-    notes = {
-        "safe": f"the learning rate is the largest safe one that {RATE_SEARCH}/report.html found",
-        "range": f"the learning rate {rate:g} had the lowest validation loss within "
-        "the drift limit in a range test of "
-        f"{tune_rates(description)} ({RATE_SEARCH}/trials.parquet)",
-    }
+    notes = {}
+    if search:
+        rates = f"{search['count']} rates from {search['low']:g} to {search['high']:g}"
+        notes = {
+            "safe": f"the learning rate is the largest safe one that {RATE_SEARCH}/report.html found",
+            "range": f"the learning rate {rate:g} had the lowest validation loss within the drift limit "
+            f"in a range test of {rates} ({RATE_SEARCH}/trials.parquet)",
+        }
     told = f"tuned by the recipe {recipe}{limit}" if recipe != "paper" or limit else ""
-    return tuple(filter(None, (told, notes.get(str(tune["learning_rate"]), ""))))
-
-
-def tune_rates(description: Mapping[str, Any]) -> str:
-    """The rates of a range test, by their ends."""
-    search = description["rate_search"]
-    return f"{search['count']} rates from {search['low']:g} to {search['high']:g}"
+    return tuple(filter(None, (told, notes.get(search.get("kind", ""), ""))))
 
 
 def _layers(run: TuningRun, tower: Encoder) -> list[LayerChange]:

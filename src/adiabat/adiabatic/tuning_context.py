@@ -126,11 +126,12 @@ class TuningContext:
     def distance(self, section: TuneSection) -> Distance:
         """Similarity by which a run compares queries and documents."""
         distance = section.loss.distance or NAMES[self.model.ranks_by]
-        if distance == "euclidean" and section.loss.kind != "triplet":
+        allowed = section.loss.distances()
+        if distance not in allowed:
             raise ConfigError(
-                f"tune.loss.distance must be cosine or dot with tune.loss = {section.loss.kind}, "
-                f"got euclidean, which {self.model.name} "
-                "states; set it, or take tune.loss = triplet"
+                f"tune.loss.distance must be {' or '.join(map(str, allowed))} with tune.loss = "
+                f"{section.loss.kind}, got {distance}, which {self.model.name} states; "
+                "set it, or take tune.loss = triplet"
             )
         return distance
 
@@ -326,12 +327,12 @@ def prepared_tower(tower: Encoder, settings: TuneSettings) -> tuple[Encoder, Fre
 def _own_negatives(validation: AddressedSet, settings: TuneSettings) -> Ragged | None:
     """Negatives of the validation loss, if they differ from the negatives mined for the errors.
 
-    The softmax does not need listed negatives; with mined ones, the validation loss would differ from the
-    training loss. Only batches of one query, without in-batch negatives, need them.
+    A loss over the batch does not need listed negatives; with mined ones, the validation loss would differ
+    from the training loss. Only batches of one query need them.
     """
     section = settings.tune
     lists_suffice = (
-        section.loss.kind == "in_batch_softmax"
+        section.loss.negatives_from == "batch"
         and section.negatives.kind == "examples"
         and section.batch_size > 1
     )

@@ -9,7 +9,6 @@ from typing import Any
 from torch import nn, optim
 
 from adiabat.adiabatic.stored_loss import StoredDocuments
-from adiabat.config.training_choices import UnscaledRate
 from adiabat.config.tuning import TuneSection, TuneSettings
 from adiabat.models.device import device_of
 from adiabat.models.freezing import check_patterns
@@ -23,11 +22,7 @@ from adiabat.training.optimizers import Schedule, make_optimizer, scaled_learnin
 
 def learning_rate_of(section: TuneSection) -> float:
     """The peak learning rate of a run."""
-    if isinstance(section.learning_rate, str):
-        raise ValueError("the rate must be a number by now, got safe")
     scaling = section.batch_scaling
-    if isinstance(scaling, UnscaledRate):
-        return section.learning_rate
     return scaled_learning_rate(
         section.learning_rate,
         batch_size=section.batch_size,
@@ -57,10 +52,8 @@ def check_settings(settings: TuneSettings) -> None:
 
 
 def optimizer_of(module: nn.Module, section: TuneSection) -> optim.Optimizer:
-    """The optimizer of the weights that are not frozen; a rate that is searched for does not matter to its
-    speed.
-    """
-    rate = learning_rate_of(section) if isinstance(section.learning_rate, float) else 0.0
+    """The optimizer of the weights that are not frozen."""
+    rate = learning_rate_of(section)
     trainable = [weights for weights in module.parameters() if weights.requires_grad]
     optimizer = make_optimizer(
         section.optimizer, trainable, learning_rate=rate, weight_decay=section.weight_decay

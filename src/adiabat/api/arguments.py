@@ -15,8 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from adiabat.config.former import former_keyword
-from adiabat.config.reader import checked, keys_of, read_table, shallow, with_values
+from adiabat.config.reader import checked, in_file, keys_of, read_table, shallow, with_values
 from adiabat.config.section import Section
 from adiabat.core.disk import make_folder, move, new_file, real
 from adiabat.core.errors import ConfigError, DataError
@@ -333,7 +332,7 @@ def settings_of(
         if not isinstance(settings, str | os.PathLike):
             raise
         # If a keyword sets a key of the file too, either of them may be at fault.
-        raise ConfigError(f"{os.fspath(settings)}{' and keywords' if values else ''}: {fault}") from None
+        raise in_file(fault, Path(settings), "keywords" if values else "") from None
 
 
 def _key(name: str, value: object, kind: type[Section], section: str, function: str) -> str:
@@ -355,8 +354,7 @@ def _key(name: str, value: object, kind: type[Section], section: str, function: 
         raise wrong_type(name, "a dict of settings", value)
     names = {*kind.model_fields, *(key.rpartition(".")[2] for key in keys_of(kind))}
     near = get_close_matches(name, sorted(names), n=1)
-    usual = f"did you mean {near[0]}?" if near else f"see adiabat settings {function.replace('_', ' ')}"
-    advice = former_keyword(name, kind.model_fields) or usual
+    advice = f"did you mean {near[0]}?" if near else f"see adiabat settings {function.replace('_', ' ')}"
     raise TypeError(f"{function}() has no argument or setting {name}; {advice}")
 
 

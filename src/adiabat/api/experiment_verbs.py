@@ -4,7 +4,9 @@ Each function imports its implementation when it is called: a plan does not need
 load.
 """
 
+import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from adiabat.adiabatic.tune_checks import SEARCH, inputs_of, require_named, require_search
@@ -25,8 +27,9 @@ from adiabat.api.call import Progress, called
 from adiabat.api.repeated import Asked
 from adiabat.api.with_page import with_page
 from adiabat.config.budgets import PlanSettings, ScalingSettings
+from adiabat.config.reader import SettingsError, in_file
 from adiabat.config.sweeps import SWEEPS, SweepSettings, sweep_kind
-from adiabat.config.tuning import TuneSettings
+from adiabat.config.tuning import TuneSection, TuneSettings
 from adiabat.experiments.experiment_checks import SCALING, SWEEP, require_plan, require_scaling, require_sweep
 from adiabat.models.model_paths import name_of, require_names, require_reachable
 from adiabat.results.rate_search_result import SafeRate
@@ -98,7 +101,10 @@ def sweep(
     if asked.is_finished(resume=resume):
         return asked.result(SweepResult)
     resume = resume or asked.resumes(SWEEP)
-    require_sweep(chosen, resume=resume)
+    try:
+        require_sweep(chosen, resume=resume)
+    except SettingsError as fault:
+        raise (in_file(fault, Path(settings)) if isinstance(settings, str | os.PathLike) else fault) from None
     asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
     from adiabat.experiments.sweep import sweep as run_sweep
@@ -284,9 +290,11 @@ def safe_rate(
         >>> len(result.rates)
         2
     """
+    # A settings file of tune works too, whatever its rate and guard.
     tune = options.get("tune")
     if not (isinstance(tune, Mapping) and "learning_rate" in tune):
-        options = {"learning_rate": "safe", **options}
+        options = {"learning_rate": TuneSection().learning_rate, **options}
+    options = {**options, "rate_search": _safe(options.get("rate_search"))}
     if options.get("guard") is None and _is_unguarded(settings):
         options = {**options, "guard": True}
     chosen = settings_of(TuneSettings, settings, options, section="tune", function="safe_rate")
@@ -317,12 +325,16 @@ def safe_rate(
     return with_page(result, folder)
 
 
+def _safe(search: object) -> object:
+    """The settings of a search, as one for a safe rate."""
+    return {"kind": "safe", **search} if isinstance(search, Mapping) else search or "safe"
+
+
 def replaced_notes(settings: SettingsLike) -> Iterator[str]:
     """Note on tuning settings that a search ignores."""
     tune = settings_table(settings, TuneSettings).get("tune")
-    rate = tune.get("learning_rate", "safe") if isinstance(tune, Mapping) else "safe"
-    if rate != "safe":
-        yield f"the search tries its own rates: tune.learning_rate = {rate} is ignored"
+    if isinstance(tune, Mapping) and "learning_rate" in tune:
+        yield f"the search tries its own rates: tune.learning_rate = {tune['learning_rate']} is ignored"
     if _is_unguarded(settings):
         yield "the search measures drift: guard = false is ignored"
 

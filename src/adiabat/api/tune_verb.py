@@ -2,7 +2,7 @@
 model and data.
 """
 
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,14 +30,10 @@ from adiabat.runs.output_dir import require_own
 from adiabat.runs.run_config import is_job
 
 if TYPE_CHECKING:
+    from adiabat.adiabatic.tune import TuningRun
     from adiabat.adiabatic.tuning_context import TuningContext
     from adiabat.adiabatic.tuning_estimate import TuningEstimate
-    from adiabat.core.progress import Watch
     from adiabat.models.model_paths import Model
-    from adiabat.models.towers import DualEncoder
-    from adiabat.results.power_record import Power
-    from adiabat.store.addressing import AddressedSet
-    from adiabat.store.vector_store import Store
 
 
 def tune(
@@ -100,27 +96,19 @@ def tune(
     require_reachable(model)
     asked.take_digests()
     # Imported after the checks: torch takes seconds to load.
-    from adiabat.adiabatic.tune import tune as run_tuning
+    from adiabat.adiabatic.tune import begin
 
-    find_rate = None
-    if chosen.searches:
-        # The search stands above tuning, which cannot import it.
-        from adiabat.experiments.rate_search import rate_for_run
-
-        find_rate = rate_for_run
     with called("tune", progress) as call:
         context = context_of(model, store, source, chosen)
-        result = run_tuning(
-            context,
-            folder,
-            settings=chosen,
-            find_rate=find_rate,
-            measure_power=partial(_validation_power, watch=call.watch),
-            resume=resume,
-            command=call.command,
-            watch=call.watch,
-            started=began,
+        run = begin(context, folder, settings=chosen, resume=resume, watch=call.watch, started=began)
+        tuned = at_its_rate(run).carry_out()
+        # Loaded at the end: a run that fails does without.
+        from adiabat.evaluation.set_power import validation_power
+
+        power = validation_power(
+            tuned.start, tuned.model, context.store, run.objective.validation, call.watch
         )
+        result = tuned.finish(command=call.command, power=power)
     asked.remember()
     return with_page(result, folder)
 
@@ -156,15 +144,15 @@ def estimate_tuning(
         return estimate(context_of(model, store, source, settings), settings, started=began, watch=call.watch)
 
 
-def _validation_power(
-    start: "DualEncoder", tuned: "DualEncoder", store: "Store", validation: "AddressedSet", *, watch: "Watch"
-) -> "Power | None":
-    """The power of the validation queries; the rooms that measure it stand above tuning, and load at its
-    end.
+def at_its_rate(run: "TuningRun") -> "TuningRun":
+    """The run at a number for its learning rate, which is searched for first where the settings ask for
+    that.
     """
-    from adiabat.evaluation.set_power import validation_power
+    if run.settings.rate_search is None:
+        return run
+    from adiabat.experiments.rate_search import rate_for_run
 
-    return validation_power(start, tuned, store, validation, watch)
+    return replace(run, settings=rate_for_run(run.context, run.search_folder, run.settings, run.watch))
 
 
 def context_of(model: "Model", store: PathLike, data: Data, settings: TuneSettings) -> "TuningContext":

@@ -24,7 +24,7 @@ from adiabat.cli.options import (
     short_for,
     show,
 )
-from adiabat.config.reader import assigned, read_table
+from adiabat.config.reader import SettingsError, assigned, in_file, read_table
 from adiabat.core.errors import ConfigError
 
 
@@ -51,7 +51,10 @@ def sweep(
     settings = settings_of(kind, spec, assignments, seed=seed, device=device)
     import adiabat
 
-    result = adiabat.sweep(settings, resume=resume, exist_ok=exist_ok or None)
+    try:
+        result = adiabat.sweep(settings, resume=resume, exist_ok=exist_ok or None)
+    except SettingsError as fault:
+        raise in_file(fault, spec, "--set" if assignments else "") from None
     show(result, as_json=as_json, location=result.page)
 
 
@@ -167,15 +170,17 @@ def safe_rate(
     as_json: AsJson = False,
 ) -> None:
     """Find the largest learning rate at which the results of unlabelled probe texts stay within noise."""
-    from adiabat.config.tuning import TuneSettings
+    from adiabat.config.tuning import TuneSection, TuneSettings
 
     _require_free(assigned(assignments or ()), probes)
     # A settings file of tune works too, whatever its rate and guard.
+    usual = f"tune.learning_rate={TuneSection().learning_rate}"
     assignments = [
         "guard=true",
         *(assignments or ()),
         *short_for({"guard.probes": probes}),
-        'tune.learning_rate="safe"',
+        'rate_search.kind="safe"',
+        usual,
     ]
     settings = settings_of(TuneSettings, config, assignments, seed=seed, device=device)
     import adiabat

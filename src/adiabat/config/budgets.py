@@ -1,39 +1,24 @@
 """Settings of ``adiabat scaling`` and ``adiabat plan``: sizes, methods and budgets."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from adiabat.config.dual_training import TrainRunSection, TrainSection, TrainTables
+from adiabat.config.dual_training import DataJobSection, TrainSection, TrainTables
 from adiabat.config.faults import Need, without_effect
 from adiabat.config.reader import TRAIN_TABLES
-from adiabat.config.section import (
-    Bytes,
-    Fraction,
-    Seconds,
-    Section,
-    SeedNumbers,
-    Text,
-    Texts,
-    each_once,
-    until_wrong,
-)
-from adiabat.config.shared import EncoderSection, RankingMeasureSection, RunSection
-from adiabat.config.tasks import AnyTask, repeated_names
+from adiabat.config.section import Bytes, Seconds, Section, Text, Texts, by_kind, each_once
+from adiabat.config.shared import EncoderTables, ExperimentSection, RunTables
+from adiabat.config.tasks import TaskTables, repeated_names
 from adiabat.config.training_choices import (
-    ConstantSchedule,
-    ExponentialSchedule,
-    FallingSchedule,
-    FixedTemperature,
+    ENDING,
+    InBatchLoss,
     InBatchSoftmax,
-    Pair,
-    RegressionLoss,
-    SamToNe,
-    ScheduledTemperature,
-    TrainedTemperature,
-    Triplet,
+    Schedule,
+    Temperature,
+    TrainLoss,
 )
 
 TAKEN = {
@@ -56,8 +41,8 @@ PRETRAINING_SHARE = 0.1
 """Share of the peak rate of pre-training that full training and freezing take (Ziarko et al. 2024, sections
 4.1 and E.1)."""
 
-TEMPERATURE = 1 / 40
-"""Temperature of the softmax losses of scaling experiments (Ziarko et al. 2024, section 4.1)."""
+TEMPERATURE, FINAL_FRACTION = 1 / 40, 0.1
+"""Of the runs of scaling experiments (Ziarko et al. 2024, section 4.1)."""
 
 Counts = Annotated[tuple[PositiveInt, ...], Field(strict=False)]
 Part = Annotated[float, Field(gt=0, lt=1)]
@@ -75,31 +60,15 @@ class ReadingSection(Section):
     """Bootstrap resamples of the runs, for intervals."""
 
 
-class ScalingSection(ReadingSection):
+class ScalingSection(ReadingSection, ExperimentSection):
     """``[scaling]``: output directory, budgets and seeds."""
 
-    out: Text | None = None
-    """Directory of the scaling experiment. Required."""
     name: Text = "scaling"
     """Title of the page."""
     budgets: Annotated[tuple[PositiveFloat, ...], Field(strict=False), each_once("budget")] = ()
     """Training budgets in FLOPs (`adiabat.scaling_laws.flops`). Required."""
-    seeds: SeedNumbers = (0,)
-    """Seeds. Every combination of model, method and budget is run once per seed."""
     last_steps: PositiveInt = 20
     """Number of final steps over which the training loss of a run is averaged."""
-    keep_models: bool = False
-    """Keep the trained models; checkpoints are always removed."""
-    engine: Literal["process", "ray"] = "process"
-    """Where runs are executed: in this process, or on a Ray cluster (extra ``ray``) whose machines share the
-    output directory."""
-
-
-class ScalingJobSection(Section):
-    """``[job]`` of a scaling experiment."""
-
-    data: Text | None = None
-    """Training data of all runs; to use several files, list them as ``data.sources`` instead."""
 
 
 class FamilySection(Section):
@@ -163,75 +132,40 @@ class RatesSection(Section):
     """Learning rate of bias training (Ziarko et al. 2024, table 4)."""
 
 
-class ScalingScheduledTemperature(ScheduledTemperature):
-    """A temperature that changes linearly from its first to its last value (Reimers 2021)."""
-
-    last: PositiveFloat = TEMPERATURE
-    """Temperature at the end."""
-
-
-class ScalingTrainedTemperature(TrainedTemperature):
-    """A temperature that is trained with the weights."""
-
-    first: Annotated[float, Field(ge=0.01)] = TEMPERATURE
-    """Temperature of the first step."""
-
-
-ScalingTemperature = Annotated[
-    FixedTemperature | ScalingScheduledTemperature | ScalingTrainedTemperature, Field(discriminator="kind")
-]
-
-
-class ScalingSoftmax(InBatchSoftmax):
-    """Cross-entropy of the positive among all documents of the batch."""
-
-    temperature: ScalingTemperature = FixedTemperature(value=TEMPERATURE)
-    """Divisor of similarities."""
-
-
-class ScalingSamToNe(SamToNe):
-    """In-batch softmax whose denominators also hold the texts of the same tower (Moiseev et al. 2023)."""
-
-    temperature: ScalingTemperature = FixedTemperature(value=TEMPERATURE)
-    """Divisor of similarities."""
-
-
-class ScalingPair(Pair):
-    """In-batch softmax with a second term that keeps positives away from other positives (PAIR, Ren et al.
-    2021).
-    """
-
-    temperature: ScalingTemperature = FixedTemperature(value=TEMPERATURE)
-    """Divisor of similarities."""
-
-
-class ScalingFall(FallingSchedule):
-    """Fall from the peak rate to a share of it at the end of the run."""
-
-    final_fraction: Fraction = 0.1
-    """Final learning rate, as a share of the peak."""
-
-
 class ScalingTrainSection(TrainSection):
     """``[train]`` of a scaling experiment.
 
     Some defaults are those of Ziarko et al. 2024, section 4.1, whatever the loss and the schedule.
 
-    These are the weight decay, the temperature and the final learning rate. A fixed temperature is 1/40, a
-    scheduled one ends at 1/40, and a learned one starts at 1/40. A linear, quadratic or cosine schedule ends
-    at a tenth of the peak rate.
+    These are the weight decay (0.1), the temperature (1/40) and the final learning rate: a linear, quadratic
+    or cosine schedule ends at a tenth of the peak rate.
     """
 
-    loss: Annotated[
-        ScalingSoftmax | ScalingSamToNe | ScalingPair | Triplet | RegressionLoss, Field(discriminator="kind")
-    ] = ScalingSoftmax()
+    loss: TrainLoss = InBatchSoftmax(temperature=Temperature(value=TEMPERATURE))
     """Loss to minimise."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.1
     """Weight decay of matrices."""
-    schedule: Annotated[ConstantSchedule | ScalingFall | ExponentialSchedule, Field(discriminator="kind")] = (
-        ScalingFall(kind="cosine")
-    )
+    schedule: Schedule = Schedule(kind="cosine", final_fraction=FINAL_FRACTION)
     """Learning-rate schedule after the warm-up."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_in_the_paper(cls, stated: Any) -> Any:
+        """Fill in what the defaults cannot say of other kinds of losses and schedules."""
+        if not isinstance(stated, Mapping):
+            return stated
+        filled = {name: cls.long_form(name, value) for name, value in stated.items()}
+        schedule, loss = filled.get("schedule"), filled.get("loss")
+        if isinstance(schedule, Mapping) and schedule.get("kind") in ENDING:
+            filled["schedule"] = {"final_fraction": FINAL_FRACTION, **schedule}
+        softmaxes = [
+            word for word, kind in by_kind(cls.tables_at("loss")).items() if issubclass(kind, InBatchLoss)
+        ]
+        if isinstance(loss, Mapping) and loss.get("kind") in softmaxes:
+            temperature = InBatchLoss.long_form("temperature", loss.get("temperature", {}))
+            if isinstance(temperature, Mapping):
+                filled["loss"] = {**loss, "temperature": {"value": TEMPERATURE, **temperature}}
+        return filled
 
 
 class _ScalingTables(Section):
@@ -239,27 +173,25 @@ class _ScalingTables(Section):
     models: Annotated[tuple[FamilySection, ...], Field(strict=False)] = ()
     methods: MethodsSection = MethodsSection()
     rates: RatesSection = RatesSection()
-    job: ScalingJobSection = ScalingJobSection()
+    job: DataJobSection = DataJobSection()
 
 
-class ScalingSettings(TrainTables, _ScalingTables):
+class ScalingSettings(TrainTables, TaskTables, _ScalingTables):
     """All settings of ``adiabat scaling``."""
 
     train: ScalingTrainSection = ScalingTrainSection()
-    run: TrainRunSection = TrainRunSection()
-    """`run.seed` seeds random draws of the analysis; `scaling.seeds` lists the seeds of the runs."""
-    tasks: Annotated[tuple[AnyTask, ...], Field(strict=False)] = ()
-    """Tasks on which every trained model is measured, to compare its score with its loss."""
-    measure: RankingMeasureSection = RankingMeasureSection()
-    """Measures of the tasks; the first one is the score of a task."""
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """Settings that vary between runs are unset, and each method has a learning rate."""
         yield from repeated_names("tasks", [ALL_TASKS, *(task.name for task in self.tasks)])
         yield from repeated_names("models", [family.title for family in self.models])
         for key, source in TAKEN.items():
-            yield from until_wrong(self._taken(key, source))
-        yield from until_wrong(self._without_stream())
+            yield from self._taken(key, source)
+        if self.data.stream is not None:
+            yield (
+                "data.stream",
+                "must be left out of a scaling experiment, whose runs end with a budget; leave it out",
+            )
         for family in (
             self.models if self.rates.full is None and (self.methods.full or self.methods.freezing) else ()
         ):
@@ -278,13 +210,6 @@ class ScalingSettings(TrainTables, _ScalingTables):
                 key,
                 "must be left out of a scaling experiment, which gives each run its "
                 f"own; leave it out; set {source} instead",
-            )
-
-    def _without_stream(self) -> Iterator[tuple[str, str]]:
-        if self.data.stream is not None:
-            yield (
-                "data.stream",
-                "must be left out of a scaling experiment, whose runs end with a budget; leave it out",
             )
 
     def common(self) -> dict[str, Any]:
@@ -332,13 +257,12 @@ class PlanSection(ReadingSection):
             yield "memory", without_effect("without plan.runs or plan.models", "set one of them")
 
 
-class PlanSettings(Section):
-    """All settings of ``adiabat plan``."""
+class PlanSettings(EncoderTables, RunTables):
+    """All settings of ``adiabat plan``: of `plan.models`, the encoder; a scaling experiment records those of
+    its runs.
+    """
 
     plan: PlanSection = PlanSection()
-    encoder: EncoderSection = EncoderSection()
-    """Encoder settings of `plan.models`; a scaling experiment records those of its runs."""
-    run: RunSection = RunSection()
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """A plan uses either runs or models, and settings of the other are unset."""

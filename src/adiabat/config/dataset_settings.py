@@ -8,17 +8,18 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from adiabat.config.dual_training_data import TrainColumnsSection
+from adiabat.config.dual_training_data import TrainExamplesSection
 from adiabat.config.faults import Need
-from adiabat.config.section import Amount, Fraction, Section, SeedNumber, Text, Texts, each_once
+from adiabat.config.section import Amount, Fraction, Section, Text, Texts, each_once
 from adiabat.config.shared import (
     DataSection,
     EmbedDataSection,
-    EncoderSection,
-    ExamplesSection,
-    RankingEncoderSection,
-    RunSection,
+    EncoderTables,
+    RankingTables,
+    RunTables,
+    SeedSection,
 )
+from adiabat.config.training_choices import JudgingSection
 
 Documents = Literal["ids", "texts"]
 Repeats = Literal["positive", "negative", "drop"]
@@ -149,18 +150,11 @@ class ArxivSection(DocumentsSection):
         return {prefix: prefix.rstrip(".") for prefix in self.narrow}
 
 
-class ArxivRunSection(Section):
-    """``[run]``: the random seed."""
-
-    seed: SeedNumber = 0
-    """Seed for drawing random papers."""
-
-
 class ArxivSettings(Section):
     """All settings of ``adiabat data arxiv-negatives``."""
 
     arxiv: ArxivSection = ArxivSection()
-    run: ArxivRunSection = ArxivRunSection()
+    run: SeedSection = SeedSection()
 
 
 Margin = Annotated[float, Field(ge=0)]
@@ -215,22 +209,11 @@ class Bm25Section(Section):
     always those of the query."""
 
 
-class JudgeSection(Section):
+class JudgeSection(JudgingSection):
     """``[judge]``: a second model, to drop candidates that it scores as high as the positives."""
 
-    bare = "model"
-    model: Text
-    """Model that scores positives and candidates."""
     store: Text | None = None
     """Store of the judge's vectors for the same corpus; None encodes the candidates."""
-    margin: Margin = 0.0
-    """Drop candidates that score at least the positive's score minus this margin."""
-    relative: bool = False
-    """Interpret the margin as a share of the positive's score."""
-
-    def needs(self) -> Iterator[Need]:
-        """Only a margin can be relative."""
-        yield Need("relative", "margin")
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """A relative margin is at most 1."""
@@ -238,31 +221,20 @@ class JudgeSection(Section):
             yield "margin", f"must be <= 1 where judge.relative is true, got {self.margin:g}; it is a share"
 
 
-class MineSettings(Section):
-    """All settings of ``adiabat mine``."""
+class MineSettings(RankingTables, RunTables):
+    """All settings of ``adiabat mine``; those of the encoder belong to the model that proposes candidates,
+    not to the judge.
+    """
 
     mine: MineSection = MineSection()
     bm25: Bm25Section = Bm25Section()
     judge: JudgeSection | None = None
-    encoder: RankingEncoderSection = RankingEncoderSection()
-    """Encoder settings of the model that proposes candidates; they do not apply to the judge."""
     data: DataSection = DataSection()
     corpus: EmbedDataSection = EmbedDataSection()
-    run: RunSection = RunSection()
 
     def needs(self) -> Iterator[Need]:
         """Dense mining does not use BM25."""
         yield Need("bm25", "mine.source", ("bm25", "fused"))
-
-
-class InspectDataSection(ExamplesSection):
-    """``[data]``: the data set to profile."""
-
-    columns: TrainColumnsSection = TrainColumnsSection()
-    """The same columns as in training; a named topic or tag must have at least two values."""
-    corpus: Text | None = None
-    """Corpus with the texts of documents that examples name by id. None uses the corpus of a BEIR folder;
-    other examples then hold texts."""
 
 
 class InspectSection(Section):
@@ -275,18 +247,11 @@ class InspectSection(Section):
     cover the whole data set."""
 
 
-class InspectRunSection(Section):
-    """``[run]``: the random seed."""
+class InspectSettings(EncoderTables):
+    """All settings of ``adiabat inspect``; those of the encoder belong to the model whose tokenizer counts
+    the tokens.
+    """
 
-    seed: SeedNumber = 0
-    """Seed for drawing example rows and sampled texts."""
-
-
-class InspectSettings(Section):
-    """All settings of ``adiabat inspect``."""
-
-    encoder: EncoderSection = EncoderSection()
-    """Encoder settings of the model whose tokenizer counts the tokens; they require a model."""
-    data: InspectDataSection = InspectDataSection()
+    data: TrainExamplesSection = TrainExamplesSection()
     inspect: InspectSection = InspectSection()
-    run: InspectRunSection = InspectRunSection()
+    run: SeedSection = SeedSection()

@@ -1,16 +1,16 @@
 """Settings of ``adiabat distill``: static models and trained students."""
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt
 
-from adiabat.config.dual_training import MemorySection, TrainRunSection, TrainSection, TrainSettings
-from adiabat.config.dual_training_data import BatchesSection, MixtureSection, SourceShares, TemperatureShares
-from adiabat.config.faults import PlacedError, shown
+from adiabat.config.dual_training import BatchTables, Kept, TrainSection, TrainSettings
+from adiabat.config.dual_training_data import MixtureSection, Shares
+from adiabat.config.faults import Need, shown
 from adiabat.config.reader import checked
 from adiabat.config.section import Choice, Exhausted, Section, Text, Texts, each_once
-from adiabat.config.shared import EncoderSection, RunSection
+from adiabat.config.shared import EncoderSection, EncoderTables, RunTables
 from adiabat.config.training_choices import RegressionLoss, TrainLoss
 from adiabat.core.wording import option
 
@@ -47,13 +47,18 @@ class StudentDataSection(Section):
     """Maximum number of the teacher's texts held out for validation."""
 
 
-class FitDataSection(StudentDataSection):
-    """``[data]`` of ``distill fit``: unlabelled texts."""
+class TextsSection(Section):
+    """Unlabelled texts."""
 
     texts: Annotated[Texts, each_once("source")] = ()
-    """Corpora of documents: files, folders or hub data sets."""
+    """Corpora of documents: files, folders or hub data sets. An ablation without any skips the step that
+    trains towards the teacher."""
     queries: Annotated[Texts, each_once("source")] = ()
     """Files of examples; only their queries are used."""
+
+
+class FitDataSection(StudentDataSection, TextsSection):
+    """``[data]`` of ``distill fit``: unlabelled texts."""
 
 
 class ParallelDataSection(StudentDataSection):
@@ -74,28 +79,25 @@ class TeachTrainSection(TrainSection):
     """``[train]`` of a student. The learning rate of a static student defaults to 5e-3."""
 
     loss: TrainLoss = RegressionLoss(kind="cosine_distance")
-    keep: Literal["last", "best"] = "best"
-    """Weights to save: the last, or those with the lowest validation loss (best)."""
+    """Loss to minimise."""
+    keep: Kept = "best"
+    """Weights to save, as in training."""
 
 
 STATIC_RATE = 5e-3
 """Learning rate of a table of token vectors; it is high because a batch updates few of them."""
 
 
-class TeachSettings(Section):
-    """Settings that ``distill fit`` and ``distill multilingual`` share."""
+class TeachSettings(BatchTables):
+    """Settings that ``distill fit`` and ``distill multilingual`` share; those of the encoder belong to the
+    student.
+    """
 
     distill: DistillSection = DistillSection()
     teacher: EncoderSection = EncoderSection()
     """Encoder settings of all teachers."""
-    encoder: EncoderSection = EncoderSection()
-    """Encoder settings of the student."""
     data: StudentDataSection = StudentDataSection()
-    batches: BatchesSection = BatchesSection()
-    mixture: MixtureSection = MixtureSection()
     train: TeachTrainSection = TeachTrainSection()
-    memory: MemorySection = MemorySection()
-    run: TrainRunSection = TrainRunSection()
 
     def training(self, **tables: Mapping[str, Any]) -> TrainSettings:
         """Settings of the student's training run."""
@@ -115,20 +117,20 @@ class FitSettings(TeachSettings):
     data: FitDataSection = FitDataSection()
 
 
-class LanguageShares(SourceShares):
-    """Shares of the languages: proportional to the numbers of texts, or equal."""
-
-    kind: Literal["proportional", "equal"]
-
-
 class TranslationMixtureSection(MixtureSection):
     """``[mixture]`` of languages. The default rule oversamples languages with few texts."""
 
-    rule: Annotated[LanguageShares | TemperatureShares, Field(discriminator="kind")] = TemperatureShares()
+    rule: Shares = Shares(kind="temperature")
     """Share of each language in a pass."""
     exhausted: Exhausted = "cycle"
     """When a language runs out within a pass: repeat it until the largest language has been read (cycle),
     stop the pass, or continue with the others (drop)."""
+
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """Languages have no weights."""
+        if self.rule.kind == "weights":
+            allowed = "proportional, equal or temperature"
+            yield "rule", f'must be {allowed}, got "weights", which languages lack; choose another'
 
 
 class MultilingualSettings(TeachSettings):
@@ -142,72 +144,42 @@ USUAL_DIMS = 256
 """Default width of model2vec (van Dongen and Tulkens)."""
 
 
-class NoReduction(Choice):
-    """Keep the width of the teacher."""
-
-    kind: Literal["none"] = "none"
-    dims: ClassVar[int | None] = None
-
-
 class Reduction(Choice):
-    """Principal components (pca; randomized is faster for teachers with thousands of dimensions), or
-    independent components (ica).
+    """Principal components (pca; randomized is faster for teachers with thousands of dimensions), independent
+    components (ica), or none.
     """
 
-    kind: Literal["pca", "randomized", "ica"]
+    kind: Literal["none", "pca", "randomized", "ica"] = "pca"
     dims: PositiveInt | None = None
     """Dimensions to keep; None takes 256, or the teacher's width if that is smaller."""
 
-
-class NoWeighting(Choice):
-    """Weight all tokens equally."""
-
-    kind: Literal["none"] = "none"
-    corpus: ClassVar[Text | None] = None
+    def needs(self) -> Iterator[Need]:
+        """Without components, the width is the teacher's."""
+        yield Need("dims", "kind", ("pca", "randomized", "ica"))
 
 
-class CountedWeighting(Choice):
-    """Base of the weightings by token frequency."""
+class Weighting(Choice):
+    """Weight of a token: ``ln`` of its frequency rank (zipf), smooth inverse frequency (sif, Arora et al.
+    2017), inverse document frequency (tfidf), or equal for all (none).
+    """
 
+    kind: Literal["none", "zipf", "sif", "tfidf"] = "sif"
     corpus: Text | None = None
     """Texts in which tokens are counted; None estimates the frequencies from the ranks of the tokens by
-    Zipf's law."""
-
-
-class ZipfWeighting(CountedWeighting):
-    """Weight a token by ``ln`` of its frequency rank."""
-
-    kind: Literal["zipf"] = "zipf"
-
-
-class SifWeighting(CountedWeighting):
-    """Smooth inverse frequency ``a / (a + p)`` of a token with probability ``p`` (Arora et al. 2017)."""
-
-    kind: Literal["sif"] = "sif"
+    Zipf's law, but for ``tfidf``."""
     a: Annotated[float, Field(gt=0, lt=1)] = 1e-4
-    """``a`` of the formula."""
+    """``a`` of smooth inverse frequency, ``a / (a + p)`` for a token with probability ``p``."""
 
+    def needs(self) -> Iterator[Need]:
+        """Equal weights need no counts."""
+        yield Need("corpus", "kind", ("zipf", "sif", "tfidf"))
+        yield Need("a", "kind", ("sif",))
 
-class TfidfWeighting(Choice):
-    """Inverse document frequency."""
-
-    kind: Literal["tfidf"] = "tfidf"
-    corpus: Text
-    """Texts in which tokens are counted."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _has_texts(cls, table: Any) -> Any:
-        if isinstance(table, Mapping) and table.get("corpus") is None:
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """Documents of a token have to be counted."""
+        if self.kind == "tfidf" and self.corpus is None:
             advice = f'add {option("corpus")}, or set static.weighting = "sif" or "zipf"'
-            phrase = f'must be given with static.weighting = "tfidf", got none; {advice}'
-            raise PlacedError([("corpus", phrase)])
-        return table
-
-
-Weighting = Annotated[
-    NoWeighting | ZipfWeighting | SifWeighting | TfidfWeighting, Field(discriminator="kind")
-]
+            yield "corpus", f'must be given with static.weighting = "tfidf", got none; {advice}'
 
 
 class StaticSection(Section):
@@ -216,12 +188,12 @@ class StaticSection(Section):
     tower: Literal["query", "document"] | None = None
     """Tower of the teacher to distill. None takes the only tower, or refuses a teacher whose towers differ,
     such as a job of ``adiabat tune``."""
-    reduction: Annotated[NoReduction | Reduction, Field(discriminator="kind")] = Reduction(kind="pca")
+    reduction: Reduction = Reduction()
     """Dimensionality reduction of the token vectors."""
     pooling: Literal["mean", "token", "first", "last"] = "mean"
     """How a token's vector is taken from the teacher's hidden states: their mean including special tokens,
     the token's own, the first, or the last."""
-    weighting: Weighting = SifWeighting()
+    weighting: Weighting = Weighting()
     """Weights of the tokens by frequency."""
     vocabulary: Text | None = None
     """File of words and phrases to add, one per line."""
@@ -233,17 +205,13 @@ class StaticSection(Section):
     """Number format of the token table on disk; ``int8`` stores a scale for each token."""
 
 
-class AblateSection(Section):
+class AblateSection(TextsSection):
     """``[ablate]``: the suite, the output directory, and the data of the training steps."""
 
     suite: Text | None = None
     """A TOML file of tasks, or a suite that comes with adiabat. Required."""
     out: Text | None = None
     """Output directory of all models and the result of the suite. Required."""
-    texts: Texts = ()
-    """Corpora for the step that trains the static model towards its teacher; empty skips the step."""
-    queries: Texts = ()
-    """Files of examples whose queries are added to `texts`."""
     pairs: Text | None = None
     """Queries with documents for the last step, which trains separate query and document tables; None skips
     the step."""
@@ -252,23 +220,11 @@ class AblateSection(Section):
 class AblatedStatic(StaticSection):
     """``[static]`` of an ablation: settings that all steps share."""
 
-    weighting: SifWeighting = SifWeighting()
-    """Weighting of the steps with SIF; a corpus adds a step that counts tokens in it."""
-
-    @field_validator("weighting", mode="before")
-    @classmethod
-    def _is_sif(cls, value: Any) -> Any:
-        kind = value.get("kind", "sif") if isinstance(value, Mapping) else "sif"
-        if kind != "sif":
-            phrase = (
-                'must be "sif" in an ablation, whose steps set the other kinds, '
-                f"got {shown(kind)}; leave it out"
-            )
-            raise PlacedError([("kind", phrase)])
-        return value
-
     def faults(self) -> Iterator[tuple[str, str]]:
         """Settings that the steps vary are unset."""
+        if (kind := self.weighting.kind) != "sif":
+            told = f'must be "sif" in an ablation, whose steps set the other kinds, got {shown(kind)}'
+            yield "weighting.kind", f"{told}; leave it out"
         for name in (name for name in ("pooling", "normalize") if name in self.model_fields_set):
             yield name, "must be left out of an ablation, whose steps vary it; leave it out"
 
@@ -287,25 +243,23 @@ class FitTrainSection(TeachTrainSection):
     """Peak learning rate."""
 
 
-class AblateSettings(Section):
-    """All settings of ``adiabat distill ablate``."""
+class AblateSettings(EncoderTables, RunTables):
+    """All settings of ``adiabat distill ablate``; those of the teacher's encoder are blocks to keep, and
+    permission to run its code.
+    """
 
     ablate: AblateSection = AblateSection()
     static: AblatedStatic = AblatedStatic()
     fit: FitTrainSection = FitTrainSection()
     pairs: PairsTrainSection = PairsTrainSection()
-    encoder: EncoderSection = EncoderSection()
-    """Encoder settings of the teacher: blocks to keep, and permission to run its code."""
-    run: RunSection = RunSection()
 
 
-class DistillStaticSettings(Section):
-    """All settings of ``adiabat distill static``."""
+class DistillStaticSettings(EncoderTables, RunTables):
+    """All settings of ``adiabat distill static``; those of the teacher's encoder are blocks to keep, and
+    permission to run its code.
+    """
 
     static: StaticSection = StaticSection()
-    encoder: EncoderSection = EncoderSection()
-    """Encoder settings of the teacher: blocks to keep, and permission to run its code."""
-    run: RunSection = RunSection()
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """Settings of prompts and pooling are unset, because the teacher embeds single tokens."""

@@ -18,12 +18,9 @@ from adiabat.config.section import (
     Text,
     Texts,
     by_kind,
-    until_wrong,
 )
-from adiabat.config.shared import CompiledRunSection, EncoderSection, StepsRunSection
+from adiabat.config.shared import CompiledRunSection, EncoderTables, StepsRunSection
 from adiabat.config.training_choices import (
-    FallingSchedule,
-    FullTraining,
     InBatchLoss,
     InBatchSoftmax,
     Method,
@@ -32,17 +29,30 @@ from adiabat.config.training_choices import (
     TrainLoss,
 )
 
+Kept = Literal["last", "best", "both"]
+
 Widths = Annotated[tuple[PositiveInt, ...], Field(strict=False)]
 
 
-class JobSection(Section):
-    """``[job]``: model, data and output directory."""
+class DataJobSection(Section):
+    """``[job]``: training data."""
+
+    data: Text | None = None
+    """Queries with positives and, optionally, negatives. Required, unless `data.sources` lists several files,
+    or every variant of a sweep sets its data."""
+
+
+class ModelJobSection(DataJobSection):
+    """``[job]``: model and data."""
 
     model: Text | None = None
-    """Model to start from: a directory, a job, ``demo`` or a hub name. Required."""
-    data: Text | None = None
-    """Queries with positives and, optionally, negatives. Required, unless `data.sources` lists several
-    files."""
+    """Model to start from: a directory, a job, ``demo`` or a hub name. Required, unless every variant of a
+    sweep sets one."""
+
+
+class JobSection(ModelJobSection):
+    """``[job]``: model, data and output directory."""
+
     out: Text | None = None
     """Directory of the job, which becomes the trained model. Required, except for a dry run."""
 
@@ -103,7 +113,7 @@ class TrainSection(Section):
     matryoshka: Widths = ()
     """Matryoshka widths, below the full width; the loss is averaged over embeddings cut to them and the full
     embedding."""
-    method: Method = FullTraining()
+    method: Method = Method()
     """Weights that are trained, in both towers."""
     freeze: Texts = ()
     """Weights to freeze in both towers, by the names of `adiabat.models.freezing`."""
@@ -115,7 +125,7 @@ class TrainSection(Section):
     """Weight decay of matrices; it is not applied to biases, norms and a learned temperature."""
     max_grad_norm: Annotated[float, Field(ge=0)] = 1.0
     """Maximum gradient norm, to which larger gradients are scaled; 0 disables clipping."""
-    schedule: Schedule = FallingSchedule(kind="linear")
+    schedule: Schedule = Schedule(kind="linear")
     """Learning-rate schedule after the warm-up."""
     warmup_fraction: Fraction = 0.1
     """Share of the steps over which the learning rate rises linearly to its peak."""
@@ -138,9 +148,9 @@ class TrainSection(Section):
     """Optimizer steps between validations; the run also ends with one."""
     idle_epochs: PositiveInt | None = None
     """Stop after this many consecutive validations without improvement; None never stops early."""
-    keep: Literal["last", "best", "both"] = "last"
+    keep: Kept = "last"
     """Weights to save: the last; those with the lowest validation loss (best); or those with the lowest
-    validation loss and errors (both), as     in `adiabat tune`."""
+    validation loss and errors (both), as in `adiabat tune`."""
     error_unit: Literal["queries", "pairs"] = "queries"
     """What counts as a validation error: a query whose top document is wrong, or a (positive, listed
     negative) pair in the wrong order."""
@@ -211,17 +221,21 @@ class TrainRunSection(StepsRunSection, CompiledRunSection):
     """``[run]``: device, precision, compilation, logs and checkpoints."""
 
 
-class TrainTables(Section):
-    """Tables of training runs, also used by sweeps and scaling experiments."""
+class BatchTables(EncoderTables):
+    """Tables of runs that train on batches of pairs, which students have too."""
 
-    encoder: EncoderSection = EncoderSection()
-    data: TrainDataSection = TrainDataSection()
-    towers: TowersSection = TowersSection()
     mixture: MixtureSection = MixtureSection()
     batches: BatchesSection = BatchesSection()
     train: TrainSection = TrainSection()
     memory: MemorySection = MemorySection()
     run: TrainRunSection = TrainRunSection()
+
+
+class TrainTables(BatchTables):
+    """Tables of training runs, also used by sweeps and scaling experiments."""
+
+    data: TrainDataSection = TrainDataSection()
+    towers: TowersSection = TowersSection()
 
 
 class _JobTables(Section):
@@ -239,8 +253,9 @@ class TrainSettings(TrainTables, _JobTables):  # fields of the last base come fi
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """The tables are consistent with each other."""
-        for check in (self._compile_faults, self._source_faults, self._stream_faults):
-            yield from until_wrong(check())
+        yield from self._compile_faults()
+        yield from self._source_faults()
+        yield from self._stream_faults()
         train, loss = self.train, self.train.loss
         if self.batches.token_budget is not None and (
             train.steps,

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from adiabat.config.section import Amount, Choice, Exhausted, Fraction, Section, Text
-from adiabat.config.shared import ColumnsSection, HeldOutSection
+from adiabat.config.faults import Need
+from adiabat.config.section import Amount, Choice, Exhausted, Fraction, MixtureRule, Section, Text
+from adiabat.config.shared import ColumnsSection, ExamplesSection, HeldOutSection
 
 
 class TrainColumnsSection(ColumnsSection):
@@ -19,18 +20,22 @@ class TrainColumnsSection(ColumnsSection):
     """Column with a finer topic of a pair."""
 
 
-class SourceSection(Section):
+class TrainExamplesSection(ExamplesSection):
+    """Examples of training, whose documents may lie in a corpus, and whose pairs may have topics."""
+
+    columns: TrainColumnsSection = TrainColumnsSection()
+    corpus: Text | None = None
+    """Corpus with the texts of documents that examples name by id. None uses the corpus of a BEIR folder;
+    other examples then hold texts."""
+
+
+class SourceSection(TrainExamplesSection):
     """One of ``[[data.sources]]``; settings left out are taken from ``[data]``."""
 
     path: Text
     """File, folder or hub data set."""
     weight: PositiveFloat = 1.0
     """Relative share of the source if `mixture.rule` is ``weights``."""
-    split: Text | None = None
-    """Split of a BEIR folder or hub data set; None takes `data.split`."""
-    corpus: Text | None = None
-    """Corpus of this source; None takes `data.corpus`."""
-    columns: TrainColumnsSection = TrainColumnsSection()
 
 
 class StreamSection(Section):
@@ -41,15 +46,11 @@ class StreamSection(Section):
     several."""
 
 
-class TrainDataSection(HeldOutSection):
+class TrainDataSection(TrainExamplesSection, HeldOutSection):
     """``[data]``: training and validation data."""
 
-    columns: TrainColumnsSection = TrainColumnsSection()
     sources: Annotated[tuple[SourceSection, ...], Field(strict=False)] = ()
     """Sources of training data, in place of `job.data`."""
-    corpus: Text | None = None
-    """Corpus with the texts of documents that examples name by id. None uses the corpus of a BEIR folder;
-    other examples then hold texts."""
     cache: Text | None = None
     """Directory for cached tokenized data; None takes ``adiabat`` in the user's cache directory."""
     max_validation: PositiveInt = 1_000
@@ -89,29 +90,24 @@ class TrainDataSection(HeldOutSection):
             )
 
 
-class SourceShares(Choice):
-    """Shares proportional to the sizes of the sources, equal, or proportional to the `weight` of each
-    source.
+class Shares(Choice):
+    """Shares of a pass: proportional to sizes, equal, by the `weight` of each source, or proportional to
+    ``size ** (1 / temperature)``.
     """
 
-    kind: Literal["proportional", "equal", "weights"]
-    temperature: ClassVar[float] = 1.0
-
-
-class TemperatureShares(Choice):
-    """Shares proportional to ``size ** (1 / temperature)``."""
-
-    kind: Literal["temperature"] = "temperature"
+    kind: MixtureRule = "proportional"
     temperature: PositiveFloat = 2.0
     """1 makes shares proportional to the sizes; higher values bring them closer to equal."""
+
+    def needs(self) -> Iterator[Need]:
+        """Other rules have no temperature."""
+        yield Need("temperature", "kind", ("temperature",))
 
 
 class MixtureSection(Section):
     """``[mixture]``: share of each source in a pass, and how sources alternate (Reimers 2021)."""
 
-    rule: Annotated[SourceShares | TemperatureShares, Field(discriminator="kind")] = SourceShares(
-        kind="proportional"
-    )
+    rule: Shares = Shares()
     """Share of each source in a pass."""
     cap: PositiveInt | None = None
     """Maximum number of pairs per source in a pass, redrawn for each pass; the rule counts a larger source as
@@ -123,31 +119,28 @@ class MixtureSection(Section):
     """Draw each batch from a single source."""
 
 
-class MixedBatches(Choice):
-    """Random batches."""
-
-    kind: Literal["none"] = "none"
-    random_share: ClassVar[float] = 0.1
-    curriculum_steps: ClassVar[int] = 0
-
-
-class GroupedBatches(Choice):
-    """Batches of pairs with the same topic, or the same tag.
+class Grouping(Choice):
+    """Random batches (none), or batches of pairs with the same topic, or the same tag.
 
     Pairs left over from tags form batches by topic, the rest random batches.
     """
 
-    kind: Literal["topic", "tag"]
+    kind: Literal["none", "topic", "tag"] = "none"
     random_share: Fraction = 0.1
-    """Share of random batches among them."""
+    """Share of random batches among those of topics or tags."""
     curriculum_steps: Amount = 0
     """Number of steps over which the share of random batches falls from 1 to `random_share`."""
+
+    def needs(self) -> Iterator[Need]:
+        """All batches are random where none are grouped."""
+        yield Need("random_share", "kind", ("topic", "tag"))
+        yield Need("curriculum_steps", "kind", ("topic", "tag"))
 
 
 class BatchesSection(Section):
     """``[batches]``: which pairs share a batch (Reimers 2021)."""
 
-    group: Annotated[MixedBatches | GroupedBatches, Field(discriminator="kind")] = MixedBatches()
+    group: Grouping = Grouping()
     """What the pairs of a batch have in common."""
     no_duplicates: bool = False
     """Keep pairs that share a text out of the same batch; pairs that fit into no batch wait for the next

@@ -4,13 +4,16 @@ import difflib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 from adiabat.core.misfits import constraint_of
 
 ABSENT = (None,)
 """Of a `Need`: the other setting must be left out."""
+
+TABLE = "\0"
+"""Stands for the dotted name of the table in a fault; only the reader knows it. No text of a setting has this
+character."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,39 +31,29 @@ class Need:
     values: tuple[object, ...] = ()
     reason: str = ""
 
+    def is_met_by(self, value: object) -> bool:
+        """Whether this value of the other setting gives the setting an effect."""
+        return value in self.values if self.values else bool(value)
 
-@dataclass(frozen=True, slots=True)
-class Unmet:
-    """A need that the other setting's value leaves unmet, and the values that would meet it."""
-
-    need: Need
-    value: object
-    values: tuple[object, ...]
-
-    @property
-    def is_missing(self) -> bool:
-        """Whether the other setting has no value, or no entry."""
-        return self.value in (None, ())
-
-    def cause(self, prefix: str) -> str:
-        """The value at fault; `prefix` is put before the name of the other setting."""
-        other = f"{prefix}{self.need.other}"
+    def cause(self, value: object) -> str:
+        """The value at fault."""
+        other = f"{TABLE}{self.other}"
         if self.values == ABSENT:
             cause = f"with {other}"
-        elif self.is_missing:
+        elif value in (None, ()):
             cause = f"without {other}"
         else:
-            cause = f"with {other} = {json.dumps(self.value)}"
-        return f"{cause}, {self.need.reason}" if self.need.reason else cause
+            cause = f"with {other} = {json.dumps(value)}"
+        return f"{cause}, {self.reason}" if self.reason else cause
 
-    def remedy(self, prefix: str) -> str:
+    def remedy(self, value: object) -> str:
         """The change of the other setting that meets the need."""
-        other = f"{prefix}{self.need.other}"
+        other = f"{TABLE}{self.other}"
         if self.values == ABSENT:
             return f"leave out {other}"
         if self.values:
             return f"set {other} = {' or '.join(map(json.dumps, self.values))}"
-        return f"{'set' if self.is_missing else 'change'} {other}"
+        return f"{'set' if value in (None, ()) else 'change'} {other}"
 
 
 def without_effect(cause: str, remedy: str) -> str:
@@ -68,37 +61,24 @@ def without_effect(cause: str, remedy: str) -> str:
     return f"has no effect {cause}; leave it out, or {remedy}"
 
 
-NOTHING: Mapping[str, Sequence[Unmet]] = MappingProxyType({})
-
-
 class PlacedError(ValueError):
-    """Settings of a table are wrong; the reader knows the whole of their keys."""
+    """Settings of a table do not fit together: the name of each with what is wrong; the reader knows the
+    whole of their keys.
+    """
 
-    def __init__(
-        self, faults: Sequence[tuple[str, str]], unmet: Mapping[str, Sequence[Unmet]] = NOTHING
-    ) -> None:
-        """Take the name of each setting with what is wrong with it, and each one without effect with its
-        unmet needs.
-        """
-        self.faults, self.unmet = faults, unmet
+    def __init__(self, faults: Sequence[tuple[str, str]]) -> None:
+        """Take the faults."""
+        self.faults = faults
         super().__init__("; ".join(self.phrases()))
 
     def phrases(self, table: str = "", entry: str = "") -> list[str]:
         """Each fault with the key of its setting in `table`; `entry` says which table of a list it is."""
         prefix = f"{table}." if table else ""
         phrases = []
-        for name, needs in self.unmet.items():
-            cause = " and ".join(need.cause(prefix) for need in needs)
-            remedy = " and ".join(need.remedy(prefix) for need in needs)
-            phrases.append(f"{prefix}{name}{entry} {without_effect(cause, remedy)}")
-        return [
-            *phrases,
-            *(f"{'.'.join(filter(None, (table, name)))}{entry} {phrase}" for name, phrase in self.faults),
-        ]
-
-
-SettingPath = tuple[str | int, ...]
-"""Keys of tables and positions in lists that lead to a setting."""
+        for name, phrase in self.faults:
+            key = f"{prefix}{name}" if name else table
+            phrases.append(f"{key}{entry} {phrase.replace(TABLE, prefix)}")
+        return phrases
 
 
 ADVISED = 10

@@ -1,11 +1,10 @@
-"""Reading settings from a TOML file and from ``--set key=value``, reporting all faults at once."""
+"""Reading settings from a TOML file and from ``--set key=value``; pydantic finds the faults, in one go."""
 
 import codecs
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,20 +16,31 @@ from pydantic.fields import FieldInfo
 from adiabat.config.faults import (
     ADVISED,
     PlacedError,
-    SettingPath,
     misfit_phrase,
     single_table_phrase,
     unknown_kind_phrase,
     unknown_phrases,
 )
-from adiabat.config.former import former_phrase, former_settings, present_path
-from adiabat.config.section import APART, Choice, MisfitError, Section, by_kind, nest, overlaid, sections_in
+from adiabat.config.section import Choice, MisfitError, Section, by_kind, nest, overlaid, sections_in
 from adiabat.core.errors import ConfigError, reraise_unrelated, several
 from adiabat.core.files import LARGEST_CONFIGURATION, read_plain
 from adiabat.core.formats import to_upgrade
 from adiabat.core.wording import option
 
 S = TypeVar("S", bound=Section)
+
+Tables = tuple[type[Section], ...]
+
+
+class SettingsError(ConfigError):
+    """Settings are wrong: a phrase for each fault, and whether a key is unknown, as those of another version
+    are.
+    """
+
+    def __init__(self, phrases: Sequence[str], *, has_unknown: bool = False) -> None:
+        """Join the phrases."""
+        super().__init__(several(phrases))
+        self.phrases, self.has_unknown = phrases, has_unknown
 
 
 @contextmanager
@@ -47,8 +57,10 @@ def shallow() -> Iterator[None]:
 
 
 def read_settings(kind: type[S], path: Path | None = None, assignments: Sequence[str] = ()) -> S:
-    """Read settings from a TOML file and from ``key=value`` assignments, which win; a `ConfigError` names
-    every fault at once.
+    """Read settings from a TOML file and from ``key=value`` assignments, which win.
+
+    Raises:
+        ConfigError: Naming every wrong value and unknown key; combinations are checked in tables without any.
     """
     if path is None:
         return checked(kind, assigned(assignments, kind=kind))
@@ -56,10 +68,15 @@ def read_settings(kind: type[S], path: Path | None = None, assignments: Sequence
     try:
         return checked(kind, assigned(assignments, table, kind=kind))
     except ConfigError as fault:
-        # Where --set gives a key of the file too, either of the two may be at fault.
-        place = f"{path} and {option('set')}" if assignments else path
-        advice = f"; {to_upgrade(path)}" if former_settings(table) else ""
-        raise ConfigError(f"{place}: {fault}{advice}") from None
+        raise in_file(fault, path, option("set") if assignments else "") from None
+
+
+def in_file(fault: ConfigError, path: Path, beside: str = "") -> ConfigError:
+    """The fault with the file of its settings; those given `beside` the file may be at fault too."""
+    place = f"{path} and {beside}" if beside else path
+    is_former = isinstance(fault, SettingsError) and fault.has_unknown
+    advice = f"; for a file of an earlier version, {to_upgrade(path)}" if is_former else ""
+    return ConfigError(f"{place}: {fault}{advice}")
 
 
 @shallow()
@@ -81,114 +98,21 @@ def assigned(
 
 @shallow()
 def checked(kind: type[S], table: Mapping[str, Any]) -> S:
-    """Settings of nested tables; a `ConfigError` names every fault at once, former keys of adiabat 0.1
-    first.
-    """
-    if former := former_settings(table):
-        others = every_phrase(kind, _without(table, former), renamed=[*map(present_path, former.values())])
-        raise ConfigError(several([former_phrase(former.values()), *others]))
+    """Settings of nested tables; a `ConfigError` names all faults that pydantic finds at once."""
     try:
         return kind.model_validate(table)
     except ValidationError as fault:
-        raise ConfigError(several(every_phrase(kind, table, fault.errors()))) from None
+        errors = fault.errors()
+        has_unknown = any(error["type"] == "extra_forbidden" for error in errors)
+        raise SettingsError(every_phrase(kind, table, errors), has_unknown=has_unknown) from None
 
 
-def every_phrase(
-    kind: type[Section], table: Any, errors: Sequence[Any] = (), renamed: Iterable[SettingPath] = ()
-) -> list[str]:
-    """The phrases of pydantic's errors and of all faults that these hide; combinations with `renamed`
-    settings are not checked.
-
-    Pydantic checks no combination in a table with a wrong value. Here wrong values are left out until the
-    rest is valid on its own.
-    """
+def every_phrase(kind: type[Section], table: Any, errors: Iterable[Any]) -> list[str]:
+    """The phrases of pydantic's errors, each once."""
     phrases: list[str] = []
-    known, wrong = set[SettingPath](), set[SettingPath]()
-    while True:
-        fresh = [error for error in errors if error["loc"] not in known]
-        for error in fresh:
-            phrases += fault_phrases(error, kind, table, advised=max(0, ADVISED - len(phrases)))
-        known.update(error["loc"] for error in fresh)
-        rest = _without(table, wrong)
-        try:
-            settings = kind.model_validate(rest, context=APART)
-        except ValidationError as fault:
-            errors = fault.errors()
-        else:
-            for path in wrong.union(renamed):
-                settings = _with_gap(settings, path)
-            phrases += _misfits(settings, table)
-            break
-        if not (culprits := {_innermost(_place(kind, error["loc"]).path, rest) for error in errors} - {()}):
-            break
-        wrong |= culprits
-    # A sweep and its runs may report a fault with different advice, such as another default.
-    unique: dict[str, str] = {}
-    for phrase in phrases:
-        unique.setdefault(phrase.partition("; ")[0], phrase)
-    return [*unique.values()]
-
-
-def _innermost(path: SettingPath, table: Any) -> SettingPath:
-    """The part of a path to the innermost setting that the tables have."""
-    end = 0
-    for number, key in enumerate(path, 1):
-        if not (
-            key in table
-            if isinstance(table, Mapping)
-            else isinstance(table, list | tuple) and isinstance(key, int)
-        ):
-            break
-        table = table[key]
-        end = number if isinstance(key, str) else end
-    return path[:end]
-
-
-def _without(value: Any, paths: Collection[SettingPath], path: SettingPath = ()) -> Any:
-    """A copy of nested tables without the settings at some paths."""
-    if isinstance(value, Mapping):
-        inner = ((key, (*path, key), entry) for key, entry in value.items())
-        return {key: _without(entry, paths, place) for key, place, entry in inner if place not in paths}
-    if isinstance(value, list | tuple):
-        return [_without(entry, paths, (*path, number)) for number, entry in enumerate(value)]
-    return value
-
-
-def _with_gap(section: S, path: SettingPath) -> S:
-    """Settings without the one at a path; tables on the way are copied, as those of defaults belong to all
-    settings.
-    """
-    name, *inner = path
-    if name not in vars(section):
-        return section
-    copy, value = section.model_copy(), vars(section)[name]
-    if not inner:
-        del vars(copy)[name]
-    elif isinstance(value, Section):
-        vars(copy)[name] = _with_gap(value, (*inner,))
-    elif isinstance(value, tuple) and inner[1:]:
-        at, *rest = inner
-        entries = enumerate(value)
-        vars(copy)[name] = (
-            *(
-                _with_gap(entry, (*rest,)) if at == n and isinstance(entry, Section) else entry
-                for n, entry in entries
-            ),
-        )
-    return copy
-
-
-def _misfits(section: Section, table: Any, path: SettingPath = ()) -> Iterator[str]:
-    """The faults of combinations in a table and the tables in it."""
-    for name, value in vars(section).items():
-        if isinstance(value, Section):
-            yield from _misfits(value, table, (*path, name))
-        elif isinstance(value, tuple):
-            for number, entry in enumerate(value):
-                if isinstance(entry, Section):
-                    yield from _misfits(entry, table, (*path, name, number))
-    if (misfits := section.misfits()).phrases():
-        yield from misfits.phrases(".".join(key for key in path if isinstance(key, str)), _entry(path, table))
+    for error in errors:
+        phrases += fault_phrases(error, kind, table, advised=max(0, ADVISED - len(phrases)))
+    return list(dict.fromkeys(phrases))
 
 
 @cache
@@ -223,69 +147,28 @@ def _lists_of_tables(
             yield f"{prefix}{name}", entries
 
 
-@dataclass(slots=True)
-class _Place:
-    """Location of a fault: the tables that may hold the setting, narrowed by the file's `kind`, and all
-    possible kinds.
-    """
-
-    names: list[str]
-    owners: tuple[type[Section], ...]
-    alternatives: tuple[type[Section], ...]
-    field: FieldInfo | None = None
-    path: SettingPath = ()
-
-    @property
-    def key(self) -> str:
-        return ".".join(self.names)
-
-    @property
-    def tables(self) -> tuple[type[Section], ...]:
-        return () if self.field is None else sections_in(self.field.annotation)
-
-    @property
-    def default(self) -> Any:
-        default = None if self.field is None or self.field.is_required() else self.field.default
-        return None if isinstance(default, Section) else default
-
-
-def _place(kind: type[Section], loc: Sequence[str | int]) -> _Place:
-    """Follow a location of pydantic's, which names the kind of a table after its key, and the position of a
-    table in a list.
-    """
-    setting = _Place([], (), ())
-    tables: tuple[type[Section], ...] = (kind,)
-    path: SettingPath = ()
-    for key in loc:
-        if isinstance(key, int):
-            path = (*path, key)
-            continue
-        if len(tables) > 1 and key in (kinds := by_kind(tables)):
-            tables = (kinds[key],)
-            continue
-        # The keys of a mapping belong to its setting.
-        path = (*path, key) if tables else path
-        field = next((owner.model_fields[key] for owner in tables if key in owner.model_fields), None)
-        setting = _Place([*setting.names, key], tables, setting.tables or (kind,), field)
-        tables = setting.tables
-    setting.path = path
-    return setting
-
-
 def fault_phrases(fault: Any, kind: type[Section], table: Any = None, *, advised: int = ADVISED) -> list[str]:
     """A pydantic error in our wording; `table` is the input, to identify the table in a list."""
-    setting, value = _place(kind, fault["loc"]), fault["input"]
-    key, entry = setting.key, _entry(fault["loc"], table)
+    keys, owners, alternatives, field = _followed(kind, fault["loc"])
+    value, key, entry = fault["input"], ".".join(keys), _entry(fault["loc"], table)
+    tables = () if field is None else sections_in(field.annotation)
     match fault["type"]:
         case "extra_forbidden":
-            return _unknown(setting, value, kind, fault["loc"], advised=advised)
+            kinds = by_kind(alternatives)
+            homes = [word for word, other in kinds.items() if keys[-1] in other.model_fields]
+            if homes and len(kinds) > 1:
+                present = next(word for word, other in kinds.items() if other in owners)
+                return [
+                    f"{key} belongs to {', '.join(homes)}; {_other_kind('.'.join(keys[:-1]), present, homes)}"
+                ]
+            return unknown_phrases(key, value, _known(kind, keys, owners) if advised else (), advised=advised)
         case "union_tag_invalid" | "union_tag_not_found":
             tag = value if isinstance(value, Mapping) else {}
             name = key if tag.keys() == {"kind"} and not entry else f"{key}.kind{entry}"
-            return [unknown_kind_phrase(name, tag.get("kind"), list(by_kind(setting.tables)))]
+            return [unknown_kind_phrase(name, tag.get("kind"), list(by_kind(tables)))]
         case "missing":
             return [f"{key}{entry} must be given, got none"]
-        case "tuple_type" if isinstance(value, Mapping) and key in dict(_lists_of_tables(kind)):
+        case "tuple_type" if isinstance(value, Mapping) and tables:
             return [single_table_phrase(key)]
         case "value_error":
             error = fault["ctx"]["error"]
@@ -294,33 +177,55 @@ def fault_phrases(fault: Any, kind: type[Section], table: Any = None, *, advised
             if not isinstance(error, MisfitError):
                 return [str(error)]
             fault = {**fault, "msg": error, "ctx": {}}
-    return [misfit_phrase(f"{key}{entry}", fault, setting.default)]
+    default = (
+        None if field is None or field.is_required() or isinstance(field.default, Section) else field.default
+    )
+    return [misfit_phrase(f"{key}{entry}", fault, default)]
 
 
-def _unknown(
-    setting: _Place, value: Any, kind: type[Section], loc: Sequence[str | int], *, advised: int
-) -> list[str]:
-    """The faults of a key that its table does not know; the same table of another kind may know it."""
-    name, others = setting.names[-1], by_kind(setting.alternatives)
-    if len(others) > 1 and (homes := [word for word, table in others.items() if name in table.model_fields]):
-        words = [word for word, table in others.items() if table in setting.owners]
-        present = next((key for key in loc if key in words), words[0])
-        remedy = (
-            f"set {'.'.join(setting.names[:-1])}.kind "
-            f"{f'= {inline(homes[0])}' if len(homes) == 1 else 'to one of them'}"
-        )
-        return [f"{setting.key} belongs to {', '.join(homes)}; kind is {present}; leave it out, or {remedy}"]
-    # If the file states the kind of a table in a list, keys of other kinds are no suggestions.
-    in_list = any(isinstance(key, int) for key in loc)
-    known = [*keys_of(kind)] if advised else []
-    for key, entries in _lists_of_tables(kind) if advised else ():
-        chosen = (
-            setting.owners
-            if in_list and setting.key.startswith(f"{key}.") and setting.owners[0] in entries
-            else entries
-        )
-        known += (known_key for entry in chosen for known_key in keys_of(entry, f"{key}."))
-    return unknown_phrases(setting.key, value, known, advised=advised)
+def _followed(
+    kind: type[Section], loc: Sequence[str | int]
+) -> tuple[list[str], tuple[type[Section], ...], tuple[type[Section], ...], FieldInfo | None]:
+    """Follow a location of pydantic's, in which the kind of a table stands after its key, and a position
+    after a list.
+
+    Returns:
+        The keys, the table of the last one, the tables of any kind in its place, and the declaration of the
+        last one.
+    """
+    keys: list[str] = []
+    tables = any_kind = Tables((kind,))
+    owners = alternatives = Tables()
+    field: FieldInfo | None = None
+    for key in loc:
+        if isinstance(key, int):
+            continue
+        if len(tables) > 1 and key in (kinds := by_kind(tables)):
+            tables = (kinds[key],)
+            continue
+        keys.append(key)
+        owners, alternatives = tables, any_kind
+        field = next((owner.model_fields[key] for owner in owners if key in owner.model_fields), None)
+        tables = any_kind = Tables() if field is None else sections_in(field.annotation)
+    return keys, owners, alternatives, field
+
+
+def _other_kind(table: str, present: str, homes: Sequence[str]) -> str:
+    """Advice for a key that belongs to tables of other kinds."""
+    kinds = f"= {inline(homes[0])}" if len(homes) == 1 else "to one of them"
+    return f"kind is {present}; leave it out, or set {table}.kind {kinds}"
+
+
+def _known(kind: type[Section], keys: Sequence[str], owners: Sequence[type[Section]]) -> list[str]:
+    """Keys to suggest for an unknown one: of all tables, and of the lists, where the file states the kind of
+    an entry.
+    """
+    known = [*keys_of(kind)]
+    for name, entries in _lists_of_tables(kind):
+        inside = ".".join(keys).startswith(f"{name}.") and owners[0] in entries
+        for entry in owners if inside else entries:
+            known += keys_of(entry, f"{name}.")
+    return known
 
 
 def _entry(path: Sequence[str | int], table: Any) -> str:

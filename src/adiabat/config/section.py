@@ -4,9 +4,8 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -16,12 +15,11 @@ from pydantic import (
     Field,
     PositiveFloat,
     SerializerFunctionWrapHandler,
-    ValidationInfo,
     model_serializer,
     model_validator,
 )
 
-from adiabat.config.faults import Need, PlacedError, Unmet
+from adiabat.config.faults import Need, PlacedError, without_effect
 
 _ESCAPED = re.compile(r"[\x00\x08\x0b\x0c\x1b]|^[A-Za-z]:[\t\n\r]")
 """What a backslash in double quotes leaves of a path of Windows or a pattern, and no path or name has."""
@@ -100,22 +98,6 @@ SeedNumbers = Annotated[
 """A nonempty list of distinct seeds."""
 
 
-APART = "settings apart from each other"
-"""Context of a validation that leaves out the checks of combinations."""
-
-T = TypeVar("T")
-
-
-class WrongValueError(Exception):
-    """A check of a combination reads a setting that was taken out because its value is wrong."""
-
-
-def until_wrong(checks: Iterator[T]) -> Iterator[T]:
-    """The results of checks up to the first one that reads a wrong value."""
-    with suppress(WrongValueError):
-        yield from checks
-
-
 class Section(BaseModel):
     """A table of settings: unknown keys are refused, values are not converted, and settings are immutable."""
 
@@ -124,13 +106,6 @@ class Section(BaseModel):
     )
     bare: ClassVar[str] = ""
     """Setting that a plain value stands for in place of the table; "" accepts no plain value."""
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            if name in type(self).model_fields:
-                raise WrongValueError
-            return super().__getattr__(name)
 
     @model_validator(mode="before")
     @classmethod
@@ -202,51 +177,42 @@ class Section(BaseModel):
         """Needs of settings, without which they have no effect; to be overridden."""
         yield from ()
 
-    def unmet(self) -> dict[str, list[Unmet]]:
-        """Each setting without effect, whatever its value, with its unmet needs."""
-        unmet: dict[str, list[Unmet]] = {}
-        for need in until_wrong(self.needs()):
-            try:
-                value = value_at(self, need.other)
-                value = value.kind if isinstance(value, Choice) else value
-            except WrongValueError:
-                continue
-            if value not in need.values if need.values else not value:
-                table, _, name = need.other.rpartition(".")
-                owner = value_at(self, table) if table else self
-                # A table may take fewer words than the one that it extends.
-                words = get_args(type(owner).model_fields[name].annotation)
-                values = tuple(word for word in need.values if word in words) or need.values
-                unmet.setdefault(need.name, []).append(Unmet(need, value, values))
+    def unmet(self) -> dict[str, list[tuple[Need, Any]]]:
+        """Each setting without effect, whatever its value: its unmet needs, and the values that leave them
+        unmet.
+        """
+        unmet: dict[str, list[tuple[Need, Any]]] = {}
+        for need in self.needs():
+            value = value_at(self, need.other)
+            value = value.kind if isinstance(value, Choice) else value
+            if not need.is_met_by(value):
+                unmet.setdefault(need.name, []).append((need, value))
         return unmet
 
     def _is_default(self, key: str) -> bool:
         table, _, name = key.rpartition(".")
-        with suppress(WrongValueError):
-            if (section := value_at(self, table) if table else self) is not None:
-                value, default = getattr(section, name), type(section).model_fields[name].default
-                # A wrong value that was taken out of a table does not set it.
-                value = (
-                    default.model_copy(update=vars(value))
-                    if isinstance(value, Section) and type(value) is type(default)
-                    else value
-                )
-                return bool(value == default)
-        return True
+        owner = value_at(self, table) if table else self
+        return owner is None or bool(getattr(owner, name) == type(owner).model_fields[name].default)
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """Each setting that does not fit others of the table, with what is wrong; to be overridden."""
         yield from ()
 
-    def misfits(self) -> PlacedError:
-        """The faults of combinations of settings that do not rest on a wrong value."""
-        idle = {name: needs for name, needs in self.unmet().items() if not self._is_default(name)}
-        return PlacedError([*until_wrong(self.faults())], idle)
+    def misfits(self) -> list[tuple[str, str]]:
+        """The faults of combinations of settings."""
+        faults = []
+        for name, needs in self.unmet().items():
+            if not self._is_default(name):
+                cause = " and ".join(need.cause(value) for need, value in needs)
+                remedy = " and ".join(need.remedy(value) for need, value in needs)
+                faults.append((name, without_effect(cause, remedy)))
+        return [*faults, *self.faults()]
 
     @model_validator(mode="after")
-    def _fits_together(self, info: ValidationInfo) -> Self:
-        if info.context != APART and (error := self.misfits()).phrases():
-            raise error
+    def _fits_together(self) -> Self:
+        # Pydantic checks combinations where each value of a table is right by itself.
+        if faults := self.misfits():
+            raise PlacedError(faults)
         return self
 
 
@@ -257,8 +223,12 @@ class Choice(Section):
 
     @model_serializer(mode="wrap")
     def _with_kind(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        # A dump without defaults still says which table it is.
-        return {"kind": self.kind, **handler(self)}
+        """Say which table it is, without the settings of other kinds, which have no effect in it."""
+        others = {
+            need.name for need in self.needs() if need.other == "kind" and not need.is_met_by(self.kind)
+        }
+        dumped = handler(self)
+        return {"kind": self.kind} | {name: value for name, value in dumped.items() if name not in others}
 
 
 def sections_in(annotation: Any) -> tuple[type[Section], ...]:

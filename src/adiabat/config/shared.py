@@ -107,7 +107,7 @@ class ExamplesSection(Section):
     split: Text | None = None
     """Split of a BEIR folder (``qrels/SPLIT.tsv``; by default ``train`` for training and ``test`` for
     measuring), of a folder whose files name splits (``train.jsonl``, ``data/test-00000-of-00001.parquet``),
-    or of a saved or hub data set."""
+    or of a saved or hub data set. None reads all documents of a corpus."""
     columns: ColumnsSection = ColumnsSection()
     """Names of columns of these data, and of validation data in `validation`; a retention set has its own."""
 
@@ -116,30 +116,30 @@ IdForms = Literal["exact", "nfc"]
 """Whether ids that differ in their Unicode form only are one."""
 
 
-class RetainSection(Section):
+class IdsSection(ExamplesSection):
+    """Data with ids of documents."""
+
+    ids: IdForms = "exact"
+    """Whether a document is found by its exact id only, or by an id that differs in Unicode form alone
+    (``nfc``): file names of macOS are often decomposed (NFD). An update of a store refuses such ids if they
+    must be exact."""
+
+
+class RetainSection(ExamplesSection):
     """One of ``[[retain]]``: a data set that must not get worse, as ``--retain STORE DATA`` names it."""
 
     store: Text
     """Document vectors of the model for this set."""
     data: Text
     """Queries with positives: BEIR folder, file or hub data set."""
-    split: Text | None = None
-    """Split of `data`; None takes the only one, or ``test`` in a BEIR folder with several."""
-    columns: ColumnsSection = ColumnsSection()
 
 
-RetainedSets = Annotated[tuple[RetainSection, ...], Field(strict=False)]
-
-
-class DataSection(ExamplesSection):
+class DataSection(IdsSection):
     """``[data]``: examples whose documents are in a store."""
 
     missing: Literal["error", "drop"] = "error"
-    """Documents missing from the store: stop and list them (error), or leave them out and count them
-    (drop)."""
-    ids: IdForms = "exact"
-    """Whether a document is found by its exact id only, or by an id that differs in Unicode form alone
-    (``nfc``): file names of macOS are often decomposed (NFD)."""
+    """Documents missing from the store or the corpus: stop and list them (error), or leave them out and count
+    them (drop)."""
 
 
 class HeldOutSection(ExamplesSection):
@@ -163,16 +163,9 @@ class HeldOutSection(ExamplesSection):
         yield Need("max_validation", "validation", ABSENT)
 
 
-class EmbedDataSection(Section):
+class EmbedDataSection(IdsSection):
     """``[data]``: documents to embed."""
 
-    split: Text | None = None
-    """Split of a folder, a saved or a hub data set; None reads all of them, with a note."""
-    columns: ColumnsSection = ColumnsSection()
-    ids: IdForms = "exact"
-    """Whether a document is found by its exact id only, or by an id that differs in Unicode form alone
-    (``nfc``): the text of an imported vector, and the document of a store that is updated or deleted. An
-    update refuses such ids if they must be exact."""
     blank: Literal["error", "drop"] = "error"
     """Documents without title and text, or without any token of a static model: stop and list them (error),
     or leave them out and count them (drop)."""
@@ -185,12 +178,16 @@ class DeviceSection(Section):
     """Device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``."""
 
 
-class RunSection(DeviceSection):
-    """``[run]``: where and how a job runs."""
+class SeedSection(Section):
+    """``[run]``: the random seed."""
 
     seed: SeedNumber = 0
-    """Seed of all random choices. In an import of vectors, it draws the documents that are encoded to check
-    them."""
+    """Seed of all random choices, beside `seeds` of the runs of an experiment. In an import of vectors, it
+    draws the documents that are encoded to check them."""
+
+
+class RunSection(DeviceSection, SeedSection):
+    """``[run]``: where and how a job runs."""
 
 
 class CompiledRunSection(RunSection):
@@ -252,6 +249,20 @@ def _margin(given: object) -> float | str:
     return given
 
 
+class ExperimentSection(Section):
+    """What all experiments have in common."""
+
+    out: Text | None = None
+    """Directory of the experiment. Required."""
+    seeds: Annotated[tuple[SeedNumber, ...], Field(strict=False, min_length=1), each_once("seed")] = (0,)
+    """Seeds. Every combination is run once per seed; variation between runs shows only with two or more."""
+    keep_models: bool = False
+    """Keep the models after they are measured; checkpoints are always removed."""
+    engine: Literal["process", "ray"] = "process"
+    """Where runs are executed: in this process, or on a Ray cluster (extra ``ray``) whose machines share the
+    output directory."""
+
+
 class ComparisonSection(Section):
     """How two models are compared."""
 
@@ -264,13 +275,18 @@ class ComparisonSection(Section):
     this loss."""
 
 
-class RankingMeasureSection(ComparisonSection):
+class ReportSection(ComparisonSection):
     """Measures of rankings."""
 
     report: Annotated[Texts, Field(min_length=1), each_once("measure")] = ("nDCG@10", "Recall@100", "RR@10")
     """Measures of the report, as ir-measures writes them: nDCG@k, Recall@k, RR@k, P@k, Success@k, AP,
-    Judged@k. The first one decides the verdict if the whole store is ranked. PND is added, and decides among
-    listed candidates."""
+    Judged@k. The first one decides the verdict if the whole store is ranked, and is the score of a task in a
+    sweep. PND is added, and decides among listed candidates."""
+
+
+class RankingMeasureSection(ReportSection):
+    """Measures of rankings, and how documents are ranked."""
+
     depth: PositiveInt = 100
     """Number of documents retrieved per query if the whole store is ranked; a measure with a larger cutoff
     retrieves more."""
@@ -296,24 +312,44 @@ class MeasureSection(RankingMeasureSection):
         yield Need("drop_same_id", "negatives", ("auto", "store"))
 
 
-class EmbedSettings(Section):
-    """All settings of ``adiabat embed``."""
+class RunTables(Section):
+    """All settings of a verb that has a device and a seed."""
+
+    run: RunSection = RunSection()
+
+
+class EncoderTables(Section):
+    """All settings of a verb that loads a model."""
 
     encoder: EncoderSection = EncoderSection()
+
+
+class RankingTables(Section):
+    """All settings of a verb that ranks documents by a model."""
+
+    encoder: RankingEncoderSection = RankingEncoderSection()
+
+
+class EmbedSettings(EncoderTables):
+    """All settings of ``adiabat embed``."""
+
     data: EmbedDataSection = EmbedDataSection()
     store: StoreSection = StoreSection()
     run: CompiledRunSection = CompiledRunSection()
 
 
-class EvaluateSettings(Section):
+class RetainedTables(RankingTables, RunTables):
+    """All settings of a verb that reads a target and retention sets."""
+
+    data: DataSection = DataSection()
+    retain: Annotated[tuple[RetainSection, ...], Field(strict=False)] = ()
+    """Retention sets, before those of ``--retain``."""
+
+
+class EvaluateSettings(RetainedTables):
     """All settings of ``adiabat evaluate``."""
 
-    encoder: RankingEncoderSection = RankingEncoderSection()
-    data: DataSection = DataSection()
-    retain: RetainedSets = ()
-    """Retention sets, before those of ``--retain``."""
     measure: MeasureSection = MeasureSection()
-    run: RunSection = RunSection()
 
 
 class AdviseSection(Section):
@@ -323,21 +359,15 @@ class AdviseSection(Section):
     """Maximum number of queries of each data set to measure with; more are drawn at random."""
 
 
-class AdviseSettings(Section):
+class AdviseSettings(RetainedTables):
     """All settings of ``adiabat advise``."""
 
-    encoder: RankingEncoderSection = RankingEncoderSection()
-    data: DataSection = DataSection()
-    retain: RetainedSets = ()
-    """Retention sets, before those of ``--retain``."""
     advise: AdviseSection = AdviseSection()
-    run: RunSection = RunSection()
 
 
-class SearchSettings(Section):
+class SearchSettings(RankingTables):
     """All settings of ``adiabat search``."""
 
-    encoder: RankingEncoderSection = RankingEncoderSection()
     run: DeviceSection = DeviceSection()
 
 

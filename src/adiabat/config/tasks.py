@@ -12,16 +12,16 @@ from typing import Annotated, Literal
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from adiabat.config.faults import Need, shown
-from adiabat.config.section import DropSameId, Section, Text, Texts, each_once
+from adiabat.config.section import DropSameId, Section, Text, Texts
 from adiabat.config.shared import (
-    ColumnsSection,
-    ComparisonSection,
     DataSection,
-    EncoderSection,
-    IdForms,
+    EmbedDataSection,
+    EncoderTables,
     RankingEncoderSection,
     RankingMeasureSection,
-    RunSection,
+    RankingTables,
+    ReportSection,
+    RunTables,
 )
 from adiabat.core.errors import ConfigError
 from adiabat.core.wording import option
@@ -36,25 +36,20 @@ class NamedTask(Section):
     """Name in tables; None takes the name of the data."""
 
 
-class TaskSection(NamedTask):
-    """One of ``[[tasks]]``: queries, and the corpus that each model embeds."""
+class DataTask(NamedTask):
+    """Settings of tasks on data of their own."""
 
     data: Text
-    """Queries with positives: BEIR folder, file or hub data set."""
+    """Data of the task: a BEIR folder, a file or a hub data set."""
+
+
+class TaskSection(DataTask, DataSection, EmbedDataSection):
+    """One of ``[[tasks]]``: queries, and the corpus that each model embeds."""
+
     corpus: Text | None = None
     """Corpus of documents; None takes the corpus of a BEIR folder, or the document texts in the examples."""
-    split: Text | None = None
-    """Split of a BEIR folder or hub data set."""
     corpus_split: Text | None = None
     """Split of the corpus, if it is a hub data set."""
-    columns: ColumnsSection = ColumnsSection()
-    missing: Literal["error", "drop"] = "error"
-    """Documents missing from the corpus: stop (error), or leave them out (drop)."""
-    ids: IdForms = "exact"
-    """Whether a document is found by its exact id only, or by an id that differs in Unicode form alone
-    (``nfc``)."""
-    blank: Literal["error", "drop"] = "error"
-    """Documents of the corpus without title and text: stop (error), or leave them out (drop)."""
 
     def needs(self) -> Iterator[Need]:
         """Only a separate corpus has a split."""
@@ -82,38 +77,37 @@ class RetrievalTask(TaskSection):
         yield Need("drop_same_id", "kind", ("retrieval",), "whose queries rank only listed documents")
 
 
-class NliGridTask(NamedTask):
+class GridTask(DataTask):
+    """Settings of tasks in several languages."""
+
+    languages: Texts = ()
+    """Languages to compare; empty takes those that all rows and files have."""
+
+
+class NliGridTask(GridTask):
     """Labelled sentence pairs in several languages: entailed sentences should be closer than neutral and
     contradicting ones.
     """
 
     kind: Literal["nli_grid"]
-    data: Text
-    """Sentence pairs with labels."""
-    languages: Texts = ()
-    """Languages to compare; empty takes the languages that every pair has."""
 
 
-class QuestionGridTask(NamedTask):
-    """Questions of each language, answered from the paragraphs of each language."""
+class QuestionGridTask(GridTask):
+    """Questions of each language, answered from the paragraphs of each language; `data` has the questions, a
+    column for each language.
+    """
 
     kind: Literal["question_grid"]
-    data: Text
-    """Questions: a column for each language, and in the column `key` the name of the paragraph that answers
-    them."""
     corpus: Text
-    """Paragraphs: a column for each language, and their name in the column `key`."""
+    """Paragraphs: a column for each language."""
     key: Text = "para"
-    """Column with the name of the paragraph, in both files."""
-    languages: Texts = ()
-    """Languages to compare; empty takes the languages that both files have."""
+    """Column with the name of the paragraph, in both files: questions have that of the paragraph that answers
+    them."""
 
 
-class FilteredTask(NamedTask):
+class FilteredTask(DataTask):
     """Settings of tasks that read a table."""
 
-    data: Text
-    """Table of the task: file or hub data set."""
     split: Text | None = None
     """Split of a hub data set."""
     where: Mapping[str, str] = {}
@@ -136,22 +130,25 @@ class PairsTask(TextsTask):
     """Column of the second text."""
 
 
-class StsTask(PairsTask):
-    """Semantic textual similarity: Spearman's rank correlation with human scores of pairs of texts."""
+class ScoredPairsTask(PairsTask):
+    """Settings of tasks on pairs of texts with human scores."""
 
-    kind: Literal["sts"]
     score: Text = "score"
     """Column of the human score."""
 
 
-class WordsTask(PairsTask):
+class StsTask(ScoredPairsTask):
+    """Semantic textual similarity: Spearman's rank correlation with human scores of pairs of texts."""
+
+    kind: Literal["sts"]
+
+
+class WordsTask(ScoredPairsTask):
     """Word similarity: Spearman's rank correlation with human scores of pairs of words, averaged over
     sets.
     """
 
     kind: Literal["words"]
-    score: Text = "score"
-    """Column of the human score."""
     set: Text | None = "set"
     """Column with the name of the set; None treats all pairs as one set."""
 
@@ -176,7 +173,16 @@ class BitextTask(TextsTask):
     """Column of the other language, such as `de`."""
 
 
-class ClassificationTask(TextsTask):
+class LabelledTask(TextsTask):
+    """Settings of tasks on texts with labels."""
+
+    text: Text = "text"
+    """Column of the text."""
+    label: Text = "label"
+    """Column of the label."""
+
+
+class ClassificationTask(LabelledTask):
     """Classification: logistic regression on the embeddings of `data` (training) predicts the labels of
     `test`.
     """
@@ -189,10 +195,6 @@ class ClassificationTask(TextsTask):
     test_where: Mapping[str, str] = {}
     """Column values that select rows of `test`. If `test` and `data` are the same table, set a column of
     `where` to another value here."""
-    text: Text = "text"
-    """Column of the text."""
-    label: Text = "label"
-    """Column of the label."""
     per_label: PositiveInt | None = None
     """Number of training texts per label, drawn at random; None takes all."""
     regularization: PositiveFloat = 1.0
@@ -214,14 +216,10 @@ class ClassificationTask(TextsTask):
             )
 
 
-class ClusteringTask(TextsTask):
+class ClusteringTask(LabelledTask):
     """Clustering: V-measure of k-means with as many clusters as labels."""
 
     kind: Literal["clustering"]
-    text: Text = "text"
-    """Column of the text."""
-    label: Text = "label"
-    """Column of the label."""
     restarts: PositiveInt = 10
     """Restarts of k-means; the clustering with the lowest inertia is used."""
     most: PositiveInt | None = None
@@ -277,11 +275,9 @@ class SuiteSection(Section):
     directory."""
 
 
-class RunsMeasureSection(ComparisonSection):
+class RunsMeasureSection(ReportSection):
     """``[measure]`` of a comparison of score files or TREC runs."""
 
-    report: Annotated[Texts, Field(min_length=1), each_once("measure")] = ("nDCG@10", "Recall@100", "RR@10")
-    """Measures of TREC runs, as ir-measures writes them; the first one decides the verdict."""
     ties: Literal["relevant_last", "trec_eval"] = "relevant_last"
     """Order of documents with equal scores in a TREC run: relevant ones last, or as in trec_eval, by
     descending document id with scores compared in 32 bits."""
@@ -292,23 +288,27 @@ class RunsMeasureSection(ComparisonSection):
     have (common)."""
 
 
-class CompareSettings(Section):
+class TaskTables(Section):
+    """All settings of a verb that measures models on tasks."""
+
+    measure: RankingMeasureSection = RankingMeasureSection()
+    """Measures of all tasks; `depth` and `drop_same_id` apply to retrieval."""
+    tasks: Annotated[tuple[AnyTask, ...], Field(strict=False)] = ()
+    """Tasks on which every model is measured."""
+
+
+class CompareSettings(RunTables):
     """All settings of ``adiabat compare``."""
 
     measure: RunsMeasureSection = RunsMeasureSection()
-    run: RunSection = RunSection()
 
 
-class SuiteSettings(Section):
-    """All settings of ``adiabat evaluate --suite``."""
+class SuiteSettings(RankingTables, RunTables, TaskTables):
+    """All settings of ``adiabat evaluate --suite``; those of the encoder belong to models on the command
+    line.
+    """
 
     suite: SuiteSection = SuiteSection()
-    encoder: RankingEncoderSection = RankingEncoderSection()
-    """Encoder settings of models on the command line; each of ``[[models]]`` has its own."""
-    measure: RankingMeasureSection = RankingMeasureSection()
-    """Measures of all tasks; `depth` and `drop_same_id` apply to retrieval."""
-    run: RunSection = RunSection()
-    tasks: Annotated[tuple[AnyTask, ...], Field(strict=False)] = ()
     models: Annotated[tuple[ModelSection, ...], Field(strict=False)] = ()
 
     def faults(self) -> Iterator[tuple[str, str]]:
@@ -385,10 +385,8 @@ class SpaceSection(Section):
     """Draw a t-SNE map of both towers (extra ``maps``)."""
 
 
-class SpaceSettings(Section):
+class SpaceSettings(EncoderTables, RunTables):
     """All settings of ``adiabat space``."""
 
-    encoder: EncoderSection = EncoderSection()
     data: DataSection = DataSection()
     space: SpaceSection = SpaceSection()
-    run: RunSection = RunSection()

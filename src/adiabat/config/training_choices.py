@@ -2,19 +2,19 @@
 `kind`.
 """
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from adiabat.config.faults import Need
-from adiabat.config.section import Amount, Choice, Fraction, ScheduleName, Section, Text
+from adiabat.config.section import Amount, Choice, Fraction, ScalingRule, ScheduleName, Section, Text
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from adiabat.losses.embedded_pairs import Pairs
-    from adiabat.losses.in_batch import Criterion
+    from adiabat.losses.in_batch import Criterion, Distance
     from adiabat.losses.log_denominator import Temperature as LossTemperature
 
 HIGHEST = 1e6
@@ -23,48 +23,45 @@ HIGHEST = 1e6
 # --- Temperatures of the softmax losses of training ---
 
 
-class FixedTemperature(Choice):
-    """The same temperature in every step."""
+class Temperature(Choice):
+    """The same in every step (fixed), falling linearly from its first value (scheduled, Reimers 2021), or
+    trained with the weights (learned).
+    """
 
     bare = "value"
-    kind: Literal["fixed"] = "fixed"
+    kind: Literal["fixed", "scheduled", "learned"] = "fixed"
     value: PositiveFloat = 0.05
-    """Divisor of similarities."""
-
-
-class ScheduledTemperature(Choice):
-    """A temperature that changes linearly from its first to its last value (Reimers 2021)."""
-
-    kind: Literal["scheduled"] = "scheduled"
+    """Divisor of similarities: in every step (fixed), at the end (scheduled), or at the start (learned)."""
     first: PositiveFloat = 1.0
-    """Temperature of the first step."""
-    last: PositiveFloat = 0.05
-    """Temperature at the end."""
+    """Temperature of the first step of a schedule."""
     steps: PositiveInt | None = None
     """Number of steps until the last value; None takes the whole run. Reimers 2021 uses 10,000."""
 
+    def needs(self) -> Iterator[Need]:
+        """Only a schedule has a first value."""
+        yield Need("first", "kind", ("scheduled",))
+        yield Need("steps", "kind", ("scheduled",))
 
-class TrainedTemperature(Choice):
-    """A temperature that is trained with the weights."""
-
-    kind: Literal["learned"] = "learned"
-    first: Annotated[float, Field(ge=0.01)] = 0.05
-    """Temperature of the first step."""
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """A temperature that is trained starts in its range."""
+        if self.kind == "learned" and self.value < LOWEST_LEARNED:
+            yield "value", f'must be >= {LOWEST_LEARNED} with kind = "learned", got {self.value:g}; raise it'
 
 
-Temperature = Annotated[
-    FixedTemperature | ScheduledTemperature | TrainedTemperature, Field(discriminator="kind")
-]
+LOWEST_LEARNED = 0.01
+"""`COLDEST` of `losses/log_denominator.py`, below which a learned temperature does not go."""
 
 # --- Losses of training: both towers, pairs in a batch ---
 
 
-class GuideSection(Section):
-    """``[train.loss.guide]``: a model whose scores exclude likely positives from the negatives."""
+class JudgingSection(Section):
+    """A model whose scores exclude likely positives from the negatives: those at the positive's score or
+    above.
+    """
 
     bare = "model"
     model: Text
-    """A model, or `self` for the trained model."""
+    """A model; a guide takes ``self``, too, for the trained model."""
     margin: Annotated[float, Field(ge=0)] = 0.0
     """Exclude negatives that score above the positive's score minus this margin."""
     relative: bool = False
@@ -75,12 +72,16 @@ class GuideSection(Section):
         yield Need("relative", "margin")
 
 
+class GuideSection(JudgingSection):
+    """``[train.loss.guide]``: a model whose scores exclude likely positives from the negatives."""
+
+
 class InBatchLoss(Choice):
     """Settings of losses that compare each query with all documents of the batch."""
 
     similarity: Literal["cosine", "dot"] = "cosine"
     """Similarity of embeddings."""
-    temperature: Temperature = FixedTemperature()
+    temperature: Temperature = Temperature()
     """Divisor of similarities."""
     margin: Annotated[float, Field(ge=0)] = 0.0
     """Margin subtracted from the similarity of the positive."""
@@ -176,7 +177,7 @@ class Pair(InBatchLoss):
 class PairwiseLoss(Choice):
     """Settings of losses that compare each query only with its own documents."""
 
-    temperature: ClassVar[FixedTemperature] = FixedTemperature()
+    temperature: ClassVar[Temperature] = Temperature()
     guide: ClassVar[GuideSection | None] = None
     mask_duplicates: ClassVar[bool] = False
     negatives_shared: ClassVar[bool] = False
@@ -241,134 +242,183 @@ TrainLoss = Annotated[InBatchSoftmax | SamToNe | Pair | Triplet | RegressionLoss
 
 # --- Losses of tuning: a query tower, documents of a store ---
 
-TunedTemperature = Annotated[float, Field(ge=1e-6, le=HIGHEST)]
+NegativesFrom = Literal["query", "batch", "store", "none"]
 
 
-class TripletTuning(Choice):
+class TuningLoss(Choice):
+    """Settings that all losses of tuning share, and what a loss asks of a step.
+
+    Attributes:
+        negatives_from: Where a query has its negatives from: from its own list, which is filled up (query),
+        from all documents of the
+            batch, so that a short list will do (batch), from the whole store, or nowhere. Only the first two
+            draw negatives.
+        full_batches: Whether validation takes full batches of the size of training, because the loss grows
+        with the batch.
+    """
+
+    negatives_from: ClassVar[NegativesFrom] = "query"
+    full_batches: ClassVar[bool] = False
+    distance: Literal["cosine", "euclidean", "dot"] | None = None
+    """Distance of vectors in loss and validation; None takes the model's own similarity
+    (`encoder.similarity`)."""
+
+    @classmethod
+    def draws_negatives(cls) -> bool:
+        """Whether a step draws negatives for its queries."""
+        return cls.negatives_from in ("query", "batch")
+
+    @classmethod
+    def distances(cls) -> tuple[object, ...]:
+        """The distances that the loss takes."""
+        return get_args(get_args(cls.model_fields["distance"].annotation)[0])
+
+    def criterion(self, distance: "Distance") -> "Callable[[Pairs], Tensor]":
+        """The loss of a batch whose vectors are compared by a distance; a loss over the whole store has
+        none.
+        """
+        raise NotImplementedError
+
+    def of_both_towers(self, distance: "Distance", per_query: int) -> dict[str, Any] | None:
+        """The same loss as ``[train.loss]``, which trains both towers; None if it needs fixed documents."""
+        del distance, per_query
+        return None
+
+
+class TripletTuning(TuningLoss):
     """Triplet loss: the positive should be closer than each negative by a margin."""
 
     kind: Literal["triplet"] = "triplet"
     margin: Annotated[float, Field(ge=0, le=HIGHEST)] = 0.1
     """Margin by which the negative's distance should exceed the positive's, in units of `distance`."""
-    distance: Literal["cosine", "euclidean", "dot"] | None = None
-    """Distance of vectors in loss and validation; None takes the model's own similarity
-    (`encoder.similarity`)."""
+
+    def criterion(self, distance: "Distance") -> "Callable[[Pairs], Tensor]":
+        """The loss of a batch."""
+        from adiabat.losses.in_batch import triplet_margin
+
+        def loss(pairs: "Pairs") -> "Tensor":
+            assert pairs.own is not None, "each query has negatives of its own"
+            return triplet_margin(
+                pairs.query, pairs.positive, pairs.own, margin=self.margin, distance=distance
+            )
+
+        return loss
+
+    def of_both_towers(self, distance: "Distance", per_query: int) -> dict[str, Any] | None:
+        """The triplet loss of training."""
+        return {
+            "kind": self.kind,
+            "margin": self.margin,
+            "distance": distance,
+            "negatives_per_query": per_query,
+        }
 
 
-class SoftmaxTuning(Choice):
-    """Cross-entropy of the positive among the documents of the batch, or of the whole store except known
-    answers (store_softmax).
-    """
+class SoftmaxTuning(TuningLoss):
+    """Settings of losses that compare the positive with many documents at once."""
 
-    kind: Literal["in_batch_softmax", "store_softmax"]
-    temperature: TunedTemperature = 0.05
+    temperature: Annotated[float, Field(ge=1e-6, le=HIGHEST)] = 0.05
     """Divisor of similarities."""
     distance: Literal["cosine", "dot"] | None = None
     """Similarity of vectors in loss and validation; None takes the model's own similarity
     (`encoder.similarity`)."""
 
 
-TuneLoss = Annotated[TripletTuning | SoftmaxTuning, Field(discriminator="kind")]
+class InBatchTuning(SoftmaxTuning):
+    """Cross-entropy of the positive among the documents of the batch."""
 
-# --- Negatives of tuning ---
+    negatives_from = "batch"
+    full_batches = True
+    kind: Literal["in_batch_softmax"] = "in_batch_softmax"
+
+    def criterion(self, distance: "Distance") -> "Callable[[Pairs], Tensor]":
+        """The loss of a batch."""
+        from adiabat.losses.in_batch import in_batch_softmax
+
+        def loss(pairs: "Pairs") -> "Tensor":
+            return in_batch_softmax(
+                pairs.unit() if distance == "cosine" else pairs, temperature=self.temperature
+            )
+
+        return loss
 
 
-class ListedNegatives(Choice):
-    """Negatives listed in the examples; under the triplet loss, queries without any take the store's
-    hardest.
+class StoreTuning(SoftmaxTuning):
+    """Cross-entropy of the positive among all documents of the store except known answers."""
+
+    negatives_from = "store"
+    kind: Literal["store_softmax"] = "store_softmax"
+
+
+TuneLoss = Annotated[TripletTuning | InBatchTuning | StoreTuning, Field(discriminator="kind")]
+
+
+class Negatives(Choice):
+    """Negatives listed in the examples, drawn from the store at random, or the nearest documents by the
+    current query tower (hardest).
+
+    Under a loss whose queries have negatives of their own, a query that lists none takes the store's hardest.
     """
 
-    kind: Literal["examples"] = "examples"
+    kind: Literal["examples", "random", "hardest"] = "examples"
     per_query: PositiveInt = 1
     """Number of negatives per query in a step."""
     difficulty: PositiveInt = 1
     """Position of the first negative to use in each list; in arxiv-negatives, 1 is the nearest paper and 21 a
     random one."""
 
-
-class StoreNegatives(Choice):
-    """Documents of the store: drawn at random, or the nearest ones by the current query tower (hardest)."""
-
-    kind: Literal["random", "hardest"]
-    per_query: PositiveInt = 1
-    """Number of negatives per query in a step."""
-    difficulty: ClassVar[int] = 1
+    def needs(self) -> Iterator[Need]:
+        """Only lists have positions."""
+        yield Need("difficulty", "kind", ("examples",))
 
 
-Negatives = Annotated[ListedNegatives | StoreNegatives, Field(discriminator="kind")]
+class Method(Choice):
+    """What is trained: every weight that is not frozen (full), only the biases, or low-rank adapters of the
+    dense layers (lora).
+    """
 
-# --- What is trained ---
-
-
-class FullTraining(Choice):
-    """Train every weight that is not frozen."""
-
-    kind: Literal["full"] = "full"
-
-
-class BiasTraining(Choice):
-    """Train only the biases."""
-
-    kind: Literal["bias"] = "bias"
-
-
-class LoRA(Choice):
-    """Train low-rank adapters of the dense layers, which are merged into them when the model is saved."""
-
-    kind: Literal["lora"] = "lora"
+    kind: Literal["full", "bias", "lora"] = "full"
     rank: PositiveInt = 64
-    """Rank of the adapters."""
+    """Rank of the adapters, which are merged into the layers when the model is saved."""
     alpha: PositiveFloat | None = None
     """Scale of an adapter, times its rank; None takes the rank."""
 
+    def needs(self) -> Iterator[Need]:
+        """Only adapters have a rank."""
+        yield Need("rank", "kind", ("lora",))
+        yield Need("alpha", "kind", ("lora",))
 
-Method = Annotated[FullTraining | BiasTraining | LoRA, Field(discriminator="kind")]
-
-# --- Learning-rate schedules ---
-
-
-class ConstantSchedule(Choice):
-    """Keep the peak rate until the end."""
-
-    kind: Literal["constant"] = "constant"
-
-
-class FallingSchedule(Choice):
-    """Fall from the peak rate to a share of it at the end of the run."""
-
-    kind: Literal["linear", "quadratic", "cosine"]
-    final_fraction: Fraction = 0.0
-    """Final learning rate, as a share of the peak."""
-
-
-class ExponentialSchedule(Choice):
-    """Multiply the learning rate by a factor after each epoch."""
-
-    kind: Literal["exponential"] = "exponential"
-    gamma: Annotated[float, Field(gt=0, le=1)] = 0.98
-    """Factor per epoch."""
-
-
-Schedule = Annotated[ConstantSchedule | FallingSchedule | ExponentialSchedule, Field(discriminator="kind")]
 
 ENDING: tuple[ScheduleName, ...] = ("linear", "quadratic", "cosine")
 """Schedules that reach a final fraction at the last step, which must be known."""
 
-# --- Learning rate by batch size ---
+
+class Schedule(Choice):
+    """Keep the peak rate (constant), fall to a share of it at the end of the run, or fall after each epoch
+    (exponential).
+    """
+
+    kind: ScheduleName = "constant"
+    final_fraction: Fraction = 0.0
+    """Final learning rate, as a share of the peak."""
+    gamma: Annotated[float, Field(gt=0, le=1)] = 0.98
+    """Factor of the learning rate per epoch."""
+
+    def needs(self) -> Iterator[Need]:
+        """A share belongs to the end of the run, and a factor to epochs."""
+        yield Need("final_fraction", "kind", ENDING)
+        yield Need("gamma", "kind", ("exponential",))
 
 
-class UnscaledRate(Choice):
-    """Use the learning rate as set, whatever the batch size."""
+class RateScaling(Choice):
+    """Use the learning rate as set, or multiply it by the ratio of batch sizes (linear), or by its square
+    root (sqrt).
+    """
 
-    kind: Literal["none"] = "none"
-
-
-class ScaledRate(Choice):
-    """Multiply the learning rate by the ratio of batch sizes (linear), or its square root (sqrt)."""
-
-    kind: Literal["linear", "sqrt"]
+    kind: ScalingRule = "none"
     reference_batch_size: PositiveInt = 14
     """Batch size for which the learning rate is set."""
 
-
-RateScaling = Annotated[UnscaledRate | ScaledRate, Field(discriminator="kind")]
+    def needs(self) -> Iterator[Need]:
+        """A rate that is not scaled has no reference."""
+        yield Need("reference_batch_size", "kind", ("linear", "sqrt"))

@@ -3,34 +3,42 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self, cast
 
-from pydantic import Field, PlainValidator, PositiveFloat, PositiveInt, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainValidator,
+    PositiveFloat,
+    PositiveInt,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from adiabat.config.faults import ABSENT, Need
 from adiabat.config.section import (
     MOST_VALUES,
     Amount,
+    MisfitError,
     OptimizerName,
     Seconds,
     Section,
     SpacedValues,
     Text,
     Texts,
+    by_kind,
     overlaid,
     positive_or,
 )
-from adiabat.config.shared import DataSection, HeldOutSection, RankingEncoderSection, StepsRunSection
+from adiabat.config.shared import DataSection, HeldOutSection, RankingTables, StepsRunSection
 from adiabat.config.training_choices import (
     HIGHEST,
-    ConstantSchedule,
-    FullTraining,
-    ListedNegatives,
     Method,
     Negatives,
     RateScaling,
     Schedule,
     TripletTuning,
     TuneLoss,
-    UnscaledRate,
+    TuningLoss,
 )
 from adiabat.core.wording import call_of
 
@@ -71,7 +79,6 @@ RecipeName = Literal["quick", "safe", "paper"]
 RECIPES: Mapping[RecipeName, Mapping[str, Any]] = {
     "quick": {
         "tune": {
-            "learning_rate": "range",
             "loss": {"kind": "store_softmax"},
             "keep": "loss",
             "batches_per_epoch": 50,
@@ -82,9 +89,13 @@ RECIPES: Mapping[RecipeName, Mapping[str, Any]] = {
         "data": {"hold_out": "documents", "max_validation": 200},
         "guard": {"probes": "sample", "limit": 0.1},
         "rehearsal": {"weight": 100.0},
-        "rate_search": {"low": 2e-6, "high": 1e-5, "count": 3, "steps": 150},
+        "rate_search": {"kind": "range", "low": 2e-6, "high": 1e-5, "count": 3, "steps": 150},
     },
-    "safe": {"tune": {"learning_rate": "safe", "batches_per_epoch": 100, "max_epochs": 10}, "rehearsal": {}},
+    "safe": {
+        "tune": {"batches_per_epoch": 100, "max_epochs": 10},
+        "rate_search": {"kind": "safe"},
+        "rehearsal": {},
+    },
     "paper": {},
 }
 """Settings of the recipes, under those that a user states; ``paper`` is the regime of Vasilyev et al. 2024,
@@ -94,8 +105,15 @@ DEFAULT_RECIPE: RecipeName = "quick"
 """Recipe of a job whose settings state none of `OWN_REGIME`."""
 
 OWN_REGIME = frozenset(("recipe", "learning_rate", "loss", "negatives"))
-"""Settings of `[tune]` that choose a regime; beside them the others keep the defaults of Vasilyev et al.
-2024."""
+"""Settings of `[tune]` that choose a regime, as the kind of a rate search does; beside them the others keep
+the defaults of Vasilyev et al. 2024."""
+
+
+def _number(rate: object) -> object:
+    """Refuse a word for a rate, which was once the way to ask for a search."""
+    if isinstance(rate, str):
+        raise MisfitError('a number > 0, or left out where rate_search = "safe" or "range" finds one')
+    return rate
 
 
 class TuneSection(Section):
@@ -106,12 +124,8 @@ class TuneSection(Section):
     guard's limit, and rehearsal (safe); or a range test of rates, the softmax over the store, rehearsal and a
     time limit (quick). `adiabat tune --recipe NAME --dry-run` prints them. Where a job of `adiabat tune`
     states neither a recipe nor a learning rate, loss or negatives, it is quick."""
-    learning_rate: Annotated[
-        float | Literal["safe", "range"], PlainValidator(positive_or("safe", "range"))
-    ] = 5e-8
-    """Peak learning rate. ``safe`` searches for the largest rate whose drift stays within the guard's limit;
-    ``range`` tests all rates of `[rate_search]` and takes the one with the lowest validation loss within that
-    limit."""
+    learning_rate: Annotated[PositiveFloat, BeforeValidator(_number)] = 5e-8
+    """Peak learning rate, unless `rate_search` finds one."""
     budget_seconds: Seconds | None = None
     """Time limit from the start of the command, or of the call in Python, to the written page, over all
     resumed parts: seconds, or text such as "10min". At the start it limits `rate_search.steps` and
@@ -120,9 +134,9 @@ class TuneSection(Section):
     """Queries per optimizer step."""
     loss: TuneLoss = TripletTuning()
     """Loss to minimise."""
-    negatives: Negatives = ListedNegatives()
+    negatives: Negatives = Negatives()
     """Source of the negatives of a query."""
-    method: Method = FullTraining()
+    method: Method = Method()
     """Weights that are tuned."""
     freeze: Texts = ("embeddings",)
     """Weights to freeze, by the names of `adiabat.models.freezing`."""
@@ -130,11 +144,11 @@ class TuneSection(Section):
     """Optimizer (`adiabat.training.optimizers`)."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.01
     """Weight decay of all tuned weights."""
-    schedule: Schedule = ConstantSchedule()
+    schedule: Schedule = Schedule()
     """Learning-rate schedule after the warm-up."""
     warmup_steps: Amount = 0
     """Steps over which the learning rate rises to its peak."""
-    batch_scaling: RateScaling = UnscaledRate()
+    batch_scaling: RateScaling = RateScaling()
     """Scaling of the learning rate with the batch size."""
     batches_per_epoch: PositiveInt = 1_000
     """Optimizer steps per epoch; each epoch ends with a validation."""
@@ -156,9 +170,11 @@ class TuneSection(Section):
         the store.
         """
         yield Need("idle_epochs", "keep", ("both", "loss"))
-        yield Need(
-            "negatives", "loss", ("triplet", "in_batch_softmax"), "whose negatives are the whole store"
-        )
+        losses = by_kind(self.tables_at("loss"))
+        drawing = [
+            word for word, loss in losses.items() if issubclass(loss, TuningLoss) and loss.draws_negatives()
+        ]
+        yield Need("negatives", "loss", (*drawing,), "which draws none")
 
     def faults(self) -> Iterator[tuple[str, str]]:
         """The warm-up ends within the run."""
@@ -171,7 +187,16 @@ class TuneSection(Section):
             )
 
 
-class GuardSection(Section):
+class ProbedSection(Section):
+    """A search with probe texts before and after tuning."""
+
+    store: Text | None = None
+    """Store to search with the probes; None takes the store of the job."""
+    depth: Annotated[int, Field(ge=2)] = 100
+    """Number of documents per probe whose order is compared."""
+
+
+class GuardSection(ProbedSection):
     """``[guard]``: measure at every validation how far the search results of unlabelled probe texts drift,
     and limit the drift.
     """
@@ -179,10 +204,6 @@ class GuardSection(Section):
     probes: Text = "default"
     """File of probe texts, ``default`` for the 680 packaged with adiabat, or ``sample`` for a quarter of
     these."""
-    store: Text | None = None
-    """Store to search with the probes; None takes the store of the job."""
-    depth: Annotated[int, Field(ge=2)] = 100
-    """Number of documents per probe whose order is compared."""
     measure: Literal["overlap loss", "margins", "turn"] = "overlap loss"
     """Measure of drift that `limit` applies to (`adiabat.adiabatic.drift`); the log has all of them."""
     limit: Annotated[float | Literal["noise"], PlainValidator(positive_or("noise"))] | None = None
@@ -209,13 +230,17 @@ class RehearsalSection(Section):
 
 
 class RateSearchSection(SpacedValues):
-    """``[rate_search]``: short runs that find the largest learning rate whose drift stays within the guard's
-    limit.
+    """``[rate_search]``: short runs that find the learning rate, in place of `tune.learning_rate`.
 
-    Rates are tried from the highest down. A run stops when its drift exceeds the limit; the first rate whose
-    run stays within the limit to the end is the result.
+    A search for a safe rate goes from the highest rate down. A run stops when its drift exceeds the guard's
+    limit; the first rate whose run stays within the limit to the end is the result. A range test makes a run
+    of every rate.
     """
 
+    bare = "kind"
+    kind: Literal["safe", "range"] = "safe"
+    """Find the largest rate whose drift stays within the guard's limit (safe), or of all rates the one with
+    the lowest validation loss within that limit (range)."""
     low: PositiveFloat = 1e-8
     """Lowest learning rate."""
     high: PositiveFloat = 1e-5
@@ -231,17 +256,25 @@ class RateSearchSection(SpacedValues):
     """Number of runs per rate, with consecutive seeds from `run.seed`; all of them must stay within the
     limit."""
 
+    def needs(self) -> Iterator[Need]:
+        """A range test validates after each epoch."""
+        yield Need("checks", "kind", ("safe",))
 
-class TuneSettings(Section):
-    """All settings of ``adiabat tune`` and ``adiabat safe-rate``."""
 
-    encoder: RankingEncoderSection = RankingEncoderSection()
+class TuneTables(RankingTables):
+    """Tables of tuning runs, also used by sweeps."""
+
     data: TuneDataSection = TuneDataSection()
     tune: TuneSection = TuneSection()
     guard: GuardSection | None = None
     rehearsal: RehearsalSection | None = None
-    rate_search: RateSearchSection = RateSearchSection()
     run: StepsRunSection = StepsRunSection()
+
+
+class TuneSettings(TuneTables):
+    """All settings of ``adiabat tune`` and ``adiabat safe-rate``."""
+
+    rate_search: RateSearchSection | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -252,7 +285,7 @@ class TuneSettings(Section):
             return table
         recipe = {key: dict(section) for key, section in RECIPES[cast("RecipeName", name)].items()}
         # What the stated settings leave without effect.
-        if not isinstance(value_of(tune, "learning_rate") or "", str):
+        if value_of(tune, "learning_rate") is not None:
             recipe.pop("rate_search", None)
         if value_of(data, "validation") is not None:
             recipe.pop("data", None)
@@ -268,7 +301,9 @@ class TuneSettings(Section):
 
     def with_usual_recipe(self) -> Self:
         """The settings of `DEFAULT_RECIPE`, unless these choose a regime."""
-        if "tune" in self.model_fields_set and OWN_REGIME & self.tune.model_fields_set:
+        stated = self.tune.model_fields_set if "tune" in self.model_fields_set else set()
+        searches = self.rate_search is not None and "kind" in self.rate_search.model_fields_set
+        if OWN_REGIME & stated or searches:
             return self
         from adiabat.config.reader import checked
 
@@ -279,11 +314,9 @@ class TuneSettings(Section):
 
     def sweep_fault(self) -> str | None:
         """Why these settings are no run of a sweep; None if they are."""
-        if self.searches:
-            return (
-                f"tune.learning_rate must be a number in a sweep, got {self.tune.learning_rate}; "
-                f"{call_of('safe-rate')} finds it"
-            )
+        if self.rate_search is not None:
+            finder = call_of("safe-rate")
+            return f"rate_search must be off in a sweep, whose runs have a rate each; {finder} finds one"
         if self.tune.budget_seconds is not None:
             return (
                 "tune.budget_seconds must be left out in a sweep, whose runs have "
@@ -292,52 +325,54 @@ class TuneSettings(Section):
         return None
 
     @property
-    def searches(self) -> bool:
-        """Whether the learning rate is searched for."""
-        return isinstance(self.tune.learning_rate, str)
-
-    @property
     def trial_steps(self) -> int:
         """Steps of a trial of the rate search; in a range test it is the start of a run."""
+        assert self.rate_search is not None, "asked of a search"
         steps = self.rate_search.steps
         return (
             steps
-            if self.tune.learning_rate == "safe"
+            if self.rate_search.kind == "safe"
             else min(steps, self.tune.max_epochs * self.tune.batches_per_epoch)
         )
 
     @property
     def continues_trial(self) -> bool:
         """Whether the run goes on from the trial of its rate, which ended with a whole epoch."""
-        return self.tune.learning_rate == "range" and self.trial_steps % self.tune.batches_per_epoch == 0
+        is_range = self.rate_search is not None and self.rate_search.kind == "range"
+        return is_range and self.trial_steps % self.tune.batches_per_epoch == 0
 
     @property
     def watched(self) -> GuardSection | None:
         """The guard of the run; a run whose rate is searched for always has a guard with a limit."""
-        if not self.searches:
+        if self.rate_search is None:
             return self.guard
         guard = self.guard or GuardSection()
         return guard.model_copy(update={"limit": guard.limit or "noise"})
 
+    @model_serializer(mode="wrap")
+    def _without_unused_rate(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # A search finds the rate, and the default would be taken for it.
+        tables: dict[str, Any] = handler(self)
+        if self.rate_search is not None and "tune" in tables:
+            tables["tune"].pop("learning_rate", None)
+        return tables
+
     def faults(self) -> Iterator[tuple[str, str]]:
         """The search has a guard, and the warm-up ends within its runs."""
-        rate, warmup, steps = self.tune.learning_rate, self.tune.warmup_steps, self.rate_search.steps
-        if self.searches and self.guard is None and "guard" in self.model_fields_set:
-            yield (
-                "guard",
-                f'must be on with tune.learning_rate = "{rate}", whose search '
-                "measures drift, got false; leave it out",
+        search, warmup = self.rate_search, self.tune.warmup_steps
+        if search is None:
+            return
+        if self.guard is None and "guard" in self.model_fields_set:
+            told = f'must be on with rate_search = "{search.kind}", which measures drift, got false'
+            yield "guard", f"{told}; leave it out"
+        if warmup >= search.steps:
+            told = (
+                f"must be below rate_search.steps = {search.steps}, got {warmup}: no run would reach its rate"
             )
-        if self.searches and warmup >= steps:
-            told = f"must be below rate_search.steps = {steps}, got {warmup}: no run would reach its rate"
             yield "tune.warmup_steps", f"{told}; raise rate_search.steps"
 
     def needs(self) -> Iterator[Need]:
-        """The rate search runs only for a safe rate, whose guard always has a limit; other guards act only
-        with a limit.
-        """
-        yield Need("rate_search", "tune.learning_rate", ("safe", "range"))
-        if self.tune.learning_rate == "range":
-            yield Need("rate_search.checks", "tune.learning_rate", ("safe",))
-        if self.guard is not None and not self.searches:
+        """A search finds the rate, and its guard always has a limit; other guards act only with a limit."""
+        yield Need("tune.learning_rate", "rate_search", ABSENT)
+        if self.guard is not None and self.rate_search is None:
             yield Need("guard.action", "guard.limit")

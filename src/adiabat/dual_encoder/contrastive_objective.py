@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from adiabat.config.dual_training import TrainSection, TrainSettings
-from adiabat.config.training_choices import FixedTemperature, GuideSection, InBatchLoss, TrainedTemperature
+from adiabat.config.training_choices import GuideSection, InBatchLoss
 from adiabat.data.batch_sampler import BatchSampler, validation_batches
 from adiabat.data.pair_sets import PairSet
 from adiabat.data.records import SIDES, Side
@@ -74,7 +74,7 @@ class PairContrast:
         section = self.settings.train
         self._criterion = criterion_of(section, tile=self.settings.memory.loss_tile)
         choice = section.loss.temperature
-        self._learned = LearnedTemperature(choice.first) if isinstance(choice, TrainedTemperature) else None
+        self._learned = LearnedTemperature(choice.value) if choice.kind == "learned" else None
         self._texts = self._cached(self.validation)
         self._folder: tuple[Path, bool] | None = None
         self._saved_shard: int | None = None
@@ -262,11 +262,10 @@ class PairContrast:
             self._learned.clamp_()
             learned: Tensor = self._learned()
             return learned
-        assert not isinstance(choice, TrainedTemperature)
-        if isinstance(choice, FixedTemperature):
+        if choice.kind == "fixed":
             return choice.value
         return scheduled_temperature(
-            step, first=choice.first, last=choice.last, steps=choice.steps or self.steps
+            step, first=choice.first, last=choice.value, steps=choice.steps or self.steps
         )
 
     def figures(self) -> Mapping[str, float]:
@@ -364,10 +363,11 @@ class PairContrast:
         """A temperature at which losses of different steps are comparable: the last one of a schedule, or the
         current learned one.
         """
-        choice = self.settings.train.loss.temperature
-        if isinstance(choice, TrainedTemperature):
-            return float(self.temperature(0))
-        return choice.value if isinstance(choice, FixedTemperature) else choice.last
+        return (
+            self.settings.train.loss.temperature.value
+            if self._learned is None
+            else float(self.temperature(0))
+        )
 
 
 @dataclass(frozen=True, slots=True)

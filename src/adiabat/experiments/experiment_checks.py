@@ -1,7 +1,7 @@
 """Checks of sweeps, scaling experiments and plans by their settings and paths, before torch is loaded."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from adiabat.core.errors import ConfigError, several
 from adiabat.core.wording import option
 from adiabat.dual_encoder.train_checks import require_models, require_runnable
 from adiabat.evaluation.evaluate_checks import require_tasks
-from adiabat.experiments.grid import trials_of_sweep, ways_of
+from adiabat.experiments.grid import SweepTrial, trials_of_sweep, ways_of
 from adiabat.models.model_paths import require_names, require_reachable
 from adiabat.runs.output_dir import require_begun, require_own
 from adiabat.runs.run_config import is_described
@@ -30,16 +30,17 @@ def require_sweep(settings: SweepSettings, *, resume: bool) -> None:
     require_complete(settings)
     _require_place(settings.sweep.out, SWEEP, "sweep", resume=resume)
     require_tasks(settings.tasks)
+    trials = trials_of_sweep(settings)
     if isinstance(settings, TrainSweepSettings):
-        _require_trained(settings)
+        _require_trained(trials)
     elif isinstance(settings, TuneSweepSettings):
         require_reachable(settings.job.model, named_by="job.model")
 
 
-def _require_trained(settings: TrainSweepSettings) -> None:
+def _require_trained(trials: Sequence[SweepTrial]) -> None:
     """Check models and data of the runs of a sweep over train; runs of other seeds or rates share them."""
     known: list[object] = []
-    for trial in trials_of_sweep(settings):
+    for trial in trials:
         inputs = (trial.trained.job, trial.trained.data, trial.trained.towers)
         if inputs not in known:
             known.append(inputs)

@@ -19,7 +19,7 @@ import numpy as np
 
 from adiabat.config.budgets import PRETRAINING_SHARE, FamilySection, ScalingSettings
 from adiabat.config.dual_training import TrainSettings
-from adiabat.config.reader import checked, with_values
+from adiabat.config.reader import SettingsError, checked, with_values
 from adiabat.config.section import Section, overlaid, value_at
 from adiabat.config.sweeps import SweepSettings, TuneVariantSection, VariantSection
 from adiabat.config.tuning import TuneSettings
@@ -91,11 +91,19 @@ def short_digest(*parts: object) -> str:
 def trials_of_sweep(settings: SweepSettings) -> list[SweepTrial]:
     """All runs of a sweep, seed by seed, so that the first seed gives early results for the whole grid."""
     cells = _drawn_cells(settings)
-    runs = [
-        _sweep_trial(settings, variant, varied, seed)
-        for seed in settings.sweep.seeds
-        for variant, varied in cells
-    ]
+    runs: list[SweepTrial] = []
+    # Runs of other seeds and values have the same faults; each is told of the first run that has it.
+    faults: dict[str, str] = {}
+    for seed in settings.sweep.seeds:
+        for variant, varied in cells:
+            title = _title(variant, varied, seed)
+            try:
+                runs.append(_sweep_trial(title, settings, variant, varied, seed))
+            except SettingsError as fault:
+                for phrase in fault.phrases:
+                    faults.setdefault(phrase, title)
+    if faults:
+        raise SettingsError([f"{title}: {phrase}" for phrase, title in faults.items()])
     counts = Counter(run.name for run in runs)
     if again := [name for name, count in counts.items() if count > 1]:
         raise ConfigError(
@@ -153,20 +161,25 @@ def _cell(variant: VariantSection | None, values: Mapping[str, tuple[Any, ...]],
     return variant, {key: settings[key] for key in values}
 
 
-def _sweep_trial(
-    settings: SweepSettings, variant: VariantSection | None, varied: Mapping[str, Any], seed: int
-) -> SweepTrial:
-    overlay = {} if variant is None else variant.own
-    name = variant.name if variant else ""
-    table = with_values(
-        settings.run_kind, overlaid(settings.run_kind, settings.common(), overlay), varied.items()
-    )
-    labels = [name] if name else []
+def _title(variant: VariantSection | None, varied: Mapping[str, Any], seed: int) -> str:
+    labels = [variant.name] if variant else []
     labels += [f"{key.rpartition('.')[2]}={_shown(value)}" for key, value in varied.items()]
-    title = ", ".join([*labels, f"seed={seed}"])
-    run = checked_run(title, settings.run_kind, settings.completed(table), {"run": {"seed": seed}})
+    return ", ".join([*labels, f"seed={seed}"])
+
+
+def _sweep_trial(
+    title: str, settings: SweepSettings, variant: VariantSection | None, varied: Mapping[str, Any], seed: int
+) -> SweepTrial:
+    kind = settings.run_kind
+    common = settings.common() if variant is None else overlaid(kind, settings.common(), variant.own)
+    table = settings.completed(with_values(kind, common, varied.items()))
+    run = checked(kind, overlaid(kind, table, {"run": {"seed": seed}}))
+    if isinstance(run, TuneSettings) and (fault := run.sweep_fault()):
+        raise SettingsError([fault])
     both = isinstance(variant, TuneVariantSection) and variant.towers == "both"
-    return SweepTrial(title, name, {key: _taken(run, key) for key in settings.varied}, run, both)
+    return SweepTrial(
+        title, variant.name if variant else "", {key: _taken(run, key) for key in settings.varied}, run, both
+    )
 
 
 def _taken(run: TuneSettings | TrainSettings, key: str) -> Value:

@@ -58,10 +58,10 @@ def safe_rate(
     ``trials/RATE-seed-N/log.jsonl``, ``result.json``, ``report.html`` and figures. Models are not kept.
     """
     check_settings(settings)
-    if settings.tune.learning_rate != "safe":
+    if settings.rate_search is None or settings.rate_search.kind != "safe":
+        got = "none" if settings.rate_search is None else settings.rate_search.kind
         raise ConfigError(
-            "tune.learning_rate must be safe in a search for the rate, got "
-            f"{settings.tune.learning_rate}; leave it out"
+            f"rate_search.kind must be safe in a search for a safe rate, got {got}; leave it out"
         )
     require_named(context.inputs, settings)
     begun = is_described(out, SEARCH)
@@ -96,7 +96,7 @@ def rate_for_run(context: TuningContext, folder: Path, settings: TuneSettings, w
     same limit.
     """
     search = RateSearch(context, settings, folder, watch)
-    if settings.tune.learning_rate == "range":
+    if search.section.kind == "range":
         return search.tested()
     safe = search.carry_out()
     if safe.rate is None:
@@ -143,6 +143,12 @@ class RateSearch:
     folder: Path
     watch: Watch
 
+    @property
+    def section(self) -> RateSearchSection:
+        """The settings of the search."""
+        assert self.settings.rate_search is not None, "asked of settings that search"
+        return self.settings.rate_search
+
     @cached_property
     def rows(self) -> Rows[RateTrial]:
         """The finished trials."""
@@ -178,7 +184,7 @@ class RateSearch:
         The files of the trial of that rate become those of the run, which goes on from there. A test that has
         used its share of the time limit ends after the first rate that stays within the drift limit.
         """
-        rates = sorted(self.settings.rate_search.values(), reverse=True)
+        rates = sorted(self.section.values(), reverse=True)
         lower = [rates[-1] * (rates[-1] / rates[-2]) ** step for step in range(1, 1 + len(rates))]
         losses: dict[float, float] = {}
         make_folder(self.folder)
@@ -272,7 +278,7 @@ class RateSearch:
         left = None if budget is None else max(LEAST_LEFT, budget - spent)
         tune = settings.tune.model_copy(update={"learning_rate": rate, "budget_seconds": left})
         guard = settings.watched.model_copy(update={"limit": limit})
-        return settings.model_copy(update={"tune": tune, "guard": guard, "rate_search": RateSearchSection()})
+        return settings.model_copy(update={"tune": tune, "guard": guard, "rate_search": None})
 
     def carry_out(self, command: str = "") -> SafeRate:
         """Try rates from the highest down to the first safe one."""
@@ -281,8 +287,7 @@ class RateSearch:
             for trial in self.rows.every:
                 self._clear(trial.rate, trial.seed)
             downwards = sorted(
-                {*self.settings.rate_search.values(), *(trial.rate for trial in self.rows.every)},
-                reverse=True,
+                {*self.section.values(), *(trial.rate for trial in self.rows.every)}, reverse=True
             )
             result = self._result(next(filter(self._is_safe, downwards), None), command)
             write_report(result, self.folder)
@@ -297,7 +302,7 @@ class RateSearch:
     @property
     def _seeds(self) -> range:
         first = self.settings.run.seed
-        return range(first, first + self.settings.rate_search.seeds)
+        return range(first, first + self.section.seeds)
 
     def _stays(self, rate: float, seed: int) -> bool:
         if name_of(rate, seed) not in self.rows:
@@ -369,8 +374,10 @@ class RateSearch:
         # The clock is checked between trials, whose steps were fitted to the time limit.
         tune = self.settings.tune.model_copy(update={"learning_rate": rate, "budget_seconds": None})
         run = self.settings.run.model_copy(update={"seed": seed})
-        settings = self.settings.model_copy(update={"tune": tune, "guard": self.settings.watched, "run": run})
-        by_loss = self.settings.tune.learning_rate == "range"
+        settings = self.settings.model_copy(
+            update={"tune": tune, "guard": self.settings.watched, "run": run, "rate_search": None}
+        )
+        by_loss = self.section.kind == "range"
         objective = self.context.objective(
             prepared_tower(self.context.model.query, settings)[0], settings, validated=by_loss
         )
@@ -428,14 +435,11 @@ class RateSearch:
                 else 0.0
             )
             label = f"{name_of(rate, seed)}: drift {drift:.3g} of {limit:.3g}"
-            if self.settings.tune.learning_rate != "range":
+            if self.section.kind != "range":
                 # The number of trials is unknown: the first rate that stays within the limit is the last one.
                 self.watch.progress(label, position.step, steps)
                 return
-            trials = max(
-                len(self.settings.rate_search.values()) * self.settings.rate_search.seeds,
-                len(self.rows.every) + 1,
-            )
+            trials = max(len(self.section.values()) * self.section.seeds, len(self.rows.every) + 1)
             done = len(self.rows.every) * steps + sum(loop.position.step for loop in running)
             self.watch.progress(f"range test ({label})", done, trials * steps)
 
@@ -443,17 +447,12 @@ class RateSearch:
         return make_loop(objective, settings, folder, limits=limits, watch=show, note=self.watch.note)
 
     def _limits(self, settings: TuneSettings, steps: int) -> Limits:
-        if self.settings.tune.learning_rate == "range":
+        if self.section.kind == "range":
             limits = limits_of(settings)
             return replace(limits, max_steps=steps, outside=limits.outside and "stop")
         # No model is kept, so no weights need to be stored.
         return Limits(
-            -(-steps // settings.rate_search.checks),
-            None,
-            None,
-            max_steps=steps,
-            keep="last",
-            **writing(settings),
+            -(-steps // self.section.checks), None, None, max_steps=steps, keep="last", **writing(settings)
         )
 
     @property
@@ -462,11 +461,7 @@ class RateSearch:
         return mined_negatives_note(self.context.examples(self.settings.data)[0], self.settings.tune)
 
     def _result(self, rate: float | None, command: str) -> SafeRate:
-        guard, section, inputs = (
-            self.context.guard(self.settings),
-            self.settings.rate_search,
-            self.context.inputs,
-        )
+        guard, section, inputs = self.context.guard(self.settings), self.section, self.context.inputs
         trials = self.rows.every
         rates = sorted({*section.values(), *(trial.rate for trial in trials)})
         assert guard is not None

@@ -21,7 +21,6 @@ from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked
 from adiabat.config.section import Section, value_at
 from adiabat.config.sweeps import TuneSweepSettings
-from adiabat.config.training_choices import TripletTuning
 from adiabat.config.tuning import TuneSection
 from adiabat.core.disk import make_folder
 from adiabat.core.errors import ConfigError, StoreError, several
@@ -32,6 +31,7 @@ from adiabat.dual_encoder.train import train
 from adiabat.experiments.evaluator import DriftEvaluator
 from adiabat.experiments.grid import SweepTrial, short_digest
 from adiabat.experiments.sweep_trials import SweepRunner
+from adiabat.losses.in_batch import Distance
 from adiabat.models.towers import DualEncoder
 from adiabat.results.rate_search_result import Drift
 from adiabat.runs.run_config import Job
@@ -192,8 +192,8 @@ class TuneSweepRunner(SweepRunner):
                 watch=watch,
             )
             return
-        begun = TuningRun.begin(self.context, job.folder, settings=trial.tuned, resume=resume, watch=watch)
-        begun.carry_out(command=self.command)
+        run = TuningRun.begin(self.context, job.folder, settings=trial.tuned, resume=resume, watch=watch)
+        run.carry_out().finish(command=self.command)
 
     def drift(self, trial: SweepTrial, model: DualEncoder) -> Drift | None:
         """Drift of a tuned model; None if both towers were tuned, because its document vectors differ."""
@@ -205,7 +205,6 @@ class TuneSweepRunner(SweepRunner):
 
 
 SIDES_APART: Mapping[str, Any] = {
-    "tune.loss.kind": "triplet",
     "tune.negatives.kind": "examples",
     "tune.l2_to_start": 0.0,
 }
@@ -223,7 +222,10 @@ def require_possible(run: SweepTrial) -> None:
         for name, value in SIDES_APART.items()
         if given[name] != value
     ]
-    if run.tuned.tune.schedule.kind == "exponential":
+    section = run.tuned.tune
+    if section.loss.of_both_towers("cosine", section.negatives.per_query) is None:
+        faults.append(f'tune.loss must be "triplet", got "{section.loss.kind}"')
+    if section.schedule.kind == "exponential":
         faults.append('tune.schedule must go by steps, got "exponential"')
     if faults:
         raise ConfigError(
@@ -262,18 +264,12 @@ def train_settings(run: SweepTrial, context: TuningContext, job: Job) -> TrainSe
     )
 
 
-def _regime(section: TuneSection, distance: str) -> dict[str, Any]:
+def _regime(section: TuneSection, distance: Distance) -> dict[str, Any]:
     """``[train]`` of a run, in which settings of ``[tune]`` keep their meaning."""
     same = ("freeze", "optimizer", "weight_decay", "warmup_steps", "batch_size")
     table = {name: getattr(section, name) for name in (*same, "dropout")}
     table["keep"] = "best" if section.keep == "loss" else section.keep
-    assert isinstance(section.loss, TripletTuning)
-    table["loss"] = {
-        "kind": "triplet",
-        "margin": section.loss.margin,
-        "distance": distance,
-        "negatives_per_query": section.negatives.per_query,
-    }
+    table["loss"] = section.loss.of_both_towers(distance, section.negatives.per_query)
     table |= {"method": section.method.model_dump(), "schedule": section.schedule.model_dump()}
     table |= {"learning_rate": learning_rate_of(section), "max_grad_norm": 0.0, "error_unit": "pairs"}
     table |= {

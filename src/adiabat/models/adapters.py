@@ -19,7 +19,7 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
-from adiabat.config.training_choices import BiasTraining, LoRA, Method
+from adiabat.config.training_choices import Method
 from adiabat.core.errors import ConfigError, ModelError
 
 BIAS_SETTINGS = ("attention_bias", "mlp_bias", "norm_bias")
@@ -32,9 +32,9 @@ _ADAPTER_NAME = re.compile(r"base_model\.model|lora_")
 
 def train_part(backbone: PreTrainedModel, method: Method) -> None:
     """Disable the gradients of all weights that a method does not train."""
-    if isinstance(method, LoRA):
+    if method.kind == "lora":
         add_lora(backbone, rank=method.rank, alpha=method.alpha)
-    elif isinstance(method, BiasTraining):
+    elif method.kind == "bias":
         train_biases_only(backbone)
 
 

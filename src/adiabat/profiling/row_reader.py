@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from adiabat.config.dataset_settings import InspectDataSection
+from adiabat.config.dual_training_data import TrainExamplesSection
 from adiabat.core.errors import ConfigError
 from adiabat.data.columns import Columns, parsed_rows, split_name
 from adiabat.data.corpora import ANY, documents_file, open_corpus, parse_document
@@ -69,7 +69,7 @@ class Stream:
         yield from parsed_rows(rows(), faults, partial(_PARSERS[self.layout], columns=self.columns))
 
 
-def open_source(source: str, settings: InspectDataSection) -> tuple[str, Stream, Stream | None]:
+def open_source(source: str, settings: TrainExamplesSection) -> tuple[str, Stream, Stream | None]:
     """Name and rows of a source, and the corpus, if examples name documents by id."""
     mapped = settings.columns.given()
     # With a separate corpus, document columns are those of the corpus.
@@ -107,7 +107,7 @@ def reread(stream: Stream, numbers: set[int]) -> dict[int, Entry]:
     return entries
 
 
-def _corpus(source: str, settings: InspectDataSection) -> Stream | None:
+def _corpus(source: str, settings: TrainExamplesSection) -> Stream | None:
     """The documents that examples name; None for a BEIR folder without a corpus."""
     if settings.corpus is None and documents_file(source) == source:
         return None

@@ -13,7 +13,6 @@ from typing import Any
 
 import tomli_w
 
-from adiabat.config.former import former_settings
 from adiabat.core.disk import clear, real
 from adiabat.core.errors import JobError, ModelError, several
 from adiabat.core.files import LARGEST_CONFIGURATION, is_there, read_plain, reading, write_text
@@ -146,9 +145,9 @@ class Rules:
 
 STRICT = Rules()
 
-SETTINGS = Format(2, oldest=2, writers={1: "0.1"})
-"""Format of the settings in ``config.toml``; format 1 had losses, methods and schedules as words with their
-keys beside them."""
+SETTINGS = Format(3, oldest=3, writers={1: "0.1"})
+"""Format of the settings in ``config.toml``. Format 2 had the search of a rate as a word in place of the
+rate, and format 1 losses, methods and schedules as words with their keys beside them."""
 
 SEAL = "SHA-256 of the lines below: "
 HEAD = re.compile(rf"# (?:format (\d+)(?: of adiabat (\S+))?; )?{SEAL}([0-9a-f]*)")
@@ -197,8 +196,9 @@ def any_description(job: Job) -> Description:
         if not (tables := tomllib.loads(text)):
             raise ValueError("it is empty")
     number = SETTINGS.number if stated is None else int(stated[1] or 1)
-    # Names changed after the number did.
-    if number == SETTINGS.number and former_settings(tables):
+    losses = [tables.get(verb, {}).get("loss") for verb in ("tune", "train")]
+    # The first versions stated neither; their losses were words.
+    if stated is None and any(isinstance(loss, str) for loss in losses):
         number = 1
     return Description(tables, number, None if stated is None else stated[2])
 

@@ -1,7 +1,9 @@
-"""Settings of adiabat 0.1 under the names and in the tables of today.
+"""Settings of earlier versions under the names and in the tables of today.
 
-In 0.1 a choice was a word with the keys of all its kinds beside it, such as ``loss = "triplet"`` and ``margin
-= 0.1``; today it is a table.
+In 0.2 before its release, a rate search was a word in place of the rate, and the last temperature of a
+schedule and the first of a learned one had keys of their own; in a job, tables of all choices stated
+every key. In 0.1 a choice was a word with the keys of all its kinds beside it, such as ``loss = "triplet"``
+and ``margin = 0.1``; today it is a table.
 """
 
 import re
@@ -39,6 +41,7 @@ KEYS = {
     "tasks.measures": "tasks.report",
     "data.window": "data.stream.shard_size",
     "tune.pull": "tune.l2_to_start",
+    "train.loss.temperature.last": "train.loss.temperature.value",
     "train.temperature_schedule": "train.loss.temperature.kind",
     "train.first_temperature": "train.loss.temperature.first",
     "train.temperature_steps": "train.loss.temperature.steps",
@@ -159,24 +162,32 @@ def present_settings(former: Mapping[str, Any], *, is_job: bool = False) -> Conv
     Raises:
         ConfigError: If a table has no counterpart today.
     """
-    if lost := [name for name in NO_LONGER if _has(former, name.split("."))]:
+    if lost := [name for name in NO_LONGER if _value_at(former, name) is not None]:
         raise ConfigError(
             f"{lost[0]} must be left out, got a setting of adiabat 0.1 without a "
             "counterpart; see adiabat settings sweep"
         )
     present = Conversion()
+    has_rate = isinstance(_value_at(former, "tune.learning_rate"), float | int)
     for name, value in former.items():
         if isinstance(value, list) and any(isinstance(entry, Mapping) for entry in value):
             present.tables[name] = [_entry(present, name, entry) for entry in value]
         elif isinstance(value, Mapping) and name == "grid":
             present.tables[name] = _inner(present, value, (name,))
+        elif isinstance(value, Mapping) and name == "common":
+            # What the runs of an experiment have in common.
+            present.tables[name] = present_settings(value).tables
+        elif TABLES.get(name, name) == "rate_search" and has_rate:
+            # Jobs stated the keys of a search beside a rate.
+            present.moved |= {(name, *keys): None for keys, _ in _leaves(value)}
         elif isinstance(value, Mapping):
             _convert_table(present, former, name)
         else:
             present.tables[name] = value
     tune = present.tables.get("tune")
     if isinstance(tune, dict):
-        needs_recipe = bool(present.moved) and not WITHOUT_RECIPE & tune.keys()
+        chosen = WITHOUT_RECIPE & tune.keys() or present.value(("rate_search", "kind"))
+        needs_recipe = bool(present.moved) and not chosen
         if is_job or needs_recipe:
             tune.setdefault("recipe", "paper")
     return present
@@ -218,15 +229,23 @@ def _move(present: Conversion, former: Mapping[str, Any], keys: Keys, renamed: K
     elif place in SWITCHED_BY and not former[keys[0]].get(SWITCHED_BY[place]):
         # A table of today would switch on what was off.
         present._put(keys, None, value)
+    elif place == "tune.learning_rate" and isinstance(value, str):
+        present._put(keys, ("rate_search", "kind"), value)
+    elif (
+        place == "train.loss.temperature.first"
+        and _value_at(former, "train.loss.temperature.kind") == "learned"
+    ):
+        present._put(keys, (*keys[:-1], "value"), value)
     elif place == "train.temperature":
-        present._put(keys, _temperature(former["train"]), value)
+        divisor = ("train", "loss", "temperature", "value")
+        present._put(keys, divisor if _has_loss_key(former["train"], divisor) else None, value)
     elif place in KEYS:
         target = tuple(KEYS[place].split("."))
         kept = not place.startswith("train.") or _has_loss_key(former["train"], target)
         present._put(keys, target if kept else None, value)
     elif place in CHOICES and isinstance(value, str):
         # The word alone is the short form of today.
-        has_keys = any(_has(former, [keys[0], name]) for name in _keys_beside(place))
+        has_keys = any(_value_at(former, f"{keys[0]}.{name}") is not None for name in _keys_beside(place))
         present._put(keys, (*renamed, "kind") if has_keys else renamed, value)
     elif place in BESIDE:
         choice, name = BESIDE[place]
@@ -246,27 +265,18 @@ def _keys_beside(choice: str) -> set[str]:
     return beside
 
 
-def _temperature(train: Mapping[str, Any]) -> Keys | None:
-    """The place of ``train.temperature``: that of all steps, of the last one, or of the first."""
-    key = {"fixed": "value", "scheduled": "last", "learned": "first"}[
-        train.get("temperature_schedule", "fixed")
-    ]
-    target = ("train", "loss", "temperature", key)
-    return target if _has_loss_key(train, target) else None
-
-
 def _has_loss_key(train: Mapping[str, Any], target: Keys) -> bool:
     """Whether the loss has a key of today, such as ``temperature.steps``, with the former settings beside
     it.
     """
     if target[1] != "loss" or not isinstance(train.get("loss", ""), str):
         return True
-    loss = _kinds(TrainSection, "loss").get(train.get("loss", "in_batch_softmax"))
+    loss = by_kind(TrainSection.tables_at("loss")).get(train.get("loss", "in_batch_softmax"))
     if loss is None or target[2] not in loss.model_fields:
         return False
-    schedule = train.get("temperature_schedule", "fixed")
     if target[2] == "temperature":
-        return target[3] in ("kind", *by_kind(loss.tables_at("temperature"))[schedule].model_fields)
+        schedule = train.get("temperature_schedule", "fixed")
+        return target[3] == "kind" or _has_effect(loss, "temperature", schedule, target[3])
     # The keys of a guide need a guide.
     return target[2] != "guide" or "guide" in train
 
@@ -276,14 +286,16 @@ def _knows(former: Mapping[str, Any], choice: str, name: str) -> bool:
     section, (table, key) = CHOICES[choice][0], choice.split(".")
     chosen = former[table].get(key)
     default = section.model_fields[key].default
-    kind = chosen if isinstance(chosen, str) else getattr(default, "kind", None)
-    of_kind = _kinds(section, key).get(str(kind))
-    # A kind that is unknown is told by the reader.
-    return of_kind is None or name in of_kind.model_fields
+    return _has_effect(section, key, str(chosen if isinstance(chosen, str) else default.kind), name)
 
 
-def _kinds(section: type[Section], key: str) -> dict[str, type[Section]]:
-    return by_kind(section.tables_at(key))
+def _has_effect(section: type[Section], key: str, kind: str, name: str) -> bool:
+    """Whether a setting has an effect in a table of a kind."""
+    of_kind = by_kind(section.tables_at(key)).get(kind)
+    if of_kind is None:
+        # A kind that is unknown is told by the reader.
+        return True
+    return name in of_kind.model_fields and name not in of_kind.model_construct(kind=kind).unmet()
 
 
 def _inner(present: Conversion, tables: Mapping[str, Any], prefix: Keys) -> dict[str, Any]:
@@ -325,12 +337,11 @@ def _leaves(table: Mapping[str, Any], prefix: Keys = ()) -> Iterator[tuple[Keys,
             yield (*prefix, key), value
 
 
-def _has(tables: Any, keys: list[str]) -> bool:
-    for key in keys:
-        if not isinstance(tables, Mapping) or key not in tables:
-            return False
-        tables = tables[key]
-    return True
+def _value_at(tables: Any, key: str) -> Any:
+    """The value of a dotted key; None if there is none."""
+    for name in key.split("."):
+        tables = tables.get(name) if isinstance(tables, Mapping) else None
+    return tables
 
 
 def _dotted(keys: Keys) -> str:
@@ -345,30 +356,41 @@ def with_comments(text: str, conversion: Conversion) -> str | None:
     """A settings file with its comments, under the present names; None if a conversion line by line does not
     give these settings.
     """
-    lines, at_end = list[str](), list[str]()
+    lines: list[str] = []
     header: tuple[str, ...] = ()
     for line in text.splitlines(keepends=True):
         if found := _HEADER.fullmatch(line.rstrip("\r\n")):
             header = tuple(found[1].split("."))
-            present = conversion.moved.get(header[:1])
-            lines.append(line if present is None else line.replace(header[0], present[0], 1))
+            present = conversion.moved.get(header[:1]) or header[:1]
+            line = line.replace(header[0], present[0], 1)
+            # An empty table would switch on what was off.
+            lines.append(line if present[0] in conversion.tables else f"{_LEFT_OUT}{line.lstrip()}")
         elif (found := _SETTING.fullmatch(line)) is None:
             lines.append(line)
         else:
             keys = (*header, *found[2].split("."))
             lines += _moved_line(line, found, keys, header, conversion)
-    tune = conversion.tables.get("tune")
-    if isinstance(tune, dict) and "recipe" in tune and "recipe" not in text:
-        at_end.append('\n[tune]\nrecipe = "paper"\n' if not re.search(r"^\s*\[tune\]", text, re.M) else "")
-        lines = [
-            f'{line}recipe = "paper"\n' if re.fullmatch(r"\s*\[tune\]\s*(#.*)?", line.rstrip()) else line
-            for line in lines
-        ]
-    written = "".join([*lines, *at_end])
+    if "recipe" not in text and (recipe := conversion.value(("tune", "recipe"))):
+        lines = _with_setting(lines, "tune", f"recipe = {inline(recipe)}\n")
+    if ("tune", "learning_rate") in conversion.moved:
+        kind = conversion.value(("rate_search", "kind"))
+        lines = _with_setting(lines, "rate_search", f"kind = {inline(kind)}\n")
+    written = "".join(lines)
     try:
-        return written if _plain(tomllib.loads(written)) == _plain(conversion.tables) else None
+        return written if tomllib.loads(written) == conversion.tables else None
     except tomllib.TOMLDecodeError:
         return None
+
+
+_LEFT_OUT = "# left out by adiabat upgrade: "
+
+
+def _with_setting(lines: list[str], table: str, setting: str) -> list[str]:
+    """Lines of a file with a further setting in a table: below its header, or in a new one at the end."""
+    header = re.compile(rf"\s*\[{table}\]\s*(#.*)?")
+    if not any(header.fullmatch(line.rstrip()) for line in lines):
+        return [*lines, f"\n[{table}]\n", setting]
+    return [f"{line}{setting}" if header.fullmatch(line.rstrip()) else line for line in lines]
 
 
 def _moved_line(
@@ -379,7 +401,10 @@ def _moved_line(
         return [line]
     present = conversion.moved[keys]
     if present is None:
-        return [f"# left out by adiabat upgrade: {line.lstrip()}"]
+        return [f"{_LEFT_OUT}{line.lstrip()}"]
+    if present[0] != keys[0] and (present[0],) not in conversion.moved.values():
+        # In another table, which `with_comments` adds to.
+        return [f"# now {_dotted(present)}: {line.lstrip()}"]
     top = conversion.moved.get(header[:1]) or header[:1]
     above = (*top, *header[1:])
     if present[: len(above)] != above:
@@ -389,11 +414,3 @@ def _moved_line(
         # A word that is true or false today.
         return [f"{found[1]}{key} = {inline(value)}  # was {line.strip()}\n"]
     return [f"{found[1]}{key}{found[3]}"]
-
-
-def _plain(tables: Any) -> Any:
-    """Tables without empty ones."""
-    if isinstance(tables, Mapping):
-        inner = {key: _plain(value) for key, value in tables.items()}
-        return {key: value for key, value in inner.items() if value != {}}
-    return [_plain(entry) for entry in tables] if isinstance(tables, list) else tables

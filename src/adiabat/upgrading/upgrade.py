@@ -108,7 +108,7 @@ def _is_ours(folder: Path) -> bool:
 def _of_job(folder: Path) -> Iterator[Step]:
     job = Job(folder)
     description = any_description(job)
-    if description.format != 1:
+    if description.format >= SETTINGS.number:
         read_description(job)
         return
     conversion = present_settings(description.tables, is_job=True)
@@ -120,7 +120,7 @@ def _of_job(folder: Path) -> Iterator[Step]:
         read_description(job)
         return [backup]
 
-    yield Step(job.config, f"settings of format 1 to format {SETTINGS.number}", run)
+    yield Step(job.config, f"settings of format {description.format} to format {SETTINGS.number}", run)
 
 
 def _of_result(folder: Path) -> Iterator[Step]:

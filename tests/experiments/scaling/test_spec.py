@@ -6,7 +6,7 @@ import pytest
 
 from adiabat.config.budgets import ScalingSettings
 from adiabat.config.reader import checked
-from adiabat.config.training_choices import FallingSchedule, LoRA
+from adiabat.config.training_choices import Method, Schedule
 from adiabat.core.errors import ConfigError
 from adiabat.experiments.experiment_checks import lawless
 from adiabat.experiments.grid import trials_of_scaling, ways_of, without_freezing
@@ -85,7 +85,7 @@ def test_runs_are_what_train_would_be_told_small_budgets_first() -> None:
         frozen.settings.run.log_every,
     ) == (4e12, 32, 1, 1)
     adapted = next(run for run in runs if "lora 32" in run.name).settings.train
-    assert (adapted.method, adapted.freeze) == (LoRA(rank=32), ())
+    assert (adapted.method, adapted.freeze) == (Method(kind="lora", rank=32), ())
 
 
 def test_the_regime_is_the_sources_unless_something_else_is_said() -> None:
@@ -97,7 +97,7 @@ def test_the_regime_is_the_sources_unless_something_else_is_said() -> None:
     assert (usual.loss.temperature.value, usual.weight_decay, usual.schedule) == (
         1 / 40,
         0.1,
-        FallingSchedule(kind="cosine", final_fraction=0.1),
+        Schedule(kind="cosine", final_fraction=0.1),
     )
     assert (usual.warmup_fraction, usual.loss.symmetric, usual.optimizer) == (0.1, True, "adamw")
     assert train(schedule="constant").schedule.kind == "constant"
