@@ -483,9 +483,7 @@ def _loss_row(job: tuple[int, int, int, int, int]) -> str:
     size = tried(shape, queries, trials=AT_ONCE, resamples=resamples, seed=seed + 1_000_000).detectable
     # The baseline's mean is 0.5.
     size, margin = (
-        (0.5 * DEFAULT_MARGIN.value, DEFAULT_MARGIN)
-        if shape is TUNED
-        else (size, Margin(size, sample.measure))
+        (0.5 * DEFAULT_MARGIN.share, DEFAULT_MARGIN) if shape is TUNED else (size, Margin(absolute=size))
     )
     loss = size if sample.lower_is_better else -size
     lost, alike = (tried(shape, queries, shift=shift, margin=margin, **options) for shift in (loss, 0.0))

@@ -16,6 +16,7 @@ from adiabat.data.table_rows import RowError
 from adiabat.evaluation.retrieval import query_clusters
 from adiabat.evaluation.score_files import read_scores
 from adiabat.results.evaluation_result import Result
+from adiabat.results.verdict import Reason
 from adiabat.store.addressing import AddressedSet
 from tests.commands import lines, run_in_process, write_world
 
@@ -45,7 +46,9 @@ def test_a_column_connects_queries_and_few_clusters_of_documents_are_named(tmp_p
     by_documents = measured(tmp_path, "documents").datasets[0]
     # Of 64 queries with 8 documents, the two of equal text connect two documents.
     assert by_documents.clusters is None
-    assert "64\N{NO-BREAK SPACE}queries into 7\N{NO-BREAK SPACE}clusters" in by_documents.doubt
+    assert by_documents.main_change().reasons == [Reason.FEW_CLUSTERS]
+    told = "64\N{NO-BREAK SPACE}queries into 7\N{NO-BREAK SPACE}clusters"
+    assert any(told in note for note in by_documents.notes)
     by_session = measured(tmp_path, "session", out=tmp_path / "out").datasets[0]
     # Sessions s0 and s1 are one cluster, since they share a question.
     assert by_session.clusters == 15

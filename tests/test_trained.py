@@ -19,6 +19,7 @@ from adiabat.data.text_hashes import TrainedTexts
 from adiabat.models.model_names import trained_by
 from adiabat.results.evaluation_result import TrainedOn
 from adiabat.results.record import read_result, write_result
+from adiabat.results.verdict import Reason
 from adiabat.store.vector_store import Store
 from tests.commands import DOCUMENTS, PAIRS, Run, evaluate, lines, tune, write_world
 from tests.commands import command as command
@@ -65,7 +66,8 @@ def test_queries_that_a_job_was_trained_on_get_no_verdict_on_terminal_page_and_i
     said = command(*evaluate("pairs.jsonl", "--baseline", "model", model="job"))
     result = read_result(here / "new" / "result.json")
     assert [counted(found) for found in result.datasets[0].trained] == [(20, 20, 20, 20, 20)]
-    assert {change.verdict for change in result.datasets[0].changes} == {None}
+    assert {change.verdict for change in result.datasets[0].changes} == {"undecided"}
+    assert result.datasets[0].main_change().reasons[0] == Reason.TRAINED_ON
     sentence = (
         "job was trained or validated on 20 of 20 queries and 20 of their 20 relevant "
         "documents, which answer 20 of the queries"
@@ -73,7 +75,9 @@ def test_queries_that_a_job_was_trained_on_get_no_verdict_on_terminal_page_and_i
     page = (here / "new" / "report.html").read_text()
     assert sentence in said.err
     assert sentence in page
-    assert "has no verdict" in page
+    assert "is undecided (20 of its 20 queries were used in training)" in page.replace(
+        "\N{NO-BREAK SPACE}", " "
+    )
     assert "better" not in said.err
 
 
@@ -83,15 +87,14 @@ def test_a_job_counts_answers_apart_from_queries_and_a_tenth_is_still_proof(here
         (found,) = result.datasets[0].trained
         # Every document answers a query that was trained or validated on.
         assert counted(found)[1:] == (queries, found.relevant, found.relevant, found.queries)
-        assert result.datasets[0].main_change().verdict is not None
+        assert Reason.TRAINED_ON not in result.datasets[0].main_change().reasons
     lines(here / "fifth.jsonl", [*OTHERS[:4], PAIRS[0]])
-    assert (
+    change = (
         adiabat.evaluate("job", "store", "fifth.jsonl", baseline="model", settings=QUICK)
         .datasets[0]
         .main_change()
-        .verdict
-        is None
     )
+    assert (change.verdict, change.reasons[0]) == ("undecided", Reason.TRAINED_ON)
 
 
 def test_what_is_left_without_queries_and_answers_that_were_trained_on_is_measured_apart(
@@ -242,7 +245,7 @@ def test_a_baseline_that_is_a_job_is_counted_too_and_so_is_a_job_that_goes_on_fr
     assert [(found.model, found.trained_queries) for found in result.datasets[0].trained] == [
         ("job/model", 20)
     ]
-    assert result.datasets[0].main_change().verdict is None
+    assert result.datasets[0].main_change().reasons == [Reason.TRAINED_ON]
     assert (
         command(*tune("others.jsonl", "--set", "tune.negatives=hardest", model="job", out="second")).code == 0
     )
@@ -316,7 +319,7 @@ def test_a_record_that_is_missing_or_damaged_is_said_to_be_unknown(
     assert f"whether {damage} was trained on these 20 queries is unknown: {damage}/" in said.err
     result = read_result(here / "new" / "result.json")
     assert result.datasets[0].trained[0].unknown
-    assert result.datasets[0].main_change().verdict is not None
+    assert Reason.TRAINING_UNKNOWN in result.datasets[0].main_change().reasons
 
 
 def test_suites_rank_no_model_on_what_it_was_trained_on_and_neither_does_a_comparison_of_kept_scores(
@@ -326,7 +329,9 @@ def test_suites_rank_no_model_on_what_it_was_trained_on_and_neither_does_a_compa
     tasks = [{**task, "data": "pairs.jsonl", "name": "seen"}, {**task, "data": "others.jsonl", "name": "new"}]
     tables = {"tasks": tasks, "measure": {"resamples": 100}, "suite": {"baseline": "model"}}
     found = adiabat.evaluate_suite(["model", "job"], checked(SuiteSettings, tables), out="suite")
-    assert [pairing.task for pairing in found.pairings] == ["new"]
+    judged = {pairing.task: (pairing.verdict, pairing.change.reasons) for pairing in found.pairings}
+    assert judged["seen"] == ("undecided", [Reason.TRAINED_ON])
+    assert Reason.SEEN_DOCUMENTS in judged["new"][1]
     assert {(score.task, score.model) for score in found.scores if not score.is_proof} == {("seen", "job")}
     assert {(fact.task, fact.name): fact.value for fact in found.facts} == {
         ("seen", "queries trained on"): 20,
@@ -341,8 +346,10 @@ def test_suites_rank_no_model_on_what_it_was_trained_on_and_neither_does_a_compa
         if note.endswith("part of its score may be memory of these documents")
     ] == ["new"]
     again = adiabat.compare("suite/scores/model", "suite/scores/job")
-    assert [pairing.task for pairing in again.pairings] == ["new"]
-    assert set(found.notes) < set(again.notes)
+    # The scores of the model are asked for their training data in the same way.
+    compared = {pairing.task: (pairing.verdict, pairing.change.reasons) for pairing in again.pairings}
+    assert compared == judged
+    assert set(found.notes) <= set(again.notes)
 
 
 def test_case_and_white_space_make_no_other_text_and_ids_do_not_compare_with_texts() -> None:

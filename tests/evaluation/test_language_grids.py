@@ -13,10 +13,11 @@ from adiabat.data.language_grids import QuestionGridSet
 from adiabat.data.records import Document, LanguageGridSet, Side, grid_id
 from adiabat.evaluation.evaluate import dataset_result
 from adiabat.evaluation.language_grid_tasks import measure_question_grid, score_nli_grid, score_question_grid
-from adiabat.evaluation.verdicts import of_one_model, without_grid_verdicts
 from adiabat.models.device import Precision
 from adiabat.models.embedding_head import EncoderSettings
 from adiabat.models.towers import DualEncoder
+from adiabat.results.evaluation_result import DatasetResult
+from adiabat.results.verdict import Reason
 from adiabat.stats.grid_comparison import cell_values
 from adiabat.stats.samples import GridSample, TaskScores
 from adiabat.store.build import build_store
@@ -292,10 +293,10 @@ def test_cells_over_several_runs_have_changes_of_means_and_no_verdicts(model: Du
         np.testing.assert_allclose(
             np.array(table.improvement, dtype=np.float64), percent, rtol=1e-4, atol=1e-4
         )
-        assert (table.verdicts, table.improved, table.worsened, table.not_worse, table.worsened_z) == (
-            None,
-        ) * 5
-    assert all(table.verdicts is not None for table in alone.grid)
+        assert {cell for row in table.verdicts or [] for cell in row} == {"undecided"}
+        assert (table.improved, table.worsened, table.not_worse, table.worsened_z) == (0, 0, 0, None)
+        assert table.reasons == [Reason.CELLS_OVER_RUNS]
+    assert not any(table.reasons for table in alone.grid)
     # No signs were flipped for cells.
     assert result.notes == [*after.notes]
     assert (result.worse_cells(), result.cells) == (0, 4)
@@ -312,17 +313,21 @@ def test_cells_of_one_model_are_not_worse_unless_their_margin_is_a_share_of_noth
     # Four premises exclude no loss.
     result = dataset_result([scores], scores, sentence_pairs(), role="retain", seed=0, resamples=50)
     assert {cell for table in result.grid for row in table.verdicts or [] for cell in row} == {"undecided"}
-    held, absolute = (of_one_model(result, margin) for margin in (Margin(), Margin.parse("0.01 PND")))
+
+    def of_one(margin: Margin, *known: Reason) -> DatasetResult:
+        drawing = {"seed": 0, "resamples": 50, "margin": margin, "known": [Reason.ONE_MODEL, *known]}
+        return dataset_result([scores], scores, sentence_pairs(), role="retain", **drawing)
+
+    held, absolute = of_one(Margin()), of_one(Margin(absolute=0.01))
+    assert held.main_change().reasons == [Reason.ONE_MODEL]
     assert held.main_change().verdict == "not worse"
     assert (held.grid[0].verdicts, held.grid[0].not_worse) == (
         [["not worse", "undecided"], ["not worse", "not worse"]],
         3,
     )
     assert [table.not_worse for table in absolute.grid] == [4] * len(absolute.grid)
-    assert (
-        of_one_model(replace(result, grid=without_grid_verdicts(result.grid)), Margin()).grid[0].verdicts
-        is None
-    )
+    # A model that trained on the pairs cannot be worse than itself either.
+    assert of_one(Margin(), Reason.TRAINED_ON).grid[0].verdicts == held.grid[0].verdicts
 
 
 def test_a_grid_says_that_signs_were_flipped_more_often_than_asked(model: DualEncoder) -> None:

@@ -1,15 +1,10 @@
 """Small results for the tests of the report room."""
 
-from adiabat.results.evaluation_result import (
-    Change,
-    ChangedQuery,
-    DatasetResult,
-    GridComparison,
-    Hit,
-    Result,
-    Verdict,
-)
+from dataclasses import replace
+
+from adiabat.results.evaluation_result import Change, ChangedQuery, DatasetResult, GridComparison, Hit, Result
 from adiabat.results.training_record import LayerChange, TrainingRecord
+from adiabat.results.verdict import Reason, Word
 
 
 def make_change(
@@ -23,15 +18,15 @@ def make_change(
     """A change whose paired interval reaches `half_width` to either side; its verdict follows."""
     lower_is_better = measure.startswith("PND")
     if before is None:
-        return Change(measure, "cosine", lower_is_better, after, (after - 0.01, after + 0.01))
+        return Change(measure, "cosine", lower_is_better, after, (after - 0.01, after + 0.01), reasons=[])
     sign = -1 if lower_is_better else 1
     bounds = (after - before - half_width, after - before + half_width)
     gains = sorted(sign * bound for bound in bounds)
     margin = 0.01 * before if before > 0 else None
     # The one-sided end of a normal interval lies at 1.645 of its 1.96 standard errors.
     loss = half_width * 1.645 / 1.96 - sum(gains) / 2
-    held: Verdict = "undecided" if margin is None or loss >= margin else "not worse"
-    verdict: Verdict = "better" if gains[0] > 0 else "worse" if gains[1] < 0 else held
+    held: Word = "undecided" if margin is None or loss >= margin else "not worse"
+    verdict: Word = "better" if gains[0] > 0 else "worse" if gains[1] < 0 else held
     needed = 1_900 if verdict == "undecided" and margin else None
     percent = None if before == 0 else sign * 100 * (after - before) / before
     percents = None if before == 0 else (100 * gains[0] / before, 100 * gains[1] / before)
@@ -51,12 +46,18 @@ def make_change(
         z,
         verdict,
     )
-    return Change(*values, margin=margin, loss_bound=loss, needed=needed)  # type: ignore[arg-type]
+    open_to = Reason.NO_MARGIN if margin is None else Reason.LOSS_POSSIBLE
+    reasons = [open_to] if verdict == "undecided" else []
+    return Change(*values, margin=margin, loss_bound=loss, needed=needed, reasons=reasons)  # type: ignore[arg-type]
 
 
 def make_dataset(name: str, role: str, before: float | None, after: float, **options) -> DatasetResult:
     change = make_change(before, after, **options)
     return DatasetResult(name, role, "ranking", 300, 5183, 0, change.measure, [change], units=300)  # type: ignore[arg-type]
+
+
+def with_reasons(dataset: DatasetResult, *reasons: Reason) -> DatasetResult:
+    return replace(dataset, changes=[replace(change, reasons=list(reasons)) for change in dataset.changes])
 
 
 def make_grid(languages: list[str], *, compared: bool = True, name: str = "XNLI") -> DatasetResult:
@@ -68,7 +69,7 @@ def make_grid(languages: list[str], *, compared: bool = True, name: str = "XNLI"
     grid = GridComparison("entailment-neutral", "cosine", after)
     if compared:
         improvement: list[list[float | None]] = [[1.5] * side for _ in range(side)]
-        verdicts: list[list[Verdict]] = [["undecided"] * side for _ in range(side)]
+        verdicts: list[list[Word]] = [["undecided"] * side for _ in range(side)]
         improvement[0][0], verdicts[0][0] = 6.25, "better"
         if side > 1:
             improvement[1][0], verdicts[1][0] = -4.0, "worse"

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from adiabat.evaluation.suite_findings import analysed
-from adiabat.results.evaluation_result import GridComparison, Verdict
+from adiabat.results.evaluation_result import GridComparison
 from adiabat.results.suite_result import (
     Pairing,
     Score,
@@ -15,6 +15,7 @@ from adiabat.results.suite_result import (
     SuiteTask,
     UnitRow,
 )
+from adiabat.results.verdict import Word
 from tests.report.sample_results import make_change
 
 MEASURES = {
@@ -58,7 +59,7 @@ def make_pairing(
         lost=90,
         detectable=1.4 * half_width,
     )
-    return Pairing(task.name, model, against, change, significant=significant)
+    return Pairing(task.name, model, against, change)
 
 
 def make_suite(
@@ -126,7 +127,7 @@ def make_grid(
             value - sign * gains.get(cell, 0.001)
             for cell, value in enumerate(value for row in after for value in row)
         ]
-        verdict: list[Verdict] = ["better", *["undecided"] * (size - 2), "worse"]  # type: ignore[list-item]
+        verdict: list[Word] = ["better", *["undecided"] * (size - 2), "worse"]  # type: ignore[list-item]
         before, verdicts = (
             [cells[at : at + len(columns)] for at in range(0, size, len(columns))]
             for cells in (flat, verdict)

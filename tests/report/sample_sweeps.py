@@ -7,11 +7,12 @@ from typing import Any
 
 from adiabat.evaluation.suite_findings import analysed
 from adiabat.experiments.sweep_analysis import with_variation
-from adiabat.results.evaluation_result import Change, GridComparison, Verdict
+from adiabat.results.evaluation_result import Change, GridComparison
 from adiabat.results.rate_search_result import Drift
 from adiabat.results.suite_result import SuiteTask
 from adiabat.results.sweep_result import SweepResult, SweepRun, TaskOutcome, Value
 from adiabat.results.training_record import LayerChange
+from adiabat.results.verdict import Reason, Word
 from tests.report.sample_suites import make_suite
 
 RATE, MARGIN = "tune.learning_rate", "tune.margin"
@@ -43,8 +44,9 @@ def make_change(
             0.001,
             None,
             "better",
+            reasons=[],
         )
-    verdict: Verdict = (
+    verdict: Word = (
         "undecided" if abs(improvement) <= half_width else "better" if improvement > 0 else "worse"
     )
     low, high = improvement - half_width, improvement + half_width
@@ -62,6 +64,7 @@ def make_change(
         improvement_interval=(low, high),
         p=0.4 if verdict == "undecided" else 0.001,
         verdict=verdict,
+        reasons=[Reason.LOSS_POSSIBLE] if verdict == "undecided" else [],
     )
 
 

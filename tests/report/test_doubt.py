@@ -9,11 +9,13 @@ import pytest
 from adiabat.evaluation.evaluate import dataset_result
 from adiabat.report import evaluation_page, pages
 from adiabat.report.evaluation_headline import headline, tone
+from adiabat.report.verdict_words import SENTENCES
 from adiabat.results.evaluation_result import Part, TrainedOn
+from adiabat.results.verdict import EXPLAINING, Reason
 from adiabat.stats.clusters import Clusters
 from tests.evaluation.scored import ranked
 from tests.report.html_page import plain
-from tests.report.sample_results import make_dataset, make_result
+from tests.report.sample_results import make_dataset, make_result, with_reasons
 
 BETTER = make_dataset("cs", "target", 0.6, 0.65)
 HELD = make_dataset("law", "retain", 0.5, 0.5, half_width=0.004)
@@ -30,9 +32,11 @@ def test_verdicts_on_queries_that_depend_on_one_another_are_no_good_news_and_tha
     )
     dataset = dataset_result([better], measured, None, role="target", seed=0, resamples=200)
     result = make_result(dataset, HELD)
-    assert (dataset.main_change().verdict, dataset.notes, dataset.clusters) == ("undecided", ["a note"], None)
-    assert dataset.doubt.endswith("verdicts too sure")
-    assert f"{dataset.name}: {dataset.doubt}." in evaluation_page.notes(result)
+    assert (dataset.main_change().verdict, dataset.clusters) == ("undecided", None)
+    assert dataset.main_change().reasons == [Reason.FEW_CLUSTERS]
+    assert dataset.notes[0] == "a note"
+    assert "100 queries into 2 clusters" in plain(dataset.notes[1])
+    assert f"{dataset.name}: {SENTENCES[Reason.FEW_CLUSTERS]}." in evaluation_page.notes(result)
     assert (
         f"The target {dataset.name} is undecided (its queries depend on "
         "one another and form too few clusters)" in plain(headline(result))
@@ -45,16 +49,15 @@ def test_verdicts_on_queries_that_depend_on_one_another_are_no_good_news_and_tha
     )
 
 
-@pytest.mark.parametrize(
-    ("queries", "doubt"), [(6, "better on 6 queries, and fewer than 10 say little about others"), (10, "")]
-)
-def test_a_verdict_on_very_few_queries_is_doubted(queries: int, doubt: str) -> None:
+@pytest.mark.parametrize(("queries", "doubts"), [(6, [Reason.FEW_UNITS]), (10, [])])
+def test_a_verdict_on_very_few_queries_is_doubted(queries: int, doubts: list[Reason]) -> None:
     before = ranked([0.5, 0.6] * (queries // 2))
     pooled = replace(before.samples[0], measure="PND pooled")
     better = replace(before.samples[0], values=before.samples[0].values + np.linspace(0.02, 0.2, queries))
     measured = [replace(before, samples=[sample, pooled]) for sample in (better, before.samples[0])]
     dataset = dataset_result(measured[:1], measured[1], None, role="target", seed=0, resamples=200)
-    assert (dataset.main_change().verdict, plain(dataset.doubt)) == ("better", doubt)
+    assert (dataset.main_change().verdict, dataset.doubts) == ("better", doubts)
+    assert tone(make_result(dataset, HELD)) == ("plain" if doubts else "good")
 
 
 def test_a_better_retention_set_of_few_queries_may_hide_a_loss() -> None:
@@ -77,29 +80,19 @@ def test_a_better_retention_set_of_few_queries_may_hide_a_loss() -> None:
     assert (tone(make_result(BETTER, dataset)), tone(make_result(BETTER, HELD))) == ("plain", "good")
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"trained": [TrainedOn("job", 300, 0, 300, None, None)]}, "training data unknown"),
-        (
-            {"parts": [Part(name, 300, BETTER.main_change()) for name in ("all queries", "seen documents")]},
-            "relevant documents answered training queries",
-        ),
-        (
-            {
-                "parts": [Part("new documents", 300, BETTER.main_change())],
-                "trained": [TrainedOn("job", 300, 0, 300, 5, 5)],
-            },
-            "",
-        ),
-    ],
-)
-def test_a_verdict_on_documents_that_may_have_been_trained_on_is_no_good_news(
-    change: dict, reason: str
-) -> None:
-    result = make_result(replace(BETTER, **change), HELD)
-    assert tone(result) == ("plain" if reason else "good")
-    assert result.failing("undecided") == ([f"cs ({reason})"] if reason else [])
+@pytest.mark.parametrize(("reason", "is_doubt"), [(reason, reason not in EXPLAINING) for reason in Reason])
+def test_a_verdict_with_a_doubt_is_no_good_news(reason: Reason, is_doubt: bool) -> None:
+    result = make_result(with_reasons(BETTER, reason), HELD)
+    assert tone(result) == ("plain" if is_doubt else "good")
+    assert result.failing("undecided") == ([f"cs (better, but {reason})"] if is_doubt else [])
+    assert result.failing("worse") == []
+    worse = make_result(with_reasons(make_dataset("cs", "target", 0.6, 0.5), reason), HELD)
+    assert (tone(worse), worse.failing("worse")) == ("bad", ["cs"])
+
+
+def test_every_reason_has_a_sentence() -> None:
+    assert SENTENCES.keys() == set(Reason)
+    assert len(set(SENTENCES.values())) == len(Reason)
 
 
 def test_near_duplicates_are_counted_among_the_queries_that_decide() -> None:
@@ -109,25 +102,21 @@ def test_near_duplicates_are_counted_among_the_queries_that_decide() -> None:
         Part("seen documents", 340, BETTER.main_change()),
     ]
     trained = [TrainedOn("job", 400, 0, 400, 9, 340, near_queries=40)]
-    dataset = replace(BETTER, parts=parts, trained=trained)
-    assert "near duplicates" not in headline(make_result(dataset, HELD))
+    dataset = replace(with_reasons(BETTER, Reason.NEAR_DUPLICATES), parts=parts, trained=trained)
+    without = replace(dataset, changes=BETTER.changes)
+    assert "near duplicates" not in headline(make_result(without, HELD))
     assert "(40 of 60 queries are near duplicates of training queries)" in plain(
         headline(make_result(replace(dataset, near_queries=40), HELD))
     )
-
-
-@pytest.mark.parametrize(("margin", "said"), [("0.01 RR", True), ("0.01 nDCG", False), (0.02, False)])
-def test_a_margin_of_a_measure_that_decides_nothing_is_named(margin: float | str, said: bool) -> None:
-    result = replace(make_result(BETTER, HELD), settings={"measure": {"margin": margin}})
-    told = "measure.margin = 0.01 RR applies to no measure that decides: the verdicts use 1 %."
-    assert (told in map(plain, evaluation_page.notes(result))) == said
 
 
 def test_near_duplicates_agree_with_their_number() -> None:
     one, two = (TrainedOn("job", 300, 5, 300, 0, 0, near_queries=count) for count in (1, 2))
     assert "on 5 of 300 queries, on near duplicates of 1 other, and" in plain(one.said)
     assert "on near duplicates of 2 others, and" in plain(two.said)
-    few = replace(BETTER, queries=5, units=5, trained=[], near_queries=1)
+    few = replace(
+        with_reasons(BETTER, Reason.NEAR_DUPLICATES), queries=5, units=5, trained=[], near_queries=1
+    )
     assert "(1 of 5 queries is a near duplicate of training queries)" in plain(headline(make_result(few)))
 
 

@@ -147,18 +147,11 @@ def test_reservations_name_what_the_head_line_leaves_out() -> None:
     assert said.endswith("a note of the suite")
 
 
-def test_counts_name_the_margins_of_the_measures_that_were_compared_and_one_is_singular() -> None:
+def test_counts_name_the_margin_and_one_is_singular() -> None:
     result = make_suite({"x": {"a": 0.6, "b": 0.59}, "y": {"a": 0.6, "b": 0.5}}, baseline="b")
-    other = [
-        replace(pairing, change=replace(pairing.change, measure="accuracy"))
-        for pairing in result.pairings
-        if pairing.task == "y"
-    ]
-    result = replace(
-        result, pairings=[*result.pairings, *other], settings={"measure": {"margin": "0.01 nDCG"}}
-    )
-    assert "not worse by more than 0.01 nDCG or 1 % on 0" in plain(headline(Overview(result)))
-    assert "excludes a loss of 0.01 nDCG or 1 % for itself" in plain(" ".join(words.reservations(result)))
+    result = replace(result, settings={"measure": {"margin": 0.01, "margin_absolute": 0.02}})
+    assert "not worse by more than 0.02 on 0" in plain(headline(Overview(result)))
+    assert "excludes a loss of 0.02 for itself" in plain(" ".join(words.reservations(result)))
     one = plain(" ".join(words.reservations(make_suite({"x": {"a": 0.6, "b": 0.59}}, baseline="b"))))
     assert "1 of 1 comparison is undecided: " in one
 

@@ -45,8 +45,8 @@ def cells(script: ModuleType) -> dict[str, Any]:
         for name in ("dense", "several", "skewed", "sparse", "sparse_sizes", *RUNS_AND_CLUSTERS)
     }
     found["rare_losses"] = tried("rare_losses", seed=3)
-    found["lost"] = tried("dense", seed=4, shift=0.03, margin=Margin(0.03, "PND"))
-    found["kept"] = tried("dense", seed=5, margin=Margin(found["dense"].detectable, "PND"))
+    found["lost"] = tried("dense", seed=4, shift=0.03, margin=Margin(absolute=0.03))
+    found["kept"] = tried("dense", seed=5, margin=Margin(absolute=found["dense"].detectable))
     found["found"] = tried("dense", seed=1, shift=found["dense"].detectable)
     return found
 

@@ -18,7 +18,6 @@ from adiabat.stats.significance import (
     rank_exchange_p_value,
     sign_flip_p_values,
     two_proportion_z,
-    verdict_of,
 )
 
 
@@ -215,30 +214,6 @@ def test_bootstrap_p_values_of_cases_worked_by_hand():
     assert p_values == pytest.approx([0.02, 0.02, 0.1, 0.25, 1.0])
     with pytest.raises(ValueError, match="resamples must be above 0"):
         bootstrap_p_value(0, 0, resamples=0, changed=9)
-
-
-@pytest.mark.parametrize(
-    ("interval", "p_value", "lower_is_better", "expected"),
-    [
-        ((0.1, 0.2), 0.01, False, "better"),
-        ((0.1, 0.2), 0.01, True, "worse"),
-        ((-0.2, -0.1), 0.01, False, "worse"),
-        ((-0.2, -0.1), 0.01, True, "better"),
-        ((0.0, 0.2), 0.01, False, "undecided"),
-        ((-0.2, 0.0), 0.01, True, "undecided"),
-        ((-0.1, 0.2), 0.3, False, "undecided"),
-        ((0.1, 0.2), 0.06, False, "undecided"),
-        ((0.1, 0.2), 0.05, False, "undecided"),
-        ((math.nan, math.nan), 0.01, False, "undecided"),
-        (None, 0.01, False, "undecided"),
-    ],
-)
-def test_the_verdict_needs_an_interval_clear_of_zero_and_a_small_p_value(
-    interval, p_value, lower_is_better, expected
-):
-    assert verdict_of(interval, p_value=p_value, lower_is_better=lower_is_better, within=False) == expected
-    unchanged = "not worse" if expected == "undecided" else expected
-    assert verdict_of(interval, p_value=p_value, lower_is_better=lower_is_better, within=True) == unchanged
 
 
 @pytest.mark.parametrize("rate", [0.01, 0.05, 0.2])

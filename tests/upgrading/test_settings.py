@@ -9,6 +9,7 @@ import pytest
 import adiabat
 from adiabat.config.dual_training import TrainSettings
 from adiabat.config.reader import checked, read_settings
+from adiabat.config.shared import EvaluateSettings
 from adiabat.config.tuning import RateSearchSection, TuneSettings
 from adiabat.core.errors import ConfigError
 from adiabat.upgrading.settings import present_settings, with_comments
@@ -73,6 +74,36 @@ def test_a_settings_file_is_converted_in_place_with_its_comments(tmp_path: Path)
     assert settings.guard.limit == 0.1
     assert settings.rehearsal is None
     assert adiabat.upgrade(path).converted == {}
+
+
+@pytest.mark.parametrize(
+    ("former", "present"),
+    [
+        ("1 %", {"margin": 0.01}),
+        ("2.5%", {"margin": 0.025}),
+        ("0.02", {"margin": 0.02}),
+        ("0.01 nDCG", {"margin_absolute": 0.01}),
+        ("1e-3 RR@10", {"margin_absolute": 0.001}),
+        (0.03, {"margin": 0.03}),
+    ],
+)
+def test_a_margin_that_was_a_text_becomes_a_share_or_a_difference(former: object, present: dict) -> None:
+    assert present_settings({"measure": {"margin": former}}).tables == {"measure": present}
+
+
+def test_a_file_with_a_margin_is_converted_in_place(tmp_path: Path) -> None:
+    path = tmp_path / "evaluate.toml"
+    path.write_text('# Mine.\n[measure]\nmargin = "0.01 nDCG"  # strict\nresamples = 200\n', encoding="utf-8")
+    adiabat.upgrade(path)
+    read = read_settings(EvaluateSettings, path).measure
+    assert (read.margin, read.margin_absolute, read.resamples) == (0.01, 0.01, 200)
+    written = path.read_text(encoding="utf-8")
+    assert written.startswith("# Mine.\n")
+    assert 'margin_absolute = 0.01  # was margin = "0.01 nDCG"  # strict' in written
+    share = tmp_path / "share.toml"
+    share.write_text('[measure]\nmargin = "2 %"\n', encoding="utf-8")
+    adiabat.upgrade(share)
+    assert read_settings(EvaluateSettings, share).measure.margin == 0.02
 
 
 @pytest.mark.parametrize(

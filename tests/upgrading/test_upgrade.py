@@ -154,7 +154,11 @@ def test_files_without_another_format_need_no_upgrade_but_a_sweep_and_settings_d
     with pytest.raises(DataError, match=r"adiabat.upgrade\(\"study"):
         read_result(Path("study/result.json"))
     converted = adiabat.upgrade(here).converted
-    assert [path for path in converted if path.name != "config.toml"] == [here / "study" / RECORD_FILE]
+    results = {path.parent.name for path in converted if path.name != "config.toml"}
+    # Without a baseline there is no verdict, and nothing to convert.
+    assert results == {"study"}
+    change = read_result(here / "measured" / RECORD_FILE).datasets[0].main_change()
+    assert (change.verdict, change.reasons) == (None, [])
     before = listing(here)
     assert run("upgrade", ".").out.startswith("nothing to upgrade")
     assert listing(here) == before

@@ -202,6 +202,7 @@ def _measured(
 
     loaded = [load(entry, settings=settings.encoder, device=settings.run.device) for entry in models]
     end = len(models) - 1 if has_baseline else len(models)
+    differences = [run_difference(name_of(models[0]), name_of(run)) for run in models[1:end]]
     scores: list[tuple[str, TaskScores]] = []
     result = evaluate_datasets(
         loaded[0],
@@ -214,10 +215,10 @@ def _measured(
         command=call.command,
         watch=call.watch,
         save_scores=scores.append,
+        run_differences=[difference for difference in differences if difference],
         power=power,
     )
-    differences = [run_difference(name_of(models[0]), name_of(run)) for run in models[1:end]]
-    return replace(result, run_differences=[*filter(None, differences)]), scores
+    return result, scores
 
 
 def _require_comparison(fail_on: FailOn, baseline: Model | None) -> None:
@@ -405,11 +406,9 @@ def evaluate_suite(
     # Imported after the checks: torch takes seconds to load.
     from adiabat.evaluation.measured_models import resolve_models
     from adiabat.evaluation.suite import evaluate_suite as run_suite
-    from adiabat.evaluation.task_kinds import require_task_margin
     from adiabat.models.device import device_of
     from adiabat.models.model_names import load_with, trained_by
 
-    require_task_margin(settings.measure, settings.tasks)
     loader = partial(load_with, device=settings.run.device)
     subjects = resolve_models(settings.models, names, settings.encoder, loader, trained_by)
     device_of(settings.run.device)

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, PositiveFloat, PositiveInt
 from adiabat.config.faults import ABSENT, Need, shown
 from adiabat.config.section import DropSameId, MisfitError, Section, SeedNumber, Text, Texts, each_once
 from adiabat.core.errors import ConfigError
+from adiabat.core.margin import Margin
 
 
 class EncoderSection(Section):
@@ -236,16 +237,12 @@ class StoreSection(Section):
     Vectors of an engine of lower precision, such as int8, need a lower one."""
 
 
-def _margin(given: object) -> float | str:
-    """A margin as it is given, checked before the types of the setting, each of which would report its own
-    fault.
-    """
-    from adiabat.core.margin import Margin
-
-    if isinstance(given, bool) or not isinstance(given, int | float | str):
-        raise MisfitError(Margin.FORM)
-    if wanted := Margin.wanted(given):
-        raise MisfitError(wanted)
+def _share(given: object) -> object:
+    """A margin as it is given; texts were a small language until 0.1."""
+    if isinstance(given, str):
+        raise MisfitError(
+            "a share of the baseline such as 0.01; a difference of the measure is measure.margin_absolute"
+        )
     return given
 
 
@@ -269,10 +266,16 @@ class ComparisonSection(Section):
     resamples: Annotated[int, Field(ge=100)] = 10_000
     """Sign flips, and resamples for measures that are no mean (Spearman, average precision, V-measure); a
     language grid takes more flips if its number of cells requires it."""
-    margin: Annotated[float | str, BeforeValidator(_margin)] = "1 %"
-    """The loss that would matter: a share of the baseline's value (0.01 or "1 %"), or a difference of a
-    measure ("0.01 nDCG", which leaves other measures at 1 %). A data set is "not worse" if its data exclude
-    this loss."""
+    margin: Annotated[float, BeforeValidator(_share), Field(gt=0, lt=1)] = 0.01
+    """The loss that would matter, as a share of the baseline's value. A data set is "not worse" if its data
+    exclude this loss."""
+    margin_absolute: PositiveFloat | None = None
+    """The same loss as a difference of the measure that decides, such as 0.01 of nDCG. Other measures keep
+    the share."""
+
+    def loss_margin(self) -> Margin:
+        """Both as one margin."""
+        return Margin(self.margin, self.margin_absolute)
 
 
 class ReportSection(ComparisonSection):

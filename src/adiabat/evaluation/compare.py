@@ -11,10 +11,8 @@ import numpy as np
 
 from adiabat.config.tasks import CompareSettings
 from adiabat.core.errors import DataError
-from adiabat.core.margin import require_margin
 from adiabat.core.provenance import versions
 from adiabat.core.ragged import Ragged, connected
-from adiabat.core.text import counted
 from adiabat.data.judgements import Qrels, Run, read_qrels, read_run
 from adiabat.evaluation.compare_checks import require_comparable
 from adiabat.evaluation.decisive_queries import decide
@@ -37,15 +35,8 @@ def compare_runs(
         _stored_scores(path, left_out) if is_stored else _judged(path, judged, qrels, settings)
         for path, is_stored in zip((first, second), stored, strict=True)
     ]
-    measured = [
-        sample.measure
-        for side in sides
-        for run in side.runs
-        for scores in run.values()
-        for sample in scores.samples
-    ]
-    require_margin(settings.measure.margin, measured)
-    (baseline, model), notes = _in_common(sides, (first, second), settings.measure.units)
+    sides, notes = _in_common(sides, (first, second), settings.measure.units)
+    (baseline, model), deciding = _on_deciding_units(sides)
     return compare_models(
         [baseline, model],
         settings,
@@ -53,7 +44,7 @@ def compare_runs(
         command=command,
         baseline=baseline.name,
         versions=versions("none"),
-        notes=[*left_out, *notes],
+        notes=[*left_out, *notes, *deciding],
         inputs={
             name: {"source": str(path)}
             for name, path in zip(("baseline", "model"), (first, second), strict=True)
@@ -96,10 +87,9 @@ def _stored_scores(path: Path, left_out: list[str]) -> ModelScores:
         runs[file.parent][scores.task] = scores
     about = next(iter(about_of.values()))
     folders = [str(folder) for folder in runs] if len(runs) > 1 else []
-    return ModelScores(
-        SuiteModel(str(about.get("model", path.name)), str(about.get("source", path)), runs=folders),
-        list(runs.values()),
-    )
+    model = SuiteModel(str(about.get("model", path.name)), str(about.get("source", path)), runs=folders)
+    states = {file.parent: str(record.get("state", "")) for file, record in about_of.items()}
+    return ModelScores(model, list(runs.values()), list(states.values()) if all(states.values()) else ())
 
 
 def _readable(
@@ -254,56 +244,29 @@ def _in_common(
         runs = [
             {name: _taken(run[name], units.get(name)) for name in run if name in shared} for run in side.runs
         ]
-        restricted.append(ModelScores(model, runs))
-    return _on_decisive_queries(restricted, sorted(shared), notes)
+        restricted.append(replace(side, model=model, runs=runs))
+    return restricted, notes
 
 
-def _on_decisive_queries(
-    sides: Sequence[ModelScores], tasks: Sequence[str], notes: list[str]
-) -> tuple[list[ModelScores], list[str]]:
-    """Of retrieval tasks the queries that `evaluate` rests its verdict on, but for residual collections,
-    which must be ranked anew.
-    """
-    units: dict[str, Sequence[str]] = {}
-    for task in tasks:
-        scores = [run_scores for side in sides for run_scores in side.scores_of(task)]
-        if scores[0].kind not in ("retrieval", "triplets") or any(
-            run_scores.units != scores[0].units for run_scores in scores
-        ):
+def _on_deciding_units(sides: Sequence[ModelScores]) -> tuple[list[ModelScores], list[str]]:
+    """Both on the units that decide between them, so that values and differences are of the same units."""
+    runs: list[list[dict[str, TaskScores]]] = [[dict(run) for run in side.runs] for side in sides]
+    notes = []
+    for task in sorted({task for run in runs[0] for task in run}):
+        having = [run for side_runs in runs for run in side_runs if task in run]
+        scores = [run[task] for run in having]
+        if any(each.units != scores[0].units for each in scores):
+            # These are refused with their differences.
             continue
-        decision = decide(scores, lambda _: None)
-        first, *others = decision.parts
-        if decision.left_out:
-            notes = [
-                *notes,
-                f"{task}: left out {counted(decision.left_out, 'query')} that a model was trained on",
-            ]
-        if others and first.name == "new documents":
-            seen = (
-                f"{len(others[0].scores[0].units):,} queries with relevant documents "
-                "that answered training queries"
-            )
-            notes = [
-                *notes,
-                f"{task}: compared on {len(first.scores[0].units):,} queries "
-                f"with new documents, not on {seen}",
-            ]
-        elif others:
-            notes = [
-                *notes,
-                f"{task}: part of the change may be memory of documents that "
-                "answered training queries; run evaluate",
-            ]
-        units[task] = first.scores[0].units
-    runs = [
-        [{task: _taken(run[task], units.get(task), noted=False) for task in run} for run in side.runs]
-        for side in sides
-    ]
-    return [ModelScores(side.model, side_runs) for side, side_runs in zip(sides, runs, strict=True)], notes
+        decision = decide(scores)
+        notes += [f"{task}: {note}" for note in decision.notes()]
+        for run, taken in zip(having, decision.parts[0].scores, strict=True):
+            run[task] = taken
+    return [replace(side, runs=side_runs) for side, side_runs in zip(sides, runs, strict=True)], notes
 
 
 def _common_units(task: str, sides: Sequence[ModelScores]) -> list[str]:
-    unit_lists = [scores.units for side in sides for scores in side.scores_of(task)]
+    unit_lists = [run[task].units for side in sides for run in side.runs if task in run]
     shared = set.intersection(*map(set, unit_lists))
     if not shared:
         raise DataError(
@@ -313,13 +276,13 @@ def _common_units(task: str, sides: Sequence[ModelScores]) -> list[str]:
     return [unit for unit in unit_lists[0] if unit in shared]
 
 
-def _taken(scores: TaskScores, units: Sequence[str] | None, *, noted: bool = True) -> TaskScores:
+def _taken(scores: TaskScores, units: Sequence[str] | None) -> TaskScores:
     """The scores of some units, or of all."""
-    if units is None or (not noted and len(units) == len(scores.units)):
+    if units is None:
         return scores
     row_of: Mapping[str, int] = {unit: number for number, unit in enumerate(scores.units)}
     restricted = scores.take(np.array([row_of[unit] for unit in units], dtype=np.int64))
-    if noted and (dropped := len(scores.units) - len(units)):
+    if dropped := len(scores.units) - len(units):
         return replace(
             restricted, notes=(*restricted.notes, f"{dropped:,} that the other lacks were left out")
         )

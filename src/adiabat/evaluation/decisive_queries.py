@@ -23,15 +23,20 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from adiabat.core.margin import FEWEST_UNITS
+from adiabat.core.text import counted
 from adiabat.data.text_hashes import TrainedTexts
 from adiabat.evaluation.retrieval import query_overlap
 from adiabat.results.evaluation_result import PartName
-from adiabat.stats.samples import MAX_TRAINED_SHARE, TaskScores
+from adiabat.results.verdict import Reason
+from adiabat.stats.samples import MAX_TRAINED_SHARE, TaskScores, TrainingOverlap
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.vector_store import Store
 
 FEWEST_DECISIVE = 50
 """Fewest queries that a verdict rests on alone."""
+
+OF_QUERIES = ("retrieval", "triplets")
+"""Kinds of tasks whose units are queries with relevant documents."""
 
 _ROWS = 65_536
 """Documents whose texts are looked up at a time."""
@@ -57,84 +62,153 @@ class Decision:
     Attributes:
         parts: The first one decides; all queries as one part where nothing was trained on.
         left_out: Number of queries that were trained on and are in no part.
-        is_proof: Whether a verdict may rest on the first part: False if too few queries were not trained on.
+        known: What the verdict must say of the training data.
     """
 
     parts: Sequence[ScoredPart]
     left_out: int
-    is_proof: bool
+    known: tuple[Reason, ...] = ()
+
+    def notes(self) -> list[str]:
+        """The units that decide, where they are not all."""
+        first, *others = self.parts
+        notes = []
+        if self.left_out:
+            notes.append(f"left out {counted(self.left_out, 'query')} that a model was trained on")
+        if others and first.name == "new documents":
+            new, seen = len(first.scores[0].units), len(others[0].scores[0].units)
+            which = "queries with relevant documents that answered training queries"
+            notes.append(f"compared on {new:,} queries with new documents, not on {seen:,} {which}")
+        elif others:
+            memory = "part of the change may be memory of documents that answered training queries"
+            notes.append(f"{memory}; run evaluate")
+        return notes
+
+
+@dataclass(frozen=True, slots=True)
+class ByTraining:
+    """Queries by what the jobs of some models trained on.
+
+    Attributes:
+        rest: Rows of the queries that no job trained on.
+        seen: Rows of those among them of which a relevant document answered a training query.
+        new: Rows of the others; all of the rest where nobody can tell.
+        known: `TRAINED_ON` if too few queries are left for a verdict, `TRAINING_UNKNOWN` if there may be more
+            training data.
+    """
+
+    rest: Int[np.ndarray, " r"]
+    seen: Int[np.ndarray, " s"]
+    new: Int[np.ndarray, " n"]
+    known: tuple[Reason, ...]
+
+    @classmethod
+    def of(cls, overlaps: Sequence[TrainingOverlap], queries: int) -> "ByTraining":
+        """Sort so many queries by the training data of every job of a comparison."""
+        trained, seen = np.zeros(queries, dtype=np.bool_), np.zeros(queries, dtype=np.bool_)
+        is_known = True
+        for overlap in overlaps:
+            trained |= overlap.queries
+            if overlap.unknown or overlap.documents is None:
+                is_known = False
+            else:
+                seen |= overlap.documents > 0
+        rest = np.flatnonzero(~trained)
+        known = [] if is_known else [Reason.TRAINING_UNKNOWN]
+        if rest.size < min(FEWEST_UNITS, (1 - MAX_TRAINED_SHARE) * queries):
+            known.append(Reason.TRAINED_ON)
+        seen &= is_known
+        return cls(rest, rest[seen[rest]], rest[~seen[rest]], tuple(known))
+
+
+def no_residual(_: Int[np.ndarray, " k"]) -> ScoredPart | None:
+    """For scores that were read from files: rankings without some documents would have to be made anew."""
+    return None
 
 
 def decide(
-    scores: Sequence[TaskScores], residual: Callable[[Int[np.ndarray, " k"]], ScoredPart | None]
+    scores: Sequence[TaskScores], residual: Callable[[Int[np.ndarray, " k"]], ScoredPart | None] = no_residual
 ) -> Decision:
-    """Choose the queries of a verdict.
+    """Choose the units of a verdict: of a task other than queries with documents always all, whose values
+    depend on one another.
 
     Args:
-        scores: Of the model under test, and of the baseline if there is one, on all queries.
+        scores: Of all models that are compared, on all units.
         residual: Scores all on the residual collection of some queries (given by row); None if it has too few
             queries.
     """
     overlaps = [task_scores.trained for task_scores in scores if task_scores.trained is not None]
-    trained = np.any(
-        [np.zeros(len(scores[0].units), dtype=np.bool_), *(overlap.queries for overlap in overlaps)], axis=0
-    )
-    rest = np.flatnonzero(~trained)
-    if rest.size < min(FEWEST_UNITS, (1 - MAX_TRAINED_SHARE) * trained.size):
-        return Decision([ScoredPart("all queries", scores)], 0, is_proof=False)
-    left_out = int(trained.sum())
-    remaining = (
-        ScoredPart("other queries", _taken(scores, rest)) if left_out else ScoredPart("all queries", scores)
-    )
-    answered = [
-        overlap.documents for overlap in overlaps if not overlap.unknown and overlap.documents is not None
-    ]
-    if len(answered) < len(overlaps) or not overlaps:
-        return Decision([remaining], left_out, is_proof=True)
-    seen = rest[np.any([counts[rest] > 0 for counts in answered], axis=0)]
-    if not seen.size:
-        return Decision([remaining], left_out, is_proof=True)
-    new = np.setdiff1d(rest, seen)
-    names: list[tuple[PartName, Int[np.ndarray, " _"]]] = [("new documents", new), ("seen documents", seen)]
-    parts = [ScoredPart(name, _taken(scores, rows)) for name, rows in names if rows.size]
-    if new.size >= FEWEST_DECISIVE:
-        return Decision(parts, left_out, is_proof=True)
-    if others := residual(rest):
-        return Decision([others, *parts], left_out, is_proof=True)
-    return Decision([remaining, *parts], left_out, is_proof=True)
+    if scores[0].kind not in OF_QUERIES:
+        known = [Reason.TRAINED_ON] if not all(overlap.is_proof for overlap in overlaps) else []
+        known += [Reason.TRAINING_UNKNOWN] if any(overlap.unknown for overlap in overlaps) else []
+        return Decision([ScoredPart("all queries", scores)], 0, tuple(known))
+    queries = ByTraining.of(overlaps, len(scores[0].units))
+    if Reason.TRAINED_ON in queries.known:
+        return Decision([ScoredPart("all queries", scores)], 0, queries.known)
+    left_out = len(scores[0].units) - queries.rest.size
+    name: PartName = "other queries" if left_out else "all queries"
+    remaining = ScoredPart(name, _taken(scores, queries.rest) if left_out else scores)
+    if not queries.seen.size:
+        return Decision([remaining], left_out, (*queries.known, *_near_duplicates(remaining)))
+    parts = [ScoredPart("seen documents", _taken(scores, queries.seen))]
+    if queries.new.size:
+        parts.insert(0, ScoredPart("new documents", _taken(scores, queries.new)))
+    if queries.new.size >= FEWEST_DECISIVE:
+        return Decision(parts, left_out, _near_duplicates(parts[0]))
+    if others := residual(queries.rest):
+        return Decision([others, *parts], left_out)
+    return Decision([remaining, *parts], left_out, (Reason.SEEN_DOCUMENTS, *_near_duplicates(remaining)))
+
+
+def _near_duplicates(part: ScoredPart) -> tuple[Reason, ...]:
+    """Whether more than a few of the queries nearly equal one of training."""
+    for scores in part.scores:
+        near = None if scores.trained is None else scores.trained.near
+        if near is not None and np.count_nonzero(near) > MAX_TRAINED_SHARE * near.size:
+            return (Reason.NEAR_DUPLICATES,)
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Untrained:
+    """Queries that decide before anything is scored, with what is known of them, and notes on the others."""
+
+    examples: AddressedSet
+    left_out: int = 0
+    known: tuple[Reason, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def untrained_queries(
     examples: AddressedSet, store: Store, record: TrainedTexts | None, model: str
-) -> tuple[AddressedSet, list[str]]:
-    """The queries that a job did not train on, only those with new documents if there are `FEWEST_DECISIVE`,
-    and notes on the others.
-    """
+) -> Untrained:
+    """The queries of `decide` that can be told before anything is scored, without a residual collection."""
     overlap = query_overlap(record, examples, store)
     if overlap is None:
-        return examples, []
-    rest, counts, notes = np.flatnonzero(~overlap.queries), overlap.documents, list[str]()
+        return Untrained(examples)
+    queries, name, count = ByTraining.of([overlap], len(examples)), examples.name, len(examples)
+    notes, known, rows = [], list(queries.known), queries.rest
     if overlap.unknown:
         notes.append(
-            f"{examples.name}: whether {model} was trained on more of these "
-            f"queries is unknown: {overlap.unknown}"
+            f"{name}: whether {model} was trained on more of these queries is unknown: {overlap.unknown}"
         )
-    if rest.size < len(examples):
-        left_out = len(examples) - rest.size
+    if rows.size < count:
         notes.append(
-            f"{examples.name}: {left_out:,} of {len(examples):,} queries are left out, "
+            f"{name}: {count - rows.size:,} of {count:,} queries are left out, "
             f"since {model} was trained or validated on them"
         )
-    seen = rest[:0] if counts is None else rest[counts[rest] > 0]
-    if not seen.size:
-        return examples.take(rest), notes
-    shared = (
-        f"{examples.name}: {seen.size:,} of {rest.size:,} queries have relevant "
-        f"documents that answered training queries of {model}"
-    )
-    if rest.size - seen.size >= FEWEST_DECISIVE and not overlap.unknown:
-        return examples.take(np.setdiff1d(rest, seen)), [*notes, f"{shared}, and are left out"]
-    return examples.take(rest), [*notes, f"{shared}: the figures of the model as it is are too good there"]
+    if queries.seen.size:
+        of_seen = (
+            f"{queries.seen.size:,} of {rows.size:,} queries have relevant documents "
+            f"that answered training queries of {model}"
+        )
+        if queries.new.size >= FEWEST_DECISIVE:
+            rows = queries.new
+            notes.append(f"{name}: {of_seen}, and are left out")
+        else:
+            known.append(Reason.SEEN_DOCUMENTS)
+            notes.append(f"{name}: {of_seen}: the figures of the model as it is are too good there")
+    return Untrained(examples.take(rows), count - rows.size, tuple(known), tuple(notes))
 
 
 def _taken(scores: Sequence[TaskScores], rows: Int[np.ndarray, " n"]) -> list[TaskScores]:

@@ -5,24 +5,24 @@ sets.
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from jaxtyping import Int
 
 from adiabat.config.shared import EvaluateSettings, MeasureSection
-from adiabat.core.errors import ConfigError
-from adiabat.core.margin import DEFAULT_MARGIN, FEWEST_UNITS, Margin, require_margin
+from adiabat.core.margin import DEFAULT_MARGIN, Margin
 from adiabat.core.progress import Watch, once
 from adiabat.core.provenance import now, versions
-from adiabat.core.text import IN_WORDS, counted
+from adiabat.core.text import IN_WORDS
 from adiabat.data.examples import read_examples
 from adiabat.data.language_grids import require_every_label
 from adiabat.data.records import Fingerprint, LanguageGridSet
 from adiabat.data.text_hashes import TrainedTexts
 from adiabat.evaluation.decisive_queries import Decision, ScoredPart, decide, residual_collection
-from adiabat.evaluation.language_grid_tasks import OF_NLI_GRIDS, score_nli_grid
-from adiabat.evaluation.retrieval import ABOVE, OF_PAIRS, require_clusters, score_retrieval
+from adiabat.evaluation.language_grid_tasks import score_nli_grid
+from adiabat.evaluation.retrieval import ABOVE, require_clusters, score_retrieval
 from adiabat.evaluation.set_power import set_powers
 from adiabat.evaluation.systems import (
     Role,
@@ -33,17 +33,11 @@ from adiabat.evaluation.systems import (
     similarities_of,
     store_inputs,
 )
-from adiabat.evaluation.verdicts import (
-    grid_over_runs,
-    of_one_model,
-    without_good_news,
-    without_grid_verdicts,
-    without_verdicts,
-)
+from adiabat.evaluation.verdicts import grid_over_runs, require_margin_below
 from adiabat.models.device import device_name
 from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Change, ChangedQuery, DatasetResult, Part, Result, TrainedOn
-from adiabat.stats.clusters import Clusters
+from adiabat.results.verdict import Reason
 from adiabat.stats.grid_comparison import flips_notes
 from adiabat.stats.paired import changes_over_runs
 from adiabat.stats.samples import Sample, TaskScores
@@ -123,11 +117,13 @@ def evaluate_datasets(
     save_scores: SaveScores | None = None,
     trained: Sequence[TrainedTexts | None] = (),
     further: Sequence[DualEncoder] = (),
+    run_differences: Sequence[str] = (),
     power: bool = False,
 ) -> Result:
     """Measure a model on every data set, optionally against a baseline.
 
     Args:
+        run_differences: Sentences on further runs that differ from the model in more than the seed.
         power: Whether to compute what each data set could show.
         save_scores: Receives the scores of each model on each data set; None drops them.
         trained: Training data of the jobs of the model, its further runs, and the baseline; None for a model
@@ -135,7 +131,6 @@ def evaluate_datasets(
         further: Further runs of the model, of other seeds.
     """
     started = time.monotonic()
-    require_margin(settings.measure.margin, _measures(datasets, settings.measure.report))
     runs_of_model = [model, *further]
     # Each model once, since that hashes its weights.
     prints = [each.fingerprints() for each in (*runs_of_model, *filter(None, [baseline]))]
@@ -147,50 +142,55 @@ def evaluate_datasets(
         baseline is not None and documents[0] == documents[-1] and queries.count(queries[0]) == len(queries)
     )
     equal = [SAME_TOWER] if same else _equal_runs(runs_of_model, queries)
-    seed = settings.run.seed
+    known = [Reason.RUNS_DIFFER] if run_differences else []
+    if equal:
+        known.append(Reason.ONE_MODEL if same else Reason.EQUAL_RUNS)
     watch = replace(watch, note=once(watch.note))
     for dataset in datasets if further else ():
         for run, document in zip(runs_of_model, documents, strict=False):
             dataset.store.require_encoder(document, who=run.name)
-    results = []
+    results: list[DatasetResult] = []
+    deciding: list[ScoredPart] = []
     for (after, before), dataset in zip(systems, datasets, strict=True):
         runs = [after, *(System(run, after.store) for run in further)]
-        results.append(_measure(runs, before, dataset, settings, watch, save_scores, trained))
-    measured, deciding = [result for result, _ in results], [part.scores for _, part in results]
-    # Measures that cannot change among listed candidates were left out.
-    require_margin(
-        settings.measure.margin, [change.measure for result in measured for change in result.changes]
-    )
-    measured = (
-        [of_one_model(result, Margin.parse(settings.measure.margin)) for result in measured]
-        if same
-        else measured
-    )
+        contest = _Contest(
+            dataset, runs, before, tuple(trained) or (None,) * (len(runs) + 1), known, settings, watch
+        )
+        scores = contest.scores()
+        if save_scores:
+            for side, task_scores in zip(contest.sides, scores, strict=True):
+                save_scores((side, task_scores))
+        result, part = contest.judged(scores)
+        results.append(result)
+        deciding.append(part)
     after, before = systems[0]
-    target, shown = datasets[0].examples, results[0][1]
+    target, shown = datasets[0].examples, deciding[0]
     if not isinstance(target, LanguageGridSet):
         target = shown.queries or target.take(
             np.flatnonzero(np.isin(target.query_ids, shown.scores[0].units))
         )
-    examples = (
-        changed_queries(after, before, target, settings=settings.measure, seed=seed, removed=shown.removed)
-        if before
-        else []
-    )
+    examples: list[ChangedQuery] = []
+    if before:
+        examples = changed_queries(
+            after, before, target, settings=settings.measure, seed=settings.run.seed, removed=shown.removed
+        )
     return Result(
         title=title,
         command=command,
         created=now(),
         seconds=time.monotonic() - started,
-        seed=seed,
+        seed=settings.run.seed,
         versions=versions(device_name(model.query.device)),
         model=model.name,
         runs=[run.name for run in further],
+        run_differences=list(run_differences),
         equal_towers=equal,
         baseline=baseline.name if baseline else None,
-        datasets=[replace(dataset, notes=[*equal, *dataset.notes]) for dataset in measured],
+        datasets=[replace(dataset, notes=[*equal, *dataset.notes]) for dataset in results],
         examples=examples,
-        power=set_powers(deciding, margin=Margin.parse(settings.measure.margin)) if power else [],
+        power=set_powers([part.scores for part in deciding], margin=settings.measure.loss_margin())
+        if power
+        else [],
         settings=settings.recorded(),
         inputs=_inputs(datasets, [before for _, before in systems]),
     )
@@ -245,114 +245,148 @@ def _inputs(datasets: Sequence[Dataset], baselines: Sequence[System | None]) -> 
     return inputs
 
 
-def _measure(
-    runs: Sequence[System],
-    before: System | None,
-    dataset: Dataset,
-    settings: EvaluateSettings,
-    watch: Watch,
-    save_scores: SaveScores | None,
-    trained: Sequence[TrainedTexts | None],
-) -> tuple[DatasetResult, ScoredPart]:
-    """Score the runs of the model and the baseline, and compare their queries; also the part that decides."""
-    drawing: dict[str, Any] = {
-        "seed": settings.run.seed,
-        "resamples": settings.measure.resamples,
-        "margin": Margin.parse(settings.measure.margin),
-    }
-    after, systems = runs[0], [*runs, *([] if before is None else [before])]
-    similarities = similarities_of(*(system.model for system in systems))
-    grid = dataset.examples
-    scores = []
-    for system, record in zip(systems, trained or [None] * len(systems), strict=True):
-        options: dict[str, Any] = {"similarities": similarities, "trained": record, "watch": watch}
-        if isinstance(grid, LanguageGridSet):
-            scores.append(score_nli_grid(system.model, grid, hypotheses=system.store, **options))
-        else:
-            scores.append(score_retrieval(system, grid, settings=settings.measure, **options))
-    sides = [
-        "model",
-        *(f"model/run {number}" for number in range(2, len(runs) + 1)),
-        *(["baseline"] if before else []),
-    ]
-    for side, each in zip(sides, scores, strict=True):
-        if save_scores:
-            save_scores((side, each))
-    overlaps = [
-        overlap
-        for system, each in zip(systems, scores, strict=True)
-        for overlap in each.trained_on(system.model.name)
-    ]
-    if isinstance(grid, LanguageGridSet):
-        result = dataset_result(*_sides(scores, before), grid, role=dataset.role, **drawing)
-        deciding = ScoredPart("all queries", scores)
-    else:
+@dataclass(frozen=True, slots=True)
+class _Contest:
+    """The runs of a model on a data set, against a baseline if there is one.
 
-        def residual(queries: Int[np.ndarray, " k"]) -> ScoredPart | None:
-            collection = (
-                residual_collection(grid, queries, after.store, trained)
-                if scores[0].kind == "retrieval"
-                else None
-            )
-            if collection is None:
-                return None
-            examples, removed = collection
-            options: dict[str, Any] = {
-                "settings": settings.measure,
-                "similarities": similarities,
-                "removed": removed,
-                "watch": watch,
-            }
-            return ScoredPart(
-                "residual collection",
-                [score_retrieval(system, examples, **options) for system in systems],
-                *collection,
-            )
+    Attributes:
+        trained: Training data of the jobs of the runs, and of the baseline.
+        known: What is known of the models beside their scores.
+    """
 
-        # Without a baseline there is nothing to decide.
-        decision = (
-            decide(scores, residual)
-            if before
-            else Decision([ScoredPart("all queries", scores)], 0, is_proof=True)
-        )
+    dataset: Dataset
+    runs: Sequence[System]
+    before: System | None
+    trained: Sequence[TrainedTexts | None]
+    known: Sequence[Reason]
+    settings: EvaluateSettings
+    watch: Watch
+
+    @property
+    def systems(self) -> list[System]:
+        """The runs, then the baseline."""
+        return [*self.runs, *([] if self.before is None else [self.before])]
+
+    @property
+    def sides(self) -> list[str]:
+        """Names of the scores of each system."""
+        further = [f"model/run {number}" for number in range(2, len(self.runs) + 1)]
+        return ["model", *further, "baseline"][: len(self.systems)]
+
+    def scores(self) -> list[TaskScores]:
+        """Scores of each system on all units."""
+        examples = self.dataset.examples
+        if not isinstance(examples, LanguageGridSet):
+            return self._ranked(examples, self.trained)
+        similarities = similarities_of(*(system.model for system in self.systems))
+        return [
+            score_nli_grid(
+                system.model,
+                examples,
+                hypotheses=system.store,
+                similarities=similarities,
+                trained=record,
+                watch=self.watch,
+            )
+            for system, record in zip(self.systems, self.trained, strict=False)
+        ]
+
+    def judged(self, scores: list[TaskScores]) -> tuple[DatasetResult, ScoredPart]:
+        """The comparison, and the part of the queries that decides it."""
+        overlaps: list[TrainedOn] = []
+        for system, task_scores in zip(self.systems, scores, strict=True):
+            overlaps += task_scores.trained_on(system.model.name)
+        decision = self._decision(scores)
         deciding = decision.parts[0]
-        result = dataset_result(*_sides(deciding.scores, before), None, role=dataset.role, **drawing)
-        # The first part decides, and is measured already.
-        changes = [
-            result.main_change(),
-            *(_main_change(part, before, **drawing) for part in decision.parts[1:]),
-        ]
-        parts = (
-            [_part(*pair) for pair in zip(decision.parts, changes, strict=True)] if len(changes) > 1 else []
-        )
-        near = [
-            seen.near_queries
-            for each in deciding.scores
-            for seen in each.trained_on("")
-            if seen.near_queries is not None
-        ]
-        result = replace(
-            result, parts=parts, left_out=decision.left_out, near_queries=max(near, default=None)
-        )
+        result = self._result(deciding.scores, [*self.known, *decision.known])
+        if not isinstance(self.dataset.examples, LanguageGridSet):
+            result = self._with_parts(result, decision)
+        can_prove = Reason.TRAINED_ON not in decision.known
         overlaps = [
-            replace(overlap, is_proof=decision.is_proof or not overlap.trained_queries)
-            for overlap in overlaps
+            replace(overlap, is_proof=can_prove or not overlap.trained_queries) for overlap in overlaps
         ]
-    result = replace(result, notes=[*dataset.notes, *result.notes, *_other_similarity(after, before)])
-    return _with_overlap(result, overlaps), deciding
+        notes = [*self.dataset.notes, *result.notes, *_other_similarity(self.runs[0], self.before)]
+        return replace(result, notes=notes, trained=overlaps), deciding
 
+    def _with_parts(self, result: DatasetResult, decision: Decision) -> DatasetResult:
+        """The result of the part that decides, with the changes on the others."""
+        deciding, *others = decision.parts
+        parts = [_part(part, self._main_change(part)) for part in others]
+        if parts:
+            parts.insert(0, _part(deciding, result.main_change()))
+        near: list[int] = []
+        for task_scores in deciding.scores:
+            near += [
+                seen.near_queries for seen in task_scores.trained_on("") if seen.near_queries is not None
+            ]
+        return replace(result, parts=parts, left_out=decision.left_out, near_queries=max(near, default=None))
 
-def _measures(datasets: Sequence[Dataset], report: Sequence[str]) -> list[str]:
-    """What may be measured on the data sets."""
-    is_grid = [isinstance(dataset.examples, LanguageGridSet) for dataset in datasets]
-    return [*([] if all(is_grid) else [*report, *OF_PAIRS]), *(OF_NLI_GRIDS if any(is_grid) else [])]
+    def _main_change(self, part: ScoredPart) -> Change:
+        """The change of the main measure on a part that does not decide."""
+        *runs, last = [task_scores.samples[:1] for task_scores in part.scores]
+        known = [*self.known, Reason.SEEN_DOCUMENTS] if part.name == "seen documents" else self.known
+        measure, is_retained = self.settings.measure, self.dataset.role == "retain"
+        (change,) = _changes(
+            runs,
+            last,
+            seed=self.settings.run.seed,
+            resamples=measure.resamples,
+            margin=measure.loss_margin(),
+            known=known,
+            is_retained=is_retained,
+        )
+        return change
 
+    def _decision(self, scores: list[TaskScores]) -> Decision:
+        """The units that decide; without a baseline all, since there is nothing to decide."""
+        if self.before is None:
+            return Decision([ScoredPart("all queries", scores)], 0)
+        examples = self.dataset.examples
+        if scores[0].kind != "retrieval" or isinstance(examples, LanguageGridSet):
+            return decide(scores)
+        return decide(scores, partial(self._residual, examples))
 
-def _sides(
-    scores: Sequence[TaskScores], before: System | None
-) -> tuple[Sequence[TaskScores], TaskScores | None]:
-    """Scores of the runs of the model, and of the baseline, which come last."""
-    return (scores, None) if before is None else (scores[:-1], scores[-1])
+    def _residual(self, examples: AddressedSet, queries: Int[np.ndarray, " k"]) -> ScoredPart | None:
+        collection = residual_collection(examples, queries, self.runs[0].store, self.trained)
+        if collection is None:
+            return None
+        rest, removed = collection
+        return ScoredPart(
+            "residual collection", self._ranked(rest, (None,) * len(self.systems), removed), rest, removed
+        )
+
+    def _ranked(
+        self,
+        examples: AddressedSet,
+        trained: Sequence[TrainedTexts | None],
+        removed: Int[np.ndarray, " r"] | None = None,
+    ) -> list[TaskScores]:
+        similarities = similarities_of(*(system.model for system in self.systems))
+        return [
+            score_retrieval(
+                system,
+                examples,
+                settings=self.settings.measure,
+                similarities=similarities,
+                trained=record,
+                removed=removed,
+                watch=self.watch,
+            )
+            for system, record in zip(self.systems, trained, strict=False)
+        ]
+
+    def _result(self, scores: Sequence[TaskScores], known: Sequence[Reason]) -> DatasetResult:
+        has_baseline, examples = self.before is not None, self.dataset.examples
+        return dataset_result(
+            scores[:-1] if has_baseline else scores,
+            scores[-1] if has_baseline else None,
+            examples if isinstance(examples, LanguageGridSet) else None,
+            role=self.dataset.role,
+            seed=self.settings.run.seed,
+            resamples=self.settings.measure.resamples,
+            margin=self.settings.measure.loss_margin(),
+            known=known,
+        )
 
 
 def dataset_result(
@@ -364,16 +398,20 @@ def dataset_result(
     seed: int,
     resamples: int,
     margin: Margin = DEFAULT_MARGIN,
+    known: Sequence[Reason] = (),
 ) -> DatasetResult:
     """Result of queries, or of a grid of sentence pairs, over the runs of a model; `before` is the baseline,
     or None.
     """
     after = runs[0]
-    drawing: dict[str, Any] = {"seed": seed, "resamples": resamples, "margin": margin}
-    changes = _changes([scores.samples for scores in runs], before.samples if before else None, **drawing)
-    clusters, units = after.samples[0].clusters, int((after.samples[0].weights > 0).sum())
-    changes = without_good_news(changes) if clusters is not None and clusters.too_few else changes
-    doubt = _doubt(changes[0], clusters, units, after.unit)
+    compare = partial(_changes, seed=seed, resamples=resamples, known=known, is_retained=role == "retain")
+    changes = compare([scores.samples for scores in runs], before.samples if before else None, margin=margin)
+    # Errors by listed negative are measures of their own, which never decide.
+    ladder = compare(
+        [scores.ladder for scores in runs], before.ladder if before else None, margin=margin.of_others
+    )
+    require_margin_below(margin, changes[0], after.task)
+    clusters = after.samples[0].clusters
     result = DatasetResult(
         name=after.task,
         role=role,
@@ -383,28 +421,29 @@ def dataset_result(
         pairs=0,
         main=after.samples[0].measure,
         changes=changes,
-        notes=[*after.notes, *(note for note in after.cluster_notes if note != doubt)],
-        ladder=_changes([scores.ladder for scores in runs], before.ladder if before else None, **drawing),
-        units=units,
+        notes=[*after.notes, *after.cluster_notes],
+        ladder=ladder,
+        units=int((after.samples[0].weights > 0).sum()),
         clusters=clusters.count if clusters is not None and clusters.drawn else None,
-        doubt=doubt,
     )
-    _require_below_measure(margin, result)
     if grid is None:
         pooled = next(sample for sample in after.samples if sample.measure == "PND pooled")
         return replace(result, pairs=int(pooled.weights.sum()))
-    against = [[each] for each in before.grids] if before else [None] * len(after.grids)
-    grids = list(zip(*(scores.grids for scores in runs), strict=True))
     by_main = [each for each in after.grids if each.similarity == after.samples[0].similarity]
-    compared = by_main[0].values[..., 0].size if before and len(runs) == 1 else 0
+    against = [[each] for each in before.grids] if before else [None] * len(after.grids)
+    grids = zip(zip(*(scores.grids for scores in runs), strict=True), against, strict=True)
+    cells = by_main[0].values[..., 0].size
     return replace(
         result,
         kind="grid",
         queries=len(grid) * len(grid.languages),
-        pairs=sum(each.total * each.values[..., 0].size for each in by_main),
+        pairs=sum(each.total * cells for each in by_main),
         languages=list(grid.languages),
-        grid=[grid_over_runs(now, was, **drawing) for now, was in zip(grids, against, strict=True)],
-        notes=[*result.notes, *flips_notes(compared, requested=resamples)],
+        grid=[
+            grid_over_runs(now, was, seed=seed, resamples=resamples, margin=margin, known=known)
+            for now, was in grids
+        ],
+        notes=[*result.notes, *flips_notes(cells if before and len(runs) == 1 else 0, requested=resamples)],
     )
 
 
@@ -417,65 +456,8 @@ def _changes(
     )
 
 
-def _doubt(change: Change, clusters: Clusters | None, units: int, unit: str) -> str:
-    """Why the verdict is less certain than it looks: units depend on one another but are drawn singly, or
-    there are very few.
-    """
-    if clusters is not None and clusters.too_few:
-        return clusters.sentence(unit)
-    count, noun = (clusters.count, "cluster") if clusters is not None and clusters.drawn else (units, unit)
-    if change.verdict in ("better", "worse") and count < FEWEST_UNITS:
-        return (
-            f"{change.verdict} on {counted(count, noun)}, and fewer than "
-            f"{FEWEST_UNITS} say little about others"
-        )
-    return ""
-
-
-def _require_below_measure(margin: Margin, result: DatasetResult) -> None:
-    """A margin that is all of a measure would call any loss no loss."""
-    for change in result.changes:
-        if (
-            change.most is not None
-            and change.margin is not None
-            and margin.of(change.measure).unit
-            and change.margin >= change.most
-        ):
-            raise ConfigError(
-                f"measure.margin must be below all that {change.measure} can lose on "
-                f"{result.name}, {change.most:.3g}, got {margin}; "
-                "take a smaller one"
-            )
-
-
-def _main_change(
-    part: ScoredPart, before: System | None, *, seed: int, resamples: int, margin: Margin
-) -> Change:
-    """The main measure on a part of the queries."""
-    runs, baseline = _sides(part.scores, before)
-    drawing: dict[str, Any] = {"seed": seed, "resamples": resamples, "margin": margin}
-    (change,) = _changes(
-        [scores.samples[:1] for scores in runs], baseline.samples[:1] if baseline else None, **drawing
-    )
-    return change
-
-
 def _part(part: ScoredPart, change: Change) -> Part:
     return Part(part.name, len(part.scores[0].units), change, above=int(part.scores[0].facts.get(ABOVE, 0)))
-
-
-def _with_overlap(result: DatasetResult, overlaps: Sequence[TrainedOn]) -> DatasetResult:
-    """Add the records of training data; verdicts are removed if they prove nothing."""
-    if all(overlap.is_proof for overlap in overlaps):
-        return replace(result, trained=list(overlaps))
-    changes, ladder = without_verdicts(result.changes), without_verdicts(result.ladder)
-    return replace(
-        result,
-        trained=list(overlaps),
-        changes=changes,
-        ladder=ladder,
-        grid=without_grid_verdicts(result.grid),
-    )
 
 
 def _other_similarity(after: System, before: System | None) -> list[str]:

@@ -68,7 +68,7 @@ def model_power(
     """What a data set could show of a tuning of `model`, which is measured on it."""
     store.require_encoder(model.fingerprint("document"), who=model.name)
     scores = score_retrieval(System(model, store), examples, settings=settings, watch=watch)
-    return task_power(scores, margin=Margin.parse(settings.margin))
+    return task_power(scores, margin=settings.loss_margin())
 
 
 def validation_power(

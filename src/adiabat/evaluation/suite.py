@@ -27,6 +27,7 @@ from adiabat.evaluation.score_files import (
 from adiabat.evaluation.suite_findings import ModelScores, compare_models
 from adiabat.evaluation.task_kinds import LoadedTask, load_tasks
 from adiabat.models.device import device_name, device_of
+from adiabat.models.model_names import run_difference
 from adiabat.results.suite_result import SuiteModel, SuiteResult
 from adiabat.stats.samples import TaskScores
 
@@ -118,13 +119,16 @@ class Scoring:
             )
         about: SuiteModel | None = None
         scores: list[Mapping[str, TaskScores]] = []
+        states: list[str] = []
         for number, (run, run_folder) in enumerate(zip(runs, folders, strict=True), start=1):
             about = about or run.describe(runs)
             scores.append(self.run(run, run_folder, {} if len(runs) == 1 else {"run": number}))
+            states.append(run.key)
             # Free its weights for the next model.
             vars(run).pop("towers", None)
         assert about is not None
-        return ModelScores(about, scores)
+        differences = [run_difference(runs[0].model, run.model) for run in runs[1:]]
+        return ModelScores(about, scores, states, [difference for difference in differences if difference])
 
     def run(
         self, model: MeasuredModel, folder: Path, which: Mapping[str, int] | None = None

@@ -4,13 +4,12 @@ the analysis over tasks.
 Every model is compared with one other on the main measure of each task: with the baseline, or without one
 with the best of the task. All comparisons are one family, in which Benjamini-Hochberg keeps the share of
 false findings at 5 %. Where the best was chosen on the units that test it, each p-value first counts for all
-pairs of models of the task.
+pairs of models of the task. Comparisons are judged once all p-values are known.
 """
 
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,8 +20,9 @@ from adiabat.core.margin import Margin
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now
 from adiabat.core.text import numbered
-from adiabat.evaluation.verdicts import grid_over_runs
-from adiabat.results.evaluation_result import VERDICTS, TrainedOn
+from adiabat.evaluation.decisive_queries import decide
+from adiabat.evaluation.verdicts import grid_over_runs, require_margin_below
+from adiabat.results.evaluation_result import TrainedOn
 from adiabat.results.suite_result import (
     Fact,
     KindMean,
@@ -39,7 +39,9 @@ from adiabat.results.suite_result import (
     by_kind,
     equal_values,
 )
-from adiabat.stats.paired import changes_over_runs
+from adiabat.results.verdict import WORDS, Reason
+from adiabat.stats.judgement import VOID
+from adiabat.stats.paired import Finding, changes_over_runs, findings
 from adiabat.stats.samples import Sample, TaskScores
 from adiabat.stats.significance import benjamini_hochberg
 from adiabat.stats.statistics import value_of
@@ -55,27 +57,44 @@ SuiteT = TypeVar("SuiteT", bound=SuiteResult)
 
 @dataclass(frozen=True, slots=True)
 class ModelScores:
-    """Scores of one model by the name of the task, for each of its runs, which differ only in their seed."""
+    """Scores of one model by the name of the task, for each of its runs, which differ only in their seed.
+
+    Attributes:
+        states: What decides the scores of each run, such as a digest of its weights; empty if that is
+            unknown.
+        run_differences: Sentences on runs that differ in more than the seed.
+    """
 
     model: SuiteModel
     runs: Sequence[Mapping[str, TaskScores]]
+    states: Sequence[str] = ()
+    run_differences: Sequence[str] = ()
 
     @property
     def name(self) -> str:
         """Name of the model."""
         return self.model.name
 
-    def scores_of(self, task: str) -> list[TaskScores]:
-        """Scores of every run on a task."""
-        return [run[task] for run in self.runs if task in run]
+    def on(self, task: str) -> "_Measured | None":
+        """The model on a task; None if it did not do it."""
+        runs = [run[task] for run in self.runs if task in run]
+        return _Measured(self.name, runs, self.states, self.known) if runs else None
+
+    @property
+    def known(self) -> list[Reason]:
+        """What is known of its runs."""
+        known = [Reason.RUNS_DIFFER] if self.run_differences else []
+        return [*known, Reason.EQUAL_RUNS] if len(set(self.states)) < len(self.states) else known
 
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """A model's scores on one task, run by run."""
+    """A model's scores on one task, run by run, with what is known of the runs."""
 
     name: str
-    runs: list[TaskScores]
+    runs: Sequence[TaskScores]
+    states: Sequence[str] = ()
+    known: Sequence[Reason] = ()
 
     @property
     def main(self) -> list[Sample]:
@@ -93,6 +112,69 @@ class _Measured:
         return list(
             dict.fromkeys(overlap for scores in self.runs for overlap in scores.trained_on(self.name))
         )
+
+    def is_same_as(self, other: "_Measured") -> bool:
+        """Whether all runs of both are known to be one model."""
+        return bool(self.states and other.states) and len({*self.states, *other.states}) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Paired:
+    """A model measured beside another on a task, before it is judged.
+
+    Attributes:
+        weight: Number of comparisons that the p-value counts for.
+    """
+
+    task: str
+    model: str
+    against: str
+    finding: Finding
+    known: Sequence[Reason]
+    weight: float
+
+    @property
+    def is_tested(self) -> bool:
+        """Whether it may have a verdict, and so belongs to the family of all comparisons."""
+        return not set(self.known) & set(VOID)
+
+    @property
+    def p_value(self) -> float:
+        """The p-value for all comparisons that it counts for."""
+        p = self.finding.change.p
+        return 1.0 if p is None else min(1.0, self.weight * p)
+
+    def judged(self, *, holds: bool) -> Pairing:
+        """The comparison with its verdict."""
+        return Pairing(self.task, self.model, self.against, self.finding.judged(self.known, holds=holds))
+
+
+@dataclass(frozen=True, slots=True)
+class _Contest:
+    """A model beside another, on the units of a task that decide between the two."""
+
+    model: _Measured
+    against: _Measured
+    known: Sequence[Reason]
+    notes: Sequence[str]
+
+    @classmethod
+    def of(cls, model: _Measured, against: _Measured) -> "_Contest":
+        """Leave out what one of both was trained on."""
+        decision = decide([*model.runs, *against.runs])
+        scores, runs = decision.parts[0].scores, len(model.runs)
+        known = [*decision.known, *model.known, *against.known]
+        if model.is_same_as(against):
+            known.append(Reason.ONE_MODEL)
+        return cls(
+            replace(model, runs=scores[:runs]), replace(against, runs=scores[runs:]), known, decision.notes()
+        )
+
+    @property
+    def before(self) -> list[Sample]:
+        """Main measure of the other, as if it were by the same similarity: BM25's ranks are compared too."""
+        similarity = self.model.main[0].similarity
+        return [replace(sample, similarity=similarity) for sample in self.against.main]
 
 
 def compare_models(
@@ -129,7 +211,7 @@ def compare_models(
         settings=settings.recorded(),
         inputs=dict(inputs),
     )
-    result = with_findings(measured, models, Margin.parse(settings.measure.margin), watch)
+    result = with_findings(measured, models, settings.measure.loss_margin(), watch)
     result.notes.extend([*_apart(models), *_fewer_runs(models, [task.name for task in result.tasks])])
     return replace(result, seconds=seconds + time.monotonic() - started)
 
@@ -139,12 +221,14 @@ def with_findings(
 ) -> SuiteT:
     """A result that lists these models, with the comparison of them on every task."""
     tasks = list(dict.fromkeys(name for model in models for run in model.runs for name in run))
+    comparison = _Comparison(result, margin)
     for number, task in enumerate(tasks):
         watch.progress(f"comparing on {task}", number, len(tasks))
-        measured = [_Measured(model.name, scores) for model in models if (scores := model.scores_of(task))]
-        _add_task(result, margin, task, measured)
+        comparison.add(task, [measured for model in models if (measured := model.on(task)) is not None])
     watch.progress("comparing", len(tasks), len(tasks))
-    return analysed(replace(result, pairings=_corrected(result.pairings, result.baseline)))
+    for model in models:
+        result.notes.extend(model.run_differences)
+    return analysed(replace(result, pairings=comparison.judged()))
 
 
 def _apart(models: Sequence[ModelScores]) -> Iterator[str]:
@@ -168,33 +252,99 @@ def _fewer_runs(models: Sequence[ModelScores], tasks: Sequence[str]) -> Iterator
     """A sentence on each task on which a model lacks the scores of some of its runs."""
     for model in models:
         for task in tasks:
-            count = len(model.scores_of(task))
+            count = sum(task in run for run in model.runs)
             if 0 < count < len(model.runs):
                 yield f"{task}: {model.name} has scores of only {count} of its {len(model.runs)} runs"
 
 
-def _add_task(result: SuiteResult, margin: Margin, task: str, models: Sequence[_Measured]) -> None:
-    """Add the findings on one task to the lists of a result."""
-    _require_same_units(task, models)
-    result.tasks.append(_described(models))
-    result.facts.extend(_facts(task, models))
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """A result to which tasks are added, and the comparisons that are judged when all are known."""
+
+    result: SuiteResult
+    margin: Margin
+    paired: list[_Paired] = field(default_factory=list)
+
+    def add(self, task: str, models: Sequence[_Measured]) -> None:
+        """Add the findings on one task."""
+        result = self.result
+        _require_same_units(task, models)
+        result.tasks.append(_described(models))
+        result.facts.extend(_facts(task, models))
+        result.scores.extend(_levels(task, models, seed=result.seed, resamples=result.resamples))
+        result.units.extend(_units(task, models))
+        ranked = [model for model in models if model.is_proof]
+        against = _reference(ranked or models, models, result.baseline)
+        # k models make k (k - 1) / 2 pairs. The k - 1 with the best are tested on the units that chose it.
+        weight = 1.0 if against.name == result.baseline else len(ranked) / 2
+        contests = [_Contest.of(model, against) for model in models if model is not against]
+        self._pair(task, contests, weight)
+        result.grids.extend(self._grids(task, _Contest(against, against, (), ()), None, weight))
+        for contest in contests:
+            result.grids.extend(self._grids(task, contest, against.name, weight))
+        void = [contest.model.name for contest in contests if Reason.TRAINED_ON in contest.known]
+        notes = list(_overlap_notes(models, void))
+        for contest in contests:
+            notes += [f"{contest.model.name} beside {against.name}: {note}" for note in contest.notes]
+        result.notes.extend(f"{task}: {note}" for note in notes)
+
+    def judged(self) -> list[Pairing]:
+        """All comparisons with their verdicts: Benjamini-Hochberg over those that are tested."""
+        tested = [pair.is_tested for pair in self.paired]
+        values = np.array([pair.p_value for pair in self.paired], dtype=np.float64)
+        holds = np.zeros(values.size, dtype=np.bool_)
+        holds[tested] = benjamini_hochberg(values[tested])
+        return [
+            pair.judged(holds=bool(is_rejected)) for pair, is_rejected in zip(self.paired, holds, strict=True)
+        ]
+
+    def _pair(self, task: str, contests: Sequence[_Contest], weight: float) -> None:
+        # Models of equally many runs share resamples, which take most of the time.
+        for runs in dict.fromkeys(len(contest.model.runs) for contest in contests):
+            group = [contest for contest in contests if len(contest.model.runs) == runs]
+            found = findings(
+                [contest.model.main for contest in group],
+                [contest.before for contest in group],
+                seed=self.result.seed,
+                resamples=self.result.resamples,
+                margin=self.margin,
+            )
+            for contest, finding in zip(group, found, strict=True):
+                require_margin_below(self.margin, finding.change, task)
+                names = contest.model.name, contest.against.name
+                self.paired.append(_Paired(task, *names, finding, contest.known, weight))
+
+    def _grids(self, task: str, contest: _Contest, against: str | None, choice: float) -> Iterator[SuiteGrid]:
+        model = contest.model
+        for number, first in enumerate(model.runs[0].grids):
+            if first.similarity != model.main[0].similarity:
+                continue
+            runs = [scores.grids[number] for scores in model.runs]
+            before = [
+                replace(each.grids[number], similarity=first.similarity) for each in contest.against.runs
+            ]
+            grid = grid_over_runs(
+                runs,
+                before if against else None,
+                known=contest.known,
+                seed=self.result.seed,
+                resamples=self.result.resamples,
+                choice=choice,
+                margin=self.margin,
+            )
+            languages = list(first.rows), list(first.columns)
+            yield SuiteGrid(task, model.name, against, *languages, first.lower_is_better, grid)
+
+
+def _overlap_notes(models: Sequence[_Measured], void: Sequence[str]) -> Iterator[str]:
+    """What each model trained on of a task; `void` are those that trained on too much of it."""
     memory = "; part of its score may be memory of these documents"
-    overlaps = [overlap for model in models for overlap in model.trained_on if not overlap.is_apart]
-    result.notes.extend(
-        f"{task}: {overlap.said}{memory * bool(overlap.answered and overlap.is_proof)}"
-        for overlap in overlaps
-    )
-    drawing: dict[str, Any] = {"seed": result.seed, "resamples": result.resamples, "margin": margin}
-    result.scores.extend(_levels(task, models, seed=result.seed, resamples=result.resamples))
-    result.units.extend(_units(task, models))
-    proofs = [model for model in models if model.is_proof]
-    if proofs:
-        against = _reference(proofs, result.baseline)
-        result.pairings.extend(
-            _pairings(task, [model for model in proofs if model is not against], against, **drawing)
-        )
-        choice = _choice(against.name, len(proofs), result.baseline)
-        result.grids.extend(_grids(task, proofs, against, choice=choice, **drawing))
+    for model in models:
+        for overlap in model.trained_on:
+            if not overlap.is_apart:
+                can_prove = model.name not in void
+                may_be_memory = overlap.answered and can_prove
+                yield f"{replace(overlap, is_proof=can_prove).said}{memory if may_be_memory else ''}"
 
 
 def _require_same_units(task: str, models: Sequence[_Measured]) -> None:
@@ -306,11 +456,9 @@ def _of_equal_runs(models: Sequence[_Measured]) -> list[list[_Measured]]:
 
 def _levels(task: str, models: Sequence[_Measured], *, seed: int, resamples: int) -> Iterator[Score]:
     for group in _of_equal_runs(models):
-        measures = [
-            (model, runs)
-            for model in group
-            for runs in zip(*(scores.samples for scores in model.runs), strict=True)
-        ]
+        measures: list[tuple[_Measured, tuple[Sample, ...]]] = []
+        for model in group:
+            measures += [(model, runs) for runs in zip(*(each.samples for each in model.runs), strict=True)]
         changes = changes_over_runs([runs for _, runs in measures], None, seed=seed, resamples=resamples)
         for (model, _), change in zip(measures, changes, strict=True):
             about = (
@@ -323,89 +471,25 @@ def _levels(task: str, models: Sequence[_Measured], *, seed: int, resamples: int
             yield Score(task, model.name, *about, is_proof=model.is_proof)
 
 
-def _reference(models: Sequence[_Measured], baseline: str | None) -> _Measured:
-    """The model that others are compared with."""
-    if baseline_model := next((model for model in models if model.name == baseline), None):
-        return baseline_model
-    sign = -1 if models[0].main[0].lower_is_better else 1
-    values = [sign * float(np.mean([value_of(sample) for sample in model.main])) for model in models]
+def _reference(ranked: Sequence[_Measured], models: Sequence[_Measured], baseline: str | None) -> _Measured:
+    """The model that others are compared with: the baseline if it did the task, else the best."""
+    for model in models:
+        if model.name == baseline:
+            return model
+    sign = -1 if ranked[0].main[0].lower_is_better else 1
+    values = [sign * float(np.mean([value_of(sample) for sample in model.main])) for model in ranked]
     # The first of equal models.
     return next(
-        model for model, value in zip(models, values, strict=True) if equal_values(value, max(values))
+        model for model, value in zip(ranked, values, strict=True) if equal_values(value, max(values))
     )
-
-
-def _pairings(
-    task: str, models: Sequence[_Measured], against: _Measured, *, seed: int, resamples: int, margin: Margin
-) -> Iterator[Pairing]:
-    for group in _of_equal_runs(models):
-        # BM25 and vectors rank by different similarities; the comparison is of ranks.
-        before = [
-            [replace(sample, similarity=model.main[0].similarity) for sample in against.main]
-            for model in group
-        ]
-        changes = changes_over_runs(
-            [model.main for model in group], before, seed=seed, resamples=resamples, margin=margin
-        )
-        for model, change in zip(group, changes, strict=True):
-            yield Pairing(task, model.name, against.name, change, significant=False)
-
-
-def _corrected(pairings: Sequence[Pairing], baseline: str | None) -> list[Pairing]:
-    """Benjamini-Hochberg over all pairings; where the best model was chosen on the same units, all pairs of a
-    task count.
-    """
-    others = Counter(pairing.task for pairing in pairings)
-    chosen = [_choice(pairing.against, others[pairing.task] + 1, baseline) for pairing in pairings]
-    known = (1.0 if pairing.change.p is None else pairing.change.p for pairing in pairings)
-    values = [min(1.0, weight * p) for weight, p in zip(chosen, known, strict=True)]
-    holds = benjamini_hochberg(np.array(values, dtype=np.float64))
-    return [
-        replace(pairing, significant=bool(rejected) and pairing.change.verdict in ("better", "worse"))
-        for pairing, rejected in zip(pairings, holds, strict=True)
-    ]
-
-
-def _choice(against: str, models: int, baseline: str | None) -> float:
-    """Number of comparisons that a p-value counts for: k models make k (k - 1) / 2 pairs, of which the k - 1
-    with the best are tested.
-    """
-    return 1.0 if against == baseline else models / 2
-
-
-def _grids(
-    task: str,
-    models: Sequence[_Measured],
-    against: _Measured,
-    *,
-    choice: float,
-    seed: int,
-    resamples: int,
-    margin: Margin,
-) -> Iterator[SuiteGrid]:
-    for model in models:
-        for number, first in enumerate(model.runs[0].grids):
-            if first.similarity != model.main[0].similarity:
-                continue
-            runs = [scores.grids[number] for scores in model.runs]
-            before = [
-                replace(scores.grids[number], similarity=first.similarity)
-                for scores in against.runs
-                if model is not against
-            ]
-            grid = grid_over_runs(
-                runs, before or None, seed=seed, resamples=resamples, choice=choice, margin=margin
-            )
-            name = against.name if before else None
-            yield SuiteGrid(
-                task, model.name, name, list(first.rows), list(first.columns), first.lower_is_better, grid
-            )
 
 
 def _units(task: str, models: Sequence[_Measured]) -> Iterator[UnitRow]:
     """Units on which models differ most, where units have values of their own."""
+    if len(models) < 2:
+        return
     scores, main = models[0].runs[0], models[0].main[0]
-    if len(models) < 2 or main.statistic != "mean" or main.pseudo_values:
+    if main.statistic != "mean" or main.pseudo_values:
         return
     values = np.stack([np.mean([sample.unit_values for sample in model.main], axis=0) for model in models])
     spread = np.where(np.isfinite(values).all(axis=0), np.ptp(values, axis=0), -1.0)
@@ -448,12 +532,13 @@ def _ranking(result: SuiteResult, task: SuiteTask, scores: Sequence[Score]) -> T
     ranks = {score.model: _rank(score, proofs) for score in proofs} if len(proofs) > 1 else {}
     top = min(ranks.values(), default=0.0)
     best = sorted((model for model, rank in ranks.items() if rank == top), key=lambda model: model != against)
+    ranked = [pairing for pairing in pairings if pairing.model in ranks]
     even = [
         pairing.model
-        for pairing in pairings
-        if pairing.against in best and not pairing.significant and pairing.model not in best
+        for pairing in ranked
+        if pairing.against in best and pairing.verdict != "worse" and pairing.model not in best
     ]
-    clear = best == [against] and all(pairing.significant for pairing in pairings)
+    clear = best == [against] and all(pairing.verdict == "worse" for pairing in ranked)
     return TaskRanking(task.name, against, ranks, best, [*best, *even], clear)
 
 
@@ -488,7 +573,7 @@ def _standing(result: SuiteResult, tasks: Sequence[TaskRanking], model: str, mea
         else sum(model in ranking.even for ranking in beside_best),
         verdicts=None
         if baseline is None or model == baseline
-        else {verdict: verdicts.count(verdict) for verdict in VERDICTS},
+        else {verdict: verdicts.count(verdict) for verdict in WORDS},
         mean_rank=sum(ranking.ranks[model] for ranking in contests) / len(contests)
         if len(contests) == contested > 0
         else None,

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import version
-from itertools import chain
 from pathlib import Path
 from typing import Any
 from unicodedata import normalize
@@ -30,7 +29,6 @@ from adiabat.config.tasks import (
     WordsTask,
 )
 from adiabat.core.errors import ConfigError, DataError, several
-from adiabat.core.margin import require_margin
 from adiabat.core.progress import Watch
 from adiabat.core.text import cut
 from adiabat.core.wording import call_of
@@ -269,7 +267,7 @@ def _retrieval(
     settings = section.model_dump(
         mode="json", exclude={"name", "stores", *(["ids"] if section.ids == "exact" else [])}
     )
-    decisive = measure.model_dump(mode="json", exclude={"resamples", "margin", "cluster"})
+    decisive = measure.model_dump(mode="json", exclude={"resamples", "margin", "margin_absolute", "cluster"})
     sha256 = _sha256([queries.hexdigest(), digest, settings, decisive, *digests])
     return LoadedTask(name, section.data, sha256, score, lexical=True)
 
@@ -285,13 +283,6 @@ _MEASURES: Mapping[type, Sequence[str]] = {
     ClusteringTask: ["V-measure"],
 }
 """What is measured on tasks without a report of their own."""
-
-
-def require_task_margin(measure: RankingMeasureSection, tasks: Sequence[AnyTask]) -> None:
-    """Refuse a margin of a measure that no task has."""
-    measured = measures_of_tasks(measure, tasks)
-    if None not in measured:
-        require_margin(measure.margin, chain.from_iterable(filter(None, measured)))
 
 
 def measures_of_tasks(measure: RankingMeasureSection, tasks: Sequence[AnyTask]) -> list[Sequence[str] | None]:

@@ -1,16 +1,14 @@
-"""Comparisons that prove nothing and so have no verdict, sets too small for one, and a model that is its own
-baseline.
-"""
+"""Sets too small for some verdict, margins too large for any, and language grids over runs."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from adiabat.core.errors import DataError
+from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.margin import FEWEST_UNITS, Margin
 from adiabat.core.text import counted
 from adiabat.core.wording import option
-from adiabat.results.evaluation_result import Change, DatasetResult, FailOn, GridComparison, Verdict
+from adiabat.results.evaluation_result import Change, FailOn, GridComparison
+from adiabat.results.verdict import Reason
 from adiabat.stats.calibrated import FEWEST_CHANGED
 from adiabat.stats.grid_comparison import compare_grids
 from adiabat.stats.samples import GridSample, mean_grid
@@ -62,70 +60,28 @@ def require_answerable(sizes: Sequence[SetSize], fail_on: FailOn) -> None:
         )
 
 
-def without_verdicts(changes: Sequence[Change]) -> list[Change]:
-    """Changes without verdicts, for a model that was trained on too many of the units."""
-    return [replace(change, verdict=None, needed=None) for change in changes]
-
-
-def without_grid_verdicts(grids: Sequence[GridComparison]) -> list[GridComparison]:
-    """Language grids without verdicts."""
-    return [
-        replace(
-            grid,
-            verdicts=None,
-            improved=None,
-            worsened=None,
-            not_worse=None,
-            improved_z=None,
-            worsened_z=None,
+def require_margin_below(margin: Margin, change: Change, task: str) -> None:
+    """Refuse a margin that is all of a measure: it would call any loss no loss."""
+    if margin.absolute is not None and change.most is not None and margin.absolute >= change.most:
+        raise ConfigError(
+            f"measure.margin_absolute must be below all that {change.measure} can lose on {task}, "
+            f"{change.most:.3g}, got {margin}; take a smaller one"
         )
-        for grid in grids
-    ]
-
-
-def without_good_news(changes: Sequence[Change]) -> list[Change]:
-    """Changes of units that depend on one another but are drawn singly: these prove no gain and exclude no
-    loss, but may warn of one.
-    """
-    undecided: dict[str, Any] = {"verdict": "undecided", "loss_bound": None, "needed": None}
-    return [
-        change if change.verdict in (None, "worse") else replace(change, **undecided) for change in changes
-    ]
 
 
 def grid_over_runs(
-    after: Sequence[GridSample], before: Sequence[GridSample] | None, **drawing: Any
+    after: Sequence[GridSample],
+    before: Sequence[GridSample] | None,
+    *,
+    known: Collection[Reason] = (),
+    **drawing: Any,
 ) -> GridComparison:
-    """Compare the cells of a language grid as means over runs; those of several runs have no verdicts.
+    """Compare the cells of a language grid as means over runs.
 
     Sign flips exchange the scores of single units, which does not cover the spread of runs.
     """
-    compared = compare_grids(mean_grid(after), None if before is None else mean_grid(before), **drawing)
-    return compared if len(after) == len(before or after) == 1 else without_grid_verdicts([compared])[0]
-
-
-def of_one_model(result: DatasetResult, margin: Margin) -> DatasetResult:
-    """Model and baseline are one: no number of units would show a loss."""
-
-    def held(change: Change) -> Change:
-        undecided = change.verdict == "undecided" and change.margin is not None
-        return replace(change, verdict="not worse", loss_bound=0.0, needed=None) if undecided else change
-
-    def held_cells(grid: GridComparison) -> GridComparison:
-        if grid.verdicts is None or grid.before is None:
-            return grid
-        # As in a change, a share of a baseline of 0 is no margin.
-        is_margin = [[bool(margin.of(result.main).unit) or value > 0 for value in row] for row in grid.before]
-        verdicts: list[list[Verdict]] = [
-            ["not worse" if cell == "undecided" and known else cell for cell, known in zip(*row, strict=True)]
-            for row in zip(grid.verdicts, is_margin, strict=True)
-        ]
-        return replace(grid, verdicts=verdicts, not_worse=sum(row.count("not worse") for row in verdicts))
-
-    return replace(
-        result,
-        changes=[*map(held, result.changes)],
-        ladder=[*map(held, result.ladder)],
-        parts=[replace(part, change=held(part.change)) for part in result.parts],
-        grid=[*map(held_cells, result.grid)],
+    is_single = len(after) == len(before or after) == 1
+    reasons = {*known} if is_single else {*known, Reason.CELLS_OVER_RUNS}
+    return compare_grids(
+        mean_grid(after), None if before is None else mean_grid(before), known=reasons, **drawing
     )

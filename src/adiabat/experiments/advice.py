@@ -6,7 +6,7 @@ import math
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -23,7 +23,7 @@ from adiabat.core.provenance import now, versions
 from adiabat.core.ragged import Ragged
 from adiabat.core.text import counted
 from adiabat.data.text_hashes import TrainedTexts, in_blocks
-from adiabat.evaluation.decisive_queries import untrained_queries
+from adiabat.evaluation.decisive_queries import Untrained, untrained_queries
 from adiabat.evaluation.ranking import (
     BM25Ranker,
     DenseRanker,
@@ -41,6 +41,7 @@ from adiabat.models.embedding_head import Similarity
 from adiabat.models.towers import DualEncoder
 from adiabat.results.advice_result import Advice, AdvisedSet, Headroom
 from adiabat.results.evaluation_result import Change
+from adiabat.results.verdict import Reason
 from adiabat.stats.clusters import Clusters
 from adiabat.stats.paired import paired_changes
 from adiabat.stats.power import power_of
@@ -67,7 +68,7 @@ class _Asked:
 
     `total` and `groups` count the queries, and their groups by shared documents, before the draw.
     `trained_queries` were left out before, because the job of the model trained on them or on their
-    documents.
+    documents; `known` is what verdicts must say of its training.
     """
 
     store: Store
@@ -80,6 +81,7 @@ class _Asked:
     clusters: Clusters
     device: torch.device
     trained_queries: int = 0
+    known: tuple[Reason, ...] = ()
 
     def ranks(self, vectors: Float32[np.ndarray, "q e"], watch: Watch) -> PositiveRanks:
         """Ranks of the positives for other vectors of the same queries."""
@@ -116,10 +118,14 @@ def advise_on(
         trained: Training data of the model's job, if it has one.
     """
     started, seed = time.monotonic(), settings.run.seed
-    untrained, known = _untrained(model, datasets, trained)
+    untrained, told = _untrained(model, datasets, trained), list[str]()
+    for _, examples in datasets:
+        told += examples.notes
+    for queries in untrained:
+        told += queries.notes
     target, *retained = (
-        replace(_asked(model, store, examples, settings, watch), trained_queries=len(whole) - len(examples))
-        for (store, whole), examples in zip(datasets, untrained, strict=True)
+        _asked(model, store, queries, settings, watch)
+        for (store, _), queries in zip(datasets, untrained, strict=True)
     )
     ranks = target.ranks(target.vectors, watch)
     hits = search(
@@ -156,7 +162,7 @@ def advise_on(
         versions=versions(device_name(model.query.device)),
         settings=settings.recorded(),
         inputs=inputs,
-        notes=[*(note for _, examples in datasets for note in examples.notes), *known, *notes],
+        notes=[*told, *notes],
         model=model.name,
         datasets=sets,
         choice=chosen.choice,
@@ -171,35 +177,32 @@ def advise_on(
 
 def _untrained(
     model: DualEncoder, datasets: Sequence[tuple[Store, AddressedSet]], record: TrainedTexts | None
-) -> tuple[list[AddressedSet], list[str]]:
-    """The queries of each set that the model's job did not train on, at least `FEWEST_QUERIES`, and notes on
-    the others.
-    """
+) -> list[Untrained]:
+    """The queries of each set that the model's job did not train on, at least `FEWEST_QUERIES`."""
     for _, examples in datasets:
         if len(examples) < FEWEST_QUERIES:
             raise DataError(
                 f"{examples.name} must hold at least {FEWEST_QUERIES} queries, got "
                 f"{len(examples)}; add queries: fewer say nothing"
             )
-    sets, notes = [], list[str]()
+    sets = []
     for store, examples in datasets:
-        untrained, sentences = untrained_queries(examples, store, record, model.name)
-        if len(untrained) < FEWEST_QUERIES:
+        untrained = untrained_queries(examples, store, record, model.name)
+        if len(untrained.examples) < FEWEST_QUERIES:
             raise DataError(
-                f"{examples.name} must hold at least {FEWEST_QUERIES} queries that "
-                f"{model.name} was not trained on, "
-                f"got {len(untrained)} of {len(examples)}; name other data, or "
-                "the model that the job started from"
+                f"{examples.name} must hold at least {FEWEST_QUERIES} queries that {model.name} was "
+                f"not trained on, got {len(untrained.examples)} of {len(examples)}; name other data, "
+                "or the model that the job started from"
             )
         sets.append(untrained)
-        notes += sentences
-    return sets, notes
+    return sets
 
 
 def _asked(
-    model: DualEncoder, store: Store, examples: AddressedSet, settings: AdviseSettings, watch: Watch
+    model: DualEncoder, store: Store, queries: Untrained, settings: AdviseSettings, watch: Watch
 ) -> _Asked:
     """Draw queries, and embed them."""
+    examples = queries.examples
     total, clusters = len(examples), query_clusters(examples, "documents")
     assert clusters is not None
     groups = clusters.count
@@ -211,15 +214,17 @@ def _asked(
     vectors = embed_texts(model, examples.queries, side="query", name=examples.name, watch=watch)
     same = identical_documents(store, examples.query_ids, examples.queries, examples.positives, drop="auto")
     return _Asked(
-        store,
-        examples,
-        total,
-        groups,
-        vectors,
-        same.rows,
-        similarities_of(model)[0],
-        clusters,
-        model.query.device,
+        store=store,
+        examples=examples,
+        total=total,
+        groups=groups,
+        vectors=vectors,
+        left_out=same.rows,
+        similarity=similarities_of(model)[0],
+        clusters=clusters,
+        device=model.query.device,
+        trained_queries=queries.left_out,
+        known=queries.known,
     )
 
 
@@ -296,8 +301,10 @@ def _together(clusters: Clusters) -> str:
     )
 
 
-def _change(after: Sample, before: Sample | None, seed: int) -> Change:
-    return paired_changes([after], None if before is None else [before], seed=seed, resamples=RESAMPLES)[0]
+def _change(asked: _Asked, after: Sample, before: Sample | None, seed: int) -> Change:
+    return paired_changes(
+        [after], None if before is None else [before], seed=seed, resamples=RESAMPLES, known=asked.known
+    )[0]
 
 
 def _result(
@@ -316,9 +323,9 @@ def _result(
     )
     top, near = int((first < TOP).sum()), int(((first >= TOP) & (first < DEPTH)).sum())
     untuned = asked.sample(ranks)
-    changes = {name: _change(sample, untuned, seed) for name, sample in samples.items()}
+    changes = {name: _change(asked, sample, untuned, seed) for name, sample in samples.items()}
     if "fused" in samples:
-        changes["bm25_over_fused"] = _change(samples["bm25"], samples["fused"], seed)
+        changes["bm25_over_fused"] = _change(asked, samples["bm25"], samples["fused"], seed)
     return AdvisedSet(
         name=asked.examples.name,
         role=role,
@@ -326,7 +333,7 @@ def _result(
         measured=len(asked.examples),
         documents=asked.store.count,
         headroom=Headroom(top, near, len(first) - top - near),
-        untuned=_change(untuned, None, seed),
+        untuned=_change(asked, untuned, None, seed),
         left_out=asked.trained_queries,
         **changes,
     )

@@ -20,6 +20,7 @@ from adiabat.core.margin import Margin
 from adiabat.core.progress import Watch
 from adiabat.data.records import Fingerprint
 from adiabat.data.text_hashes import TrainedTexts
+from adiabat.evaluation.decisive_queries import decide
 from adiabat.evaluation.measured_models import MeasuredModel
 from adiabat.evaluation.score_files import (
     SCORES,
@@ -30,7 +31,6 @@ from adiabat.evaluation.score_files import (
     run_folder_name,
 )
 from adiabat.evaluation.suite import Scoring
-from adiabat.evaluation.verdicts import without_grid_verdicts, without_verdicts
 from adiabat.models.embedding_head import Similarity
 from adiabat.models.towers import DualEncoder
 from adiabat.results.rate_search_result import Drift
@@ -100,7 +100,7 @@ class Evaluator:
     ) -> list[TaskOutcome]:
         """Measure a trained model on every task, and compare it with its start."""
         scores = self._scores(_subject(model, name, trained))
-        margin = Margin.parse(self.measure.margin)
+        margin = self.measure.loss_margin()
         outcomes = []
         for number, (task, after) in enumerate(scores.items()):
             self.watch.progress(f"{name}: comparing {task}", number, len(scores))
@@ -223,12 +223,17 @@ def _noise_at(path: Path) -> dict[str, float] | None:
 def _outcome(
     after: TaskScores, before: TaskScores, *, seed: int, resamples: int, margin: Margin
 ) -> TaskOutcome:
-    drawing: dict[str, Any] = {"seed": seed, "resamples": resamples, "margin": margin}
+    decision = decide([after, before])
+    drawing: dict[str, Any] = {
+        "seed": seed,
+        "resamples": resamples,
+        "margin": margin,
+        "known": decision.known,
+    }
     pairs = zip(after.grids, before.grids, strict=True)
     grids = [compare_grids(now, was, **drawing) for now, was in pairs]
+    after, before = decision.parts[0].scores
     changes = paired_changes(after.samples, before.samples, **drawing)
-    if not after.is_proof:
-        changes, grids = without_verdicts(changes), without_grid_verdicts(grids)
     return TaskOutcome(
         task=after.task,
         kind=after.kind,

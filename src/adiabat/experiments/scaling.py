@@ -26,7 +26,6 @@ from adiabat.dual_encoder.train import check, check_pairs, train
 from adiabat.dual_encoder.train_checks import FREE_MEMORY, FREE_SOURCES
 from adiabat.evaluation.measured_models import CorpusStores, MeasuredModel
 from adiabat.evaluation.suite import STORES, ScoreCounts, Scoring
-from adiabat.evaluation.task_kinds import require_task_margin
 from adiabat.experiments.experiment_checks import MANY_BLOCKS, lawless, require_stated
 from adiabat.experiments.grid import ScalingTrial, trials_of_scaling, ways_of, without_freezing
 from adiabat.experiments.scaling_analysis import ROWS, evidence_of, fitted, result_of, rows_at
@@ -246,7 +245,6 @@ def _result(
 def _check(settings: ScalingSettings) -> None:
     """Checks that need neither data nor models."""
     require_stated(settings)
-    require_task_margin(settings.measure, settings.tasks)
     device_of(settings.run.device)
     store = settings.towers.vectors
     sources = [with_split(source.path, source.split) for source in settings.data.listed(settings.job.data)]

@@ -7,12 +7,10 @@ from typing import Any
 from adiabat.config.sweeps import SweepSettings, TrainSweepSettings, TuneSweepSettings, VariantSection
 from adiabat.core.disk import remove
 from adiabat.core.errors import ConfigError
-from adiabat.core.margin import Margin
 from adiabat.core.progress import SILENT, Watch
 from adiabat.core.provenance import now, versions
 from adiabat.dual_encoder.tower_setup import Loader
 from adiabat.evaluation.suite_findings import with_findings
-from adiabat.evaluation.task_kinds import require_task_margin
 from adiabat.experiments.evaluator import NOISE, READINGS
 from adiabat.experiments.experiment_checks import require_complete
 from adiabat.experiments.sweep_analysis import with_variation
@@ -45,7 +43,6 @@ def sweep(
     of the tasks' corpora), ``result.json``, the page, tables and figures.
     """
     require_complete(settings)
-    require_task_margin(settings.measure, settings.tasks)
     folder = Path(str(settings.sweep.out))
     runner = _runner(settings, folder, load, command, watch)
     device_of(settings.run.device)
@@ -193,5 +190,5 @@ def _result(runner: SweepRunner, rows: Sequence[SweepRun], targets: Sequence[str
         inputs={**{task.name: {"source": task.source, "sha256": task.sha256} for task in tasks}, **inputs},
         notes=[*comparison_notes(runner, cases, rows), *runner.notes],
     )
-    margin = Margin.parse(settings.measure.margin)
-    return with_variation(with_findings(result, compared, margin, runner.watch))
+    findings = with_findings(result, compared, settings.measure.loss_margin(), runner.watch)
+    return with_variation(findings)

@@ -25,7 +25,7 @@ from adiabat.report.chart_style import (
     svg_file,
 )
 from adiabat.report.format import cut_name, difference_tick, number, percent_tick
-from adiabat.results.evaluation_result import Verdict
+from adiabat.results.verdict import Word
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 WIDE, NARROW = 7.4, 4.0
 """Widths and heights in inches, of a full-column picture, and of one for half a column or a phone."""
 
-VERDICT_COLOURS: dict[Verdict | None, str] = {
+VERDICT_COLOURS: dict[Word | None, str] = {
     "better": GOOD,
     "not worse": INK,
     "undecided": MUTED,
@@ -103,7 +103,7 @@ class ForestRow:
     label: str
     value: float
     interval: tuple[float, float]
-    verdict: Verdict | None
+    verdict: Word | None
     text: str = ""
     main: bool = False
     runs: Sequence[float] = ()

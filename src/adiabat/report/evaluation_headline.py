@@ -2,7 +2,6 @@
 allow.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -11,9 +10,14 @@ from adiabat.core.margin import DEFAULT_MARGIN, FEWEST_UNITS, Margin
 from adiabat.core.text import NO_BREAK, counted, integer, two_digits, verb
 from adiabat.report.format import bounds, improvement, joined, listed, named, number
 from adiabat.report.pages import Tone
-from adiabat.results.evaluation_result import VERDICTS, Change, DatasetResult, Result
+from adiabat.report.verdict_words import because
+from adiabat.results.evaluation_result import Change, DatasetResult, Result
+from adiabat.results.verdict import WORDS, Reason
 
 _ARROW = f"{NO_BREAK}\N{RIGHTWARDS ARROW} "
+
+_UNCERTAIN = {Reason.FEW_CLUSTERS, Reason.FEW_UNITS, Reason.EQUAL_RUNS}
+"""Reasons for which a verdict is less certain than it looks."""
 
 RANKINGS = {"dot": "dot product", "distance": "Euclidean distance"}
 """Names of similarities other than cosine in sentences."""
@@ -31,35 +35,30 @@ def headline(result: Result) -> str:
         )
     targets = [dataset for dataset in compared if dataset.role == "target"]
     head = (
-        "; ".join(_target_clause(dataset, margin_of(result.settings, dataset.main)) for dataset in targets)
+        "; ".join(_target_clause(dataset, margin_of(result.settings)) for dataset in targets)
         or "No target was measured"
     )
     retained = [dataset for dataset in compared if dataset.role == "retain"]
     clauses = _retention_clauses(retained, result.settings)
-    clauses += [f"the retention set {_no_verdict(dataset)}" for dataset in retained if _seen(dataset)]
-    doubted = [
-        dataset
-        for dataset in compared
-        if dataset.doubt and dataset.main_change().verdict not in (None, "undecided")
-    ]
-    clauses += [f"the verdict on {named(dataset.name)} is less certain than it looks" for dataset in doubted]
-    clauses += ["the runs of the model differ in more than the seed"] if result.run_differences else []
+    for dataset in compared:
+        # What a clause above tells already is not told again.
+        if dataset.main_change().verdict != "undecided" and set(dataset.doubts) & _UNCERTAIN:
+            clauses.append(f"the verdict on {named(dataset.name)} is less certain than it looks")
+    if any(Reason.RUNS_DIFFER in dataset.doubts for dataset in compared):
+        clauses.append("the runs of the model differ in more than the seed")
     return f"{'; '.join([head, *clauses])}."
 
 
 def tone(result: Result) -> Tone:
     """Whether the headline is good news."""
-    verdicts = {(dataset.role, dataset.main_change().verdict) for dataset in result.datasets}
-    in_part = any(dataset.worse_cells() or dataset.worse_parts() for dataset in result.datasets)
-    if in_part or any(verdict == "worse" for _, verdict in verdicts):
-        return "bad"
-    targets = [verdict for role, verdict in verdicts if role == "target"]
-    proven = (
-        not result.run_differences
-        and not verdicts & {("retain", "undecided"), ("retain", None)}
-        and not any(dataset.unproven for dataset in result.datasets)
-    )
-    return "good" if proven and targets and all(verdict == "better" for verdict in targets) else "plain"
+    for dataset in result.datasets:
+        if dataset.main_change().verdict == "worse" or dataset.worse_cells() or dataset.worse_parts():
+            return "bad"
+    targets = [dataset.main_change().verdict for dataset in result.datasets if dataset.role == "target"]
+    retained = [dataset.main_change().verdict for dataset in result.datasets if dataset.role == "retain"]
+    is_proven = not any(dataset.doubts for dataset in result.datasets)
+    is_kept = all(verdict in ("better", "not worse") for verdict in retained)
+    return "good" if is_proven and is_kept and targets and set(targets) == {"better"} else "plain"
 
 
 def reservations(result: Result) -> list[str]:
@@ -102,16 +101,15 @@ def caveats(result: Result) -> list[str]:
         else []
     )
     means += [f"{sentence}." for sentence in (*result.equal_towers, *result.run_differences)]
-    sure = [f"{named(dataset.name)}: {dataset.doubt}." for dataset in result.datasets if dataset.doubt]
-    margin = _margin(result.settings)
-    if margin.unit and not any(margin.of(dataset.main).unit for dataset in result.datasets):
-        means.append(
-            f"measure.margin = {margin} applies to no measure that decides: "
-            f"the verdicts use {DEFAULT_MARGIN}."
-        )
+    unsure = []
+    for dataset in result.datasets:
+        # Other reasons stand above, in the headline, or in the sentences on training data.
+        told = [reason for reason in dataset.doubts if reason in (Reason.FEW_CLUSTERS, Reason.FEW_UNITS)]
+        if told:
+            unsure.append(f"{named(dataset.name)}: {because(told)}.")
     return [
         *means,
-        *sure,
+        *unsure,
         *candidates,
         *ranked,
         *_trained(result.datasets),
@@ -120,14 +118,15 @@ def caveats(result: Result) -> list[str]:
 
 
 def cells_over_runs(result: Result) -> str:
-    """Why the cells of language grids have no verdicts where the model has several runs."""
-    grids = [named(dataset.name) for dataset in result.datasets if any(grid.before for grid in dataset.grid)]
-    if not (grids and result.runs):
+    """Why the cells of language grids are undecided where the model has several runs."""
+    open_cells = []
+    for dataset in result.datasets:
+        if any(grid.before and Reason.CELLS_OVER_RUNS in grid.reasons for grid in dataset.grid):
+            open_cells.append(named(dataset.name))
+    if not open_cells:
         return ""
-    return (
-        f"Language pairs of {listed(grids)} have no verdicts: they are means over runs, "
-        "and their test does not cover the spread of runs."
-    )
+    reason = "they are means over runs, and their test does not cover the spread of runs"
+    return f"Language pairs of {listed(open_cells)} are undecided: {reason}."
 
 
 def _trained(datasets: Sequence[DatasetResult]) -> list[str]:
@@ -193,24 +192,15 @@ def _level_or_change(change: Change) -> str:
     return f"{_moved(change)} ({change.verdict})" if change.verdict else _moved(change)
 
 
-def _seen(dataset: DatasetResult) -> bool:
-    """Whether a model was trained on too much of the data set."""
-    return not all(overlap.is_proof for overlap in dataset.trained)
-
-
-def _no_verdict(dataset: DatasetResult) -> str:
-    overlap = max(dataset.trained, key=lambda model: model.trained_queries)
-    were = verb(overlap.trained_queries, "was", "were")
-    share = (
-        f"{integer(overlap.trained_queries)} of its {counted(overlap.queries, 'query')} "
-        f"{were} used in training"
-    )
-    return f"{named(dataset.name)} has no verdict because {share}: {_moved(dataset.main_change())}"
+def _used(dataset: DatasetResult) -> str:
+    """The queries of the model that trained on most of them."""
+    counts = [(overlap.trained_queries, overlap.queries) for overlap in dataset.trained]
+    trained, queries = max(counts, default=(0, 0))
+    were = verb(trained, "was", "were")
+    return f"{integer(trained)} of its {counted(queries, 'query')} {were} used in training"
 
 
 def _target_clause(dataset: DatasetResult, margin: str) -> str:
-    if _seen(dataset):
-        return f"The target {_no_verdict(dataset)}"
     change = dataset.main_change()
     finding = {
         "better": "got better",
@@ -234,19 +224,13 @@ def _unknown(dataset: DatasetResult) -> str:
 
 
 def _nearly_seen(dataset: DatasetResult) -> str:
-    """Near duplicates of training queries, if they are more than a tenth of the queries that decide."""
-    counts = [
-        (overlap.near_queries or 0, overlap.queries - overlap.trained_queries) for overlap in dataset.trained
-    ]
-    if dataset.near_queries is not None:
-        counts = [(dataset.near_queries, dataset.parts[0].queries if dataset.parts else dataset.queries)]
-    near, queries = max(counts, key=lambda count: count[0] / max(count[1], 1), default=(0, 0))
-    if 10 * near <= queries:
+    """Near duplicates of training queries, if they limit the verdict."""
+    if Reason.NEAR_DUPLICATES not in dataset.doubts:
         return ""
-    return (
-        f" ({integer(near)} of {counted(queries, 'query')} "
-        f"{verb(near, 'is a near duplicate', 'are near duplicates')} of training queries)"
-    )
+    deciding = dataset.parts[0].queries if dataset.parts else dataset.queries
+    near = dataset.near_queries or 0
+    are = verb(near, "is a near duplicate", "are near duplicates")
+    return f" ({integer(near)} of {counted(deciding, 'query')} {are} of training queries)"
 
 
 def _basis(dataset: DatasetResult) -> str:
@@ -280,10 +264,9 @@ def _retention_clauses(retained: Sequence[DatasetResult], settings: Mapping[str,
     """
     if not retained:
         return ["no retention set was measured, so effects on other tasks are unknown"]
-    # Sets that a model was trained on have no verdict.
     by_verdict = {
         verdict: [dataset for dataset in retained if dataset.main_change().verdict == verdict]
-        for verdict in VERDICTS
+        for verdict in WORDS
     }
     worse, total = by_verdict["worse"], len(retained)
     listed_worse = ", ".join(
@@ -292,40 +275,24 @@ def _retention_clauses(retained: Sequence[DatasetResult], settings: Mapping[str,
     clauses = [f"{_share(len(worse), total)} got worse: {listed_worse}"] if worse else []
     mixed = [dataset for dataset in retained if dataset.worse_cells() and dataset not in worse]
     clauses += [f"{_worse_cells(dataset)} of {named(dataset.name)} got worse" for dataset in mixed]
-    held = [
-        dataset
-        for dataset in retained
-        if dataset.main_change().verdict in ("better", "not worse") and not dataset.may_hide_loss
-    ]
+    kept = [*by_verdict["better"], *by_verdict["not worse"]]
+    open_to_loss = [dataset for dataset in kept if Reason.LOSS_POSSIBLE in dataset.doubts]
+    held = [dataset for dataset in retained if dataset in kept and dataset not in open_to_loss]
     if held:
         whole = " as a whole" if any(dataset.worse_cells() for dataset in held) else ""
-        clauses.append(f"not worse {_held(held, total, settings)}{whole}")
+        clauses.append(f"not worse by more than {margin_of(settings)} on {_share(len(held), total)}{whole}")
         clauses += [
             f"{named(dataset.name)} is judged{_basis(dataset)}" for dataset in held if _basis(dataset)
         ]
-    open_to_loss = [
-        (named(dataset.name), margin_of(settings, dataset.main))
-        for dataset in retained
-        if dataset.may_hide_loss
-    ]
+    margin = margin_of(settings)
     clauses += [
-        f"{name} got better, but a loss of more than {margin} is not excluded"
-        for name, margin in open_to_loss
+        f"{named(dataset.name)} got better, but a loss of more than {margin} is not excluded"
+        for dataset in open_to_loss
     ]
     return [
         *clauses,
         *(f"{named(dataset.name)} {_undecided(dataset)}" for dataset in by_verdict["undecided"]),
     ]
-
-
-def _held(held: Sequence[DatasetResult], total: int, settings: Mapping[str, Any]) -> str:
-    """The sets without a loss of the margin by which each was judged."""
-    by_margin: dict[str, list[str]] = {}
-    for dataset in held:
-        by_margin.setdefault(margin_of(settings, dataset.main), []).append(named(dataset.name))
-    if len(by_margin) == 1:
-        return f"by more than {next(iter(by_margin))} on {_share(len(held), total)}"
-    return "; ".join(f"by more than {margin} on {listed(names)}" for margin, names in by_margin.items())
 
 
 def _worse_cells(dataset: DatasetResult) -> str:
@@ -345,18 +312,19 @@ def _undecided(dataset: DatasetResult) -> str:
     would.
     """
     change = dataset.main_change()
-    if change.before is not None and change.before <= 0 and change.margin is None:
+    if Reason.TRAINED_ON in change.reasons:
+        return f"is undecided ({_used(dataset)})"
+    if Reason.FEW_CLUSTERS in change.reasons:
+        return "is undecided (its queries depend on one another and form too few clusters)"
+    if Reason.NO_MARGIN in change.reasons:
+        reason = f"a share of a baseline of {number(change.before or 0.0, digits=3)} is no margin"
         if not change.lower_is_better and change.before == 0:
-            return "is undecided (a share of a baseline of 0 is no margin, and there is nothing to lose)"
-        family = re.split(r"[@(,]", change.measure, maxsplit=1)[0]
-        reason = f"a share of a baseline of {number(change.before, digits=3)} is no margin"
-        return f'is undecided ({reason}; an absolute one decides, such as measure.margin = "0.01 {family}")'
+            return f"is undecided ({reason}, and there is nothing to lose)"
+        return f"is undecided ({reason}; an absolute one decides, such as measure.margin_absolute = 0.01)"
     noun, units = "premise" if dataset.kind == "grid" else "query", dataset.units
     drawn, name = (units, noun) if dataset.clusters is None else (dataset.clusters, "cluster")
-    if drawn is not None and drawn < FEWEST_UNITS:
+    if Reason.FEW_UNITS in change.reasons and drawn is not None:
         return f"is undecided (has {counted(drawn, name)}, and fewer than {FEWEST_UNITS} prove nothing)"
-    if dataset.doubt:
-        return "is undecided (its queries depend on one another and form too few clusters)"
     if change.needed is None:
         return "is undecided (more queries alone would not decide it)"
     about = two_digits(change.needed)
@@ -365,13 +333,10 @@ def _undecided(dataset: DatasetResult) -> str:
     return f"is undecided (needs about {counted(max(about, units + 1), noun)}, has {integer(units)})"
 
 
-def margin_of(settings: Mapping[str, Any], measure: str) -> str:
-    """The margin by which a measure was judged, as the settings of the result say it."""
-    return str(_margin(settings).of(measure))
-
-
-def _margin(settings: Mapping[str, Any]) -> Margin:
-    return Margin.parse(settings.get("measure", {}).get("margin", DEFAULT_MARGIN.value))
+def margin_of(settings: Mapping[str, Any]) -> str:
+    """The margin of the measures that decide, as the settings of the result say it."""
+    measure = settings.get("measure", {})
+    return str(Margin(measure.get("margin", DEFAULT_MARGIN.share), measure.get("margin_absolute")))
 
 
 def _room_for_loss(datasets: Sequence[DatasetResult]) -> str:

@@ -8,12 +8,13 @@ from functools import partial
 
 from adiabat.core.text import DASH, MINUS, NO_BREAK, cut, integer
 from adiabat.core.text import setting as setting
-from adiabat.results.evaluation_result import Change, Verdict
+from adiabat.results.evaluation_result import Change
+from adiabat.results.verdict import Word
 
 EVEN = "\N{ALMOST EQUAL TO}"
 """Mark of a value that is not measurably worse than the best."""
 
-VERDICT_MARKS: dict[Verdict, str] = {
+VERDICT_MARKS: dict[Word, str] = {
     "better": "\N{BLACK UP-POINTING TRIANGLE}",
     "not worse": "\N{BLACK SQUARE}",
     "undecided": "\N{WHITE CIRCLE}",
@@ -167,7 +168,7 @@ def p_value(change: Change) -> str:
     return f"<{NO_BREAK}0.001" if change.p < 0.001 else f"{change.p:.3f}"
 
 
-def marked(verdict: Verdict) -> str:
+def marked(verdict: Word) -> str:
     """A verdict with its mark."""
     return f"{VERDICT_MARKS[verdict]}{NO_BREAK}{verdict.replace(' ', NO_BREAK)}"
 

@@ -17,8 +17,8 @@ from adiabat.report.format import (
     value,
 )
 from adiabat.report.pages import Tone
-from adiabat.results.evaluation_result import Verdict
 from adiabat.results.suite_result import Kind, Pairing, Score, SuiteModel, SuiteResult, SuiteTask, TaskRanking
+from adiabat.results.verdict import Word
 
 KINDS: dict[Kind, str] = {
     "retrieval": "retrieval",
@@ -48,7 +48,7 @@ class Mark:
 
     best: bool
     even: bool
-    verdict: Verdict | None
+    verdict: Word | None
 
     @property
     def sign(self) -> str:
@@ -120,7 +120,7 @@ def _one_task(view: Overview, task: SuiteTask) -> str:
     beside_baseline = ranking.against is not None and ranking.against == view.result.baseline
     first = [ranking.against or ""] if beside_baseline else ranking.best
     lead = "is the baseline" if beside_baseline else "is best" if len(first) == 1 else "are best"
-    groups: dict[Verdict, list[str]] = {"better": [], "worse": [], "not worse": [], "undecided": []}
+    groups: dict[Word, list[str]] = {"better": [], "worse": [], "not worse": [], "undecided": []}
     for (name, model), pairing in view.pairings.items():
         if name == task.name and model not in first:
             groups[pairing.verdict].append(f"{named(model)} ({joined(*difference(pairing.change, least=3))})")
@@ -131,7 +131,7 @@ def _one_task(view: Overview, task: SuiteTask) -> str:
 
 
 def _baseline(result: SuiteResult) -> str:
-    margin = _margins(result)
+    margin = margin_of(result.settings)
     clauses = [
         _against_baseline(named(row.model), row.verdicts, margin)
         for row in result.analysis.models
@@ -140,14 +140,7 @@ def _baseline(result: SuiteResult) -> str:
     return f"Against {named(result.baseline or '')}: {first_few(clauses, location=' in the table')}."
 
 
-def _margins(result: SuiteResult) -> str:
-    """The margins by which the comparisons were judged."""
-    return " or ".join(
-        dict.fromkeys(margin_of(result.settings, pairing.change.measure) for pairing in result.pairings)
-    )
-
-
-def _against_baseline(model: str, verdicts: dict[Verdict, int], margin: str) -> str:
+def _against_baseline(model: str, verdicts: dict[Word, int], margin: str) -> str:
     if not (total := sum(verdicts.values())):
         return f"{model} has no task in common with it"
     better = f"better on {verdicts['better']} of {counted(total, 'task')}"
@@ -214,12 +207,10 @@ def about_pairings(result: SuiteResult) -> list[str]:
     undecided = sum(pairing.verdict == "undecided" for pairing in result.pairings)
     are = "is" if undecided == 1 else "are"
     verdicts = (
-        f"Better and worse hold after Benjamini\N{EN DASH}Hochberg at 5{NO_BREAK}% over "
-        f"{family} of main measures: at most about one in "
-        "twenty reported differences is expected to be false. Not worse is not "
-        "corrected: each such comparison excludes a loss of "
-        f"{_margins(result)} for itself, at one-sided 95{NO_BREAK}%. Other "
-        "measures have intervals but no verdicts."
+        f"Better and worse hold after Benjamini\N{EN DASH}Hochberg at 5{NO_BREAK}% over {family} of main "
+        "measures: at most about one in twenty reported differences is expected to be false. Not worse is "
+        f"not corrected: each such comparison excludes a loss of {margin_of(result.settings)} for itself, at "
+        f"one-sided 95{NO_BREAK}%. Other measures have intervals but no verdicts."
     )
     open_comparisons = (
         f"{undecided} of {comparisons} {are} undecided: the data neither show a "

@@ -26,8 +26,8 @@ from adiabat.report.tables import (
     value_cell,
     verdict_cell,
 )
-from adiabat.results.evaluation_result import VERDICTS
 from adiabat.results.suite_result import Fact, Score, SuiteModel, SuiteResult, SuiteTask, by_kind
+from adiabat.results.verdict import WORDS
 
 MOST_ROWS = 80
 """Maximum number of models for which the terminal shows every model on every task; beyond it, only the best
@@ -295,7 +295,7 @@ def _standings(view: Overview, *, page: bool) -> Table:
             cells.append(standing.clear)
         else:
             counts = standing.verdicts or {}
-            cells += [counts.get(verdict) for verdict in VERDICTS]
+            cells += [counts.get(verdict) for verdict in WORDS]
         if result.beside_best or result.baseline is None:
             cells.append(standing.even)
         cells.append(_rank_cell(standing.mean_rank))
@@ -317,7 +317,7 @@ def _standing_heads(view: Overview, *, page: bool) -> list[Column]:
         columns.append(Column("clearly best" if page else "clearly", "number", first=first))
     else:
         than = [f"than {texts.named(result.baseline)}"] if result.mixed and page else []
-        for verdict in VERDICTS:
+        for verdict in WORDS:
             below = [] if verdict == "undecided" else than
             columns.append(Column(verdict, "number", below, "" if verdict == "worse" else first))
     others = len(result.beside_best)

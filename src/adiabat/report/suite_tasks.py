@@ -19,6 +19,7 @@ from adiabat.report.suite_headline import Overview
 from adiabat.report.tables import LEVEL, PAIRED, Cell, Column, Table, pair_cell, value_cell, verdict_cell
 from adiabat.results.evaluation_result import Change
 from adiabat.results.suite_result import Score, SuiteGrid, SuiteTask, UnitRow, equal_values
+from adiabat.results.verdict import Reason
 
 TEXT_LENGTH = 240
 """Maximum characters of a unit's text on the page; of each text for pairs."""
@@ -173,8 +174,7 @@ def _grid(grids: Sequence[SuiteGrid], title: str, against: str | None) -> Group:
         after = 100 * np.array(grid.grid.after, dtype=np.float64)
         values.append(after)
         changes.append(None if grid.grid.before is None else after - 100 * np.array(grid.grid.before))
-        # Cells with means over several runs on either side have no verdicts.
-        if against is not None and grid.model != against and grid.grid.verdicts is None:
+        if Reason.CELLS_OVER_RUNS in grid.grid.reasons:
             without.append(grid.model)
     levels = np.concatenate([cells.ravel() for cells in values])
     moved = np.concatenate([[0.0], *(cells.ravel() for cells in changes if cells is not None)])
@@ -190,7 +190,7 @@ def _grid(grids: Sequence[SuiteGrid], title: str, against: str | None) -> Group:
     )
     if without:
         lead += (
-            f" Cells of {', '.join(without)} have no verdict: they compare means over "
+            f" Cells of {', '.join(without)} are undecided: they compare means over "
             "several runs, and exchanging values unit by unit "
             "does not cover other seeds."
         )

@@ -16,8 +16,8 @@ from adiabat.report.format import (
     signed,
 )
 from adiabat.report.pages import Tone
-from adiabat.results.evaluation_result import VERDICTS
 from adiabat.results.sweep_result import Case, CaseChange, Setting, SweepAnalysis, SweepResult
+from adiabat.results.verdict import WORDS
 
 REASON_LENGTH = 160
 """Maximum characters of a failure's reason in a sentence."""
@@ -77,7 +77,7 @@ def verdict_marks(changed: CaseChange) -> str:
     counts = changed.verdicts
     if len(counts) < 2:
         return "".join(VERDICT_MARKS[verdict] for verdict in counts)
-    return " ".join(f"{VERDICT_MARKS[verdict]}{counts[verdict]}" for verdict in VERDICTS if verdict in counts)
+    return " ".join(f"{VERDICT_MARKS[verdict]}{counts[verdict]}" for verdict in WORDS if verdict in counts)
 
 
 def verdict_words(changed: CaseChange) -> str:
@@ -85,7 +85,7 @@ def verdict_words(changed: CaseChange) -> str:
     counts = changed.verdicts
     if len(counts) < 2:
         return next(iter(counts), "no verdict")
-    first, *others = [verdict for verdict in VERDICTS if verdict in counts]
+    first, *others = [verdict for verdict in WORDS if verdict in counts]
     return f"{first} in {counts[first]} of {sum(counts.values())} seeds" + "".join(
         f", {verdict} in {counts[verdict]}" for verdict in others
     )

@@ -18,8 +18,8 @@ from rich.text import Text
 
 from adiabat.core.text import DASH, MINUS, NO_BREAK
 from adiabat.report.format import EVEN, VERDICT_MARKS, bounds, cut_name, marked, score
-from adiabat.results.evaluation_result import Verdict
 from adiabat.results.record import pandas_for
+from adiabat.results.verdict import Word
 
 CELL_LENGTH = 1000
 """Maximum characters of a CSV cell."""
@@ -78,7 +78,7 @@ def pair_cell(pair: tuple[str, str], value: float | None = None, *, bold: bool =
     return Cell(pair[0], [pair[1]], value=value, bold=bold)
 
 
-def verdict_cell(verdict: Verdict | None) -> Cell:
+def verdict_cell(verdict: Word | None) -> Cell:
     """A badge; a dash without a verdict."""
     return (
         Cell(DASH) if verdict is None else Cell(marked(verdict), tone=verdict.replace(" ", "-"), badge=True)

@@ -5,21 +5,16 @@ Plots and pages are made from these records, never from live models.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from adiabat.core.text import counted
 from adiabat.results.power_record import Power
 from adiabat.results.record import Record
 from adiabat.results.training_record import TrainingRecord
-
-Verdict = Literal["better", "not worse", "undecided", "worse"]
-"""Better or worse by the paired 95 % interval and the p-value; else not worse if a loss of the margin is
-excluded, or undecided."""
+from adiabat.results.verdict import EXPLAINING, Reason, Word
 
 FailOn = Literal["worse", "undecided"]
 """The least that makes a data set fail: a worse measure, or also too little knowledge."""
-
-VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 Test = Literal["sign flips", "bootstrap", "t test"]
 """Source of a p-value: random exchanges of the two models' scores of a unit; the tails of the resampled
@@ -66,10 +61,13 @@ class Change:
         margin: The loss that would matter, in the measure's own unit; None without a baseline, and for a
             share of a baseline that is not above 0.
         loss_bound: The largest loss that the data allow at one-sided 95 %, in the measure's own unit; below 0
-            if a gain is certain. None with fewer than ten units, or if nothing bounds it. Not worse: it is
-            below `margin`, and no loss is shown.
+            if a gain is certain. None with fewer than ten units, if too few clusters are drawn singly, or if
+            nothing bounds it. Not worse: it is below `margin`, and no loss is shown.
         needed: Only if undecided: the number of units that would decide four times in five, if the observed
-            change is the true one. None if no number up to a million would do.
+            change is the true one. None if no number up to a million would do, or more units alone would not
+            decide.
+        reasons: What made or limits the verdict, the weightiest first; without a baseline, what limits the
+            interval.
     """
 
     measure: str
@@ -84,7 +82,7 @@ class Change:
     improvement_interval: tuple[float, float] | None = None
     p: float | None = None
     z: float | None = None
-    verdict: Verdict | None = None
+    verdict: Word | None = None
     test: Test | None = None
     effect: float | None = None
     gained: int | None = None
@@ -93,6 +91,12 @@ class Change:
     margin: float | None = None
     loss_bound: float | None = None
     needed: int | None = None
+    reasons: list[Reason] = field(default_factory=list)
+
+    @property
+    def doubts(self) -> list[Reason]:
+        """Reasons that limit the verdict; empty if it is proof."""
+        return [reason for reason in self.reasons if reason not in EXPLAINING]
 
     @property
     def most(self) -> float | None:
@@ -119,12 +123,13 @@ class GridComparison:
         before: Values of the baseline, or None.
         improvement: Percent, or None; None in a cell whose `before` is not above 0.
         verdicts: Verdict of each cell, from sign flips over units after Benjamini-Hochberg over all cells;
-            None without a baseline, over several runs, and for a model that was trained on too many units.
+            None without a baseline.
         improved: Number of better cells by the paired test.
         worsened: Number of worse cells by the paired test.
         improved_z: Number of better cells by the z-test of Vasilyev et al. 2024; None if no errors are
             counted.
         worsened_z: Number of worse cells by the z-test; None likewise.
+        reasons: What limits the verdicts of all cells, such as several runs.
     """
 
     comparison: str
@@ -132,12 +137,13 @@ class GridComparison:
     after: list[list[float]]
     before: list[list[float]] | None = None
     improvement: list[list[float | None]] | None = None
-    verdicts: list[list[Verdict]] | None = None
+    verdicts: list[list[Word]] | None = None
     improved: int | None = None
     worsened: int | None = None
     improved_z: int | None = None
     worsened_z: int | None = None
     not_worse: int | None = None
+    reasons: list[Reason] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,8 +258,7 @@ class DatasetResult:
         ladder: PND against the first negative that each query lists, against the second, ...: a curve from
             hard to easy, where the data is so ordered. Only for listed candidates, of which every query has
             one positive and equally many negatives.
-        trained: Of each model that is of a job. Where one of them is no proof, no change of the data set has
-            a verdict.
+        trained: Of each model that is of a job.
         parts: Parts of the queries by what was trained on; the first one decides, and is measured in
             `changes`. Empty if nothing was trained on, or what was trained on is unknown.
         left_out: Number of queries that were trained on and are left out.
@@ -261,7 +266,6 @@ class DatasetResult:
             that do not count them.
         clusters: Number of clusters of queries that intervals and tests draw whole; None if they draw single
             queries.
-        doubt: Why the verdict is less certain than it looks; "" if it is not.
         near_queries: Number of the deciding queries that are near duplicates of training queries; None if
             unknown, as in a residual collection.
     """
@@ -283,7 +287,6 @@ class DatasetResult:
     left_out: int = 0
     units: int | None = None
     clusters: int | None = None
-    doubt: str = ""
     near_queries: int | None = None
 
     @property
@@ -313,26 +316,9 @@ class DatasetResult:
         return next((overlap.uncounted for overlap in self.trained if overlap.uncounted), "")
 
     @property
-    def may_hide_loss(self) -> bool:
-        """Whether a retention set that got better still allows a loss of the margin, by few queries that lose
-        all they have.
-        """
-        change = self.main_change()
-        return (
-            self.role == "retain"
-            and change.verdict == "better"
-            and change.margin is not None
-            and not change.not_worse
-        )
-
-    @property
-    def unproven(self) -> str:
-        """Why a verdict other than worse is no proof; "" if it is one."""
-        if self.training_unknown:
-            return "training data unknown"
-        if self.parts and self.parts[0].name in ("all queries", "other queries"):
-            return "relevant documents answered training queries"
-        return "better, but a loss of the margin is not excluded" if self.may_hide_loss else self.doubt
+    def doubts(self) -> list[Reason]:
+        """What limits the verdict on the data set; empty if it is proof."""
+        return self.main_change().doubts
 
     def main_change(self) -> Change:
         """The change that decides the verdict: `main`, by the main similarity, which comes first."""
@@ -413,8 +399,10 @@ class Result(Record):
                     f"{dataset.name} ({worse:,} of {dataset.cells:,} language "
                     f"pair{'s' * (dataset.cells > 1)})"
                 )
-            elif least == "undecided" and dataset.unproven:
-                names.append(f"{dataset.name} ({dataset.unproven})")
+            elif least == "undecided" and dataset.doubts:
+                names.append(
+                    f"{dataset.name} ({dataset.main_change().verdict}, but {'; '.join(dataset.doubts)})"
+                )
         return names
 
     def rows(self) -> list[dict[str, Any]]:

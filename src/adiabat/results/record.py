@@ -19,12 +19,13 @@ from adiabat.core.version import is_newer, version_in
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-FORMAT = 5
+FORMAT = 6
 """Version of the layout of all records; adiabat 0.1 wrote 1 to 4, and each kind of record had its own number
 up to 3."""
 
-RECORDS = Format(FORMAT, oldest=4, writers=dict.fromkeys(range(1, FORMAT), "0.1"))
-"""Records of format 4 whose fields are those of today are read as they are."""
+RECORDS = Format(FORMAT, oldest=4, writers={**dict.fromkeys(range(1, 5), "0.1"), 5: "0.2.0.dev0"})
+"""Records of formats 4 and 5 whose fields are those of today are read as they are: those without verdicts,
+which have reasons since 6."""
 
 RECORD_FILE = "result.json"
 
@@ -198,6 +199,8 @@ def read_result(path: Path, expected: type[Record] = Record) -> Record:
             kind for kind, known in _CLASSES.items() if known.endswith(f".{expected.__name__}")
         )
         raise DataError(f"{path} must be the result of a job of kind {wanted}, got {kind}; name another file")
+    if number != FORMAT and _lacks_reasons(plain):
+        raise DataError(f"{path} has verdicts without reasons, as former versions wrote them; {older}")
     from pydantic import ValidationError
 
     faults = _not_finite(plain)
@@ -218,6 +221,15 @@ def class_of(kind: str) -> type[Record]:
     module, _, name = _CLASSES[kind].partition(".")
     record_class: type[Record] = getattr(import_module(f"adiabat.results.{module}"), name)
     return record_class
+
+
+def _lacks_reasons(plain: Any) -> bool:
+    """Whether a record holds comparisons without the reasons of their verdicts."""
+    if isinstance(plain, Mapping):
+        if plain.get("before") is not None and "verdict" in plain and "reasons" not in plain:
+            return True
+        plain = list(plain.values())
+    return isinstance(plain, list) and any(map(_lacks_reasons, plain))
 
 
 def _not_finite(plain: Any) -> list[str]:

@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from adiabat.results.evaluation_result import Change, GridComparison, Verdict
+from adiabat.results.evaluation_result import Change, GridComparison
 from adiabat.results.record import Record
+from adiabat.results.verdict import Word
 
 Kind = Literal[
     "retrieval",
@@ -80,8 +81,8 @@ class Score:
     Attributes:
         interval: 95 % interval, over units, and over seeds if there are several runs; None if fewer than two
             units were measured.
-        is_proof: False if the model was trained on more than a tenth of the task's units: it is then neither
-            ranked nor compared.
+        is_proof: False if the model was trained on more than a tenth of the task's units: it is then not
+            ranked.
     """
 
     task: str
@@ -101,22 +102,25 @@ class Pairing:
     Attributes:
         model: Name; `Change.after` is its value.
         against: Name of the other; `Change.before` is its value.
-        change: Change with intervals; its verdict is that of this comparison alone.
-        significant: Whether it holds after Benjamini-Hochberg over all pairings of the suite.
+        change: Change with intervals; a verdict that it is better or worse holds after Benjamini-Hochberg
+            over all pairings of the suite.
     """
 
     task: str
     model: str
     against: str
     change: Change
-    significant: bool
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> Word:
         """The verdict after the correction."""
-        if not self.significant or not self.change.difference:
-            return "not worse" if self.change.not_worse else "undecided"
-        return "better" if (self.change.difference < 0) == self.change.lower_is_better else "worse"
+        assert self.change.verdict is not None, "both models were measured"
+        return self.change.verdict
+
+    @property
+    def significant(self) -> bool:
+        """Whether one of both is better."""
+        return self.verdict in ("better", "worse")
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +205,7 @@ class ModelStanding:
     best: int
     clear: int
     even: int | None
-    verdicts: dict[Verdict, int] | None
+    verdicts: dict[Word, int] | None
     mean_rank: float | None
 
 

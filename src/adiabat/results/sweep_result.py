@@ -9,10 +9,11 @@ from statistics import fmean
 from typing import ClassVar, Literal, TypeGuard
 
 from adiabat.core.text import setting_text
-from adiabat.results.evaluation_result import Change, GridComparison, Verdict
+from adiabat.results.evaluation_result import Change, GridComparison
 from adiabat.results.rate_search_result import Drift
 from adiabat.results.suite_result import Kind, SuiteResult
 from adiabat.results.training_record import LayerChange
+from adiabat.results.verdict import Word
 
 Value = str | float | int | bool | list[str] | None
 """Value of a setting."""
@@ -182,11 +183,11 @@ class CaseChange:
     mean: float | None
     interval: tuple[float, float] | None
     difference: float | None
-    verdicts: dict[Verdict, int]
+    verdicts: dict[Word, int]
     runs: int
 
     @property
-    def verdict(self) -> Verdict | None:
+    def verdict(self) -> Word | None:
         """The verdict that all runs share; None if they disagree, or have none."""
         return next(iter(self.verdicts)) if list(self.verdicts.values()) == [self.runs] else None
 

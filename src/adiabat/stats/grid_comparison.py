@@ -17,6 +17,7 @@ the cell alone, without a correction: "not worse in all cells" needs every one o
 """
 
 import math
+from collections.abc import Collection
 from dataclasses import replace
 
 import numpy as np
@@ -24,7 +25,9 @@ from jaxtyping import Bool, Float
 
 from adiabat.core.margin import DEFAULT_MARGIN, FEWEST_UNITS, Margin
 from adiabat.results.evaluation_result import GridComparison
+from adiabat.results.verdict import Reason
 from adiabat.stats.calibrated import NOTICED
+from adiabat.stats.judgement import VOID, Evidence, Shown, judge
 from adiabat.stats.noninferiority import Group, Units
 from adiabat.stats.ranking_measures import improvement
 from adiabat.stats.resampling import RESAMPLES
@@ -44,6 +47,7 @@ def compare_grids(
     resamples: int = RESAMPLES,
     choice: float = 1.0,
     margin: Margin = DEFAULT_MARGIN,
+    known: Collection[Reason] = (),
 ) -> GridComparison:
     """Compare two models in every cell of a language grid.
 
@@ -54,9 +58,11 @@ def compare_grids(
         resamples: Sign flips at least, > 0; `flips_for` adds as many as the cells need.
         choice: Factor on each p-value, >= 1: above 1 where `before` was chosen by its score on these units.
         margin: The loss below which a cell is "not worse".
+        known: What is known of units and models beside their values, such as that a model trained on them.
 
     Returns:
-        Tables of values, improvements and verdicts; counts by the z-test only where the cells count errors.
+        Tables of values, improvements and verdicts; counts by the z-test only where the cells count errors,
+        and the units say something.
 
     Raises:
         ValueError: If the two differ in comparison, similarity, languages or units, or `resamples` is not
@@ -71,13 +77,11 @@ def compare_grids(
         return result
     _check_fit(after, before, resamples)
     baseline = cell_values(before)
-    better = values < baseline if after.lower_is_better else values > baseline
-    changed, within = _changed(after, before, choice, seed, resamples), _loss_excluded(after, before, margin)
-    verdicts = np.where(
-        changed, np.where(better, "better", "worse"), np.where(within, "not worse", "undecided")
-    )
+    evidence = _evidence(after, before, margin, _changed(after, before, choice, seed, resamples), known)
+    verdicts = [[judge(cell).word for cell in row] for row in evidence]
+    counts = {word: sum(row.count(word) for row in verdicts) for word in ("better", "worse", "not worse")}
     rows = zip(baseline.tolist(), values.tolist(), strict=True)
-    improved_z, worsened_z = _counts_by_z(after, before)
+    improved_z, worsened_z = (None, None) if set(known) & set(VOID) else _counts_by_z(after, before)
     return replace(
         result,
         before=baseline.tolist(),
@@ -85,13 +89,38 @@ def compare_grids(
             [improvement(b, a, lower_is_better=after.lower_is_better) for b, a in zip(*row, strict=True)]
             for row in rows
         ],
-        verdicts=verdicts.tolist(),
-        improved=int((verdicts == "better").sum()),
-        worsened=int((verdicts == "worse").sum()),
-        not_worse=int((verdicts == "not worse").sum()),
+        verdicts=verdicts,
+        improved=counts["better"],
+        worsened=counts["worse"],
+        not_worse=counts["not worse"],
         improved_z=improved_z,
         worsened_z=worsened_z,
+        reasons=[reason for reason in Reason if reason in known],
     )
+
+
+def _evidence(
+    after: GridSample,
+    before: GridSample,
+    margin: Margin,
+    changed: Bool[np.ndarray, "a b"],
+    known: Collection[Reason],
+) -> list[list[Evidence]]:
+    """Evidence of each cell; changes that are shown hold among all cells."""
+    values, baseline, bounds = cell_values(after), cell_values(before), _loss_bounds(after, before, margin)
+    rows: list[list[Evidence]] = [[] for _ in range(len(values))]
+    for row, column in np.ndindex(values.shape):
+        limit = margin.in_unit(float(baseline[row, column]))
+        is_better = bool(values[row, column] < baseline[row, column]) == after.lower_is_better
+        word: Shown = "better" if is_better else "worse"
+        cell = Evidence(
+            shown=word if changed[row, column] else None,
+            loss_excluded=None if limit is None else bool(bounds[row, column] < limit),
+            units=after.values.shape[-1],
+            known=known,
+        )
+        rows[row].append(cell)
+    return rows
 
 
 def cell_values(cells: GridSample) -> Float[np.ndarray, "a b"]:
@@ -144,20 +173,16 @@ def _counts_by_z(after: GridSample, before: GridSample) -> tuple[int, int] | tup
     return int((z < -Z_CRITICAL).sum()), int((z > Z_CRITICAL).sum())
 
 
-def _loss_excluded(after: GridSample, before: GridSample, margin: Margin) -> Bool[np.ndarray, "a b"]:
-    """Cells that exclude a loss of the margin at one-sided 95 %, each for itself: by a t interval, and
-    exactly if few units lost.
+def _loss_bounds(after: GridSample, before: GridSample, margin: Margin) -> Float[np.ndarray, "a b"]:
+    """The loss that each cell allows at one-sided 95 %, for itself: by a t interval, and exactly if few units
+    lost; infinite with fewer than `FEWEST_UNITS` units.
     """
-    # Comparisons of labels, such as entailment-neutral, are discrepancies of pairs, and named after the
-    # labels.
-    margin = margin.of("PND" if after.lower_is_better else after.comparison)
     sign = -1.0 if after.lower_is_better else 1.0
     gains = sign * (after.values.astype(np.float64) - before.values)
-    count = gains.shape[-1]
+    count, baseline = gains.shape[-1], cell_values(before)
     if count < FEWEST_UNITS:
-        return np.zeros(gains.shape[:2], dtype=np.bool_)
-    baseline = cell_values(before)
-    error = (gains + margin.share * before.values).std(axis=-1, ddof=1) / math.sqrt(count)
+        return np.full(baseline.shape, math.inf)
+    error = (gains + margin.moving * before.values).std(axis=-1, ddof=1) / math.sqrt(count)
     bound = student_quantile(CONFIDENCE, count - 1) * error - sign * (cell_values(after) - baseline)
     lost = (gains < -NOTICED * np.abs(gains).max(axis=-1, keepdims=True)).sum(axis=-1)
     room = (1 - before.values if after.lower_is_better else before.values).max(axis=-1)
@@ -169,8 +194,7 @@ def _loss_excluded(after: GridSample, before: GridSample, margin: Margin) -> Boo
             lost.ravel().tolist(), baseline.ravel().tolist(), room.ravel().tolist(), strict=True
         )
     ]
-    limit = margin.value if margin.unit else margin.share * baseline
-    return np.asarray(np.maximum(bound, np.reshape(unseen, baseline.shape)) < limit)
+    return np.asarray(np.maximum(bound, np.reshape(unseen, baseline.shape)))
 
 
 def _check_fit(after: GridSample, before: GridSample, resamples: int) -> None:

@@ -218,13 +218,6 @@ def room_of(before: Sequence[Sample]) -> float | None:
     return float(rooms.max(initial=0.0))
 
 
-def margin_in_unit(margin: Margin, before: float) -> float | None:
-    """The margin as a difference of the measure; None for a share of a baseline that is not above 0."""
-    if margin.unit:
-        return margin.value
-    return margin.value * before if before > 0 else None
-
-
 def loss_bound(estimates: Estimates, units: Units, margin: Margin) -> float:
     """The largest loss that the data allow at one-sided 95 %: the larger of two bounds.
 
@@ -245,10 +238,10 @@ def loss_bound(estimates: Estimates, units: Units, margin: Margin) -> float:
         return math.inf
     sign = -1.0 if units.lower_is_better else 1.0
     before = estimates.combined(before=1).value
-    shifted = estimates.combined(difference=sign, before=margin.share)
+    shifted = estimates.combined(difference=sign, before=margin.moving)
     if units.lost >= FEW_LOSSES:
-        return margin.share * before - shifted.lower_end(skewed=True)
-    return max(margin.share * before - shifted.lower_end(), units.unseen(before))
+        return margin.moving * before - shifted.lower_end(skewed=True)
+    return max(margin.moving * before - shifted.lower_end(), units.unseen(before))
 
 
 def units_needed(difference: Quantity, before: float, units: Units, margin: float) -> int | None:

@@ -4,19 +4,22 @@ detectable difference.
 The interval is that of the difference: of means a t interval with the standard error of the jackknife, of
 other statistics BCa (`adiabat.stats.quantity`). The p-value comes from exchanging the two scores of a unit. A
 verdict needs both: the interval measures the change better, and the exchange stays valid with few changed
-units.
+units. `adiabat.stats.judgement.judge` makes it.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from adiabat.core.margin import DEFAULT_MARGIN, Margin
 from adiabat.results.evaluation_result import Change, Test
+from adiabat.results.verdict import Reason
+from adiabat.stats.clusters import Clusters
 from adiabat.stats.jackknife import Jackknife
-from adiabat.stats.noninferiority import Units, loss_bound, margin_in_unit, units_needed, units_of
+from adiabat.stats.judgement import Evidence, judge, shown_by
+from adiabat.stats.noninferiority import loss_bound, units_needed, units_of
 from adiabat.stats.quantity import Estimates, Quantity, RunSpread
 from adiabat.stats.ranking_measures import improvement
 from adiabat.stats.resampling import RESAMPLES, resampling_counts
@@ -27,13 +30,44 @@ from adiabat.stats.significance import (
     rank_exchange_p_value,
     sign_flip_p_values,
     two_proportion_z,
-    verdict_of,
 )
 from adiabat.stats.statistics import PairedMeasure, require_comparable, shares_of, values_of
 from adiabat.stats.student_t import Interval, score_interval
 
 Runs = Sequence[Sample]
 """One measure of a model in each of its runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A measured change before it is judged: its figures, and what they show; None without a baseline."""
+
+    change: Change
+    evidence: Evidence | None
+
+    def judged(
+        self, known: Collection[Reason] = (), *, holds: bool = True, is_retained: bool = False
+    ) -> Change:
+        """The change with its verdict.
+
+        Args:
+            known: What is known of units and models beside their values.
+            holds: Whether a shown change holds among all comparisons of its family.
+            is_retained: Whether nothing may be lost on the units.
+        """
+        if self.evidence is None:
+            return self.change
+        known = {*self.evidence.known, *known}
+        verdict = judge(replace(self.evidence, known=known, holds=holds, is_retained=is_retained))
+        # More units would decide only what is open because of them.
+        is_open = verdict.word == "undecided" and Reason.LOSS_POSSIBLE in verdict.reasons
+        return replace(
+            self.change,
+            verdict=verdict.word,
+            reasons=list(verdict.reasons),
+            needed=self.change.needed if is_open else None,
+            loss_bound=0.0 if Reason.ONE_MODEL in verdict.reasons else self.change.loss_bound,
+        )
 
 
 def paired_changes(
@@ -43,6 +77,8 @@ def paired_changes(
     seed: int,
     resamples: int = RESAMPLES,
     margin: Margin = DEFAULT_MARGIN,
+    known: Collection[Reason] = (),
+    is_retained: bool = False,
 ) -> list[Change]:
     """Compare two models on measures of the same units.
 
@@ -54,19 +90,28 @@ def paired_changes(
         seed: Seed of sign flips, and of resamples for statistics that are no mean.
         resamples: Number of sign flips, and of resamples for statistics that are no mean, > 0.
         margin: The loss below which a measure is "not worse".
+        known: What is known of units and models beside their values, such as that a model trained on them.
+        is_retained: Whether nothing may be lost on the units.
 
     Returns:
-        One change per measure, in order.
+        One change per measure, in order, with its verdict.
 
-    Raises: ValueError: If measures differ in their units, before and after differ in measures or references,
-        a measure has no value, or `resamples` is not above 0.
+    Raises:
+        ValueError: If measures differ in their units, before and after differ in measures or references, a
+            measure has no value, or `resamples` is not above 0.
 
     Reference:
         Efron and Tibshirani 1993, chapters 11 and 14; Smucker et al. 2007.
     """
     baseline = None if before is None else [[sample] for sample in before]
     return changes_over_runs(
-        [[sample] for sample in after], baseline, seed=seed, resamples=resamples, margin=margin
+        [[sample] for sample in after],
+        baseline,
+        seed=seed,
+        resamples=resamples,
+        margin=margin,
+        known=known,
+        is_retained=is_retained,
     )
 
 
@@ -77,6 +122,8 @@ def changes_over_runs(
     seed: int,
     resamples: int = RESAMPLES,
     margin: Margin = DEFAULT_MARGIN,
+    known: Collection[Reason] = (),
+    is_retained: bool = False,
 ) -> list[Change]:
     """Compare the means of two models over their runs of several seeds.
 
@@ -84,10 +131,15 @@ def changes_over_runs(
     (`adiabat.stats.quantity`), for every statistic: exchanges of unit scores and resamples of units ignore
     runs.
 
-    Args: after: For each measure, the model under test in each of its runs; equally many runs for every
-        measure. before: The same of the baseline, in as many runs as it has; None as for `paired_changes`.
-        seed: As for `paired_changes`; where a model has several runs, nothing is drawn. resamples: As for
-        `paired_changes`. margin: The loss below which a measure is "not worse".
+    Args:
+        after: For each measure, the model under test in each of its runs; equally many runs for every
+            measure.
+        before: The same of the baseline, in as many runs as it has; None as for `paired_changes`.
+        seed: As for `paired_changes`; where a model has several runs, nothing is drawn.
+        resamples: As for `paired_changes`.
+        margin: The loss below which a measure is "not worse".
+        known: As for `paired_changes`.
+        is_retained: As for `paired_changes`.
 
     Returns:
         One change per measure, in order; with one run of either model, that of `paired_changes`.
@@ -98,16 +150,41 @@ def changes_over_runs(
     Reference:
         Davison and Hinkley 1997, section 3.8; Satterthwaite 1946.
     """
+    found = findings(after, before, seed=seed, resamples=resamples, margin=margin)
+    return [finding.judged(known, is_retained=is_retained) for finding in found]
+
+
+def findings(
+    after: Sequence[Runs], before: Sequence[Runs] | None, *, seed: int, resamples: int, margin: Margin
+) -> list[Finding]:
+    """`changes_over_runs` before the verdicts, for comparisons that are judged as a family.
+
+    Args:
+        after: As for `changes_over_runs`.
+        before: As for `changes_over_runs`.
+        seed: As for `changes_over_runs`.
+        resamples: As for `changes_over_runs`.
+        margin: The loss below which a measure is "not worse".
+
+    Returns:
+        One finding per measure, in order.
+
+    Raises:
+        ValueError: As for `changes_over_runs`.
+    """
     if resamples <= 0:
         raise ValueError(f"resamples must be above 0, got {resamples}")
     measures = _counterparts(after, before)
     drawn = [measure.drawn for measure in measures]
     p_values = _exchange_p_values(drawn, seed=seed, flips=resamples)
-    changes = []
+    found = []
     for place, measure in enumerate(measures):
         estimates = _estimates(drawn[place], seed=seed, resamples=resamples)
-        changes.append(_change(measure, drawn[place], estimates, p_values.get(place), margin))
-    return changes
+        # An absolute margin is in the unit of the measure that decides, which comes first.
+        is_deciding = measure.first.measure == measures[0].first.measure
+        limit = margin if is_deciding else margin.of_others
+        found.append(_finding(measure, drawn[place], estimates, p_values.get(place), limit))
+    return found
 
 
 def _counterparts(after: Sequence[Runs], before: Sequence[Runs] | None) -> list[PairedMeasure]:
@@ -168,11 +245,11 @@ def _estimates(measure: PairedMeasure, *, seed: int, resamples: int) -> Estimate
     )
 
 
-def _change(
+def _finding(
     measure: PairedMeasure, drawn: PairedMeasure, estimates: Estimates, p: float | None, margin: Margin
-) -> Change:
-    """The record of one measure; `drawn` are its clusters, or itself."""
-    first = measure.first
+) -> Finding:
+    """What was found of one measure; `drawn` are its clusters, or itself."""
+    first, known = measure.first, _of_clusters(measure.connected)
     after = estimates.combined(after=1)
     change = Change(
         first.measure,
@@ -180,9 +257,10 @@ def _change(
         first.lower_is_better,
         after=after.value,
         after_interval=_level_interval(after, first),
+        reasons=known,
     )
     if not measure.before:
-        return change
+        return Finding(change, None)
     before, difference = estimates.combined(before=1), estimates.combined(difference=1)
     interval = _clipped(difference.interval(), _bounds_of_difference(first))
     changed = drawn.changed_units
@@ -208,10 +286,25 @@ def _change(
         detectable=difference.detectable(),
     )
     units = units_of(drawn, changed, of_runs=difference.of_runs)
-    decided = _with_verdict(compared, estimates, units, margin.of(first.measure))
-    if measure.clusters is None or decided.needed is None:
-        return decided
-    return replace(decided, needed=measure.clusters.units_in(decided.needed))
+    limit = margin.in_unit(before.value)
+    # Intervals over units that depend on one another are too narrow, and so would be this bound.
+    bound = math.inf if known else loss_bound(estimates, units, margin)
+    shown = shown_by(interval, p_value=p, lower_is_better=first.lower_is_better)
+    excluded = None if limit is None else bound < limit
+    needed = None
+    if limit is not None and not excluded and shown is None:
+        needed = units_needed(difference, before.value, units, limit)
+    if needed is not None and measure.clusters is not None:
+        needed = measure.clusters.units_in(needed)
+    measured = replace(
+        compared, margin=limit, loss_bound=bound if math.isfinite(bound) else None, needed=needed
+    )
+    return Finding(measured, Evidence(shown=shown, loss_excluded=excluded, units=units.count, known=known))
+
+
+def _of_clusters(clusters: Clusters | None) -> list[Reason]:
+    """Whether units that depend on one another are drawn singly."""
+    return [Reason.FEW_CLUSTERS] if clusters is not None and clusters.too_few else []
 
 
 def _p_value(difference: Quantity, changed: int) -> tuple[float, Test]:
@@ -223,27 +316,6 @@ def _p_value(difference: Quantity, changed: int) -> tuple[float, Test]:
     if not defined.size:
         return 1.0, "bootstrap"
     return bootstrap_p_value(at_most, at_least, resamples=defined.size, changed=changed), "bootstrap"
-
-
-def _with_verdict(change: Change, estimates: Estimates, units: Units, margin: Margin) -> Change:
-    """The change with its verdict, and the figures of non-inferiority."""
-    before, difference = estimates.combined(before=1), estimates.combined(difference=1)
-    limit, bound = margin_in_unit(margin, before.value), loss_bound(estimates, units, margin)
-    within = limit is not None and bound < limit
-    p = 1.0 if change.p is None else change.p
-    verdict = verdict_of(
-        change.difference_interval, p_value=p, lower_is_better=change.lower_is_better, within=within
-    )
-    needed = None
-    if verdict == "undecided" and limit is not None:
-        needed = units_needed(difference, before.value, units, limit)
-    return replace(
-        change,
-        verdict=verdict,
-        margin=limit,
-        loss_bound=bound if math.isfinite(bound) else None,
-        needed=needed,
-    )
 
 
 def _level_interval(level: Quantity, sample: Sample) -> Interval | None:

@@ -25,7 +25,7 @@ from adiabat.core.margin import DEFAULT_MARGIN, FEWEST_UNITS, Margin
 from adiabat.results.power_record import Power
 from adiabat.stats.calibrated import FEW_LOSSES, LARGE_LOSS, LIKELY_LOSSES, LOSING, SPREAD, SPREAD_RANGE
 from adiabat.stats.jackknife import Jackknife
-from adiabat.stats.noninferiority import Group, Units, margin_in_unit, room_of, units_needed, units_of
+from adiabat.stats.noninferiority import Group, Units, room_of, units_needed, units_of
 from adiabat.stats.quantity import Quantity
 from adiabat.stats.samples import Sample
 from adiabat.stats.statistics import PairedMeasure, members_of, require_comparable, value_of
@@ -110,7 +110,7 @@ def _power(
             f"the power of {before.measure} can be predicted only where units have scores of their own"
         )
     value, excludable = typical.before, typical.excludable()
-    limit = margin_in_unit(margin.of(before.measure), value)
+    limit = margin.in_unit(value)
     worst = typical.units.worst(value)
     needed = None
     if limit is not None and typical.varies and (excludable is None or excludable > limit):
@@ -126,7 +126,7 @@ def _power(
         losable=None if math.isinf(worst) else worst,
         varies=typical.varies,
         margin=limit,
-        margin_text=str(margin.of(before.measure)),
+        margin_text=str(margin),
         needed=needed,
         spread=SPREAD if ends else None,
         spread_range=SPREAD_RANGE if ends else None,

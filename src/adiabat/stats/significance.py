@@ -12,13 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from adiabat.results.evaluation_result import Verdict
+from adiabat.stats.judgement import ERROR_RATE
 from adiabat.stats.resampling import RESAMPLES
 from adiabat.stats.statistics import members_of, ranks_of
-from adiabat.stats.student_t import Interval
-
-ERROR_RATE = 0.05
-"""Rate of false positives of a verdict."""
 
 Z_CRITICAL = 1.96
 """Critical value of the two-sided two-proportion test at 5 %."""
@@ -198,19 +194,6 @@ def bootstrap_p_value(at_most_zero: int, at_least_zero: int, *, resamples: int, 
 def fewest_p_value(changed: int) -> float:
     """The least p-value of any test that flips the signs of so few units: ``2^(1 - changed)``, at most 1."""
     return min(1.0, 2.0 ** (1 - changed))
-
-
-def verdict_of(interval: Interval | None, *, p_value: float, lower_is_better: bool, within: bool) -> Verdict:
-    """Verdict of a paired interval and p-value of ``after - before``: both must show a change.
-
-    An interval that touches zero, or None, shows none; the p-value, which must be below 0.05, guards against
-    intervals over too few changed units. Without a change, `within` tells "not worse" (a loss of the margin
-    is excluded) from "undecided".
-    """
-    low, high = interval or (0.0, 0.0)
-    if not (low > 0 or high < 0) or not p_value < ERROR_RATE:
-        return "not worse" if within else "undecided"
-    return "better" if (high < 0) == lower_is_better else "worse"
 
 
 def benjamini_hochberg(

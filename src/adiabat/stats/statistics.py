@@ -237,10 +237,15 @@ class PairedMeasure:
         return max(_units_apart(*pair) for pair in product(self.after, self.before))
 
     @property
-    def clusters(self) -> Clusters | None:
-        """Clusters of the first run that has any, if they are drawn whole."""
+    def connected(self) -> Clusters | None:
+        """Clusters of the first run that has any."""
         of_runs = (sample.clusters for sample in (*self.after, *self.before) if sample.clusters is not None)
-        clusters = next(of_runs, None)
+        return next(of_runs, None)
+
+    @property
+    def clusters(self) -> Clusters | None:
+        """The clusters, if they are drawn whole."""
+        clusters = self.connected
         return clusters if clusters is not None and clusters.drawn else None
 
     @property

@@ -1,7 +1,7 @@
 """Results of adiabat 0.1 as records of today."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from adiabat.core.errors import ConfigError, DataError
 from adiabat.core.formats import reader_of
 from adiabat.core.misfits import misfits
 from adiabat.results.record import FORMAT, Record, class_of
+from adiabat.results.verdict import Reason
 from adiabat.upgrading.settings import present_settings
 
 MARKS = {
@@ -53,7 +54,7 @@ def present_record(plain: Mapping[str, Any], path: Path) -> Record:
         table["settings"] = _settings(table.get("settings", {}))
     try:
         record: Record = reader_of(class_of(kind)).validate_json(
-            json.dumps(_with_verdicts(former)), strict=True
+            json.dumps(_with_reasons(_with_verdicts(former), _of_runs(former))), strict=True
         )
     except ValidationError as fault:
         raise DataError(
@@ -115,6 +116,75 @@ def _with_verdicts(plain: Any, key: str = "") -> Any:
 
 def _verdict(value: Any) -> Any:
     return "undecided" if value == "no evidence" else value
+
+
+def _of_runs(record: Mapping[str, Any]) -> list[Reason]:
+    """Reasons that a record gave in sentences about its models."""
+    known = [Reason.RUNS_DIFFER] if record.get("run_differences") else []
+    if equal := record.get("equal_towers"):
+        is_one = str(equal[0]).startswith("Model and baseline")
+        known.append(Reason.ONE_MODEL if is_one else Reason.EQUAL_RUNS)
+    return known
+
+
+def _with_reasons(plain: Any, known: Sequence[Reason], *, is_retained: bool = False) -> Any:
+    """Verdicts have reasons since format 6; before, other fields of the record implied them."""
+    if isinstance(plain, list):
+        return [_with_reasons(value, known, is_retained=is_retained) for value in plain]
+    if not isinstance(plain, Mapping):
+        return plain
+    if "after_interval" in plain and "reasons" not in plain:
+        return _judged(plain, known, is_retained=is_retained)
+    if plain.get("significant") is False:
+        return {**plain, "change": _uncorrected(_judged(plain["change"], known))}
+    if "role" in plain and "changes" in plain:
+        known, is_retained = [*known, *_of_dataset(plain)], plain["role"] == "retain"
+    return {name: _with_reasons(value, known, is_retained=is_retained) for name, value in plain.items()}
+
+
+def _of_dataset(dataset: Mapping[str, Any]) -> Iterator[Reason]:
+    """Reasons that a data set implied."""
+    trained, parts, doubt = (dataset.get(name) or [] for name in ("trained", "parts", "doubt"))
+    if not all(overlap.get("is_proof", True) for overlap in trained):
+        yield Reason.TRAINED_ON
+    if any(overlap.get("unknown") or overlap.get("trained_relevant") is None for overlap in trained):
+        yield Reason.TRAINING_UNKNOWN
+    if parts and parts[0]["name"] in ("all queries", "other queries"):
+        yield Reason.SEEN_DOCUMENTS
+    if doubt:
+        yield Reason.FEW_CLUSTERS if "too sure" in doubt else Reason.FEW_UNITS
+
+
+def _judged(
+    change: Mapping[str, Any], known: Sequence[Reason], *, is_retained: bool = False
+) -> dict[str, Any]:
+    """A change with the reasons of its verdict; one that was compared and had no verdict is undecided."""
+    verdict, reasons = change.get("verdict"), set(known)
+    if change.get("before") is None:
+        return {**change, "reasons": [reason for reason in known if reason == Reason.FEW_CLUSTERS]}
+    if verdict is None:
+        verdict = "undecided"
+        reasons.add(Reason.TRAINED_ON)
+    elif verdict == "better" and is_retained and not _excludes_loss(change):
+        reasons.add(Reason.LOSS_POSSIBLE)
+    elif verdict == "undecided":
+        reasons.add(Reason.NO_MARGIN if change.get("margin") is None else Reason.LOSS_POSSIBLE)
+    return {**change, "verdict": verdict, "reasons": [reason for reason in Reason if reason in reasons]}
+
+
+def _uncorrected(change: Mapping[str, Any]) -> dict[str, Any]:
+    """A change of a suite that does not hold among all of its comparisons."""
+    if change["verdict"] not in ("better", "worse"):
+        return dict(change)
+    if _excludes_loss(change):
+        return {**change, "verdict": "not worse", "reasons": [Reason.MANY_COMPARISONS]}
+    reasons = [Reason.MANY_COMPARISONS, Reason.LOSS_POSSIBLE]
+    return {**change, "verdict": "undecided", "reasons": reasons}
+
+
+def _excludes_loss(change: Mapping[str, Any]) -> bool:
+    bound, margin = change.get("loss_bound"), change.get("margin")
+    return bound is not None and margin is not None and bound < margin
 
 
 def _with_even(analysis: Mapping[str, Any]) -> dict[str, Any]:

@@ -247,12 +247,29 @@ def _move(present: Conversion, former: Mapping[str, Any], keys: Keys, renamed: K
         # The word alone is the short form of today.
         has_keys = any(_value_at(former, f"{keys[0]}.{name}") is not None for name in _keys_beside(place))
         present._put(keys, (*renamed, "kind") if has_keys else renamed, value)
+    elif place == "measure.margin" and isinstance(value, str):
+        share, difference = _margin(value)
+        target = renamed if difference is None else (renamed[0], "margin_absolute")
+        present._put(keys, target, share or difference)
+        # The line changes also where the key does not.
+        present.moved[keys] = target
     elif place in BESIDE:
         choice, name = BESIDE[place]
         shared = value == "all" if name == "negatives_shared" and isinstance(value, str) else value
         present._put(keys, (*choice.split("."), name) if _knows(former, choice, name) else None, shared)
     else:
         present._put(keys, renamed, value)
+
+
+def _margin(value: str) -> tuple[float | None, float | None]:
+    """A margin that was a text: a share ("1 %"), or a difference with its measure ("0.01 nDCG")."""
+    form = re.fullmatch(r"\s*([0-9.]+(?:[eE]-?[0-9]+)?)\s*(%|[A-Za-z].*)?", value)
+    if form is None:
+        raise ConfigError(f"measure.margin must be a share such as 0.01, got {value!r}; write one")
+    number, unit = float(form[1]), form[2] or ""
+    if unit == "%":
+        return number / 100, None
+    return (None, number) if unit else (number, None)
 
 
 def _keys_beside(choice: str) -> set[str]:
@@ -410,7 +427,7 @@ def _moved_line(
     if present[: len(above)] != above:
         return [line]
     key, value = ".".join(present[len(above) :]), conversion.value(present)
-    if isinstance(value, bool) and '"' in found[3]:
-        # A word that is true or false today.
+    if isinstance(value, bool | float) and ('"' in found[3] or "'" in found[3]):
+        # A text that is true, false or a number today.
         return [f"{found[1]}{key} = {inline(value)}  # was {line.strip()}\n"]
     return [f"{found[1]}{key}{found[3]}"]

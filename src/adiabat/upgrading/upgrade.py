@@ -132,7 +132,7 @@ def _of_result(folder: Path) -> Iterator[Step]:
     if number not in RECORDS.writers:
         read_result(path)
         return
-    if number == RECORDS.oldest and _reads(path):
+    if number >= RECORDS.oldest and _reads(path):
         return
     record = present_record(plain, path)
 

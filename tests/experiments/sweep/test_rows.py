@@ -16,7 +16,7 @@ from adiabat.results.training_record import LayerChange
 CHANGE = Change(
     "PND", "cosine", True, 0.2, (0.1, 0.3), before=0.25, improvement=20.0,
     difference=-0.05, difference_interval=(-0.07, -0.03), improvement_interval=(12.0, 28.0), p=0.01,
-    verdict="better",
+    verdict="better", reasons=[],
 )  # fmt: skip
 GRID = GridComparison("entailment-neutral", "cosine", [[0.1]], [[0.2]], [[50.0]], [["better"]], 1, 0, 1, 0)
 FAILED = SweepRun(

@@ -24,6 +24,7 @@ from adiabat.experiments.sweep_trials import rows_at
 from adiabat.experiments.train_sweep import encoding_speeds
 from adiabat.results.record import read_result
 from adiabat.results.sweep_result import SweepResult
+from adiabat.results.verdict import Reason
 from adiabat.runs.run_config import Job, is_described, is_job
 from tests.experiments.sweep.training_world import (
     brief,
@@ -318,7 +319,7 @@ def test_a_variant_of_which_a_run_fails_is_not_compared(here: Path) -> None:
 
 
 @pytest.mark.parametrize(("trained", "verdicts"), [(0, True), (4, False)])
-def test_a_variant_that_was_trained_on_queries_of_a_task_is_named_and_has_no_verdict(
+def test_a_variant_that_was_trained_on_queries_of_a_task_is_named_and_undecided(
     here: Path, trained: int, verdicts: bool
 ) -> None:
     asked = [json.loads(line) for line in (here / "asked.jsonl").read_text().splitlines()]
@@ -334,9 +335,11 @@ def test_a_variant_that_was_trained_on_queries_of_a_task_is_named_and_has_no_ver
         if "near was trained or validated on 4 of 9 queries" in note and "too many for a verdict" in note
     ]
     assert bool(told) is not verdicts
-    in_pairings = {name for pairing in result.pairings for name in (pairing.model, pairing.against)}
-    assert ("near" in in_pairings) is verdicts
-    assert (result.runs[0].tasks[0].main.verdict is not None) is verdicts
+    of_near = [pairing for pairing in result.pairings if "near" in (pairing.model, pairing.against)]
+    assert of_near
+    for change in (*(pairing.change for pairing in of_near), result.runs[0].tasks[0].main):
+        assert (Reason.TRAINED_ON in change.reasons) is not verdicts
+        assert verdicts or change.verdict == "undecided"
 
 
 # --- Resuming ---
