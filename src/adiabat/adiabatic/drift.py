@@ -4,6 +4,7 @@ The right answers to a probe are unknown, so drift is not better or worse: each 
 tower behaves like the untuned one, and grows with the difference.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -306,3 +307,20 @@ def written_otherwise(text: str) -> str:
     """A variant of a text: without its final punctuation, or with a full stop added if it has none."""
     bare = text.rstrip().rstrip(ENDINGS).rstrip()
     return bare if bare and bare != text.rstrip() else f"{text.rstrip()}."
+
+
+HEADROOM = 0.1
+"""Share by which drift may increase the noise that exists anyway."""
+
+
+def limits_of(noise: Mapping[str, float]) -> dict[str, float]:
+    """Drift that increases independent noise by `HEADROOM`: ``noise sqrt((1 + h)^2 - 1)``.
+
+    Args:
+        noise: Measure of drift to its mean over probes with changed punctuation.
+
+    Returns:
+        Measure to limit.
+    """
+    share = math.sqrt((1 + HEADROOM) ** 2 - 1)
+    return {name: share * value for name, value in noise.items()}

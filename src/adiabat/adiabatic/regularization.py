@@ -15,7 +15,7 @@ from jaxtyping import Float, Float32
 from torch import Tensor, optim
 from torch.nn import functional
 
-from adiabat.adiabatic.drift import MEASURES, Reading, drift_of
+from adiabat.adiabatic.drift import MEASURES, Reading, drift_of, limits_of
 from adiabat.adiabatic.probes import ProbeSet
 from adiabat.config.tuning import GuardSection
 from adiabat.core.errors import ConfigError, DivergedError
@@ -25,7 +25,6 @@ from adiabat.models.bulk import TokenTable, embed_all
 from adiabat.models.embedding_head import Similarity
 from adiabat.models.encoder import Encoder
 from adiabat.models.towers import DualEncoder, interpolated, merged_tower
-from adiabat.results.rate_search_result import limits_of
 from adiabat.store.scoring import CPU
 from adiabat.store.search import score_rows, search
 from adiabat.store.text_vectors import embed_texts

@@ -208,7 +208,7 @@ class GuardSection(ProbedSection):
     """Measure of drift that `limit` applies to (`adiabat.adiabatic.drift`); the log has all of them."""
     limit: Annotated[float | Literal["noise"], PlainValidator(positive_or("noise"))] | None = None
     """Maximum drift; None sets no limit. ``noise`` derives it from the drift of the untuned tower when only
-    the punctuation at the end of the probes changes (`adiabat.results.rate_search_result.limits_of`)."""
+    the punctuation at the end of the probes changes (`adiabat.adiabatic.drift.limits_of`)."""
     action: Literal["stop", "back", "soften"] = "stop"
     """Action when drift exceeds the limit: stop; go back to the best epoch and continue at half the rate
     (back); or continue, and finally move the weights towards the initial ones until their drift is within the

@@ -9,9 +9,8 @@ from operator import attrgetter
 from statistics import fmean
 from typing import Literal
 
-from adiabat.adiabatic.drift import OVERLAP_LOSS, ROTATION_SHARE
+from adiabat.adiabatic.drift import OVERLAP_LOSS, ROTATION_SHARE, limits_of
 from adiabat.results.evaluation_result import Change, GridComparison
-from adiabat.results.rate_search_result import limits_of
 from adiabat.results.sweep_result import (
     VARIANT,
     Case,

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
+import numpy as np
+
 from adiabat.core.text import DASH, counted, integer, share, two_digits
 from adiabat.report.format import number, setting
 from adiabat.report.pages import Tone
@@ -138,7 +140,7 @@ def pace(result: SafeRate) -> str:
     """Number of steps after which the safe rate would exceed the limit."""
     if result.rate is None:
         return ""
-    rate, steps = setting(result.rate), result.lasts()
+    rate, steps = setting(result.rate), lasts(result)
     if steps is None:
         unknown = (
             "would stay within the limit is unknown: it has too few checks, or some checks found no drift."
@@ -150,6 +152,41 @@ def pace(result: SafeRate) -> str:
     grows = "If drift keeps growing by the same power of the steps as over the later half of the checks,"
     earliest = " (its earliest run)" if len(safe_runs(result)) > 1 else ""
     return f"{grows} {rate}{earliest} {_leaves(steps, result.steps)}: an extrapolation, not a measurement."
+
+
+def lasts(result: SafeRate) -> float | None:
+    """Step at which the largest safe rate would exceed the limit if drift continued to grow.
+
+    Returns:
+        The earliest step among its runs; None if no rate is safe, or if there are too few measurements.
+    """
+    earliest = None
+    for trial in safe_runs(result):
+        steps = expected_leave(trial.steps, trial.drift[result.measure], result.limit)
+        if steps is not None and (earliest is None or steps < earliest):
+            earliest = steps
+    return earliest
+
+
+def expected_leave(steps: Sequence[int], drift: Sequence[float], limit: float) -> float | None:
+    """Step at which drift reaches a limit if it continues to grow as a power of the steps.
+
+    ``d = c t^b`` by least squares of ``ln d`` on ``ln t`` over the later half of the measurements, solved for
+    ``d = limit``: Adam's steps have constant length, so weights move in proportion to their number at first,
+    and with its square root once their directions are independent.
+
+    Returns:
+        Steps; infinite if drift does not grow, None with fewer than three measurements in the later half, or
+        if one of them is 0.
+    """
+    half = len(steps) // 2
+    later, drifts = np.array(steps[half:], dtype=np.float64), np.array(drift[half:], dtype=np.float64)
+    if len(later) < 3 or (drifts <= 0).any():
+        return None
+    exponent, offset = np.polyfit(np.log(later), np.log(drifts), 1)
+    # A slope of rounding size makes it infinite too.
+    with np.errstate(over="ignore"):
+        return float(np.exp((np.log(limit) - offset) / exponent)) if exponent > 0 else float("inf")
 
 
 def _leaves(steps: float, made: int) -> str:

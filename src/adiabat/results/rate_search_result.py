@@ -1,31 +1,9 @@
-"""Judgements of drift, and the record of a search for the largest learning rate that keeps drift within its
-limit.
-"""
+"""Drift of a tuned tower, and the record of a search for the largest learning rate within a limit of it."""
 
-import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-import numpy as np
-
 from adiabat.results.record import Record
-
-HEADROOM = 0.1
-"""Share by which drift may increase the noise that exists anyway."""
-
-
-def limits_of(noise: Mapping[str, float]) -> dict[str, float]:
-    """Drift that increases independent noise by `HEADROOM`: ``noise sqrt((1 + h)^2 - 1)``.
-
-    Args:
-        noise: Measure of drift to its mean over probes with changed punctuation.
-
-    Returns:
-        Measure to limit.
-    """
-    share = math.sqrt((1 + HEADROOM) ** 2 - 1)
-    return {name: share * value for name, value in noise.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,37 +80,3 @@ class SafeRate(Record):
     rate: float | None
     trials: list[RateTrial]
     kind: Literal["rate-search"] = "rate-search"
-
-    def lasts(self) -> float | None:
-        """Step at which the largest safe rate would exceed the limit if drift continued to grow.
-
-        Returns:
-            The earliest step among its runs; None if no rate is safe, or if there are too few measurements.
-        """
-        expected = [
-            expected_leave(trial.steps, trial.drift[self.measure], self.limit)
-            for trial in self.trials
-            if trial.rate == self.rate
-        ]
-        return min((steps for steps in expected if steps is not None), default=None)
-
-
-def expected_leave(steps: Sequence[int], drift: Sequence[float], limit: float) -> float | None:
-    """Step at which drift reaches a limit if it continues to grow as a power of the steps.
-
-    ``d = c t^b`` by least squares of ``ln d`` on ``ln t`` over the later half of the measurements, solved for
-    ``d = limit``: Adam's steps have constant length, so weights move in proportion to their number at first,
-    and with its square root once their directions are independent.
-
-    Returns:
-        Steps; infinite if drift does not grow, None with fewer than three measurements in the later half, or
-        if one of them is 0.
-    """
-    half = len(steps) // 2
-    later, drifts = np.array(steps[half:], dtype=np.float64), np.array(drift[half:], dtype=np.float64)
-    if len(later) < 3 or (drifts <= 0).any():
-        return None
-    exponent, offset = np.polyfit(np.log(later), np.log(drifts), 1)
-    # A slope of rounding size makes it infinite too.
-    with np.errstate(over="ignore"):
-        return float(np.exp((np.log(limit) - offset) / exponent)) if exponent > 0 else float("inf")

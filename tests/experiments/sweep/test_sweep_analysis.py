@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from adiabat.adiabatic.drift import MARGINS, OVERLAP_LOSS, ROTATION_SHARE
+from adiabat.adiabatic.drift import HEADROOM, MARGINS, OVERLAP_LOSS, ROTATION_SHARE, limits_of
 from adiabat.experiments.sweep_analysis import Step, change_of, is_moved, judge, with_variation
-from adiabat.results.rate_search_result import HEADROOM, Drift, limits_of
+from adiabat.results.rate_search_result import Drift
 from adiabat.results.sweep_result import Case, DriftLimit, SweepAnalysis, SweepResult, SweepRun, Value, key_of
 from adiabat.results.training_record import LayerChange
 from tests.report.sample_sweeps import (

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from adiabat.results.rate_search_result import expected_leave
+from adiabat.report.rate_search_headline import expected_leave
 
 STEPS = list(range(50, 1_001, 50))
 
