@@ -129,7 +129,7 @@ def test_intervals_of_a_plan_have_the_level_that_the_held_out_losses_show(planne
 
 
 def test_figures_show_what_there_is(swept: ScalingResult) -> None:
-    by_name = {name: panels for name, _, _, panels in panels_of(swept)}
+    by_name = {name: panels for name, _, panels in panels_of(swept)}
     assert list(by_name) == ["isoflop", "optimal", "frontier", "ranks", "frozen", "predicted", "downstream"]
     profile = by_name["isoflop"][0]
     assert profile.title == "full"
@@ -155,7 +155,7 @@ def test_figures_show_what_there_is(swept: ScalingResult) -> None:
 def test_a_budget_has_one_colour_in_all_panels_of_a_figure(swept: ScalingResult) -> None:
     first, *others = swept.kinds
     rows = [one for one in swept.runs if (one.way.name, one.budget) != ("m1", BUDGETS[0])]
-    for _, _, _, panels in panels_of(
+    for _, _, panels in panels_of(
         replace(swept, kinds=[replace(first, profiles=first.profiles[1:]), *others], runs=rows)
     ):
         colours = {(line.label, line.colour) for panel in panels for line in panel.lines if line.label}
@@ -163,7 +163,7 @@ def test_a_budget_has_one_colour_in_all_panels_of_a_figure(swept: ScalingResult)
 
 
 def test_tokens_at_the_best_size_are_what_the_budget_pays_for(swept: ScalingResult) -> None:
-    sizes, tokens = next(panels for name, _, _, panels in panels_of(swept) if name == "optimal")
+    sizes, tokens = next(panels for name, _, panels in panels_of(swept) if name == "optimal")
     for (budget, size), (same, amount) in zip(sizes.lines[0].points, tokens.lines[0].points, strict=True):
         assert budget == same
         assert amount == pytest.approx(budget / (6 * size))

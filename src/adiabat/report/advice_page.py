@@ -5,6 +5,7 @@ from functools import partial
 from types import MappingProxyType
 
 from adiabat.core.text import NO_BREAK, counted, integer, share, verb
+from adiabat.report.captions import glossary, sentences, text_of
 from adiabat.report.format import named, percent
 from adiabat.report.measure_terms import measures_section
 from adiabat.report.pages import Group, Page, Terms, Tone, notes_section
@@ -24,48 +25,13 @@ from adiabat.results.evaluation_result import Change
 
 _TONES: dict[Choice, Tone] = {"tune the query tower": "good", "fuse with BM25": "good"}
 
-_MEANINGS = {
-    "untuned": "the model as it is",
-    "BM25": "words in common, without a model",
-    "fused with BM25": "reciprocal-rank fusion of both, constant 60, 100 documents of each",
-    "linear map": "a matrix on the query vectors, fitted on other queries and documents",
-}
-
-_TERMS = [
-    (
-        "Linear map",
-        "The smallest thing that can be tuned: one matrix for all query vectors, fitted "
-        "by a softmax over stored documents from the "
-        "identity. Queries are divided into five parts, so that those with a common "
-        "relevant document stay together; each part is ranked "
-        "by the map of the four others. Tuning the whole tower has more freedom than this map.",
-    ),
-    (
-        "Intervals and verdicts",
-        f"As in adiabat evaluate: paired 95{NO_BREAK}% intervals over queries, "
-        "each ranking against the untuned model.",
-    ),
-    (
-        "What the set could show",
-        "The smallest improvement that a comparison on all queries would detect with "
-        f"80{NO_BREAK}% probability, if its differences "
-        "from the untuned model vary as much as those of the linear map, or as those of "
-        "earlier tunings if the map stays at the identity.",
-    ),
-    (
-        "Headroom",
-        "Tuning and reranking can lift answers that are found too low. Answers "
-        "beyond the first 100 need a better model first.",
-    ),
-]
-
 
 def page(result: Advice) -> Page:
     """The page of an advice."""
     target = result.target
-    rankings = _rankings(result, "ranking", target.changes, meanings=_MEANINGS)
+    rankings = _rankings(result, "ranking", target.changes, meanings=sentences("advice-meanings"))
     tried = [rankings, measures_section([target.untuned.measure])]
-    reading = [notes_section("Notes", [("", result.notes)], everyone=""), Terms(terms=_TERMS)]
+    reading = [notes_section("Notes", [("", result.notes)], everyone=""), Terms(terms=glossary("advice"))]
     pull = "" if result.pull is None else f"{result.pull:g}"
     return Page(
         record=result,
@@ -238,6 +204,6 @@ def _retention(result: Advice) -> Group | None:
     retained = _retained(result)
     if not retained:
         return None
-    lead = "The map of all measured target queries, applied to the queries of each retention set."
+    lead = text_of("advice", "retention")
     table = _rankings(result, "retention set", retained)
     return Group(id="retention", title="Retention sets under the linear map", lead=lead, sections=[table])

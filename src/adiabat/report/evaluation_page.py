@@ -9,6 +9,7 @@ import numpy as np
 from adiabat.core.text import NO_BREAK, counted, cut, integer
 from adiabat.report import evaluation_headline as sentences
 from adiabat.report import format as texts
+from adiabat.report.captions import glossary, text_of
 from adiabat.report.chart_style import GOOD, MUTED
 from adiabat.report.charts import NARROW, ForestRow, Line, Panel, curves, forest
 from adiabat.report.measure_terms import explained, measures_section
@@ -39,42 +40,6 @@ _ARROW = "\N{RIGHTWARDS ARROW}"
 _ROLES = {"target": "target", "retain": "retention"}
 _KINDS = {"ranking": "whole store ranked", "pairs": "listed candidates", "grid": "language grid"}
 
-_COMPARED = [
-    (
-        "Improvement",
-        "The change relative to the baseline, in percent; right of zero is "
-        "good. The difference is after − before.",
-    ),
-    (
-        "The paired interval and the verdict",
-        f"Both models answer the same queries. The interval is the paired 95{NO_BREAK}% "
-        "t interval over queries; p comes from "
-        "swapping before and after at random, query by query. Queries that share relevant "
-        "documents, or a value of measure.cluster, are "
-        "drawn and swapped together, as the notes say. Better or worse: the interval "
-        "excludes zero and p is below 0.05, which "
-        "requires at least six changed queries. Not worse: neither, and the one-sided "
-        "95\N{NO-BREAK SPACE}% bound excludes a loss of the "
-        "margin. Otherwise undecided: the data do not exclude such a loss. The bound allows for total losses "
-        "that the sample missed: to exclude a loss of 1\N{NO-BREAK SPACE}% takes 300 "
-        "queries if the baseline is perfect, 430 at an nDCG "
-        "of 0.7, and more for each that lost much. A retention set that got better is "
-        "called not worse only if that loss is excluded too.",
-    ),
-    (
-        "z, the two-proportion test",
-        "Compares two error shares of “PND pooled” as if pairs were independent; |z| "
-        "above 1.96 counts as significant. Pairs share "
-        "queries, so the test may be too liberal or too conservative. It is "
-        "shown for comparison with published tables.",
-    ),
-]
-_GRIDS = (
-    "Language grids",
-    "Among hundreds of language pairs, some look changed by chance alone. The paired "
-    "verdicts of the cells are corrected over the "
-    f"whole grid (Benjamini–Hochberg at 5{NO_BREAK}%); z-test counts are not.",
-)
 
 _COLUMNS = {
     "measure": Column("measure"),
@@ -212,19 +177,10 @@ def _datasets(result: Result, *, compared: bool) -> Group:
     datasets = result.datasets
     if compared:
         names = ["measure, with direction", "before", "after", "improvement", "difference", "verdict"]
-        lead = (
-            "Each data set before and after, on the same queries. The target should get "
-            "better; retention sets must not get worse. The "
-            "first measure of a set decides. The range in brackets holds the true "
-            f"change with 95{NO_BREAK}% confidence."
-        )
+        lead = text_of("evaluation", "datasets-2")
     else:
         names = ["measure, with direction", "value"]
-        lead = (
-            "The reported measures of each data set. The range in brackets holds the "
-            f"true value with 95{NO_BREAK}% confidence. "
-            "There is no baseline."
-        )
+        lead = text_of("evaluation", "datasets")
     shown = []
     for dataset in datasets:
         shown += [change.measure for change in (dataset.main_change(), *_others(dataset))]
@@ -254,9 +210,9 @@ def _terms(result: Result, shown: Sequence[str], *, compared: bool) -> list[tupl
         measures += result.training.measures
     terms = explained(name for name in measures if name not in shown)
     if compared:
-        terms += _COMPARED
+        terms += glossary("evaluation")
         if any(dataset.grid and dataset.languages for dataset in result.datasets):
-            terms.append(_GRIDS)
+            terms += glossary("language-grids")
     return terms
 
 
@@ -302,11 +258,8 @@ def _forest(datasets: Sequence[DatasetResult]) -> Figure | None:
     return Figure(
         charts=[forest("forest", rows, label="improvement of the main measure, % (right of zero is better)")],
         narrow=forest("forest-narrow", rows, label="improvement, % (right is better)", narrow=True),
-        label="Improvement of each data set with its paired 95 percent interval; "
-        "the table below holds the numbers",
-        caption="Filled: better, not worse or worse. Open: undecided; the interval "
-        "may still exclude zero if fewer than six "
-        "queries changed. Diamond: target. Circle: retention set.",
+        label=text_of("evaluation", "forest-label"),
+        caption=text_of("evaluation", "forest-caption"),
     )
 
 
@@ -343,15 +296,13 @@ def _by_negative(dataset: DatasetResult, position: int, *, compared: bool) -> Gr
     figure = Figure(
         charts=[curves(f"ladder-{position}", [panel])],
         narrow=curves(f"ladder-{position}-narrow", [panel], width=NARROW),
-        label="PND by the number of the listed negative; the table below holds the numbers",
+        label=text_of("evaluation", "by-negative-label"),
         caption=f"Vertical lines: 95{NO_BREAK}% intervals{of}.",
     )
     return Group(
         id=f"negatives-{position}",
         title=f"Errors by listed negative: {cut(dataset.name, limit=120)}",
-        lead="The share of queries whose relevant document is not strictly closer than "
-        "their first, second, … listed negative. The curve "
-        "runs from hard to easy if the data lists hard negatives first.",
+        lead=text_of("evaluation", "by-negative"),
         sections=[
             figure,
             Group(title="Table", folded=True, sections=[_changes(dataset.ladder, compared=compared)]),
@@ -415,10 +366,13 @@ def grid_counts(grid: GridComparison, *, cells: int) -> list[str]:
 def _examples(examples: Sequence[ChangedQuery]) -> Group:
     hidden = len(examples) - EXAMPLES_SHOWN
     more = f" {hidden} more are in result.json." if hidden > 0 else ""
-    lead = (
-        f"The first {HITS_SHOWN} results and any relevant ones further down, with their ranks in the other "
-        f"list. ✓ marks known relevant documents. Queries are cut after {QUERY_LENGTH} characters and "
-        f"documents after {DOCUMENT_LENGTH} (…).{more}"
+    lead = text_of(
+        "evaluation",
+        "examples",
+        hits_shown=HITS_SHOWN,
+        query_length=QUERY_LENGTH,
+        document_length=DOCUMENT_LENGTH,
+        more=more,
     )
     shown = Examples(
         examples=[_example(example) for example in examples[:EXAMPLES_SHOWN]],

@@ -293,8 +293,9 @@ def _template() -> jinja2.Template:
 
 def _finalized(value: object) -> object:
     """A value before it is escaped: a text without characters that HTML cannot hold."""
-    is_text = isinstance(value, str) and not isinstance(value, Markup)
-    return printable(value) if is_text else value
+    if isinstance(value, str) and not isinstance(value, Markup):
+        return printable(value)
+    return value
 
 
 def _svg(chart: Chart) -> Markup:

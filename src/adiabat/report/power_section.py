@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from adiabat.core.text import DASH, NO_BREAK, counted, cut, two_digits
+from adiabat.report.captions import text_of
 from adiabat.report.pages import Group
 from adiabat.report.tables import Cell, Column, Table
 from adiabat.results.power_record import Power
@@ -137,10 +138,7 @@ def power_section(powers: Sequence[Power]) -> Group | None:
             power.margin_text,
             _about_needed(power),
         )
-    lead = (
-        f"With 80{NO_BREAK}% probability: the improvement that would be found better, and, if nothing "
-        "changed, the loss that would be excluded."
-    )
+    lead = text_of("power", "power-section")
     return Group(id="power", title="What the sets could show", lead=lead, sections=[table])
 
 

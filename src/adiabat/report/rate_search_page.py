@@ -8,35 +8,17 @@ from operator import attrgetter
 
 from adiabat.core.text import DASH, counted, duration, integer
 from adiabat.report import rate_search_headline as words
+from adiabat.report.captions import glossary, text_of
 from adiabat.report.chart_style import INK, shade
 from adiabat.report.charts import Chart, Line, Panel, curves
 from adiabat.report.format import cut_name, number, setting, whole
 from adiabat.report.measure_terms import DRIFTS, in_order
 from adiabat.report.pages import Figure, Group, Page, Terms
-from adiabat.report.tables import Cell, Column, Table, csv_of
+from adiabat.report.tables import Cell, Column, Content, Table, csv_of
 from adiabat.results.rate_search_result import RateTrial, SafeRate
 
 _Mark = tuple[str, tuple[float, float], str]
 """How a run ended, the point, and the colour of the run."""
-
-_TERMS = [
-    (
-        "Search",
-        "Rates are tried from the highest down. A run ends at the first check (measurement "
-        "of drift) beyond the limit. The first rate that "
-        "stays within it to the last step with every seed is the answer; lower rates are assumed safe.",
-    ),
-    (
-        "Limit",
-        "Drift grows smoothly with rate and steps, so the limit is a choice. "
-        "A limit derived from noise lets drift add a small share to that noise.",
-    ),
-    (
-        "Scope",
-        "The answer holds for these settings, data and steps. Search again for another "
-        "batch size, optimizer or set of trained weights.",
-    ),
-]
 
 
 def page(result: SafeRate) -> Page:
@@ -48,7 +30,7 @@ def page(result: SafeRate) -> Page:
         label = f"{title}; the table of runs holds the numbers"
         figures.append(Figure(charts=[chart], title=title, caption=caption, label=label))
     devices = dict.fromkeys(trial.device for trial in result.trials if trial.device)
-    lead = "Drift of unlabelled probe texts, measured during tuning at each rate. All axes are logarithmic."
+    lead = text_of("rate-search", "page")
     return Page(
         record=result,
         name="safe-rate",
@@ -177,7 +159,14 @@ def _runs(result: SafeRate) -> Group:
         ending = Cell(words.ending(trial))
         if words.ended(trial) == "diverged":
             ending = Cell(words.ending(trial), [trial.reason], tone="bad")
-        cells = [setting(trial.rate), trial.seed, steps, *drift, ending, duration(trial.seconds)]
+        cells: list[Content] = [
+            setting(trial.rate),
+            trial.seed,
+            steps,
+            *drift,
+            ending,
+            duration(trial.seconds),
+        ]
         table.add(*cells, style=_shaded(result, trial))
     shaded = "" if result.rate is None else " Shaded: the largest safe rate."
     rule = f"Drift is from the last check; a run ends where {result.measure} exceeds the limit."
@@ -206,7 +195,7 @@ def _seeds(result: SafeRate) -> Table | None:
 
 
 def _measures(result: SafeRate) -> Group:
-    lead = "Means over the probes; each is 0 if the tuned tower finds the same as the untuned one."
+    lead = text_of("rate-search", "measures")
     if result.noise:
         lead += (
             " Noise is the untuned tower’s own drift when only the final punctuation of the probes changes."
@@ -223,22 +212,14 @@ def _measures(result: SafeRate) -> Group:
         table.add(
             name, _drift(result.noise.get(measure)), words.drift_range(words.safe_runs(result), measure)
         )
-    sections = [table.without_empty_columns(), Terms(terms=_TERMS)]
+    sections = [table.without_empty_columns(), Terms(terms=glossary("rate-search"))]
     return Group(id="measures", title="Measures of drift", lead=lead, sections=sections)
 
 
 def _charts(result: SafeRate) -> list[tuple[Chart, str, str]]:
     """Each chart with title and caption."""
-    drift = (
-        "Each curve is a run, from blue (lowest rate) to red (highest). A run ends at "
-        "the first check beyond the limit (dashed). Bold: "
-        "the largest safe rate."
-    )
-    leave = (
-        "Steps after which each run was found beyond the limit; the bar below reaches "
-        "down to the previous check, still within it. "
-        "A triangle is a run that stayed within it: its height is a lower bound."
-    )
+    drift = text_of("rate-search", "charts-drift")
+    leave = text_of("rate-search", "charts-leave")
     return [
         (curves("drift", [_drift_panel(result)], height=4.6), "Drift against steps", drift),
         (curves("steps", [_steps_panel(result)], height=3.6), "Steps within the limit against rate", leave),

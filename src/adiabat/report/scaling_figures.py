@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from adiabat.core.text import cut_middle, integer
+from adiabat.report.captions import text_of
 from adiabat.report.chart_style import MUTED, shade
 from adiabat.report.charts import Chart, Line, Panel, Points, curves
 from adiabat.report.format import number
@@ -39,24 +40,27 @@ HUES: dict[Method, Hue] = {
 SIZE, TOKENS, BUDGET = "size, parameters", "tokens", "budget, FLOP"
 
 
-def panels_of(result: ScalingResult) -> list[tuple[str, str, str, list[Panel]]]:
-    """Name, title, caption and panels of each non-empty figure."""
+def panels_of(result: ScalingResult) -> list[tuple[str, str, list[Panel]]]:
+    """Name, title and panels of each non-empty figure."""
     up = f"{result.loss} loss"
     figures = (
-        ("isoflop", "Loss by size at each budget", _ISOFLOP, _isoflop(result, up)),
-        ("optimal", "Best size and tokens by budget", _OPTIMAL, _optimal(result)),
-        ("frontier", "Least loss by budget", _FRONTIER, _frontiers(result, up)),
-        ("ranks", "Loss by LoRA rank", _RANKS, _by_detail(result, up, "lora")),
-        ("frozen", "Loss by share of trained parameters", _FROZEN, _by_detail(result, up, "freezing")),
-        ("predicted", "Predicted and actual loss", _PREDICTED, _predicted(result, up)),
-        ("downstream", "Task scores by loss", _DOWNSTREAM, _downstream(result, up)),
+        ("isoflop", "Loss by size at each budget", _isoflop(result, up)),
+        ("optimal", "Best size and tokens by budget", _optimal(result)),
+        ("frontier", "Least loss by budget", _frontiers(result, up)),
+        ("ranks", "Loss by LoRA rank", _by_detail(result, up, "lora")),
+        ("frozen", "Loss by share of trained parameters", _by_detail(result, up, "freezing")),
+        ("predicted", "Predicted and actual loss", _predicted(result, up)),
+        ("downstream", "Task scores by loss", _downstream(result, up)),
     )
     return [figure for figure in figures if figure[-1]]
 
 
 def figures(result: ScalingResult) -> list[tuple[Chart, str, str]]:
     """Each chart with title and caption."""
-    return [(curves(name, panels), title, caption) for name, title, caption, panels in panels_of(result)]
+    charts = []
+    for name, title, panels in panels_of(result):
+        charts.append((curves(name, panels), title, text_of("scaling-figures", name)))
+    return charts
 
 
 def _curve(label: str, points: Points, hue: Hue, look: Look = "marked") -> Line:
@@ -91,30 +95,6 @@ def _tick(value: float) -> str:
         if value >= limit and value >= 1e4:
             return f"{value / limit:.3g}{unit}"
     return integer(round(value)) if value.is_integer() else number(value, digits=2)
-
-
-_ISOFLOP = (
-    "Each curve is a budget, from blue (smallest) to red (largest). Sizes exclude the "
-    "token embeddings; each size shows the least loss "
-    "of its runs. Dashed: the parabola through the logarithms. A large marker is "
-    "its lowest point, if it lies within the sizes."
-)
-_OPTIMAL = (
-    "Lowest points of the parabolas, and the tokens that the budget affords there. "
-    "Lines are least-squares fits to the logarithms."
-)
-_FRONTIER = "The best run of each budget, and the least-squares line through the logarithms."
-_RANKS = "Each curve is a budget, from blue (smallest) to red (largest)."
-_FROZEN = (
-    "Each curve is a budget, blue (smallest) to red (largest). Fewer trained parameters "
-    "mean more frozen blocks; at 1, none is frozen."
-)
-_PREDICTED = (
-    "Hollow markers: runs of the largest model, predicted by the law fitted without "
-    "them. Filled: all others, by the same law. If too "
-    "few remain without the largest, all are filled and predicted by the law fitted to all."
-)
-_DOWNSTREAM = "Each marker is a run."
 
 
 def _isoflop(result: ScalingResult, up: str) -> list[Panel]:

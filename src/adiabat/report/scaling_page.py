@@ -9,6 +9,7 @@ import tomli_w
 
 from adiabat.core.text import DASH, amount, cut, duration, flop, integer, printable, share
 from adiabat.report import scaling_headline as words
+from adiabat.report.captions import text_of
 from adiabat.report.format import number, setting, signed
 from adiabat.report.pages import Figure, Group, Page, with_values
 from adiabat.report.scaling_figures import figures
@@ -165,10 +166,7 @@ def _advised(result: ScalingResult) -> list[Group | None]:
     hidden = len(advice.candidates) - MOST_CANDIDATES
     more = f" {hidden} more are in result.json." if hidden > 0 else ""
     lead = f"Each with the tokens that the budget affords{ordered}.{more}"
-    narrowing = (
-        "Runs that most reduce the variance of the difference between the first and the runner-up for their "
-        "cost. Add them to the scaling experiment and resume it."
-    )
+    narrowing = text_of("scaling", "advised")
     return [
         _group("reasons", "Reasons", reasons),
         _group("candidates", "Options", _options(result, advice, MOST_CANDIDATES), lead),
@@ -204,18 +202,11 @@ def _held_out(result: ScalingResult) -> Group | None:
             _held(one.widened, one.runs),
             _held(one.line, one.lines),
             share(one.regret),
-            _factor(width and width.law),
-            _factor(width and width.line),
+            _factor(None if width is None else width.law),
+            _factor(None if width is None else width.line),
         )
     reach = f"{record.widths[0].reach:.3g} times the largest budget" if record.widths else ""
-    lead = (
-        "Losses at the largest budget, predicted from the runs of smaller budgets alone. A nominal 95 % "
-        "interval covers the fit of a law, not its misfit; a widened one reaches as far beyond it as the "
-        "losses of still smaller held-out budgets did (split conformal prediction), and is checked here on "
-        f"losses that it has not seen. The factors are those of a plan at {reach}: they multiply and divide "
-        "the ends of an interval. Errors are means of logarithms; a straight line goes through the "
-        "logarithms of an option's own losses."
-    )
+    lead = text_of("scaling", "held-out", reach=reach)
     return _group("held-out", "Predictions of a held-out budget", table, lead)
 
 
@@ -244,20 +235,12 @@ def _crossings(result: ScalingResult) -> Group | None:
     table = Table(columns=columns)
     for crossing in result.crossings:
         table.add(*words.crossing_cells(crossing))
-    lead = (
-        f"Budgets at which the least-loss lines cross, within a factor of {NEAR:g} of the budgets of the "
-        "runs. Intervals are 95 % intervals over resampled noise; the last column is the share of resamples "
-        "in which the same method is ahead before."
-    )
+    lead = text_of("scaling", "crossings", near=NEAR)
     return _group("crossings", "Where one method overtakes another", table, lead)
 
 
 def _laws(result: ScalingResult) -> Group | None:
-    lead = (
-        "Coefficients have 95 % intervals over resampled runs. Noise is the spread of single runs about the "
-        "law. Errors on the largest model and the largest budget are those of the law fitted without them "
-        "(means of logarithms)."
-    )
+    lead = text_of("scaling", "laws")
     sections: list[Section | None] = []
     for kind in result.kinds:
         sections += _law(kind)
@@ -312,10 +295,7 @@ def _downstream(result: ScalingResult) -> Group | None:
         value = None if one.value is None else signed(one.value, decimals=3)
         interval = Cell(words.bounds(one.interval, digits=3))
         table.add(cut(one.task, limit=120), family, integer(one.runs), value, interval)
-    lead = (
-        "Spearman's correlation over the runs with the score, and its 95 % interval over resampled runs; "
-        "below 0 if a lower loss goes with a better score."
-    )
+    lead = text_of("scaling", "downstream")
     return _group("downstream", "Loss and task scores", table, lead)
 
 

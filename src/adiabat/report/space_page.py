@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from adiabat.core.text import NO_BREAK, counted, integer, share
+from adiabat.report.captions import glossary, text_of
 from adiabat.report.charts import NARROW, WIDE, Chart, Spread, histogram, scatter
 from adiabat.report.format import bounds, score, signed_pair
 from adiabat.report.pages import Figure, Group, Page, Terms, with_values
@@ -30,44 +31,6 @@ _GROUPS: dict[Whose, str] = {
     "documents": "Documents among themselves",
 }
 
-_TERMS = [
-    (
-        "Vectors",
-        "All have unit length. “Queries beside documents” are pairs of a query and "
-        "one positive, the first of the highest grade; "
-        "“documents among themselves” are drawn from the whole store.",
-    ),
-    (
-        "Intervals",
-        f"The middle 95{NO_BREAK}% over resamples of queries (those sharing a positive "
-        "together) or documents, the same before and "
-        "after. They are not corrected: one in a dozen may exclude zero by chance. Numbers "
-        "without an interval depend on the sample size.",
-    ),
-    (
-        "Tower separation",
-        "AUC of a logistic regression that tells query vectors from document vectors, "
-        "on held-out pairs: 0.5 is chance, 1 is "
-        "perfect separation. The interval is over queries, not over regressions.",
-    ),
-    (
-        "Ratio",
-        "Pairs whose denominator is below 0.01 in absolute value are excluded and counted. "
-        "If similarities scatter around zero, read the "
-        "difference instead.",
-    ),
-    (
-        "Uniformity and alignment",
-        "As in Wang and Isola: lower alignment means queries nearer to their positives; "
-        "lower uniformity means vectors spread more "
-        "evenly over the sphere. A good space is low in both.",
-    ),
-    (
-        "Anisotropy",
-        "The mean cosine of random pairs: 0 for evenly spread directions, 1 if all vectors are equal.",
-    ),
-]
-
 
 def page(result: SpaceResult) -> Page:
     """The page of an analysis."""
@@ -83,7 +46,7 @@ def page(result: SpaceResult) -> Page:
             _nearness(result),
             _ratio(result.distribution("ratio")),
             _map(result.map),
-            Group(id="reading", title="Reading", sections=[Terms(terms=_TERMS)]),
+            Group(id="reading", title="Reading", sections=[Terms(terms=glossary("space"))]),
         ],
         facts=[
             ("queries", f"{integer(result.looked_at)} of {integer(result.queries)}"),
@@ -216,11 +179,7 @@ def _cells(result: SpaceResult, number: SpaceNumber) -> list[Cell]:
 def _numbers(result: SpaceResult) -> Group:
     lead = f"Intervals are 95{NO_BREAK}% bootstrap intervals. There is no baseline."
     if result.baseline:
-        lead = (
-            "Before and after use the same queries, documents, pairs and resamples. Intervals are "
-            f"95{NO_BREAK}% bootstrap intervals; those of differences are paired. Bold: the interval "
-            "excludes zero."
-        )
+        lead = text_of("space", "numbers")
     tables = {of: Table(title=title, columns=_columns(result), look="stack") for of, title in _GROUPS.items()}
     for number in result.numbers:
         name = Cell(number.name, [number.formula, number.source], bold=True)
@@ -254,12 +213,9 @@ def _nearness(result: SpaceResult) -> Group:
     for of, caption in captions.items():
         name = of.removesuffix(" document")
         chart = _histogram(result.distribution(name), label=f"cosine to {of}", name=name)
-        label = f"Histogram of the cosine of queries to their {of}; the table above holds the means"
+        label = text_of("space", "nearness-label", of=of)
         figures.append(Figure(charts=[chart], wide=False, label=label, caption=caption))
-    lead = (
-        "Cosine of each query to its nearest document in the whole store, and to its own positive. If the "
-        "two differ much, other documents are nearer than the right one."
-    )
+    lead = text_of("space", "nearness")
     return Group(
         id="nearness", title="How near documents are", lead=lead, sections=figures, side_by_side=True
     )
@@ -273,15 +229,10 @@ def _ratio(ratio: Distribution) -> Group | None:
     figure = Figure(
         charts=[_histogram(ratio, label=label, name="ratio", width=WIDE, band=_NEAR)],
         narrow=_histogram(ratio, label=label, name="ratio-narrow", band=_NEAR),
-        label="Histogram of the ratio of query to query and query to document similarities; the table above "
-        "holds median and share near 1",
+        label=text_of("space", "ratio-label"),
         caption=f"Shaded: within 0.1 of 1. Marks at the foot: medians. {outside(ratio)}",
     )
-    lead = (
-        "For two random queries: their similarity, divided by the similarity of the first to the other’s "
-        "positive. Near 1, a query and its positive look alike to other queries; far from 1, the towers are "
-        "separate."
-    )
+    lead = text_of("space", "ratio")
     return Group(id="ratio", title="Queries beside documents", lead=lead, sections=[figure])
 
 
@@ -314,10 +265,7 @@ def _map(space_map: SpaceMap | None) -> Group | None:
     drawn = []
     for title, panel in panels:
         drawn.append((title, [("their positives", panel.documents), ("queries", panel.queries)]))
-    label = "Map of query and document vectors; tower separation in the table above quantifies it"
-    lead = (
-        "The same queries and their positives, placed by t-SNE: neighbours on the sphere stay neighbours in "
-        "the plane. Distances between far groups, and their sizes, mean little."
-    )
+    label = text_of("space", "map-label")
+    lead = text_of("space", "map")
     figure = Figure(charts=[scatter("map", drawn)], label=label, caption=caption)
     return Group(id="map", title="Map of both towers", lead=lead, sections=[figure])

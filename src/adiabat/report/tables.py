@@ -266,8 +266,8 @@ class _InTerminal:
             else:
                 fewest = NAME_WIDTH if column.kind == "name" else _longest(_BREAKS.split(f"{head} {cells}"))
                 grid.add_column(Text(head), overflow="fold", min_width=fewest)
-        for row, texts in zip(self.table.rows, zip(*columns, strict=True), strict=True):
-            grid.add_row(*texts, style=STYLES.get(row.style, ""))
+        for row, line in zip(self.table.rows, zip(*columns, strict=True), strict=True):
+            grid.add_row(*line, style=STYLES.get(row.style, ""))
         return grid
 
     def _title(self) -> Text | None:

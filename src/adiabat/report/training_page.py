@@ -2,12 +2,14 @@
 sections too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from adiabat.core.text import DASH, NO_BREAK, counted, cut, duration, integer
 from adiabat.report import format as texts
+from adiabat.report.captions import text_of
 from adiabat.report.chart_style import ACCENT, BAD, GOOD, MUTED
 from adiabat.report.charts import NARROW, Chart, Line, Panel, bars, curves
 from adiabat.report.measure_terms import measures_section
@@ -88,7 +90,7 @@ def terminal(result: Result) -> list[Table]:
         Column(f"kept ({result_weights(record)})", "number"),
     ]
     table = Table(title=cut(result.title, limit=200), columns=columns, caption=[training_sentence(record)])
-    measured = [
+    measured: list[tuple[str, Sequence[tuple[int, Any]], Callable[[Any], str]]] = [
         ("loss", record.validation_loss, texts.number),
         (f"errors{of_pairs(record)}", record.validation_errors, integer),
     ]
@@ -131,10 +133,7 @@ def training_of(record: TrainingRecord, *, measured: bool) -> Group:
     charts = training_curves(record)
     if charts:
         period = period_of(record)
-        caption = (
-            f"The dashed line marks the {period} whose weights were kept; {period} 0 is the start. Long "
-            "curves of the training loss are averaged over neighbouring points."
-        )
+        caption = text_of("training", "training-of", period=period)
         figure = Figure(
             charts=charts, wide=False, label=f"Loss and validation errors by {period}", caption=caption
         )
@@ -205,12 +204,10 @@ def layers_of(layers: Sequence[LayerChange]) -> Group | None:
         if zeros
         else ""
     )
-    sections = [_layers(by_largest, "By change of the largest weight")]
+    sections: list[Section] = [_layers(by_largest, "By change of the largest weight")]
     if by_relative:
         changes = [(layer.name, 100 * (layer.relative or 0.0)) for layer in by_relative[:LAYERS_SHOWN]]
-        label = (
-            "Relative change of the parameter tensors that changed most; the table below holds the numbers"
-        )
+        label = text_of("training", "layers-of")
         figure = Figure(
             charts=[bars("layers", changes, label="relative change of the tensor (Frobenius norm), %")],
             label=label,
