@@ -94,12 +94,12 @@ def terminal(result: Result) -> list[Table]:
         ("loss", record.validation_loss, texts.number),
         (f"errors{of_pairs(record)}", record.validation_errors, integer),
     ]
-    for name, points in record.measures.items():
-        measured.append((name, points, texts.score))
+    for measure, values in record.measures.items():
+        measured.append((measure, values, texts.score))
     for name, points, text in measured:
-        values = dict(points)
-        if {0, record.best_epoch} <= values.keys():
-            table.add(name, text(values[0]), text(values[record.best_epoch]))
+        at = dict(points)
+        if {0, record.best_epoch} <= at.keys():
+            table.add(name, text(at[0]), text(at[record.best_epoch]))
     return [table]
 
 
