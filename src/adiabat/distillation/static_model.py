@@ -197,16 +197,14 @@ def save_static(distilled: Distilled, section: StaticSection, folder: Path, *, t
     """Write the files of a model that both libraries load with equal embeddings; `list_modules` completes
     it.
     """
-    write_together(
-        {
-            folder / WEIGHTS: save(_tensors(distilled, section)),
-            folder / TOKENIZER: distilled.vocabulary.tokenizer.to_str(pretty=True),
-            folder / "config.json": json_text(_config(distilled, section, teacher)),
-            folder / ROOT_FILE: json_text(
-                {"__version__": stamp(OLDEST), "similarity_fn_name": "cosine", "prompts": {}}
-            ),
-        }
-    )
+    root = {"__version__": stamp(OLDEST), "similarity_fn_name": "cosine", "prompts": {}}
+    files: dict[str, str | bytes] = {
+        WEIGHTS: save(_tensors(distilled, section)),
+        TOKENIZER: distilled.vocabulary.tokenizer.to_str(pretty=True),
+        "config.json": json_text(_config(distilled, section, teacher)),
+        ROOT_FILE: json_text(root),
+    }
+    write_together({folder / name: content for name, content in files.items()})
 
 
 def list_modules(section: StaticSection, folder: Path) -> None:
@@ -226,10 +224,14 @@ def _tensors(distilled: Distilled, section: StaticSection) -> dict[str, np.ndarr
     row.
     """
     if section.dtype != "int8":
-        return {"embeddings": _narrowed(distilled.vectors * distilled.weights[:, None], section.dtype)}
+        weighted = distilled.vectors * distilled.weights[:, None]
+        return {"embeddings": _narrowed(weighted, section.dtype)}
+    # A row's largest number becomes 127 or -127; a row of zeros has no scale.
     scales = np.abs(distilled.vectors).max(axis=1) / 127.0
-    rows = np.rint(distilled.vectors / np.where(scales, scales, 1.0)[:, None]).astype(np.int8)
-    return {"embeddings": rows, "weights": (scales * distilled.weights).astype(np.float32)}
+    divisors = np.where(scales, scales, 1.0)
+    rows = np.rint(distilled.vectors / divisors[:, None]).astype(np.int8)
+    weights = scales * distilled.weights
+    return {"embeddings": rows, "weights": weights.astype(np.float32)}
 
 
 def _narrowed(exact: np.ndarray, dtype: str) -> np.ndarray:

@@ -37,6 +37,7 @@ from adiabat.distillation.student_data import (
 )
 from adiabat.dual_encoder.tower_setup import require_numbers
 from adiabat.dual_encoder.train import check, check_batch_size, train
+from adiabat.models.bulk import Progress
 from adiabat.models.device import device_of
 from adiabat.models.model_names import load_with
 from adiabat.models.model_paths import require_names
@@ -69,17 +70,15 @@ def fitted_layer(
         origins.append(np.zeros((width, wide)))
     exact, targets = rows.astype(np.float64), towards.astype(np.float64)
     # Penalties are relative to rows with a mean squared length of 1.
-    unit_of = np.sqrt(np.square(exact).sum(axis=1).mean()) or 1.0
-    fits = [
-        (
-            RidgeCV(alphas=STRENGTHS, fit_intercept=False).fit(exact / unit_of, targets - exact @ origin),
-            origin,
-        )
-        for origin in origins
-    ]
-    best, origin = max(fits, key=lambda fitted: float(fitted[0].best_score_))
-    weights: Float[np.ndarray, "d e"] = (origin + best.coef_.T / unit_of).astype(np.float32)
-    return weights
+    mean_length = np.sqrt(np.square(exact).sum(axis=1).mean()) or 1.0
+    best_score, weights = -np.inf, np.zeros((width, wide))
+    for origin in origins:
+        # The ridge shrinks what is fitted to the rest beyond the origin: x W = x origin + x V, V small.
+        ridge = RidgeCV(alphas=STRENGTHS, fit_intercept=False)
+        ridge.fit(exact / mean_length, targets - exact @ origin)
+        if ridge.best_score_ > best_score:
+            best_score, weights = ridge.best_score_, origin + ridge.coef_.T / mean_length
+    return weights.astype(np.float32)
 
 
 def write_layer(
@@ -87,31 +86,33 @@ def write_layer(
 ) -> Path:
     """Fit a layer to texts of the teachers that are not held out; a finished layer is reused."""
     made_of = targets.manifest.sha256 + json.dumps(student.fingerprint("query").to_json())
-    path = folder / f"layer-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.npy"
-    cached_matrix(path, lambda: _layer(student, targets, lessons, watch))
+    digest = hashlib.sha256(made_of.encode()).hexdigest()
+    path = folder / f"layer-{digest[:16]}.npy"
+    cached_matrix(path, partial(_layer, student, targets, lessons, watch))
     return path
 
 
 def _layer(student: DualEncoder, targets: Store, lessons: Lessons, watch: Watch) -> Float[np.ndarray, "d e"]:
-    held_out = {
-        positive
-        for example in stream_examples(lessons.path(VALIDATION)).examples
-        for positive in example.positives
-    }
+    held_out: set[str] = set()
+    for example in stream_examples(lessons.path(VALIDATION)).examples:
+        held_out.update(example.positives)
     documents = (document for document in read_corpus(lessons.folder) if document.doc_id not in held_out)
     # Ids are digests of texts: the smallest ids are a random sample of all files, the same in every run.
     sample = nsmallest(SAMPLE, documents, key=attrgetter("doc_id"))
     if student.width != targets.width:
         require_texts(len(sample), student.width, left_out=" beside those held out")
-    label = "embedding texts by the student"
-    rows = student.encode(
-        [document.text for document in sample],
-        side="query",
-        on_progress=lambda now: watch.progress(label, now.done, now.total),
-    )
-    towards = targets.gather(targets.rows([document.doc_id for document in sample])).astype(np.float32)
+
+    def show(now: Progress) -> None:
+        watch.progress("embedding texts by the student", now.done, now.total)
+
+    texts = [document.text for document in sample]
+    rows = student.encode(texts, side="query", on_progress=show)
+    doc_ids = [document.doc_id for document in sample]
+    towards = targets.gather(targets.rows(doc_ids)).astype(np.float32)
     watch.note(f"the student starts with a layer fitted to its teachers' vectors of {len(sample):,} texts")
-    return fitted_layer(rows, unit(towards) if student.query.settings.unit_length else towards)
+    if student.query.settings.unit_length:
+        towards = unit(towards)
+    return fitted_layer(rows, towards)
 
 
 OWN_TEXTS = "texts"
@@ -235,10 +236,8 @@ def _trained(
         watch=watch,
     )
     if len(lessons.counts) > 1:
-        watch.note(
-            "training texts: "
-            f"{', '.join(f'{name} {count:,}' for name, count in sorted(lessons.counts.items()))}"
-        )
+        counts = [f"{name} {count:,}" for name, count in sorted(lessons.counts.items())]
+        watch.note(f"training texts: {', '.join(counts)}")
     check_batch_size("the texts", sum(lessons.counts.values()), settings.train.batch_size)
     teachers = [load_with(name, settings.teacher).to(device) for name in section.teachers]
     student = load_with(str(section.student), settings.encoder).to(device)
@@ -266,18 +265,17 @@ def _how(teachers: Sequence[DualEncoder], student: DualEncoder, setting: Width) 
             f"{student.name}: a student must have one tower for both sides, got two; take another model"
         )
     teacher_width, student_width = sum(teacher.width for teacher in teachers), student.width
-    fitting: tuple[Width, ...] = (
-        ("pca", "projection")
-        if teacher_width > student_width
-        else ("projection", "none")
-        if teacher_width == student_width
-        else ("projection",)
-    )
-    if setting not in (*fitting, "auto"):
+    # What `auto` takes comes first.
+    fitting: tuple[Width, ...] = ("projection",)
+    if teacher_width > student_width:
+        fitting = ("pca", "projection")
+    elif teacher_width == student_width:
+        fitting = ("projection", "none")
+    allowed = (*fitting, "auto")
+    if setting not in allowed:
         raise ConfigError(
-            f"distill.width must be {' or '.join((*fitting, 'auto'))} where the student "
-            f"has {student_width} dimensions and its "
-            f"teachers have {teacher_width}, got {setting}; change it"
+            f"distill.width must be {' or '.join(allowed)} where the student has {student_width} "
+            f"dimensions and its teachers have {teacher_width}, got {setting}; change it"
         )
     return fitting[0] if setting == "auto" else setting
 
@@ -303,17 +301,22 @@ def _tables(
     static: bool = False,
 ) -> dict[str, Any]:
     """Settings of the training job beyond those that it shares with a distillation."""
-    section, files = settings.distill, [str(lessons.path(name)) for name in sorted(lessons.counts)]
-    several_files = len(files) > 1
-    return {
-        "job": {"model": section.student, "out": section.out} | ({} if several_files else {"data": files[0]}),
-        "data": {"validation": str(lessons.path(VALIDATION))}
-        | ({"sources": [{"path": path} for path in files]} if several_files else {}),
-        "towers": {"targets": str(targets)} | ({} if layer is None else {"projection_start": str(layer)}),
-        "mixture": {"rule": settings.mixture.rule.model_dump(), "exhausted": settings.mixture.exhausted}
-        if several_files
-        else {},
-        "train": {"learning_rate": STATIC_RATE}
-        if static and "learning_rate" not in settings.train.model_fields_set
-        else {},
+    section = settings.distill
+    files = [str(lessons.path(name)) for name in sorted(lessons.counts)]
+    tables: dict[str, dict[str, Any]] = {
+        "job": {"model": section.student, "out": section.out},
+        "data": {"validation": str(lessons.path(VALIDATION))},
+        "towers": {"targets": str(targets)},
+        "mixture": {},
+        "train": {},
     }
+    if len(files) == 1:
+        tables["job"]["data"] = files[0]
+    else:
+        tables["data"]["sources"] = [{"path": path} for path in files]
+        tables["mixture"] = settings.mixture.model_dump(include={"rule", "exhausted"})
+    if layer is not None:
+        tables["towers"]["projection_start"] = str(layer)
+    if static and "learning_rate" not in settings.train.model_fields_set:
+        tables["train"] = {"learning_rate": STATIC_RATE}
+    return tables

@@ -69,7 +69,10 @@ def sampler_of(
         shard: Shard of a stream, for a single pass; None plans passes over the whole data.
     """
     size, section = settings.train.batch_size, settings.batches
-    seed, first_step = (settings.run.seed, 0) if shard is None else (shard.seed, shard.first_step)
+    if shard is None:
+        seed, first_step = settings.run.seed, 0
+    else:
+        seed, first_step = shard.seed, shard.first_step
     plain = section == BatchesSection() and settings.mixture == MixtureSection()
     if plain and not pairs.sources.any():
         return ShuffledBatches(len(pairs), size, seed=seed, first_step=first_step)
@@ -83,9 +86,8 @@ def sampler_of(
         tokens=tokens,
         token_budget=section.token_budget,
     )
-    return ArrangedBatches(
-        mixture.order, rules, pairs=int(mixture.counts.sum()), seed=seed, first_step=first_step
-    )
+    drawn = int(mixture.counts.sum())
+    return ArrangedBatches(mixture.order, rules, pairs=drawn, seed=seed, first_step=first_step)
 
 
 def mixture_of(pairs: PairSet, settings: TrainSettings) -> Mixture:
@@ -108,9 +110,12 @@ def _levels(
     coarser ones.
     """
     group = settings.batches.group.kind
-    apart = pairs.sources if settings.mixture.one_source_per_batch else np.zeros(len(pairs), dtype=np.int64)
+    apart = pairs.sources
+    if not settings.mixture.one_source_per_batch:
+        apart = np.zeros(len(pairs), dtype=np.int64)
     topics = _within(apart, pairs.topics)
-    levels = {"none": [], "topic": [topics], "tag": [_within(topics, pairs.tags), topics]}[group]
+    tags = _within(topics, pairs.tags)
+    levels = {"none": [], "topic": [topics], "tag": [tags, topics]}[group]
     names = np.unique(pairs.tags if group == "tag" else pairs.topics)
     # A file sorted by topic has shards with a single topic; number 0 stands for no name.
     if levels and len(names) == 1 and not (of_shard and names[0]):
@@ -140,8 +145,9 @@ def unnamed(pairs: PairSet, settings: TrainSettings) -> str | None:
     group = settings.batches.group.kind
     if group == "none":
         return None
+    names = pairs.topics if group == "topic" else pairs.tags
     # Number 0 stands for no name.
-    count = int(((pairs.topics if group == "topic" else pairs.tags) == 0).sum())
+    count = int((names == 0).sum())
     if not count:
         return None
     each = " in each topic" if group == "tag" and pairs.topics.any() else ""
@@ -174,20 +180,20 @@ def mixture_note(sampler: BatchSampler, pairs: PairSet, settings: TrainSettings,
     if len(paths) < 2 or not steps:
         return None
     counts = drawn_counts(sampler, pairs.sources, steps=range(steps), count=len(paths))
-    shares_asked = mixture_of(pairs, settings).weights
-    shares = [
-        f"{cut_middle(path, limit=40)} {count:,} ({100 * count / counts.sum():.1f} "
-        f"%, asked for {100 * share:.1f} %)"
-        for path, count, share in zip(paths, counts.tolist(), shares_asked.tolist(), strict=True)
-    ]
-    return f"pairs drawn of each source: {'; '.join(shares)}"
+    shares = 100 * counts / counts.sum()
+    shares_asked = 100 * mixture_of(pairs, settings).weights
+    sources = []
+    for path, count, share, asked in zip(paths, counts, shares, shares_asked, strict=True):
+        name = cut_middle(path, limit=40)
+        sources.append(f"{name} {count:,} ({share:.1f} %, asked for {asked:.1f} %)")
+    return f"pairs drawn of each source: {'; '.join(sources)}"
 
 
 def _within(outer: Int[np.ndarray, " pairs"], inner: Int[np.ndarray, " pairs"]) -> Int[np.ndarray, " pairs"]:
     """A number for each combination of two numbers."""
-    numbers: Int[np.ndarray, " pairs"] = np.unique(
-        outer.astype(np.int64) * (int(inner.max(initial=0)) + 1) + inner, return_inverse=True
-    )[1]
+    width = int(inner.max(initial=0)) + 1
+    combined = outer.astype(np.int64) * width + inner
+    numbers: Int[np.ndarray, " pairs"] = np.unique(combined, return_inverse=True)[1]
     return numbers
 
 
@@ -238,7 +244,9 @@ def check_negatives(pairs: PairSet, section: TrainSection) -> None:
     if not loss.negatives_per_query:
         return
     counts = pairs.negatives.lengths[pairs.query_rows]
-    if (isinstance(loss, Triplet) or section.batch_size == 1) and not counts.all():
+    # In-batch losses take the answers of other queries, of which a batch of one has none.
+    needs_negatives = isinstance(loss, Triplet) or section.batch_size == 1
+    if needs_negatives and not counts.all():
         raise DataError(
             f"{pairs.name}: every query must list a negative if train.loss is triplet "
             "or train.batch_size is 1, got none for "
@@ -260,7 +268,14 @@ def draw_batch(
     """The batch of some pairs, with negatives drawn at random from those listed for their queries."""
     random = step_generator(seed, step)
     count = section.loss.negatives_per_query
-    return _batch(pairs, rows, section, lambda query: _drawn(pairs.negatives[query], count, random))
+
+    def drawn(query: int) -> Int[np.ndarray, " k"]:
+        listed = pairs.negatives[query]
+        if len(listed) > count:
+            listed = random.choice(listed, count, replace=False)
+        return listed.astype(np.int64)
+
+    return _batch(pairs, rows, section, drawn)
 
 
 def validation_batch(pairs: PairSet, rows: Int[np.ndarray, " p"], section: TrainSection) -> Batch:
@@ -279,10 +294,9 @@ def validation_batch(pairs: PairSet, rows: Int[np.ndarray, " p"], section: Train
 
 def pair_order(pairs: PairSet) -> Int[np.ndarray, " pairs"]:
     """Pairs ordered by the hash of both texts."""
-    texts = zip(
-        pairs.texts.queries.take(pairs.query), pairs.texts.documents.take(pairs.positive), strict=True
-    )
-    return text_order(f"{query}\0{document}" for query, document in texts)
+    queries = pairs.texts.queries.take(pairs.query)
+    documents = pairs.texts.documents.take(pairs.positive)
+    return text_order(map("\0".join, zip(queries, documents, strict=True)))
 
 
 def _batch(
@@ -295,22 +309,19 @@ def _batch(
     count = section.loss.negatives_per_query
     # Rows take half the memory in 32 bits; in a batch they are also keys, which tensors hold as 64-bit
     # numbers.
-    query, positive = (rows[picked].astype(np.int64) for rows in (pairs.query, pairs.positive))
+    query, positive = pairs.query[picked].astype(np.int64), pairs.positive[picked].astype(np.int64)
     if not count:
         return Batch(query, positive, _none(), _none().reshape(len(query), 0))
     negatives = [draw(row) for row in query.tolist()]
     if isinstance(section.loss, Triplet):
-        return Batch(query, positive, _none(), np.stack([np.resize(rows, count) for rows in negatives]))
+        repeated = np.stack([np.resize(rows, count) for rows in negatives])
+        return Batch(query, positive, _none(), repeated)
     if section.loss.negatives_shared:
         return Batch(query, positive, Ragged.of(negatives).values, _none().reshape(len(query), 0))
     own = np.repeat(positive[:, None], count, axis=1)
     for index, rows in enumerate(negatives):
         own[index, : len(rows)] = rows
     return Batch(query, positive, _none(), own)
-
-
-def _drawn(listed: Int[np.ndarray, " n"], count: int, random: np.random.Generator) -> Int[np.ndarray, " k"]:
-    return (listed if len(listed) <= count else random.choice(listed, count, replace=False)).astype(np.int64)
 
 
 def _none() -> Int[np.ndarray, " none"]:
@@ -322,7 +333,9 @@ def share_of(pairs: PairSet, batch: Batch, section: TrainSection, processes: Pro
     mine = processes.share(len(batch.query))
     listed = np.minimum(pairs.negatives.lengths[batch.query], section.loss.negatives_per_query)
     ends = np.concatenate([[0], np.cumsum(listed)])
-    shared = batch.shared[ends[mine.start] : ends[mine.stop]] if len(batch.shared) else batch.shared
+    shared = batch.shared
+    if len(shared):
+        shared = shared[ends[mine.start] : ends[mine.stop]]
     return Batch(batch.query[mine], batch.positive[mine], shared, batch.own[mine])
 
 
@@ -354,9 +367,9 @@ def _gathered(
     """Queries, positives and negatives of all processes."""
     count, width = len(sides.query), sides.query.shape[1]
     own_count = count * batch.own.shape[1]
-    positive, shared, own = torch.split(
-        sides.documents, [count, len(sides.documents) - count - own_count, own_count]
-    )
+    shared_count = len(sides.documents) - count - own_count
+    # The order of `Batch.documents`.
+    positive, shared, own = torch.split(sides.documents, [count, shared_count, own_count])
     return (
         processes.gather(sides.query),
         processes.gather(positive),
@@ -372,17 +385,20 @@ def _keys(batch: Batch, examples: PairSet, device: torch.device) -> dict[str, Te
     """
     listed = examples.answers.take(batch.query)
     in_batch = np.isin(listed.values, batch.documents)
-    answers = [
-        listed.values[start:end][in_batch[start:end]] for start, end in pairwise(listed.offsets.tolist())
-    ]
+    answers = []
+    for start, end in pairwise(listed.offsets.tolist()):
+        of_query = listed.values[start:end]
+        answers.append(of_query[in_batch[start:end]])
     longest = max(map(len, answers))
     keys = {
         "query_keys": batch.query,
         "positive_keys": batch.positive,
+        # Shorter lists repeat their answers, which masks nothing else.
         "answer_keys": np.stack([np.resize(rows, longest) for rows in answers]),
     }
-    keys |= {"shared_keys": batch.shared} if len(batch.shared) else {}
-    keys |= {"own_keys": batch.own} if batch.own.size else {}
-    return {
-        name: on_device(torch.from_numpy(np.ascontiguousarray(rows)), device) for name, rows in keys.items()
-    }
+    if len(batch.shared):
+        keys["shared_keys"] = batch.shared
+    if batch.own.size:
+        keys["own_keys"] = batch.own
+    tensors = {name: torch.from_numpy(np.ascontiguousarray(rows)) for name, rows in keys.items()}
+    return {name: on_device(tensor, device) for name, tensor in tensors.items()}

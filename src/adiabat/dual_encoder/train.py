@@ -93,14 +93,19 @@ def train(
     with processes(device_of(settings.run.device)) as group:
         main_watch = watch if group.is_main else SILENT
         # Exchange first, so that no process makes the directory before all have checked it.
-        on_main(group, lambda: main_watch.note(note) if note else None)
+        if note:
+            on_main(group, partial(main_watch.note, note))
         objective, built = prepared(
             load, settings, group, main_watch, stream_folder=out / STREAM if resume else None
         )
         reserve = fit_into_time(objective, main_watch, started=started)
         loop = _loop(objective, Job(out), main_watch, seconds=_left(objective, started, reserve))
         rules = replace(RULES, behind=partial(behind, objective.steps))
-        on_main(group, lambda: open_job(out, _description(objective, built), resume=resume, rules=rules))
+
+        def claim() -> Job:
+            return open_job(out, _description(objective, built), resume=resume, rules=rules)
+
+        on_main(group, claim)
         _say_what_is_trained(objective, group.device, main_watch)
         with sole_writer(out) if group.is_main else nullcontext():
             if objective.stream is not None:
@@ -186,11 +191,7 @@ def prepared(
     cache = cache_folder(settings.data.cache)
     training: PairSet | Stream
     if settings.data.stream is not None:
-        before = (
-            stream_folder
-            if stream_folder is not None and is_there(stream_folder / ROWS, error=JobError)
-            else None
-        )
+        has_shards = stream_folder is not None and is_there(stream_folder / ROWS, error=JobError)
         validation = read_validation(settings.job.data, settings.data, cache=cache, watch=watch)
         _check_validation(validation, settings)
         id_store = store if settings.reads_ids else None
@@ -198,7 +199,7 @@ def prepared(
             settings,
             validation=validation.texts.queries,
             store=id_store,
-            folder=before,
+            folder=stream_folder if has_shards else None,
             processes=group,
             watch=watch,
         )
@@ -212,8 +213,9 @@ def prepared(
         watch.note(built.note)
     if store is not None:
         _require_fitting(store, built.towers, settings)
-    for model in (built.towers, *([] if built.guide is None else [built.guide])):
-        model.to(group.device)
+    built.towers.to(group.device)
+    if built.guide is not None:
+        built.guide.to(group.device)
     objective = PairContrast(built.towers, training, validation, settings, built.guide, group, store)
     if objective.stream is None:
         # Refuse rules that leave no batch before the directory is made; a stream has planned its first shard
@@ -272,25 +274,25 @@ def _check_validation(validation: PairSet, settings: TrainSettings) -> None:
 def schedule_of(settings: TrainSettings, *, total_steps: int, steps_per_pass: int) -> Schedule:
     """The schedule of the settings."""
     section = settings.train
-    warm_up = section.warmup_steps
+    warmup_steps = section.warmup_steps
+    if warmup_steps is None:
+        warmup_steps = warmup_steps_of(section.warmup_fraction, total_steps=total_steps)
     return schedule_from(
         section.schedule,
         total_steps=total_steps,
         steps_per_epoch=steps_per_pass,
-        warmup_steps=warmup_steps_of(section.warmup_fraction, total_steps=total_steps)
-        if warm_up is None
-        else warm_up,
+        warmup_steps=warmup_steps,
     )
 
 
 def _description(objective: PairContrast, built: Built) -> dict[str, Any]:
     """Everything that decides the run, for ``config.toml``; a resumed run must agree with all of it."""
     stream = objective.stream
-    examples = [
-        objective.train.digest() if stream is None else stream.rows[0].sha256,
-        objective.validation.digest(),
-    ]
-    examples += [] if objective.store is None else [objective.store.manifest.sha256]
+    # All shards of a stream follow from its settings and its first one.
+    trained = objective.train.digest() if stream is None else stream.rows[0].sha256
+    examples = [trained, objective.validation.digest()]
+    if objective.store is not None:
+        examples.append(objective.store.manifest.sha256)
     digests = {
         "model": built.digest,
         "examples": hashlib.sha256(" ".join(examples).encode()).hexdigest(),
@@ -313,23 +315,17 @@ def _loop(objective: PairContrast, job: Job, watch: Watch, *, seconds: float | N
     board = job.board if run.tensorboard else None
 
     def show(position: Position) -> None:
-        best = position.best
-        validated = (
-            ""
-            if best is None
-            else f" (validation loss {best.loss:.4f}, P@1 {best.measures.get('P@1', 0.0):.3f})"
-        )
-        watch.progress(f"training{validated}", position.step, total)
+        label, best = "training", position.best
+        if best is not None:
+            label += f" (validation loss {best.loss:.4f}, P@1 {best.measures.get('P@1', 0.0):.3f})"
+        watch.progress(label, position.step, total)
 
+    steps_per_pass = math.ceil(objective.sampler.pairs / section.batch_size)
     return Loop(
         objective=objective,
         optimizer=optimizer_of(objective.module, section),
         learning_rate=section.learning_rate,
-        schedule=schedule_of(
-            settings,
-            total_steps=total,
-            steps_per_pass=math.ceil(objective.sampler.pairs / section.batch_size),
-        ),
+        schedule=schedule_of(settings, total_steps=total, steps_per_pass=steps_per_pass),
         limits=Limits(
             section.validate_every,
             max_epochs=None,
@@ -357,16 +353,13 @@ def _loop(objective: PairContrast, job: Job, watch: Watch, *, seconds: float | N
 
 
 def _say_what_is_trained(objective: PairContrast, device: torch.device, watch: Watch) -> None:
-    for sentence in filter(
-        None, (*notes_of(objective), emulation_note(device, objective.settings.run.precision))
-    ):
+    emulated = emulation_note(device, objective.settings.run.precision)
+    for sentence in filter(None, (*notes_of(objective), emulated)):
         watch.note(sentence)
     parameters, trained = counts_of(objective)
-    amount = (
-        f"{len(objective.train):,} pairs"
-        if objective.stream is None
-        else f"shards of about {len(objective.train):,} pairs"
-    )
+    amount = f"{len(objective.train):,} pairs"
+    if objective.stream is not None:
+        amount = f"shards of about {amount}"
     watch.note(f"training {trained:,} of {parameters:,} parameters on {amount} of {objective.train.name}")
     watch.note(f"validating on {len(objective.validation.query_rows):,} queries")
 

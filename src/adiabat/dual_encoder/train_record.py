@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import tomli_w
+import torch
 
 from adiabat.config.training_choices import InBatchLoss
 from adiabat.core.text import amount
@@ -70,26 +71,27 @@ class Estimate:
 
     def summary(self) -> str:
         """The resolved settings and the expected cost, as text."""
-        streamed = self.settings["data"]["stream"]
-        data = f"a stream, in shards of about {self.pairs:,} pairs" if streamed else f"{self.pairs:,} pairs"
+        data = f"{self.pairs:,} pairs"
+        if self.settings["data"]["stream"]:
+            data = f"a stream, in shards of about {data}"
+        share = f"{100 * self.trained / self.parameters:.1f} %"
         lines = [
-            f"parameters: {self.parameters:,}, trained: {self.trained:,} "
-            f"({100 * self.trained / self.parameters:.1f} %)",
+            f"parameters: {self.parameters:,}, trained: {self.trained:,} ({share})",
             f"length: {self.steps:,} steps on {data}, {self.tokens:.3g} tokens",
-            f"operations: {self.flops:.3g} FLOP by parameters and tokens, "
-            f"{self.operations:.3g} counted one by one",
+            f"operations: {self.flops:.3g} FLOP by parameters and tokens, {self.operations:.3g} one by one",
             f"memory: {amount(self.memory_bytes)}, measured in {TIMED_STEPS} steps on {self.device}",
             f"time: {self.seconds:,.0f} s at {self.step_seconds:.2f} s a step, validations not counted",
             *self.notes,
         ]
-        return tomli_w.dumps(without_none(self.settings)) + "".join(f"\n# {line}" for line in lines)
+        settings = tomli_w.dumps(without_none(self.settings))
+        return "\n# ".join([settings, *lines])
 
 
 def notes_of(objective: PairContrast) -> tuple[str, ...]:
     """Notes for readers of the result: data left out, texts truncated, settings without effect."""
     settings = objective.settings
-    loss = settings.train.loss
-    notes = [*objective.train.notes, *objective.validation.notes]
+    loss, train = settings.train.loss, objective.train
+    notes = [*train.notes, *objective.validation.notes]
     for side, table in objective.tables.items():
         limit = objective.towers.tower(side).settings.limit(side)
         if full := int((table.lengths >= limit).sum()):
@@ -97,42 +99,32 @@ def notes_of(objective: PairContrast) -> tuple[str, ...]:
             notes.append(
                 f"{full:,} of {len(table):,} {kind} reach the limit of {limit} tokens: longer ones are cut"
             )
-    if (
-        isinstance(loss, InBatchLoss)
-        and loss.similarity == "dot"
-        and objective.towers.query.settings.unit_length
-    ):
+    by_dot = isinstance(loss, InBatchLoss) and loss.similarity == "dot"
+    if by_dot and objective.towers.query.settings.unit_length:
         notes.append(
             "embeddings have unit length, so that train.loss.similarity = dot is the cosine; "
             "encoder.normalize = false lets lengths differ"
         )
-    if nameless := unnamed(objective.train, settings):
+    if nameless := unnamed(train, settings):
         notes.append(nameless)
-    if small := in_small_groups(objective.train, settings):
+    if small := in_small_groups(train, settings):
         notes.append(
-            f"{small:,} of {len(objective.train):,} pairs have a {settings.batches.group.kind} "
-            "with fewer pairs than a batch, "
-            f"so their batches mix several"
+            f"{small:,} of {len(train):,} pairs have a {settings.batches.group.kind} "
+            "with fewer pairs than a batch, so their batches mix several"
         )
-    if (
-        settings.mixture.cap is not None
-        and settings.mixture.cap >= np.bincount(objective.train.sources).max()
-    ):
+    largest_source = np.bincount(train.sources).max()
+    if settings.mixture.cap is not None and settings.mixture.cap >= largest_source:
         notes.append(f"mixture.cap = {settings.mixture.cap:,} has no effect: no source has more pairs")
     if len(objective.validation.candidates) == 1:
         notes.append(
             "validation has a single document to rank, so that its loss, P@1 and RR are "
             "meaningless; hold out more, or list negatives"
         )
-    listed = int((objective.train.negatives.lengths[objective.train.query_rows] > 0).sum())
-    if (
-        isinstance(loss, InBatchLoss)
-        and loss.negatives_per_query
-        and 0 < listed < len(objective.train.query_rows)
-    ):
+    queries = len(train.query_rows)
+    listed = np.count_nonzero(train.negatives.lengths[train.query_rows])
+    if isinstance(loss, InBatchLoss) and loss.negatives_per_query and 0 < listed < queries:
         notes.append(
-            f"{listed:,} of {len(objective.train.query_rows):,} queries list negatives; "
-            "the others have only in-batch negatives"
+            f"{listed:,} of {queries:,} queries list negatives; the others have only in-batch negatives"
         )
     if objective.stream is not None and notes:
         notes.append("the counts of pairs and texts here cover one shard of the stream")
@@ -141,17 +133,20 @@ def notes_of(objective: PairContrast) -> tuple[str, ...]:
 
 def counts_of(objective: PairContrast) -> tuple[int, int]:
     """Numbers of all and of trained parameters of the towers; shared ones count once."""
-    sizes = [(weights.numel(), weights.requires_grad) for weights in objective.module.parameters()]
-    return sum(size for size, _ in sizes), sum(size for size, trained in sizes if trained)
+    parameters = list(objective.module.parameters())
+    trained = [weights for weights in parameters if weights.requires_grad]
+    return sum(map(torch.numel, parameters)), sum(map(torch.numel, trained))
 
 
 def passed(objective: PairContrast, steps: int) -> tuple[float, float, float]:
     """Tokens and both counts of operations of a run, estimated from a sample of its batches."""
-    sample = range(min(steps, SAMPLED_STEPS))
+    counts = []
     with objective.passing():
-        costs = [(sum(objective.tokens_of(step).values()), objective.cost_of_passes(step)) for step in sample]
-    counted = [(tokens, cost.flops, cost.operations) for tokens, cost in costs]
-    tokens, flops, operations = (steps * float(each) for each in np.mean(counted, axis=0))
+        for step in range(min(steps, SAMPLED_STEPS)):
+            cost = objective.cost_of_passes(step)
+            counts.append((sum(objective.tokens_of(step).values()), cost.flops, cost.operations))
+    # The mean step, as often as the run takes one.
+    tokens, flops, operations = (steps * np.mean(counts, axis=0)).tolist()
     return tokens, flops, operations
 
 
@@ -170,24 +165,24 @@ def result_of_run(
         last = objective.at(max(0, steps - 1))
         amount_read = f"{objective.stream.drawn(steps, last).sum():,} pairs of a stream"
         outcome_notes = [*objective.stream.notes(steps, last)]
+    queries = len(objective.validation.query_rows)
+    by_pairs = settings.train.error_unit == "pairs"
+    passes = None
+    if objective.stream is None:
+        passes = steps * settings.train.batch_size / objective.sampler.pairs
     record = record_of(
         job,
         outcome,
         settings=settings.recorded(),
         kind="training",
         unit=settings.train.error_unit,
-        trained_on=f"{objective.train.name}: {amount_read}, validated on "
-        f"{len(objective.validation.query_rows):,} queries",
+        trained_on=f"{objective.train.name}: {amount_read}, validated on {queries:,} queries",
         parameters=parameters,
         trainable=trained,
-        validated=listed_pairs(objective.validation)
-        if settings.train.error_unit == "pairs"
-        else len(objective.validation.query_rows),
+        validated=listed_pairs(objective.validation) if by_pairs else queries,
         layers=_layers(built, plain),
         notes=(*notes_of(objective), *filter(None, outcome_notes)),
-        passes=None
-        if objective.stream is not None
-        else steps * settings.train.batch_size / objective.sampler.pairs,
+        passes=passes,
         total=objective.steps,
         planned=settings.train.budget_flops,
         measures=("P@1", "RR"),
@@ -206,17 +201,22 @@ def result_of_run(
 
 def trained_by_run(objective: PairContrast, steps: int) -> TrainedTexts:
     """Texts that the run, and the training of its initial models, used for training or validation."""
-    settings, store = objective.settings, objective.store if objective.settings.reads_ids else None
-    sets: list[TrainedTexts] = [] if objective.stream is None else objective.stream.trained(steps)
-    pairs = [objective.validation, *([objective.train] if objective.stream is None else [])]
-    texts = TrainedTexts.joined([*sets, *(trained_pairs(examples, store) for examples in pairs)])
-    return with_starts(texts, settings.job.model, settings.towers.document_model)
+    settings = objective.settings
+    store = objective.store if settings.reads_ids else None
+    sets = [trained_pairs(objective.validation, store)]
+    if objective.stream is None:
+        sets.append(trained_pairs(objective.train, store))
+    else:
+        # A stream has kept the texts of its shards, which are no longer in memory.
+        sets += objective.stream.trained(steps)
+    return with_starts(TrainedTexts.joined(sets), settings.job.model, settings.towers.document_model)
 
 
 def _layers(built: Built, plain: DualEncoder) -> list[LayerChange]:
     """Changes of the tensors that were trained."""
-    after = {name: weights.detach().cpu() for name, weights in named_weights(plain).items()}
-    names = [
-        name for name, weights in built.before.items() if name in after and not weights.equal(after[name])
-    ]
-    return layer_changes({name: built.before[name] for name in names}, {name: after[name] for name in names})
+    before, after = {}, {}
+    for name, weights in named_weights(plain).items():
+        now = weights.detach().cpu()
+        if name in built.before and not now.equal(built.before[name]):
+            before[name], after[name] = built.before[name], now
+    return layer_changes(before, after)
