@@ -17,7 +17,9 @@ from adiabat.config.tuning import TuneSettings
 from adiabat.core.errors import InterruptionError, JobError
 from adiabat.core.progress import Watch
 from adiabat.core.text import NO_BREAK
-from adiabat.experiments.rate_search import RateSearch
+from adiabat.experiments import range_test as range_test_module
+from adiabat.experiments.range_test import hand_over, range_test
+from adiabat.experiments.rate_trials import RateTrials
 from adiabat.results.rate_search_result import RateTrial
 from adiabat.runs.row_files import Rows
 from adiabat.runs.run_config import Job, read_description
@@ -40,15 +42,15 @@ def counted_steps(monkeypatch: pytest.MonkeyPatch, *, cut: int = 0) -> list[int]
     return taken
 
 
-def take_trials(made: Callable[[RateSearch, float, int], RateTrial], monkeypatch: pytest.MonkeyPatch) -> None:
+def take_trials(made: Callable[[RateTrials, float, int], RateTrial], monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a function make the trials."""
 
-    def run_them(search: RateSearch, prepared: list[tuple[float, int]]) -> None:
+    def run_them(search: RateTrials, prepared: list[tuple[float, int]]) -> None:
         for rate, seed in prepared:
             search.rows.add(made(search, rate, seed))
 
-    monkeypatch.setattr(RateSearch, "_prepared", lambda search, rate, seed, stack, running: (rate, seed))
-    monkeypatch.setattr(RateSearch, "_run", run_them)
+    monkeypatch.setattr(RateTrials, "_prepared", lambda search, rate, seed, stack, running: (rate, seed))
+    monkeypatch.setattr(RateTrials, "_run", run_them)
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +153,7 @@ def test_a_rate_whose_trial_diverged_is_not_taken(
     # its second.
     trials = {1e-2: ([0.2, 0.1], 10), 1e-3: ([0.4, 0.3], 8), 1e-4: ([0.5, 0.45], None)}
 
-    def made(search: RateSearch, rate: float, seed: int) -> RateTrial:
+    def made(search: RateTrials, rate: float, seed: int) -> RateTrial:
         losses, left = trials[rate]
         return RateTrial(
             rate, seed, [4, 8], {name: [0.5, 0.5] for name in MEASURES}, left, "", 1.0, "CPU", losses
@@ -160,7 +162,8 @@ def test_a_rate_whose_trial_diverged_is_not_taken(
     take_trials(made, monkeypatch)
     context = TuningContext(problem.fresh, problem.store, str(problem.data), "tiny")
     assert (
-        RateSearch(context, quick(tmp_path), tmp_path / "search", Watch()).tested().tune.learning_rate == 1e-3
+        range_test(RateTrials(context, quick(tmp_path), tmp_path / "search", Watch())).tune.learning_rate
+        == 1e-3
     )
 
 
@@ -168,7 +171,7 @@ def test_a_rate_whose_trial_diverged_is_not_taken(
 def test_a_range_test_goes_on_to_lower_rates_until_one_stays_within_the_limit(
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, within: float
 ) -> None:
-    def made(search: RateSearch, rate: float, seed: int) -> RateTrial:
+    def made(search: RateTrials, rate: float, seed: int) -> RateTrial:
         drift = {name: [0.5] for name in MEASURES}
         left, reason = (None, "") if rate < within else (4, "outside")
         return RateTrial(rate, seed, [4], drift, left, reason, 1.0, "CPU", [1.0])
@@ -176,16 +179,16 @@ def test_a_range_test_goes_on_to_lower_rates_until_one_stays_within_the_limit(
     take_trials(made, monkeypatch)
     context = TuningContext(problem.fresh, problem.store, str(problem.data), "tiny")
     notes: list[str] = []
-    search = RateSearch(context, quick(tmp_path), tmp_path / "search", Watch(note=notes.append))
+    search = RateTrials(context, quick(tmp_path), tmp_path / "search", Watch(note=notes.append))
     if within < 1e-7:
         with pytest.raises(
             JobError,
             match="must stay within the guard's limit until its first validation, "
             "got none down to 1e-07; lower",
         ):
-            search.tested()
+            range_test(search)
         return
-    assert search.tested().tune.learning_rate == pytest.approx(1e-5)
+    assert range_test(search).tune.learning_rate == pytest.approx(1e-5)
     assert [row.rate for row in search.rows.every] == pytest.approx([1e-2, 1e-3, 1e-4, 1e-5])
     assert "0.0001: none, 1e-05: 1.0000; tuning at 1e-05" in notes[-1]
 
@@ -281,9 +284,9 @@ def test_a_job_killed_while_it_takes_over_a_trial_goes_on(
 def test_a_trial_that_the_run_does_not_go_on_from_counts_against_the_time(
     problem: Problem, whole: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
 ) -> None:
-    at, hand_over, counted = RateSearch.at, RateSearch._hand_over, []
+    at, counted = RateTrials.at, []
 
-    def seen(self: RateSearch, rate: float, limit: float | None, seconds: float) -> TuneSettings:
+    def seen(self: RateTrials, rate: float, limit: float | None, seconds: float) -> TuneSettings:
         of_run = next(trial.seconds for trial in self.rows.every if trial.rate == rate)
         counted.append(
             seconds
@@ -291,14 +294,14 @@ def test_a_trial_that_the_run_does_not_go_on_from_counts_against_the_time(
         )
         return at(self, rate, limit, seconds)
 
-    def removed(self: RateSearch, rate: float) -> RateTrial | None:
-        path = self._folder(rate, 0) / lost
+    def removed(self: RateTrials, rate: float) -> RateTrial | None:
+        path = self.job_of(rate, 0).folder / lost
         if lost and path.exists():
             path.rename(tmp_path / "lost")
         return hand_over(self, rate)
 
-    monkeypatch.setattr(RateSearch, "at", seen)
-    monkeypatch.setattr(RateSearch, "_hand_over", removed)
+    monkeypatch.setattr(RateTrials, "at", seen)
+    monkeypatch.setattr(range_test_module, "hand_over", removed)
     settings, taken = quick(tmp_path), counted_steps(monkeypatch, cut=26)
     with pytest.raises(InterruptionError):
         run(problem, tmp_path / "job", settings)
@@ -310,15 +313,15 @@ def test_a_trial_that_the_run_does_not_go_on_from_counts_against_the_time(
 def test_a_range_test_that_has_used_its_time_ends_after_a_rate_within_the_limit(
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def made(search: RateSearch, rate: float, seed: int) -> RateTrial:
+    def made(search: RateTrials, rate: float, seed: int) -> RateTrial:
         left = 4 if rate > 5e-3 else None
         return RateTrial(rate, seed, [4], {name: [0.5] for name in MEASURES}, left, "", 200.0, "CPU", [0.4])
 
     take_trials(made, monkeypatch)
     context = TuningContext(problem.fresh, problem.store, str(problem.data), "tiny")
     notes: list[str] = []
-    search = RateSearch(context, quick(tmp_path), tmp_path / "search", Watch(note=notes.append))
-    assert search.tested().tune.learning_rate == 1e-3
+    search = RateTrials(context, quick(tmp_path), tmp_path / "search", Watch(note=notes.append))
+    assert range_test(search).tune.learning_rate == 1e-3
     # 200 of 600 seconds leave time for a second trial, 400 for no third.
     assert [row.rate for row in search.rows.every] == [1e-2, 1e-3]
     assert "0.01: none, 0.001: 0.4000; tuning at 0.001" in notes[-1]
@@ -327,16 +330,16 @@ def test_a_range_test_that_has_used_its_time_ends_after_a_rate_within_the_limit(
 def test_the_search_leaves_the_run_what_remains_of_the_time(
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    at, left = RateSearch.at, []
+    at, left = RateTrials.at, []
 
-    def spent(self: RateSearch, rate: float, limit: float | None, seconds: float) -> TuneSettings:
+    def spent(self: RateTrials, rate: float, limit: float | None, seconds: float) -> TuneSettings:
         settings = at(self, rate, limit, 599.9999)
         # The clock of the run counts the trial that it goes on from.
         assert seconds == sum(trial.seconds for trial in self.rows.every if trial.rate != rate)
         left.append(settings.tune.budget_seconds)
         return settings
 
-    monkeypatch.setattr(RateSearch, "at", spent)
+    monkeypatch.setattr(RateTrials, "at", spent)
     record = run(problem, tmp_path / "job", quick(tmp_path)).training
     assert left == [pytest.approx(1e-3)]
     assert record is not None

@@ -8,7 +8,7 @@ import pytest
 
 from adiabat.adiabatic.fixed_steps import FixedSteps
 from adiabat.core.errors import InterruptionError
-from adiabat.experiments.rate_search import RateSearch
+from adiabat.experiments.rate_trials import RateTrials
 from adiabat.results.rate_search_result import RateTrial
 from adiabat.runs.row_files import Rows
 from adiabat.training.loop import Loop
@@ -39,7 +39,7 @@ def trials_of(out: Path) -> dict[float, tuple[list[int], list[float], int | None
 def one_by_one(problem: Problem, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("one by one")
     with recording(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RateSearch, "_make_at_once", lambda search, wanted: None)
+        patch.setattr(RateTrials, "make_at_once", lambda search, wanted: None)
         run(problem, folder / "job", quick(folder, limit=0.5))
     return folder / "job"
 
@@ -53,7 +53,7 @@ def test_trials_that_take_turns_are_those_that_run_alone_bit_for_bit(
     at_once: int,
     first: list[float],
 ) -> None:
-    monkeypatch.setattr("adiabat.experiments.rate_search.AT_ONCE", at_once)
+    monkeypatch.setattr("adiabat.experiments.rate_trials.AT_ONCE", at_once)
     order: list[float] = []
     step = Loop.step
 
