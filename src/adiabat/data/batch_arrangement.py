@@ -346,9 +346,8 @@ class ArrangedBatches:
         if self._empty is not None and self._starts[self._empty] <= step:
             size = self._rules.batch_size
             raise DataError(
-                f"{self._left_out[self._empty]:,} examples must fill a batch of {size} "
-                "under the rules of [batches], got none; "
-                "lower train.batch_size, or relax the rules"
+                f"{self._left_out[self._empty]:,} examples must fill a batch of {size} under the rules of "
+                "[batches], got none; lower train.batch_size, or relax the rules"
             )
         number = int(np.searchsorted(self._starts, step, side="right")) - 1
         self._plan(number)

@@ -141,10 +141,9 @@ class Columns:
         )
         if not self.layouts:
             raise ConfigError(
-                f"columns must map names of one kind of row, got {', '.join(self.mapping)}; "
-                "a row is a document (doc_id, text, title), "
-                "an example (query_id, query, positive, negative, label, topic, tag) or "
-                "a sentence pair (premise, hypothesis, label)"
+                f"columns must map names of one kind of row, got {', '.join(self.mapping)}; a row is a "
+                "document (doc_id, text, title), an example (query_id, query, positive, negative, label, "
+                "topic, tag) or a sentence pair (premise, hypothesis, label)"
             )
 
     def _key(self, name: str) -> str:

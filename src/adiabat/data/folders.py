@@ -346,12 +346,10 @@ def _no_rows(folder: Path) -> str:
         )
     listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     return (
-        f"{folder} must hold Parquet files, numbered parts of a table, files named by "
-        "split (train.jsonl, test.csv), text files alone "
-        "(.txt, each a document), a saved data set (dataset_info.json or "
-        "dataset_dict.json) or a BEIR layout (corpus.jsonl, "
-        f"queries.jsonl, qrels/), got {listed or 'an empty folder'}; "
-        "name the file itself or another folder"
+        f"{folder} must hold Parquet files, numbered parts of a table, files named by split (train.jsonl, "
+        "test.csv), text files alone (.txt, each a document), a saved data set (dataset_info.json or "
+        "dataset_dict.json) or a BEIR layout (corpus.jsonl, queries.jsonl, qrels/), got "
+        f"{listed or 'an empty folder'}; name the file itself or another folder"
     )
 
 

@@ -154,9 +154,8 @@ def read_parallel_texts(
     if constant := [column for column, texts in ((a, texts_a), (b, texts_b)) if len(set(texts)) < 2]:
         raise DataError(
             f"{source} must have two different sentences in each column, got {len(texts_a)} "
-            f"row{'' if len(texts_a) == 1 else 's'} "
-            f"with the same in {quoted(constant)}; a translation needs another "
-            "sentence that it could be confused with"
+            f"row{'' if len(texts_a) == 1 else 's'} with the same in {quoted(constant)}; a translation "
+            "needs another sentence that it could be confused with"
         )
     return ParallelTexts(name, texts_a, texts_b, (a, b))
 
@@ -174,9 +173,8 @@ def require_separable(training: LabelledTexts, test: LabelledTexts | None = None
     unknown = [label for label in (test.labels if test else ()) if label not in known]
     if unknown:
         raise DataError(
-            f"{training.name} must have texts of every label of the test, got "
-            f"none for {value_counts(unknown)}; "
-            "leave those out of the test, or train on data that has them"
+            f"{training.name} must have texts of every label of the test, got none for "
+            f"{value_counts(unknown)}; leave those out of the test, or train on data that has them"
         )
 
 

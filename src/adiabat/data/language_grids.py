@@ -93,9 +93,8 @@ def require_every_label(grid: LanguageGridSet, *, source: str | Path) -> None:
     """Check that there are sentence pairs of every label, before a model computes anything."""
     if absent := [label for label in LABELS if label not in grid.labels]:
         raise DataError(
-            f"{source} must have sentence pairs of every label ({', '.join(LABELS)}), "
-            f"got none of {' and '.join(absent)}; "
-            "add some, or name a grid that has all three"
+            f"{source} must have sentence pairs of every label ({', '.join(LABELS)}), got none of "
+            f"{' and '.join(absent)}; add some, or name a grid that has all three"
         )
 
 

@@ -120,9 +120,8 @@ def limited_lines(lines: BinaryIO | io.BufferedReader, path: Path, number: int =
         number += 1
         if len(line) > limit:
             raise DataError(
-                f"{path}:{number} must have at most {limit:,} bytes, got a longer "
-                "line; end each row with a newline, or set "
-                f"{LONGEST_LINE} to a larger number of bytes"
+                f"{path}:{number} must have at most {limit:,} bytes, got a longer line; end each row with a "
+                f"newline, or set {LONGEST_LINE} to a larger number of bytes"
             )
         yield line
 

@@ -227,9 +227,8 @@ def _lines(path: Path, faults: FileFaults) -> Iterator[str]:
 def _unequal_lengths(source_path: Path, translation_path: Path) -> str:
     counts = [sum(1 for _ in _lines(path, FileFaults())) for path in (source_path, translation_path)]
     return (
-        f"{translation_path} must have as many lines as {source_path}, one for each "
-        f"sentence, got {counts[1]:,} beside {counts[0]:,}; "
-        "one of them lost or gained lines: get both again"
+        f"{translation_path} must have as many lines as {source_path}, one for each sentence, got "
+        f"{counts[1]:,} beside {counts[0]:,}; one of them lost or gained lines: get both again"
     )
 
 
@@ -243,7 +242,6 @@ def _language_of(path: Path, languages: Sequence[str]) -> str:
     if len(languages) == 1:
         return languages[0]
     raise DataError(
-        f"{path} must end in the code of its language, as corpus.de does, got none; rename "
-        "it, or name the only language that is learned "
-        f"({option('languages')})"
+        f"{path} must end in the code of its language, as corpus.de does, got none; rename it, or name the "
+        f"only language that is learned ({option('languages')})"
     )

@@ -281,9 +281,8 @@ def _delimited_rows(
             yield Row(f"{path}:{line}", values, location, cursor.rows - 1)
     if names and not cursor.rows and not faults.count:
         raise DataError(
-            f"{path} must hold at least one row, got none below line 1, {shown_names(names)}; "
-            "check that the file is complete; if "
-            "this line is a row, put a header of column names before it"
+            f"{path} must hold at least one row, got none below line 1, {shown_names(names)}; check that "
+            "the file is complete; if this line is a row, put a header of column names before it"
         )
 
 

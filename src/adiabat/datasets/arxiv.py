@@ -178,9 +178,8 @@ def _count_categories(source: Path, watch: Watch) -> _Census:
     if absent := [column for column in COLUMNS if column not in first.values]:
         # A different kind of file: faults of its rows would add nothing.
         raise DataError(
-            f"{source} must be the metadata snapshot, whose rows have {', '.join(COLUMNS)}, "
-            f"got {', '.join(first.values) or 'no columns'}: "
-            f"{', '.join(absent)} missing; name that file"
+            f"{source} must be the metadata snapshot, whose rows have {', '.join(COLUMNS)}, got "
+            f"{', '.join(first.values) or 'no columns'}: {', '.join(absent)} missing; name that file"
         )
     for categories in parsed_rows(rows, faults, _checked_categories):
         sizes.update(set(categories))
@@ -274,9 +273,8 @@ def _select(
     skipped.write_notes(writer)
     if len(selected) < 2:
         raise DataError(
-            "arxiv.max_category_size must leave at least two usable papers, "
-            f"{limit:,} leaves {len(selected)}; "
-            "raise it, or name a larger source"
+            f"arxiv.max_category_size must leave at least two usable papers, {limit:,} leaves "
+            f"{len(selected)}; raise it, or name a larger source"
         )
     return list(selected.values())
 
@@ -332,9 +330,8 @@ def _negatives(
     nearest = nearest_of_groups(bags, groups, NEAREST, watch=watch)
     distinct = int((nearest[:, -2] != nearest[:, -1]).sum())
     writer.note(
-        f"{distinct:,} of {len(papers):,} papers ({distinct / len(papers):.1%}) "
-        f"have {NEAREST} distinct nearest papers; "
-        "for the others the last is repeated"
+        f"{distinct:,} of {len(papers):,} papers ({distinct / len(papers):.1%}) have {NEAREST} distinct "
+        "nearest papers; for the others the last is repeated"
     )
     return np.concatenate([nearest, random_others(len(papers), seed=settings.run.seed)[:, None]], axis=1)
 

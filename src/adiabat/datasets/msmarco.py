@@ -117,9 +117,8 @@ def _write_triplets(source: Path, writer: DatasetWriter, section: MsmarcoSection
 def _count_triplets(source: Path, section: MsmarcoSection) -> int:
     if place_of(source).form in ("tsv", "csv"):
         raise DataError(
-            f"{source} must be a file of triplets (JSON lines with query, pos and "
-            "neg), or a folder with collection.tsv, "
-            "queries.SPLIT.tsv and qrels.SPLIT.tsv, got a table; name one of these"
+            f"{source} must be a file of triplets (JSON lines with query, pos and neg), or a folder with "
+            "collection.tsv, queries.SPLIT.tsv and qrels.SPLIT.tsv, got a table; name one of these"
         )
     total = count_rows(source) or 0
     wanted = section.train + section.dev + section.test

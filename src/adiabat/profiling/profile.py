@@ -126,11 +126,9 @@ def pair_findings(pairs: PairCounts, rows: PairRows, quotes: Quotes) -> Iterator
         yield Finding("documents that are their query", "warning", count, sentence)
     if pairs.unique_documents < FEW_UNIQUE:
         sentence = (
-            f"{percent(pairs.unique_documents)} of the documents are unique, so batches "
-            "hold equal ones: keep train.loss.mask_duplicates "
-            "on, and SamToNe to the query side (train.loss.same_tower): at 17 %, Moiseev "
-            "et al. 2023 found it harmful on the document "
-            "side"
+            f"{percent(pairs.unique_documents)} of the documents are unique, so batches hold equal ones: "
+            "keep train.loss.mask_duplicates on, and SamToNe to the query side (train.loss.same_tower): at "
+            "17 %, Moiseev et al. 2023 found it harmful on the document side"
         )
         yield Finding(
             "few unique documents",
