@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from adiabat.core.errors import ConfigError, DataError
-from adiabat.core.text import cut
+from adiabat.core.text import cut, numbered
 from adiabat.core.wording import assignment, in_callers_words, typed_command
 from adiabat.data.folders import table_name
 from adiabat.data.lines import COLUMN_ALIASES, MEANING, OF_LAYOUT, REQUIRED, Layout, more_columns
@@ -43,19 +43,19 @@ class Remarks:
 
     def add_unread(self, row: Row, used: Set[str], known: Iterable[str] = ()) -> None:
         """Note the columns of a row that are not read, each with its nearest match among `known`."""
-        unread = row.values.keys() - used - _USUAL
-        if unread <= self._unread.keys() or len(self._unread) == _MAX_NAMES:
+        unread = row.values.keys() - used - _USUAL - self._unread.keys()
+        if not unread:
             return
         known = list(known)
-        for name in (name for name in row.values if name in unread and name not in self._unread):
-            near = (
-                difflib.get_close_matches(name.lower(), known, n=1)
-                if len(self._unread) < _SHOWN_NAMES
-                else []
-            )
-            self._unread[name] = near[0] if near and near[0] != name else ""
+        for name in filter(unread.__contains__, row.values):
             if len(self._unread) == _MAX_NAMES:
                 return
+            self._unread[name] = ""
+            # Only names that are shown are compared: a file may have hundreds of them.
+            if len(self._unread) <= _SHOWN_NAMES:
+                near = difflib.get_close_matches(name.lower(), known, n=1)
+                if near != [name]:
+                    self._unread[name] = "".join(near)
 
     def add_list(self, column: str, location: str, *, read: bool) -> None:
         """Note a text that looks like a list, and whether it is read as one."""
@@ -68,27 +68,31 @@ class Remarks:
 
     def interpretations(self) -> list[str]:
         """Notes on values that are read in an unusual way."""
-        sentences = [
-            f'"{cut(column, limit=60)}" looks like a list in {_rows(count)} (first {first}) and is '
-            + ("read as one" if read else "taken for one text; write a JSON list if it is one")
-            for (column, read), (first, count) in self._lists.items()
-        ]
-        return sentences + [
-            f'"{cut(column, limit=60)}" is a label: documents with 0 are negatives, in {_rows(count)}'
-            for column, count in self._labels.items()
-        ]
+        sentences = []
+        for (column, read), (first, count) in self._lists.items():
+            taken_for = "read as one" if read else "taken for one text; write a JSON list if it is one"
+            sentences.append(
+                f"{_short(column, 60)} looks like a list in {_rows(count)} (first {first}) and is {taken_for}"
+            )
+        for column, count in self._labels.items():
+            sentences.append(
+                f"{_short(column, 60)} is a label: documents with 0 are negatives, in {_rows(count)}"
+            )
+        return sentences
 
     def sentences(self) -> list[str]:
         """All remarks."""
         sentences = self.interpretations()
         if self._unread:
-            names = [
-                f'"{cut(name, limit=40)}"' + (f' (nearest known name: "{near}")' if near else "")
-                for name, near in self._unread.items()
-            ]
-            at_least = " or" if len(names) == _MAX_NAMES else ""
-            more = f" and {len(names) - _SHOWN_NAMES:,}{at_least} more" if len(names) > _SHOWN_NAMES else ""
-            sentences.append(f"ignored columns: {', '.join(names[:_SHOWN_NAMES])}{more}")
+            listed = []
+            for name, near in [*self._unread.items()][:_SHOWN_NAMES]:
+                nearest = f' (nearest known name: "{near}")' if near else ""
+                listed.append(_short(name, 40) + nearest)
+            more = len(self._unread) - _SHOWN_NAMES
+            # Names beyond the limit were not kept, so that their number is not known.
+            at_least = " or" if len(self._unread) == _MAX_NAMES else ""
+            others = f" and {more:,}{at_least} more" if more > 0 else ""
+            sentences.append(f"ignored columns: {', '.join(listed)}{others}")
         return sentences
 
     def warn(self, source: str | Path) -> None:
@@ -98,7 +102,12 @@ class Remarks:
 
 
 def _rows(count: int) -> str:
-    return f"{count:,} row{'' if count == 1 else 's'}"
+    return f"{count:,} {numbered('row', count)}"
+
+
+def _short(name: str, limit: int) -> str:
+    """A name of the data in quotes, cut to a number of characters."""
+    return f'"{cut(name, limit=limit)}"'
 
 
 class Columns:
@@ -165,11 +174,9 @@ class Columns:
         """The file's name for our column `name`, or None if the row has no such column."""
         if name in self.mapping:
             return self.mapping[name] if self.mapping[name] in row.values else None
-        usual = self.usual.get(name)
-        if usual in row.values:
-            return usual
-        if name in row.values:
-            return name
+        for known in (self.usual.get(name), name):
+            if known in row.values:
+                return known
         present = [alias for alias in COLUMN_ALIASES[name] if alias in row.values]
         if len(present) > 1:
             raise DataError(
@@ -191,13 +198,13 @@ class Columns:
         """The file's columns of positives or negatives: that of `find`, then ``negative_1``, ``negative_2``
         ... in numeric order.
         """
-        if name in self.mapping or name == "positive":
-            first = self.require(name, row, "examples")
-            if name in self.mapping:
-                return [first]
-        else:
-            first = self.find(name, row) or ""
-        return list(dict.fromkeys([*([first] if first else []), *more_columns(name, row.values)]))
+        if name in self.mapping:
+            return [self.require(name, row, "examples")]
+        first = self.require(name, row, "examples") if name == "positive" else self.find(name, row)
+        columns = more_columns(name, row.values)
+        if first is None or first in columns:
+            return columns
+        return [first, *columns]
 
     def document_columns(self, row: Row) -> tuple[list[str], list[str], str | None]:
         """Columns of an example's positives and negatives, and of their label; cached for rows with the same
@@ -206,29 +213,34 @@ class Columns:
         Beside negatives, only a mapped column is a label: a score there is a teacher's.
         """
         names = tuple(row.values)
-        columns = self._document_columns.get(names)
-        if columns is None:
-            positives, negatives = self.find_all("positive", row), self.find_all("negative", row)
-            if "label" in self.mapping:
-                label = self.require("label", row, "examples") if self.mapping["label"] else None
-            else:
-                label = None if negatives else self.find("label", row)
-            columns = positives, negatives, label
-            if len(self._document_columns) < _MAX_NAMES:
-                self._document_columns[names] = columns
-        return columns
+        if names in self._document_columns:
+            return self._document_columns[names]
+        positives, negatives = self.find_all("positive", row), self.find_all("negative", row)
+        label = None
+        if self.mapping.get("label"):
+            label = self.require("label", row, "examples")
+        elif "label" not in self.mapping and not negatives:
+            label = self.find("label", row)
+        if len(self._document_columns) < _MAX_NAMES:
+            self._document_columns[names] = positives, negatives, label
+        return positives, negatives, label
 
     def note_unread(self, row: Row, layout: Layout) -> None:
         """Note the columns of a row that are not read in `remarks`."""
         if self._noted.issuperset(row.values):
             return
-        columns = {name: [self.find(name, row)] for name in OF_LAYOUT[layout]}
+        columns: dict[str, list[str | None]] = {name: [self.find(name, row)] for name in OF_LAYOUT[layout]}
         if layout == "examples":
             positives, negatives, label = self.document_columns(row)
             columns |= {"positive": [*positives], "negative": [*negatives], "label": [label]}
-        used = {name: frozenset(filter(None, present)) for name, present in columns.items()}
-        unknown = [alias for name, present in used.items() if not present for alias in COLUMN_ALIASES[name]]
-        self.remarks.add_unread(row, frozenset(chain.from_iterable(used.values())), unknown)
+        used: set[str] = set()
+        unknown: list[str] = []
+        for name, present in columns.items():
+            found = list(filter(None, present))
+            used.update(found)
+            if not found:
+                unknown += COLUMN_ALIASES[name]
+        self.remarks.add_unread(row, used, unknown)
         if len(self._noted) < _MAX_NAMES:
             self._noted.update(row.values)
 
@@ -245,26 +257,13 @@ class Columns:
         for name, column in self.mapping.items():
             if column not in row.values and (name, column) != ("label", ""):
                 raise DataError(self.missing(name, row, possible[0]))
-        # A row with an id and a text is a document; its text cannot be the positive of an example, as a
-        # ``passage`` can.
-        has_text = (
-            not set(COLUMN_ALIASES["text"]).difference(COLUMN_ALIASES["positive"]).isdisjoint(row.values)
-        )
-        if (
-            {"examples", "corpus"}.issubset(possible)
-            and has_text
-            and not set(COLUMN_ALIASES["doc_id"]).isdisjoint(row.values)
-        ):
+        if {"examples", "corpus"}.issubset(possible) and _is_document(row):
             possible.remove("examples")
         for layout in possible:
-            present = [
-                row.values[source]
-                for name in REQUIRED[layout]
-                if (source := self.find(name, row)) is not None
-            ]
-            if len(present) == len(REQUIRED[layout]) and (
-                layout != "grid" or all(isinstance(value, Mapping) for value in present)
-            ):
+            columns = [self.find(name, row) for name in REQUIRED[layout]]
+            present = [row.values[column] for column in columns if column is not None]
+            is_whole = len(present) == len(columns)
+            if is_whole and (layout != "grid" or all(isinstance(value, Mapping) for value in present)):
                 return layout
         raise DataError(self._unknown_layout(row, possible))
 
@@ -291,31 +290,34 @@ class Columns:
 
     def _unknown_layout(self, row: Row, possible: Sequence[Layout]) -> str:
         """The phrase for a row that fits no layout: the columns missing from the layout that it fits best."""
-        present = {
-            layout: sum(self.find(name, row) is not None for name in REQUIRED[layout]) for layout in possible
+        missing = {
+            layout: [name for name in REQUIRED[layout] if self.find(name, row) is None] for layout in possible
         }
-        if not any(present.values()) and len(possible) > 1:
-            expected = ", or ".join(
-                f"{_enumerated(REQUIRED[layout])} ({MEANING[layout]})" for layout in reversed(possible)
-            )
+        # Each layout requires two columns.
+        closest = min(reversed(possible), key=lambda layout: len(missing[layout]))
+        if len(missing[closest]) == len(REQUIRED[closest]) and len(possible) > 1:
+            kinds = [f"{_enumerated(REQUIRED[layout])} ({MEANING[layout]})" for layout in reversed(possible)]
             header = ", or put a header before the first row if these are values" if row.header else ""
-            columns = _enumerated(row.values) or "no columns"
             naming = self._naming("NAME", "COLUMN")
             if self.setting:
-                first = REQUIRED[possible[-1]][0]
-                naming = f"{self.setting}.NAME, such as {assignment(f'{self.setting}.{first}', 'COLUMN')}"
+                first = f"{self.setting}.{REQUIRED[possible[-1]][0]}"
+                naming = f"{self.setting}.NAME, such as {assignment(first, 'COLUMN')}"
             return (
-                f"{row.header or row.location}: expected {expected}, found {columns}; "
-                f"map them with {naming}{header}"
+                f"{row.header or row.location}: expected {', or '.join(kinds)}, found "
+                f"{_enumerated(row.values) or 'no columns'}; map them with {naming}{header}"
             )
-        closest = max(reversed(possible), key=present.__getitem__)
-        missing = next((name for name in REQUIRED[closest] if self.find(name, row) is None), None)
-        if missing is None:
+        if not missing[closest]:
             return (
                 f"{row.location}: expected premise and hypothesis by language, found "
                 "one text each; give objects by language"
             )
-        return self.missing(missing, row, closest)
+        return self.missing(missing[closest][0], row, closest)
+
+
+def _is_document(row: Row) -> bool:
+    """Whether a row has an id and a text that cannot be the positive of an example, as a ``passage`` can."""
+    texts = set(COLUMN_ALIASES["text"]).difference(COLUMN_ALIASES["positive"])
+    return not (texts.isdisjoint(row.values) or row.values.keys().isdisjoint(COLUMN_ALIASES["doc_id"]))
 
 
 def parsed_rows(rows: Iterable[Row], faults: FileFaults, parse: Callable[[Row], Parsed]) -> Iterator[Parsed]:
@@ -406,18 +408,17 @@ def text_value(value: object, column: str, location: str) -> str:
 
 def id_value(value: object, column: str, location: str) -> str:
     """Read an id; a whole number becomes its decimal text."""
-    return text_value(
-        str(value) if isinstance(value, int) and not isinstance(value, bool) else value, column, location
-    )
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    return text_value(value, column, location)
 
 
 def entries_value(value: object, column: str, location: str) -> tuple[str, ...]:
     """Read document texts or ids: one, or a list of them; None is the empty list."""
     if value is None:
         return ()
-    if isinstance(value, list | tuple):
-        return tuple(id_value(entry, column, location) for entry in value)
-    return (id_value(value, column, location),)
+    entries = value if isinstance(value, list | tuple) else [value]
+    return tuple(id_value(entry, column, location) for entry in entries)
 
 
 def shared_values(value: object, column: str, location: str) -> tuple[str, ...]:
@@ -431,9 +432,8 @@ def shared_values(value: object, column: str, location: str) -> tuple[str, ...]:
             f"a list of these, got {value_kind(value)}"
         )
     # Only NaN differs from itself.
-    return tuple(
-        dict.fromkeys(plain for entry in entries if entry == entry and (plain := plain_value(entry)))
-    )
+    plain = [plain_value(entry) for entry in entries if entry == entry]
+    return tuple(dict.fromkeys(filter(None, plain)))
 
 
 def plain_value(value: object) -> str:
@@ -454,7 +454,5 @@ def quoted(names: Iterable[str]) -> str:
 
 def _enumerated(names: Iterable[str]) -> str:
     """Names in quotes, the last two with "and" between them."""
-    in_quotes = [f'"{name}"' for name in names]
-    return (
-        " and ".join(in_quotes) if len(in_quotes) < 3 else f"{', '.join(in_quotes[:-1])} and {in_quotes[-1]}"
-    )
+    *others, last = [f'"{name}"' for name in names] or [""]
+    return f"{', '.join(others)} and {last}" if others else last
