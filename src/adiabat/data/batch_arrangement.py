@@ -14,6 +14,18 @@ from jaxtyping import Bool, Float, Int
 from adiabat.core.errors import DataError
 from adiabat.data.batch_sampler import ARRANGEMENT
 
+Keys = Int[np.ndarray, "n k"]
+"""Numbers of the texts of each example, equal for equal texts."""
+
+Numbers = Int[np.ndarray, " n"]
+"""One number for each example."""
+
+Order = Int[np.ndarray, " o"]
+"""Examples of a pass, in the order in which they are drawn."""
+
+Mask = Bool[np.ndarray, " n"]
+"""Whether each example is chosen."""
+
 WINDOW = 256
 """Number of batches that are filled together, and tried for an example with repeated texts before it
 waits."""
@@ -47,11 +59,11 @@ class Rules:
     """
 
     batch_size: int
-    levels: Sequence[Int[np.ndarray, " n"]]
+    levels: Sequence[Numbers]
     random_share: float = 0.0
     curriculum_steps: int = 0
-    keys: Int[np.ndarray, "n k"] | None = None
-    tokens: Int[np.ndarray, " n"] | None = None
+    keys: Keys | None = None
+    tokens: Numbers | None = None
     token_budget: int | None = None
 
     def random_shares(self, steps: Int[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
@@ -64,8 +76,8 @@ class Rules:
 
 
 def arranged(
-    order: Int[np.ndarray, " o"], rules: Rules, random: np.random.Generator, *, first_step: int = 0
-) -> tuple[list[Int[np.ndarray, " _"]], Int[np.ndarray, " left"]]:
+    order: Order, rules: Rules, random: np.random.Generator, *, first_step: int = 0
+) -> tuple[list[Places], Int[np.ndarray, " left"]]:
     """Cut the examples of a pass into batches."""
     steps = first_step + np.arange(max(1, len(order) // rules.batch_size))
     mixed_in = np.ones(len(order), dtype=np.bool_)
@@ -85,9 +97,7 @@ def arranged(
     return [order[places] for places in batches], order[rest]
 
 
-def _cut_each(
-    positions: Places, level: Int[np.ndarray, " n"], order: Int[np.ndarray, " o"], rules: Rules
-) -> tuple[list[Places], Places]:
+def _cut_each(positions: Places, level: Numbers, order: Order, rules: Rules) -> tuple[list[Places], Places]:
     """Batches from the examples of each number of a level, and the leftover examples."""
     if not len(positions):
         return [], positions
@@ -104,14 +114,14 @@ def _cut_each(
     return batches, np.sort(np.concatenate(leftovers))
 
 
-def _cut(run: Places, order: Int[np.ndarray, " o"], rules: Rules) -> tuple[list[Places], Places]:
+def _cut(run: Places, order: Order, rules: Rules) -> tuple[list[Places], Places]:
     del order
     count = len(run) // rules.batch_size
     end = count * rules.batch_size
     return list(run[:end].reshape(count, rules.batch_size)), run[end:]
 
 
-def _cut_apart(run: Places, order: Int[np.ndarray, " o"], rules: Rules) -> tuple[list[Places], Places]:
+def _cut_apart(run: Places, order: Order, rules: Rules) -> tuple[list[Places], Places]:
     """Like `_cut`, without duplicate texts in a batch.
 
     A fixed number of batches is filled at a time, in the order of the run; refused examples are first in line
@@ -138,7 +148,7 @@ def _cut_apart(run: Places, order: Int[np.ndarray, " o"], rules: Rules) -> tuple
 class _Window:
     """Batches filled together without duplicate texts."""
 
-    def __init__(self, count: int, size: int, keys_of: Callable[[Places], Int[np.ndarray, "n k"]]) -> None:
+    def __init__(self, count: int, size: int, keys_of: Callable[[Places], Keys]) -> None:
         self._count, self._size, self._keys_of = count, size, keys_of
         self._room = np.full(count, size)
         self._places, self._batch = (np.empty(0, dtype=np.int64) for _ in range(2))
@@ -171,9 +181,7 @@ class _Window:
             refused[live[self._accepted(positions[live], keys[live], batch[live])]] = False
         return positions[refused]
 
-    def _accepted(
-        self, positions: Places, keys: Int[np.ndarray, "n k"], batch: Int[np.ndarray, " n"]
-    ) -> Int[np.ndarray, " _"]:
+    def _accepted(self, positions: Places, keys: Keys, batch: Numbers) -> Places:
         """Let each example try a batch and, if refused, the next one with room; returns which were placed."""
         live, put = np.arange(len(positions)), [np.empty(0, dtype=np.int64)]
         # One round more than there are batches, because the blocking example may itself have been refused.
@@ -196,7 +204,7 @@ class _Window:
             waiting = self.fill(waiting)
         return waiting
 
-    def _given_up(self, batches: Int[np.ndarray, " _"]) -> Places:
+    def _given_up(self, batches: Places) -> Places:
         """Examples of batches that are given up."""
         out = np.isin(self._batch, batches)
         released = self._places[out]
@@ -205,12 +213,12 @@ class _Window:
         self._taken = self._taken[~np.isin(self._taken % self._count, batches)]
         return released
 
-    def _stands(self, keys: Int[np.ndarray, "n k"]) -> Int[np.ndarray, "n k"]:
+    def _stands(self, keys: Keys) -> Keys:
         """Number of batches with room that hold each text."""
         texts = self._taken[np.isin(self._taken % self._count, np.flatnonzero(self._room))] // self._count
         return np.searchsorted(texts, keys, side="right") - np.searchsorted(texts, keys)
 
-    def _fitting(self, keys: Int[np.ndarray, "n k"], batch: Int[np.ndarray, " n"]) -> Bool[np.ndarray, " n"]:
+    def _fitting(self, keys: Keys, batch: Numbers) -> Mask:
         """Which examples may enter the batches they try: there is room, and none of their texts is in the
         batch or tried before them.
         """
@@ -224,7 +232,7 @@ class _Window:
         fits[chosen[_equal_before(batch[chosen]) < self._room[batch[chosen]]]] = True
         return fits
 
-    def _put(self, positions: Places, keys: Int[np.ndarray, "n k"], batch: Int[np.ndarray, " n"]) -> None:
+    def _put(self, positions: Places, keys: Keys, batch: Numbers) -> None:
         self._places, self._batch = (
             np.concatenate([self._places, positions]),
             np.concatenate([self._batch, batch]),
@@ -234,7 +242,7 @@ class _Window:
         self._taken = np.sort(np.concatenate([self._taken, codes]), kind="stable")
 
 
-def _repeated(keys: Int[np.ndarray, "n k"]) -> Bool[np.ndarray, " n"]:
+def _repeated(keys: Keys) -> Mask:
     """Examples that share a text with another example; a text repeated within one example does not count."""
     once = np.sort(keys, axis=1)
     first = np.concatenate([np.ones((len(once), 1), dtype=np.bool_), np.diff(once, axis=1) > 0], axis=1)
@@ -244,7 +252,7 @@ def _repeated(keys: Int[np.ndarray, "n k"]) -> Bool[np.ndarray, " n"]:
     return np.asarray(repeated.any(axis=1))
 
 
-def _thinned(keys: Int[np.ndarray, "n k"], limit: int) -> Bool[np.ndarray, " n"]:
+def _thinned(keys: Keys, limit: int) -> Mask:
     """All examples, except that of those with very frequent texts at most a fixed number is kept, evenly
     spread.
     """
@@ -256,7 +264,7 @@ def _thinned(keys: Int[np.ndarray, "n k"], limit: int) -> Bool[np.ndarray, " n"]
     return chosen
 
 
-def _equal_before(numbers: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+def _equal_before(numbers: Numbers) -> Numbers:
     """Number of earlier entries equal to each entry."""
     sorting = np.argsort(numbers, kind="stable")
     ordered = numbers[sorting]
@@ -283,9 +291,7 @@ def _in_sequence(
     return [next(kinds[bool(kind)]) for kind in is_mixed]
 
 
-def _within_budget(
-    batches: list[Places], order: Int[np.ndarray, " o"], rules: Rules
-) -> tuple[list[Places], Places]:
+def _within_budget(batches: list[Places], order: Order, rules: Rules) -> tuple[list[Places], Places]:
     """Split batches with too many tokens into short and long examples; leave out examples that would be
     alone.
     """
@@ -303,7 +309,7 @@ def _within_budget(
     return within, np.concatenate(alone)
 
 
-def _parts(batch: Places, lengths: Int[np.ndarray, " _"], budget: int) -> list[Places]:
+def _parts(batch: Places, lengths: Places, budget: int) -> list[Places]:
     """Stretches of ascending lengths, each within the budget, except for single examples above it."""
     ends = np.cumsum(lengths)
     pieces, start = list[Places](), 0
@@ -320,7 +326,7 @@ class ArrangedBatches:
 
     def __init__(
         self,
-        order: Callable[[int], Int[np.ndarray, " n"]],
+        order: Callable[[int], Numbers],
         rules: Rules,
         *,
         pairs: int,
@@ -337,7 +343,7 @@ class ArrangedBatches:
         self._empty: int | None = None
         """The first pass that has no batch."""
         self._planned = -1
-        self._batches: list[Int[np.ndarray, " _"]] = []
+        self._batches: list[Places] = []
 
     def rows(self, step: int) -> Int[np.ndarray, " b"]:
         """Rows of a step; a pass without batches ends the steps."""

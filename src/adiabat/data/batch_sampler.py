@@ -13,6 +13,18 @@ from adiabat.config.section import Exhausted, MixtureRule
 from adiabat.core.ragged import compact
 from adiabat.data.text_hashes import hash_texts
 
+Order = Int[np.ndarray, " n"]
+"""Rows in the order in which they are drawn."""
+
+Counts = Int[np.ndarray, " s"]
+"""Examples of each source."""
+
+Shares = Float[np.ndarray, " s"]
+"""Share of each source among the examples; they sum to 1."""
+
+BatchRows = Int[np.ndarray, " b"]
+"""Rows of one batch."""
+
 ORDER, NEGATIVES, DROPOUT, MIXTURE, ARRANGEMENT, SHARD = range(6)
 """Random streams under one seed, separate so that draws from one never shift another."""
 
@@ -25,7 +37,7 @@ class BatchSampler(Protocol):
     def pairs(self) -> int:
         """Number of rows in a pass; repeated rows count each time."""
 
-    def rows(self, step: int) -> Int[np.ndarray, " b"]:
+    def rows(self, step: int) -> BatchRows:
         """Rows of one step."""
 
     def batches(self, number: int) -> int:
@@ -50,7 +62,7 @@ class ShuffledBatches:
         self._pass = -1
         self._order = np.empty(0, dtype=np.int64)
 
-    def rows(self, step: int) -> Int[np.ndarray, " b"]:
+    def rows(self, step: int) -> BatchRows:
         """Rows of one step."""
         first, end = ((step - self._first_step + more) * self._size for more in (0, 1))
         blocks = []
@@ -70,7 +82,7 @@ class ShuffledBatches:
         del number
         return 0
 
-    def _permutation(self, number: int) -> Int[np.ndarray, " n"]:
+    def _permutation(self, number: int) -> Order:
         if number != self._pass:
             order = np.random.default_rng([self._seed, ORDER, number, self._stream]).permutation(self.pairs)
             self._pass, self._order = number, compact(order)
@@ -92,7 +104,7 @@ def shard_seed(seed: int, number: int) -> int:
     return int(np.random.SeedSequence([seed, SHARD, number]).generate_state(1, np.uint64)[0])
 
 
-def text_order(texts: Iterable[str]) -> Int[np.ndarray, " n"]:
+def text_order(texts: Iterable[str]) -> Order:
     """A pseudo-random order that follows from the texts alone, independent of their input order.
 
     Adding or removing a text leaves the order of all others unchanged.
@@ -100,9 +112,7 @@ def text_order(texts: Iterable[str]) -> Int[np.ndarray, " n"]:
     return np.argsort(hash_texts(list(texts)), kind="stable")
 
 
-def validation_batches(
-    order: Int[np.ndarray, " n"], size: int, *, full: bool
-) -> Iterator[tuple[Int[np.ndarray, " b"], int]]:
+def validation_batches(order: Order, size: int, *, full: bool) -> Iterator[tuple[BatchRows, int]]:
     """Validation batches; the validation loss is their weighted mean.
 
     Adding or removing a row changes at most one row of each batch.
@@ -118,7 +128,7 @@ STEPS_COUNTED = 1_024
 
 def source_weights(
     sizes: Sequence[int], *, rule: MixtureRule, temperature: float = 1.0, weights: Sequence[float] = ()
-) -> Float[np.ndarray, " s"]:
+) -> Shares:
     """Share of each source among the examples while none has run out.
 
     ``proportional: w_s ~ n_s``; ``equal: w_s ~ 1``; ``temperature: w_s ~ n_s^(1/T)``, ``T`` > 0, of which 1
@@ -130,13 +140,11 @@ def source_weights(
         shares = np.ones(len(sizes))
     else:
         shares = np.asarray(sizes, dtype=np.float64) ** (1.0 if rule == "proportional" else 1.0 / temperature)
-    normalised: Float[np.ndarray, " s"] = shares / shares.sum()
+    normalised: Shares = shares / shares.sum()
     return normalised
 
 
-def pass_counts(
-    sizes: Sequence[int], weights: Float[np.ndarray, " s"], *, exhausted: Exhausted
-) -> Int[np.ndarray, " s"]:
+def pass_counts(sizes: Sequence[int], weights: Shares, *, exhausted: Exhausted) -> Counts:
     """Number of examples of each source in a pass.
 
     ``stop``: until the first source runs out, ``floor(w_s min_r n_r / w_r)``; ``cycle``: until the last
@@ -149,17 +157,13 @@ def pass_counts(
     lengths = available / weights
     if exhausted == "stop":
         # A length that is whole except for rounding must not lose its last example.
-        counts: Int[np.ndarray, " s"] = np.minimum(
-            np.floor(weights * lengths.min() + 1e-6).astype(np.int64), available
-        )
+        counts: Counts = np.minimum(np.floor(weights * lengths.min() + 1e-6).astype(np.int64), available)
         return counts
-    longest: Int[np.ndarray, " s"] = np.rint(weights * lengths.max()).astype(np.int64)
+    longest: Counts = np.rint(weights * lengths.max()).astype(np.int64)
     return longest
 
 
-def shard_quotas(
-    number: int, size: int, weights: Float[np.ndarray, " s"], *, live: Sequence[bool] | None = None
-) -> Int[np.ndarray, " s"]:
+def shard_quotas(number: int, size: int, weights: Shares, *, live: Sequence[bool] | None = None) -> Counts:
     """Number of examples of each source that a shard of a stream should hold.
 
     ``floor((k + 1) W w_s) - floor(k W w_s)`` for shards of ``W`` examples, so that the total up to any shard
@@ -172,13 +176,11 @@ def shard_quotas(
     before, after = (
         np.floor(count * size * shares + 1e-6).astype(np.int64) for count in (number, number + 1)
     )
-    quotas: Int[np.ndarray, " s"] = after - before
+    quotas: Counts = after - before
     return quotas
 
 
-def interleaved(
-    counts: Sequence[int], weights: Float[np.ndarray, " s"], random: np.random.Generator
-) -> Int[np.ndarray, " n"]:
+def interleaved(counts: Sequence[int], weights: Shares, random: np.random.Generator) -> Order:
     """An order in which every stretch holds sources in the ratio of their weights while none has run out.
 
     The ``i``-th example of source ``s`` comes at time ``(i + u) / w_s``, ``u`` drawn from [0, 1): the draw
@@ -189,13 +191,11 @@ def interleaved(
         for count, weight in zip(counts, weights, strict=True)
     ]
     sources = np.repeat(np.arange(len(counts)), counts)
-    order: Int[np.ndarray, " n"] = sources[np.argsort(np.concatenate(times), kind="stable")]
+    order: Order = sources[np.argsort(np.concatenate(times), kind="stable")]
     return order
 
 
-def drawn_counts(
-    sampler: BatchSampler, sources: Int[np.ndarray, " n"], *, steps: range, count: int
-) -> Int[np.ndarray, " s"]:
+def drawn_counts(sampler: BatchSampler, sources: Order, *, steps: range, count: int) -> Counts:
     """Number of examples of each source in the batches of some steps; an example drawn twice counts twice."""
     counts = np.zeros(count, dtype=np.int64)
     for first in range(steps.start, steps.stop, STEPS_COUNTED):
@@ -215,11 +215,11 @@ class Mixture:
     """
 
     sizes: tuple[int, ...]
-    weights: Float[np.ndarray, " s"]
-    counts: Int[np.ndarray, " s"]
+    weights: Shares
+    counts: Counts
     seed: int
 
-    def order(self, number: int) -> Int[np.ndarray, " n"]:
+    def order(self, number: int) -> Order:
         """The examples of a pass, which depend only on its number and the seed."""
         first = np.concatenate([[0], np.cumsum(self.sizes)])
         orders = [
@@ -231,6 +231,6 @@ class Mixture:
             return compact(orders[0])
         random = np.random.default_rng([self.seed, MIXTURE, number])
         sources = interleaved(self.counts.tolist(), self.weights, random)
-        rows: Int[np.ndarray, " n"] = np.empty(len(sources), dtype=np.int64)
+        rows: Order = np.empty(len(sources), dtype=np.int64)
         rows[np.argsort(sources, kind="stable")] = np.concatenate(orders)
         return compact(rows)

@@ -16,6 +16,12 @@ from adiabat.core.ragged import Ragged, compact
 from adiabat.data.records import Example
 from adiabat.data.text_hashes import TextNumbers, hash_texts
 
+Numbers = Int[np.ndarray, " n"]
+"""One number for each entry."""
+
+OfPairs = Int[np.ndarray, " pairs"]
+"""One number for each pair."""
+
 Entry = TypeVar("Entry")
 
 BLOCK = 1_024
@@ -35,14 +41,14 @@ class TextColumn(Protocol):
     def __iter__(self) -> Iterator[str]:
         """All texts, in order."""
 
-    def take(self, rows: Int[np.ndarray, " n"]) -> list[str]:
+    def take(self, rows: Numbers) -> list[str]:
         """A selection of the texts."""
 
 
 class TextList(list[str]):
     """Texts in memory."""
 
-    def take(self, rows: Int[np.ndarray, " n"]) -> list[str]:
+    def take(self, rows: Numbers) -> list[str]:
         """A selection of the texts."""
         return [self[row] for row in rows.tolist()]
 
@@ -89,13 +95,13 @@ class PairSet:
 
     name: str
     texts: Texts
-    query: Int[np.ndarray, " pairs"]
-    positive: Int[np.ndarray, " pairs"]
+    query: OfPairs
+    positive: OfPairs
     answers: Ragged
     negatives: Ragged
-    sources: Int[np.ndarray, " pairs"]
-    topics: Int[np.ndarray, " pairs"]
-    tags: Int[np.ndarray, " pairs"]
+    sources: OfPairs
+    topics: OfPairs
+    tags: OfPairs
     notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
@@ -186,7 +192,7 @@ class _Side:
     def __len__(self) -> int:
         return len(self._numbering)
 
-    def number(self, texts: Sequence[str]) -> tuple[Int[np.ndarray, " n"], list[int]]:
+    def number(self, texts: Sequence[str]) -> tuple[Numbers, list[int]]:
         """Rows of texts, and the positions of new ones."""
         rows, new = self._numbering.number(hash_texts(texts))
         new_rows: list[int] = new.tolist()
@@ -198,12 +204,12 @@ class _Side:
 class _Listed:
     """Documents listed in some examples, with the listing example and their role."""
 
-    query: Int[np.ndarray, " n"]
-    document: Int[np.ndarray, " n"]
+    query: Numbers
+    document: Numbers
     answers: Bool[np.ndarray, " n"]
-    of: Int[np.ndarray, " n"]
-    topic: Int[np.ndarray, " n"]
-    tag: Int[np.ndarray, " n"]
+    of: Numbers
+    topic: Numbers
+    tag: Numbers
 
     def where(self, mask: np.ndarray) -> "_Listed":
         return _Listed(*(getattr(self, name)[mask] for name in self.__slots__))
@@ -212,9 +218,9 @@ class _Listed:
         """Remove duplicate pairs of query and document, in order of first appearance."""
         return self.where(np.sort(np.unique(self.keys(documents), return_index=True)[1]))
 
-    def keys(self, documents: int) -> Int[np.ndarray, " n"]:
+    def keys(self, documents: int) -> Numbers:
         """A number for each pair of query and document."""
-        keys: Int[np.ndarray, " n"] = self.query.astype(np.int64) * documents + self.document
+        keys: Numbers = self.query.astype(np.int64) * documents + self.document
         return keys
 
     def by_query(self, queries: int) -> Ragged:

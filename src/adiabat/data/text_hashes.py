@@ -14,6 +14,12 @@ from jaxtyping import Bool, Int, UInt8
 
 from adiabat.core.ragged import Ragged, connected
 
+Numbers = Int[np.ndarray, " n"]
+"""One number for each text, or some of their numbers."""
+
+Mask = Bool[np.ndarray, " n"]
+"""Whether something holds for each text."""
+
 HASH_BYTES = 16
 Hashes = np.ndarray
 """One-dimensional, of dtype ``S16``: 128 bits per text, compared as bytes."""
@@ -43,7 +49,7 @@ class TextNumbers:
     def __len__(self) -> int:
         return self._count
 
-    def number(self, hashes: Hashes) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " new"]]:
+    def number(self, hashes: Hashes) -> tuple[Numbers, Int[np.ndarray, " new"]]:
         """Number texts."""
         numbers = self._known(hashes)
         unknown = np.flatnonzero(numbers < 0)
@@ -55,7 +61,7 @@ class TextNumbers:
         self._add(distinct, ranks)
         return numbers, unknown[np.sort(first)]
 
-    def _known(self, hashes: Hashes) -> Int[np.ndarray, " n"]:
+    def _known(self, hashes: Hashes) -> Numbers:
         numbers = np.full(len(hashes), -1, dtype=np.int64)
         for known, theirs in self._runs:
             positions = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
@@ -108,7 +114,7 @@ def folded(text: str) -> list[str]:
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold()).split()
 
 
-def held_out_queries(queries: Iterable[str], fraction: float, most: int) -> Int[np.ndarray, " n"]:
+def held_out_queries(queries: Iterable[str], fraction: float, most: int) -> Numbers:
     """Numbers of the queries to hold out: those with the lowest hashes, so that equal queries are on the same
     side.
 
@@ -128,7 +134,7 @@ FEWEST_HELD_OUT = 30
 
 def held_out_documents(
     queries: Sequence[str], positives: Ragged, fraction: float, most: int
-) -> Int[np.ndarray, " n"] | None:
+) -> Numbers | None:
     """Numbers of the queries to hold out so that no held-out query shares a positive, or its text, with one
     that is not.
 
@@ -209,11 +215,11 @@ class TrainedTexts:
             _joined([texts.signatures for texts in parts]),
         )
 
-    def holds_queries(self, texts: Sequence[str]) -> Bool[np.ndarray, " n"]:
+    def holds_queries(self, texts: Sequence[str]) -> Mask:
         """Which queries were used in training or validation."""
         return _among(self.queries, texts)
 
-    def nearly_holds_queries(self, texts: Sequence[str]) -> Bool[np.ndarray, " n"] | None:
+    def nearly_holds_queries(self, texts: Sequence[str]) -> Mask | None:
         """Which queries are near duplicates of one that was used in training or validation; None if that is
         unknown.
         """
@@ -221,7 +227,7 @@ class TrainedTexts:
 
         return None if self.signatures is None else near(texts, self.signatures)
 
-    def holds_documents(self, entries: Sequence[str], *, are_texts: bool) -> Bool[np.ndarray, " n"] | None:
+    def holds_documents(self, entries: Sequence[str], *, are_texts: bool) -> Mask | None:
         """Which documents answered a query of training or validation; None if one side has texts and the
         other ids.
         """
@@ -239,14 +245,12 @@ def _joined(parts: Sequence[UInt8[np.ndarray, "_ 64"] | None]) -> UInt8[np.ndarr
     return np.unique(np.concatenate([np.empty((0, SIGNATURE_BYTES), dtype=np.uint8), *known]), axis=0)
 
 
-def in_blocks(
-    take: Callable[[Int[np.ndarray, " k"]], Sequence[str]], rows: Int[np.ndarray, " n"]
-) -> Iterator[str]:
+def in_blocks(take: Callable[[Int[np.ndarray, " k"]], Sequence[str]], rows: Numbers) -> Iterator[str]:
     """Texts of a column, few of them in memory at a time."""
     return chain.from_iterable(take(rows[start : start + _BLOCK]) for start in range(0, len(rows), _BLOCK))
 
 
-def _among(known: Hashes, texts: Sequence[str]) -> Bool[np.ndarray, " n"]:
+def _among(known: Hashes, texts: Sequence[str]) -> Mask:
     hashes = np.concatenate([_NONE, *_hashed(texts)])
     if not len(known):
         return np.zeros(len(hashes), dtype=np.bool_)

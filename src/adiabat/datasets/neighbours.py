@@ -22,6 +22,12 @@ from jaxtyping import Float64, Int32, Int64, Shaped
 
 from adiabat.core.progress import SILENT, Watch
 
+Rows = Int64[np.ndarray, " n"]
+"""Numbers of texts."""
+
+CandidateRows = Int64[np.ndarray, " c"]
+"""Numbers of the candidates of a block or a group."""
+
 WORD = re.compile(r"[^\W\d_]{2,}")
 """Two letters or more of any script; TeX commands and stop words count as words, numbers and formulas do
 not."""
@@ -57,9 +63,7 @@ class Bags:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
-    def shares(
-        self, rows: Int64[np.ndarray, " n"]
-    ) -> tuple[Int32[np.ndarray, " e"], Float64[np.ndarray, " e"], Int64[np.ndarray, " n"]]:
+    def shares(self, rows: Rows) -> tuple[Int32[np.ndarray, " e"], Float64[np.ndarray, " e"], Rows]:
         """Words of some texts, their shares in each text, and the number of distinct words of each text."""
         starts, ends = self.offsets[rows], self.offsets[rows + 1]
         slices = _slices(starts, ends)
@@ -95,7 +99,7 @@ class Group:
 
     prefix: Categories
     queries: Int64[np.ndarray, " q"]
-    candidates: Int64[np.ndarray, " c"]
+    candidates: CandidateRows
 
 
 def groups_of(categories: Sequence[Categories]) -> Iterator[Group]:
@@ -137,7 +141,7 @@ def nearest_of_groups(
 def nearest(
     bags: Bags,
     queries: Int64[np.ndarray, " q"],
-    candidates: Int64[np.ndarray, " c"],
+    candidates: CandidateRows,
     k: int,
     *,
     block_size: int = BLOCK_SIZE,
@@ -184,7 +188,7 @@ class Postings:
         starts: Start of each word's postings, and the end of the last.
     """
 
-    rows: Int64[np.ndarray, " c"]
+    rows: CandidateRows
     words: Int32[np.ndarray, " w"]
     starts: Int64[np.ndarray, " w"]
     owners: Int64[np.ndarray, " postings"]
@@ -192,7 +196,7 @@ class Postings:
     terms: Float64[np.ndarray, " postings"]
 
     @classmethod
-    def of(cls, bags: Bags, rows: Int64[np.ndarray, " c"]) -> "Postings":
+    def of(cls, bags: Bags, rows: CandidateRows) -> "Postings":
         """Invert some texts."""
         words, shares, lengths = bags.shares(rows)
         order = np.argsort(words, kind="stable")
@@ -213,7 +217,7 @@ class Postings:
         return np.asarray(np.maximum(math.log(2) + 0.5 * sums, 0.0))
 
 
-def _slices(starts: Int64[np.ndarray, " n"], ends: Int64[np.ndarray, " n"]) -> list[slice]:
+def _slices(starts: Rows, ends: Rows) -> list[slice]:
     return [slice(start, end) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 

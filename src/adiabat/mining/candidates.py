@@ -21,6 +21,9 @@ from adiabat.store.scoring import CPU, PAIR_CHUNK, FixedPoint, exact_pairs
 from adiabat.store.search import Hits, search
 from adiabat.store.vector_store import Store
 
+PairScores = Float32[np.ndarray, " p"]
+"""A score for each pair."""
+
 
 @runtime_checkable
 class TextEncoder(Protocol):
@@ -54,7 +57,7 @@ class Candidates:
     """
 
     hits: Hits
-    score: Callable[[Pairs], Float32[np.ndarray, " p"]]
+    score: Callable[[Pairs], PairScores]
 
 
 PositiveTexts = Callable[[], Sequence[Sequence[str]]]
@@ -78,7 +81,7 @@ class Vectors:
         """One vector per query."""
         return self.model.encode(queries, side="query")
 
-    def score(self, queries: Float32[np.ndarray, "q e"], pairs: Pairs) -> Float32[np.ndarray, " p"]:
+    def score(self, queries: Float32[np.ndarray, "q e"], pairs: Pairs) -> PairScores:
         """Similarities of pairs, exact in the sense of `adiabat.store.scoring`."""
         scores = np.empty(len(pairs), dtype=np.float32)
         is_stored = (pairs.rows >= 0) if self.store else np.zeros(len(pairs), dtype=np.bool_)
@@ -102,7 +105,7 @@ class Vectors:
 
     def _similarities(
         self, queries: Float32[np.ndarray, "p e"], documents: Float32[np.ndarray, "p e"]
-    ) -> Float32[np.ndarray, " p"]:
+    ) -> PairScores:
         return exact_pairs(FixedPoint.of(queries), FixedPoint.of(documents), self.similarity)
 
 
@@ -122,7 +125,7 @@ class LexicalSource:
     def find(self, queries: Sequence[str], depth: int, positives: PositiveTexts | None = None) -> Candidates:
         """Find `depth` candidates for each query, with BM25 scores of the query."""
 
-        def score(pairs: Pairs) -> Float32[np.ndarray, " p"]:
+        def score(pairs: Pairs) -> PairScores:
             scores = np.empty(len(pairs), dtype=np.float32)
             for query in np.unique(pairs.query).tolist():
                 positions = np.flatnonzero(pairs.query == query).tolist()
@@ -250,7 +253,7 @@ def code_of(reason: Reason) -> int:
 
 def too_close(
     scores: Float32[np.ndarray, " c"],
-    positives: Float32[np.ndarray, " p"],
+    positives: PairScores,
     margin: float,
     *,
     relative: bool = False,

@@ -28,6 +28,9 @@ from adiabat.mining.candidates import (
 )
 from adiabat.mining.mining_queries import Documents, MiningQueries, document_rows
 
+Mask = Bool[np.ndarray, " c"]
+"""Whether something holds for each candidate of a query."""
+
 Choice = Literal["ranked", "random"]
 
 BATCH_QUERIES = 32
@@ -163,7 +166,7 @@ class Miner:
             )
         )
         first_position: dict[str, int] = {}
-        masks: dict[Reason, Bool[np.ndarray, " c"]] = {
+        masks: dict[Reason, Mask] = {
             "known_positive": texts.are(known, mined),
             "query_itself": _among(plain, {normalised(mined.example.query)}) | _own_document(mined, own_row),
             "listed": texts.are(mined.example.negatives, mined),
@@ -296,7 +299,7 @@ class _Texts:
             plain = self._plain[text] = normalised(text)
         return plain
 
-    def are(self, documents: Sequence[str], mined: MinedQuery) -> Bool[np.ndarray, " c"]:
+    def are(self, documents: Sequence[str], mined: MinedQuery) -> Mask:
         """Candidates that are one of some documents."""
         rows = np.array(
             [self.row_of[document] for document in documents if self.row_of[document] >= 0], dtype=np.int64
@@ -305,7 +308,7 @@ class _Texts:
         return same if self.holds_ids else same | _among(mined.texts, set(documents))
 
 
-def _own_document(mined: MinedQuery, own_row: int) -> Bool[np.ndarray, " c"]:
+def _own_document(mined: MinedQuery, own_row: int) -> Mask:
     """The candidate with the query's id and text, possibly with a title."""
     same_id = mined.rows == own_row
     query = mined.example.query
@@ -315,7 +318,7 @@ def _own_document(mined: MinedQuery, own_row: int) -> Bool[np.ndarray, " c"]:
     )
 
 
-def _among(texts: Sequence[str], others: set[str]) -> Bool[np.ndarray, " c"]:
+def _among(texts: Sequence[str], others: set[str]) -> Mask:
     return np.fromiter((text in others for text in texts), dtype=bool, count=len(texts))
 
 

@@ -26,6 +26,9 @@ from adiabat.store.corpus_files import LOOKUP_SLICE, IdIndex, StringColumn, dige
 from adiabat.store.manifest import ID_FILE, INDEX_FILE, TEXT_FILE, plain_disk_errors
 from adiabat.store.vector_store import Store
 
+RowNumbers = Int64[np.ndarray, " n"]
+"""Rows of the corpus; -1 where it lacks a document."""
+
 Rows = Sequence[int] | Integer[np.ndarray, " n"]
 
 
@@ -37,7 +40,7 @@ class Documents(Protocol):
     def count(self) -> int:
         """Number of documents."""
 
-    def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
+    def rows(self, doc_ids: Sequence[str]) -> RowNumbers:
         """Row of each id; -1 for an unknown one."""
 
     def doc_ids(self, rows: Rows) -> list[str]:
@@ -66,7 +69,7 @@ class WrittenCorpus:
         """Number of documents."""
         return len(self._ids)
 
-    def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
+    def rows(self, doc_ids: Sequence[str]) -> RowNumbers:
         """Row of each id; -1 for an unknown one."""
         return self._index.rows(doc_ids)
 
@@ -109,7 +112,7 @@ def all_texts(corpus: Documents) -> Iterator[str]:
     return chain.from_iterable(corpus.texts(rows) for rows in row_slices(corpus.count))
 
 
-def row_slices(count: int) -> Iterator[Int64[np.ndarray, " n"]]:
+def row_slices(count: int) -> Iterator[RowNumbers]:
     """All rows of a corpus in slices."""
     return (np.arange(start, min(start + LOOKUP_SLICE, count)) for start in range(0, count, LOOKUP_SLICE))
 
@@ -213,7 +216,7 @@ def queries_in_corpus(
     )
 
 
-def document_rows(documents: Sequence[str], corpus: Documents, *, holds_ids: bool) -> Int64[np.ndarray, " n"]:
+def document_rows(documents: Sequence[str], corpus: Documents, *, holds_ids: bool) -> RowNumbers:
     """Row of each document that a data set names; -1 for a text outside a corpus that is addressed by
     texts.
     """

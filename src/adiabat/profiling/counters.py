@@ -28,6 +28,12 @@ from adiabat.profiling.profile_record import (
 from adiabat.profiling.row_reader import Entry
 from adiabat.profiling.text_lengths import SAMPLED_CHARACTERS, Sample, TokenCounter, TokenSample
 
+OfPairs = Int[np.ndarray, " pairs"]
+"""One number for each pair."""
+
+RowPairs = Int64[np.ndarray, "ids 2"]
+"""For each id that repeats, its first row and a later one."""
+
 SHOWN_CHARACTERS = 300
 """Characters of each text of an example row."""
 
@@ -121,17 +127,17 @@ class IdCounter:
         self._exact.append(hash(address))
         self._folded.append(hash(address.casefold()))
 
-    def repeated(self) -> Int64[np.ndarray, "ids 2"]:
+    def repeated(self) -> RowPairs:
         """(first row, later row) of each id that an earlier row has."""
         return self._rows_at(_repeats(np.array(self._exact, dtype=np.int64)))
 
-    def repeated_but_for_case(self) -> Int64[np.ndarray, "ids 2"]:
+    def repeated_but_for_case(self) -> RowPairs:
         """(first row, later row) of each id that differs from an earlier one in case alone."""
         _, first = np.unique(np.array(self._exact, dtype=np.int64), return_index=True)
         first.sort()
         return self._rows_at(first[_repeats(np.array(self._folded, dtype=np.int64)[first])])
 
-    def _rows_at(self, positions: Int64[np.ndarray, "ids 2"]) -> Int64[np.ndarray, "ids 2"]:
+    def _rows_at(self, positions: RowPairs) -> RowPairs:
         return np.asarray(np.array(self._rows, dtype=np.int64)[positions])
 
 
@@ -295,7 +301,7 @@ class PairRows:
     own_answer: list[int]
     negatives_that_answer: list[int]
     missing: list[int]
-    distinct_pairs: Int[np.ndarray, " pairs"]
+    distinct_pairs: OfPairs
 
 
 def count_pairs(queries: Hashes, positives: Listed, negatives: Listed) -> tuple[PairCounts, PairRows]:
@@ -365,7 +371,7 @@ class NameCounter:
 
 
 def groups_of(
-    read: frozenset[str], topics: NameCounter, tags: NameCounter, rows: Int[np.ndarray, " pairs"]
+    read: frozenset[str], topics: NameCounter, tags: NameCounter, rows: OfPairs
 ) -> Iterator[Groups]:
     """Count the pairs of each topic and each tag, where the data has these columns (`read`).
 
@@ -392,8 +398,8 @@ def groups_of(
 
 def _groups(
     kind: GroupKind,
-    keys: Int[np.ndarray, " pairs"],
-    names: Int[np.ndarray, " pairs"],
+    keys: OfPairs,
+    names: OfPairs,
     named: Callable[[int, int], NamedGroup],
 ) -> Groups:
     """Groups by their keys; a pair whose name is 0 is in none."""
@@ -415,7 +421,7 @@ def _groups(
     )
 
 
-def _largest_first(numbers: Int[np.ndarray, " pairs"]) -> tuple[list[int], list[int]]:
+def _largest_first(numbers: OfPairs) -> tuple[list[int], list[int]]:
     """Distinct numbers and their frequencies, the most frequent first, ties by number."""
     distinct, counts = np.unique(numbers, return_counts=True)
     order = np.argsort(-counts, kind="stable")

@@ -25,6 +25,9 @@ from adiabat.profiling.profile_record import Languages, Lengths, Role, Truncatio
 if TYPE_CHECKING:
     from adiabat.models.towers import DualEncoder
 
+Measured = Int[np.ndarray, " measured"]
+"""The length of each text that was measured."""
+
 Item = TypeVar("Item")
 
 PERCENTS = (0, 5, 25, 50, 75, 95, 99, 100)
@@ -175,14 +178,14 @@ class TokenSample:
         self._characters = 0
 
 
-def lengths(role: Role, unit: Unit, values: Int[np.ndarray, " measured"], *, texts: int) -> Lengths:
+def lengths(role: Role, unit: Unit, values: Measured, *, texts: int) -> Lengths:
     """Summarise the lengths of at least one text."""
     quantiles = np.percentile(values, PERCENTS, method="inverted_cdf")
     pairs = tuple((percent, int(value)) for percent, value in zip(PERCENTS, quantiles, strict=True))
     return Lengths(role, unit, len(values), texts, float(values.mean()), pairs, histogram(values))
 
 
-def histogram(values: Int[np.ndarray, " measured"]) -> tuple[tuple[int, int, int], ...]:
+def histogram(values: Measured) -> tuple[tuple[int, int, int], ...]:
     """Count lengths in bars that double: 0, 1, 2, 3-4, 5-8, 9-16 and so on, because lengths of texts differ
     by factors.
 
@@ -196,7 +199,7 @@ def histogram(values: Int[np.ndarray, " measured"]) -> tuple[tuple[int, int, int
     return tuple(rows[int(bars.min()) :])
 
 
-def truncation(role: Role, counts: Int[np.ndarray, " measured"], limit: int, *, texts: int) -> Truncation:
+def truncation(role: Role, counts: Measured, limit: int, *, texts: int) -> Truncation:
     """Count the texts that a limit truncates, and the tokens lost."""
     cut = int((counts > limit).sum())
     lost = np.maximum(counts - limit, 0).sum() / max(counts.sum(), 1)
