@@ -378,6 +378,11 @@ class Table:
         """Parse each row; rows that cannot be used are noted and skipped."""
         return parsed_rows(self.rows, self.faults, lambda row: parse(row, self.columns))
 
+    def whole(self, parse: Callable[[Row, Columns], Parsed]) -> Iterator[Parsed]:
+        """Like `parsed`, but all faults are raised behind the last row, before any other remark."""
+        yield from self.parsed(parse)
+        self.faults.raise_if_any()
+
     def finish(self) -> None:
         """Raise all faults, or warn of all remarks if there are none."""
         self.faults.raise_if_any()

@@ -20,7 +20,7 @@ from adiabat.data.language_grids import parse_grid_row
 from adiabat.data.lines import OF_DOCUMENTS, Layout
 from adiabat.data.records import Document, Example, grid_id, text_id
 from adiabat.data.sources import Source
-from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, value_kind
+from adiabat.data.table_rows import FileFaults, Row, RowError, UniqueNames, read_rows, value_kind
 
 ANY: tuple[Layout, ...] = ("grid", "examples", "corpus")
 
@@ -85,20 +85,18 @@ def open_corpus(
     setting: str = "data.columns",
 ) -> Table:
     """The table with the documents of a source; `usual` and `setting` as in `Columns`."""
-    table = documents_file(source)
-    if table == source:
-        return Table.open(
-            source, mapping, split=split, wanted=wanted, whole=whole, usual=usual, setting=setting
-        )
-    if split is not None:
-        raise ConfigError(
-            f'split must be left out for the corpus of the BEIR folder {source}, got "{split}"; leave it out'
-        )
-    columns = {name: column for name, column in Source.of(source).columns.items() if name in OF_DOCUMENTS}
-    mapped = {**(mapping or {}), **columns}
-    return Table.open(
-        table, mapped, wanted=wanted, whole=whole, usual={**BEIR_ID, **(usual or {})}, setting=setting
-    )
+    table, mapped = documents_file(source), dict(mapping or {})
+    if table != source:
+        if split is not None:
+            raise ConfigError(
+                f'split must be left out for the corpus of the BEIR folder {source}, got "{split}"; '
+                "leave it out"
+            )
+        # Columns that the address names may be those of its queries.
+        addressed = Source.of(source).columns.items()
+        mapped |= {name: column for name, column in addressed if name in OF_DOCUMENTS}
+        usual = {**BEIR_ID, **(usual or {})}
+    return Table.open(table, mapped, split=split, wanted=wanted, whole=whole, usual=usual, setting=setting)
 
 
 def _documents(table: Table, blank: Blank, *, whole: bool) -> Iterator[Document]:
@@ -112,24 +110,18 @@ def _documents(table: Table, blank: Blank, *, whole: bool) -> Iterator[Document]
             yield document
     # Equal hashes may be collisions: if some repeat, read the source again for the ids themselves.
     if suspects := _repeated(hashes):
-        locations: dict[str, str] = {}
+        ids = UniqueNames("document id", table.faults)
         rows = read_rows(table.source, split=table.split, faults=FileFaults(), whole=whole, mapped=True)
-        for document, location in _located(
-            replace(table, rows=rows, faults=FileFaults()), keep_blank=keep_blank
-        ):
-            if (
-                hash(document.doc_id) in suspects
-                and (first := locations.setdefault(document.doc_id, location)) != location
-            ):
-                table.faults.add(
-                    f'{location}: document id must be unique, got "{document.doc_id}" again, first at {first}'
-                )
+        again = replace(table, rows=rows, faults=FileFaults())
+        for document, location in _located(again, keep_blank=keep_blank):
+            if hash(document.doc_id) in suspects:
+                ids.add(document.doc_id, location)
     table.finish()
     if blanks.count:
         listed = blanks.told(f"of {len(hashes):,} documents")
         warnings.warn(
-            f"{in_callers_words(table.source)}: blank documents, with neither "
-            f"title nor text, are left out: {listed}",
+            f"{in_callers_words(table.source)}: blank documents, with neither title nor text, are left out: "
+            f"{listed}",
             stacklevel=2,
         )
 
@@ -144,13 +136,8 @@ def _located(table: Table, *, keep_blank: bool) -> Iterator[LocatedDocument]:
 
 
 def _example_texts(table: Table) -> Iterator[Document]:
-    def examples() -> Iterator[Example]:
-        yield from table.parsed(parse_example)
-        # A faulty file gets no other warnings.
-        table.faults.raise_if_any()
-
     digests: set[bytes] = set()
-    for example in with_id_warning(examples(), table.source):
+    for example in with_id_warning(table.whole(parse_example), table.source):
         for text in example.positives + example.negatives:
             doc_id = text_id(text)
             # The digest without its prefix, in bytes: a third of the memory of the id.

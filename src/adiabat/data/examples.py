@@ -4,6 +4,7 @@ language grids.
 
 import ast
 import json
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,7 +31,7 @@ from adiabat.data.judged_sets import is_judged, judged_set, splits_of
 from adiabat.data.lines import OF_DOCUMENTS, Cursor, Layout
 from adiabat.data.records import Example, ExampleSet, ExampleStream, LanguageGridSet, invented_id
 from adiabat.data.sources import Source
-from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows
+from adiabat.data.table_rows import FileFaults, Row, RowError, UniqueNames, read_rows
 
 _WANTED: tuple[Layout, ...] = ("grid", "examples")
 _IS_ANSWER = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
@@ -39,6 +40,7 @@ _LABEL_ADVICE = (
     "data.columns.label = '' to count every row as an answer"
 )
 _LIST_ADVICE = "write JSON lists, or JSON lines in place of CSV"
+_LIST_BEGINS = re.compile(r"""\[["'\]\d]""")
 
 
 def resolved_split(source: str | Path, split: str | None, *, usual_split: str = "test") -> str | None:
@@ -79,7 +81,6 @@ def read_examples(
     *,
     split: str | None = None,
     columns: Mapping[str, str] | None = None,
-    name: str | None = None,
     usual_split: str = "test",
     setting: str = "data.columns",
 ) -> ExampleSet | LanguageGridSet:
@@ -106,27 +107,24 @@ def read_examples(
         # Loaded only for data sets with judgements.
         from adiabat.data.judgements import read_judged
 
-        return read_judged(
-            judged, split=split, usual_split=usual_split, name=name, columns=_of_queries(source, columns)
-        )
+        # Columns that the address names may be those of its corpus.
+        addressed = Source.of(source).columns.items()
+        of_queries = {name: column for name, column in addressed if name not in OF_DOCUMENTS}
+        return read_judged(judged, judged.chosen_split(split, usual_split), {**(columns or {}), **of_queries})
     table = Table.open(source, columns, split=split, wanted=_WANTED, setting=setting)
     if table.layout == "grid":
         # Loaded only for language grids.
         from adiabat.data.language_grids import read_grid
 
-        return read_grid(table, name=name or table.name)
+        return read_grid(table)
     examples = list(table.parsed(parse_example))
     if table.columns.labelled:
         examples = merged_by_query(examples, source)
-    locations: dict[str, str] = {}
+    ids = UniqueNames("query id", table.faults)
     for example in examples:
-        if (first := locations.setdefault(example.query_id, example.location)) != example.location:
-            table.faults.add(
-                f'{example.location}: query id must be unique, got "{example.query_id}" '
-                f"again, first at {first}"
-            )
+        ids.add(example.query_id, example.location)
     table.finish()
-    return ExampleSet(name or table.name, tuple(examples), holds_texts=None)
+    return ExampleSet(table.name, tuple(examples))
 
 
 def stream_examples(
@@ -141,29 +139,13 @@ def stream_examples(
 
     Query ids may repeat, because they are not used for lookup.
     """
-    if (judged := judged_set(source)) is not None:
-        from adiabat.data.judgements import read_judged
-
-        examples = read_judged(
-            judged, split=split, usual_split=usual_split, name=None, columns=_of_queries(source, columns)
-        )
+    if is_judged(source):
+        examples = read_examples(source, split=split, columns=columns, usual_split=usual_split)
+        assert isinstance(examples, ExampleSet)
         return ExampleStream(examples.name, iter(examples.examples))
     table = Table.open(source, columns, split=split, wanted=_WANTED)
     _require_examples(table.layout, source)
-
-    def parsed() -> Iterator[Example]:
-        yield from table.parsed(parse_example)
-        table.faults.raise_if_any()
-
-    return ExampleStream(table.name, parsed(), remarks=table.columns.remarks.sentences)
-
-
-def _of_queries(source: str | Path, columns: Mapping[str, str] | None) -> dict[str, str]:
-    """The columns that apply to the queries of a judged data set: those of its address may be of its
-    corpus.
-    """
-    named = {name: column for name, column in Source.of(source).columns.items() if name not in OF_DOCUMENTS}
-    return {**(columns or {}), **named}
+    return ExampleStream(table.name, table.whole(parse_example), remarks=table.columns.remarks.sentences)
 
 
 def _require_examples(layout: Layout, source: str | Path) -> None:
@@ -182,39 +164,46 @@ def parse_example(row: Row, columns: Columns) -> Example:
     positives, negatives = _listed_documents(row, columns)
     columns.note_unread(row, "examples")
     id_column = columns.find("query_id", row)
-    query_id = (
-        invented_id(row.number, query)
-        if id_column is None
-        else id_value(row.values[id_column], id_column, location)
-    )
-    topic, tag = (_group_name(columns.find(name, row), row) for name in ("topic", "tag"))
-    clusters = _clusters(columns.find("measure.cluster", row), row, columns)
+    if id_column is None:
+        query_id = invented_id(row.number, query)
+    else:
+        query_id = id_value(row.values[id_column], id_column, location)
     return Example(
-        query_id, query, positives, negatives, (1,) * len(positives), location, topic, tag, clusters
+        query_id,
+        query,
+        positives,
+        negatives,
+        grades=(1,) * len(positives),
+        location=location,
+        topic=_group_name("topic", row, columns),
+        tag=_group_name("tag", row, columns),
+        clusters=_clusters(row, columns),
     )
 
 
-def _clusters(column: str | None, row: Row, columns: Columns) -> tuple[str, ...]:
+def _clusters(row: Row, columns: Columns) -> tuple[str, ...]:
     """Values of ``measure.cluster``; a cell of a CSV file may hold a list of them as text."""
-    value = None if column is None else row.values[column]
-    if column is None or value is None:
+    column = columns.find("measure.cluster", row)
+    if column is None or row.values[column] is None:
         return ()
-    if (
-        row.header
-        and isinstance(value, str)
-        and (entries := parse_list(value, of=(str, int, float, bool))) is not None
-    ):
-        columns.remarks.add_list(column, row.location, read=True)
-        value = entries
+    value = row.values[column]
+    if row.header and isinstance(value, str):
+        entries = parse_list(value, of=(str, int, float, bool))
+        if entries is not None:
+            columns.remarks.add_list(column, row.location, read=True)
+            value = entries
     return shared_values(value, column, row.location)
 
 
-def _group_name(column: str | None, row: Row) -> str:
+def _group_name(name: str, row: Row, columns: Columns) -> str:
     """A topic or tag: the first of several; "" if the row has none."""
-    value = None if column is None else row.values[column]
+    column = columns.find(name, row)
+    if column is None:
+        return ""
+    value = row.values[column]
     if isinstance(value, list | tuple):
         value = value[0] if value else None
-    return "" if column is None or value is None or value == "" else id_value(value, column, row.location)
+    return "" if value in (None, "") else id_value(value, column, row.location)
 
 
 def _listed_documents(row: Row, columns: Columns) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -222,7 +211,8 @@ def _listed_documents(row: Row, columns: Columns) -> tuple[tuple[str, ...], tupl
     positives.
     """
     positive_columns, negative_columns, label_column = columns.document_columns(row)
-    positives, negatives = (_documents(names, row, columns) for names in (positive_columns, negative_columns))
+    positives = _documents(positive_columns, row, columns)
+    negatives = _documents(negative_columns, row, columns)
     if not positives:
         names = " and ".join(f'"{name}"' for name in positive_columns)
         raise RowError(f"{row.location}: {names} must name at least one document, got none")
@@ -232,18 +222,18 @@ def _listed_documents(row: Row, columns: Columns) -> tuple[tuple[str, ...], tupl
     answers = _are_answers(row.values[label_column], label_column, row.location, len(positives))
     if not all(answers):
         columns.remarks.add_label(label_column)
-    labelled = list(zip(positives, answers, strict=True))
-    wrong = tuple(document for document, is_answer in labelled if not is_answer)
-    return tuple(document for document, is_answer in labelled if is_answer), wrong + negatives
+    right, wrong = list[str](), list[str]()
+    for document, is_answer in zip(positives, answers, strict=True):
+        (right if is_answer else wrong).append(document)
+    return tuple(right), (*wrong, *negatives)
 
 
 def _documents(names: Sequence[str], row: Row, columns: Columns) -> tuple[str, ...]:
     documents: tuple[str, ...] = ()
     for name in names:
         value = row.values[name]
-        if isinstance(value, str) and (
-            value[:2] in ("['", '["', "[]") or (value[:1] == "[" and value[1:2].isdigit())
-        ):
+        # A list of texts, an empty one, or a list of numbers, which are ids.
+        if isinstance(value, str) and _LIST_BEGINS.match(value):
             value = _text_or_list(value, name, row, columns)
         documents += entries_value(value, name, row.location)
     return documents
@@ -310,11 +300,12 @@ def merged_by_query(rows: Sequence[Example], source: str | Path) -> list[Example
     rows_of: dict[str, list[Example]] = {}
     for row in rows:
         rows_of.setdefault(row.query, []).append(row)
-    examples = [example for same_query in rows_of.values() if (example := _merged(same_query)).positives]
+    merged = map(_merged, rows_of.values())
+    examples = [example for example in merged if example.positives]
     if rows and not examples:
         raise DataError(
-            f"{source} must have a row with label 1, got label 0 in all "
-            f"{len(rows):,}; check what the labels mean"
+            f"{source} must have a row with label 1, got label 0 in all {len(rows):,}; "
+            "check what the labels mean"
         )
     if lost := len(rows_of) - len(examples):
         left_out = f"{lost:,} of {len(rows_of):,} queries have no row with label 1 and are left out"
@@ -323,15 +314,16 @@ def merged_by_query(rows: Sequence[Example], source: str | Path) -> list[Example
 
 
 def _merged(rows: Sequence[Example]) -> Example:
-    positives = dict.fromkeys(document for row in rows for document in row.positives)
-    negatives = dict.fromkeys(
-        document for row in rows for document in row.negatives if document not in positives
-    )
-    clusters = dict.fromkeys(value for row in rows for value in row.clusters)
+    """One example of several rows with one query; a document with label 1 in any of them is an answer."""
+    positives, negatives, clusters = dict[str, None](), dict[str, None](), dict[str, None]()
+    for row in rows:
+        positives |= dict.fromkeys(row.positives)
+        negatives |= dict.fromkeys(row.negatives)
+        clusters |= dict.fromkeys(row.clusters)
     return replace(
         rows[0],
         positives=tuple(positives),
-        negatives=tuple(negatives),
+        negatives=tuple(document for document in negatives if document not in positives),
         grades=(1,) * len(positives),
         clusters=tuple(clusters),
     )

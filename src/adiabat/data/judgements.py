@@ -19,7 +19,7 @@ from adiabat.data.judged_sets import JUDGEMENT_COLUMNS, JudgedSet
 from adiabat.data.lines import Cursor, text_lines
 from adiabat.data.records import Example, ExampleSet
 from adiabat.data.sources import Source
-from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows
+from adiabat.data.table_rows import FileFaults, Row, RowError, UniqueNames, read_rows
 
 BEIR_ID = {"doc_id": "_id", "text": "text"}
 """Columns of ``corpus.jsonl`` and ``queries.jsonl``, which come before other names where a row has them."""
@@ -35,53 +35,47 @@ class _Judgements:
     grades: dict[str, int] = field(default_factory=dict)
 
 
-def read_judged(
-    source: JudgedSet,
-    *,
-    split: str | None,
-    usual_split: str,
-    name: str | None,
-    columns: Mapping[str, str] | None,
-) -> ExampleSet:
+def read_judged(source: JudgedSet, split: str, columns: Mapping[str, str]) -> ExampleSet:
     """Read the judged queries of a split: scores above 0 are positives with that grade, others judged
-    negatives.
+    negatives; `columns` may map ``measure.cluster`` alone.
     """
-    mapped = dict(columns or {})
-    cluster = mapped.pop("measure.cluster", None)
-    if mapped:
+    if others := [name for name in columns if name != "measure.cluster"]:
         raise ConfigError(
-            f"columns must be left out for the BEIR folder {source.address}, whose "
-            f"names are fixed, got {', '.join(mapped)}"
+            f"columns must be left out for the BEIR folder {source.address}, whose names are fixed, got "
+            f"{', '.join(others)}"
         )
-    split = source.chosen_split(split, usual_split)
-    faults = FileFaults()
-    judged = _read_qrels(source.judgements[split], faults)
-    queries = _read_queries(source.queries_of(split), judged, faults, cluster)
+    faults, tables = FileFaults(), source.judgements[split]
+    judged = _read_qrels(tables, faults)
+    queries = _read_queries(source.queries_of(split), judged, faults, columns.get("measure.cluster"))
     faults.raise_if_any()
-    qrels = source.judgements[split][0]
     answered = []
     for query_id, (text, clusters) in queries.items():
-        grades, location = judged[query_id].grades, judged[query_id].location
-        if positives := {doc_id: grade for doc_id, grade in grades.items() if grade > 0}:
-            negatives = tuple(doc_id for doc_id, grade in grades.items() if grade <= 0)
-            answered.append(
-                Example(
-                    query_id,
-                    text,
-                    tuple(positives),
-                    negatives,
-                    tuple(positives.values()),
-                    location,
-                    clusters=clusters,
-                )
+        positives: dict[str, int] = {}
+        negatives = []
+        for doc_id, grade in judged[query_id].grades.items():
+            if grade > 0:
+                positives[doc_id] = grade
+            else:
+                negatives.append(doc_id)
+        if positives:
+            example = Example(
+                query_id,
+                text,
+                tuple(positives),
+                tuple(negatives),
+                tuple(positives.values()),
+                judged[query_id].location,
+                clusters=clusters,
             )
+            answered.append(example)
     if not answered:
-        raise DataError(f"{qrels} must hold at least one score above 0, got none; choose another split")
+        raise DataError(f"{tables[0]} must hold at least one score above 0, got none; choose another split")
     if lost := len(queries) - len(answered):
         warnings.warn(
-            f"{qrels}: {lost} of {len(queries)} queries have no score above 0 and are left out", stacklevel=3
+            f"{tables[0]}: {lost} of {len(queries)} queries have no score above 0 and are left out",
+            stacklevel=3,
         )
-    return ExampleSet(name or f"{source.name}/{split}", tuple(answered), holds_texts=False, is_judged=True)
+    return ExampleSet(f"{source.name}/{split}", tuple(answered), holds_texts=False, is_judged=True)
 
 
 def _read_qrels(tables: Sequence[str], faults: FileFaults) -> dict[str, _Judgements]:
@@ -104,24 +98,21 @@ def _read_qrels(tables: Sequence[str], faults: FileFaults) -> dict[str, _Judgeme
 def _parse_judgement(row: Row) -> tuple[str, str, int, str]:
     query, document, score = (_column(row, names) for names in JUDGEMENT_COLUMNS)
     query_id, doc_id = (id_value(row.values[column], column, row.location) for column in (query, document))
-    value = row.values[score]
-    grade = (
-        None if isinstance(value, bool) or not isinstance(value, str | int | float) else grade_of(str(value))
-    )
+    value, grade = row.values[score], None
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        grade = grade_of(str(value))
     if grade is None:
-        raise RowError(
-            f'{row.location}: "{score}" must be {A_GRADE}, got {"nothing" if not value else shown(value)}',
-            advice=GRADING,
-        )
+        got = shown(value) if value else "nothing"
+        raise RowError(f'{row.location}: "{score}" must be {A_GRADE}, got {got}', advice=GRADING)
     return query_id, doc_id, grade, row.location
 
 
 def _column(row: Row, names: Sequence[str]) -> str:
     """The file's name of a column of judgements."""
-    column = next((name for name in names if name in row.values), None)
-    if column is None:
-        raise RowError(f'{row.location}: expected "{names[0]}" of a judgement, found {quoted(row.values)}')
-    return column
+    for name in names:
+        if name in row.values:
+            return name
+    raise RowError(f'{row.location}: expected "{names[0]}" of a judgement, found {quoted(row.values)}')
 
 
 def _read_queries(
@@ -131,36 +122,29 @@ def _read_queries(
     in ``metadata``.
     """
     columns = Columns(usual={"query_id": "_id", "text": "text"})
-
-    def parse(row: Row) -> tuple[str, str, tuple[str, ...], str]:
-        id_column = columns.find("query_id", row)
-        text_column = columns.find("text", row) or columns.find("query", row)
-        if id_column is None or text_column is None:
-            missing = "_id" if id_column is None else "text"
-            raise RowError(f'{row.location}: expected "{missing}" of a query, found {quoted(row.values)}')
-        query_id = id_value(row.values[id_column], id_column, row.location)
-        clusters = () if cluster is None else _clusters_of(row, cluster)
-        return (
-            query_id,
-            text_value(row.values[text_column], text_column, row.location),
-            clusters,
-            row.location,
-        )
-
+    unique, ids = UniqueNames("query id", faults), set[str]()
     texts: dict[str, tuple[str, tuple[str, ...]]] = {}
-    ids: set[str] = set()
-    for query_id, text, clusters, location in parsed_rows(read_rows(table, faults=faults), faults, parse):
-        if query_id in ids:
-            faults.add(f'{location}: query id must be unique, got "{query_id}" again')
-        ids.add(query_id)
-        if query_id in judged:
-            texts[query_id] = text, clusters
+
+    for row in read_rows(table, faults=faults):
+        with faults.collected():
+            id_column = columns.find("query_id", row)
+            text_column = columns.find("text", row) or columns.find("query", row)
+            if id_column is None or text_column is None:
+                missing = "_id" if id_column is None else "text"
+                raise RowError(f'{row.location}: expected "{missing}" of a query, found {quoted(row.values)}')
+            query_id = id_value(row.values[id_column], id_column, row.location)
+            clusters = () if cluster is None else _clusters_of(row, cluster)
+            text = text_value(row.values[text_column], text_column, row.location)
+            unique.add(query_id, row.location)
+            ids.add(query_id)
+            if query_id in judged:
+                texts[query_id] = text, clusters
     if not faults.count:  # A query whose own line is at fault would be reported twice.
-        for query_id in (query_id for query_id in judged if query_id not in ids):
-            where = Path(Source.of(table).path).name
-            faults.add(
-                f'{judged[query_id].location}: query must be one of {where}, got unknown id "{query_id}"'
-            )
+        name = Path(Source.of(table).path).name
+        for query_id, judgements in judged.items():
+            if query_id not in ids:
+                where = judgements.location
+                faults.add(f'{where}: query must be one of {name}, got unknown id "{query_id}"')
     return texts
 
 

@@ -13,12 +13,12 @@ import numpy as np
 from jaxtyping import Int
 
 from adiabat.core.errors import ConfigError, DataError, several
-from adiabat.core.text import shown
-from adiabat.data.columns import Columns, Table, id_value, parsed_rows, quoted, text_value
+from adiabat.core.text import numbered, shown
+from adiabat.data.columns import Columns, Table, first_row, id_value, parsed_rows, quoted, text_value
 from adiabat.data.folders import table_name
 from adiabat.data.lines import COLUMN_ALIASES
 from adiabat.data.records import LABELS, LanguageGridSet, invented_id
-from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, value_kind
+from adiabat.data.table_rows import FileFaults, Row, RowError, UniqueNames, read_rows, value_kind
 
 CODE = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]{1,8})*")
 """Code of a language (BCP 47), with either dash: ``de``, ``pt-BR``, ``zh_Hans``."""
@@ -53,22 +53,21 @@ def chosen_languages(
 
     `incomplete` maps languages to the locations of rows that lack them.
     """
-    if absent := [language for language in dict.fromkeys(wanted) if language not in present]:
-        locations = incomplete or {}
-        phrases = (
-            f"{language} (missing in {locations[language]})"
-            if language in locations
-            else f"{language}{_suggestion(language, present)}"
-            for language in absent
-        )
-        advice = (
-            f"{'complete these rows, ' if locations.keys() & absent else ''}name others, or none to take all"
-        )
+    distinct, locations = tuple(dict.fromkeys(wanted)), incomplete or {}
+    absent = [language for language in distinct if language not in present]
+    if absent:
+        phrases, advice = [], "name others, or none to take all"
+        for language in absent:
+            if language in locations:
+                phrases.append(f"{language} (missing in {locations[language]})")
+                advice = "complete these rows, name others, or none to take all"
+            else:
+                phrases.append(f"{language}{_suggestion(language, present)}")
         known = ", ".join(sorted(present))
         raise ConfigError(
             f"languages must be of {source} ({known}), got {several(phrases, of='others')}; {advice}"
         )
-    return tuple(dict.fromkeys(wanted)) or tuple(sorted(present))
+    return distinct or tuple(sorted(present))
 
 
 def _suggestion(language: str, present: Collection[str]) -> str:
@@ -81,12 +80,23 @@ def select_languages(grid: LanguageGridSet, languages: Sequence[str]) -> Languag
     """A grid of sentence pairs in some of its languages; empty takes all."""
     source = f"{grid.name}, in which every sentence pair is"
     chosen = chosen_languages(languages, grid.languages, source=source, incomplete=grid.incomplete)
-    premises, hypotheses = (
-        tuple({language: texts[language] for language in chosen} for texts in side)
-        for side in (grid.premises, grid.hypotheses)
+    return replace(
+        grid,
+        languages=chosen,
+        premises=_in_languages(grid.premises, chosen),
+        hypotheses=_in_languages(grid.hypotheses, chosen),
+        incomplete={} if languages else grid.incomplete,
     )
-    incomplete = {} if languages else grid.incomplete
-    return replace(grid, languages=chosen, premises=premises, hypotheses=hypotheses, incomplete=incomplete)
+
+
+def _in_languages(
+    rows: Iterable[Mapping[str, str]], languages: Sequence[str]
+) -> tuple[Mapping[str, str], ...]:
+    """Texts by language, of some languages only."""
+    chosen = []
+    for texts in rows:
+        chosen.append({language: texts[language] for language in languages})
+    return tuple(chosen)
 
 
 def require_every_label(grid: LanguageGridSet, *, source: str | Path) -> None:
@@ -112,23 +122,22 @@ def parse_grid_row(row: Row, columns: Columns) -> GridRow:
     """Read a row of a language grid, with languages sorted; a label may be its number, as in XNLI on the
     hub.
     """
-    label_column = columns.find("label", row)
-    if label_column is None:
+    column = columns.find("label", row)
+    if column is None:
         raise RowError(
             f'{row.location}: expected "label" beside premise and hypothesis, '
             "found none; map it with data.columns.label"
         )
     columns.note_unread(row, "grid")
-    label = row.values[label_column]
+    label = row.values[column]
     if isinstance(label, int) and not isinstance(label, bool) and 0 <= label < len(LABELS):
         label = LABELS[label]
     if label not in LABELS:
         raise RowError(
-            f'{row.location}: "{label_column}" must be {", ".join(LABELS)} or 0, 1, 2, got {shown(label)}'
+            f'{row.location}: "{column}" must be {", ".join(LABELS)} or 0, 1, 2, got {shown(label)}'
         )
-    return GridRow(
-        row.location, label, _by_language("premise", row, columns), _by_language("hypothesis", row, columns)
-    )
+    premise, hypothesis = (_by_language(name, row, columns) for name in ("premise", "hypothesis"))
+    return GridRow(row.location, label, premise, hypothesis)
 
 
 def _by_language(name: str, row: Row, columns: Columns) -> dict[str, str]:
@@ -138,12 +147,11 @@ def _by_language(name: str, row: Row, columns: Columns) -> dict[str, str]:
         raise RowError(f'{row.location}: "{column}" must be an object by language')
     if set(value) == {"language", "translation"}:
         value = _from_parallel_lists(value["language"], value["translation"], column, row.location)
-    texts = {language: text for language, text in value.items() if text is not None}
-    if not texts:
+    languages = sorted(language for language, text in value.items() if text is not None)
+    if not languages:
         raise RowError(f'{row.location}: "{column}" must hold at least one language, got none')
     return {
-        language: text_value(texts[language], f"{column}.{language}", row.location)
-        for language in sorted(texts)
+        language: text_value(value[language], f"{column}.{language}", row.location) for language in languages
     }
 
 
@@ -158,18 +166,21 @@ def _from_parallel_lists(languages: object, texts: object, column: str, location
             f'{location}: "{column}" must hold as many translations as languages, '
             f"got {len(texts)} for {len(languages)}"
         )
-    if invalid := [language for language in languages if not isinstance(language, str)]:
-        raise RowError(
-            f'{location}: "{column}" must name every language by a text, got {value_kind(invalid[0])}'
-        )
+    for language in languages:
+        if not isinstance(language, str):
+            raise RowError(
+                f'{location}: "{column}" must name every language by a text, got {value_kind(language)}'
+            )
     return dict(zip(languages, texts, strict=True))
 
 
-def read_grid(table: Table, *, name: str) -> LanguageGridSet:
+def read_grid(table: Table) -> LanguageGridSet:
     """Read sentence pairs in the languages that all of them have."""
     pairs = list(table.parsed(parse_grid_row))
     table.finish()
-    common = set.intersection(*(set(side) for pair in pairs for side in (pair.premise, pair.hypothesis)))
+    premises, hypotheses = [pair.premise for pair in pairs], [pair.hypothesis for pair in pairs]
+    sides = [set(texts) for texts in (*premises, *hypotheses)]
+    common = set.intersection(*sides)
     if not common:
         raise DataError(
             f"{table.source} must have a language that every premise and hypothesis "
@@ -177,27 +188,24 @@ def read_grid(table: Table, *, name: str) -> LanguageGridSet:
         )
     languages = tuple(sorted(common))
     return LanguageGridSet(
-        name,
+        table.name,
         languages,
         tuple(pair.label for pair in pairs),
-        tuple({language: pair.premise[language] for language in languages} for pair in pairs),
-        tuple({language: pair.hypothesis[language] for language in languages} for pair in pairs),
-        _incomplete(pairs, common),
+        _in_languages(premises, languages),
+        _in_languages(hypotheses, languages),
+        _incomplete(pairs, set.union(*sides) - common),
     )
 
 
-def _incomplete(pairs: Sequence[GridRow], common: Collection[str]) -> dict[str, str]:
-    """Locations of the rows that lack a language, for each language that some pairs lack on either side."""
-    known = set[str]().union(*(side.keys() for pair in pairs for side in (pair.premise, pair.hypothesis)))
+def _incomplete(pairs: Sequence[GridRow], languages: Collection[str]) -> dict[str, str]:
+    """Locations of the rows that lack a language on either side, for each of some languages."""
     incomplete = {}
-    for language in sorted(known.difference(common)):
-        lacking = [
+    for language in sorted(languages):
+        first, *others = [
             pair.location for pair in pairs if language not in pair.premise or language not in pair.hypothesis
         ]
-        more = len(lacking) - 1
-        incomplete[language] = lacking[0] + (
-            f" and {more:,} more row{'' if more == 1 else 's'}" if more else ""
-        )
+        more = f" and {len(others):,} more {numbered('row', len(others))}" if others else ""
+        incomplete[language] = first + more
     return incomplete
 
 
@@ -246,40 +254,35 @@ def read_question_grid(
             sorted.
     """
     faults = FileFaults()
-    question_rows, paragraph_rows = (
-        list(read_rows(source, faults=faults, naming=_NAMING)) for source in (data, corpus)
+    question_rows, paragraph_rows = _all_rows(data, faults), _all_rows(corpus, faults)
+    columns, corpus_columns = (
+        set[str]().union(*(row.values for row in rows)) - {key} for rows in (question_rows, paragraph_rows)
     )
-    for source, rows in ((data, question_rows), (corpus, paragraph_rows)):
-        if not rows:
-            faults.raise_if_any()
-            raise DataError(f"{source} must hold at least one row, got none; check that the file is complete")
-    question_columns, paragraph_columns = (
-        {column for row in rows for column in row.values if column != key}
-        for rows in (question_rows, paragraph_rows)
-    )
-    chosen, notes = _common_languages(question_columns, paragraph_columns, languages, str(data), str(corpus))
+    chosen, notes = _common_languages(columns, corpus_columns, languages, str(data), str(corpus))
     parse = partial(_parse_texts, key=key, languages=chosen)
-    questions, paragraphs = (
-        list(parsed_rows(rows, faults, parse)) for rows in (question_rows, paragraph_rows)
+    questions = list(parsed_rows(question_rows, faults, parse))
+    paragraphs = list(parsed_rows(paragraph_rows, faults, parse))
+    keys, ids = (
+        UniqueNames(noun, faults, "rename or remove the duplicates")
+        for noun in (f'"{key}"', "the name of a question")
     )
-    row_of = {paragraph.key: row for row, paragraph in enumerate(paragraphs)}
-    _require_unique(f'"{key}"', ((paragraph.key, paragraph.location) for paragraph in paragraphs), faults)
-    _require_unique(
-        "the name of a question", ((question.row_id, question.location) for question in questions), faults
-    )
-    if (
-        not faults.count
-    ):  # A paragraph that is at fault itself would be reported once more for each of its questions.
+    row_of: dict[str, int] = {}
+    for row, paragraph in enumerate(paragraphs):
+        keys.add(paragraph.key, paragraph.location)
+        row_of[paragraph.key] = row
+    for question in questions:
+        ids.add(question.row_id, question.location)
+    # A paragraph that is at fault itself would be reported once more for each of its questions.
+    if not faults.count:
         for language in chosen:
             if len({paragraph.texts[language] for paragraph in paragraphs}) < 2:
                 fault = f"{corpus} must hold at least two different paragraphs in {language}, got one"
                 faults.add(f"{fault}; add others, or leave the language out")
-        for question in (question for question in questions if question.key not in row_of):
-            fault = (
-                f'{question.location}: "{key}" must name a paragraph of {corpus}, '
-                f'got unknown "{question.key}"'
-            )
-            faults.add(fault, "add the paragraphs, or leave these questions out")
+        for question in questions:
+            if question.key not in row_of:
+                must = f'"{key}" must name a paragraph of {corpus}, got unknown "{question.key}"'
+                advice = "add the paragraphs, or leave these questions out"
+                faults.add(f"{question.location}: {must}", advice)
     faults.raise_if_any()
     return QuestionGridSet(
         name or table_name(data),
@@ -292,28 +295,29 @@ def read_question_grid(
     )
 
 
+def _all_rows(source: str | Path, faults: FileFaults) -> list[Row]:
+    """The rows of a table whose columns are languages."""
+    return list(first_row(read_rows(source, faults=faults, naming=_NAMING), faults, source)[1])
+
+
 def _common_languages(
     questions: set[str], paragraphs: set[str], wanted: Sequence[str], data: str, corpus: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The languages to read, and remarks on those that only one of the tables has."""
     if wanted:
         return chosen_languages(wanted, questions & paragraphs, source=f"both {data} and {corpus}"), ()
-    first, second = (
-        {column for column in columns if names_language(column)} for columns in (questions, paragraphs)
-    )
+    first, second = set(filter(names_language, questions)), set(filter(names_language, paragraphs))
     if not first & second:
-        present = f"{', '.join(sorted(first)) or 'none'} and {', '.join(sorted(second)) or 'none'}"
+        present = " and ".join(", ".join(sorted(side)) or "none" for side in (first, second))
         raise DataError(
             f"{data} and {corpus} must share columns named by the code of a language, "
             f"got {present}; name them in languages"
         )
-    sides = ((first - second, data), (second - first, corpus))
-    notes = tuple(
-        f"{', '.join(sorted(unshared))} left out: only {source} has them"
-        for unshared, source in sides
-        if unshared
-    )
-    return tuple(sorted(first & second)), notes
+    notes = []
+    for unshared, source in ((first - second, data), (second - first, corpus)):
+        if unshared:
+            notes.append(f"{', '.join(sorted(unshared))} left out: only {source} has them")
+    return tuple(sorted(first & second)), tuple(notes)
 
 
 def _parse_texts(row: Row, *, key: str, languages: Sequence[str]) -> _TextRow:
@@ -328,25 +332,9 @@ def _parse_texts(row: Row, *, key: str, languages: Sequence[str]) -> _TextRow:
             advice="complete these rows, or name fewer languages",
         )
     texts = {language: text_value(row.values[language], language, row.location) for language in languages}
-    column = next(
-        (
-            name
-            for name in COLUMN_ALIASES["query_id"]
-            if name in row.values and name not in languages and name != key
-        ),
-        None,
-    )
-    row_id = (
-        invented_id(row.number, texts[languages[0]])
-        if column is None
-        else id_value(row.values[column], column, row.location)
-    )
+    row_id = invented_id(row.number, texts[languages[0]])
+    for column in COLUMN_ALIASES["query_id"]:
+        if column in row.values and column not in (key, *languages):
+            row_id = id_value(row.values[column], column, row.location)
+            break
     return _TextRow(row.location, row_id, id_value(row.values[key], key, row.location), texts)
-
-
-def _require_unique(name: str, located: Iterable[tuple[str, str]], faults: FileFaults) -> None:
-    locations: dict[str, str] = {}
-    for value, location in located:
-        if (first := locations.setdefault(value, location)) != location:
-            fault = f'{location}: {name} must be unique, got "{value}" again, first at {first}'
-            faults.add(fault, "rename or remove the duplicates")

@@ -83,6 +83,21 @@ class FileFaults(Faults):
             raise DataError("; ".join([self.told(), *self._advice]))
 
 
+class UniqueNames:
+    """Names that a file may give once each; another use is a fault that tells where both are."""
+
+    def __init__(self, noun: str, faults: FileFaults, advice: str = "") -> None:
+        self._noun, self._faults, self._advice = noun, faults, advice
+        self._first: dict[str, str] = {}
+
+    def add(self, name: str, location: str) -> None:
+        """Note a name at ``file:line``."""
+        first = self._first.setdefault(name, location)
+        if first != location:
+            fault = f'{location}: {self._noun} must be unique, got "{name}" again, first at {first}'
+            self._faults.add(fault, self._advice)
+
+
 def read_rows(
     source: str | Path,
     *,
