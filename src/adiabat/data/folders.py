@@ -10,8 +10,10 @@ import difflib
 import glob
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,6 +45,8 @@ _SPLIT_WORD = re.compile(rf"(?:^|[-._ 0-9])({'|'.join(SPLIT_WORDS)})(?=[-._ 0-9]
 _SHARD = re.compile(r"(.+?)[-.]\d{5}-of-(\d{5})")
 _ABOUT = ("readme", "license", "licence")
 """Beginnings of names of files about a folder."""
+_DESCRIPTIONS = ("dataset_info", "dataset_dict", "state.json")
+"""Beginnings of names of files that describe the data set of a folder."""
 _PARTS = frozenset(("corpus", "queries", "qrels"))
 """Files and folders of a judged data set that are no examples."""
 
@@ -76,11 +80,16 @@ def place_of(address: str | Path, split: str | None = None, *, whole: bool = Fal
     require_path(path)
     if path.is_dir():
         return _place_in(path, split, source.config, whole=whole)
-    if (named := split or source.config) is not None:
-        raise ConfigError(
-            f'split must be left out for {source.path}, which has no splits, got "{named}"; leave it out'
-        )
+    named = source.config if split is None else split
+    if named is not None:
+        raise _without_splits(source.path, named)
     return Place(_file_form(path), source.path, [path])
+
+
+def _without_splits(source: object, named: str) -> ConfigError:
+    return ConfigError(
+        f'split must be left out for {source}, which has no splits, got "{named}"; leave it out'
+    )
 
 
 def require_there(address: str) -> None:
@@ -100,8 +109,9 @@ def _place_in(folder: Path, split: str | None, config: str | None, *, whole: boo
             raise DataError(
                 f'{folder} must have the configuration "{config}", got {named}; choose one of them'
             )
-        folder, described = folder / config, described_files(folder / config)
-        config = None
+        # mteb keeps each configuration in a folder of its own.
+        folder, config = folder / config, None
+        described = described_files(folder)
     if is_saved(folder):
         return Place("saved", str(folder), split=split)
     files = _configured(described, config, folder) if described else files_by_split(folder)
@@ -112,35 +122,45 @@ def _place_in(folder: Path, split: str | None, config: str | None, *, whole: boo
                 f'a document, got "{split}"; leave it out'
             )
         return Place("documents", str(folder), documents)
-    unnamed = files.get("", []) if len(files) == 1 else []
     # Text files of which none names a split may be anything.
-    if not files or not (all(form_of(path.name) == "parquet" for path in unnamed) or _are_parts(unnamed)):
+    if not files or (files.keys() == {""} and not _are_rows(files[""])):
         raise DataError(_no_rows(folder))
     chosen, note = _chosen(files, split, folder, whole=whole)
     _require_one_table(chosen, folder)
-    notes = "; ".join(filter(None, [note, _missing_shards(chosen, folder)]))
-    return Place(_file_form(chosen[0]), str(folder), chosen, note=notes)
+    notes = filter(None, [note, _missing_shards(chosen, folder)])
+    return Place(_file_form(chosen[0]), str(folder), chosen, note="; ".join(notes))
 
 
-def _are_parts(files: Sequence[Path]) -> bool:
-    """Whether names count the parts of one table, from 0 or 1 on; sets of several years do not."""
-    names = [re.fullmatch(r"(.*?)(\d+)", stem_of(path.name)) for path in files]
-    numbers = sorted(int(name[2]) for name in names if name)
-    tables = {(path.parent, name and name[1]) for path, name in zip(files, names, strict=True)}
-    return len(tables) == 1 < len(files) and numbers in ([*range(len(files))], [*range(1, 1 + len(files))])
+def _are_rows(files: Sequence[Path]) -> bool:
+    """Whether files that name no split hold rows: Parquet files, or the parts of one table, which their names
+    count from 0 or 1 on; sets of several years do not.
+    """
+    if all(form_of(path.name) == "parquet" for path in files):
+        return True
+    tables, numbers = set[Path](), list[int]()
+    for path in files:
+        name = re.fullmatch(r"(.*?)(\d+)", stem_of(path.name))
+        if name is None:
+            return False
+        tables.add(path.parent / name[1])
+        numbers.append(int(name[2]))
+    counted = [number - min(numbers) for number in sorted(numbers)]
+    return len(tables) == 1 < len(files) and min(numbers) < 2 and counted == [*range(len(files))]
 
 
 def _documents_in(folder: Path) -> list[Path]:
     """The text files of a folder that holds nothing else but files about it; none if it does, such as the
     vocabulary of a model.
     """
-    files = [
-        path
-        for path in sorted(folder.rglob("*"))
-        if not _is_hidden(path.relative_to(folder)) and not path.is_dir()
-    ]
-    files = [path for path in files if not path.name.lower().startswith(_ABOUT)]
-    return files if all(map(_is_document, files)) else []
+    documents = []
+    for path in sorted(folder.rglob("*")):
+        is_about = path.name.lower().startswith(_ABOUT)
+        if path.is_dir() or is_about or _is_hidden(path.relative_to(folder)):
+            continue
+        if not _is_document(path):
+            return []
+        documents.append(path)
+    return documents
 
 
 def _is_document(path: Path) -> bool:
@@ -155,44 +175,47 @@ def _is_hidden(inside: Path) -> bool:
 
 def _configured(described: Mapping[str, Files], config: str | None, folder: Path) -> Files:
     """The files of a configuration; None takes the only one, or the one named ``default``."""
+    only = next(iter(described))
     if config is None:
-        config = next(iter(described)) if len(described) == 1 else "default"
-    if config not in described and "queries" in described:
+        config = only if len(described) == 1 else "default"
+    if config in described:
+        return described[config]
+    if "queries" in described:
         raise DataError(_no_rows(folder))
-    if config not in described:
-        example = Source(str(folder), config=next(iter(described)))
-        raise DataError(
-            f"{folder} must be read with a configuration, got {', '.join(described)}; name one as {example}"
-        )
-    return described[config]
+    raise DataError(
+        f"{folder} must be read with a configuration, got {', '.join(described)}; "
+        f"name one as {Source(str(folder), config=only)}"
+    )
 
 
 def _chosen(files: Files, split: str | None, folder: Path, *, whole: bool) -> tuple[list[Path], str]:
     """The files of one split, or of all, with a note if others are left out or read with them."""
     names, unnamed = sorted(name for name in files if name), files.get("", [])
     if not names and split is not None:
-        raise ConfigError(
-            f'split must be left out for {folder}, which has no splits, got "{split}"; leave it out'
-        )
+        raise _without_splits(folder, split)
     if not names or (whole and split is None):
-        every = sorted(path for paths in files.values() for path in paths)
-        return every, read_whole(str(folder), told_splits(names, unnamed)) if len(files) > 1 else ""
+        note = read_whole(str(folder), told_splits(names, unnamed)) if len(files) > 1 else ""
+        return sorted(chain.from_iterable(files.values())), note
     name = one_split(names, split, str(folder), example=f"{folder}?split=NAME", unnamed=unnamed)
-    return files[
-        name
-    ], f"{folder}: {told_splits([], unnamed)} are left out of the split {name}" if unnamed else ""
+    note = ""
+    if unnamed:
+        note = f"{folder}: {told_splits([], unnamed)} are left out of the split {name}"
+    return files[name], note
 
 
 def _missing_shards(files: Sequence[Path], folder: Path) -> str:
     """A note if some of the parts that the names of files count are not there."""
-    counts: dict[tuple[Path, str], list[int]] = {}
+    present: Counter[tuple[Path, str]] = Counter()
+    stated: dict[tuple[Path, str], int] = {}
     for path in files:
         if shard := _SHARD.fullmatch(stem_of(path.name)):
-            counts.setdefault((path.parent, shard[1]), []).append(int(shard[2]))
+            table = path.parent, shard[1]
+            present[table] += 1
+            stated.setdefault(table, int(shard[2]))
     short = [
-        f"{len(stated)} of {stated[0]:,} parts of {name}"
-        for (_, name), stated in counts.items()
-        if len(stated) < stated[0]
+        f"{present[table]} of {count:,} parts of {table[1]}"
+        for table, count in stated.items()
+        if present[table] < count
     ]
     return f"{folder}: only {' and '.join(short)} are there" if short else ""
 
@@ -244,8 +267,11 @@ def files_by_split(folder: Path) -> Files:
     found = [path.relative_to(folder) for path in rows_in(folder)]
     parts = {stem_of(inside.parts[0]) for inside in found} & _PARTS
     others = [inside for inside in found if stem_of(inside.parts[0]) not in parts]
+    # A folder with a corpus alone, say, is no judged set.
+    if len(parts) == 1 and not others:
+        others = found
     files: Files = {}
-    for inside in found if len(parts) == 1 and not others else others:
+    for inside in others:
         split = split_of(inside)
         # Other JSON files in a folder are mostly settings and descriptions.
         if split or ".json" not in inside.suffixes:
@@ -258,11 +284,10 @@ def rows_in(folder: Path) -> Iterator[Path]:
     and notebooks.
     """
     for path in sorted(folder.rglob("*")):
-        described = path.name.startswith(
-            ("dataset_info", "dataset_dict", "state.json")
-        ) or path.name.endswith(".stats.json")
-        is_table = form_of(path.name) is not None and not described
-        if is_table and not _is_hidden(path.relative_to(folder)) and is_there(path) and path.is_file():
+        is_described = path.name.startswith(_DESCRIPTIONS) or path.name.endswith(".stats.json")
+        if is_described or form_of(path.name) is None or _is_hidden(path.relative_to(folder)):
+            continue
+        if is_there(path) and path.is_file():
             yield path
 
 
@@ -286,18 +311,21 @@ def described_files(folder: Path) -> dict[str, Files]:
     # Loaded only for folders of the hub.
     from huggingface_hub import metadata_load
 
+    described: dict[str, Files] = {}
+    usual: Files | None = None
     with reading(card, remedy="correct the lines between --- at its beginning"):
-        configs = (metadata_load(card) or {}).get("configs") or []
-        described = {
-            str(config["config_name"]): _described(config, folder)
-            for config in configs
-            if "data_files" in config
-        }
-        usual = [str(config["config_name"]) for config in configs if config.get("default")]
-        return {**described, "default": described[usual[0]]} if usual and usual[0] in described else described
+        for config in (metadata_load(card) or {}).get("configs") or []:
+            if "data_files" in config:
+                files = described[str(config["config_name"])] = _described(config, folder)
+                if config.get("default") and usual is None:
+                    usual = files
+        if usual is not None:
+            described["default"] = usual
+    return described
 
 
 def _described(config: Mapping[str, Any], folder: Path) -> Files:
+    """The files of a configuration by split: a pattern, several, or several with a split each."""
     entries = config["data_files"]
     base = folder / (config.get("data_dir") or "")
     files: Files = {}
@@ -307,11 +335,11 @@ def _described(config: Mapping[str, Any], folder: Path) -> Files:
         for pattern in [patterns] if isinstance(patterns, str) else patterns:
             if os.path.isabs(pattern) or ".." in Path(pattern).parts:
                 raise ValueError(f"the pattern {pattern}, which leads out of the folder")
-            found = [base / name for name in sorted(glob.glob(pattern, root_dir=base, recursive=True))]
-            files.setdefault(str(split), []).extend(
-                path for path in found if is_there(path) and path.is_file()
-            )
-    return {split: paths for split, paths in files.items() if paths}
+            for name in sorted(glob.glob(pattern, root_dir=base, recursive=True)):
+                path = base / name
+                if is_there(path) and path.is_file():
+                    files.setdefault(str(split), []).append(path)
+    return files
 
 
 def is_saved(folder: Path) -> bool:
@@ -344,12 +372,14 @@ def _no_rows(folder: Path) -> str:
             f"{folder} must hold judgements of its queries, got none; put them "
             f"into {folder / 'qrels'} as SPLIT.tsv"
         )
-    listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    listed = ", ".join(names[:5]) or "an empty folder"
+    if len(names) > 5:
+        listed += f" and {len(names) - 5} more"
     return (
         f"{folder} must hold Parquet files, numbered parts of a table, files named by split (train.jsonl, "
         "test.csv), text files alone (.txt, each a document), a saved data set (dataset_info.json or "
         "dataset_dict.json) or a BEIR layout (corpus.jsonl, queries.jsonl, qrels/), got "
-        f"{listed or 'an empty folder'}; name the file itself or another folder"
+        f"{listed}; name the file itself or another folder"
     )
 
 
@@ -374,30 +404,24 @@ def _unpacked(name: str) -> str:
 
 def _file_form(path: Path) -> Form:
     form = form_of(path.name)
-    if form is None:
-        ending = f'"{"".join(path.suffixes[-2:]).lower()}"' if path.suffixes else "no ending"
-        advice = "rename it to match its content"
-        if _is_document(path):
-            advice = (
-                "write a row for each text, or name the folder of a corpus whose documents are .txt files"
-            )
-        raise DataError(
-            f"{path} must end in .jsonl, .csv, .tsv (each also .gz or .zst) "
-            f"or .parquet, got {ending}; {advice}"
-        )
-    return form
+    if form is not None:
+        return form
+    ending = f'"{"".join(path.suffixes[-2:]).lower()}"' if path.suffixes else "no ending"
+    advice = "rename it to match its content"
+    if _is_document(path):
+        advice = "write a row for each text, or name the folder of a corpus whose documents are .txt files"
+    raise DataError(
+        f"{path} must end in .jsonl, .csv, .tsv (each also .gz or .zst) or .parquet, got {ending}; {advice}"
+    )
 
 
 def compressed_path(path: Path) -> Path | None:
     """The file of that name, or its compressed version, or None."""
-    return next(
-        (
-            file
-            for ending in ("", *CODECS)
-            if is_there(file := path.with_name(path.name + ending)) and file.is_file()
-        ),
-        None,
-    )
+    for ending in ("", *CODECS):
+        file = path.with_name(path.name + ending)
+        if is_there(file) and file.is_file():
+            return file
+    return None
 
 
 def require_path(path: Path) -> None:
@@ -405,16 +429,16 @@ def require_path(path: Path) -> None:
     require_plain(path)
     if is_there(path):
         return
-    names = sorted(os.listdir(path.parent)) if path.parent.is_dir() else []
-    near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.6)
-    advice = (
-        f"did you mean {' or '.join(str(path.parent / name) for name in near)}?" if near else "check the path"
-    )
+    # Escapes of a string, such as the \t of "C:\texts".
     if re.search(r"[\t\n\r]", str(path)):
         raise DataError(
             f"{str(path)!r} must exist, got no such file; in TOML, write backslashes "
             "in single quotes, or double them"
         )
+    names = sorted(os.listdir(path.parent)) if path.parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, names, n=3, cutoff=0.6)
+    paths = " or ".join(str(path.parent / name) for name in near)
+    advice = f"did you mean {paths}?" if paths else "check the path"
     raise DataError(f"{path} must exist, got no such file; {advice}")
 
 

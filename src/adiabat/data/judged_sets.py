@@ -58,16 +58,16 @@ class JudgedSet:
         if split is None and len(names) == 1:
             return names[0]
         name = named_split(names, split or usual_split)
-        if name is None and split is None:
+        if name is not None:
+            return name
+        if split is None:
             raise DataError(
                 f"{self.address} must be read with a split, got none, and there is no "
                 f"{usual_split}; choose {' or '.join(names)}"
             )
-        if name is None:
-            raise DataError(
-                f'{self.address} must have the split "{split}", got {", ".join(names)}; choose one of them'
-            )
-        return name
+        raise DataError(
+            f'{self.address} must have the split "{split}", got {", ".join(names)}; choose one of them'
+        )
 
     def queries_of(self, split: str) -> str:
         """The table of the queries, of that split if it has several."""
@@ -98,9 +98,8 @@ def corpus_part(address: str | Path) -> str | None:
     """The corpus of a folder or of a judged set on the hub; None where the source is its own corpus."""
     source = Source.of(address)
     if source.is_hub:
-        base, named = _hub_parts(source)
-        roles = {} if named.config else _roles(_hub_configs(base), source.config, base)
-        return str(Source(base, config=roles["corpus"])) if {"corpus", "queries"} <= roles.keys() else None
+        base, _, roles = _hub_roles(source)
+        return str(Source(base, config=roles["corpus"])) if roles else None
     folder = Path(source.path)
     return _part(folder, "corpus", source.config) if folder.is_dir() else None
 
@@ -119,19 +118,18 @@ def splits_of(source: Source) -> list[str]:
 
 def judges(values: Collection[str]) -> bool:
     """Whether columns are those of judgements."""
-    return all(any(name in values for name in names) for names in JUDGEMENT_COLUMNS)
+    return not any(set(names).isdisjoint(values) for names in JUDGEMENT_COLUMNS)
 
 
 def _part(folder: Path, role: str, config: str | None) -> str | None:
     """The corpus or the queries of a folder."""
-    described = described_files(folder)
-    if (label := _roles(described, config, folder).get(role)) is not None:
-        return str(Source(str(folder), config=label))
+    roles = _roles(described_files(folder), config, folder)
+    if role in roles:
+        return str(Source(str(folder), config=roles[role]))
     for name in _labels(role, config):
-        if file := next(
-            (file for ending in FORMS if (file := compressed_path(folder / f"{name}{ending}"))), None
-        ):
-            return str(file)
+        for ending in FORMS:
+            if file := compressed_path(folder / f"{name}{ending}"):
+                return str(file)
         if _holds_rows(folder / name):
             return str(folder / name)
     return None
@@ -139,28 +137,27 @@ def _part(folder: Path, role: str, config: str | None) -> str | None:
 
 def _labels(role: str, config: str | None) -> Sequence[str]:
     """Names of a part: of mteb those with the language or subset before or after them."""
-    if config is None:
-        return (role, "default") if role == "qrels" else (role,)
-    return (f"{config}-{role}", f"{role}-{config}", *([config] if role == "qrels" else []))
+    names = [role] if config is None else [f"{config}-{role}", f"{role}-{config}"]
+    # mteb keeps judgements under the name of the subset alone, too.
+    return [*names, config or "default"] if role == "qrels" else names
 
 
 def _roles(configs: Collection[str], config: str | None, address: object) -> dict[str, str]:
     """The configuration of each part that there is."""
-    found = {
-        role: next((name for name in _labels(role, config) if name in configs), None)
-        for role in ("corpus", "queries", "qrels")
-    }
-    subsets = [
-        name.removesuffix("-queries").removeprefix("queries-")
-        for name in configs
-        if "queries" in name.split("-")
-    ]
-    if config is None and subsets and found["queries"] is None:
-        raise ConfigError(
-            f"{address} must be read with one of its subsets, got {', '.join(subsets)}; "
-            f"name one as {address}?config={subsets[0]}"
-        )
-    return {role: name for role, name in found.items() if name is not None}
+    roles: dict[str, str] = {}
+    for role in ("corpus", "queries", "qrels"):
+        present = [name for name in _labels(role, config) if name in configs]
+        if present:
+            roles[role] = present[0]
+    if config is None and "queries" not in roles:
+        named = [name for name in configs if "queries" in name.split("-")]
+        subsets = [name.removesuffix("-queries").removeprefix("queries-") for name in named]
+        if subsets:
+            raise ConfigError(
+                f"{address} must be read with one of its subsets, got {', '.join(subsets)}; "
+                f"name one as {address}?config={subsets[0]}"
+            )
+    return roles
 
 
 def _holds_rows(folder: Path) -> bool:
@@ -170,24 +167,23 @@ def _holds_rows(folder: Path) -> bool:
 def _judgements(folder: Path, config: str | None) -> Tables | None:
     """The judgements of a folder by split; None if it has none."""
     described = described_files(folder)
-    if (label := _roles(described, config, folder).get("qrels")) is not None:
+    label = _roles(described, config, folder).get("qrels")
+    if label is not None:
         return {split: (str(Source(str(folder), split, label)),) for split in described[label]}
     for name in _labels("qrels", config):
         part = folder / name
         if is_saved(part):
-            return {split: (str(Source(str(part), split=split)),) for split in _saved_splits(part)} or {
-                name: (str(part),)
-            }
+            splits = {split: (str(Source(str(part), split=split)),) for split in _saved_splits(part)}
+            return splits or {name: (str(part),)}
         if part.is_dir() and (name != "default" or _holds_rows(part)):
             return _named_files(part)
     if splits := [split for split in _saved_splits(folder) if split not in ("corpus", "queries")]:
         return {split: (str(folder / split),) for split in splits}
-    others = {
-        split: tuple(map(str, files))
-        for split, files in files_by_split(folder).items()
-        if split and _are_judgements(files[0])
-    }
-    return others or None
+    judgements: dict[str, tuple[str, ...]] = {}
+    for split, files in files_by_split(folder).items():
+        if split and _are_judgements(files[0]):
+            judgements[split] = tuple(map(str, files))
+    return judgements or None
 
 
 def _are_judgements(file: Path) -> bool:
@@ -211,10 +207,8 @@ def _saved_splits(folder: Path) -> list[str]:
     if not is_there(listed):
         return []
     with reading(listed, remedy="save or copy the data set again"):
-        return [
-            str(split)
-            for split in json.loads(read_plain(listed, limit=LARGEST_CONFIGURATION).decode("utf-8"))["splits"]
-        ]
+        content = read_plain(listed, limit=LARGEST_CONFIGURATION)
+        return [str(split) for split in json.loads(content)["splits"]]
 
 
 @cache
@@ -240,18 +234,20 @@ def _hub_splits(base: str, config: str | None) -> list[str]:
         return []
 
 
-def _hub_parts(source: Source) -> tuple[str, Source]:
-    """The name without configuration and split, and the configuration and split that stand between colons."""
+def _hub_roles(source: Source) -> tuple[str, str | None, dict[str, str]]:
+    """The name of a data set of the hub alone, the split that stands behind a colon, and the configuration
+    of each part; none if it is no judged set, or if it is one table, as with a configuration between colons.
+    """
     name, *fields = source.path.removeprefix(HUB_PREFIX).split(":")
-    base = f"{HUB_PREFIX}{name}"
-    return base, Source(base, fields[-1] if fields else None, fields[0] if len(fields) > 1 else None)
+    base, split = f"{HUB_PREFIX}{name}", fields[-1] if fields else None
+    roles = _roles(_hub_configs(base), source.config, base) if len(fields) < 2 else {}
+    return base, split, roles if {"corpus", "queries"} <= roles.keys() else {}
 
 
 def _hub_set(source: Source) -> JudgedSet | None:
     """A judged set on the hub; a name with a configuration is one table."""
-    base, named = _hub_parts(source)
-    roles = {} if named.config else _roles(_hub_configs(base), source.config, base)
-    if not {"corpus", "queries"} <= roles.keys():
+    base, named_split, roles = _hub_roles(source)
+    if not roles:
         return None
     # BEIR keeps the judgements of NAME in NAME-qrels.
     judged = Source(base, config=roles["qrels"]) if "qrels" in roles else Source(f"{base}-qrels")
@@ -261,5 +257,5 @@ def _hub_set(source: Source) -> JudgedSet | None:
             f"{source.path} must have judgements, got none in {judged}; name a data set that has them"
         )
     tables = {split: (str(replace(judged, split=split)),) for split in splits}
-    queries = str(Source(base, config=roles["queries"]))
-    return JudgedSet(source.path, base.removeprefix(HUB_PREFIX), source.split or named.split, queries, tables)
+    queries, name = str(Source(base, config=roles["queries"])), base.removeprefix(HUB_PREFIX)
+    return JudgedSet(source.path, name, source.split or named_split, queries, tables)

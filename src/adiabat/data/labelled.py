@@ -6,7 +6,7 @@ filters rows.
 
 import difflib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from adiabat.core.errors import ConfigError, DataError, several
-from adiabat.core.text import cut, number_of, shown
+from adiabat.core.text import cut, number_of, numbered, shown
 from adiabat.data.columns import Remarks, first_row, parsed_rows, plain_value, quoted, split_name, text_value
 from adiabat.data.sources import Source
 from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, value_kind
@@ -100,13 +100,12 @@ def read_scored_pairs(
     """Read pairs of texts, or of words, with human similarity scores; `sets` is the column of their sets,
     None means one set.
     """
-    cells = {"a": (a, _text), "b": (b, _text), "score": (score, _number)} | (
-        {} if sets is None else {"set": (sets, _label)}
-    )
+    cells: Cells = {"a": (a, _text), "b": (b, _text), "score": (score, _number)}
+    if sets is not None:
+        cells["set"] = sets, _label
     name, (texts_a, texts_b, scores, *set_names) = _columns(source, cells, split, where)
-    pairs = ScoredPairs(
-        name, texts_a, texts_b, np.array(scores), set_names[0] if set_names else [""] * len(scores)
-    )
+    set_of_each = set_names[0] if set_names else [""] * len(scores)
+    pairs = ScoredPairs(name, texts_a, texts_b, np.array(scores), set_of_each)
     _require_rankable(pairs, source, score)
     return pairs
 
@@ -122,7 +121,7 @@ def read_labelled_pairs(
     where: Mapping[str, str] | None = None,
 ) -> LabelledPairs:
     """Read pairs of texts; those with the label `positive` match."""
-    cells = {"a": (a, _text), "b": (b, _text), "label": (label, _label)}
+    cells: Cells = {"a": (a, _text), "b": (b, _text), "label": (label, _label)}
     name, (texts_a, texts_b, labels) = _columns(source, cells, split, where)
     together = np.array([value == positive for value in labels])
     if together.all() or not together.any():
@@ -151,11 +150,13 @@ def read_parallel_texts(
 ) -> ParallelTexts:
     """Read sentences with their translations."""
     name, (texts_a, texts_b) = _columns(source, {"a": (a, _text), "b": (b, _text)}, split, where)
-    if constant := [column for column, texts in ((a, texts_a), (b, texts_b)) if len(set(texts)) < 2]:
+    constant = [column for column, texts in ((a, texts_a), (b, texts_b)) if len(set(texts)) < 2]
+    if constant:
+        count = len(texts_a)
         raise DataError(
-            f"{source} must have two different sentences in each column, got {len(texts_a)} "
-            f"row{'' if len(texts_a) == 1 else 's'} with the same in {quoted(constant)}; a translation "
-            "needs another sentence that it could be confused with"
+            f"{source} must have two different sentences in each column, got {count} "
+            f"{numbered('row', count)} with the same in {quoted(constant)}; a translation needs another "
+            "sentence that it could be confused with"
         )
     return ParallelTexts(name, texts_a, texts_b, (a, b))
 
@@ -170,7 +171,9 @@ def require_separable(training: LabelledTexts, test: LabelledTexts | None = None
             f"{training.name} must have texts of at least two labels, got only "
             f"{quoted(known)}; name the column of labels"
         )
-    unknown = [label for label in (test.labels if test else ()) if label not in known]
+    if test is None:
+        return
+    unknown = [label for label in test.labels if label not in known]
     if unknown:
         raise DataError(
             f"{training.name} must have texts of every label of the test, got none for "
@@ -216,28 +219,26 @@ def _label(row: Row, column: str) -> str:
 def _number(row: Row, column: str) -> float:
     """A finite number; in CSV and TSV it is a text."""
     value = row.values[column]
-    number = None
     if value is None or value == "":
         fault = "none"
     elif isinstance(value, bool) or not isinstance(value, str | int | float):
         fault = value_kind(value)
     else:
-        number, fault = number_of(value), shown(value)
-    if number is None:
-        raise RowError(
-            f'{row.location}: "{column}" must be a finite number, got {fault}', advice=_NUMBER_ADVICE
-        )
-    return number
+        number = number_of(value)
+        if number is not None:
+            return number
+        fault = shown(value)
+    raise RowError(f'{row.location}: "{column}" must be a finite number, got {fault}', advice=_NUMBER_ADVICE)
+
+
+Cells = dict[str, tuple[str, Callable[[Row, str], Any]]]
+"""The key of each value in the settings, the column that it is read from, and the reader of one value."""
 
 
 def _columns(
-    source: str | Path,
-    cells: Mapping[str, tuple[str, Callable[[Row, str], Any]]],
-    split: str | None,
-    where: Mapping[str, str] | None,
+    source: str | Path, cells: Cells, split: str | None, where: Mapping[str, str] | None
 ) -> tuple[str, list[list[Any]]]:
-    """Name of the rows that pass a filter, and their values by column; `cells` maps each key to its column
-    and parser.
+    """Name of the rows that pass a filter, and their values by column.
 
     Columns that the address names go before those of the settings.
     """
@@ -252,10 +253,10 @@ def _columns(
     def parse(row: Row) -> list[Any]:
         return [read(row, columns[key]) for key, (_, read) in cells.items()]
 
-    rows = selected_rows(source, columns, parse, split=split, where=where or {})
-    return "/".join([split_name(source, split), *(where or {}).values()]), [
-        list(values) for values in zip(*rows, strict=True)
-    ]
+    filters = where or {}
+    rows = selected_rows(source, columns, parse, split=split, where=filters)
+    name = "/".join([split_name(source, split), *filters.values()])
+    return name, [list(values) for values in zip(*rows, strict=True)]
 
 
 def selected_rows(
@@ -269,11 +270,11 @@ def selected_rows(
     """Parse the rows that pass the filter `where` and have all `columns`."""
     faults, remarks, used = FileFaults(), Remarks(), {*columns.values(), *where}
     _, rows = first_row(read_rows(source, split=split, faults=faults, mapped=True), faults, source)
-    selected = (
-        row
-        for row in rows
-        if all(plain_value(row.values.get(name)) == value for name, value in where.items())
-    )
+
+    def passes(row: Row) -> bool:
+        return all(plain_value(row.values.get(name)) == value for name, value in where.items())
+
+    selected = filter(passes, rows)
     first = next(selected, None)
     if first is None:
         faults.raise_if_any()
@@ -295,11 +296,12 @@ def selected_rows(
 
 def value_counts(values: Iterable[str]) -> str:
     """Values with their frequencies, for messages."""
-    counts = Counter(values).most_common()
-    listed = ", ".join(
-        f'"{cut(value, limit=_VALUE_CHARACTERS)}" ({count:,})' for value, count in counts[:_LISTED_VALUES]
-    )
-    return listed + (f" and {len(counts) - _LISTED_VALUES:,} more" if len(counts) > _LISTED_VALUES else "")
+    counts = Counter(values)
+    listed = []
+    for value, count in counts.most_common(_LISTED_VALUES):
+        listed.append(f'"{cut(value, limit=_VALUE_CHARACTERS)}" ({count:,})')
+    more = len(counts) - len(listed)
+    return ", ".join(listed) + (f" and {more:,} more" if more else "")
 
 
 def _missing(row: Row, columns: Mapping[str, str]) -> str:
@@ -311,12 +313,12 @@ def _missing(row: Row, columns: Mapping[str, str]) -> str:
     for key, column in missing.items():
         near = difflib.get_close_matches(column, row.values, n=1, cutoff=0.6)
         settings.append(f'{key} (did you mean "{near[0]}"?)' if near else key)
-    noun, pronoun = ("column", "one") if len(missing) == 1 else ("columns", "ones")
-    listed = " and ".join(filter(None, [", ".join(settings[:-1]), settings[-1]]))
-    present = quoted(row.values) or "none"
+    *others, last = settings
+    listed = f"{', '.join(others)} and {last}" if others else last
+    noun, pronoun = numbered("column", len(missing)), numbered("one", len(missing))
     return (
         f"{row.location} must have the {noun} {quoted(missing.values())}, got "
-        f"{present}; name the right {pronoun} with {listed}"
+        f"{quoted(row.values) or 'none'}; name the right {pronoun} with {listed}"
     )
 
 
@@ -330,17 +332,13 @@ def _nothing_selected(source: str | Path, split: str | None, where: Mapping[str,
         for name in where.keys() & row.values.keys():
             counts[name][plain_value(row.values[name])] += 1
     wanted = " and ".join(f'"{name}" is "{value}"' for name, value in where.items())
-    return (
-        f"{source} must have rows where {wanted}, got none of {total:,}; "
-        f"{'; '.join(_present_values(counts, columns))}"
-    )
-
-
-def _present_values(counts: Mapping[str, Counter[str]], columns: Mapping[str, None]) -> Iterator[str]:
+    present = []
     for name, values in counts.items():
         near = difflib.get_close_matches(name, columns, n=1, cutoff=0.6)
         if values:
-            yield f'"{name}" is {value_counts(values.elements())}'
+            present.append(f'"{name}" is {value_counts(values.elements())}')
+        elif near:
+            present.append(f'there is no column "{name}", did you mean "{near[0]}"?')
         else:
-            advice = f'did you mean "{near[0]}"?' if near else f"the columns are {quoted(columns)}"
-            yield f'there is no column "{name}", {advice}'
+            present.append(f'there is no column "{name}", the columns are {quoted(columns)}')
+    return f"{source} must have rows where {wanted}, got none of {total:,}; {'; '.join(present)}"
