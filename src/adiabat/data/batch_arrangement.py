@@ -68,9 +68,9 @@ class Rules:
 
     def random_shares(self, steps: Int[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
         """Share of random batches at some steps: ``1 - (1 - r) min(1, t / T)``."""
-        reached = (
-            np.minimum(1.0, steps / self.curriculum_steps) if self.curriculum_steps else np.ones(len(steps))
-        )
+        reached = np.ones(len(steps))
+        if self.curriculum_steps:
+            reached = np.minimum(reached, steps / self.curriculum_steps)
         shares: Float[np.ndarray, " m"] = 1.0 - (1.0 - self.random_share) * reached
         return shares
 
@@ -78,18 +78,18 @@ class Rules:
 def arranged(
     order: Order, rules: Rules, random: np.random.Generator, *, first_step: int = 0
 ) -> tuple[list[Places], Int[np.ndarray, " left"]]:
-    """Cut the examples of a pass into batches."""
+    """Cut the examples of a pass into batches; returns these and the examples that are left."""
     steps = first_step + np.arange(max(1, len(order) // rules.batch_size))
-    mixed_in = np.ones(len(order), dtype=np.bool_)
+    is_mixed = np.ones(len(order), dtype=np.bool_)
     if len(rules.levels) > 1:
-        mixed_in = random.random(len(order)) < rules.random_shares(steps).mean()
-    rest, grouped = np.flatnonzero(~mixed_in), list[Places]()
+        is_mixed = random.random(len(order)) < rules.random_shares(steps).mean()
+    rest, grouped = np.flatnonzero(~is_mixed), list[Places]()
     for level in rules.levels[:-1]:
-        cut, rest = _cut_each(rest, level, order, rules)
-        grouped += cut
-    mixed, rest = _cut_each(
-        np.sort(np.concatenate([rest, np.flatnonzero(mixed_in)])), rules.levels[-1], order, rules
-    )
+        batches, rest = _cut_each(rest, level, order, rules)
+        grouped += batches
+    # What no finer level could use joins the examples that were drawn for the last one.
+    rest = np.sort(np.concatenate([rest, np.flatnonzero(is_mixed)]))
+    mixed, rest = _cut_each(rest, rules.levels[-1], order, rules)
     batches = _in_sequence(grouped, mixed, rules, random, first_step)
     if rules.token_budget is not None:
         batches, longest = _within_budget(batches, order, rules)
@@ -99,36 +99,32 @@ def arranged(
 
 def _cut_each(positions: Places, level: Numbers, order: Order, rules: Rules) -> tuple[list[Places], Places]:
     """Batches from the examples of each number of a level, and the leftover examples."""
-    if not len(positions):
-        return [], positions
     numbers = level[order[positions]]
-    runs = [positions]
-    if (numbers != numbers[0]).any():
-        sorting = np.argsort(numbers, kind="stable")
-        runs = np.split(positions[sorting], np.flatnonzero(np.diff(numbers[sorting])) + 1)
+    # Stable, so that the examples of a number stay in the order of the pass.
+    sorting = np.argsort(numbers, kind="stable")
+    borders = np.flatnonzero(np.diff(numbers[sorting])) + 1
     batches, leftovers = list[Places](), list[Places]()
-    for run in runs:
-        full, leftover = (_cut if rules.keys is None else _cut_apart)(run, order, rules)
+    for run in np.split(positions[sorting], borders):
+        full, leftover = _cut(run, order, rules)
         batches += full
         leftovers.append(leftover)
     return batches, np.sort(np.concatenate(leftovers))
 
 
 def _cut(run: Places, order: Order, rules: Rules) -> tuple[list[Places], Places]:
-    del order
-    count = len(run) // rules.batch_size
-    end = count * rules.batch_size
-    return list(run[:end].reshape(count, rules.batch_size)), run[end:]
+    """Whole batches from a run of examples, and the leftover ones."""
+    if rules.keys is not None:
+        return _cut_apart(run, order, rules.keys, rules.batch_size)
+    end = len(run) // rules.batch_size * rules.batch_size
+    return list(run[:end].reshape(-1, rules.batch_size)), run[end:]
 
 
-def _cut_apart(run: Places, order: Order, rules: Rules) -> tuple[list[Places], Places]:
+def _cut_apart(run: Places, order: Order, keys: Keys, size: int) -> tuple[list[Places], Places]:
     """Like `_cut`, without duplicate texts in a batch.
 
     A fixed number of batches is filled at a time, in the order of the run; refused examples are first in line
     for the next batches. Memory grows with that number, not with the run.
     """
-    assert rules.keys is not None
-    size, keys = rules.batch_size, rules.keys
     batches, waiting, start = list[Places](), run[:0], 0
     while count := min(WINDOW, (len(waiting) + len(run) - start) // size):
         window = _Window(count, size, lambda positions: keys[order[positions]].astype(np.int64))
@@ -140,6 +136,7 @@ def _cut_apart(run: Places, order: Order, rules: Rules) -> tuple[list[Places], P
         waiting = window.settle(waiting)
         full = window.full()
         batches += list(full)
+        # Texts that are too frequent fill no batch, however often it is tried.
         if not len(full):
             break
     return batches, np.sort(np.concatenate([waiting, run[start:]]))
@@ -151,9 +148,8 @@ class _Window:
     def __init__(self, count: int, size: int, keys_of: Callable[[Places], Keys]) -> None:
         self._count, self._size, self._keys_of = count, size, keys_of
         self._room = np.full(count, size)
-        self._places, self._batch = (np.empty(0, dtype=np.int64) for _ in range(2))
-        self._taken = np.empty(0, dtype=np.int64)
-        """``key * count + batch`` of each text in each batch, ascending."""
+        self._places = self._batch = self._taken = np.empty(0, dtype=np.int64)
+        # `_taken` has ``key * count + batch`` of each text in each batch, ascending.
 
     @property
     def wanted(self) -> int:
@@ -171,37 +167,41 @@ class _Window:
         Examples that share texts go first, because the others fit anywhere.
         """
         keys, refused = self._keys_of(positions), np.ones(len(positions), dtype=np.bool_)
-        stands, free = self._stands(keys), int(np.count_nonzero(self._room))
+        holders, free = self._holders(keys), int(np.count_nonzero(self._room))
+        # Each example first tries the batch that its place in line would have.
         batch = np.resize(np.repeat(np.arange(self._count), self._room), len(positions))
         # Very many waiting examples may share one text; each must not cost a search.
-        hopeful = (stands < free).all(axis=1) & _thinned(keys, 2 * free)
-        bound = _repeated(keys) | stands.any(axis=1)
+        hopeful = (holders < free).all(axis=1) & _thinned(keys, 2 * free)
+        bound = _repeated(keys) | holders.any(axis=1)
         for group in (hopeful & bound, hopeful & ~bound):
             live = np.flatnonzero(group)[: TRIED * self.wanted]
-            refused[live[self._accepted(positions[live], keys[live], batch[live])]] = False
+            accepted = self._accepted(positions[live], keys[live], batch[live])
+            refused[live[accepted]] = False
         return positions[refused]
 
     def _accepted(self, positions: Places, keys: Keys, batch: Numbers) -> Places:
         """Let each example try a batch and, if refused, the next one with room; returns which were placed."""
-        live, put = np.arange(len(positions)), [np.empty(0, dtype=np.int64)]
+        live, placed = np.arange(len(positions)), [np.empty(0, dtype=np.int64)]
         # One round more than there are batches, because the blocking example may itself have been refused.
         for _ in range(min(PROBES, int(np.count_nonzero(self._room)) + 1)):
             free = np.flatnonzero(self._room)
             if not len(live) or not len(free):
                 break
+            # The next batch with room, after the last one the first again.
             batch = free[np.searchsorted(free, batch) % len(free)]
             fits = self._fitting(keys[live], batch)
-            self._put(positions[live[fits]], keys[live[fits]], batch[fits])
-            put.append(live[fits])
+            chosen = live[fits]
+            self._put(positions[chosen], keys[chosen], batch[fits])
+            placed.append(chosen)
             live, batch = live[~fits], batch[~fits] + 1
-        return np.concatenate(put)
+        return np.concatenate(placed)
 
     def settle(self, waiting: Places) -> Places:
         """Leave no batch partly filled: repeatedly dissolve the emptier half of them to fill the others."""
         while len(partly := np.flatnonzero(self._room)):
             emptiest = partly[np.argsort(-self._room[partly], kind="stable")]
-            waiting = np.concatenate([waiting, self._given_up(emptiest[: (len(partly) + 1) // 2])])
-            waiting = self.fill(waiting)
+            released = self._given_up(emptiest[: (len(partly) + 1) // 2])
+            waiting = self.fill(np.concatenate([waiting, released]))
         return waiting
 
     def _given_up(self, batches: Places) -> Places:
@@ -213,9 +213,10 @@ class _Window:
         self._taken = self._taken[~np.isin(self._taken % self._count, batches)]
         return released
 
-    def _stands(self, keys: Keys) -> Keys:
+    def _holders(self, keys: Keys) -> Keys:
         """Number of batches with room that hold each text."""
-        texts = self._taken[np.isin(self._taken % self._count, np.flatnonzero(self._room))] // self._count
+        has_room = np.isin(self._taken % self._count, np.flatnonzero(self._room))
+        texts = self._taken[has_room] // self._count
         return np.searchsorted(texts, keys, side="right") - np.searchsorted(texts, keys)
 
     def _fitting(self, keys: Keys, batch: Numbers) -> Mask:
@@ -224,19 +225,23 @@ class _Window:
         """
         codes = keys * self._count + batch[:, None]
         known = np.searchsorted(self._taken, codes)
-        apart = np.flatnonzero(~(np.append(self._taken, -1)[known] == codes).any(axis=1))
+        # No text has the code -1, which stands for those behind the last.
+        is_taken = np.append(self._taken, -1)[known] == codes
+        apart = np.flatnonzero(~is_taken.any(axis=1))
         _, first, number = np.unique(codes[apart], return_index=True, return_inverse=True)
-        alone = first[number].reshape(-1, keys.shape[1]) // keys.shape[1] == np.arange(len(apart))[:, None]
-        chosen = apart[alone.all(axis=1)]
+        # The example that tries each text in each batch first, by its place in `apart`.
+        owner = first[number].reshape(-1, keys.shape[1]) // keys.shape[1]
+        is_first = (owner == np.arange(len(apart))[:, None]).all(axis=1)
+        chosen = apart[is_first]
+        has_room = _equal_before(batch[chosen]) < self._room[batch[chosen]]
         fits = np.zeros(len(keys), dtype=np.bool_)
-        fits[chosen[_equal_before(batch[chosen]) < self._room[batch[chosen]]]] = True
+        fits[chosen[has_room]] = True
         return fits
 
     def _put(self, positions: Places, keys: Keys, batch: Numbers) -> None:
-        self._places, self._batch = (
-            np.concatenate([self._places, positions]),
-            np.concatenate([self._batch, batch]),
-        )
+        """Note examples in their batches, their texts, and the room that they leave."""
+        self._places = np.concatenate([self._places, positions])
+        self._batch = np.concatenate([self._batch, batch])
         self._room -= np.bincount(batch, minlength=self._count)
         codes = np.unique(keys * self._count + batch[:, None])
         self._taken = np.sort(np.concatenate([self._taken, codes]), kind="stable")
@@ -245,7 +250,8 @@ class _Window:
 def _repeated(keys: Keys) -> Mask:
     """Examples that share a text with another example; a text repeated within one example does not count."""
     once = np.sort(keys, axis=1)
-    first = np.concatenate([np.ones((len(once), 1), dtype=np.bool_), np.diff(once, axis=1) > 0], axis=1)
+    first = np.ones(once.shape, dtype=np.bool_)
+    first[:, 1:] = np.diff(once, axis=1) > 0
     _, number, counts = np.unique(once[first], return_inverse=True, return_counts=True)
     repeated = np.zeros(once.shape, dtype=np.bool_)
     repeated[first] = counts[number] > 1
@@ -279,16 +285,14 @@ def _in_sequence(
     """Batches ordered by the position of their examples in the pass, interleaved with random batches at the
     share of each step.
     """
-    grouped, mixed = (
-        sorted(batches, key=lambda positions: float(positions.mean())) for batches in (grouped, mixed)
-    )
     count = len(grouped) + len(mixed)
     is_mixed = random.random(count) < rules.random_shares(first_step + np.arange(count))
     # The examples decide the number of random batches, and the steps their positions.
-    wrong = np.flatnonzero(is_mixed) if is_mixed.sum() > len(mixed) else np.flatnonzero(~is_mixed)
-    is_mixed[random.permutation(wrong)[: abs(int(is_mixed.sum()) - len(mixed))]] ^= True
-    kinds = {True: iter(mixed), False: iter(grouped)}
-    return [next(kinds[bool(kind)]) for kind in is_mixed]
+    excess = int(is_mixed.sum()) - len(mixed)
+    wrong = np.flatnonzero(is_mixed == (excess > 0))
+    is_mixed[random.permutation(wrong)[: abs(excess)]] ^= True
+    next_grouped, next_mixed = (iter(sorted(batches, key=np.mean)) for batches in (grouped, mixed))
+    return [next(next_mixed if is_random else next_grouped) for is_random in is_mixed]
 
 
 def _within_budget(batches: list[Places], order: Order, rules: Rules) -> tuple[list[Places], Places]:

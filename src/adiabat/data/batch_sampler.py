@@ -64,7 +64,9 @@ class ShuffledBatches:
 
     def rows(self, step: int) -> BatchRows:
         """Rows of one step."""
-        first, end = ((step - self._first_step + more) * self._size for more in (0, 1))
+        # Counted from the first row of the first pass.
+        first = (step - self._first_step) * self._size
+        end = first + self._size
         blocks = []
         while first < end:
             number, position = divmod(first, self.pairs)
@@ -119,7 +121,9 @@ def validation_batches(order: Order, size: int, *, full: bool) -> Iterator[tuple
     """
     for start in range(0, len(order), size):
         end = min(start + size, len(order))
-        yield order[max(0, end - size) if full else start : end], end - start
+        # A full last batch repeats rows, which its weight does not count.
+        first = max(0, end - size) if full else start
+        yield order[first:end], end - start
 
 
 STEPS_COUNTED = 1_024
@@ -134,12 +138,11 @@ def source_weights(
     ``proportional: w_s ~ n_s``; ``equal: w_s ~ 1``; ``temperature: w_s ~ n_s^(1/T)``, ``T`` > 0, of which 1
     is proportional and infinity equal; ``weights``: as given.
     """
-    if rule == "weights":
-        shares = np.asarray(weights, dtype=np.float64)
-    elif rule == "equal":
+    shares = np.asarray(weights if rule == "weights" else sizes, dtype=np.float64)
+    if rule == "equal":
         shares = np.ones(len(sizes))
-    else:
-        shares = np.asarray(sizes, dtype=np.float64) ** (1.0 if rule == "proportional" else 1.0 / temperature)
+    elif rule == "temperature":
+        shares = shares ** (1.0 / temperature)
     normalised: Shares = shares / shares.sum()
     return normalised
 
@@ -155,12 +158,13 @@ def pass_counts(sizes: Sequence[int], weights: Shares, *, exhausted: Exhausted) 
     if exhausted == "drop":
         return available
     lengths = available / weights
-    if exhausted == "stop":
-        # A length that is whole except for rounding must not lose its last example.
-        counts: Counts = np.minimum(np.floor(weights * lengths.min() + 1e-6).astype(np.int64), available)
-        return counts
-    longest: Counts = np.rint(weights * lengths.max()).astype(np.int64)
-    return longest
+    if exhausted == "cycle":
+        longest: Counts = np.rint(weights * lengths.max()).astype(np.int64)
+        return longest
+    # A length that is whole except for rounding must not lose its last example.
+    whole = np.floor(weights * lengths.min() + 1e-6).astype(np.int64)
+    counts: Counts = np.minimum(whole, available)
+    return counts
 
 
 def shard_quotas(number: int, size: int, weights: Shares, *, live: Sequence[bool] | None = None) -> Counts:
@@ -173,10 +177,8 @@ def shard_quotas(number: int, size: int, weights: Shares, *, live: Sequence[bool
     shares = weights if live is None else weights * np.asarray(live)
     shares = shares / shares.sum()
     # A whole number that rounding put just below itself must stay whole.
-    before, after = (
-        np.floor(count * size * shares + 1e-6).astype(np.int64) for count in (number, number + 1)
-    )
-    quotas: Counts = after - before
+    until = [np.floor(count * size * shares + 1e-6).astype(np.int64) for count in (number, number + 1)]
+    quotas: Counts = until[1] - until[0]
     return quotas
 
 
@@ -186,10 +188,9 @@ def interleaved(counts: Sequence[int], weights: Shares, random: np.random.Genera
     The ``i``-th example of source ``s`` comes at time ``(i + u) / w_s``, ``u`` drawn from [0, 1): the draw
     decides the order within a stretch, and no source is off by more than one example.
     """
-    times = [
-        (np.arange(count) + random.random(count)) / weight
-        for count, weight in zip(counts, weights, strict=True)
-    ]
+    times = []
+    for count, weight in zip(counts, weights, strict=True):
+        times.append((np.arange(count) + random.random(count)) / weight)
     sources = np.repeat(np.arange(len(counts)), counts)
     order: Order = sources[np.argsort(np.concatenate(times), kind="stable")]
     return order
@@ -198,10 +199,8 @@ def interleaved(counts: Sequence[int], weights: Shares, random: np.random.Genera
 def drawn_counts(sampler: BatchSampler, sources: Order, *, steps: range, count: int) -> Counts:
     """Number of examples of each source in the batches of some steps; an example drawn twice counts twice."""
     counts = np.zeros(count, dtype=np.int64)
-    for first in range(steps.start, steps.stop, STEPS_COUNTED):
-        rows = np.concatenate(
-            [sampler.rows(step) for step in range(first, min(first + STEPS_COUNTED, steps.stop))]
-        )
+    for start in range(0, len(steps), STEPS_COUNTED):
+        rows = np.concatenate([sampler.rows(step) for step in steps[start : start + STEPS_COUNTED]])
         counts += np.bincount(sources[rows], minlength=count)
     return counts
 
@@ -221,16 +220,17 @@ class Mixture:
 
     def order(self, number: int) -> Order:
         """The examples of a pass, which depend only on its number and the seed."""
-        first = np.concatenate([[0], np.cumsum(self.sizes)])
-        orders = [
-            first[source] + ShuffledBatches(size, int(count), seed=self.seed, stream=source).rows(number)
-            for source, (size, count) in enumerate(zip(self.sizes, self.counts, strict=True))
-            if count
-        ]
+        orders, first = [], 0
+        for source, (size, count) in enumerate(zip(self.sizes, self.counts.tolist(), strict=True)):
+            if count:
+                batches = ShuffledBatches(size, count, seed=self.seed, stream=source)
+                orders.append(first + batches.rows(number))
+            first += size
         if len(orders) == 1:
             return compact(orders[0])
         random = np.random.default_rng([self.seed, MIXTURE, number])
         sources = interleaved(self.counts.tolist(), self.weights, random)
         rows: Order = np.empty(len(sources), dtype=np.int64)
+        # The places of each source, in order, take that source's examples in their own order.
         rows[np.argsort(sources, kind="stable")] = np.concatenate(orders)
         return compact(rows)

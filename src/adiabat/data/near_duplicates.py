@@ -53,13 +53,15 @@ def near(texts: Sequence[str], known: Signatures) -> Bool[np.ndarray, " n"]:
     """Which texts are near duplicates of a text whose signature is known."""
     signed = signatures(texts)
     similar = np.zeros(len(signed), dtype=np.bool_)
+    # Unrelated bytes are equal by chance in one of 256 cases.
     equal_bytes = np.ceil(SIGNATURE_BYTES * (THRESHOLD + (1 - THRESHOLD) / 256))
     for ours, theirs in zip(_bands(signed), _bands(known), strict=True):
         order = np.argsort(theirs, kind="stable")
         first, last = (np.searchsorted(theirs[order], ours, side=side) for side in ("left", "right"))
         for text in np.flatnonzero((last > first) & ~similar):
             candidates = known[order[first[text] : last[text]]]
-            similar[text] = bool(((candidates == signed[text]).sum(axis=1) >= equal_bytes).any())
+            equal = (candidates == signed[text]).sum(axis=1)
+            similar[text] = bool((equal >= equal_bytes).any())
     return similar
 
 
@@ -68,7 +70,9 @@ def grams(text: str) -> list[str]:
     gram.
     """
     normal = " ".join(folded(text)).replace("’", "'")
-    words = list(filter(None, (_without_punctuation(word) for word in _WORDS.findall(normal)))) or [normal]
+    words = list(filter(None, map(_without_punctuation, _WORDS.findall(normal))))
+    if not words:  # A text of punctuation alone.
+        return [normal]
     return [" ".join(words[start : start + 3]) for start in range(max(1, len(words) - 2))]
 
 
@@ -81,25 +85,23 @@ def _without_punctuation(word: str) -> str:
 
 
 def _signed(texts: Sequence[str]) -> Signatures:
-    lists = [list(dict.fromkeys(grams(text))) for text in texts]
-    digests = b"".join(
-        hashlib.blake2b(gram.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        for one in lists
-        for gram in one
-    )
-    hashes = np.frombuffer(digests, dtype="<u8")
-    starts = np.cumsum([0, *map(len, lists)])[:-1]
-    return np.stack(
-        [
-            np.minimum.reduceat(values >> np.uint64(16), starts).astype(np.uint8)
-            for values in _permuted(hashes)
-        ],
-        axis=1,
-    )
+    hashes, starts = bytearray(), list[int]()
+    for text in texts:
+        starts.append(len(hashes) // 8)
+        for gram in dict.fromkeys(grams(text)):
+            hashes += hashlib.blake2b(gram.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    columns = []
+    for values in _permuted(np.frombuffer(hashes, dtype="<u8")):
+        # Eight bits of the least hash of each text.
+        least = np.minimum.reduceat(values >> np.uint64(16), starts)
+        columns.append(least.astype(np.uint8))
+    return np.stack(columns, axis=1)
 
 
 def _permuted(hashes: UInt64[np.ndarray, " g"]) -> Iterator[UInt64[np.ndarray, " g"]]:
-    """The hashes under random functions, always the same ones."""
+    """The hashes under random functions, always the same ones: ``a h + b`` modulo 2^64 with an odd ``a``,
+    whose high bits, which are the more random ones, are then mixed into the low ones.
+    """
     generator = np.random.default_rng(0)
     factors, summands = generator.integers(0, 2**64, size=(2, SIGNATURE_BYTES), dtype=np.uint64)
     for factor, summand in zip(factors | np.uint64(1), summands, strict=True):
@@ -108,4 +110,6 @@ def _permuted(hashes: UInt64[np.ndarray, " g"]) -> Iterator[UInt64[np.ndarray, "
 
 
 def _bands(signed: Signatures) -> list[UInt64[np.ndarray, " n"]]:
-    return list(np.ascontiguousarray(signed).view("<u8").reshape(len(signed), _BANDS).T)
+    """Each band of the signatures as one number a text."""
+    numbers = np.ascontiguousarray(signed).view("<u8").reshape(len(signed), _BANDS)
+    return list(numbers.T)

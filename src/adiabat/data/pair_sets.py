@@ -14,7 +14,7 @@ from jaxtyping import Bool, Int
 
 from adiabat.core.ragged import Ragged, compact
 from adiabat.data.records import Example
-from adiabat.data.text_hashes import TextNumbers, hash_texts
+from adiabat.data.text_hashes import Hashes, TextNumbers, hash_texts
 
 Numbers = Int[np.ndarray, " n"]
 """One number for each entry."""
@@ -77,8 +77,8 @@ class Texts:
         digest = hashlib.sha256()
         for texts in (self.queries, self.documents):
             digest.update(np.int64(len(texts)).tobytes())
-            for block in _blocks(texts):
-                digest.update(hash_texts(block).tobytes())
+            for hashes in _hashed(texts):
+                digest.update(hashes.tobytes())
         return digest.digest()
 
 
@@ -117,14 +117,19 @@ class PairSet:
         """Rows of the documents ranked in validation: those of a pair, or listed as a negative of one of its
         queries, ascending.
         """
-        return np.unique(np.concatenate([self.positive, self.negatives.take(self.query_rows).values]))
+        listed = self.negatives.take(self.query_rows).values
+        return np.unique(np.concatenate([self.positive, listed]))
 
     def subset(self, mask: Bool[np.ndarray, " pairs"]) -> "PairSet":
         """Some of the pairs."""
-        each = {
-            name: getattr(self, name)[mask] for name in ("query", "positive", "sources", "topics", "tags")
-        }
-        return replace(self, **each)
+        return replace(
+            self,
+            query=self.query[mask],
+            positive=self.positive[mask],
+            sources=self.sources[mask],
+            topics=self.topics[mask],
+            tags=self.tags[mask],
+        )
 
     def digest(self) -> str:
         """SHA-256 over texts, pairs, their sources, topics and tags, and negatives, in their order."""
@@ -142,29 +147,26 @@ def text_numbers(texts: Texts) -> tuple[Int[np.ndarray, " queries"], Int[np.ndar
         with np.load(texts.folder / EQUAL_TEXTS) as arrays:
             return arrays["queries"], arrays["documents"]
     numbering = TextNumbers()
-    none = np.empty(0, dtype=np.int64)
-    sides = [
-        np.concatenate([none, *(numbering.number(hash_texts(block))[0] for block in _blocks(side))])
-        for side in (texts.queries, texts.documents)
-    ]
-    return compact(sides[0]), compact(sides[1])
+    sides = []
+    for side in (texts.queries, texts.documents):
+        blocks = [numbering.number(hashes)[0] for hashes in _hashed(side)]
+        sides.append(compact(np.concatenate([np.empty(0, dtype=np.int64), *blocks])))
+    return sides[0], sides[1]
 
 
 def joined(sets: Sequence[PairSet]) -> PairSet:
     """Several sources as one set of pairs."""
     if len(sets) == 1:
         return sets[0]
-    return PairSet(
-        " + ".join(pairs.name for pairs in sets),
-        sets[0].texts,
-        np.concatenate([pairs.query for pairs in sets]),
-        np.concatenate([pairs.positive for pairs in sets]),
-        sets[0].answers,
-        sets[0].negatives,
-        np.repeat(np.arange(len(sets), dtype=np.int32), [len(pairs) for pairs in sets]),
-        np.concatenate([pairs.topics for pairs in sets]),
-        np.concatenate([pairs.tags for pairs in sets]),
-        tuple(chain.from_iterable(pairs.notes for pairs in sets)),
+    return replace(
+        sets[0],
+        name=" + ".join(pairs.name for pairs in sets),
+        query=np.concatenate([pairs.query for pairs in sets]),
+        positive=np.concatenate([pairs.positive for pairs in sets]),
+        sources=np.repeat(np.arange(len(sets), dtype=np.int32), [len(pairs) for pairs in sets]),
+        topics=np.concatenate([pairs.topics for pairs in sets]),
+        tags=np.concatenate([pairs.tags for pairs in sets]),
+        notes=tuple(chain.from_iterable(pairs.notes for pairs in sets)),
     )
 
 
@@ -172,6 +174,11 @@ def _blocks(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
     remaining = iter(entries)
     while block := list(islice(remaining, BLOCK)):
         yield block
+
+
+def _hashed(texts: Iterable[str]) -> Iterator[Hashes]:
+    """Hashes of texts, a block at a time."""
+    return map(hash_texts, _blocks(texts))
 
 
 @runtime_checkable
@@ -195,14 +202,16 @@ class _Side:
     def number(self, texts: Sequence[str]) -> tuple[Numbers, list[int]]:
         """Rows of texts, and the positions of new ones."""
         rows, new = self._numbering.number(hash_texts(texts))
-        new_rows: list[int] = new.tolist()
-        self._texts.extend(texts[index] for index in new_rows)
-        return rows, new_rows
+        positions: list[int] = new.tolist()
+        self._texts.extend(texts[position] for position in positions)
+        return rows, positions
 
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """Documents listed in some examples, with the listing example and their role."""
+    """Documents listed in some examples, with the listing example, their role, and the set that lists
+    them.
+    """
 
     query: Numbers
     document: Numbers
@@ -211,12 +220,21 @@ class _Listed:
     topic: Numbers
     tag: Numbers
 
+    @classmethod
+    def joined(cls, blocks: Sequence["_Listed"]) -> "_Listed":
+        """Several blocks as one; none of them gives an empty one."""
+        none = np.empty(0, dtype=np.int32)
+        every = [cls(none, none, none > 0, none, none, none), *blocks]
+        return cls(*(np.concatenate([getattr(block, name) for block in every]) for name in cls.__slots__))
+
     def where(self, mask: np.ndarray) -> "_Listed":
+        """Some of the documents."""
         return _Listed(*(getattr(self, name)[mask] for name in self.__slots__))
 
     def each_once(self, documents: int) -> "_Listed":
         """Remove duplicate pairs of query and document, in order of first appearance."""
-        return self.where(np.sort(np.unique(self.keys(documents), return_index=True)[1]))
+        _, first = np.unique(self.keys(documents), return_index=True)
+        return self.where(np.sort(first))
 
     def keys(self, documents: int) -> Numbers:
         """A number for each pair of query and document."""
@@ -226,10 +244,8 @@ class _Listed:
     def by_query(self, queries: int) -> Ragged:
         """Documents of each query, in input order."""
         order = np.argsort(self.query, kind="stable")
-        return Ragged(
-            self.document[order],
-            compact(np.concatenate([[0], np.cumsum(np.bincount(self.query, minlength=queries))])),
-        )
+        ends = np.cumsum(np.bincount(self.query, minlength=queries))
+        return Ragged(self.document[order], compact(np.concatenate([[0], ends])))
 
 
 class PairBuilder:
@@ -258,12 +274,14 @@ class PairBuilder:
     def _add(self, examples: Sequence[Example], of: int) -> None:
         rows, new = self._queries.number([example.query for example in examples])
         self._ids.extend(examples[index].query_id for index in new)
-        listed = [text for example in examples for text in (*example.positives, *example.negatives)]
-        counts = [count for example in examples for count in (len(example.positives), len(example.negatives))]
+        listed, counts = list[str](), list[int]()
+        for example in examples:
+            listed += (*example.positives, *example.negatives)
+            counts += len(example.positives), len(example.negatives)
+        # Counts of positives and negatives alternate.
         each = np.array(counts).reshape(-1, 2).sum(axis=1)
-        topics, tags = (
-            [self._name(getattr(example, kind)) for example in examples] for kind in ("topic", "tag")
-        )
+        topics = [self._name(example.topic) for example in examples]
+        tags = [self._name(example.tag) for example in examples]
         self._listed.append(
             _Listed(
                 query=np.repeat(compact(rows), each),
@@ -281,34 +299,29 @@ class PairBuilder:
     def built(self, names: Sequence[str], texts: Texts) -> tuple[PairSet, ...]:
         """Form the pairs."""
         queries, documents = len(self._queries), len(self._documents)
-        listed = _Listed(
-            *(
-                np.concatenate([getattr(listed_block, name) for listed_block in (_nothing(), *self._listed)])
-                for name in _Listed.__slots__
-            )
-        )
+        listed = _Listed.joined(self._listed)
         near = listed.where(listed.answers)
         known = near.each_once(documents)
         far = listed.where(~listed.answers).each_once(documents)
         wrong = far.where(~np.isin(far.keys(documents), known.keys(documents)))
-        left_out = len(far.query) - len(wrong.query)
-        why = (
-            f"{left_out:,} of {len(far.query):,} listed negatives left out, because "
-            "they are listed as positives of the same query"
-        )
         answers, negatives = known.by_query(queries), wrong.by_query(queries)
-        unanswered = int((answers.lengths == 0).sum())
-        notes = (*self._notes, *([why] if left_out else []))
-        if unanswered:
-            notes += (
-                f"{unanswered:,} of {queries:,} queries left out, because no "
-                "row gives them a positive (label 1)",
+        notes = list(self._notes)
+        if left_out := len(far.query) - len(wrong.query):
+            notes.append(
+                f"{left_out:,} of {len(far.query):,} listed negatives left out, because they are listed as "
+                "positives of the same query"
+            )
+        if unanswered := int((answers.lengths == 0).sum()):
+            notes.append(
+                f"{unanswered:,} of {queries:,} queries left out, because no row gives them a positive "
+                "(label 1)"
             )
         sets = []
         for number, name in enumerate(names):
             of_set = near.where(near.of == number)
             pairs = of_set.each_once(documents)
-            set_notes = (*notes, *_repeated(name, len(of_set.query), len(pairs.query)))
+            if repeated := len(of_set.query) - len(pairs.query):
+                notes.append(f"{name}: {repeated:,} of {len(of_set.query):,} pairs left out as duplicates")
             sets.append(
                 PairSet(
                     name,
@@ -317,23 +330,12 @@ class PairBuilder:
                     pairs.document,
                     answers,
                     negatives,
-                    pairs.of * 0,
-                    pairs.topic,
-                    pairs.tag,
-                    set_notes,
+                    sources=pairs.of * 0,
+                    topics=pairs.topic,
+                    tags=pairs.tag,
+                    notes=tuple(notes),
                 )
             )
-            notes = ()
+            # Notes on all sets together stand with the first.
+            notes = []
         return tuple(sets)
-
-
-def _repeated(name: str, listed: int, once: int) -> tuple[str, ...]:
-    """A note on repeated pairs, if there are any."""
-    if listed == once:
-        return ()
-    return (f"{name}: {listed - once:,} of {listed:,} pairs left out as duplicates",)
-
-
-def _nothing() -> _Listed:
-    none = np.empty(0, dtype=np.int32)
-    return _Listed(none, none, none > 0, none, none, none)

@@ -27,7 +27,11 @@ Hashes = np.ndarray
 
 def hash_texts(texts: Sequence[str]) -> Hashes:
     """Hash texts."""
-    return np.frombuffer(b"".join(map(_hash, texts)), dtype=f"S{HASH_BYTES}")
+    return _as_hashes(b"".join(map(_hash, texts)))
+
+
+def _as_hashes(content: bytes) -> Hashes:
+    return np.frombuffer(content, dtype=f"S{HASH_BYTES}")
 
 
 def _hash(text: str) -> bytes:
@@ -62,10 +66,10 @@ class TextNumbers:
         return numbers, unknown[np.sort(first)]
 
     def _known(self, hashes: Hashes) -> Numbers:
+        """Numbers of hashes, -1 for new ones."""
         numbers = np.full(len(hashes), -1, dtype=np.int64)
         for known, theirs in self._runs:
-            positions = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
-            equal = known[positions] == hashes
+            positions, equal = _found(hashes, known)
             numbers[equal] = theirs[positions[equal]]
         return numbers
 
@@ -95,7 +99,7 @@ class TextHashes:
 
     def hashes(self) -> Hashes:
         """A copy of all hashes, in input order."""
-        return np.frombuffer(bytes(self._bytes), dtype=f"S{HASH_BYTES}")
+        return _as_hashes(bytes(self._bytes))
 
 
 def numbered(hashes: Hashes) -> Int[np.ndarray, " texts"]:
@@ -121,11 +125,17 @@ def held_out_queries(queries: Iterable[str], fraction: float, most: int) -> Numb
     Added data never moves a query from training to validation, and from validation to training only if the
     limit (`most`) is reached.
     """
-    digests = (hashlib.sha256(query.encode("utf-8", "surrogatepass")).digest() for query in queries)
-    hashes = np.fromiter((int.from_bytes(digest[:8], "big") for digest in digests), dtype=np.uint64)
+    hashes = np.fromiter((int.from_bytes(_order_of(query)) for query in queries), dtype=np.uint64)
     bound = np.uint64(int(fraction * 2**64))
     low = np.sort(hashes[hashes < bound])
-    return np.flatnonzero(hashes < (low[most] if len(low) > most else bound))
+    if len(low) > most:
+        bound = low[most]
+    return np.flatnonzero(hashes < bound)
+
+
+def _order_of(query: str) -> bytes:
+    """64 bits of a query, whose order decides which queries are held out first."""
+    return hashlib.sha256(query.encode("utf-8", "surrogatepass")).digest()[:8]
 
 
 FEWEST_HELD_OUT = 30
@@ -146,8 +156,7 @@ def held_out_documents(
         out.
     """
     count = len(queries)
-    digests = [hashlib.sha256(query.encode("utf-8", "surrogatepass")).digest()[:8] for query in queries]
-    hashes, text = np.unique(np.array(digests), return_inverse=True)
+    hashes, text = np.unique(np.array([_order_of(query) for query in queries]), return_inverse=True)
     group = connected(positives, Ragged(text, np.arange(count + 1)))
     wanted, sizes = min(most, round(fraction * count)), np.bincount(group)
     # Numbers of texts ascend with their hashes.
@@ -163,11 +172,7 @@ def held_out_documents(
 _BLOCK = 4_096
 """Texts read and hashed at a time."""
 
-_NONE: Hashes = np.empty(0, dtype=f"S{HASH_BYTES}")
-
-
-def _none() -> Hashes:
-    return _NONE
+_NONE = _as_hashes(b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +185,9 @@ class TrainedTexts:
     many.
     """
 
-    queries: Hashes = field(default_factory=_none)
-    documents: Hashes = field(default_factory=_none)
-    doc_ids: Hashes = field(default_factory=_none)
+    queries: Hashes = field(default_factory=_NONE.copy)
+    documents: Hashes = field(default_factory=_NONE.copy)
+    doc_ids: Hashes = field(default_factory=_NONE.copy)
     unknown: str = ""
     signatures: UInt8[np.ndarray, "n 64"] | None = None
 
@@ -193,26 +198,27 @@ class TrainedTexts:
         """Hash texts, a block at a time."""
         from adiabat.data.near_duplicates import signatures
 
-        remaining, hashes, signed = iter(queries), list[Hashes](), list[Any]()
-        while block := list(islice(remaining, _BLOCK)):
-            hashes.extend(_hashed(block))
+        hashes, signed = list[Hashes](), list[Any]()
+        for block in _blocks(queries):
+            hashes.append(_hashed(block))
             signed.append(signatures(block))
         return cls(
             _distinct(hashes),
-            _distinct(_hashed(documents)),
-            _distinct(_hashed(doc_ids)),
+            _distinct(map(_hashed, _blocks(documents))),
+            _distinct(map(_hashed, _blocks(doc_ids))),
             signatures=_joined(signed),
         )
 
     @classmethod
-    def joined(cls, parts: Sequence["TrainedTexts"]) -> "TrainedTexts":
+    def joined(cls, runs: Sequence["TrainedTexts"]) -> "TrainedTexts":
         """Combine the texts of several runs, one after another."""
+        unknown = [run.unknown for run in runs if run.unknown]
         return cls(
-            _distinct(texts.queries for texts in parts),
-            _distinct(texts.documents for texts in parts),
-            _distinct(texts.doc_ids for texts in parts),
-            next((texts.unknown for texts in parts if texts.unknown), ""),
-            _joined([texts.signatures for texts in parts]),
+            _distinct(run.queries for run in runs),
+            _distinct(run.documents for run in runs),
+            _distinct(run.doc_ids for run in runs),
+            unknown[0] if unknown else "",
+            _joined([run.signatures for run in runs]),
         )
 
     def holds_queries(self, texts: Sequence[str]) -> Mask:
@@ -235,14 +241,18 @@ class TrainedTexts:
         return None if len(others) else _among(known, entries)
 
 
-def _joined(parts: Sequence[UInt8[np.ndarray, "_ 64"] | None]) -> UInt8[np.ndarray, "n 64"] | None:
-    """Distinct signatures of all parts; None if one lacks them, or they are too many."""
+def _joined(signed: Sequence[UInt8[np.ndarray, "_ 64"] | None]) -> UInt8[np.ndarray, "n 64"] | None:
+    """Distinct signatures of all runs; None if one lacks them, or they are too many."""
     from adiabat.data.near_duplicates import MOST_SIGNATURES, SIGNATURE_BYTES
 
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts) or sum(map(len, known)) > MOST_SIGNATURES:
+    known = [np.empty((0, SIGNATURE_BYTES), dtype=np.uint8)]
+    for signatures in signed:
+        if signatures is None:
+            return None
+        known.append(signatures)
+    if sum(map(len, known)) > MOST_SIGNATURES:
         return None
-    return np.unique(np.concatenate([np.empty((0, SIGNATURE_BYTES), dtype=np.uint8), *known]), axis=0)
+    return np.unique(np.concatenate(known), axis=0)
 
 
 def in_blocks(take: Callable[[Int[np.ndarray, " k"]], Sequence[str]], rows: Numbers) -> Iterator[str]:
@@ -251,18 +261,27 @@ def in_blocks(take: Callable[[Int[np.ndarray, " k"]], Sequence[str]], rows: Numb
 
 
 def _among(known: Hashes, texts: Sequence[str]) -> Mask:
-    hashes = np.concatenate([_NONE, *_hashed(texts)])
+    hashes = np.concatenate([_NONE, *map(_hashed, _blocks(texts))])
     if not len(known):
         return np.zeros(len(hashes), dtype=np.bool_)
+    return _found(hashes, known)[1]
+
+
+def _found(hashes: Hashes, known: Hashes) -> tuple[Numbers, Mask]:
+    """Where each hash would be among ascending ones, at least one, and whether it is there."""
     positions = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
-    return np.asarray(known[positions] == hashes)
+    return positions, np.asarray(known[positions] == hashes)
 
 
-def _hashed(texts: Iterable[str]) -> Iterator[Hashes]:
+def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
     remaining = iter(texts)
     while block := list(islice(remaining, _BLOCK)):
-        # Not `folded`: the hashes of earlier jobs would match no more.
-        yield hash_texts([" ".join(text.split()).casefold() for text in block])
+        yield block
+
+
+def _hashed(texts: Iterable[str]) -> Hashes:
+    # Not `folded`: the hashes of earlier jobs would match no more.
+    return hash_texts([" ".join(text.split()).casefold() for text in texts])
 
 
 def _distinct(hashes: Iterable[Hashes]) -> Hashes:
