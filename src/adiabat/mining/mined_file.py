@@ -3,17 +3,17 @@ end.
 """
 
 import hashlib
-import heapq
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from jaxtyping import Bool, Float32
+from jaxtyping import Float32, Int64
 
 from adiabat.core.disk import appending_to, move, new_file, remove, shorten, sync
 from adiabat.core.files import MISMATCH, is_there, read_json, reading, write_json, writing_to
@@ -55,20 +55,25 @@ class ScoreCounts:
         """Count the scores of one query."""
         if not len(scores):
             return
+        least, greatest = float(scores.min()), float(scores.max())
         self.count += len(scores)
         self.total += float(scores.sum(dtype=np.float64))
-        self.least = min(float(scores.min()), np.inf if self.least is None else self.least)
-        self.greatest = max(float(scores.max()), -np.inf if self.greatest is None else self.greatest)
+        self.least = least if self.least is None else min(least, self.least)
+        self.greatest = greatest if self.greatest is None else max(greatest, self.greatest)
         if lowest_positive > 0:
-            bins = np.searchsorted(
-                np.array(SHARE_EDGES), scores.astype(np.float64) / lowest_positive, side="right"
-            )
-            self.shares = (np.array(self.shares) + np.bincount(bins, minlength=len(self.shares))).tolist()
+            shares = scores.astype(np.float64) / lowest_positive
+            bins = np.searchsorted(np.array(SHARE_EDGES), shares, side="right")
+            self.shares = np.add(self.shares, np.bincount(bins, minlength=len(self.shares))).tolist()
 
     def report(self) -> dict[str, Any]:
-        """Count, mean, range and shares."""
-        shown = {"least": self.least, "greatest": self.greatest, "shares": self.shares}
-        return {"count": self.count, "mean": self.total / self.count if self.count else None, **shown}
+        """Count, mean, range and shares of at least one score."""
+        return {
+            "count": self.count,
+            "mean": self.total / self.count,
+            "least": self.least,
+            "greatest": self.greatest,
+            "shares": self.shares,
+        }
 
 
 @dataclass(slots=True)
@@ -101,67 +106,62 @@ class MiningCounts:
             self._count("written")
             self._count("negatives", mined.negatives)
             self._count("listed", len(mined.listed_texts))
-        chosen = np.isin(np.arange(len(mined.rows)), mined.chosen)
-        masks = {
-            "candidate": np.ones(len(chosen), dtype=bool),
-            "passed": mined.codes == PASSED,
-            "chosen": chosen,
-        }
-        masks |= {reason: mined.codes == code_of(reason) for reason in REASONS}
         lowest = float(mined.positive_scores.min())
         self.scores["positive"].add(mined.positive_scores, lowest)
-        for name, mask in masks.items():
-            self.scores[name].add(mined.scores[mask], lowest)
-            if name in REASONS:
-                self._count(f"affected.{name}", int(mask.any()))
-        for name in ("chosen", *REASONS):
-            self._add_example(name, mined, masks[name])
+        self.scores["candidate"].add(mined.scores, lowest)
+        self.scores["passed"].add(mined.scores[mined.codes == PASSED], lowest)
+        # In the order of the candidates, which decides the last digits of the mean.
+        chosen = np.array(sorted(mined.chosen), dtype=np.int64)
+        self.scores["chosen"].add(mined.scores[chosen], lowest)
+        self._add_example("chosen", mined, chosen)
+        for reason in REASONS:
+            dropped = np.flatnonzero(mined.codes == code_of(reason))
+            self.scores[reason].add(mined.scores[dropped], lowest)
+            self._count(f"affected.{reason}", int(len(dropped) > 0))
+            self._add_example(reason, mined, dropped)
 
-    def _add_example(self, name: str, mined: MinedQuery, mask: Bool[np.ndarray, " c"]) -> None:
+    def _add_example(self, name: str, mined: MinedQuery, positions: Int64[np.ndarray, " _"]) -> None:
         """Keep an example if its key is among the lowest: an even draw that does not depend on the order of
         queries.
         """
-        positions = np.flatnonzero(mask)
         if not len(positions):
             return
-        key = query_number(f"{name}\0{mined.example.query_id}", mined.example.query)
+        query = mined.example
+        key = query_number(f"{name}\0{query.query_id}", query.query)
         examples = self.examples.setdefault(name, [])
         if len(examples) == EXAMPLES and key >= examples[-1][0]:
             return
         position = int(positions[key % len(positions)])
         lowest = int(mined.positive_scores.argmin())
         example = {
-            "query_id": mined.example.query_id,
-            "query": cut(mined.example.query, limit=CHARACTERS),
+            "query_id": query.query_id,
+            "query": cut(query.query, limit=CHARACTERS),
             "positive": cut(mined.positive_texts[lowest], limit=CHARACTERS),
             "positive_score": float(mined.positive_scores[lowest]),
             "candidate": cut(mined.texts[position], limit=CHARACTERS),
             "score": float(mined.scores[position]),
             "rank": position + 1,
         }
-        self.examples[name] = heapq.nsmallest(
-            EXAMPLES, [*examples, (key, example)], key=lambda entry: entry[0]
-        )
+        examples.append((key, example))
+        examples.sort(key=itemgetter(0))
+        del examples[EXAMPLES:]
 
     def report(self) -> dict[str, Any]:
         """The statistics file."""
-        dropped = {
-            reason: {
-                "candidates": self.scores[reason].count,
-                "queries": self.counts.get(f"affected.{reason}", 0),
-                "why": MEANING[reason],
-            }
-            for reason in REASONS
-        }
+        dropped: dict[str, Any] = {}
+        for reason in REASONS:
+            candidates, queries = self.scores[reason].count, self.counts.get(f"affected.{reason}", 0)
+            dropped[reason] = {"candidates": candidates, "queries": queries, "why": MEANING[reason]}
+        examples = {}
+        for name, entries in self.examples.items():
+            examples[name] = [example for _, example in entries]
         return {
             **{name: count for name, count in self.counts.items() if "." not in name},
             "candidates": {name: self.scores[name].count for name in ("candidate", "passed", "chosen")},
             "dropped": dropped,
             "share_edges": list(SHARE_EDGES),
             "scores": {name: scores.report() for name, scores in self.scores.items() if scores.count},
-            "examples": {
-                name: [example for _, example in entries] for name, entries in self.examples.items()
-            },
+            "examples": examples,
         }
 
 
@@ -169,30 +169,31 @@ def summary_lines(report: Mapping[str, Any], *, wanted: int) -> Sequence[str]:
     """The statistics file in a few lines; `wanted` is the number of negatives per query."""
     candidates = report["candidates"]
     listed = f", {report['listed']:,} of them from the data" if report["listed"] else ""
+    written, negatives = counted(report["queries"], "query"), counted(report["negatives"], "negative")
     lines = [
-        f"{report['written']:,} of {counted(report['queries'], 'query')} written with "
-        f"{counted(report['negatives'], 'negative')}{listed}",
+        f"{report['written']:,} of {written} written with {negatives}{listed}",
         f"{counted(candidates['candidate'], 'candidate')}, {candidates['passed']:,} passed the filters",
     ]
-    lines += [
-        f"  dropped {counted(entry['candidates'], 'candidate')} of "
-        f"{counted(entry['queries'], 'query')}: {entry['why']}"
-        for entry in report["dropped"].values()
-        if entry["candidates"]
-    ]
+    for entry in report["dropped"].values():
+        if entry["candidates"]:
+            dropped, queries = counted(entry["candidates"], "candidate"), counted(entry["queries"], "query")
+            lines.append(f"  dropped {dropped} of {queries}: {entry['why']}")
     if report["judged"]:
         lines.append(f"the judge scored {counted(report['judged'], 'candidate')}")
     if report["too_few"]:
         bare = f" (in {report['without_negatives']})" if report.get("without_negatives") else ""
         shortage = f"{counted(report['too_few'], 'query')} with fewer than {counted(wanted, 'negative')}"
         lines.append(f"{shortage}, {report['without']:,} with none{bare}")
-    labels = {"positive": "positives", "candidate": "candidates", "chosen": "mined negatives"}
-    means = [
-        f"{label} {report['scores'][name]['mean']:.4g}"
-        for name, label in labels.items()
-        if name in report["scores"]
-    ]
-    return [*lines, f"mean {SCORES[report['settings']['mine']['source']]}: {', '.join(means)}"]
+    means = []
+    for name, label in _LABELS.items():
+        if name in report["scores"]:
+            means.append(f"{label} {report['scores'][name]['mean']:.4g}")
+    scores = SCORES[report["settings"]["mine"]["source"]]
+    return [*lines, f"mean {scores}: {', '.join(means)}"]
+
+
+_LABELS = {"positive": "positives", "candidate": "candidates", "chosen": "mined negatives"}
+"""Outcomes whose mean score the summary has."""
 
 
 SCORES: Mapping[str, str] = {
@@ -277,18 +278,20 @@ class MinedRows:
         self._append(0, [row for row in rows if row["neg"]])
         self._append(1, [row for row in rows if not row["neg"]])
         self.done += queries
-        made, without = (digest.hexdigest() for digest in self.hashes)
-        sizes = (self.sizes[0], self.sizes[1])
-        state = MiningState(dict(self.plan), self.done, sizes, (made, without), self.counts)
-        write_json({**STATE.stamp(), **asdict(state)}, self.folder / STATE_FILE)
+        state = {
+            "plan": dict(self.plan),
+            "done": self.done,
+            "sizes": self.sizes,
+            "sha256": [digest.hexdigest() for digest in self.hashes],
+            "counts": asdict(self.counts),
+        }
+        write_json({**STATE.stamp(), **state}, self.folder / STATE_FILE)
 
-    def _append(self, index: int, rows: Sequence[Mapping[str, Any]]) -> None:
+    def _append(self, index: int, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append rows to a file of `ROW_FILES`, through to the disk."""
-        content = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode(
-            "utf-8", "surrogatepass"
-        )
-        if content:
-            path = self.folder / ROW_FILES[index]
+        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        if lines:
+            content, path = lines.encode("utf-8", "surrogatepass"), self.folder / ROW_FILES[index]
             with writing_to(path), appending_to(path) as file:
                 file.write(content)
                 file.flush()
@@ -336,17 +339,19 @@ def _truncate(path: Path, size: int, sha256: str, remedy: str) -> "hashlib._Hash
 
 def row_of(mined: MinedQuery, corpus: Documents, *, ids: bool) -> dict[str, Any]:
     """One row of the mined file, with the columns of FlagEmbedding and the query's id."""
-    listed = mined.example.negatives[: len(mined.listed_texts)] if ids else mined.listed_texts
-    negatives = (
-        corpus.doc_ids(mined.rows[mined.chosen])
-        if ids
-        else [mined.texts[position] for position in mined.chosen]
-    )
+    rows, scores = mined.rows[mined.chosen], mined.scores[mined.chosen]
+    if ids:
+        positives: Sequence[str] = mined.example.positives
+        listed: Sequence[str] = mined.example.negatives[: len(mined.listed_texts)]
+        negatives = corpus.doc_ids(rows)
+    else:
+        positives, listed = mined.positive_texts, mined.listed_texts
+        negatives = [mined.texts[position] for position in mined.chosen]
     return {
         "query_id": mined.example.query_id,
         "query": mined.example.query,
-        "pos": list(mined.example.positives) if ids else mined.positive_texts,
+        "pos": list(positives),
         "neg": [*listed, *negatives],
         "pos_scores": mined.positive_scores.tolist(),
-        "neg_scores": [*mined.listed_scores.tolist(), *mined.scores[mined.chosen].tolist()],
+        "neg_scores": [*mined.listed_scores.tolist(), *scores.tolist()],
     }

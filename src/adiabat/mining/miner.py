@@ -1,7 +1,7 @@
 """Mining for a block of queries: candidates, filters, the judge, the choice."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Literal
@@ -27,6 +27,13 @@ from adiabat.mining.candidates import (
     too_close,
 )
 from adiabat.mining.mining_queries import Documents, MiningQueries, document_rows
+from adiabat.store.search import Hits
+
+Rows = Int64[np.ndarray, " _"]
+"""Rows of the corpus."""
+
+Scores = Float32[np.ndarray, " c"]
+"""A score for each candidate of a query."""
 
 Mask = Bool[np.ndarray, " c"]
 """Whether something holds for each candidate of a query."""
@@ -51,9 +58,7 @@ def query_number(query_id: str, query: str) -> int:
     return int.from_bytes(digest.digest(), "little")
 
 
-def in_order_of_choice(
-    passed: Int64[np.ndarray, " k"], choice: Choice, generator: np.random.Generator
-) -> Int64[np.ndarray, " k"]:
+def in_order_of_choice(passed: Rows, choice: Choice, generator: np.random.Generator) -> Rows:
     """The order in which candidates are taken until there are enough."""
     return passed if choice == "ranked" else generator.permutation(passed)
 
@@ -69,11 +74,11 @@ class MinedQuery:
     """
 
     example: Example
-    rows: Int64[np.ndarray, " c"]
-    scores: Float32[np.ndarray, " c"]
+    rows: Rows
+    scores: Scores
     texts: list[str]
     codes: Codes
-    positive_rows: Int64[np.ndarray, " p"]
+    positive_rows: Rows
     positive_texts: list[str]
     positive_scores: Float32[np.ndarray, " p"]
     chosen: list[int] = field(default_factory=list)
@@ -116,18 +121,19 @@ class Miner:
             return [list(example.positives) for example in examples]
         ids = list(dict.fromkeys(chain.from_iterable(example.positives for example in examples)))
         texts = dict(zip(ids, self.corpus.texts(self.corpus.rows(ids)), strict=True))
-        return [[texts[doc_id] for doc_id in example.positives] for example in examples]
+        return [list(map(texts.__getitem__, example.positives)) for example in examples]
 
     def _mine_batch(
         self, examples: Sequence[Example], candidates: Candidates, start: int
     ) -> list[MinedQuery]:
+        """Mine for queries whose candidates begin at row `start` of the hits."""
         answers = [self.queries.known_answers(example) for example in examples]
         rows = candidates.hits.rows[start : start + len(examples)]
-        texts = _Texts.of(self.corpus, self.queries.holds_ids, rows, examples, answers)
-        batch = [
-            self._unfiltered(example, candidates, start + index, texts)
-            for index, example in enumerate(examples)
-        ]
+        texts = _Texts(self.corpus, self.queries.holds_ids, rows, examples, answers)
+        batch = []
+        for query, example in enumerate(examples, start):
+            hits = Hits(candidates.hits.rows[query], candidates.hits.scores[query])
+            batch.append(self._unfiltered(example, hits, texts))
         _score_known_documents(batch, candidates, start, texts)
         own_rows = self.corpus.rows([example.query_id for example in examples])
         for mined, known, own_row in zip(batch, answers, own_rows.tolist(), strict=True):
@@ -135,62 +141,51 @@ class Miner:
         self._choose(batch)
         return batch
 
-    def _unfiltered(
-        self, example: Example, candidates: Candidates, query: int, texts: "_Texts"
-    ) -> MinedQuery:
-        rows = candidates.hits.rows[query]
-        is_row = rows >= 0
+    def _unfiltered(self, example: Example, hits: Hits, texts: "_Texts") -> MinedQuery:
+        """A query with all of its candidates, before any document is scored."""
+        is_row = hits.rows >= 0
+        rows = hits.rows[is_row]
+        listed = example.negatives[: self.settings.negatives_per_query]
         return MinedQuery(
             example=example,
-            rows=rows[is_row],
-            scores=candidates.hits.scores[query][is_row],
-            texts=[texts.of_row[row] for row in rows[is_row].tolist()],
-            codes=np.zeros(int(is_row.sum()), dtype=np.uint8),
-            positive_rows=np.array(
-                [texts.row_of[document] for document in example.positives], dtype=np.int64
-            ),
-            positive_texts=[texts.of_document(document) for document in example.positives],
+            rows=rows,
+            scores=hits.scores[is_row],
+            texts=[texts.of_row[row] for row in rows.tolist()],
+            codes=np.zeros(len(rows), dtype=np.uint8),
+            positive_rows=texts.rows(example.positives),
+            positive_texts=texts.of_documents(example.positives),
             positive_scores=np.full(len(example.positives), np.nan, dtype=np.float32),
-            listed_texts=[
-                texts.of_document(document)
-                for document in example.negatives[: self.settings.negatives_per_query]
-            ],
+            listed_texts=texts.of_documents(listed),
         )
 
     def _codes(self, mined: MinedQuery, known: Sequence[str], own_row: int, texts: "_Texts") -> Codes:
         """The first reason that holds for each candidate, before the judge."""
         plain = [texts.plain(text) for text in mined.texts]
-        answers = list(
-            dict.fromkeys(
-                texts.plain(texts.of_document(document)) for document in known if texts.has(document)
-            )
-        )
-        first_position: dict[str, int] = {}
+        present = texts.of_documents([document for document in known if texts.has(document)])
+        answers = list(dict.fromkeys(map(texts.plain, present)))
+        query = {normalised(mined.example.query)}
         masks: dict[Reason, Mask] = {
             "known_positive": texts.are(known, mined),
-            "query_itself": _among(plain, {normalised(mined.example.query)}) | _own_document(mined, own_row),
+            "query_itself": _among(plain, query) | _own_document(mined, own_row),
             "listed": texts.are(mined.example.negatives, mined),
             "duplicate": _among(plain, set(answers)),
-            "repeated": np.array(
-                [first_position.setdefault(text, index) != index for index, text in enumerate(plain)],
-                dtype=bool,
-            ),
+            "repeated": _repeated(plain),
         }
-        if self.settings.near_duplicate and plain:
-            masks["near_duplicate"] = np.any(
-                self._overlaps(answers, plain) >= self.settings.near_duplicate, axis=0
-            )
+        settings = self.settings
+        if settings.near_duplicate and plain:
+            masks["near_duplicate"] = (self._overlaps(answers, plain) >= settings.near_duplicate).any(axis=0)
+        # The first ranks are counted among the candidates that no reason has dropped.
         remaining = ~np.logical_or.reduce(list(masks.values()))
-        masks["rank"] = remaining & (np.cumsum(remaining) <= self.settings.skip_first)
-        if self.settings.margin is not None:
-            masks["margin"] = too_close(mined.scores, mined.positive_scores, self.settings.margin)
-        if self.settings.relative_margin is not None:
-            masks["relative_margin"] = too_close(
-                mined.scores, mined.positive_scores, self.settings.relative_margin, relative=True
-            )
+        masks["rank"] = remaining & (np.cumsum(remaining) <= settings.skip_first)
+        scores, positives = mined.scores, mined.positive_scores
+        if settings.margin is not None:
+            masks["margin"] = too_close(scores, positives, settings.margin)
+        if settings.relative_margin is not None:
+            masks["relative_margin"] = too_close(scores, positives, settings.relative_margin, relative=True)
         return first_reasons(len(plain), masks)
 
     def _overlaps(self, answers: Sequence[str], candidates: Sequence[str]) -> Float64[np.ndarray, "p c"]:
+        """How far each candidate is a copy of each answer."""
         if self._shingle_count > CACHED_SHINGLES:
             self._shingles, self._shingle_count = {}, 0
         new = [text for text in dict.fromkeys((*answers, *candidates)) if text not in self._shingles]
@@ -204,14 +199,11 @@ class Miner:
         """Take candidates in the order of choice until there are enough; the judge scores no more than that
         takes.
         """
-        orders = []
+        orders: list[list[int]] = []
         for mined in batch:
             generator = query_generator(self.seed, mined.example.query_id, mined.example.query)
-            orders.append(
-                in_order_of_choice(
-                    np.flatnonzero(mined.codes == PASSED), self.settings.choice, generator
-                ).tolist()
-            )
+            passed = np.flatnonzero(mined.codes == PASSED)
+            orders.append(in_order_of_choice(passed, self.settings.choice, generator).tolist())
         if self.judge is None:
             for mined, order in zip(batch, orders, strict=True):
                 mined.chosen = order[: self._missing(mined)]
@@ -219,33 +211,37 @@ class Miner:
         queries = self.judge.encode_queries([mined.example.query for mined in batch])
         owners = np.repeat(np.arange(len(batch)), [len(mined.positive_texts) for mined in batch])
         rows = np.concatenate([mined.positive_rows for mined in batch])
-        positives = self.judge.score(
-            queries, Pairs(owners, rows, [text for mined in batch for text in mined.positive_texts])
-        )
-        while next_candidates := [
-            (query, order.pop(0))
-            for query, order in enumerate(orders)
-            for _ in range(min(self._missing(batch[query]), len(order)))
-        ]:
+        texts = list(chain.from_iterable(mined.positive_texts for mined in batch))
+        positives = self.judge.score(queries, Pairs(owners, rows, texts))
+        while tried := self._next_candidates(batch, orders):
             pairs = Pairs(
-                np.array([query for query, _ in next_candidates], dtype=np.int64),
-                np.array(
-                    [batch[query].rows[candidate] for query, candidate in next_candidates], dtype=np.int64
-                ),
-                [batch[query].texts[candidate] for query, candidate in next_candidates],
+                np.array([query for query, _ in tried], dtype=np.int64),
+                np.array([batch[query].rows[candidate] for query, candidate in tried], dtype=np.int64),
+                [batch[query].texts[candidate] for query, candidate in tried],
             )
-            for (query, candidate), score in zip(
-                next_candidates, self.judge.score(queries, pairs), strict=True
-            ):
-                self._decide(batch[query], candidate, score, positives[owners == query])
+            scores = self.judge.score(queries, pairs)
+            for index, (query, candidate) in enumerate(tried):
+                self._decide(batch[query], candidate, scores[index : index + 1], positives[owners == query])
+
+    def _next_candidates(
+        self, batch: Sequence[MinedQuery], orders: Sequence[list[int]]
+    ) -> list[tuple[int, int]]:
+        """Query and candidate of as many as each query still needs, taken from its order."""
+        candidates = []
+        for query, order in enumerate(orders):
+            missing = self._missing(batch[query])
+            candidates += [(query, candidate) for candidate in order[:missing]]
+            del order[:missing]
+        return candidates
 
     def _decide(
-        self, mined: MinedQuery, candidate: int, score: np.float32, positives: Float32[np.ndarray, " p"]
+        self, mined: MinedQuery, candidate: int, score: Scores, positives: Float32[np.ndarray, " p"]
     ) -> None:
+        """Choose a candidate, or drop it by its score of the judge."""
         mined.judged += 1
-        scores = np.array([score], dtype=np.float32)
-        assert self.judge_settings is not None
-        if too_close(scores, positives, self.judge_settings.margin, relative=self.judge_settings.relative)[0]:
+        rule = self.judge_settings
+        assert rule is not None
+        if too_close(score, positives, rule.margin, relative=rule.relative)[0]:
             mined.codes[candidate] = code_of("judge")
         else:
             mined.chosen.append(candidate)
@@ -254,33 +250,27 @@ class Miner:
         return self.settings.negatives_per_query - mined.negatives
 
 
-@dataclass(frozen=True, slots=True)
 class _Texts:
     """Texts of candidates, by row, and rows of the documents that the data names for their queries."""
 
-    of_row: dict[int, str]
-    row_of: dict[str, int]
-    holds_ids: bool
-    _plain: dict[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         corpus: Documents,
         holds_ids: bool,
         rows: Int64[np.ndarray, "q c"],
         examples: Sequence[Example],
-        answers: Sequence[Sequence[str]],
-    ) -> "_Texts":
+        answers: Iterable[Sequence[str]],
+    ) -> None:
         """Read each text from the corpus once."""
-        documents = list(
-            dict.fromkeys(chain(chain.from_iterable(answers), *(example.negatives for example in examples)))
-        )
+        self.holds_ids = holds_ids
+        self._plain: dict[str, str] = {}
+        listed = (example.negatives for example in examples)
+        documents = list(dict.fromkeys(chain.from_iterable((*answers, *listed))))
         # Where documents are texts, their rows only tell which candidates they are.
         named = document_rows(documents, corpus, holds_ids=holds_ids)
+        self.row_of = dict(zip(documents, named.tolist(), strict=True))
         needed = np.unique(np.concatenate([rows[rows >= 0], named[named >= 0]]))
-        of_row = dict(zip(needed.tolist(), corpus.texts(needed), strict=True))
-        return cls(of_row, dict(zip(documents, named.tolist(), strict=True)), holds_ids)
+        self.of_row = dict(zip(needed.tolist(), corpus.texts(needed), strict=True))
 
     def has(self, document: str) -> bool:
         """Whether a document's text is known: an id of another row of the same query may have been dropped as
@@ -288,34 +278,41 @@ class _Texts:
         """
         return not self.holds_ids or self.row_of[document] >= 0
 
-    def of_document(self, document: str) -> str:
-        """The text of an id, or the text itself."""
-        return self.of_row[self.row_of[document]] if self.holds_ids else document
+    def of_documents(self, documents: Sequence[str]) -> list[str]:
+        """The texts of ids, or the texts themselves."""
+        if not self.holds_ids:
+            return list(documents)
+        return [self.of_row[self.row_of[document]] for document in documents]
+
+    def rows(self, documents: Iterable[str]) -> Rows:
+        """Rows of documents, -1 for a text outside the corpus."""
+        return np.array([self.row_of[document] for document in documents], dtype=np.int64)
 
     def plain(self, text: str) -> str:
         """A text normalised, once for all queries with this candidate."""
-        plain = self._plain.get(text)
-        if plain is None:
-            plain = self._plain[text] = normalised(text)
-        return plain
+        if text not in self._plain:
+            self._plain[text] = normalised(text)
+        return self._plain[text]
 
     def are(self, documents: Sequence[str], mined: MinedQuery) -> Mask:
         """Candidates that are one of some documents."""
-        rows = np.array(
-            [self.row_of[document] for document in documents if self.row_of[document] >= 0], dtype=np.int64
-        )
-        same = np.isin(mined.rows, rows)
+        # A candidate has a row, and so never that of a text outside the corpus.
+        same = np.isin(mined.rows, self.rows(documents))
         return same if self.holds_ids else same | _among(mined.texts, set(documents))
 
 
 def _own_document(mined: MinedQuery, own_row: int) -> Mask:
     """The candidate with the query's id and text, possibly with a title."""
-    same_id = mined.rows == own_row
-    query = mined.example.query
-    return np.array(
-        [same and is_own_document(query, text) for same, text in zip(same_id, mined.texts, strict=True)],
-        dtype=bool,
-    )
+    own = mined.rows == own_row
+    for position in np.flatnonzero(own):
+        own[position] = is_own_document(mined.example.query, mined.texts[position])
+    return own
+
+
+def _repeated(texts: Sequence[str]) -> Mask:
+    """Texts that an earlier candidate has."""
+    first: dict[str, int] = {}
+    return np.array([first.setdefault(text, index) != index for index, text in enumerate(texts)], dtype=bool)
 
 
 def _among(texts: Sequence[str], others: set[str]) -> Mask:
@@ -326,15 +323,14 @@ def _score_known_documents(
     batch: Sequence[MinedQuery], candidates: Candidates, start: int, texts: _Texts
 ) -> None:
     """Score positives and listed negatives together."""
-    known = [
-        (*mined.example.positives, *mined.example.negatives[: len(mined.listed_texts)]) for mined in batch
-    ]
-    owners = np.repeat(np.arange(len(batch)), [len(documents) for documents in known])
-    rows = np.array([texts.row_of[document] for document in chain.from_iterable(known)], dtype=np.int64)
-    scores = candidates.score(
-        Pairs(owners + start, rows, [texts.of_document(document) for document in chain.from_iterable(known)])
-    )
+    documents, counts = list[str](), list[int]()
+    for mined in batch:
+        listed = mined.example.negatives[: len(mined.listed_texts)]
+        documents += (*mined.example.positives, *listed)
+        counts.append(len(mined.positive_texts) + len(listed))
+    owners = np.repeat(np.arange(len(batch)), counts)
+    pairs = Pairs(owners + start, texts.rows(documents), texts.of_documents(documents))
+    scores = candidates.score(pairs)
     for query, mined in enumerate(batch):
-        mined.positive_scores, mined.listed_scores = np.split(
-            scores[owners == query], [len(mined.positive_texts)]
-        )
+        own = scores[owners == query]
+        mined.positive_scores, mined.listed_scores = np.split(own, [len(mined.positive_texts)])
