@@ -19,9 +19,14 @@ from adiabat.profiling.profile_record import (
     NamedGroup,
     PairCounts,
     Severity,
+    TextCounts,
 )
 from adiabat.profiling.text_lengths import percent, share_of
 from adiabat.report.power_section import assumption, finding
+
+Cell = str | Text
+Cells = Sequence[Cell]
+"""One row of a table."""
 
 BAR_LENGTH = 32
 """Characters of the longest bar."""
@@ -55,37 +60,25 @@ def inspection_panel(inspection: Inspection) -> Group:
 def _blocks(inspection: Inspection) -> Iterator[RenderableType]:
     noun = {"corpus": "document", "BEIR folder": "query"}.get(inspection.layout, "row")
     seconds = f"{inspection.seconds:.1f} s" if inspection.seconds >= 0.1 else "less than 0.1 s"
-    size = counted(inspection.rows, noun)
-    yield Text(
-        f"{cut(inspection.name, limit=80)}: {size} ({inspection.layout}), inspected in {seconds}\n",
-        style="bold",
-    )
-    texts = _table("texts", ["texts", "distinct", "but for case, width, space", "repeated"])
-    for counts in inspection.texts:
-        repeated = share_of(counts.texts - counts.distinct, counts.texts)
-        texts.add_row(
-            PLURALS[counts.role],
-            *map(integer, (counts.texts, counts.distinct, counts.distinct_folded)),
-            repeated,
-        )
-    yield texts
+    name, size = cut(inspection.name, limit=80), counted(inspection.rows, noun)
+    yield Text(f"{name}: {size} ({inspection.layout}), inspected in {seconds}\n", style="bold")
+    yield _texts_table(inspection.texts)
     if inspection.pairs is not None:
         yield _pairs_table(inspection.pairs)
     yield _lengths_table(inspection.lengths)
     unit = "words" if inspection.model is None else "tokens"
     limits = {truncation.role: truncation.limit for truncation in inspection.truncation}
-    yield from (
-        _histogram(lengths, limits.get(lengths.role))
-        for lengths in inspection.lengths
-        if lengths.unit == unit
-    )
+    for lengths in inspection.lengths:
+        if lengths.unit == unit:
+            yield _histogram(lengths, limits.get(lengths.role))
     if inspection.truncation:
         yield _truncation_table(inspection)
     yield _languages_table(inspection.languages)
     if inspection.groups:
         yield _groups_table(inspection.groups)
         # Tags are listed with their topics, if there are topics.
-        yield from map(_largest_table, [groups for groups in inspection.groups if groups.groups][:1])
+        largest = [groups for groups in inspection.groups if groups.groups]
+        yield from map(_largest_table, largest[:1])
     if unread := [column for column in inspection.columns if not column.used_as]:
         yield _columns_table(unread)
     if inspection.examples:
@@ -96,172 +89,165 @@ def _blocks(inspection: Inspection) -> Iterator[RenderableType]:
         yield Text.assemble((f"{found.severity}: ", _STYLES[found.severity]), found.sentence)
 
 
+def _texts_table(texts: Iterable[TextCounts]) -> Table:
+    rows: list[Cells] = []
+    for counts in texts:
+        repeated = share_of(counts.texts - counts.distinct, counts.texts)
+        numbers = map(integer, (counts.texts, counts.distinct, counts.distinct_folded))
+        rows.append([PLURALS[counts.role], *numbers, repeated])
+    return _table("texts", ["texts", "distinct", "but for case, width, space", "repeated"], rows)
+
+
 def _pairs_table(pairs: PairCounts) -> Table:
-    table = _table("pairs of a query and its document", ["", ""])
-    table.add_row("pairs", integer(pairs.pairs), "")
-    table.add_row(
-        "distinct pairs", integer(pairs.distinct_pairs), share_of(pairs.distinct_pairs, pairs.pairs)
-    )
-    table.add_row("share of unique documents", "", percent(pairs.unique_documents))
-    table.add_row("documents in one pair only", integer(pairs.documents_once), "")
-    table.add_row(
-        "pairs of the most repeated document",
-        integer(pairs.most_repeated),
-        share_of(pairs.most_repeated, pairs.pairs),
-    )
-    table.add_row("rows that repeat an earlier row's query", integer(pairs.queries_asked_again), "")
-    table.add_row("queries with several documents", integer(pairs.queries_with_several), "")
-    table.add_row("texts that are query and document", integer(pairs.on_both_sides), "")
-    table.add_row("negatives", integer(pairs.negatives), "")
+    counts = [
+        ("pairs", pairs.pairs, ""),
+        ("distinct pairs", pairs.distinct_pairs, share_of(pairs.distinct_pairs, pairs.pairs)),
+        ("share of unique documents", None, percent(pairs.unique_documents)),
+        ("documents in one pair only", pairs.documents_once, ""),
+        (
+            "pairs of the most repeated document",
+            pairs.most_repeated,
+            share_of(pairs.most_repeated, pairs.pairs),
+        ),
+        ("rows that repeat an earlier row's query", pairs.queries_asked_again, ""),
+        ("queries with several documents", pairs.queries_with_several, ""),
+        ("texts that are query and document", pairs.on_both_sides, ""),
+        ("negatives", pairs.negatives, ""),
+    ]
     if pairs.negatives:
-        table.add_row("rows without negatives", integer(pairs.rows_without_negatives), "")
         answering = pairs.negatives_that_answer
-        table.add_row("negatives that answer", integer(answering), share_of(answering, pairs.negatives))
-    return table
+        counts += [
+            ("rows without negatives", pairs.rows_without_negatives, ""),
+            ("negatives that answer", answering, share_of(answering, pairs.negatives)),
+        ]
+    rows = [(name, "" if count is None else integer(count), share) for name, count, share in counts]
+    return _table("pairs of a query and its document", ["", ""], rows)
 
 
 def _lengths_table(all_lengths: Sequence[Lengths]) -> Table:
-    heads = ({50: "median", 100: "most"}.get(percentage, f"{percentage} %") for percentage in SHOWN_PERCENTS)
-    table = _table("lengths", ["mean", *heads])
+    heads = [{50: "median", 100: "most"}.get(share, f"{share} %") for share in SHOWN_PERCENTS]
+    rows = []
     for lengths in all_lengths:
-        name = f"{PLURALS[lengths.role]}, {lengths.unit}{_sample_size(lengths.measured, lengths.texts)}"
+        name = f"{PLURALS[lengths.role]}, {lengths.unit}{_sample_size(lengths)}"
         quantiles = dict(lengths.quantiles)
-        table.add_row(
-            name, f"{lengths.mean:,.1f}", *(integer(quantiles[percentage]) for percentage in SHOWN_PERCENTS)
-        )
-    return table
+        shown = [integer(quantiles[share]) for share in SHOWN_PERCENTS]
+        rows.append([name, f"{lengths.mean:,.1f}", *shown])
+    return _table("lengths", ["mean", *heads], rows)
 
 
 def _histogram(lengths: Lengths, limit: int | None) -> Table:
     """Bars of a histogram; those beyond the model's limit, wholly or partly, are marked."""
-    table = _table(f"{PLURALS[lengths.role]} by {lengths.unit}", ["", ""])
+    rows = []
     highest = max(texts for _, _, texts in lengths.histogram)
     for shortest, longest, texts in lengths.histogram:
         name = integer(longest) if shortest == longest else f"{integer(shortest)}{DASH}{integer(longest)}"
-        is_beyond = limit is not None and longest > limit
         full, eighths = divmod(round(texts / highest * BAR_LENGTH * 8), 8)
-        bar = Text(
-            "\N{FULL BLOCK}" * full + (_EIGHTHS[eighths] if eighths else ""), style="red" if is_beyond else ""
-        )
-        mark = (
-            f"  {'' if shortest > (limit or 0) else 'partly '}beyond {limit}" if is_beyond and texts else ""
-        )
-        bar.append(f" {share_of(texts, lengths.measured)}{mark}", style="")
-        table.add_row(Text(name, justify="right"), integer(texts), bar)
+        bar = Text("\N{FULL BLOCK}" * full + _EIGHTHS[eighths].strip())
+        mark = ""
+        if limit is not None and longest > limit:
+            bar.style = "red"
+            mark = f"  beyond {limit}" if shortest > limit else f"  partly beyond {limit}"
+        bar.append(f" {share_of(texts, lengths.measured)}{mark if texts else ''}", style="")
+        rows.append([Text(name, justify="right"), integer(texts), bar])
+    table = _table(f"{PLURALS[lengths.role]} by {lengths.unit}", ["", ""], rows)
     table.columns[2].justify = "left"
     return table
 
 
 def _truncation_table(inspection: Inspection) -> Table:
-    table = _table(
-        f"truncation by {cut(inspection.model or '', limit=60)}",
-        ["limit", "texts cut", "share", "tokens lost"],
-    )
+    rows = []
     for truncation in inspection.truncation:
-        low_high = truncation.interval
-        interval = f" [{percent(low_high[0])}, {percent(low_high[1])}]" if low_high else ""
+        share = percent(truncation.share)
+        if truncation.interval:
+            low, high = map(percent, truncation.interval)
+            share += f" [{low}, {high}]"
         texts = f"{integer(truncation.cut)} of {integer(truncation.measured)}"
-        share, lost = Text(percent(truncation.share) + interval), percent(truncation.tokens_lost)
-        table.add_row(PLURALS[truncation.role], integer(truncation.limit), texts, share, lost)
-    return table
+        name, lost = PLURALS[truncation.role], percent(truncation.tokens_lost)
+        rows.append([name, integer(truncation.limit), texts, Text(share), lost])
+    title = f"truncation by {cut(inspection.model or '', limit=60)}"
+    return _table(title, ["limit", "texts cut", "share", "tokens lost"], rows)
 
 
 def _languages_table(all_languages: Sequence[Languages]) -> Table:
-    identifier = next(
-        (languages.identified_by for languages in all_languages if languages.identified_by), None
-    )
-    title = (
-        f"languages, identified by {identifier}"
-        if identifier
-        else "scripts (languages need the extra adiabat[languages])"
-    )
-    table = _table(title, [""])
-    table.columns[1].justify = "left"
+    title = "scripts (languages need the extra adiabat[languages])"
+    rows = []
     for languages in all_languages:
         role = PLURALS[languages.role]
         if languages.identified_by:
-            total = languages.texts if languages.identified_by == "the data" else languages.measured
-            sample = "" if total == languages.texts else _sample_size(languages.measured, languages.texts)
-            unsure = [("too short or ambiguous", languages.unsure)] if languages.unsure else []
-            shares = _shares(
-                [*languages.languages[:MAX_LANGUAGES], *unsure],
-                total,
-                more=len(languages.languages) - MAX_LANGUAGES,
-            )
-            table.add_row(f"{role}{sample}", Text(shares))
-        scripts = languages.scripts
-        shares = _shares(scripts[:MAX_LANGUAGES], languages.measured, more=len(scripts) - MAX_LANGUAGES)
-        table.add_row(f"{role}, scripts", Text(shares))
+            title = f"languages, identified by {languages.identified_by}"
+            # Languages that the data names are known of all texts, others of a sample.
+            total, sample = languages.measured, _sample_size(languages)
+            if languages.identified_by == "the data":
+                total, sample = languages.texts, ""
+            shown = list(languages.languages[:MAX_LANGUAGES])
+            if languages.unsure:
+                shown.append(("too short or ambiguous", languages.unsure))
+            more = len(languages.languages) - MAX_LANGUAGES
+            rows.append([f"{role}{sample}", Text(_shares(shown, total, more=more))])
+        scripts, more = languages.scripts[:MAX_LANGUAGES], len(languages.scripts) - MAX_LANGUAGES
+        rows.append([f"{role}, scripts", Text(_shares(scripts, languages.measured, more=more))])
+    table = _table(title, [""], rows)
+    table.columns[1].justify = "left"
     return table
 
 
 def _groups_table(kinds: Sequence[Groups]) -> Table:
     """How pairs are spread; a column for topics, one for tags."""
-    table = _table(
-        f"pairs by {' and '.join(groups.kind for groups in kinds)}", [f"{groups.kind}s" for groups in kinds]
-    )
-    table.add_row("distinct", *(integer(groups.groups) for groups in kinds))
-    if any(groups.names < groups.groups for groups in kinds):
-        names = (integer(groups.names) if groups.names < groups.groups else "" for groups in kinds)
-        table.add_row("distinct names, over all topics", *names)
-    table.add_row("pairs without one", *(_count_and_share(groups.without, groups.pairs) for groups in kinds))
-    largest = (
-        _count_and_share(groups.largest[0].pairs, groups.pairs) if groups.largest else DASH
-        for groups in kinds
-    )
-    table.add_row("pairs of the largest", *largest)
-    table.add_row(
-        "pairs of the smallest",
-        *(integer(groups.smallest.pairs) if groups.smallest else DASH for groups in kinds),
-    )
-    for index, small in enumerate(kinds[0].small):
-        table.add_row(
-            f"smaller than a batch of {small.batch_size}",
-            *(integer(groups.small[index].groups) for groups in kinds),
-        )
-        table.add_row(
-            "  pairs of these",
-            *(_count_and_share(groups.small[index].pairs, groups.pairs) for groups in kinds),
-        )
-    return table
+    rows = []
+    for cells in zip(*map(_group_cells, kinds), strict=True):
+        values = [value for _, value in cells]
+        if any(values):
+            rows.append([cells[0][0], *values])
+    title = f"pairs by {' and '.join(groups.kind for groups in kinds)}"
+    return _table(title, [f"{groups.kind}s" for groups in kinds], rows)
+
+
+def _group_cells(groups: Groups) -> Iterator[tuple[str, str]]:
+    """The name of each row, and its cell for topics or tags."""
+    yield "distinct", integer(groups.groups)
+    names = integer(groups.names) if groups.names < groups.groups else ""
+    yield "distinct names, over all topics", names
+    yield "pairs without one", _count_and_share(groups.without, groups.pairs)
+    largest = smallest = DASH
+    if groups.smallest is not None:
+        largest = _count_and_share(groups.largest[0].pairs, groups.pairs)
+        smallest = integer(groups.smallest.pairs)
+    yield "pairs of the largest", largest
+    yield "pairs of the smallest", smallest
+    for small in groups.small:
+        yield f"smaller than a batch of {small.batch_size}", integer(small.groups)
+        yield "  pairs of these", _count_and_share(small.pairs, groups.pairs)
 
 
 def _largest_table(groups: Groups) -> Table:
     """The largest groups and the smallest; of topics with their tags."""
     has_tags = any(group.tag_count for group in groups.largest)
-    table = _table(f"largest {groups.kind}s", ["pairs", "share", *(["tags"] if has_tags else [])])
-    if has_tags:
-        table.add_column("largest of its tags", overflow="fold")
 
-    def add(group: NamedGroup) -> None:
-        shares = _shares(
-            group.tags[:MAX_TAGS], group.pairs, more=group.tag_count - min(len(group.tags), MAX_TAGS)
-        )
-        tags: list[str | Text] = [integer(group.tag_count), Text(shares)] if has_tags else []
-        table.add_row(
-            Text(cut(group.name, limit=NAME_LENGTH)),
-            integer(group.pairs),
-            share_of(group.pairs, groups.pairs),
-            *tags,
-        )
+    def cells(group: NamedGroup) -> list[Cell]:
+        name, share = Text(cut(group.name, limit=NAME_LENGTH)), share_of(group.pairs, groups.pairs)
+        row: list[Cell] = [name, integer(group.pairs), share]
+        if has_tags:
+            more = group.tag_count - min(len(group.tags), MAX_TAGS)
+            shares = _shares(group.tags[:MAX_TAGS], group.pairs, more=more)
+            row += [integer(group.tag_count), Text(shares)]
+        return row
 
-    for group in groups.largest:
-        add(group)
-    if groups.smallest is not None and (more := groups.groups - len(groups.largest)):
-        table.add_row(f"and {more:,} more, the smallest:")
-        add(groups.smallest)
-    return table
+    rows = [cells(group) for group in groups.largest]
+    more = groups.groups - len(groups.largest)
+    if groups.smallest is not None and more:
+        rows += [[f"and {more:,} more, the smallest:"], cells(groups.smallest)]
+    heads = ["pairs", "share", "tags"] if has_tags else ["pairs", "share"]
+    return _table(f"largest {groups.kind}s", heads, rows, last="largest of its tags" if has_tags else "")
 
 
 def _columns_table(columns: Sequence[Column]) -> Table:
-    table = _table("ignored columns", ["rows", "kinds"])
-    table.add_column("values", overflow="fold")
+    rows = []
     for column in columns:
         kinds = ", ".join(kind for kind, _ in column.kinds)
         values = column.values or ()
         shares = _shares(values[:MAX_VALUES], column.rows, more=len(values) - MAX_VALUES)
-        table.add_row(Text(cut(column.name, limit=40)), integer(column.rows), kinds, Text(shares))
-    return table
+        rows.append([Text(cut(column.name, limit=40)), integer(column.rows), kinds, Text(shares)])
+    return _table("ignored columns", ["rows", "kinds"], rows, last="values")
 
 
 def _examples_table(examples: Sequence[ExampleRow]) -> Table:
@@ -276,9 +262,8 @@ def _examples_table(examples: Sequence[ExampleRow]) -> Table:
     return table
 
 
-def _table(title: str, columns: Iterable[str]) -> Table:
-    """A table with a column of names and columns of numbers."""
-    heads = list(columns)
+def _table(title: str, heads: Sequence[str], rows: Iterable[Cells], *, last: str = "") -> Table:
+    """A table with a column of names, columns of numbers, and perhaps a `last` one of long texts."""
     table = Table(
         title=Text(title, no_wrap=True),
         title_justify="left",
@@ -290,17 +275,23 @@ def _table(title: str, columns: Iterable[str]) -> Table:
     table.add_column("")
     for head in heads:
         table.add_column(head, justify="right")
+    if last:
+        table.add_column(last, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
 def _shares(counts: Iterable[tuple[str, int]], total: int, *, more: int) -> str:
     shares = [f"{cut(name, limit=40)} {share_of(count, total)}" for name, count in counts]
-    return ", ".join([*shares, f"and {more:,} more"] if more > 0 else shares)
+    if more > 0:
+        shares.append(f"and {more:,} more")
+    return ", ".join(shares)
 
 
 def _count_and_share(count: int, total: int) -> str:
     return f"{integer(count)} ({share_of(count, total)})"
 
 
-def _sample_size(measured: int, texts: int) -> str:
-    return f" ({integer(measured)} drawn)" if measured < texts else ""
+def _sample_size(texts: Lengths | Languages) -> str:
+    return f" ({integer(texts.measured)} drawn)" if texts.measured < texts.texts else ""
