@@ -32,8 +32,8 @@ def fill(output: DatasetWriter) -> None:
     first = output.document("d1", "שלום", title="A title")
     second = output.document("d2", "line\u2028separator")
     assert output.document("d1", "שלום", title="A title") == first
-    output.triplet("train", "7", "what?", positives=[first], negatives=[second])
-    output.triplet("train-hard", "7", "what?", positives=[first], negatives=[])
+    output.triplet(["train"], "7", "what?", positives=[first], negatives=[second])
+    output.triplet(["train-hard"], "7", "what?", positives=[first], negatives=[])
     output.note("1 of 3 left out")
 
 

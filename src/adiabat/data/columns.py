@@ -411,6 +411,13 @@ def text_value(value: object, column: str, location: str) -> str:
     return value
 
 
+def optional_text(value: object, column: str, location: str) -> str:
+    """A text that may be missing; "" for null and for white space alone."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return ""
+    return text_value(value, column, location)
+
+
 def id_value(value: object, column: str, location: str) -> str:
     """Read an id; a whole number becomes its decimal text."""
     if isinstance(value, int) and not isinstance(value, bool):

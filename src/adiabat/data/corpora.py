@@ -12,7 +12,7 @@ import numpy as np
 
 from adiabat.core.errors import ConfigError, Faults
 from adiabat.core.wording import in_callers_words
-from adiabat.data.columns import Columns, Table, id_value, text_value
+from adiabat.data.columns import Columns, Table, id_value, optional_text
 from adiabat.data.examples import parse_example
 from adiabat.data.judged_sets import corpus_part
 from adiabat.data.judgements import BEIR_ID
@@ -20,7 +20,7 @@ from adiabat.data.language_grids import parse_grid_row
 from adiabat.data.lines import OF_DOCUMENTS, Layout
 from adiabat.data.records import Document, Example, grid_id, text_id
 from adiabat.data.sources import Source
-from adiabat.data.table_rows import FileFaults, Row, RowError, UniqueNames, read_rows, value_kind
+from adiabat.data.table_rows import FileFaults, Row, RowError, UniqueNames, read_rows
 
 ANY: tuple[Layout, ...] = ("grid", "examples", "corpus")
 
@@ -61,7 +61,9 @@ def read_corpus(
             f'blank must be "error" for {source}, which holds {kind}, got "drop"; '
             "leave it out, and correct blank texts"
         )
-    return _example_texts(table) if table.layout == "examples" else _documents(table, blank, whole=whole)
+    if table.layout == "examples":
+        return _example_texts(table)
+    return _documents(table, blank, whole=whole)
 
 
 def training_texts(source: str | Path) -> Iterator[Document]:
@@ -150,17 +152,17 @@ def _example_texts(table: Table) -> Iterator[Document]:
 
 def with_id_warning(examples: Iterable[Example], source: str | Path) -> Iterator[Example]:
     """Examples whose documents are read as texts; warns at the end if all of them look like ids."""
-    look_like_ids = None
+    found, all_look_like_ids = False, True
     for example in examples:
-        if look_like_ids is not False and example.positives:
-            look_like_ids = all(map(_looks_like_id, example.positives))
+        found = found or bool(example.positives)
+        all_look_like_ids = all_look_like_ids and all(map(_looks_like_id, example.positives))
         yield example
-    if look_like_ids:
-        reason = (
-            "every positive is one word with a digit, and is taken for a text; if they "
-            "are ids, name the corpus that holds their texts"
+    if found and all_look_like_ids:
+        warnings.warn(
+            f"{in_callers_words(source)}: every positive is one word with a digit, and is taken for a text; "
+            "if they are ids, name the corpus that holds their texts",
+            stacklevel=2,
         )
-        warnings.warn(f"{in_callers_words(source)}: {reason}", stacklevel=2)
 
 
 def _looks_like_id(text: str) -> bool:
@@ -190,14 +192,11 @@ def parse_document(row: Row, columns: Columns, *, keep_blank: bool = False) -> L
     columns.note_unread(row, "corpus")
     doc_id = id_value(row.values[id_column], id_column, row.location)
     # Title or text may be empty: some BEIR corpora hold only titles.
-    parts = [(row.values[column], column) for column in (title_column, text_column) if column is not None]
-    for value, column in parts:
-        if not isinstance(value, str | None):
-            raise RowError(f'{row.location}: "{column}" must be a text, got {value_kind(value)}')
-    text = " ".join(value or "" for value, _ in parts).strip()
+    names = [name for name in (title_column, text_column) if name is not None]
+    text = " ".join(optional_text(row.values[name], name, row.location) for name in names).strip()
     if not text and not keep_blank:
         raise RowError(
             f'{row.location}: "{text_column}" must not be empty',
             advice="fill in blank documents, or set data.blank = drop",
         )
-    return Document(doc_id, text_value(text, text_column, row.location) if text else ""), row.location
+    return Document(doc_id, text), row.location

@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -34,8 +35,8 @@ from jaxtyping import Bool, Int64
 from adiabat.config.dataset_settings import ArxivSection, ArxivSettings
 from adiabat.core.errors import DataError
 from adiabat.core.progress import SILENT, Watch
-from adiabat.data.columns import first_row, id_value, parsed_rows
-from adiabat.data.table_rows import FileFaults, Row, RowError, read_rows, value_kind
+from adiabat.data.columns import first_row, id_value, optional_text, parsed_rows
+from adiabat.data.table_rows import FileFaults, Row, RowError, UniqueNames, read_rows, value_kind
 from adiabat.data.text_hashes import held_out_queries
 from adiabat.datasets.neighbours import Categories, count_words, groups_of, nearest_of_groups, sort_by_size
 from adiabat.datasets.writer import DatasetSummary, DatasetWriter, SkipCounts, create_dataset
@@ -83,12 +84,15 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
 
 
 def _ends_sentence(text: str, match: re.Match[str]) -> bool:
+    """Whether a mark that may end a sentence does: no small letter follows, and it ends no abbreviation."""
     mark = match["mark"]
     if mark is None:
         return True
     opened = _OPENERS.match(text, match.end())
     following = text[opened.end() : opened.end() + 1] if opened else ""
-    return not following.islower() and (mark != "." or not _is_abbreviation(text, match.start(), following))
+    if following.islower():
+        return False
+    return mark != "." or not _is_abbreviation(text, match.start(), following)
 
 
 def _is_abbreviation(text: str, stop: int, following: str) -> bool:
@@ -97,16 +101,20 @@ def _is_abbreviation(text: str, stop: int, following: str) -> bool:
     if match is None:
         return False
     word = match[0]
-    if "." in word or (len(word) == 1 and word.isupper()):
+    # Such as e.g., or the initial of a name.
+    if "." in word or (len(word) == 1 and word.isupper()) or _BEFORE_NAMES.fullmatch(word):
         return True
-    return bool(_BEFORE_NAMES.fullmatch(word) or (following.isdigit() and _BEFORE_NUMBERS.fullmatch(word)))
+    return following.isdigit() and _BEFORE_NUMBERS.fullmatch(word) is not None
 
 
 def first_sentence_end(abstract: str) -> int:
     """End of an abstract's first sentence; a full stop inside a formula does not end it."""
-    paired = _dollars(abstract) % 2 == 0
-    ends = (end for _, end in sentence_spans(abstract))
-    return next((end for end in ends if not paired or _dollars(abstract[:end]) % 2 == 0), len(abstract))
+    is_paired = _dollars(abstract) % 2 == 0
+    for _, end in sentence_spans(abstract):
+        # An odd number of dollars opens a formula that is not closed.
+        if not is_paired or _dollars(abstract[:end]) % 2 == 0:
+            return end
+    return len(abstract)
 
 
 def _dollars(text: str) -> int:
@@ -143,6 +151,7 @@ class _Census:
     sizes: Mapping[str, int]
 
     def small_categories(self, limit: int) -> set[str]:
+        """Categories of at most so many papers."""
         return {category for category, size in self.sizes.items() if size <= limit}
 
 
@@ -206,17 +215,8 @@ def _value(row: Row, column: str) -> object:
 
 
 def _single_spaced(row: Row, column: str) -> str:
-    value = _value(row, column)
-    if not isinstance(value, str | None):
-        raise RowError(f'{row.location}: "{column}" must be a text, got {value_kind(value)}')
-    text = " ".join((value or "").split())
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise RowError(
-            f'{row.location}: "{column}" must be Unicode text, got half of a surrogate pair'
-        ) from error
-    return text
+    text = optional_text(_value(row, column), column, row.location)
+    return " ".join(text.split())
 
 
 def _categories(row: Row) -> Categories:
@@ -236,11 +236,8 @@ def _read_papers(source: Path, census: _Census, section: ArxivSection, watch: Wa
     for number, row in enumerate(read_rows(source), 1):
         categories = _categories(row)
         if not small.isdisjoint(categories):
-            paper_id, abstract = (
-                id_value(row.values["id"], "id", row.location),
-                _single_spaced(row, "abstract"),
-            )
-            title = _single_spaced(row, "title")
+            paper_id = id_value(row.values["id"], "id", row.location)
+            title, abstract = _single_spaced(row, "title"), _single_spaced(row, "abstract")
             yield Paper(paper_id, title, abstract, first_sentence_end(abstract), categories, row.location)
         if number % PROGRESS_ROWS == 0 or number == census.papers:
             watch.progress("reading papers", number, census.papers)
@@ -250,8 +247,12 @@ def _select(
     read: Iterator[Paper], census: _Census, section: ArxivSection, writer: DatasetWriter
 ) -> list[Paper]:
     """Papers with a query and a document of their own, sorted by id; skipped papers are noted."""
-    papers = sorted(read, key=lambda paper: paper.paper_id)
-    _require_unique(papers)
+    papers, faults = list(read), FileFaults()
+    ids = UniqueNames("id", faults)
+    for paper in papers:
+        ids.add(paper.paper_id, paper.location)
+    faults.raise_if_any()
+    papers.sort(key=attrgetter("paper_id"))
     limit = section.max_category_size
     small = len(census.small_categories(limit))
     writer.note(
@@ -259,15 +260,14 @@ def _select(
         f"{limit:,} papers; categories of that size: {small}"
     )
     skipped = SkipCounts("papers with a small category")
+    incomplete = "an abstract of one sentence or none"
+    if section.flavour == "title":
+        incomplete = "no title or no abstract"
     selected: dict[str, Paper] = {}
     for paper in papers:
         skipped.count()
         if not (paper.query(section) and paper.document(section)):
-            skipped.skip(
-                "no title or no abstract"
-                if section.flavour == "title"
-                else "an abstract of one sentence or none"
-            )
+            skipped.skip(incomplete)
         elif selected.setdefault(paper.document(section), paper) is not paper:
             skipped.skip("the text of another")
     skipped.write_notes(writer)
@@ -279,36 +279,27 @@ def _select(
     return list(selected.values())
 
 
-def _require_unique(papers: Sequence[Paper]) -> None:
-    faults = FileFaults()
-    for paper, successor in pairwise(papers):
-        if paper.paper_id == successor.paper_id:
-            faults.add(
-                f'{successor.location}: id must be unique, got "{paper.paper_id}" '
-                f"again, first at {paper.location}"
-            )
-    faults.raise_if_any()
-
-
 def _assign_files(
     papers: Sequence[Paper], section: ArxivSection, writer: DatasetWriter
 ) -> dict[str, Bool[np.ndarray, " n"]]:
     """The papers whose queries each file holds."""
     is_train = np.zeros(len(papers), dtype=np.bool_)
     if section.train_fraction:
-        is_train[
-            held_out_queries([paper.query(section) for paper in papers], section.train_fraction, len(papers))
-        ] = True
+        queries = [paper.query(section) for paper in papers]
+        is_train[held_out_queries(queries, section.train_fraction, len(papers))] = True
     files = {"train": is_train, "test": ~is_train}
+    unknown = []
     for prefix, name in section.narrow_names().items():
-        narrow = np.array(
-            [any(category.startswith(prefix) for category in paper.categories) for paper in papers]
-        )
+        narrow = np.zeros(len(papers), dtype=np.bool_)
+        for row, paper in enumerate(papers):
+            narrow[row] = any(category.startswith(prefix) for category in paper.categories)
+        if not narrow.any():
+            unknown.append(prefix)
         files |= {f"narrow-{name}": narrow, f"test-without-{name}": ~is_train & ~narrow}
-    if unknown := [
-        prefix for prefix, name in section.narrow_names().items() if not files[f"narrow-{name}"].any()
-    ]:
-        known = Counter(category.partition(".")[0] for paper in papers for category in set(paper.categories))
+    if unknown:
+        known: Counter[str] = Counter()
+        for paper in papers:
+            known.update(category.partition(".")[0] for category in set(paper.categories))
         raise DataError(
             "arxiv.narrow must be prefixes of categories that papers have, "
             f"no paper has {', '.join(unknown)}; "
@@ -354,11 +345,11 @@ def _write(
     for row, paper in enumerate(papers):
         query = {"query_id": paper.paper_id, "query": paper.query(section), "pos": [documents[row]]}
         listed = [documents[other] for other in negatives[row].tolist()]
-        for stem in (stem for stem, rows in files.items() if rows[row]):
-            writer.example(stem, {**query, "neg": listed})
-            for difficulty in section.difficulties:
-                writer.example(
-                    f"{stem}-difficulty-{difficulty:02}", {**query, "neg": [listed[difficulty - 1]]}
-                )
+        for stem, rows in files.items():
+            if rows[row]:
+                writer.example(stem, {**query, "neg": listed})
+                for difficulty in section.difficulties:
+                    alone = {**query, "neg": [listed[difficulty - 1]]}
+                    writer.example(f"{stem}-difficulty-{difficulty:02}", alone)
         if (row + 1) % PROGRESS_ROWS == 0 or row + 1 == len(papers):
             watch.progress("writing papers", row + 1, len(papers))

@@ -17,11 +17,11 @@ from typing import Any
 
 from adiabat.config.dataset_settings import HotpotqaSection, HotpotqaSettings
 from adiabat.core.progress import SILENT, Watch
-from adiabat.data.columns import id_value, text_value
+from adiabat.data.columns import id_value, optional_text, text_value
 from adiabat.data.records import text_id
-from adiabat.data.table_rows import FileFaults, RowError, value_kind
+from adiabat.data.table_rows import FileFaults, RowError, UniqueNames, value_kind
 from adiabat.datasets.json_streams import json_elements, split_files
-from adiabat.datasets.writer import DatasetSummary, DatasetWriter, HashSet, SkipCounts, create_dataset
+from adiabat.datasets.writer import DatasetSummary, DatasetWriter, SkipCounts, create_dataset
 
 SPLITS = {"train": "hotpot_train_v*.json*", "dev": "hotpot_dev_distractor_v*.json*"}
 LEVELS = ("easy", "medium", "hard")
@@ -53,8 +53,9 @@ def make_hotpotqa(
     the questions of that level with at least `HotpotqaSection.min_passages` paragraphs, as the source
     measures on.
     """
-    section, paths = settings.hotpotqa, split_files(source, SPLITS)
-    faults, skipped, ids, short = FileFaults(), SkipCounts("questions"), HashSet(), 0
+    section, faults, skipped, short = settings.hotpotqa, FileFaults(), SkipCounts("questions"), 0
+    ids = UniqueNames("question id", faults)
+    paths = split_files(source, SPLITS)
     with create_dataset(
         out, maker="hotpotqa", source=source, settings=settings, documents=section.documents
     ) as writer:
@@ -63,9 +64,8 @@ def make_hotpotqa(
                 location = f"{path}: element {number}"
                 with faults.collected():
                     question = _parse_question(element, location)
+                    ids.add(question.query_id, location)
                     skipped.count()
-                    if not ids.add(question.query_id):
-                        faults.add(f'{location}: question id must be unique, got "{question.query_id}" again')
                     short += len(question.passages) < section.min_passages
                     _write(writer, split, question, section, skipped)
         faults.raise_if_any()
@@ -84,15 +84,13 @@ def _parse_question(element: Any, location: str) -> Question:
     level = element.get("level")
     if level not in LEVELS:
         raise RowError(f'{location}: "level" must be {", ".join(LEVELS)}, got {level!r}')
+    passages, supporting = _pairs(element, "context", location), _pairs(element, "supporting_facts", location)
     return Question(
         id_value(element.get("_id"), "_id", location),
         text_value(element.get("question"), "question", location).strip(),
         level,
-        tuple(_passage(pair, location) for pair in _pairs(element, "context", location)),
-        frozenset(
-            text_value(pair[0], "supporting_facts", location)
-            for pair in _pairs(element, "supporting_facts", location)
-        ),
+        tuple(_passage(pair, location) for pair in passages),
+        frozenset(text_value(title, "supporting_facts", location) for title, _ in supporting),
     )
 
 
@@ -111,8 +109,7 @@ def _passage(pair: list[Any], location: str) -> Passage:
             f"sentences, got {value_kind(sentences)}"
         )
     title = text_value(title, "context", location)
-    text = "".join(sentences).strip()
-    return title, text_value(text, "context", location) if text else ""
+    return title, optional_text("".join(sentences), "context", location).strip()
 
 
 def _write(
@@ -128,10 +125,13 @@ def _write(
     elif not negatives:
         skipped.skip("every passage supports the answer")
     else:
-        pos, neg = (
-            [writer.document(doc_id, text, title=title) for doc_id, (title, text) in side.items()]
-            for side in (positives, negatives)
-        )
-        levels = [question.level] if len(question.passages) >= section.min_passages else []
-        for stem in (split, *levels):
-            writer.triplet(stem, question.query_id, question.query, positives=pos, negatives=neg)
+        stems = [split]
+        if len(question.passages) >= section.min_passages:
+            stems.append(question.level)
+        pos, neg = (_documents(side, writer) for side in (positives, negatives))
+        writer.triplet(stems, question.query_id, question.query, positives=pos, negatives=neg)
+
+
+def _documents(passages: Mapping[str, Passage], writer: DatasetWriter) -> list[str]:
+    """Write passages by id; returns their names in examples."""
+    return [writer.document(doc_id, text, title=title) for doc_id, (title, text) in passages.items()]

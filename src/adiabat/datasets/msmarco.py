@@ -17,7 +17,9 @@ cut of it separates the queries of two splits.
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from typing import TypeAlias
 
 from adiabat.config.dataset_settings import MsmarcoSection, MsmarcoSettings
 from adiabat.core.errors import ConfigError, DataError, several
@@ -25,10 +27,13 @@ from adiabat.core.progress import SILENT, Watch
 from adiabat.data.columns import Table, text_value
 from adiabat.data.examples import parse_example
 from adiabat.data.folders import place_of, require_path
-from adiabat.data.records import Example, text_id
+from adiabat.data.records import Example
 from adiabat.data.table_rows import FileFaults, RowError, count_rows
 from adiabat.datasets.json_streams import tab_rows
 from adiabat.datasets.writer import DatasetSummary, DatasetWriter, HashSet, SkipCounts, create_dataset
+
+Passages: TypeAlias = "array[int]"
+"""Numbers of passages, 8 bytes each."""
 
 _COMPRESSIONS = ("", ".gz", ".zst")
 _PROGRESS_SAMPLES = 1_000
@@ -91,13 +96,9 @@ def split_of(number: int, total: int, section: MsmarcoSection) -> str | None:
 
 def _write_triplets(source: Path, writer: DatasetWriter, section: MsmarcoSection, watch: Watch) -> None:
     total = _count_triplets(source, section)
-    table, skipped, queries, repeated = (
-        Table.open(source, wanted=("examples",)),
-        SkipCounts("samples"),
-        HashSet(),
-        0,
-    )
-    for number, example in enumerate(table.parsed(parse_example)):
+    table = Table.open(source, wanted=("examples",))
+    skipped, queries, repeated = SkipCounts("samples"), HashSet(), 0
+    for number, example in enumerate(table.whole(parse_example)):
         if number % _PROGRESS_SAMPLES == 0:
             watch.progress("samples", number, total)
         split = split_of(number, total, section)
@@ -108,7 +109,6 @@ def _write_triplets(source: Path, writer: DatasetWriter, section: MsmarcoSection
         is_new = queries.add(example.query)
         repeated += split != "train" and not is_new
         _write_triplet(writer, split, example, section, skipped)
-    table.faults.raise_if_any()
     skipped.write_notes(writer)
     if repeated:
         writer.note(f"{repeated:,} samples of dev and test repeat the query of an earlier sample")
@@ -140,19 +140,19 @@ def _write_triplet(
         return
     if split != "test" and section.pairs == "first":
         positives, negatives = positives[:1], negatives[:1]
-    pos, neg = ([writer.document(text_id(text), text) for text in texts] for texts in (positives, negatives))
-    for stem in _stems(split, len(negatives), section, is_test=split == "test"):
-        writer.triplet(stem, example.query_id, example.query, positives=pos, negatives=neg)
+    stems = _stems(split, len(negatives), section, is_test=split == "test")
+    pos, neg = writer.texts(positives), writer.texts(negatives)
+    writer.triplet(stems, example.query_id, example.query, positives=pos, negatives=neg)
 
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """A query with the numbers of its passages: at least one positive, perhaps no negatives."""
+    """A query with its passages: at least one positive, perhaps no negatives."""
 
     query_id: str
     text: str
-    positives: "array[int]"
-    negatives: "array[int]"
+    positives: Passages
+    negatives: Passages
 
 
 class _Folder:
@@ -167,17 +167,14 @@ class _Folder:
     def write(self, writer: DatasetWriter) -> None:
         """Write all splits that the folder judges, and the passages that their queries name."""
         splits = self._read_queries()
-        self._write_passages(writer, (query for queries in splits.values() for query in queries))
+        self._write_passages(writer, chain.from_iterable(splits.values()))
         for split, queries in splits.items():
+            is_test, bare = not split.startswith("train"), 0
             for query in queries:
-                positives, negatives = (
-                    [str(number) for number in numbers] for numbers in (query.positives, query.negatives)
-                )
-                for stem in _stems(
-                    split, len(negatives), self._section, is_test=not split.startswith("train")
-                ):
-                    writer.triplet(stem, query.query_id, query.text, positives=positives, negatives=negatives)
-            bare = sum(not query.negatives for query in queries)
+                positives, negatives = list(map(str, query.positives)), list(map(str, query.negatives))
+                stems = _stems(split, len(negatives), self._section, is_test=is_test)
+                writer.triplet(stems, query.query_id, query.text, positives=positives, negatives=negatives)
+                bare += not negatives
             if bare:
                 writer.note(
                     f"{split}: {bare:,} of {len(queries):,} queries have no negatives: "
@@ -186,97 +183,87 @@ class _Folder:
 
     def _read_queries(self) -> dict[str, list[_Query]]:
         """Split to its queries."""
-        judgements = {
-            path.name.removeprefix("qrels.").partition(".tsv")[0]: path for path in self._tables("qrels.*")
-        }
-        if not judgements:
+        paths = self._tables("qrels.*")
+        if not paths:
             raise DataError(
                 f"{self._folder} must hold qrels.SPLIT.tsv, got none; check that it "
                 "is the folder of MS MARCO's own files"
             )
         splits = {}
-        for split, path in judgements.items():
+        for path in paths:
+            split = path.name.removeprefix("qrels.").partition(".tsv")[0]
             first_only = self._section.pairs == "first" and split.startswith("train")
             relevant = self._relevant(path)
             negatives = self._negatives(split, relevant, 1 if first_only else self._section.most_negatives)
-            texts = self._query_texts(split, relevant)
-            splits[split] = [
-                _Query(
-                    query_id,
-                    texts[query_id],
-                    passages[:1] if first_only else passages,
-                    negatives.get(query_id, array("Q")),
-                )
-                for query_id, passages in relevant.items()
-                if query_id in texts
-            ]
+            queries = []
+            for query_id, text in self._query_texts(split, relevant).items():
+                passages = relevant[query_id][:1] if first_only else relevant[query_id]
+                queries.append(_Query(query_id, text, passages, negatives.get(query_id, array("Q"))))
+            splits[split] = queries
         self._faults.raise_if_any()
         return splits
 
-    def _relevant(self, path: Path) -> dict[str, "array[int]"]:
+    def _relevant(self, path: Path) -> dict[str, Passages]:
         """Query id to the numbers of its relevant passages."""
-        relevant: dict[str, array[int]] = {}
+        relevant: dict[str, Passages] = {}
         for location, (query_id, _, passage_id, grade) in self._rows(path, 4):
             with self._faults.collected():
                 number, is_relevant = _number(passage_id, location), _number(grade, location) > 0
-                if is_relevant and number not in (passages := relevant.setdefault(query_id, array("Q"))):
-                    passages.append(number)
+                if is_relevant:
+                    _append_new(number, relevant.setdefault(query_id, array("Q")))
         return relevant
 
-    def _query_texts(self, split: str, relevant: Mapping[str, "array[int]"]) -> dict[str, str]:
+    def _query_texts(self, split: str, relevant: Mapping[str, Passages]) -> dict[str, str]:
+        """Texts of the judged queries, in the order of the judgements."""
         path = self._table(f"queries.{split}.tsv")
         texts: dict[str, str] = {}
         for location, (query_id, text) in self._rows(path, 2):
-            with self._faults.collected():
-                if (
-                    query_id in relevant
-                    and texts.setdefault(query_id, text_value(text, "query", location)) != text
-                ):
-                    self._faults.add(f'{location}: query id must be unique, got "{query_id}" again')
+            if query_id in relevant:
+                with self._faults.collected():
+                    first = texts.setdefault(query_id, text_value(text, "query", location))
+                    if first != text:
+                        self._faults.add(f'{location}: query id must be unique, got "{query_id}" again')
+        missing = [query_id for query_id in relevant if query_id not in texts]
         if not self._faults.count:
-            for query_id in (query_id for query_id in relevant if query_id not in texts):
+            for query_id in missing:
                 self._faults.add(
                     f'{path} must hold every query that is judged, got none with the id "{query_id}"'
                 )
-        return texts
+        return {query_id: texts[query_id] for query_id in relevant if query_id in texts}
 
-    def _negatives(
-        self, split: str, relevant: Mapping[str, "array[int]"], limit: int
-    ) -> dict[str, "array[int]"]:
+    def _negatives(self, split: str, relevant: Mapping[str, Passages], limit: int) -> dict[str, Passages]:
         """The first listed passages of each judged query that are not relevant to it."""
-        negatives: dict[str, array[int]] = {}
+        negatives: dict[str, Passages] = {}
         for location, query_id, passage_id in self._candidates(split):
-            listed = negatives.setdefault(query_id, array("Q")) if query_id in relevant else None
-            if listed is None or len(listed) >= limit:
+            if query_id not in relevant:
                 continue
-            with self._faults.collected():
-                number = _number(passage_id, location)
-                if number not in relevant[query_id] and number not in listed:
-                    listed.append(number)
+            listed = negatives.setdefault(query_id, array("Q"))
+            if len(listed) < limit:
+                with self._faults.collected():
+                    number = _number(passage_id, location)
+                    if number not in relevant[query_id]:
+                        _append_new(number, listed)
         return negatives
 
     def _candidates(self, split: str) -> Iterator[tuple[str, str, str]]:
         """Location, query id and passage id of each line of the files that list negatives."""
         for name in dict.fromkeys((split, split.partition(".")[0])):
-            ranked, triples = (
-                self._tables(f"top1000.{name}", f"top1000.{name}.tsv"),
-                self._tables(f"qidpidtriples.{name}.*"),
-            )
+            ranked = self._tables(f"top1000.{name}", f"top1000.{name}.tsv")
+            triples = self._tables(f"qidpidtriples.{name}.*")
             for path in ranked:
-                yield from ((location, fields[0], fields[1]) for location, fields in self._rows(path, 4))
+                for location, (query_id, passage_id, _, _) in self._rows(path, 4):
+                    yield location, query_id, passage_id
             for path in triples:
-                yield from ((location, fields[0], fields[2]) for location, fields in self._rows(path, 3))
+                for location, (query_id, _, passage_id) in self._rows(path, 3):
+                    yield location, query_id, passage_id
             if ranked or triples:
                 return
 
     def _write_passages(self, writer: DatasetWriter, queries: Iterable[_Query]) -> None:
         """Write the passages that queries name, in the collection's order."""
-        missing = {
-            number
-            for query in queries
-            for numbers in (query.positives, query.negatives)
-            for number in numbers
-        }
+        missing: set[int] = set()
+        for query in queries:
+            missing.update(query.positives, query.negatives)
         named, total = len(missing), 0
         path = self._table("collection.tsv")
         for location, (passage_id, text) in self._rows(path, 2):
@@ -308,11 +295,18 @@ class _Folder:
 
     def _tables(self, *patterns: str) -> list[Path]:
         """Files whose name matches, plain or compressed; where both exist, the plain one."""
-        names = [pattern + compression for pattern in patterns for compression in _COMPRESSIONS]
-        paths = [path for name in names for path in sorted(self._folder.glob(name)) if path.is_file()]
-        return list(
-            {path.name.removesuffix(".gz").removesuffix(".zst"): path for path in reversed(paths)}.values()
-        )[::-1]
+        paths: dict[str, Path] = {}
+        for pattern in patterns:
+            for compression in _COMPRESSIONS:
+                for path in sorted(self._folder.glob(pattern + compression)):
+                    if path.is_file():
+                        paths.setdefault(path.name.removesuffix(".gz").removesuffix(".zst"), path)
+        return list(paths.values())
+
+
+def _append_new(number: int, passages: Passages) -> None:
+    if number not in passages:
+        passages.append(number)
 
 
 def _number(text: str, location: str) -> int:

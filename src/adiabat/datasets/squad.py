@@ -21,11 +21,10 @@ from adiabat.config.dataset_settings import Repeats, SquadSection, SquadSettings
 from adiabat.core.errors import DataError
 from adiabat.core.progress import SILENT, Watch
 from adiabat.data.columns import id_value, text_value
-from adiabat.data.records import text_id
-from adiabat.data.table_rows import FileFaults, RowError, value_kind
+from adiabat.data.table_rows import FileFaults, RowError, UniqueNames, value_kind
 from adiabat.datasets.arxiv import sentence_spans
 from adiabat.datasets.json_streams import read_json, split_files
-from adiabat.datasets.writer import DatasetSummary, DatasetWriter, HashSet, SkipCounts, create_dataset
+from adiabat.datasets.writer import DatasetSummary, DatasetWriter, SkipCounts, create_dataset
 
 SPLITS = {"train": "train-v*.json*", "dev": "dev-v*.json*"}
 ALL = "all"
@@ -43,9 +42,13 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class _Question:
+    """A question about a paragraph (`context`), whose sentences are `spans` of it."""
+
     query_id: str
     query: str
     answers: tuple[Answer, ...]
+    context: str
+    spans: Sequence[Span]
     location: str
 
 
@@ -55,8 +58,9 @@ def make_squad(source: Path, out: Path, settings: SquadSettings, *, watch: Watch
     Writes a file for each split of the source, ``all`` of them together, as the source measures on, and its
     subset ``all-min5`` (see `SquadSection.min_sentences`).
     """
-    section, paths = settings.squad, split_files(source, SPLITS)
-    faults, skipped, ids = FileFaults(), SkipCounts("questions"), HashSet()
+    section, faults, skipped = settings.squad, FileFaults(), SkipCounts("questions")
+    ids = UniqueNames("question id", faults)
+    paths = split_files(source, SPLITS)
     with create_dataset(
         out, maker="squad", source=source, settings=settings, documents=section.documents
     ) as writer:
@@ -64,34 +68,23 @@ def make_squad(source: Path, out: Path, settings: SquadSettings, *, watch: Watch
             articles = _articles(path)
             for number, article in enumerate(articles):
                 watch.progress(f"articles of {path.name}", number, len(articles))
-                for context, spans, question in _questions(article, f"{path}: data[{number}]", faults):
+                for question in _questions(article, f"{path}: data[{number}]", faults):
+                    ids.add(question.query_id, question.location)
                     skipped.count()
-                    if ids.add(question.query_id):
-                        _write(writer, split, context, spans, question, section, skipped)
-                    else:
-                        faults.add(
-                            f"{question.location}: question id must be unique, got "
-                            f'"{question.query_id}" again'
-                        )
+                    _write(writer, split, question, section, skipped)
         faults.raise_if_any()
         skipped.write_notes(writer)
     return writer.summary
 
 
 def _write(
-    writer: DatasetWriter,
-    split: str,
-    context: str,
-    spans: Sequence[Span],
-    question: _Question,
-    section: SquadSection,
-    skipped: SkipCounts,
+    writer: DatasetWriter, split: str, question: _Question, section: SquadSection, skipped: SkipCounts
 ) -> None:
+    context, spans = question.context, question.spans
     roles = sentence_roles(context, spans, question.answers, repeats=section.repeats)
-    positives, negatives = (
-        list(dict.fromkeys(context[slice(*spans[i])] for i in numbers)) for numbers in roles
-    )
-    negatives = [text for text in negatives if text not in positives]
+    positives, negatives = (dict.fromkeys(context[slice(*spans[i])] for i in numbers) for numbers in roles)
+    # The same sentence may stand twice in a paragraph.
+    negatives = {text: None for text in negatives if text not in positives}
     if not question.answers:
         skipped.skip("without an answer")
     elif not positives:
@@ -99,12 +92,11 @@ def _write(
     elif not negatives:
         skipped.skip("no sentence of the paragraph is left as a negative")
     else:
-        pos, neg = (
-            [writer.document(text_id(text), text) for text in texts] for texts in (positives, negatives)
-        )
-        has_enough = len(pos) + len(neg) >= section.min_sentences
-        for stem in (split, ALL, *([f"{ALL}-min{section.min_sentences}"] if has_enough else [])):
-            writer.triplet(stem, question.query_id, question.query, positives=pos, negatives=neg)
+        stems = [split, ALL]
+        if len(positives) + len(negatives) >= section.min_sentences:
+            stems.append(f"{ALL}-min{section.min_sentences}")
+        pos, neg = writer.texts(positives), writer.texts(negatives)
+        writer.triplet(stems, question.query_id, question.query, positives=pos, negatives=neg)
 
 
 def sentence_roles(
@@ -113,24 +105,20 @@ def sentence_roles(
     """Numbers of the sentences that answer and of those that do not, ascending; both are empty if no answer
     was located.
     """
-    located = [(start, answer.text) for answer in answers if (start := _locate(context, answer)) is not None]
-    marked = {
-        i
-        for i, (start, end) in enumerate(spans)
-        for first, text in located
-        if start < first + len(text) and first < end
-    }
+    marked, texts = set[int](), list[str]()
+    for answer in answers:
+        start = _locate(context, answer)
+        if start is not None:
+            end = start + len(answer.text)
+            marked.update(i for i, (first, last) in enumerate(spans) if first < end and start < last)
+            texts.append(re.escape(answer.text))
     if not marked:
         return [], []
-    patterns = [re.compile(rf"(?<!\w){re.escape(text)}(?!\w)") for _, text in located]
-    repeated = {
-        i
-        for i, (start, end) in enumerate(spans)
-        if any(words.search(context[start:end]) for words in patterns)
-    } - marked
+    words = re.compile(rf"(?<!\w)(?:{'|'.join(texts)})(?!\w)")
+    repeated = {i for i, (first, last) in enumerate(spans) if words.search(context[first:last])} - marked
     positives = marked | repeated if repeats == "positive" else marked
-    dropped = repeated if repeats == "drop" else set()
-    return sorted(positives), [i for i in range(len(spans)) if i not in positives | dropped]
+    dropped = positives | repeated if repeats == "drop" else positives
+    return sorted(positives), [i for i in range(len(spans)) if i not in dropped]
 
 
 def _locate(context: str, answer: Answer) -> int | None:
@@ -143,32 +131,29 @@ def _locate(context: str, answer: Answer) -> int | None:
     return min(starts, key=lambda start: abs(start - answer.start), default=None)
 
 
-def _questions(
-    article: Any, location: str, faults: FileFaults
-) -> Iterator[tuple[str, list[Span], _Question]]:
-    """Each valid question with its paragraph and the sentences of that; faults are noted."""
+def _questions(article: Any, location: str, faults: FileFaults) -> Iterator[_Question]:
+    """Each valid question of an article; faults are noted."""
     with faults.collected():
         for number, paragraph in enumerate(_list_value(article, "paragraphs", location)):
+            where = f"{location}.paragraphs[{number}]"
             with faults.collected():
-                entries = _list_value(paragraph, "qas", f"{location}.paragraphs[{number}]")
-                context = text_value(paragraph.get("context"), "context", f"{location}.paragraphs[{number}]")
+                entries = _list_value(paragraph, "qas", where)
+                context = text_value(paragraph.get("context"), "context", where)
                 spans = sentence_spans(context)
                 for position, entry in enumerate(entries):
                     with faults.collected():
-                        yield (
-                            context,
-                            spans,
-                            _question(entry, f"{location}.paragraphs[{number}].qas[{position}]"),
-                        )
+                        yield _question(entry, context, spans, f"{where}.qas[{position}]")
 
 
-def _question(entry: Any, location: str) -> _Question:
+def _question(entry: Any, context: str, spans: Sequence[Span], location: str) -> _Question:
     is_impossible = isinstance(entry, Mapping) and entry.get("is_impossible") is True
     answers = [] if is_impossible else _list_value(entry, "answers", location)
     return _Question(
         id_value(entry.get("id"), "id", location),
         text_value(entry.get("question"), "question", location).strip(),
         tuple(dict.fromkeys(_answer(answer, location) for answer in answers)),
+        context,
+        spans,
         location,
     )
 

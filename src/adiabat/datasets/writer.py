@@ -9,7 +9,7 @@ import os
 import zlib
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from adiabat.core.errors import DataError, disk_error_of
 from adiabat.core.files import read_json, sealed_json, sole_writer, write_text
 from adiabat.core.provenance import now, seal, versions
 from adiabat.core.wording import option
+from adiabat.data.records import text_id
 
 CORPUS = "corpus"
 RECORD = "made.json"
@@ -116,6 +117,10 @@ class DatasetWriter:
             self._lines(CORPUS).add({"_id": doc_id, **({"title": title} if title else {}), "text": text})
         return doc_id
 
+    def texts(self, texts: Iterable[str]) -> list[str]:
+        """Write documents that have no ids; returns their names in examples."""
+        return [self.document(text_id(text), text) for text in texts]
+
     def example(self, stem: str, row: Mapping[str, Any]) -> None:
         """Write one row of examples to ``STEM.jsonl.gz``."""
         if stem == CORPUS:
@@ -123,11 +128,18 @@ class DatasetWriter:
         self._lines(stem).add(row)
 
     def triplet(
-        self, stem: str, query_id: str, query: str, *, positives: Sequence[str], negatives: Sequence[str]
+        self,
+        stems: Iterable[str],
+        query_id: str,
+        query: str,
+        *,
+        positives: Sequence[str],
+        negatives: Sequence[str],
     ) -> None:
-        """Write a query with its documents."""
+        """Write a query with its documents to one or several files."""
         address = {"query_id": query_id} if self._documents == "ids" else {}
-        self.example(stem, {**address, "query": query, "pos": positives, "neg": negatives})
+        for stem in stems:
+            self.example(stem, {**address, "query": query, "pos": positives, "neg": negatives})
 
     def note(self, sentence: str) -> None:
         """Report skipped or unusual rows in the summary."""
