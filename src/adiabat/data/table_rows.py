@@ -153,21 +153,23 @@ def count_rows(source: str | Path, *, split: str | None = None, whole: bool = Fa
     CSV, whose fields may hold line ends, is not counted.
     """
     place = place_of(source, split, whole=whole)
-    if place.form in ("parquet", "saved", "hub"):
-        # Loaded only for sources in these formats.
-        from adiabat.data.table_formats import dataset_size, parquet_size
-
-        return (
-            parquet_size(place.files)
-            if place.form == "parquet"
-            else dataset_size(place.path, split=place.split, config=place.config, whole=whole)
-        )
     if place.form == "documents":
         return len(place.files)
     if place.form == "csv":
         return None
-    lines = [sum(1 for _, line in byte_lines(file, Cursor()) if line.strip()) for file in place.files]
-    return sum(max(0, count - 1) for count in lines) if place.form == "tsv" else sum(lines)
+    if place.form in ("parquet", "saved", "hub"):
+        # Loaded only for sources in these formats.
+        from adiabat.data.table_formats import dataset_size, parquet_size
+
+        if place.form == "parquet":
+            return parquet_size(place.files)
+        return dataset_size(place.path, split=place.split, config=place.config, whole=whole)
+    total = 0
+    for file in place.files:
+        lines = sum(1 for _, line in byte_lines(file, Cursor()) if line.strip())
+        # The first line of TSV is the header.
+        total += max(0, lines - 1) if place.form == "tsv" else lines
+    return total
 
 
 def _rows_at(
@@ -179,20 +181,21 @@ def _rows_at(
     whole: bool,
     streaming: bool,
 ) -> Iterator[Row]:
+    """Rows of a place behind a cursor, which moves along."""
     if place.form in ("saved", "hub"):
         # Loaded only for sources in these formats.
         from adiabat.data.table_formats import dataset_rows
 
-        options: dict[str, Any] = {
-            "split": place.split,
-            "config": place.config,
-            "streaming": streaming,
-            "whole": whole,
-        }
-        values = dataset_rows(place.path, after=cursor.rows, **options)
-        return _counted(
-            ((f"{place.path}:{number}", row) for number, row in enumerate(values, cursor.rows + 1)), cursor
+        values = dataset_rows(
+            place.path,
+            split=place.split,
+            config=place.config,
+            after=cursor.rows,
+            streaming=streaming,
+            whole=whole,
         )
+        numbered = enumerate(values, cursor.rows + 1)
+        return _counted(((f"{place.path}:{number}", row) for number, row in numbered), cursor)
     if place.form == "parquet":
         from adiabat.data.table_formats import parquet_rows
 
@@ -259,14 +262,15 @@ def _json_rows(path: Path, faults: FileFaults, cursor: Cursor) -> Iterator[Row]:
 
 
 def _json_fault(error: Exception, line: str) -> str:
+    """What a line that is no JSON holds, and why it is none."""
     text = line.strip()
     snippet = text if len(text) <= _SNIPPET_CHARACTERS else text[:_SNIPPET_CHARACTERS] + "..."
     if text.startswith("\ufeff"):  # Python's own message for it speaks of codecs.
         return f"{snippet[1:]} (after a byte-order mark, left where files were joined; remove it)"
     if isinstance(error, json.JSONDecodeError):
-        detail = f"{error.msg} at column {error.colno}"
-    else:  # The only other ValueError of the parser is Python's limit on the digits of a whole number.
-        detail = "nested too deeply" if isinstance(error, RecursionError) else "a number with too many digits"
+        return f"{snippet} ({error.msg} at column {error.colno})"
+    # The only other ValueError of the parser is Python's limit on the digits of a whole number.
+    detail = "nested too deeply" if isinstance(error, RecursionError) else "a number with too many digits"
     return f"{snippet} ({detail})"
 
 
@@ -343,15 +347,20 @@ def _cells(
             yield first, cells if is_valid else None
 
 
+_KINDS: Sequence[tuple[type | tuple[type, ...], str]] = (
+    (bool, "true or false"),
+    (str, "a string"),
+    ((int, float), "a number"),
+    ((list, tuple), "a list"),
+    (Mapping, "an object"),
+    (type(None), "null"),
+)
+"""Types of values, the narrower ones first: a bool is an int, too."""
+
+
 def value_kind(value: object) -> str:
     """The kind of a value, in the terms of a data file."""
-    if isinstance(value, bool):
-        return "true or false"
-    kinds: tuple[tuple[type | tuple[type, ...], str], ...] = (
-        (str, "a string"),
-        ((int, float), "a number"),
-        ((list, tuple), "a list"),
-        (Mapping, "an object"),
-        (type(None), "null"),
-    )
-    return next((name for kind, name in kinds if isinstance(value, kind)), type(value).__name__)
+    for types, name in _KINDS:
+        if isinstance(value, types):
+            return name
+    return type(value).__name__

@@ -5,7 +5,7 @@ A candidate is dropped for the first reason that holds, in the order of `MEANING
 """
 
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, Protocol, runtime_checkable
@@ -20,6 +20,9 @@ from adiabat.store.bm25 import BM25Index
 from adiabat.store.scoring import CPU, PAIR_CHUNK, FixedPoint, exact_pairs
 from adiabat.store.search import Hits, search
 from adiabat.store.vector_store import Store
+
+Rows = Int64[np.ndarray, " _"]
+"""Rows of documents."""
 
 PairScores = Float32[np.ndarray, " p"]
 """A score for each pair."""
@@ -42,8 +45,8 @@ class Pairs:
     the corpus.
     """
 
-    query: Int64[np.ndarray, " p"]
-    rows: Int64[np.ndarray, " p"]
+    query: Rows
+    rows: Rows
     texts: Sequence[str]
 
     def __len__(self) -> int:
@@ -64,6 +67,9 @@ PositiveTexts = Callable[[], Sequence[Sequence[str]]]
 """Returns the texts of each query's positives, which few sources need."""
 
 
+_NO_ROWS = np.empty(0, dtype=np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class Vectors:
     """A model, and the stored vectors of the corpus, if any: other documents are encoded.
@@ -73,7 +79,7 @@ class Vectors:
 
     model: TextEncoder
     store: Store | None = None
-    store_rows: Int64[np.ndarray, " documents"] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    store_rows: Rows = field(default_factory=_NO_ROWS.copy)
     similarity: Similarity = "cosine"
     device: torch.device = CPU
 
@@ -84,23 +90,21 @@ class Vectors:
     def score(self, queries: Float32[np.ndarray, "q e"], pairs: Pairs) -> PairScores:
         """Similarities of pairs, exact in the sense of `adiabat.store.scoring`."""
         scores = np.empty(len(pairs), dtype=np.float32)
-        is_stored = (pairs.rows >= 0) if self.store else np.zeros(len(pairs), dtype=np.bool_)
-        if self.store:
+        is_stored = np.zeros(len(pairs), dtype=np.bool_)
+        if self.store is not None:
+            is_stored = pairs.rows >= 0
             for chunk in _chunks(np.flatnonzero(is_stored)):
                 documents = self.store.gather(self.store_rows[pairs.rows[chunk]])
                 scores[chunk] = self._similarities(queries[pairs.query[chunk]], documents)
         others = np.flatnonzero(~is_stored)
-        number_of = {
-            text: number
-            for number, text in enumerate(
-                dict.fromkeys(pairs.texts[position] for position in others.tolist())
-            )
-        }
-        if number_of:
-            vectors = self.model.encode(list(number_of), side="document")
+        if len(others):
+            # Each text is encoded once, however many queries it is scored for.
+            texts = dict.fromkeys(pairs.texts[position] for position in others.tolist())
+            number_of = {text: number for number, text in enumerate(texts)}
+            vectors = self.model.encode(list(texts), side="document")
             for chunk in _chunks(others):
-                documents = vectors[[number_of[pairs.texts[position]] for position in chunk.tolist()]]
-                scores[chunk] = self._similarities(queries[pairs.query[chunk]], documents)
+                numbers = [number_of[pairs.texts[position]] for position in chunk.tolist()]
+                scores[chunk] = self._similarities(queries[pairs.query[chunk]], vectors[numbers])
         return scores
 
     def _similarities(
@@ -109,8 +113,10 @@ class Vectors:
         return exact_pairs(FixedPoint.of(queries), FixedPoint.of(documents), self.similarity)
 
 
-def _chunks(positions: Int64[np.ndarray, " n"]) -> list[Int64[np.ndarray, " _"]]:
-    return [positions[start : start + PAIR_CHUNK] for start in range(0, len(positions), PAIR_CHUNK)]
+def _chunks(positions: Rows) -> Iterator[Rows]:
+    """Positions of pairs, as many at a time as are scored together."""
+    for start in range(0, len(positions), PAIR_CHUNK):
+        yield positions[start : start + PAIR_CHUNK]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,26 +130,26 @@ class LexicalSource:
 
     def find(self, queries: Sequence[str], depth: int, positives: PositiveTexts | None = None) -> Candidates:
         """Find `depth` candidates for each query, with BM25 scores of the query."""
-
-        def score(pairs: Pairs) -> PairScores:
-            scores = np.empty(len(pairs), dtype=np.float32)
-            for query in np.unique(pairs.query).tolist():
-                positions = np.flatnonzero(pairs.query == query).tolist()
-                scores[positions] = self.index.scores(
-                    queries[query], [pairs.texts[position] for position in positions]
-                )
-            return scores
-
+        score = partial(self._score, queries)
         if self.search_by == "query":
             return Candidates(self.index.search(queries, depth), score)
         if positives is None:
             raise ValueError(f"positives must be given where BM25 searches by {self.search_by}, got none")
-        searches = [
-            [*texts, query] if self.search_by == "both" else texts
-            for texts, query in zip(positives(), queries, strict=True)
-        ]
-        rows = _fused([self.index.search(texts, depth).rows for texts in searches], depth)
+        rankings = []
+        for texts, query in zip(positives(), queries, strict=True):
+            searched = [*texts, query] if self.search_by == "both" else texts
+            rankings.append(self.index.search(searched, depth).rows)
+        rows = _fused(rankings, depth)
         return Candidates(Hits(rows, self.index.score_rows(queries, rows)), score)
+
+    def _score(self, queries: Sequence[str], pairs: Pairs) -> PairScores:
+        """BM25 scores of pairs, those of a query together."""
+        scores = np.empty(len(pairs), dtype=np.float32)
+        for query in np.unique(pairs.query).tolist():
+            positions = np.flatnonzero(pairs.query == query).tolist()
+            texts = [pairs.texts[position] for position in positions]
+            scores[positions] = self.index.scores(queries[query], texts)
+        return scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +159,7 @@ class DenseSource:
     """
 
     vectors: Vectors
-    corpus_rows: Int64[np.ndarray, " documents"]
+    corpus_rows: Rows
 
     @classmethod
     def of(cls, vectors: Vectors) -> "DenseSource":
@@ -163,13 +169,12 @@ class DenseSource:
     def find(self, queries: Sequence[str], depth: int, positives: PositiveTexts | None = None) -> Candidates:
         """Find `depth` candidates for each query."""
         del positives
-        assert self.vectors.store is not None
-        vectors = self.vectors.encode_queries(queries)
-        hits = search(
-            self.vectors.store, vectors, depth, similarity=self.vectors.similarity, device=self.vectors.device
-        )
-        hits = Hits(np.where(hits.rows < 0, -1, self.corpus_rows[hits.rows]), hits.scores)
-        return Candidates(hits, partial(self.vectors.score, vectors))
+        own = self.vectors
+        assert own.store is not None
+        vectors = own.encode_queries(queries)
+        hits = search(own.store, vectors, depth, similarity=own.similarity, device=own.device)
+        rows = np.where(hits.rows < 0, -1, self.corpus_rows[hits.rows])
+        return Candidates(Hits(rows, hits.scores), partial(own.score, vectors))
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +197,7 @@ class FusedSource:
 CandidateSource = LexicalSource | DenseSource | FusedSource
 
 
-def _fused(rankings: Sequence[Iterable[Int64[np.ndarray, " _"]]], depth: int) -> Int64[np.ndarray, "q d"]:
+def _fused(rankings: Sequence[Iterable[Rows]], depth: int) -> Int64[np.ndarray, "q d"]:
     """Rows of each query's fused rankings, -1 where there are fewer than `depth`."""
     rows = np.full((len(rankings), depth), -1, dtype=np.int64)
     for query, of_query in enumerate(rankings):
@@ -264,7 +269,9 @@ def too_close(
     with the positive is too close.
     """
     lowest = float(positives.min())
-    return np.asarray(scores.astype(np.float64) >= lowest - margin * (abs(lowest) if relative else 1.0))
+    if relative:
+        margin *= abs(lowest)
+    return np.asarray(scores.astype(np.float64) >= lowest - margin)
 
 
 def first_reasons(count: int, masks: Mapping[Reason, Bool[np.ndarray, " c"]]) -> Codes:
@@ -276,18 +283,18 @@ def first_reasons(count: int, masks: Mapping[Reason, Bool[np.ndarray, " c"]]) ->
     return codes
 
 
-def fused_ranks(
-    *rankings: Int64[np.ndarray, " _"], depth: int, constant: float = 60.0
-) -> Int64[np.ndarray, " f"]:
+def fused_ranks(*rankings: Rows, depth: int, constant: float = 60.0) -> Rows:
     """Fuse rankings by reciprocal rank.
 
     ``score(d) = sum over rankings with d of 1 / (constant + rank of d)``, ranks from 1; equal scores by row.
+    The constant is that of Cormack, Clarke and Buettcher 2009.
     """
     scores: dict[int, float] = {}
     for ranking in rankings:
         for rank, row in enumerate(ranking[ranking >= 0].tolist(), start=1):
             scores[row] = scores.get(row, 0.0) + 1.0 / (constant + rank)
-    return np.array(sorted(scores, key=lambda row: (-scores[row], row))[:depth], dtype=np.int64)
+    best = sorted(scores, key=lambda row: (-scores[row], row))
+    return np.array(best[:depth], dtype=np.int64)
 
 
 def normalised(text: str) -> str:
@@ -307,19 +314,20 @@ def shingles(texts: Sequence[str]) -> list[UInt64[np.ndarray, " s"]]:
     padded = [text.ljust(SHINGLE, "\n") if text else "" for text in texts]
     joined = "".join(padded).encode("utf-32-le", "surrogatepass")
     codes = np.frombuffer(joined, dtype="<u4").astype(np.uint64)
-    if not len(codes):
-        return [np.empty(0, dtype=np.uint64) for _ in texts]
+    # One hash for each character and the four behind it, over all texts joined. Each step multiplies modulo
+    # 2^64 by an odd number and mixes the high bits, which then depend on all others, into the low ones.
     hashes = np.zeros(max(0, len(codes) - SHINGLE + 1), dtype=np.uint64)
     for offset in range(SHINGLE):
         hashes = (hashes ^ codes[offset : offset + len(hashes)]) * _FACTOR
         hashes ^= hashes >> np.uint64(29)
     hashes = hashes * _MIXER
     hashes ^= hashes >> np.uint64(32)
-    ends = np.cumsum([len(text) for text in padded])
-    return [
-        hashes[end - len(text) : max(end - SHINGLE + 1, end - len(text))]
-        for text, end in zip(padded, ends.tolist(), strict=True)
-    ]
+    of_texts, start = [], 0
+    for text in padded:
+        # The last four characters of a text begin no shingle of it.
+        of_texts.append(hashes[start : start + max(0, len(text) - SHINGLE + 1)])
+        start += len(text)
+    return of_texts
 
 
 def overlaps(
@@ -345,6 +353,7 @@ def overlaps(
     same = distinct[slots] == flat[possible]
     owners, slots = owners[possible[same]], slots[same]
     of_candidate = np.bincount(owners, minlength=len(candidates)) / np.maximum(sizes, 1)
+    # Which shingles of the positive each candidate has.
     shared = np.zeros((len(candidates), len(distinct)), dtype=bool)
     shared[owners, slots] = True
     of_positive = shared @ repeats.astype(np.float64) / len(positive)

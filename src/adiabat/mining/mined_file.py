@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,9 @@ COUNTS = ("queries", "written", "too_few", "without", "negatives", "listed", "ju
 OUTCOMES = ("positive", "candidate", "passed", "chosen", *REASONS)
 
 
+_NO_SHARES = [0] * (len(SHARE_EDGES) + 1)
+
+
 @dataclass(slots=True)
 class ScoreCounts:
     """Scores of one outcome; `shares` counts the bins of `SHARE_EDGES`, over queries whose lowest positive
@@ -49,7 +53,7 @@ class ScoreCounts:
     total: float = 0.0
     least: float | None = None
     greatest: float | None = None
-    shares: list[int] = field(default_factory=lambda: [0] * (len(SHARE_EDGES) + 1))
+    shares: list[int] = field(default_factory=_NO_SHARES.copy)
 
     def add(self, scores: Float32[np.ndarray, " n"], lowest_positive: float) -> None:
         """Count the scores of one query."""
@@ -76,6 +80,10 @@ class ScoreCounts:
         }
 
 
+def _no_scores() -> dict[str, ScoreCounts]:
+    return {name: ScoreCounts() for name in OUTCOMES}
+
+
 @dataclass(slots=True)
 class MiningCounts:
     """Sums over queries, which can be saved and continued.
@@ -87,8 +95,8 @@ class MiningCounts:
         examples: By outcome: a key to sort by, and the example.
     """
 
-    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
-    scores: dict[str, ScoreCounts] = field(default_factory=lambda: {name: ScoreCounts() for name in OUTCOMES})
+    counts: dict[str, int] = field(default_factory=partial(dict.fromkeys, COUNTS, 0))
+    scores: dict[str, ScoreCounts] = field(default_factory=_no_scores)
     examples: dict[str, list[tuple[int, dict[str, Any]]]] = field(default_factory=dict)
 
     def _count(self, name: str, count: int = 1) -> None:
@@ -262,16 +270,15 @@ class MinedRows:
             remedy = f"remove the folder {folder}, and {again()}"
             state = MiningState.read(folder / STATE_FILE, remedy)
             if state.plan == plan:
-                sums = zip(ROW_FILES, state.sizes, state.sha256, strict=True)
-                hashes = [_truncate(folder / name, size, digest, remedy) for name, size, digest in sums]
+                hashes = []
+                for name, size, digest in zip(ROW_FILES, state.sizes, state.sha256, strict=True):
+                    hashes.append(_truncate(folder / name, size, digest, remedy))
                 return cls(folder, plan, state.done, list(state.sizes), hashes, state.counts)
         with writing_to(folder):
             remove(folder / STATE_FILE)
             for name in ROW_FILES:
                 new_file(folder / name).close()
-        return cls(
-            folder, plan, 0, [0] * len(ROW_FILES), [hashlib.sha256() for _ in ROW_FILES], MiningCounts()
-        )
+        return cls(folder, plan, 0, [0, 0], [hashlib.sha256(), hashlib.sha256()], MiningCounts())
 
     def extend(self, rows: Sequence[Mapping[str, Any]], queries: int) -> None:
         """Write the rows of a block to disk, and then the state that counts them as finished."""

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from typing import Literal
 
@@ -63,6 +64,9 @@ def in_order_of_choice(passed: Rows, choice: Choice, generator: np.random.Genera
     return passed if choice == "ranked" else generator.permutation(passed)
 
 
+_NO_SCORES = np.empty(0, dtype=np.float32)
+
+
 @dataclass(slots=True)
 class MinedQuery:
     """A query with its candidates, best first, and what was chosen of them.
@@ -84,7 +88,7 @@ class MinedQuery:
     chosen: list[int] = field(default_factory=list)
     judged: int = 0
     listed_texts: list[str] = field(default_factory=list)
-    listed_scores: Float32[np.ndarray, " l"] = field(default_factory=lambda: np.empty(0, dtype=np.float32))
+    listed_scores: Float32[np.ndarray, " l"] = field(default_factory=_NO_SCORES.copy)
 
     @property
     def negatives(self) -> int:
@@ -108,11 +112,9 @@ class Miner:
 
     def mine(self, examples: Sequence[Example]) -> Iterator[MinedQuery]:
         """Mine for some queries; the result of each does not depend on the others."""
-        candidates = self.source.find(
-            [example.query for example in examples],
-            self.settings.depth,
-            lambda: self._positive_texts(examples),
-        )
+        queries = [example.query for example in examples]
+        positives = partial(self._positive_texts, examples)
+        candidates = self.source.find(queries, self.settings.depth, positives)
         for start in range(0, len(examples), BATCH_QUERIES):
             yield from self._mine_batch(examples[start : start + BATCH_QUERIES], candidates, start)
 

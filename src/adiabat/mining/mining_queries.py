@@ -124,8 +124,9 @@ def rows_in_store(corpus: Documents, store: Store, *, source: str) -> Int64[np.n
     slices, missing = [np.empty(0, dtype=np.int64)], []
     for rows in row_slices(corpus.count):
         ids = corpus.doc_ids(rows)
-        slices.append(store.rows(ids))
-        missing += [f'"{ids[position]}"' for position in np.flatnonzero(slices[-1] < 0)]
+        in_store = store.rows(ids)
+        slices.append(in_store)
+        missing += [f'"{ids[position]}"' for position in np.flatnonzero(in_store < 0)]
     if missing:
         raise DataError(
             f"{store.path} must hold a vector of every document of {source}, it "
@@ -192,28 +193,35 @@ def queries_in_corpus(
     Documents are ids where any positive is the id of a document, and texts otherwise; texts need not be in
     the corpus.
     """
-    data = data if settings.ids == "exact" else with_known_ids(data, corpus.rows)
+    if settings.ids != "exact":
+        data = with_known_ids(data, corpus.rows)
     shared = _shared_answers(data.examples)
     examples, notes = _without_contradictions(data.examples, shared)
     if not keep_listed:
-        examples = [replace(example, negatives=()) if example.negatives else example for example in examples]
+        examples = [replace(example, negatives=()) for example in examples]
     holds_ids = data.holds_texts is False or _are_ids(examples, corpus)
-    named = _distinct((*example.positives, *example.negatives) for example in examples) if holds_ids else ()
-    if missing := frozenset(
-        ids[position] for ids in named for position in np.flatnonzero(corpus.rows(ids) < 0)
-    ):
-        if settings.missing == "error":
+    if holds_ids:
+        missing = _missing(examples, corpus)
+        if missing and settings.missing == "error":
             raise DataError(_missing_phrase(data.name, missing, examples, corpus, corpus_name))
-        examples, note = _without(examples, missing)
-        notes = [*notes, note]
+        if missing:
+            examples, note = _without(examples, missing)
+            notes.append(note)
     if not examples:
         raise DataError(
             f"{data.name} must hold at least one query whose positives the corpus "
             f"{corpus_name} has, got none; check both"
         )
-    return MiningQueries(
-        data.name, examples, holds_ids, shared, tuple(f"{data.name}: {note}" for note in notes)
-    )
+    sentences = tuple(f"{data.name}: {note}" for note in notes)
+    return MiningQueries(data.name, examples, holds_ids, shared, sentences)
+
+
+def _missing(examples: Sequence[Example], corpus: Documents) -> frozenset[str]:
+    """Documents of examples that the corpus lacks."""
+    missing: set[str] = set()
+    for ids in _distinct((*example.positives, *example.negatives) for example in examples):
+        missing.update(ids[position] for position in np.flatnonzero(corpus.rows(ids) < 0))
+    return frozenset(missing)
 
 
 def document_rows(documents: Sequence[str], corpus: Documents, *, holds_ids: bool) -> RowNumbers:
@@ -285,32 +293,29 @@ def _ids_in_other_case(documents: frozenset[str], corpus: Documents) -> dict[str
 
 def _without(examples: Sequence[Example], missing: frozenset[str]) -> tuple[list[Example], str]:
     """Examples without missing documents, and without those that lose all positives."""
-    present = [
-        replace(
-            example,
-            positives=tuple(document for document in example.positives if document not in missing),
-            negatives=tuple(document for document in example.negatives if document not in missing),
-        )
-        for example in examples
-    ]
-    answered = [example for example in present if example.positives]
-    dropped = counted(len(present) - len(answered), "query")
-    return (
-        answered,
-        f"{counted(len(missing), 'document')} missing from the corpus left "
-        f"out, and {dropped} without a positive",
+    answered = []
+    for example in examples:
+        positives = tuple(document for document in example.positives if document not in missing)
+        negatives = tuple(document for document in example.negatives if document not in missing)
+        if positives:
+            answered.append(replace(example, positives=positives, negatives=negatives))
+    documents, dropped = len(missing), len(examples) - len(answered)
+    return answered, (
+        f"{counted(documents, 'document')} missing from the corpus left out, and {counted(dropped, 'query')} "
+        "without a positive"
     )
 
 
 def _shared_answers(examples: Sequence[Example]) -> dict[str, tuple[str, ...]]:
     """All positives of each query text that several examples share."""
-    first: dict[str, tuple[str, ...]] = {}
-    shared: dict[str, dict[str, None]] = {}
+    positives: dict[str, list[tuple[str, ...]]] = {}
     for example in examples:
-        before = first.setdefault(example.query, example.positives)
-        if before is not example.positives:
-            shared.setdefault(example.query, dict.fromkeys(before)).update(dict.fromkeys(example.positives))
-    return {query: tuple(answers) for query, answers in shared.items()}
+        positives.setdefault(example.query, []).append(example.positives)
+    shared = {}
+    for query, answers in positives.items():
+        if len(answers) > 1:
+            shared[query] = tuple(dict.fromkeys(chain.from_iterable(answers)))
+    return shared
 
 
 def _without_contradictions(
@@ -319,14 +324,12 @@ def _without_contradictions(
     """Examples without listed negatives that answer their query, and a note of their locations."""
     faults, consistent = Faults(shown=3), []
     for example in examples:
-        answers = set(shared.get(example.query, example.positives)) if example.negatives else set()
-        negatives = tuple(document for document in example.negatives if document not in answers)
-        if len(negatives) < len(example.negatives):
-            faults.extend(
-                f"{example.location or example.query_id}"
-                for document in example.negatives
-                if document in answers
-            )
+        answers = shared.get(example.query, example.positives)
+        contradictions = set(example.negatives).intersection(answers)
+        if contradictions:
+            negatives = tuple(document for document in example.negatives if document not in contradictions)
+            for _ in range(len(example.negatives) - len(negatives)):
+                faults.add(example.location or example.query_id)
             example = replace(example, negatives=negatives)
         consistent.append(example)
     note = f"listed negatives that equal a positive of their query left out: {faults.told('of them')}"

@@ -4,9 +4,10 @@ pairs.
 
 import re
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 import numpy as np
 from jaxtyping import Bool, Int, Int64
@@ -89,14 +90,12 @@ class TextCounter:
         self._folded.append(hash(" ".join(words)))
         self.words.append(len(words))
         self.characters.append(len(text))
-        if not text.isascii():
+        if len(words) != 1 or not text.isascii():
             self.are_single_words = False
-            if MISREAD.search(text):
-                self.misread += 1
-                if len(self.misread_locations) < SHOWN_LOCATIONS:
-                    self.misread_locations.append(location)
-        elif len(words) != 1:
-            self.are_single_words = False
+        if not text.isascii() and MISREAD.search(text):
+            self.misread += 1
+            if len(self.misread_locations) < SHOWN_LOCATIONS:
+                self.misread_locations.append(location)
         if (slot := self.prefixes.offer()) is not None:
             self.prefixes.put(slot, text[:SAMPLED_CHARACTERS])
         if self.tokens is not None:
@@ -107,10 +106,8 @@ class TextCounter:
 
     def counts(self) -> TextCounts:
         """Texts, distinct ones, and mis-decoded ones."""
-        distinct = int(numbered(self.hashes.hashes()).max(initial=-1)) + 1
-        return TextCounts(
-            self.role, len(self), distinct, len(np.unique(np.array(self._folded))), self.misread
-        )
+        distinct, folded_alike = len(np.unique(self.hashes.hashes())), len(np.unique(self._folded))
+        return TextCounts(self.role, len(self), distinct, folded_alike, self.misread)
 
 
 class IdCounter:
@@ -129,16 +126,16 @@ class IdCounter:
 
     def repeated(self) -> RowPairs:
         """(first row, later row) of each id that an earlier row has."""
-        return self._rows_at(_repeats(np.array(self._exact, dtype=np.int64)))
+        return self._rows_at(_repeats(np.array(self._exact)))
 
     def repeated_but_for_case(self) -> RowPairs:
         """(first row, later row) of each id that differs from an earlier one in case alone."""
-        _, first = np.unique(np.array(self._exact, dtype=np.int64), return_index=True)
+        first = np.unique(self._exact, return_index=True)[1]
         first.sort()
-        return self._rows_at(first[_repeats(np.array(self._folded, dtype=np.int64)[first])])
+        return self._rows_at(first[_repeats(np.array(self._folded)[first])])
 
     def _rows_at(self, positions: RowPairs) -> RowPairs:
-        return np.asarray(np.array(self._rows, dtype=np.int64)[positions])
+        return np.asarray(np.array(self._rows)[positions])
 
 
 def _repeats(values: Int64[np.ndarray, " n"]) -> Int64[np.ndarray, "repeats 2"]:
@@ -179,10 +176,9 @@ class RowCounter:
             self.addresses.add(entry.address)
         if (slot := self._examples.offer()) is not None:
             # Ids are never so long that a truncated one could be mistaken for another.
-            shortened = {
-                role: tuple(text[: SHOWN_CHARACTERS + 1] for text in texts)
-                for role, texts in entry.texts.items()
-            }
+            shortened: dict[Role, tuple[str, ...]] = {}
+            for role, texts in entry.texts.items():
+                shortened[role] = tuple(text[: SHOWN_CHARACTERS + 1] for text in texts)
             self._examples.put(slot, (self.rows, replace(entry, texts=shortened)))
         self.rows += 1
 
@@ -194,14 +190,14 @@ class RowCounter:
 
     def examples(self) -> list[Entry]:
         """The example rows, in file order."""
-        return [entry for _, entry in sorted(self._examples.items, key=lambda item: item[0])]
+        return [entry for _, entry in sorted(self._examples.items, key=itemgetter(0))]
 
 
 class ColumnCounter:
     """Counts the kinds and values of each column."""
 
     def __init__(self) -> None:
-        self._columns: dict[str, _ColumnCounts] = {}
+        self._columns: defaultdict[str, _ColumnCounts] = defaultdict(_ColumnCounts)
         self._unreadable: set[str] = set()
 
     def add(self, row: Row) -> None:
@@ -213,11 +209,8 @@ class ColumnCounter:
                 value = row.values[name]
             except DataError:
                 self._unreadable.add(name)
-                continue
-            counts = self._columns.get(name)
-            if counts is None:
-                counts = self._columns[name] = _ColumnCounts()
-            counts.add(value, row.location)
+            else:
+                self._columns[name].add(value, row.location)
 
     def columns(self, used: Mapping[str, str]) -> tuple[Column, ...]:
         """The columns; `used` maps the file's name of each that is read to ours."""
@@ -229,17 +222,20 @@ class ColumnCounter:
 
 
 class _ColumnCounts:
+    """The kinds of a column's values, the first location of each, and the values while they are few."""
+
     def __init__(self) -> None:
         self.locations: dict[str, str] = {}
         self._kinds: Counter[str] = Counter()
         self._values: Counter[str] | None = Counter()
-        self._kind_of_type: dict[type, str] = {}
 
     def add(self, value: object, location: str) -> None:
-        kind = self._kind(value)
+        """Count a value."""
+        kind = value_kind(value)
+        if isinstance(value, list | tuple) and len(set(map(value_kind, value[:_KIND_ENTRIES]))) > 1:
+            kind = "a list of several kinds"
         self._kinds[kind] += 1
-        if kind not in self.locations:
-            self.locations[kind] = location
+        self.locations.setdefault(kind, location)
         if self._values is None or value is None or value == "":
             return
         if isinstance(value, str | int) and len(text := str(value)) <= _LONGEST_VALUE:
@@ -249,20 +245,9 @@ class _ColumnCounts:
         self._values = None
 
     def column(self, name: str, used_as: str) -> Column:
+        """The record of the column."""
         values = tuple(self._values.most_common()) if self._values else None
         return Column(name, used_as, tuple(self._kinds.most_common()), self._kinds.total(), values)
-
-    def _kind(self, value: object) -> str:
-        kind = self._kind_of_type.get(type(value))
-        if kind is None:
-            kind = self._kind_of_type[type(value)] = value_kind(value)
-        if (
-            kind == "a list"
-            and isinstance(value, list | tuple)
-            and len(set(map(value_kind, value[:_KIND_ENTRIES]))) > 1
-        ):
-            return "a list of several kinds"
-        return kind
 
 
 BATCH_SIZES = (TrainSection.model_fields["batch_size"].default, 256)
@@ -288,11 +273,6 @@ class Listed:
         """The row that lists each document."""
         return np.repeat(np.arange(len(self.per_row)), self.per_row)
 
-    def rows_where(self, chosen: Bool[np.ndarray, " listed"]) -> list[int]:
-        """Rows with a chosen document, ascending."""
-        rows: list[int] = np.unique(self.row[chosen]).tolist()
-        return rows
-
 
 @dataclass(frozen=True, slots=True)
 class PairRows:
@@ -310,11 +290,14 @@ def count_pairs(queries: Hashes, positives: Listed, negatives: Listed) -> tuple[
     query, positive, negative = np.split(numbers, [len(queries), len(queries) + len(positives.hashes)])
     # One number for each pair of texts; below 2^63 up to three billion texts.
     width = int(numbers.max()) + 1
-    pair = query[positives.row] * width + positive
+    asked = query[positives.row]
+    pair = asked * width + positive
     distinct, first = np.unique(pair, return_index=True)
-    _, frequencies = np.unique(positive, return_counts=True)
-    own_answer = query[positives.row] == positive
-    answers = np.isin(query[negatives.row] * width + negative, distinct)
+    frequencies = np.unique(positive, return_counts=True)[1]
+    documents_of_each = np.unique(distinct // width, return_counts=True)[1]
+    is_own = asked == positive
+    is_answer = np.isin(query[negatives.row] * width + negative, distinct)
+    missing = np.concatenate([positives.row[positives.missing], negatives.row[negatives.missing]])
     counts = PairCounts(
         pairs=len(pair),
         distinct_pairs=len(distinct),
@@ -322,18 +305,27 @@ def count_pairs(queries: Hashes, positives: Listed, negatives: Listed) -> tuple[
         documents_once=int((frequencies == 1).sum()),
         most_repeated=int(frequencies.max()),
         queries_asked_again=len(query) - len(np.unique(query)),
-        queries_with_several=int((np.unique(distinct // width, return_counts=True)[1] > 1).sum()),
+        queries_with_several=int((documents_of_each > 1).sum()),
         on_both_sides=len(np.intersect1d(query, np.concatenate([positive, negative]))),
-        own_answer=int(own_answer.sum()),
+        own_answer=int(is_own.sum()),
         negatives=len(negative),
         rows_without_negatives=int((negatives.per_row == 0).sum()),
-        negatives_that_answer=int(answers.sum()),
-        missing_documents=int(positives.missing.sum() + negatives.missing.sum()),
+        negatives_that_answer=int(is_answer.sum()),
+        missing_documents=len(missing),
     )
-    missing = sorted({*positives.rows_where(positives.missing), *negatives.rows_where(negatives.missing)})
-    return counts, PairRows(
-        positives.rows_where(own_answer), negatives.rows_where(answers), missing, positives.row[first]
+    rows = PairRows(
+        own_answer=_ascending(positives.row[is_own]),
+        negatives_that_answer=_ascending(negatives.row[is_answer]),
+        missing=_ascending(missing),
+        distinct_pairs=positives.row[first],
     )
+    return counts, rows
+
+
+def _ascending(rows: Int[np.ndarray, " _"]) -> list[int]:
+    """Each row once."""
+    ascending: list[int] = np.unique(rows).tolist()
+    return ascending
 
 
 def in_corpus(listed: Listed, ids: Hashes, texts: Hashes) -> Listed:
@@ -380,11 +372,8 @@ def groups_of(
     topic, tag, width = topics.numbers[rows], tags.numbers[rows], len(tags.names)
 
     def named_topic(number: int, size: int) -> NamedGroup:
-        inner, sizes = _largest_first(tag[(topic == number) & (tag > 0)])
-        largest = tuple(
-            (tags.names[name], count)
-            for name, count in zip(inner[:LISTED_GROUPS], sizes[:LISTED_GROUPS], strict=True)
-        )
+        inner = _largest_first(tag[(topic == number) & (tag > 0)])
+        largest = tuple((tags.names[name], count) for name, count in inner[:LISTED_GROUPS])
         return NamedGroup(topics.names[number], size, tags=largest, tag_count=len(inner))
 
     def named_tag(number: int, size: int) -> NamedGroup:
@@ -397,32 +386,28 @@ def groups_of(
 
 
 def _groups(
-    kind: GroupKind,
-    keys: OfPairs,
-    names: OfPairs,
-    named: Callable[[int, int], NamedGroup],
+    kind: GroupKind, keys: OfPairs, names: OfPairs, named: Callable[[int, int], NamedGroup]
 ) -> Groups:
     """Groups by their keys; a pair whose name is 0 is in none."""
-    numbers, sizes = _largest_first(keys[names > 0])
-    small_sizes = {batch_size: [size for size in sizes if size < batch_size] for batch_size in BATCH_SIZES}
+    groups = _largest_first(keys[names > 0])
+    small = []
+    for batch_size in BATCH_SIZES:
+        sizes = [size for _, size in groups if size < batch_size]
+        small.append(SmallGroups(batch_size, len(sizes), sum(sizes)))
     return Groups(
         kind=kind,
         pairs=len(keys),
         without=int((names == 0).sum()),
-        groups=len(numbers),
+        groups=len(groups),
         names=len(np.unique(names[names > 0])),
-        largest=tuple(
-            named(key, size) for key, size in zip(numbers[:LISTED_GROUPS], sizes[:LISTED_GROUPS], strict=True)
-        ),
-        smallest=named(numbers[-1], sizes[-1]) if numbers else None,
-        small=tuple(
-            SmallGroups(batch_size, len(small), sum(small)) for batch_size, small in small_sizes.items()
-        ),
+        largest=tuple(named(key, size) for key, size in groups[:LISTED_GROUPS]),
+        smallest=named(*groups[-1]) if groups else None,
+        small=tuple(small),
     )
 
 
-def _largest_first(numbers: OfPairs) -> tuple[list[int], list[int]]:
-    """Distinct numbers and their frequencies, the most frequent first, ties by number."""
+def _largest_first(numbers: OfPairs) -> list[tuple[int, int]]:
+    """Distinct numbers with their frequencies, the most frequent first, ties by number."""
     distinct, counts = np.unique(numbers, return_counts=True)
     order = np.argsort(-counts, kind="stable")
-    return distinct[order].tolist(), counts[order].tolist()
+    return list(zip(distinct[order].tolist(), counts[order].tolist(), strict=True))

@@ -39,6 +39,7 @@ from adiabat.profiling.profile_record import (
     Inspection,
     Lengths,
     PairCounts,
+    Role,
     Severity,
     Truncation,
 )
@@ -72,11 +73,11 @@ class Quotes:
 
     def first_queries(self, numbers: Sequence[int]) -> str:
         """The first few of some rows, by location and query."""
-        entries = [self.rows[number] for number in numbers[:SHOWN_LOCATIONS]]
-        return _and_more(
-            [f'{entry.location} "{cut(entry.texts["query"][0], limit=QUOTED)}"' for entry in entries],
-            len(numbers),
-        )
+        phrases = []
+        for number in numbers[:SHOWN_LOCATIONS]:
+            entry = self.rows[number]
+            phrases.append(f'{entry.location} "{cut(entry.texts["query"][0], limit=QUOTED)}"')
+        return _and_more(phrases, len(numbers))
 
     def address(self, number: int) -> str:
         """A row by id and location."""
@@ -88,71 +89,66 @@ def id_findings(
     noun: str, repeated: list[list[int]], similar: list[list[int]], quotes: Quotes
 ) -> Iterator[Finding]:
     """Ids that repeat, exactly or but for case, as (first row, later row)."""
-    if repeated:
-        phrases = [
-            f"{quotes.address(row)} again, first at {quotes.rows[first].location}"
-            for first, row in repeated[:SHOWN_LOCATIONS]
-        ]
-        sentence = f"{noun} ids must be unique, got {_and_more(phrases, len(repeated))}; give each its own"
+    phrases = []
+    for first, row in repeated[:SHOWN_LOCATIONS]:
+        phrases.append(f"{quotes.address(row)} again, first at {quotes.rows[first].location}")
+    if phrases:
+        got = _and_more(phrases, len(repeated))
+        sentence = f"{noun} ids must be unique, got {got}; give each its own"
         yield Finding("repeated ids", "fault", len(repeated), sentence)
-    if similar:
-        phrases = [
-            f"{quotes.address(first)} and {quotes.address(row)}" for first, row in similar[:SHOWN_LOCATIONS]
-        ]
+    phrases = []
+    for first, row in similar[:SHOWN_LOCATIONS]:
+        phrases.append(f"{quotes.address(first)} and {quotes.address(row)}")
+    if phrases:
+        got = _and_more(phrases, len(similar))
         advice = "check that they are two ids, since tools that fold case read them as one"
-        sentence = (
-            f"{noun} ids should differ in more than case, got {_and_more(phrases, len(similar))}; {advice}"
-        )
+        sentence = f"{noun} ids should differ in more than case, got {got}; {advice}"
         yield Finding("ids alike but for case", "warning", len(similar), sentence)
 
 
 def pair_findings(pairs: PairCounts, rows: PairRows, quotes: Quotes) -> Iterator[Finding]:
     """Pairs that disturb a loss with in-batch or listed negatives."""
     if count := pairs.missing_documents:
+        total, queries = pairs.pairs + pairs.negatives, quotes.first_queries(rows.missing)
         problem = (
-            f"documents that examples name must be in the corpus, {count:,} of "
-            f"{pairs.pairs + pairs.negatives:,} entries are not"
+            f"documents that examples name must be in the corpus, {count:,} of {total:,} entries are not"
         )
-        sentence = f"{problem}: {quotes.first_queries(rows.missing)}; name the corpus that holds them all"
+        sentence = f"{problem}: {queries}; name the corpus that holds them all"
         yield Finding("missing documents", "fault", count, sentence)
     if count := pairs.negatives_that_answer:
+        queries = quotes.first_queries(rows.negatives_that_answer)
         problem = f"negatives must not be positives of the same query, {count:,} of {pairs.negatives:,} are"
         advice = "training leaves these out, but others may be wrong too: check how they were chosen"
-        sentence = f"{problem}: {quotes.first_queries(rows.negatives_that_answer)}; {advice}"
-        yield Finding("negatives that answer", "warning", count, sentence)
+        yield Finding("negatives that answer", "warning", count, f"{problem}: {queries}; {advice}")
     if count := pairs.own_answer:
+        queries = quotes.first_queries(rows.own_answer)
         problem = f"documents should differ from their query, {count:,} of {pairs.pairs:,} are the same text"
-        sentence = f"{problem}: {quotes.first_queries(rows.own_answer)}; drop them"
-        yield Finding("documents that are their query", "warning", count, sentence)
+        yield Finding("documents that are their query", "warning", count, f"{problem}: {queries}; drop them")
     if pairs.unique_documents < FEW_UNIQUE:
+        repeated = pairs.pairs - round(pairs.unique_documents * pairs.pairs)
         sentence = (
             f"{percent(pairs.unique_documents)} of the documents are unique, so batches hold equal ones: "
             "keep train.loss.mask_duplicates on, and SamToNe to the query side (train.loss.same_tower): at "
             "17 %, Moiseev et al. 2023 found it harmful on the document side"
         )
-        yield Finding(
-            "few unique documents",
-            "note",
-            pairs.pairs - round(pairs.unique_documents * pairs.pairs),
-            sentence,
-        )
+        yield Finding("few unique documents", "note", repeated, sentence)
 
 
 def text_findings(texts: Sequence[TextCounter], *, are_ids: bool) -> Iterator[Finding]:
     """Mis-decoded texts, and texts that look like ids; `are_ids` tells that documents are ids of a corpus."""
     for counter in texts:
         if count := counter.misread:
-            problem = (
-                f"{count:,} of {counted(len(counter), counter.role)} hold characters "
-                "that look mis-decoded, such as Ã© or U+FFFD"
+            total, where = counted(len(counter), counter.role), _and_more(counter.misread_locations, count)
+            sentence = (
+                f"{count:,} of {total} hold characters that look mis-decoded, such as Ã© or U+FFFD: {where}; "
+                "decode the original again"
             )
-            sentence = f"{problem}: {_and_more(counter.misread_locations, count)}; decode the original again"
             yield Finding("mis-decoded texts", "warning", count, sentence)
         if counter.role == "positive" and counter.are_single_words and not are_ids:
             sentence = (
-                "all positives are single words: if they are ids, name the corpus "
-                "that holds their texts (data.corpus); "
-                "if they are labels, name the column that holds the documents (data.columns.positive)"
+                "all positives are single words: if they are ids, name the corpus that holds their texts "
+                "(data.corpus); if they are labels, name the column that holds the documents "
+                "(data.columns.positive)"
             )
             yield Finding("documents of one word", "note", len(counter), sentence)
 
@@ -163,28 +159,23 @@ def column_findings(columns: Sequence[Column], counter: ColumnCounter) -> Iterat
     for column in columns:
         kinds = {kind: count for kind, count in column.kinds if kind != "null"}
         if len(kinds) > 1 or "a list of several kinds" in kinds:
-            listed = ", ".join(
-                f"{kind} in {counted(count, 'row')} (first {counter.first_location(column.name, kind)})"
-                for kind, count in kinds.items()
-            )
+            listed = []
+            for kind, count in kinds.items():
+                first = counter.first_location(column.name, kind)
+                listed.append(f"{kind} in {counted(count, 'row')} (first {first})")
             # One text and a list of texts are read the same way.
-            severity: Severity = (
-                "warning" if column.used_as and not _ONE_OR_SEVERAL.issuperset(kinds) else "note"
-            )
+            is_harmless = not column.used_as or _ONE_OR_SEVERAL.issuperset(kinds)
             sentence = (
-                f'column "{column.name}" should hold one kind of value, got {listed}; '
+                f'column "{column.name}" should hold one kind of value, got {", ".join(listed)}; '
                 "check the rows of the rarer kind"
             )
-            yield Finding("mixed kinds", severity, sum(kinds.values()) - max(kinds.values()), sentence)
-        if (
-            column.values is not None
-            and len(column.values) == 1
-            and not column.used_as
-            and column.values[0][1] == rows > 1
-        ):
+            rarer = sum(kinds.values()) - max(kinds.values())
+            yield Finding("mixed kinds", "note" if is_harmless else "warning", rarer, sentence)
+        values = column.values or ()
+        if len(values) == 1 and not column.used_as and values[0][1] == rows > 1:
             sentence = (
-                f'column "{column.name}" holds "{cut(column.values[0][0], limit=QUOTED)}" '
-                "in every row: as a tag it separates nothing"
+                f'column "{column.name}" holds "{cut(values[0][0], limit=QUOTED)}" in every row: '
+                "as a tag it separates nothing"
             )
             yield Finding("one value for all", "note", rows, sentence)
 
@@ -192,45 +183,42 @@ def column_findings(columns: Sequence[Column], counter: ColumnCounter) -> Iterat
 def group_findings(all_groups: Sequence[Groups], mapped: Container[str]) -> Iterator[Finding]:
     """Topics and tags that batches cannot be grouped by; `mapped` holds those that the settings name."""
     for groups in all_groups:
-        kind, batches = groups.kind, f'with batches.group = "{groups.kind}"'
+        kind, is_mapped = groups.kind, groups.kind in mapped
+        batches = f'with batches.group = "{kind}"'
         if groups.pairs > 1 and groups.names + bool(groups.without) == 1:
             value = f'"{cut(groups.largest[0].name, limit=QUOTED)}"' if groups.names else "none"
-            advice = f"name another column (data.columns.{kind}), or leave batches.group out"
             sentence = (
-                f"pairs must be of several {kind}s to be trained {batches}, got "
-                f"{value} for all {groups.pairs:,}; {advice}"
+                f"pairs must be of several {kind}s to be trained {batches}, got {value} for all "
+                f"{groups.pairs:,}; name another column (data.columns.{kind}), or leave batches.group out"
             )
-            yield Finding(
-                "one value for all", "fault" if kind in mapped else "warning", groups.pairs, sentence
-            )
+            yield Finding("one value for all", "fault" if is_mapped else "warning", groups.pairs, sentence)
             continue
         if groups.without:
-            problem = (
-                f"{groups.without:,} of {groups.pairs:,} pairs have no {kind}: {batches} "
-                f"they share batches, as if of one {kind}"
+            sentence = (
+                f"{groups.without:,} of {groups.pairs:,} pairs have no {kind}: {batches} they share batches, "
+                f"as if of one {kind}; name theirs"
             )
-            severity: Severity = "warning" if kind in mapped else "note"
-            yield Finding(f"pairs without a {kind}", severity, groups.without, f"{problem}; name theirs")
+            severity: Severity = "warning" if is_mapped else "note"
+            yield Finding(f"pairs without a {kind}", severity, groups.without, sentence)
         small = groups.small[0]
-        if small.groups == groups.groups and kind in mapped:
-            problem = (
-                f"no {kind} has the {small.batch_size} pairs of a batch, so that "
-                f"{batches} all batches are mixed"
+        if small.groups == groups.groups and is_mapped:
+            sentence = (
+                f"no {kind} has the {small.batch_size} pairs of a batch, so that {batches} all batches are "
+                "mixed; lower train.batch_size"
             )
-            yield Finding(f"small {kind}s", "warning", small.pairs, f"{problem}; lower train.batch_size")
+            yield Finding(f"small {kind}s", "warning", small.pairs, sentence)
 
 
 def truncation_findings(truncations: Sequence[Truncation]) -> Iterator[Finding]:
     """Texts that a model truncates."""
-    for cut_texts in truncations:
-        if cut_texts.cut:
-            problem = (
-                f"{percent(cut_texts.share)} of {PLURALS[cut_texts.role]} are "
-                f"longer than {cut_texts.limit} tokens"
+    for of_role in truncations:
+        if of_role.cut:
+            share, lost = percent(of_role.share), percent(of_role.tokens_lost)
+            sentence = (
+                f"{share} of {PLURALS[of_role.role]} are longer than {of_role.limit} tokens, which cuts off "
+                f"{lost} of all their tokens; raise encoder.max_tokens, or split them"
             )
-            lost = f"which cuts off {percent(cut_texts.tokens_lost)} of all their tokens"
-            sentence = f"{problem}, {lost}; raise encoder.max_tokens, or split them"
-            yield Finding("texts that are cut", "note", cut_texts.cut, sentence)
+            yield Finding("texts that are cut", "note", of_role.cut, sentence)
 
 
 def _and_more(phrases: Sequence[str], count: int) -> str:
@@ -334,7 +322,8 @@ class _Stream:
     kinds: ColumnCounter = field(default_factory=ColumnCounter)
     fault: str = ""
 
-    def quotes(self, *numbers: list[int]) -> Quotes:
+    def quotes(self, *numbers: Sequence[int]) -> Quotes:
+        """The first of some rows, and others that a few rows stand with."""
         return Quotes(reread(self.stream, set(chain.from_iterable(numbers))))
 
     def findings(self) -> Iterator[Finding]:
@@ -345,18 +334,14 @@ class _Stream:
             yield Finding("unreadable rows", "fault", 1, self.fault)
         repeated, similar = self.rows.ids.repeated().tolist(), self.rows.ids.repeated_but_for_case().tolist()
         quotes = self.quotes(*repeated[:SHOWN_LOCATIONS], *similar[:SHOWN_LOCATIONS])
-        yield from id_findings(
-            "document" if self.stream.layout == "corpus" else "query", repeated, similar, quotes
-        )
+        noun = "document" if self.stream.layout == "corpus" else "query"
+        yield from id_findings(noun, repeated, similar, quotes)
 
 
 def _read(stream: Stream, sampling: Sampling, watch: Watch) -> _Stream:
     """Read a stream to its end, or as far as it can be read."""
-    faults, read, total = (
-        FileFaults(),
-        _Stream(stream, RowCounter(sampling)),
-        len(stream.judged or ()) or None,
-    )
+    faults, read = FileFaults(), _Stream(stream, RowCounter(sampling))
+    total = len(stream.judged or ()) or None
     if stream.judged is None:
         with suppress(DataError):  # Reading reports a damaged file.
             total = count_rows(stream.source, split=stream.split, whole=stream.whole)
@@ -397,39 +382,39 @@ def _examples(entries: list[Entry], documents: _Stream | None) -> tuple[ExampleR
     """Rows to look at, with the first characters of the documents that they name by id."""
     texts: dict[str, str] = {}
     if documents is not None:
-        ids = set(
-            chain.from_iterable((*entry.texts["positive"], *entry.texts["negative"]) for entry in entries)
-        )
+        missing: set[str] = set()
+        for entry in entries:
+            missing.update(entry.texts["positive"], entry.texts["negative"])
         with suppress(DataError):  # Reported when the corpus was counted.
             for document in documents.stream.entries(FileFaults()):
-                if document.address in ids:
-                    texts.setdefault(document.address, document.texts["document"][0][: SHOWN_CHARACTERS + 1])
-                    if len(texts) == len(ids):
+                if document.address in missing:
+                    texts[document.address] = document.texts["document"][0][: SHOWN_CHARACTERS + 1]
+                    missing.discard(document.address)
+                    if not missing:
                         break
-    return tuple(
-        ExampleRow(
-            entry.location,
-            tuple(
-                (role, cut(texts.get(text, text), limit=SHOWN_CHARACTERS))
-                for role in ROLES
-                for text in entry.texts.get(role, ())
-            ),
-        )
-        for entry in entries
-    )
+    rows = []
+    for entry in entries:
+        shown: list[tuple[Role, str]] = []
+        for role in ROLES:
+            for text in entry.texts.get(role, ()):
+                shown.append((role, cut(texts.get(text, text), limit=SHOWN_CHARACTERS)))
+        rows.append(ExampleRow(entry.location, tuple(shown)))
+    return tuple(rows)
 
 
 def _lengths(texts: list[TextCounter]) -> Iterator[Lengths]:
+    """Lengths of the texts of each role, in each unit."""
     for counter in texts:
+        role, count = counter.role, len(counter)
         if counter.tokens is not None:
-            yield lengths(counter.role, "tokens", counter.tokens.counts(), texts=len(counter))
-        yield lengths(counter.role, "words", np.array(counter.words), texts=len(counter))
-        yield lengths(counter.role, "characters", np.array(counter.characters), texts=len(counter))
+            yield lengths(role, "tokens", counter.tokens.counts(), texts=count)
+        yield lengths(role, "words", np.array(counter.words), texts=count)
+        yield lengths(role, "characters", np.array(counter.characters), texts=count)
 
 
 def _truncations(texts: list[TextCounter]) -> Iterator[Truncation]:
+    """What a model truncates of the texts of each role."""
     for counter in texts:
         if (sample := counter.tokens) is not None:
-            yield truncation(
-                counter.role, sample.counts(), sample.counter.limit(sample.side), texts=len(counter)
-            )
+            limit = sample.counter.limit(sample.side)
+            yield truncation(counter.role, sample.counts(), limit, texts=len(counter))

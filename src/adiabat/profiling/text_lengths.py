@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from importlib.metadata import version
+from itertools import takewhile
 from math import sqrt
 from random import Random
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, runtime_checkable
@@ -78,6 +79,7 @@ class Sample(Generic[Item]):
             self.items[slot] = item
 
     def _skip(self, number: int) -> None:
+        """Decide which item behind that number is drawn next."""
         self._weight = min(self._weight * math.exp(math.log(self._uniform()) / self._size), _BELOW_ONE)
         self._next = number + 1 + math.floor(math.log(self._uniform()) / math.log1p(-self._weight))
 
@@ -90,7 +92,9 @@ def percent(share: float) -> str:
     """A share with one decimal; neither 0 nor 100 % unless it is exactly that."""
     if 0 < share < 0.001:
         return "< 0.1 %"
-    return "> 99.9 %" if 0.999 < share < 1 else f"{100 * share:.1f} %"
+    if 0.999 < share < 1:
+        return "> 99.9 %"
+    return f"{100 * share:.1f} %"
 
 
 def share_of(count: int, total: int) -> str:
@@ -180,8 +184,8 @@ class TokenSample:
 
 def lengths(role: Role, unit: Unit, values: Measured, *, texts: int) -> Lengths:
     """Summarise the lengths of at least one text."""
-    quantiles = np.percentile(values, PERCENTS, method="inverted_cdf")
-    pairs = tuple((percent, int(value)) for percent, value in zip(PERCENTS, quantiles, strict=True))
+    quantiles = np.percentile(values, PERCENTS, method="inverted_cdf").astype(int).tolist()
+    pairs = tuple(zip(PERCENTS, quantiles, strict=True))
     return Lengths(role, unit, len(values), texts, float(values.mean()), pairs, histogram(values))
 
 
@@ -193,9 +197,11 @@ def histogram(values: Measured) -> tuple[tuple[int, int, int], ...]:
     """
     # The bar of n > 0 is the number of bits of n - 1, plus one for the bar of zero.
     bars = np.where(values > 0, 1 + np.ceil(np.log2(np.maximum(values, 1))).astype(np.int64), 0)
-    counts = np.bincount(bars)
-    edges = [0, *(2**power for power in range(len(counts)))]
-    rows = [(edges[bar - 1] + 1 if bar else 0, edges[bar], int(count)) for bar, count in enumerate(counts)]
+    rows, longest_before = [], -1
+    for bar, count in enumerate(np.bincount(bars).tolist()):
+        longest = 2 ** (bar - 1) if bar else 0
+        rows.append((longest_before + 1, longest, count))
+        longest_before = longest
     return tuple(rows[int(bars.min()) :])
 
 
@@ -215,7 +221,8 @@ def wilson(count: int, sample: int) -> tuple[float, float]:
     share, square = count / sample, _Z_95 * _Z_95 / sample
     centre = share + square / 2
     margin = _Z_95 * sqrt(share * (1 - share) / sample + square / (4 * sample))
-    return max(0.0, (centre - margin) / (1 + square)), min(1.0, (centre + margin) / (1 + square))
+    low, high = (centre - margin) / (1 + square), (centre + margin) / (1 + square)
+    return max(0.0, low), min(1.0, high)
 
 
 SAMPLED_CHARACTERS = 300
@@ -258,15 +265,14 @@ def script_of(text: str) -> str:
     """
     if text.isascii():
         return "Latin" if any(map(str.isalpha, text)) else _NO_SCRIPT
-    counts: Counter[str] = Counter(filter(None, map(_script_of_letter, unicodedata.normalize("NFKC", text))))
+    letters = map(_script_of_letter, unicodedata.normalize("NFKC", text))
+    counts: Counter[str] = Counter(filter(None, letters))
     kana = counts["Hiragana"] + counts["Katakana"]
     if kana and counts["Han"]:
         counts["Han and kana"] = kana + counts["Han"]
-    return (
-        min(counts, key=lambda script: (-counts[script], script), default=_NO_SCRIPT)
-        if counts.total()
-        else _NO_SCRIPT
-    )
+    if not counts.total():
+        return _NO_SCRIPT
+    return _most_frequent_first(counts)[0][0]
 
 
 @lru_cache(maxsize=1 << 16)
@@ -275,9 +281,11 @@ def _script_of_letter(letter: str) -> str:
     whose name has no script.
     """
     words = unicodedata.name(letter, "").split() if letter.isalpha() else []
-    end = next((index for index, word in enumerate(words) if word.partition("-")[0] in _NAME_ENDS), 0)
-    name = " ".join(words[:end])
-    return {"": "", "MODIFIER": "", "CJK": "Han"}.get(name, name.title())
+    script = list(takewhile(lambda word: word.partition("-")[0] not in _NAME_ENDS, words))
+    if len(script) == len(words):
+        return ""
+    name = " ".join(script)
+    return {"MODIFIER": "", "CJK": "Han"}.get(name, name.title())
 
 
 def installed_identifier() -> tuple[str, Identifier] | None:
