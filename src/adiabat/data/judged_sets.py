@@ -177,9 +177,12 @@ def _judgements(folder: Path, config: str | None) -> Tables | None:
             return splits or {name: (str(part),)}
         if part.is_dir() and (name != "default" or _holds_rows(part)):
             return _named_files(part)
-    if splits := [split for split in _saved_splits(folder) if split not in ("corpus", "queries")]:
-        return {split: (str(folder / split),) for split in splits}
     judgements: dict[str, tuple[str, ...]] = {}
+    for split in _saved_splits(folder):
+        if split not in ("corpus", "queries"):
+            judgements[split] = (str(folder / split),)
+    if judgements:
+        return judgements
     for split, files in files_by_split(folder).items():
         if split and _are_judgements(files[0]):
             judgements[split] = tuple(map(str, files))
