@@ -21,6 +21,7 @@ from adiabat.core.progress import Watch
 from adiabat.experiments import rate_search as rate_search_module
 from adiabat.experiments.rate_search import safe_rate
 from adiabat.models.loading import load
+from adiabat.report.rate_search_headline import lasts
 from adiabat.results.rate_search_result import RateTrial, SafeRate
 from adiabat.runs.run_config import Job, read_description
 from adiabat.training.loop import Loop
@@ -125,7 +126,7 @@ def test_no_rate_is_safe_where_the_lowest_leaves_too(problem: Problem, tmp_path:
     found = search(problem, tmp_path / "out", searched(problem, most=1e-9))
     assert found.rate is None
     assert [one.left_at for one in found.trials] == [3] * 4
-    assert found.lasts() is None
+    assert lasts(found) is None
     assert found.notes == ["even the lowest rate of the search exceeds the limit; lower rate_search.low"]
 
 
