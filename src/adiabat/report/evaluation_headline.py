@@ -12,7 +12,7 @@ from adiabat.report.format import bounds, improvement, joined, listed, named, nu
 from adiabat.report.pages import Tone
 from adiabat.report.verdict_words import because
 from adiabat.results.evaluation_result import Change, DatasetResult, Result
-from adiabat.results.verdict import WORDS, Reason
+from adiabat.results.verdict import Reason
 
 _ARROW = f"{NO_BREAK}\N{RIGHTWARDS ARROW} "
 
@@ -29,24 +29,20 @@ def headline(result: Result) -> str:
         return "Nothing was measured."
     compared = [dataset for dataset in result.datasets if dataset.main_change().before is not None]
     if not compared:
-        return (
-            "; ".join(_level(dataset) for dataset in result.datasets)
-            + ". There is no baseline, so the change is unknown."
-        )
-    targets = [dataset for dataset in compared if dataset.role == "target"]
-    head = (
-        "; ".join(_target_clause(dataset, margin_of(result.settings)) for dataset in targets)
-        or "No target was measured"
-    )
-    retained = [dataset for dataset in compared if dataset.role == "retain"]
-    clauses = _retention_clauses(retained, result.settings)
+        levels = "; ".join(map(_level, result.datasets))
+        return f"{levels}. There is no baseline, so the change is unknown."
+    margin = margin_of(result.settings)
+    clauses = [_target_clause(dataset, margin) for dataset in compared if dataset.role == "target"]
+    if not clauses:
+        clauses.append("No target was measured")
+    clauses += _retention_clauses([dataset for dataset in compared if dataset.role == "retain"], margin)
     for dataset in compared:
         # What a clause above tells already is not told again.
         if dataset.main_change().verdict != "undecided" and set(dataset.doubts) & _UNCERTAIN:
             clauses.append(f"the verdict on {named(dataset.name)} is less certain than it looks")
     if any(Reason.RUNS_DIFFER in dataset.doubts for dataset in compared):
         clauses.append("the runs of the model differ in more than the seed")
-    return f"{'; '.join([head, *clauses])}."
+    return f"{'; '.join(clauses)}."
 
 
 def tone(result: Result) -> Tone:
@@ -63,58 +59,45 @@ def tone(result: Result) -> Tone:
 
 def reservations(result: Result) -> list[str]:
     """Reservations that an honest reader should know."""
-    sentences = [
-        *caveats(result),
-        cells_over_runs(result),
-        _room_for_loss(result.datasets),
-        *map(_other_measures_worse, result.datasets),
-    ]
-    sentences += [sentence for dataset in result.datasets for sentence in _worsened_languages(dataset)]
+    sentences = [*caveats(result), cells_over_runs(result), _room_for_loss(result.datasets)]
+    sentences += map(_other_measures_worse, result.datasets)
+    for dataset in result.datasets:
+        sentences += _worsened_languages(dataset)
     return [sentence for sentence in sentences if sentence]
 
 
 def _level(dataset: DatasetResult) -> str:
-    change, three = dataset.main_change(), partial(number, digits=3)
-    return joined(
-        f"{named(dataset.name)}: {change.measure} {three(change.after)}", bounds(change.after_interval, three)
-    )
+    change = dataset.main_change()
+    ends = bounds(change.after_interval, partial(number, digits=3))
+    return joined(f"{named(dataset.name)}: {change.measure} {number(change.after, digits=3)}", ends)
 
 
 def caveats(result: Result) -> list[str]:
     """Notes that always accompany the headline, also in the terminal."""
-    candidates = [
-        f"{named(dataset.name)}: only each query's listed candidates were ranked, not "
-        f"the {integer(dataset.documents)} documents of "
-        "the store; set measure.negatives = store to rank them all."
-        for dataset in result.datasets
-        if dataset.kind == "pairs"
-    ]
-    ranked = [
-        f"{named(dataset.name)}: documents were ranked by {RANKINGS[by]}."
-        for dataset in result.datasets
-        if (by := dataset.main_change().similarity) in RANKINGS
-    ]
-    runs = len(result.runs) + 1
-    means = (
-        [f"Values are means over {runs} runs of the model, and intervals cover queries and runs."]
-        if runs > 1
-        else []
-    )
+    means = []
+    if result.runs:
+        runs = len(result.runs) + 1
+        means.append(f"Values are means over {runs} runs of the model, and intervals cover queries and runs.")
     means += [f"{sentence}." for sentence in (*result.equal_towers, *result.run_differences)]
-    unsure = []
+    unsure, candidates, ranked, decisive = [], [], [], []
     for dataset in result.datasets:
+        name = named(dataset.name)
         # Other reasons stand above, in the headline, or in the sentences on training data.
         told = [reason for reason in dataset.doubts if reason in (Reason.FEW_CLUSTERS, Reason.FEW_UNITS)]
         if told:
-            unsure.append(f"{named(dataset.name)}: {because(told)}.")
-    return [
-        *means,
-        *unsure,
-        *candidates,
-        *ranked,
-        *_trained(result.datasets),
-        *filter(None, map(_decisive, result.datasets)),
-    ]
+            unsure.append(f"{name}: {because(told)}.")
+        if dataset.kind == "pairs":
+            store = f"not the {integer(dataset.documents)} documents of the store"
+            ranks_all = "set measure.negatives = store to rank them all"
+            candidates.append(
+                f"{name}: only each query's listed candidates were ranked, {store}; {ranks_all}."
+            )
+        similarity = dataset.main_change().similarity
+        if similarity in RANKINGS:
+            ranked.append(f"{name}: documents were ranked by {RANKINGS[similarity]}.")
+        if basis := _decisive(dataset):
+            decisive.append(basis)
+    return [*means, *unsure, *candidates, *ranked, *_trained(result.datasets), *decisive]
 
 
 def cells_over_runs(result: Result) -> str:
@@ -130,60 +113,59 @@ def cells_over_runs(result: Result) -> str:
 
 
 def _trained(datasets: Sequence[DatasetResult]) -> list[str]:
-    """The training data of the models among the data sets; those without any in one sentence for each
-    model.
-    """
-    apart: dict[str, list[str]] = {}
-    sentences = []
+    """The training data of the models among the data sets; a model without any has one sentence for all."""
+    # Dictionaries keep the order, and each name and sentence once.
+    apart: dict[str, dict[str, None]] = {}
+    overlaps: dict[str, None] = {}
     for dataset in datasets:
+        name = named(dataset.name)
         for overlap in dataset.trained:
             if overlap.is_apart:
-                apart.setdefault(overlap.model, []).append(named(dataset.name))
+                apart.setdefault(overlap.model, {})[name] = None
             else:
-                sentences.append(f"{named(dataset.name)}: {overlap.said}.")
+                overlaps[f"{name}: {overlap.said}."] = None
     none = "was trained or validated on none of the queries and relevant documents of"
-    return [
-        *(f"{model} {none} {listed(list(dict.fromkeys(names)))}." for model, names in apart.items()),
-        *dict.fromkeys(sentences),
-    ]
+    return [*(f"{model} {none} {listed(list(names))}." for model, names in apart.items()), *overlaps]
 
 
 def _decisive(dataset: DatasetResult) -> str:
     """The queries that the verdict rests on, and the change on the others."""
-    were = verb(dataset.left_out, "was", "were")
-    left_out = (
-        f"{counted(dataset.left_out, 'query')} that a model was trained on {were} left out"
-        if dataset.left_out
-        else ""
-    )
-    if not dataset.parts:
-        return f"{named(dataset.name)}: {left_out}." if left_out else ""
-    first, *others = dataset.parts
+    reasons = []
+    if dataset.left_out:
+        were = verb(dataset.left_out, "was", "were")
+        reasons.append(f"{counted(dataset.left_out, 'query')} that a model was trained on {were} left out")
+    changes = []
+    if dataset.parts:
+        reasons.append(_rests_on(dataset))
+        first, *others = dataset.parts
+        for part in others:
+            if part.change != first.change:
+                queries = counted(part.queries, "query")
+                changes.append(f"On {queries} with {part.name}: {_level_or_change(part.change)}.")
+    if not reasons:
+        return ""
+    return " ".join([f"{named(dataset.name)}: {'; '.join(reasons)}.", *changes])
+
+
+def _rests_on(dataset: DatasetResult) -> str:
+    """The part that decides, and why it is this one."""
+    first = dataset.parts[0]
     sizes = {part.name: part.queries for part in dataset.parts}
     seen, queries = sizes.get("seen documents", 0), counted(first.queries, "query")
     known = "relevant documents that answered training queries"
-    fewer = "; the others are too few to judge alone" * ("new documents" in sizes or seen < first.queries)
     if first.name == "new documents":
-        reason = f"the verdict rests on {queries} with new documents, not on {integer(seen)} with {known}"
-    elif first.name == "residual collection":
-        reason = (
+        return f"the verdict rests on {queries} with new documents, not on {integer(seen)} with {known}"
+    fewer = ""
+    if "new documents" in sizes or seen < first.queries:
+        fewer = "; the others are too few to judge alone"
+    if first.name == "residual collection":
+        return (
             f"{integer(seen)} queries have {known}{fewer}. The verdict rests on the residual collection: "
-            f"these documents are taken out of ranking and judgements, which leaves {queries}; "
-            f"for {integer(first.above)} of them such a "
-            "document would have stood above the first relevant one"
+            f"these documents are taken out of ranking and judgements, which leaves {queries}; for "
+            f"{integer(first.above)} of them such a document would have stood above the first relevant one"
         )
-    else:
-        reason = (
-            f"{integer(seen)} of {queries} have {known}{fewer}: the verdict rests on all, "
-            "and part of the change may be memory of these "
-            "documents"
-        )
-    changes = [
-        f"On {counted(part.queries, 'query')} with {part.name}: {_level_or_change(part.change)}."
-        for part in others
-        if part.change != first.change
-    ]
-    return " ".join([f"{named(dataset.name)}: {'; '.join(filter(None, [left_out, reason]))}.", *changes])
+    memory = "the verdict rests on all, and part of the change may be memory of these documents"
+    return f"{integer(seen)} of {queries} have {known}{fewer}: {memory}"
 
 
 def _level_or_change(change: Change) -> str:
@@ -202,20 +184,17 @@ def _used(dataset: DatasetResult) -> str:
 
 def _target_clause(dataset: DatasetResult, margin: str) -> str:
     change = dataset.main_change()
-    finding = {
+    findings = {
         "better": "got better",
         "not worse": f"shows no gain, and a loss of more than {margin} is excluded",
         "worse": "got worse",
-    }.get(change.verdict or "") or _undecided(dataset)
-    cells = (
-        f", but {_worse_cells(dataset)} got worse"
-        if dataset.worse_cells() and change.verdict != "worse"
-        else ""
-    )
-    return (
-        f"The target {named(dataset.name)} "
-        f"{finding}{_basis(dataset)}{_nearly_seen(dataset)}{_unknown(dataset)}: {_moved(change)}{cells}"
-    )
+    }
+    finding = findings.get(change.verdict or "") or _undecided(dataset)
+    cells = ""
+    if dataset.worse_cells() and change.verdict != "worse":
+        cells = f", but {_worse_cells(dataset)} got worse"
+    qualified = f"{finding}{_basis(dataset)}{_nearly_seen(dataset)}{_unknown(dataset)}"
+    return f"The target {named(dataset.name)} {qualified}: {_moved(change)}{cells}"
 
 
 def _unknown(dataset: DatasetResult) -> str:
@@ -239,15 +218,14 @@ def _basis(dataset: DatasetResult) -> str:
         queries = counted(dataset.units or dataset.queries, "query")
         return f" on the {queries} that were not trained on" if dataset.left_out else ""
     first = dataset.parts[0]
-    seen = sum(part.queries for part in dataset.parts if part.name == "seen documents")
-    names = {
-        "new documents": " on queries with new documents",
-        "residual collection": " in the residual collection",
-    }
-    basis = names.get(
-        first.name,
-        f" ({integer(seen)} of {counted(first.queries, 'query')} have relevant documents from training)",
-    )
+    if first.name == "new documents":
+        basis = " on queries with new documents"
+    elif first.name == "residual collection":
+        basis = " in the residual collection"
+    else:
+        seen = sum(part.queries for part in dataset.parts if part.name == "seen documents")
+        queries = counted(first.queries, "query")
+        basis = f" ({integer(seen)} of {queries} have relevant documents from training)"
     worse = listed([name for name in dataset.worse_parts() if name != first.name])
     return f"{basis}, but worse on queries with {worse}" if worse else basis
 
@@ -258,41 +236,34 @@ def _moved(change: Change) -> str:
     return f"{change.measure} {before}{_ARROW}{number(change.after, digits=3)}, {improvement(change)}"
 
 
-def _retention_clauses(retained: Sequence[DatasetResult], settings: Mapping[str, Any]) -> list[str]:
-    """How the retention sets came out: worse ones and worse cells, those without a loss of the margin, and
-    undecided ones.
-    """
+def _retention_clauses(retained: Sequence[DatasetResult], margin: str) -> list[str]:
+    """How the retention sets came out: worse ones and cells, those without a loss, and undecided ones."""
     if not retained:
         return ["no retention set was measured, so effects on other tasks are unknown"]
-    by_verdict = {
-        verdict: [dataset for dataset in retained if dataset.main_change().verdict == verdict]
-        for verdict in WORDS
-    }
-    worse, total = by_verdict["worse"], len(retained)
-    listed_worse = ", ".join(
-        f"{named(dataset.name)} ({dataset.main} {improvement(dataset.main_change())})" for dataset in worse
-    )
-    clauses = [f"{_share(len(worse), total)} got worse: {listed_worse}"] if worse else []
-    mixed = [dataset for dataset in retained if dataset.worse_cells() and dataset not in worse]
-    clauses += [f"{_worse_cells(dataset)} of {named(dataset.name)} got worse" for dataset in mixed]
-    kept = [*by_verdict["better"], *by_verdict["not worse"]]
-    open_to_loss = [dataset for dataset in kept if Reason.LOSS_POSSIBLE in dataset.doubts]
-    held = [dataset for dataset in retained if dataset in kept and dataset not in open_to_loss]
+    worse, mixed, held, judged, open_to_loss, undecided = [], [], [], [], [], []
+    for dataset in retained:
+        name, change = named(dataset.name), dataset.main_change()
+        if change.verdict == "worse":
+            worse.append(f"{name} ({dataset.main} {improvement(change)})")
+        elif dataset.worse_cells():
+            mixed.append(f"{_worse_cells(dataset)} of {name} got worse")
+        if change.verdict == "undecided":
+            undecided.append(f"{name} {_undecided(dataset)}")
+        elif change.verdict in ("better", "not worse"):
+            if Reason.LOSS_POSSIBLE in dataset.doubts:
+                open_to_loss.append(f"{name} got better, but a loss of more than {margin} is not excluded")
+            else:
+                held.append(dataset)
+                if basis := _basis(dataset):
+                    judged.append(f"{name} is judged{basis}")
+    clauses = []
+    if worse:
+        clauses.append(f"{_share(len(worse), len(retained))} got worse: {', '.join(worse)}")
+    clauses += mixed
     if held:
         whole = " as a whole" if any(dataset.worse_cells() for dataset in held) else ""
-        clauses.append(f"not worse by more than {margin_of(settings)} on {_share(len(held), total)}{whole}")
-        clauses += [
-            f"{named(dataset.name)} is judged{_basis(dataset)}" for dataset in held if _basis(dataset)
-        ]
-    margin = margin_of(settings)
-    clauses += [
-        f"{named(dataset.name)} got better, but a loss of more than {margin} is not excluded"
-        for dataset in open_to_loss
-    ]
-    return [
-        *clauses,
-        *(f"{named(dataset.name)} {_undecided(dataset)}" for dataset in by_verdict["undecided"]),
-    ]
+        clauses.append(f"not worse by more than {margin} on {_share(len(held), len(retained))}{whole}")
+    return [*clauses, *judged, *open_to_loss, *undecided]
 
 
 def _worse_cells(dataset: DatasetResult) -> str:
@@ -340,24 +311,20 @@ def margin_of(settings: Mapping[str, Any]) -> str:
 
 
 def _room_for_loss(datasets: Sequence[DatasetResult]) -> str:
-    """The loss that the data allow on undecided retention sets: absence of evidence is not evidence of
-    absence.
-    """
+    """The loss that the data allow on undecided retention sets, which are not proven to be unchanged."""
     losses = []
     for dataset in datasets:
         change = dataset.main_change()
         loss = _possible_loss(change)
         if dataset.role == "retain" and change.verdict == "undecided" and loss > 0:
-            percent = (
-                f"{100 * loss / change.before:.1f}{NO_BREAK}%" if change.before else number(loss, digits=3)
-            )
-            losses.append(f"{percent} ({named(dataset.name)}, {change.measure})")
+            size = number(loss, digits=3)
+            if change.before:
+                size = f"{100 * loss / change.before:.1f}{NO_BREAK}%"
+            losses.append(f"{size} ({named(dataset.name)}, {change.measure})")
     if not losses:
         return ""
-    return (
-        f"Undecided does not mean unchanged: at one-sided 95{NO_BREAK}% the data "
-        f"allow a loss of up to {', '.join(losses)}."
-    )
+    allowed = f"at one-sided 95{NO_BREAK}% the data allow a loss of up to {', '.join(losses)}"
+    return f"Undecided does not mean unchanged: {allowed}."
 
 
 def _possible_loss(change: Change) -> float:
@@ -368,24 +335,20 @@ def _possible_loss(change: Change) -> float:
 
 
 def _other_measures_worse(dataset: DatasetResult) -> str:
-    main = dataset.main_change()
-    worse = [
-        f"{change.measure} by {change.similarity} ({improvement(change)})"
-        for change in dataset.changes
-        if change.verdict == "worse" and change is not main
-    ]
-    return (
-        f"On {named(dataset.name)} other measures got worse: {', '.join(worse)}."
-        if worse and main.verdict != "worse"
-        else ""
-    )
+    main, worse = dataset.main_change(), []
+    for change in dataset.changes:
+        if change.verdict == "worse" and change is not main:
+            worse.append(f"{change.measure} by {change.similarity} ({improvement(change)})")
+    if not worse or main.verdict == "worse":
+        return ""
+    return f"On {named(dataset.name)} other measures got worse: {', '.join(worse)}."
 
 
 def _worsened_languages(dataset: DatasetResult) -> list[str]:
-    return [
-        f"On {named(dataset.name)}, {integer(grid.worsened)} of "
-        f"{counted(dataset.cells, 'language pair')} got worse, "
-        f"{integer(grid.improved or 0)} better ({grid.comparison} by {grid.similarity})."
-        for grid in dataset.grid
-        if grid.worsened
-    ]
+    sentences = []
+    for grid in dataset.grid:
+        if grid.worsened:
+            worse = f"{integer(grid.worsened)} of {counted(dataset.cells, 'language pair')} got worse"
+            better = f"{integer(grid.improved or 0)} better ({grid.comparison} by {grid.similarity})"
+            sentences.append(f"On {named(dataset.name)}, {worse}, {better}.")
+    return sentences
