@@ -11,8 +11,9 @@ from safetensors.numpy import load_file
 
 import adiabat
 from adiabat.core.errors import AdiabatError, DataError, StoreError
-from adiabat.core.files import read_json, write_json
+from adiabat.core.files import read_json, sealed_json, write_json
 from adiabat.report import pages
+from adiabat.results.advice_result import Advice
 from adiabat.results.record import RECORD_FILE, read_result
 from adiabat.results.sweep_result import SweepResult
 from adiabat.runs.run_config import Job, read_description
@@ -21,6 +22,7 @@ from adiabat.store.vector_store import Store
 from tests.commands import Run, assert_refused, listing, setting
 from tests.commands import run as run
 from tests.pages import no_page as no_page
+from tests.report.sample_advice import make_advice
 
 ARCHIVE = Path(__file__).with_name("former.tar.xz")
 STORE_1 = ("result-1", "result-2", "result-3")
@@ -350,3 +352,10 @@ def test_files_of_other_programs_with_our_names_stay(tmp_path: Path) -> None:
     before = listing(tmp_path)
     assert adiabat.upgrade(tmp_path).converted == {}
     assert listing(tmp_path) == before
+
+
+def test_the_expected_time_of_an_advice_is_no_record_of_a_run(tmp_path: Path) -> None:
+    record = make_advice()
+    (tmp_path / "result.json").write_text(sealed_json({**record.to_json(), "format": 5}), encoding="utf-8")
+    adiabat.upgrade([tmp_path])
+    assert read_result(tmp_path / "result.json", Advice).tuning == record.tuning

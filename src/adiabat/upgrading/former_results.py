@@ -42,7 +42,8 @@ def present_record(plain: Mapping[str, Any], path: Path) -> Record:
     if kind is None:
         raise DataError(f"{path} is of a kind that adiabat has no longer; its page stays readable")
     former = {**plain, "kind": kind, "format": FORMAT}
-    if "tuning" in former:
+    # That of an advice is a sentence.
+    if isinstance(former.get("tuning"), Mapping):
         former["training"] = former.pop("tuning")
     if "rungs" in former:
         former["trials"] = former.pop("rungs")
