@@ -13,7 +13,7 @@ from adiabat.stats.jackknife import Jackknife
 from adiabat.stats.paired import changes_over_runs, paired_changes
 from adiabat.stats.quantity import RunSpread
 from adiabat.stats.samples import Sample
-from tests.stats.test_paired import change, noisy, sample
+from tests.stats.test_paired import change, noisy, quantile_by_loops, sample
 from tests.stats.test_statistics import clusters, precision, spearman
 
 
@@ -46,14 +46,18 @@ def test_an_interval_over_runs_agrees_with_its_parts_put_together():
     of_runs, of_units = variance * (1 / 3 + 1 / 2), difference.var(ddof=1) / 40 - over_units * (1 / 3 + 1 / 2)
     error = math.sqrt(of_units + of_runs)
     freedom = error**4 / (of_units**2 / 39 + of_runs**2 / 3)
+    left_out = Jackknife.of(sample(difference))
+    skewness = left_out.acceleration() * (math.sqrt(of_units) / error) ** 3
     half = stats.t.ppf(0.975, freedom) * error
-    assert found.difference_interval == pytest.approx((found.difference - half, found.difference + half))
+    down, up = (quantile_by_loops(freedom, a) * error for a in (skewness, -skewness))
+    assert found.difference_interval == pytest.approx((found.difference - down, found.difference + up))
+    assert max(down, up) > half
     assert found.p == pytest.approx(2 * stats.t.sf(abs(found.difference) / error, freedom))
     # A t statistic with this mean passes the quantile four times in five; the error itself is estimated too
     # low by the factor c4.
     c4 = math.sqrt(2 / freedom) * math.gamma((freedom + 1) / 2) / math.gamma(freedom / 2)
     shift = found.detectable * c4 / error
-    assert stats.nct.sf(half / error, freedom, shift) == pytest.approx(0.8, abs=1e-3)
+    assert stats.nct.sf((down + up) / 2 / error, freedom, shift) == pytest.approx(0.8, abs=1e-3)
 
 
 def test_two_runs_beside_one_are_known_by_their_share_of_the_variance():
@@ -68,8 +72,11 @@ def test_two_runs_beside_one_are_known_by_their_share_of_the_variance():
     of_units = difference.var(ddof=1) / 30 - over_units / 2
     share = of_runs / (of_runs + of_units)
     freedom = 1 / ((1 - share) ** 2 / 29 + share)
-    half = stats.t.ppf(0.975, freedom) * math.sqrt(of_runs + of_units)
-    assert found.difference_interval == pytest.approx((found.difference - half, found.difference + half))
+    error = math.sqrt(of_runs + of_units)
+    assert found.p == pytest.approx(2 * stats.t.sf(abs(found.difference) / error, freedom))
+    skewness = Jackknife.of(sample(difference)).acceleration() * (of_units / error**2) ** 1.5
+    down, up = (quantile_by_loops(freedom, a) * error for a in (skewness, -skewness))
+    assert found.difference_interval == pytest.approx((found.difference - down, found.difference + up))
 
 
 def test_nothing_is_drawn_over_runs():

@@ -38,8 +38,8 @@ class Change:
         before: Value of the baseline; None without one (then only `after` and its interval are set).
         improvement: Percent, ``s (after - before) / before``; None if `before` is not above 0.
         difference: ``after - before``.
-        difference_interval: Paired 95 % interval of the difference: of means that of the t test; of other
-            statistics the wider of BCa and t on each side. None as for `after_interval`.
+        difference_interval: Paired 95 % interval of the difference: of means that of t, wider where changes
+            are skewed; of other statistics the wider of BCa and t on each side. None as for `after_interval`.
         improvement_interval: The same for `improvement`, in percent; None where `improvement` is.
         p: Two-sided p-value of the difference, in (0, 1].
         z: The two-proportion statistic of Vasilyev et al. 2024 over pooled pairs; only for measures that

@@ -13,9 +13,10 @@ nothing is no large loss. In simulations with a true loss of exactly the margin
 (`scripts/calibrate_statistics.py`), the end alone excludes it in up to 60 % of trials if losses are rare, and
 this rule in at most 5 %. Elsewhere it is at most 6 %, but 7 % where one cluster holds a third of all units.
 
-Reference: Blackwelder 1982 (one-sided test against a margin); Clopper and Pearson 1934; Stringer 1963 and
-    Bickel 1992 (bound of rare losses of any size); Zou and Donner 2008 (sum of two intervals); Kish 1965
-    (effective number of units); Efron and Tibshirani 1993, chapter 11.
+Reference:
+    Blackwelder 1982 (one-sided test against a margin); Clopper and Pearson 1934; Stringer 1963 and Bickel
+    1992 (bound of rare losses of any size); Zou and Donner 2008 (sum of two intervals); Kish 1965 (effective
+    number of units); Efron and Tibshirani 1993, chapter 11.
 """
 
 import math
@@ -86,10 +87,13 @@ class Group:
 class Units:
     """The units behind a change.
 
-    Attributes: lower_is_better: Whether a loss is a rise. bounds: Of the measure; None if it has none. count:
-        Number of units with weight, > 0. groups: Groups whose values are averaged; all units as one group
-        otherwise. small_changes: What units without a large loss add to the mean loss, and the one-sided 95 %
-        half width of that; None if units have no values of their own.
+    Attributes:
+        lower_is_better: Whether a loss is a rise.
+        bounds: Of the measure; None if it has none.
+        count: Number of units with weight, > 0.
+        groups: Groups whose values are averaged; all units as one group otherwise.
+        small_changes: What units without a large loss add to the mean loss, and the one-sided 95 % half width
+            of that; None if units have no values of their own.
     """
 
     lower_is_better: bool
@@ -121,8 +125,9 @@ class Units:
             before: Value of the baseline.
             loss: The mean loss that counts as observed; None takes the real one, u + v.
 
-        Returns: In the unit of the measure; minus infinity if every group has enough large losses, and
-            infinite if nothing bounds the measure.
+        Returns:
+            In the unit of the measure; minus infinity if every group has enough large losses, and infinite if
+            nothing bounds the measure.
 
         Reference:
             Stringer 1963; Zou and Donner 2008 (MOVER).
@@ -231,17 +236,18 @@ def loss_bound(estimates: Estimates, units: Units, margin: Margin) -> float:
         units: The units that were measured.
         margin: Of the measure.
 
-    Returns: The loss in the measure's unit, of either sign; infinite with fewer than `FEWEST_UNITS` units. It
-        is below the margin exactly where the data exclude a loss of the margin.
+    Returns:
+        The loss in the measure's unit, of either sign; infinite with fewer than `FEWEST_UNITS` units. It is
+        below the margin exactly where the data exclude a loss of the margin.
     """
     if units.count < FEWEST_UNITS:
         return math.inf
     sign = -1.0 if units.lower_is_better else 1.0
     before = estimates.combined(before=1).value
     shifted = estimates.combined(difference=sign, before=margin.moving)
-    if units.lost >= FEW_LOSSES:
-        return margin.moving * before - shifted.lower_end(skewed=True)
-    return max(margin.moving * before - shifted.lower_end(), units.unseen(before))
+    # The skewness of a few large losses says less than their exact bound.
+    end = shifted.lower_end(skewed=units.lost >= FEW_LOSSES)
+    return max(margin.moving * before - end, units.unseen(before))
 
 
 def units_needed(difference: Quantity, before: float, units: Units, margin: float) -> int | None:

@@ -83,8 +83,9 @@ def power_of(
     Returns:
         Detectable improvement and excludable loss; predicted ones with their range in earlier tunings.
 
-    Raises: ValueError: If the samples are not of the same units, or without `after` the measure is not a mean
-        of units.
+    Raises:
+        ValueError: If the samples are not of the same units, or without `after` the measure is not a mean of
+            units.
     """
     if before.clusters is None or not before.clusters.drawn:
         return _power(before, after, unit, margin, np.full(before.values.size, LOSING))

@@ -34,10 +34,14 @@ def resampling_counts(
     The counts depend on units, groups and `seed` alone, so measures of the same queries share their resamples
     even across calls.
 
-    Args: units: Queries, or clusters of sentence pairs, > 0. resamples: How many in all, > 0. seed: Of the
-        draws. groups: Number of each unit's group, from 0: each group is drawn from on its own, as often as
-        it has units. None: one group. block_size: Resamples per block, > 0; None keeps a block within 32 MB.
-        It changes nothing but the memory.
+    Args:
+        units: Queries, or clusters of sentence pairs, > 0.
+        resamples: How many in all, > 0.
+        seed: Of the draws.
+        groups: Number of each unit's group, from 0: each group is drawn from on its own, as often as it has
+            units. None: one group.
+        block_size: Resamples per block, > 0; None keeps a block within 32 MB. It changes nothing but the
+            memory.
 
     Yields:
         One row per resample; each row sums to `units`.

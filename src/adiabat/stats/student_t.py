@@ -34,14 +34,17 @@ def student_quantile(level: float, freedom: float) -> float:
 def skewed_quantile(level: float, freedom: float, acceleration: float) -> float:
     """Quantile of ``T = (value - truth) / error`` where units are skewed.
 
-    With the acceleration a, a sixth of the skewness of the mean, ``g(T) = T + a + 2 a T^2 + 4/3 a^2 T^3``
-    has nearly the distribution of t. ``1 + 6 a (g - a)`` is ``(1 + 2 a T)^3``, so a cube root gives T from g
-    (Johnson 1978; Hall 1992).
+    With the acceleration a, a sixth of the skewness of the mean, ``g(T) = T + a + 2 a T^2 + 4/3 a^2 T^3`` is
+    nearly normal. ``1 + 6 a (g - a)`` is ``(1 + 2 a T)^3``, so a cube root gives T from the normal quantile
+    (Johnson 1978; Hall 1992). The quantile of t grows by as much as that of many units.
     """
     quantile = student_quantile(level, freedom)
     if abs(acceleration) < 1e-9:
         return quantile
-    return (float(np.cbrt(1 + 6 * acceleration * (quantile - acceleration))) - 1) / (2 * acceleration)
+    normal = NormalDist().inv_cdf(level)
+    cubed = 1 + 6 * acceleration * (normal - acceleration)
+    corrected = (float(np.cbrt(cubed)) - 1) / (2 * acceleration)
+    return quantile * corrected / normal
 
 
 def student_p_value(value: float, error: float, freedom: float) -> float:
