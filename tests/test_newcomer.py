@@ -1,5 +1,5 @@
-"""Losses, a task and a measure of drift are added to a copy of the package, in the files that ARCHITECTURE.md
-names, and commands use them.
+"""Losses, a task, a measure and a measure of drift are added to a copy of the package, in the files that
+ARCHITECTURE.md names, and commands use them.
 """
 
 import contextlib
@@ -101,7 +101,8 @@ def score_odd_one_out(
     to_odd = pair_similarities(a, odd, similarity="cosine")
     values = (to_b > to_odd).astype(np.float64)
     units = [str(number) for number in range(len(values))]
-    return TaskScores(name, "odd_one_out", "row", units, [Sample("accuracy", values, "cosine", bounds=SHARE)])
+    samples = [Sample("accuracy", values, "cosine", bounds=SHARE), Sample("lead", to_b - to_odd, "cosine")]
+    return TaskScores(name, "odd_one_out", "row", units, samples)
 '''
 ODD_READER = """def _odd_one_out(section: OddOneOutTask, _: int) -> LoadedTask:
     near, far = (
@@ -241,6 +242,14 @@ def said(here: Path) -> Sequence[tuple[int, str]]:
     copy.insert("evaluation/task_kinds.py", "_READERS: Mapping", ODD_READER)
     copy.insert("evaluation/task_kinds.py", "    MtebTask: _mteb,\n", "    OddOneOutTask: _odd_one_out,\n")
     assert all(f"`{module}`" in documented("A task") for module in copy.touched)
+    copy.touched.clear()
+    copy.insert(
+        "evaluation/task_kinds.py", '    ClusteringTask: ["V-m', '    OddOneOutTask: ["accuracy", "lead"],\n'
+    )
+    copy.insert(
+        "report/measure_terms.py", '    "V-measure": "How', '    "lead": "How far the odd text is off.",\n'
+    )
+    assert all(f"`{module}`" in documented("A measure") for module in copy.touched)
     train = ("train", "run.toml", "--out", "job")
     return copy.run(
         here,
@@ -290,13 +299,17 @@ def test_a_loss_takes_a_function_and_a_settings_class(here: Path, said: Sequence
     assert all(2 <= loss <= 4 for loss in losses)
 
 
-def test_a_task_takes_a_kind_a_settings_class_a_reader_and_a_score(
+def test_a_task_takes_a_kind_a_settings_class_a_reader_and_a_score_and_a_measure_its_sentence(
     here: Path, said: Sequence[tuple[int, str]]
 ) -> None:
     assert said[2][0] == 0, said[2]
     result = json.loads((here / "out" / "result.json").read_text(encoding="utf-8"))
-    assert [score["value"] for score in result["scores"]] == [0.75]
-    assert "odd one out" in (here / "out" / "report.html").read_text(encoding="utf-8")
+    accuracy, lead = (score["value"] for score in result["scores"])
+    assert accuracy == 0.75
+    assert -2 < lead < 2
+    page = (here / "out" / "report.html").read_text(encoding="utf-8")
+    assert "odd one out" in page
+    assert "How far the odd text is off." in page
 
 
 def test_a_loss_of_tuning_is_what_its_traits_say_whatever_its_name(

@@ -2,7 +2,6 @@
 
 import math
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin
@@ -53,24 +52,6 @@ ScheduleName = Literal["constant", "linear", "quadratic", "exponential", "cosine
 ScalingRule = Literal["none", "linear", "sqrt"]
 
 
-def positive_or(*words: str) -> Callable[[object], float | str]:
-    """Make a validator of a setting that is a number > 0, or one of some words."""
-
-    def check(value: object) -> float | str:
-        if isinstance(value, str) and value in words:
-            return value
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not 0 < value <= sys.float_info.max
-        ):
-            quoted = [f'"{word}"' for word in words]
-            raise MisfitError(f"a number > 0, or {' or '.join(quoted)}")
-        return float(value)
-
-    return check
-
-
 class MisfitError(ValueError):
     """A value has none of the types of its setting; the text describes them."""
 
@@ -84,18 +65,6 @@ def each_once(kind: str) -> AfterValidator:
         return values
 
     return AfterValidator(check)
-
-
-def _not_empty(values: tuple[int, ...]) -> tuple[int, ...]:
-    if not values:
-        raise MisfitError("a list that is not empty")
-    return values
-
-
-SeedNumbers = Annotated[
-    tuple[SeedNumber, ...], Field(strict=False), AfterValidator(_not_empty), each_once("seed")
-]
-"""A nonempty list of distinct seeds."""
 
 
 class Section(BaseModel):

@@ -1,5 +1,6 @@
 """Settings of ``adiabat tune``; the defaults are those of Vasilyev et al. 2024."""
 
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self, cast
 
@@ -27,7 +28,6 @@ from adiabat.config.section import (
     Texts,
     by_kind,
     overlaid,
-    positive_or,
 )
 from adiabat.config.shared import DataSection, HeldOutSection, RankingTables, StepsRunSection
 from adiabat.config.training_choices import (
@@ -196,6 +196,15 @@ class ProbedSection(Section):
     """Number of documents per probe whose order is compared."""
 
 
+def _limit(drift: object) -> float | Literal["noise"]:
+    """A limit as it is given, checked by itself: each of its types would report its own fault."""
+    if drift == "noise":
+        return "noise"
+    if isinstance(drift, bool) or not isinstance(drift, int | float) or not 0 < drift <= sys.float_info.max:
+        raise MisfitError('a number > 0, or "noise"')
+    return float(drift)
+
+
 class GuardSection(ProbedSection):
     """``[guard]``: measure at every validation how far the search results of unlabelled probe texts drift,
     and limit the drift.
@@ -206,7 +215,7 @@ class GuardSection(ProbedSection):
     these."""
     measure: Literal["overlap loss", "margins", "turn"] = "overlap loss"
     """Measure of drift that `limit` applies to (`adiabat.adiabatic.drift`); the log has all of them."""
-    limit: Annotated[float | Literal["noise"], PlainValidator(positive_or("noise"))] | None = None
+    limit: Annotated[float | Literal["noise"], PlainValidator(_limit)] | None = None
     """Maximum drift; None sets no limit. ``noise`` derives it from the drift of the untuned tower when only
     the punctuation at the end of the probes changes (`adiabat.adiabatic.drift.limits_of`)."""
     action: Literal["stop", "back", "soften"] = "stop"
