@@ -268,7 +268,7 @@ EVERY_LOSS: dict[str, dict[str, Any]] = {
 
 def step_with(memory: dict[str, Any], settings: dict[str, Any]) -> tuple[float, dict[str, Tensor]]:
     """Loss and gradients of a step under dropout, with a temperature that is learned."""
-    learned = {} if is_triplet(settings) else {"temperature": {"kind": "learned", "first": T}}
+    learned = {} if is_triplet(settings) else {"temperature": {"kind": "learned", "value": T}}
     train, validation = both_sets()
     sets = (listing_negatives(train), validation) if is_triplet(settings) else (train, validation)
     objective = objective_with(
@@ -305,7 +305,7 @@ def test_gradient_caching_checkpointing_and_tiles_change_nothing_under_dropout(
 def test_a_temperature_is_fixed_scheduled_or_learned() -> None:
     assert objective_with().temperature(7) == T
     scheduled = objective_with(
-        {"loss": {"temperature": {"kind": "scheduled", "first": 1.0, "steps": 6, "last": 0.25}}}
+        {"loss": {"temperature": {"kind": "scheduled", "first": 1.0, "steps": 6, "value": 0.25}}}
     )
     # The inverse grows from 1 to 4.
     assert [scheduled.temperature(step) for step in (0, 2, 6, 9)] == pytest.approx([1.0, 1 / 2, 1 / 4, 1 / 4])
@@ -314,7 +314,7 @@ def test_a_temperature_is_fixed_scheduled_or_learned() -> None:
 
 
 def test_a_learned_temperature_is_told_to_the_log_within_its_range() -> None:
-    objective = objective_with({"temperature": {"kind": "learned", "first": T}})
+    objective = objective_with({"temperature": {"kind": "learned", "value": T}})
     assert float(objective.temperature(0).detach()) == pytest.approx(T)
     assert objective.figures() == {"temperature": pytest.approx(T)}
     log_factor = dict(objective.module.named_parameters())["temperature.log_factor"]

@@ -215,8 +215,8 @@ def test_a_single_pair_is_measured_all_the_same() -> None:
 
 def test_a_schedule_is_validated_at_its_last_temperature_and_a_learned_one_as_it_stands() -> None:
     fixed = objective_with().validate()
-    scheduled = objective_with({"temperature": {"kind": "scheduled", "last": T}})
-    learned = objective_with({"temperature": {"kind": "learned", "first": T}})
+    scheduled = objective_with({"temperature": {"kind": "scheduled", "value": T}})
+    learned = objective_with({"temperature": {"kind": "learned", "value": T}})
     assert scheduled.validate().loss == pytest.approx(fixed.loss, rel=1e-6)
     assert learned.validate().loss == pytest.approx(fixed.loss, rel=1e-6)
     with torch.no_grad():

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import tomli_w
 from pydantic import ValidationError
@@ -166,6 +166,11 @@ def fault_phrases(fault: Any, kind: type[Section], table: Any = None, *, advised
             tag = value if isinstance(value, Mapping) else {}
             name = key if tag.keys() == {"kind"} and not entry else f"{key}.kind{entry}"
             return [unknown_kind_phrase(name, tag.get("kind"), list(by_kind(tables)))]
+        case "literal_error" if keys[-1] == "kind" and field is not None:
+            # A word may have stood in place of the table.
+            is_word = issubclass(owners[0], Choice) or owners[0].bare == "kind"
+            name = key.removesuffix(".kind") if is_word and not entry else f"{key}{entry}"
+            return [unknown_kind_phrase(name, value, get_args(field.annotation))]
         case "missing":
             return [f"{key}{entry} must be given, got none"]
         case "tuple_type" if isinstance(value, Mapping) and tables:

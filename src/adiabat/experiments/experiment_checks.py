@@ -27,10 +27,10 @@ SWEEP, SCALING = "sweep", "scaling"
 
 def require_sweep(settings: SweepSettings, *, resume: bool) -> None:
     """Check that a sweep can start or resume."""
+    trials = trials_of_sweep(settings)
     require_complete(settings)
     _require_place(settings.sweep.out, SWEEP, "sweep", resume=resume)
     require_tasks(settings.tasks)
-    trials = trials_of_sweep(settings)
     if isinstance(settings, TrainSweepSettings):
         _require_trained(trials)
     elif isinstance(settings, TuneSweepSettings):
