@@ -23,6 +23,7 @@ def strings_column(strings: Sequence[str], *, present: np.ndarray | None = None)
         raise ValueError(
             f"the strings of a column must have at most {LARGEST_OFFSET:,} bytes, got {offsets[-1]:,}"
         )
+    # Arrow's layout of strings: which are present, where each begins and the last ends, and all bytes.
     buffers = [_bits(present), pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(b"".join(encoded))]
     return pa.Array.from_buffers(pa.string(), len(encoded), buffers)
 
@@ -40,11 +41,14 @@ def _bits(values: np.ndarray | None) -> pa.Buffer | None:
 
 def table_of(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     """Rows with the same names as a table; None is null."""
-    names = list(rows[0]) if rows else []
-    return pa.table({name: _column_of([row[name] for row in rows]) for name in names})
+    columns = {}
+    for name in rows[0] if rows else ():
+        columns[name] = _column_of([row[name] for row in rows])
+    return pa.table(columns)
 
 
 def _column_of(values: Sequence[Any]) -> pa.Array:
+    """A column of texts, numbers or truth values; Arrow chooses the type of anything else."""
     known = [value for value in values if value is not None]
     kinds = {type(value) for value in known}
     present = None if len(known) == len(values) else np.array([value is not None for value in values])
@@ -54,7 +58,6 @@ def _column_of(values: Sequence[Any]) -> pa.Array:
         return strings_column([value or "" for value in values], present=present)
     if kinds in ({float}, {int}, {float, int}, {bool}):
         kind = float if float in kinds else kinds.pop()
-        return numbers_column(
-            np.array([0 if value is None else value for value in values], dtype=kind), present=present
-        )
+        numbers = np.array([0 if value is None else value for value in values], dtype=kind)
+        return numbers_column(numbers, present=present)
     return pa.array(values)

@@ -23,6 +23,9 @@ from typing import BinaryIO
 
 from adiabat.core.errors import LinkError
 
+AnyPath = str | os.PathLike[str]
+"""A path as callers may give it."""
+
 LOCKLESS = frozenset({errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
 """Errors of file systems that cannot lock a directory; NFS requires a descriptor open for writing, which
 directories never have."""
@@ -48,9 +51,8 @@ def require_no_link(path: Path) -> None:
     for place in (*reversed(path.parents), path):
         if os.path.islink(place):
             raise LinkError(
-                f"{place} must be a file or folder of its own, which adiabat writes, got "
-                f"a symbolic link to {os.readlink(place)}; "
-                "remove the link, or put a copy of what it leads to in its place"
+                f"{place} must be a file or folder of its own, which adiabat writes, got a symbolic link to "
+                f"{os.readlink(place)}; remove the link, or put a copy of what it leads to in its place"
             )
 
 
@@ -93,8 +95,10 @@ def remove_empty(*folders: Path) -> None:
 
 def move(source: Path, target: Path) -> None:
     """Rename a file or folder; a file or link of the new name is replaced."""
+    # Moving from or into a linked folder would change what it leads to.
     require_no_link(source.parent)
     require_no_link(target.parent)
+    # The system renames no folder onto a link.
     if source.is_dir() and target.is_symlink():
         target.unlink()
     source.replace(target)
@@ -218,6 +222,7 @@ def _closed_after(file: BinaryIO) -> Iterator[None]:
 
 
 def _locked_part(path: Path) -> tuple[Path, BinaryIO]:
+    """A new temporary file, locked so that no other process takes it for a leftover."""
     while True:
         part = path.with_name(f".{path.name}.part-{secrets.token_hex(6)}")
         file = part.open("xb")

@@ -97,6 +97,12 @@ class MissingDependencyError(AdiabatError, ImportError):
         )
 
 
+def first_line(fault: BaseException) -> str:
+    """The first line of another library's message, which may be long or empty."""
+    lines = str(fault).strip().splitlines()
+    return lines[0] if lines else type(fault).__name__
+
+
 class Faults:
     """Counts faults and keeps the text of the first few, so that a file full of faults costs no memory."""
 
@@ -262,6 +268,7 @@ def _causes(fault: BaseException) -> Iterator[BaseException]:
 
 
 def _wanting(fault: BaseException) -> Resource | None:
+    """The resource whose lack one exception reports, by its class, its number or its words."""
     # GPU errors are known by name, because torch may not be loaded.
     if isinstance(fault, MemoryError) or type(fault).__name__ == "OutOfMemoryError":
         return MEMORY

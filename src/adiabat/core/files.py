@@ -82,13 +82,11 @@ def open_parquet(path: Path, *, remedy: str, error: type[AdiabatError] = DataErr
     with reading(path, remedy=remedy, error=error):
         content = read_plain(path, error=error)
         file = pq.ParquetFile(pa.BufferReader(content))
-        checksum = (file.metadata.metadata or {}).get(CHECKSUM.encode())
-        if (
-            checksum is not None
-            and hashlib.sha256(_with_checksum(content, checksum.decode(), _BLANK)).hexdigest()
-            != checksum.decode()
-        ):
-            raise ValueError(MISMATCH)
+        stated = (file.metadata.metadata or {}).get(CHECKSUM.encode())
+        if stated is not None:
+            blank = _with_checksum(content, stated.decode(), _BLANK)
+            if hashlib.sha256(blank).hexdigest() != stated.decode():
+                raise ValueError(MISMATCH)
         return file
 
 
@@ -117,11 +115,11 @@ def sealed_json(record: Mapping[str, Any], *, writer: bool = True) -> str:
     equal files.
     """
     # Numeric keys become texts, which sort differently.
-    record = {**json.loads(json.dumps(record)), **({WRITER: written_by()} if writer else {})}
-    return (
-        json.dumps({**record, CHECKSUM: _json_digest(record)}, indent=1, sort_keys=True, ensure_ascii=False)
-        + "\n"
-    )
+    plain = json.loads(json.dumps(record))
+    if writer:
+        plain[WRITER] = written_by()
+    sealed = {**plain, CHECKSUM: _json_digest(plain)}
+    return json.dumps(sealed, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def read_json(
@@ -144,6 +142,7 @@ def read_json(
 
 
 def _json_digest(record: Mapping[str, Any]) -> str:
+    """SHA-256 of a record's content, whatever the order of its keys and its white space."""
     return hashlib.sha256(json.dumps(record, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
@@ -298,6 +297,7 @@ def write_together(contents: Mapping[Path, str | bytes]) -> None:
                 parts[path], file = stack.enter_context(part_of(path))
                 file.write(content.encode("utf-8") if isinstance(content, str) else content)
                 _sync(file)
+        # A rename takes no space: from here on, a full disk cannot leave some of the files behind.
         for path, part in parts.items():
             with writing_to(path):
                 move(part, path)
@@ -313,6 +313,7 @@ def writing_whole(path: Path) -> Iterator[BinaryIO]:
 
 
 def _sync(file: BinaryIO) -> None:
+    """Put what was written on disk, so that it survives a power cut."""
     file.flush()
     os.fsync(file.fileno())
 

@@ -77,9 +77,8 @@ class Format:
         is_newer = number > self.number
         wrote = writer or version_in(path) or self.writers.get(number) or UNKNOWN
         raise error(
-            f"{path} was written by {_named(wrote)} (format {number}), this is adiabat "
-            f"{__version__} (format {self.number}); "
-            f"{UPDATE if is_newer else older}"
+            f"{path} was written by {_named(wrote)} (format {number}), this is adiabat {__version__} (format "
+            f"{self.number}); {UPDATE if is_newer else older}"
         )
 
 
@@ -159,10 +158,15 @@ def _adapter(kind: Any) -> "TypeAdapter[Any]":
 
 
 def _named(version: str) -> str:
+    """Who wrote a file, for messages."""
     return f"{version} of adiabat" if version == UNKNOWN else f"adiabat {version}"
 
 
 def _other_layout(path: Path, detail: str, remedy: str) -> str:
+    """The message for a file whose checksum is right and whose content this version does not read.
+
+    This version wrote it itself if somebody edited it and made a new checksum; else another one did.
+    """
     # Lines of a log have the number of their line after the path.
     file = path if path.exists() else Path(str(path).rpartition(":")[0])
     writer = version_in(file)

@@ -65,11 +65,13 @@ def misfits(error: Any) -> list[str]:
 
 
 def _phrase(fault: Mapping[str, Any]) -> str:
+    """One fault of pydantic, with the key that it is about."""
     key = ".".join(map(str, fault["loc"])) or "its content"
     if fault["type"] == "missing":
         return f"{key} must be given, got none"
     if fault["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
         return f"unknown key {key}"
+    # Checks of our own raise a ValueError whose words are a sentence already.
     message = str(fault["msg"])
     if fault["type"] in WANTED or message.startswith("Input should be "):
         return f"{key} must be {constraint_of(fault)}, got {shown(fault['input'])}"

@@ -4,12 +4,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 
+def ignored(*values: object) -> None:
+    """Take anything, and do nothing: what a callback does that nobody asked for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Watch:
     """Two callbacks: one takes notes, the other a label, the amount done and the total."""
 
-    note: Callable[[str], None] = lambda sentence: None
-    progress: Callable[[str, int, int], None] = lambda label, done, total: None
+    note: Callable[[str], None] = ignored
+    progress: Callable[[str, int, int], None] = ignored
 
     def under(self, title: str, *, note: Callable[[str], None]) -> "Watch":
         """The same callbacks for a part of the work."""

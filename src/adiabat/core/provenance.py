@@ -33,6 +33,7 @@ from adiabat.core.files import (
     write_text,
 )
 from adiabat.core.formats import rebuilt
+from adiabat.core.progress import ignored
 from adiabat.core.version import __version__
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ OnBytes = Callable[[int], None]
 """Called with the number of bytes hashed since the last call."""
 
 
-def digest_of(path: Path, *, start: int = 0, on_bytes: OnBytes = lambda count: None) -> Digest:
+def digest_of(path: Path, *, start: int = 0, on_bytes: OnBytes = ignored) -> Digest:
     """Size and SHA-256 of a file."""
     digest = hashlib.sha256()
     with open_plain(path) as stream:
@@ -176,7 +177,7 @@ def require(
     remedy: str,
     error: type[AdiabatError] = DataError,
     always: bool = False,
-    on_bytes: OnBytes = lambda count: None,
+    on_bytes: OnBytes = ignored,
 ) -> None:
     """Check the sizes of files, and the checksums of those whose size, dates or inode changed since their
     last check.
@@ -186,8 +187,9 @@ def require(
     for name, digest in expected.items():
         with reading(folder / name, remedy=remedy, error=error):
             states[name] = _compared_state(folder / name, digest, checked.get(name), always, on_bytes)
-    if any(state is not None and checked.get(name) != state for name, state in states.items()):
-        _remember({**checked, **{name: state for name, state in states.items() if state is not None}}, folder)
+    certain = {name: state for name, state in states.items() if state is not None}
+    if any(checked.get(name) != state for name, state in certain.items()):
+        _remember({**checked, **certain}, folder)
 
 
 def _compared_state(
@@ -217,6 +219,7 @@ def _checked(folder: Path) -> dict[str, object]:
 
 
 def _remember(states: Mapping[str, object], folder: Path) -> None:
+    """Keep the states of compared files beside them."""
     # A folder that is read-only, full or behind a link is checked again each time.
     with suppress(DataError, LinkError):
         write_text(json.dumps(states), folder / CHECKED)
@@ -234,10 +237,8 @@ class Line(NamedTuple):
 
     def __str__(self) -> str:
         """The line as text."""
-        return (
-            json.dumps({**self.row, **({CHECKSUM: self.checksum} if self.checksum else {})}, allow_nan=True)
-            + "\n"
-        )
+        sealed = {CHECKSUM: self.checksum} if self.checksum else {}
+        return json.dumps({**self.row, **sealed}, allow_nan=True) + "\n"
 
 
 def line_of(row: Mapping[str, Any], *, after: str = "") -> Line:
@@ -275,6 +276,7 @@ def last_checksum(path: Path, *, remedy: str, error: type[AdiabatError] = DataEr
 
 
 def _line(text: bytes, before: str | None) -> Line:
+    """Read a line; its checksum covers the line before, whose checksum is `before`, None if unknown."""
     row = json.loads(text.decode("utf-8"))
     if not isinstance(row, dict):
         raise TypeError(f"a JSON {type(row).__name__}, not an object")
@@ -299,6 +301,7 @@ def versions(device: str) -> dict[str, str]:
 
 
 def _version(name: str) -> str:
+    """The version of a package; one that lies in a folder beside others has none."""
     try:
         return version(name)
     except PackageNotFoundError:

@@ -48,12 +48,20 @@ class Ragged:
 
     def filled(self, number: int) -> "Ragged":
         """The lists, each empty one with a number in it."""
+        # Each number that is put in moves the ends of its list and of all later ones by one.
         empty = self.lengths == 0
         values = np.insert(self.values, self.offsets[:-1][empty], number)
         return Ragged(values, self.offsets + np.concatenate([[0], np.cumsum(empty)]))
 
+    def extended(self, count: int, number: int) -> "Ragged":
+        """These lists, and further ones with a number in each, `count` lists in all."""
+        added = np.full(count - len(self), number, dtype=self.values.dtype)
+        ends = self.offsets[-1] + np.arange(1, len(added) + 1)
+        return Ragged(np.concatenate([self.values, added]), np.concatenate([self.offsets, ends]))
+
     def where(self, keep: Bool[np.ndarray, " entries"]) -> "Ragged":
         """The lists without some entries."""
+        # An entry's new place is the number of kept entries before it, and so is the start of a list.
         return Ragged(self.values[keep], np.concatenate([[0], np.cumsum(keep)])[self.offsets])
 
     def take(self, lists: Int[np.ndarray, " n"]) -> "Ragged":
@@ -78,6 +86,8 @@ def connected(*lists: Ragged) -> Int[np.ndarray, " n"]:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
+    # A graph of two kinds of nodes: units, and behind them the numbers that lists share, each kind of lists
+    # with numbers of its own. A unit is joined to each of its numbers.
     units, keys = len(lists[0]), 0
     ends: list[Int[np.ndarray, " _"]] = []
     for shared in lists:

@@ -75,6 +75,7 @@ def _is_writable(folder: Path) -> bool:
 
 
 def _exists(path: Path) -> bool:
+    """Whether a path is there; a folder above it that may not be looked into counts as no."""
     try:
         return path.exists()
     except PermissionError:
@@ -179,6 +180,7 @@ class Heedless:
         self._unless_lost(self._stream.flush)
 
     def _unless_lost(self, act: Callable[[], object]) -> None:
+        """Do something with the stream, as long as its reader has not vanished."""
         if self._is_lost:
             return
         try:
@@ -232,13 +234,8 @@ def has_working_directory() -> bool:
 
 def shows_any_text(stream: TextIO) -> bool:
     """Whether the encoding of a stream has every letter."""
-    return (
-        (getattr(stream, "encoding", None) or "utf-8")
-        .lower()
-        .replace("-", "")
-        .replace("_", "")
-        .startswith("utf")
-    )
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    return encoding.lower().replace("-", "").replace("_", "").startswith("utf")
 
 
 NARROWEST, WIDEST = 40, 1_000

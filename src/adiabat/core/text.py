@@ -70,6 +70,7 @@ def verb(count: float, singular: str, plural: str) -> str:
 
 def setting(value: float) -> str:
     """A number as written in a configuration file."""
+    # Python writes 1e-05, a file 1e-5.
     digits, _, exponent = f"{value:.6g}".partition("e")
     return f"{digits}e{int(exponent)}" if exponent else digits
 
@@ -108,6 +109,7 @@ def amount(size: int | None) -> str:
         return ""
     if size < 2**10:
         return counted(size, "byte")
+    # Each unit is 2^10 of the one before: log2 of the size, over 10, is the number of the unit.
     power = min(int(math.log2(size)) // 10, 4)
     return f"{size / 2 ** (10 * power):.1f} {'KMGT'[power - 1]}iB"
 
@@ -162,9 +164,8 @@ def number_of(value: str | int | float) -> float | None:
 def grade_of(text: str) -> int | None:
     """Convert a text to a relevance grade; None if it is not `A_GRADE`."""
     number = number_of(text)
-    return (
-        int(number) if number is not None and number.is_integer() and abs(number) <= LARGEST_GRADE else None
-    )
+    is_grade = number is not None and number.is_integer() and abs(number) <= LARGEST_GRADE
+    return int(number) if number is not None and is_grade else None
 
 
 def shown(value: object) -> str:

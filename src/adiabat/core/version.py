@@ -44,4 +44,5 @@ def is_newer(version: str) -> bool:
 
 
 def _numbers(version: str) -> list[int]:
+    """Major, minor and patch; what follows them, such as ``dev0``, does not count."""
     return [int(number) for number in re.findall(r"\d+", version)[:3]]

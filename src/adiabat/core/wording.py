@@ -67,6 +67,7 @@ def assignment(key: str, value: object) -> str:
     """A setting by its dotted key: ``--set tune.keep=last``, or ``settings={"tune": {"keep": "last"}}``."""
     if typed_command() is not None:
         return f"--set {key}={written(value)}"
+    # From the inside out: {"tune": {"keep": "last"}} for tune.keep.
     nested = written(value)
     for part in reversed(key.split(".")):
         nested = f'{{"{part}": {nested}}}'

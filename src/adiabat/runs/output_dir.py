@@ -49,6 +49,9 @@ def require_free(folder: Path, *, resume: bool | None = None) -> None:
 
 
 def _require_resume(folder: Path, what: str, *, resume: bool | None) -> None:
+    """Refuse to begin where a job or an experiment lies already, unless it is resumed; None stands for a verb
+    that cannot resume.
+    """
     if not resume:
         advice = "choose another directory"
         if resume is not None:
@@ -123,6 +126,7 @@ def open_job(folder: Path, description: Mapping[str, Any], *, resume: bool, rule
             with sole_writer(folder):
                 write_description(job, description)
         return job
+    # A folder that the user made stays when the description cannot be written.
     is_new = not folder.exists()
     make_directory(folder)
     try:
@@ -167,6 +171,7 @@ def claimed(folder: Path | None, *, kind: str = "evaluation") -> Iterator[Path |
         yield None
         return
     require_own(folder, kind)
+    # All folders that are made here go again with a failed evaluation; only empty ones can be removed.
     missing = [directory for directory in (folder, *folder.parents) if not directory.exists()]
     make_directory(folder)
     try:
@@ -204,10 +209,9 @@ def require_own(folder: Path, kind: str = "evaluation", *, parts: Collection[str
                 raise DataError(f"kind is {existing}, not {kind}")
         except DataError as fault:
             raise JobError(
-                f"{option('out')} must be new or hold an undamaged evaluation of "
-                f"the same kind, {folder} does not "
-                f"({fault}); choose another, or remove its result.json and "
-                "report.html if you do not need them"
+                f"{option('out')} must be new or hold an undamaged evaluation of the same kind, {folder} "
+                f"does not ({fault}); choose another, or remove its result.json and report.html if you do "
+                "not need them"
             ) from fault
     elif folder.is_dir() and not all(entry.name in begun or _is_ours(entry) for entry in folder.iterdir()):
         raise JobError(

@@ -10,10 +10,11 @@ from pydantic import ValidationError
 
 from adiabat.core.arrow_columns import table_of
 from adiabat.core.errors import JobError
-from adiabat.core.files import is_there, open_parquet, reading, write_parquet
+from adiabat.core.files import open_parquet, reading, write_parquet
 from adiabat.core.formats import FORMAT, UPDATE, Format, reader_of
 from adiabat.core.misfits import misfits
 from adiabat.core.version import __version__, is_newer, version_in
+from adiabat.runs.run_config import exists
 
 RECORD = "record"
 """Column that holds the whole row as JSON."""
@@ -42,21 +43,18 @@ class Rows(Generic[Row]):
         *,
         columns: Callable[[Row], Mapping[str, Any]],
         of: str,
-        fault: Callable[[Row], str] = lambda row: "",
+        fault: Callable[[Row], str] | None = None,
         advice: str = "remove the file to measure again",
     ) -> None:
         """Read the existing rows.
 
         Args:
-            fault: Returns what is wrong with a row beyond its types; "" for a valid row.
+            fault: Returns what is wrong with a row beyond its types, "" for a valid row; None checks no more.
         """
         self.path = path
         self._columns = columns
-        self._rows = (
-            {row.name: row for row in _read(path, kind, fault, of=of, advice=advice)}
-            if is_there(path, error=JobError)
-            else {}
-        )
+        rows = _read(path, kind, fault, of=of, advice=advice) if exists(path) else []
+        self._rows = {row.name: row for row in rows}
 
     def __contains__(self, name: str) -> bool:
         return name in self._rows
@@ -80,7 +78,9 @@ class Rows(Generic[Row]):
         self._rows = rows
 
 
-def _read(path: Path, kind: type[Row], fault_of: Callable[[Row], str], *, of: str, advice: str) -> list[Row]:
+def _read(
+    path: Path, kind: type[Row], fault_of: Callable[[Row], str] | None, *, of: str, advice: str
+) -> list[Row]:
     adapter, rows = reader_of(kind), list[Row]()
     with reading(path, remedy=advice, error=JobError):
         file = open_parquet(path, remedy=advice, error=JobError)
@@ -88,6 +88,7 @@ def _read(path: Path, kind: type[Row], fault_of: Callable[[Row], str], *, of: st
         number = int((file.schema_arrow.metadata or {}).get(FORMAT.encode(), ROWS.oldest))
         ROWS.require(number, path, older=advice, error=JobError)
         records = file.read(columns=[RECORD])[RECORD].to_pylist()
+    # A row that does not fit may come from a newer version, which only an update reads.
     writer = version_in(path)
     if writer is not None and is_newer(writer):
         advice = UPDATE
@@ -98,7 +99,7 @@ def _read(path: Path, kind: type[Row], fault_of: Callable[[Row], str], *, of: st
             wrote = f", written by adiabat {writer}" if writer not in (None, __version__) else ""
             fault = f"row {number}: {misfits(wrong)[0]}{wrote}"
             raise JobError(f"{path} must be the rows of {of}, got: {fault}; {advice}") from wrong
-    if wrong_row := next(filter(None, map(fault_of, rows)), ""):
+    if fault_of and (wrong_row := next(filter(None, map(fault_of, rows)), "")):
         raise JobError(f"{path} must be the rows of {of}, got: {wrong_row}; {advice}")
     return rows
 
@@ -107,16 +108,15 @@ def _filled(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Every row with the columns of all rows, so that a failed first run does not decide them; a column of
     mixed types is JSON.
     """
-    columns = dict.fromkeys(column for row in rows for column in row if column != RECORD)
-    mixed = {
-        column
-        for column in columns
-        if len({isinstance(row.get(column), str) for row in rows if row.get(column) is not None}) > 1
-    }
-
-    def cell(value: Any, column: str) -> Any:
-        return json.dumps(value) if column in mixed and value is not None else value
-
-    return [
-        {**{column: cell(row.get(column), column) for column in columns}, RECORD: row[RECORD]} for row in rows
-    ]
+    columns: dict[str, list[Any]] = {}
+    for row in rows:
+        for column in row:
+            columns.setdefault(column, [])
+    for column, values in columns.items():
+        values += [row.get(column) for row in rows]
+        is_text = {isinstance(value, str) for value in values if value is not None}
+        if len(is_text) > 1:
+            columns[column] = [None if value is None else json.dumps(value) for value in values]
+    # The whole row comes last.
+    columns[RECORD] = columns.pop(RECORD)
+    return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]

@@ -27,61 +27,50 @@ CONFIG = "config.toml"
 PREPARED = "prepared"
 
 
+def exists(path: Path) -> bool:
+    """`is_there` for the files of a job."""
+    return is_there(path, error=JobError)
+
+
+class _Inside:
+    """A file or folder of a job directory."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, job: "Job", kind: type["Job"] | None = None) -> Path:
+        return job.folder / self._name
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """Paths of one job directory."""
 
     folder: Path
 
-    @property
-    def config(self) -> Path:
-        """The resolved configuration."""
-        return self.folder / CONFIG
-
-    @property
-    def log(self) -> Path:
-        """Losses and validations, one row each."""
-        return self.folder / "log.jsonl"
-
-    @property
-    def board(self) -> Path:
-        """The same for TensorBoard, if it was asked for."""
-        return self.folder / "tensorboard"
-
-    @property
-    def prepared(self) -> Path:
-        """Data prepared for the run before it starts; it may exist before the job does."""
-        return self.folder / PREPARED
-
-    @property
-    def checkpoints(self) -> Path:
-        """Checkpoints, from which the run can be resumed."""
-        return self.folder / "checkpoints"
-
-    @property
-    def model(self) -> Path:
-        """The trained model; it exists once the job is finished."""
-        return self.folder / "model"
-
-    @property
-    def result(self) -> Path:
-        """The result, for programs."""
-        return self.folder / "result.json"
-
-    @property
-    def trained(self) -> Path:
-        """Hashes of the texts that the job trained or validated on."""
-        return self.folder / "trained.bin"
-
-    @property
-    def report(self) -> Path:
-        """The result page."""
-        return self.folder / "report.html"
+    config = _Inside(CONFIG)
+    """The resolved configuration."""
+    log = _Inside("log.jsonl")
+    """Losses and validations, one row each."""
+    board = _Inside("tensorboard")
+    """The same for TensorBoard, if it was asked for."""
+    prepared = _Inside(PREPARED)
+    """Data prepared for the run before it starts; it may exist before the job does."""
+    checkpoints = _Inside("checkpoints")
+    """Checkpoints, from which the run can be resumed."""
+    model = _Inside("model")
+    """The trained model; it exists once the job is finished."""
+    result = _Inside("result.json")
+    """The result, for programs."""
+    trained = _Inside("trained.bin")
+    """Hashes of the texts that the job trained or validated on."""
+    report = _Inside("report.html")
+    """The result page."""
 
     @property
     def is_done(self) -> bool:
         """Whether its model and result exist."""
-        return self.model.is_dir() and is_there(self.result, error=JobError)
+        return self.model.is_dir() and exists(self.result)
 
     def finished_model(self) -> Path:
         """The directory of the model, checked against its checksums; JobError if the job is unfinished."""
@@ -90,7 +79,7 @@ class Job:
                 f"{self.folder} is a job that is not finished; repeat what began "
                 f"it, with {option('resume', True)}"
             )
-        if is_there(self.folder / CHECKSUMS, error=JobError):
+        if exists(self.folder / CHECKSUMS):
             require_seal(
                 real(self.folder),
                 remedy=f"if it was changed on purpose, name a copy of {self.model} elsewhere",
@@ -111,6 +100,11 @@ FREE_RUN = ("run.device", "run.checkpoint_seconds", "run.keep_checkpoints")
 
 FREE_RUNS = (*FREE_RUN, "run.log_every", "run.tensorboard")
 """The same for experiments, which take no numbers by step from their logs."""
+
+
+def _nothing(*given: object) -> Any:
+    """No settings, faults or reasons."""
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +129,10 @@ class Rules:
 
     free: frozenset[str] = frozenset()
     free_in: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    stopping: Callable[[Mapping[str, Any]], set[str]] = lambda settings: set()
-    behind: Callable[[Job, Mapping[str, Any]], list[str]] = lambda job, settings: []
+    stopping: Callable[[Mapping[str, Any]], set[str]] = _nothing
+    behind: Callable[[Job, Mapping[str, Any]], list[str]] = _nothing
     words: Mapping[str, str] = field(default_factory=dict)
-    reasons: Callable[[Mapping[str, Any]], Mapping[str, str]] = lambda settings: {}
+    reasons: Callable[[Mapping[str, Any]], Mapping[str, str]] = _nothing
     defaults: Mapping[str, Any] = field(default_factory=dict)
     later: frozenset[str] = frozenset()
 
@@ -230,6 +224,7 @@ def write_description(job: Job, description: Mapping[str, Any]) -> None:
 
 
 def _checksum(text: str) -> str:
+    """SHA-256 of the settings below the first line, as they are written."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -242,7 +237,7 @@ def is_described(folder: Path, table: str) -> bool:
     """Whether the configuration in a directory has a table that identifies its kind."""
     job = Job(folder)
     # In any format: a finished job of an earlier version is a model.
-    return is_there(job.config, error=JobError) and table in any_description(job).tables
+    return exists(job.config) and table in any_description(job).tables
 
 
 def require_same(
@@ -250,6 +245,7 @@ def require_same(
 ) -> None:
     """Refuse to resume a job with different settings."""
     before_tables = read_description(job)
+    # Tables that a job may have or lack.
     optional = {name for name, table in rules.defaults.items() if table is None}
     _require_verb(job, before_tables.keys() - optional, without_none(description).keys() - optional)
     wanted = flat_settings(description)
@@ -257,31 +253,27 @@ def require_same(
     unstated = {
         key: value for key, value in flat_settings(rules.defaults).items() if wanted.get(key) == value
     }
+    # What a job states counts more than a default.
     stated = flat_settings(before_tables)
     before = {**unstated, **stated}
     reasons = rules.reasons(wanted)
-    differing = [
-        rules.words.get(key)
-        or f"{key} was {before.get(key, 'not set')!r}, is "
-        f"{wanted.get(key, 'not set')!r}{reasons.get(key, '')}"
-        for key in sorted(
-            {*before, *wanted}
-            - rules.free
-            - rules.stopping(wanted)
-            - set(unknown)
-            - (rules.later - stated.keys())
-        )
-        if _bound(before, key, rules) != _bound(wanted, key, rules)
-    ]
+    compared = {*before, *wanted} - rules.free - set(rules.stopping(wanted)) - set(unknown)
+    # A job from before a setting existed does not state it.
+    compared -= rules.later - stated.keys()
+    differing = []
+    for key in sorted(compared):
+        if _bound(before, key, rules) != _bound(wanted, key, rules):
+            former, now = before.get(key, "not set"), wanted.get(key, "not set")
+            usual = f"{key} was {former!r}, is {now!r}{reasons.get(key, '')}"
+            differing.append(rules.words.get(key) or usual)
     if differing:
-        differences = (
-            f"a difference: {differing[0]}" if len(differing) == 1 else several(differing, of="differences")
-        )
+        differences = several(differing, of="differences")
+        if len(differing) == 1:
+            differences = f"a difference: {differences}"
         raise JobError(
-            f"{option('resume')} must continue the job in {job.folder} with its "
-            f"settings and data, got {differences}; "
-            f"repeat the first command with all its settings ({job.config} holds "
-            f"them), or choose another {option('out')}"
+            f"{option('resume')} must continue the job in {job.folder} with its settings and data, got "
+            f"{differences}; repeat the first command with all its settings ({job.config} holds them), or "
+            f"choose another {option('out')}"
         )
 
 
@@ -290,36 +282,41 @@ def _bound(settings: Mapping[str, Any], key: str, rules: Rules) -> Any:
     value, free = settings.get(key), rules.free_in.get(key)
     if not (free and isinstance(value, list)):
         return value
-    return [
-        {name: item for name, item in row.items() if name not in free} if isinstance(row, Mapping) else row
-        for row in value
-    ]
+    return [_without(row, free) for row in value]
+
+
+def _without(row: Any, names: Collection[str]) -> Any:
+    """A table without some keys; anything else as it is."""
+    if not isinstance(row, Mapping):
+        return row
+    return {name: item for name, item in row.items() if name not in names}
 
 
 def _require_verb(job: Job, before: AbstractSet[str], wanted: AbstractSet[str]) -> None:
     """Refuse a job that lacks tables of this one and has others instead; a list of all differences would not
     help.
     """
-    extra, missing = (
-        " and ".join(f"[{name}]" for name in sorted(names)) for names in (before - wanted, wanted - before)
-    )
+    extra, missing = _tables(before - wanted), _tables(wanted - before)
     if extra and missing:
         raise JobError(
-            f"{job.folder} must hold a job of the same verb, got one with {extra} "
-            f"and without {missing} in its config.toml; "
-            f"choose another {option('out')}"
+            f"{job.folder} must hold a job of the same verb, got one with {extra} and without {missing} in "
+            f"its config.toml; choose another {option('out')}"
         )
+
+
+def _tables(names: AbstractSet[str]) -> str:
+    """Tables of a configuration in messages: ``[job] and [tune]``."""
+    return " and ".join(f"[{name}]" for name in sorted(names))
 
 
 def flat_settings(description: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration as dotted keys with values, with tuples as lists and without None."""
     flat: dict[str, Any] = {}
     for key, value in without_none(description).items():
-        flat |= (
-            {f"{key}.{inner}": setting for inner, setting in flat_settings(value).items()}
-            if isinstance(value, dict)
-            else {key: value}
-        )
+        if isinstance(value, dict):
+            flat |= {f"{key}.{inner}": setting for inner, setting in flat_settings(value).items()}
+        else:
+            flat[key] = value
     return flat
 
 

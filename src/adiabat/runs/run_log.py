@@ -15,10 +15,11 @@ from typing import IO, Any, Literal
 
 from adiabat.core.disk import appending_to, make_folder, move, part_of
 from adiabat.core.errors import JobError, MissingDependencyError, disk_error_of
-from adiabat.core.files import advice_on, is_there
+from adiabat.core.files import advice_on
 from adiabat.core.formats import rebuilt
 from adiabat.core.provenance import Line, line_of, read_lines
 from adiabat.core.wording import again
+from adiabat.runs.run_config import exists
 
 REMEDY = "start again in another directory"
 
@@ -109,7 +110,8 @@ class JobLog:
             move(part, self.path)
 
     def _lines(self, step: int) -> Iterator[Line]:
-        for line in _lines(self.path) if is_there(self.path, error=JobError) else ():
+        """The rows up to a step; reading ends at the first one after it."""
+        for line in _lines(self.path) if exists(self.path) else ():
             if line.row["step"] > step:
                 return
             yield line
@@ -140,6 +142,7 @@ def read_log(path: Path) -> Iterator[dict[str, Any]]:
 def _lines(path: Path) -> Iterator[Line]:
     """Lines of a log whose rows have the columns of this version."""
     for number, line in enumerate(read_lines(path, remedy=REMEDY, error=JobError), start=1):
+        # Further columns differ from job to job, but all are numbers.
         kind = _ValidationRow if "validation_loss" in line.row else _Row
         place = Path(f"{path}:{number}")
         numbers = rebuilt(dict[str, float], line.row, place, remedy=REMEDY, error=JobError)
@@ -213,4 +216,6 @@ def idle_counts(rows: Iterable[Mapping[str, Any]], *, keep: Keep) -> list[int]:
 
 def least_idle(counts: Sequence[int]) -> int:
     """The smallest limit of idle epochs that would not have stopped the run before now."""
+    # A count c before the last epoch did not stop the run, so the limit was above it: c + 1 or more. The last
+    # count itself would stop it only now.
     return max([counts[-1], *(count + 1 for count in counts[:-1])])
