@@ -3,7 +3,6 @@ a plain one.
 """
 
 import copy
-import math
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -247,16 +246,12 @@ def test_two_threads_give_the_gradients_of_one_pass(kind: Kind, cached: bool) ->
 @pytest.mark.parametrize(
     ("rank", "alpha", "message"),
     [
-        (0, None, "rank must be >= 1, got 0"),
         (
             17,
             None,
             r"rank must be <= 16, the smaller width of layers\.0\.self_attn\.k_proj "
             r"\(16 by 32\), got 17; lower it",
         ),
-        (4, 0.0, "alpha must be > 0, got 0.0"),
-        (4, math.inf, "alpha must be > 0, got inf"),
-        (4, math.nan, "alpha must be > 0, got nan"),
     ],
 )
 def test_a_rank_or_alpha_out_of_range_is_said_in_one_line_and_changes_nothing(
@@ -269,12 +264,6 @@ def test_a_rank_or_alpha_out_of_range_is_said_in_one_line_and_changes_nothing(
     assert list(backbone.state_dict()) == list(tiny_backbone("llama", layers=2).state_dict())
     assert all(weights.requires_grad for weights in backbone.parameters())
     assert add_lora(backbone, rank=16) > 0
-
-
-def test_adapters_are_not_put_on_adapters() -> None:
-    encoder = with_lora()
-    with pytest.raises(ModelError, match="backbone must have no adapters, got some; merge them first"):
-        add_lora(encoder.backbone, rank=2)
 
 
 # Freezing by name, with adapters.

@@ -20,7 +20,7 @@ from adiabat.models import bulk as tokens
 from adiabat.models import tokens as cutting
 from adiabat.models.bulk import TokenTable, embed_all, embed_rows
 from adiabat.models.embedding_head import EncoderSettings
-from adiabat.models.tokens import bucket_batches, cut_texts, filled_up, pad, token_budget_batches, token_lists
+from adiabat.models.tokens import bucket_batches, cut_texts, pad, token_budget_batches, token_lists
 from tests.tiny import lists, tiny_encoder, tiny_tokenizer
 
 TEXTS = ["a", "query of some length", "", "längeres Wort äöü", "b", "一二三"]
@@ -371,18 +371,11 @@ def test_batches_worked_by_hand() -> None:
 
 
 def test_a_batch_filled_up_by_hand() -> None:
-    batch = filled_up(
-        pad(Ragged.of([[5, 6, 7], [8]]), pad_token_id=9, skipped=1), rows=3, length=4, pad_token_id=9
-    )
+    # The last row is a filler, a text of one padding token.
+    batch = pad(Ragged.of([[5, 6, 7], [8], [9]]), pad_token_id=9, length=4, skipped=1)
     assert batch.input_ids.tolist() == [[5, 6, 7, 9], [8, 9, 9, 9], [9, 9, 9, 9]]
     assert batch.attention_mask.tolist() == [[1, 1, 1, 0], [1, 0, 0, 0], [1, 0, 0, 0]]
     assert batch.pooling_mask.tolist() == [[0, 1, 1, 0], [1, 0, 0, 0], [1, 0, 0, 0]]
-
-
-@pytest.mark.parametrize(("rows", "length"), [(1, 3), (2, 2)])
-def test_a_batch_is_never_cut_to_a_shape(rows: int, length: int) -> None:
-    with pytest.raises(ValueError, match=f"a batch must fit {rows} rows of {length} tokens, got 2 of 3"):
-        filled_up(pad(Ragged.of([[1, 2, 3], [4]]), pad_token_id=0), rows=rows, length=length, pad_token_id=0)
 
 
 def test_buckets_worked_by_hand() -> None:

@@ -72,11 +72,6 @@ def test_lengths_that_do_not_fit_are_refused(settings: dict[str, object], messag
         Schedule(**settings)
 
 
-def test_a_negative_step_is_refused() -> None:
-    with pytest.raises(ValueError, match="step must be 0 or more, got -1"):
-        Schedule().factor(-1)
-
-
 @pytest.mark.parametrize(
     ("fraction", "total", "steps"), [(0.1, 30, 3), (0.1, 31, 4), (0.0, 30, 0), (1.0, 30, 30), (0.07, 100, 7)]
 )

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 from adiabat.config.dual_training import TrainSection, TrainSettings
 from adiabat.config.shared import EncoderSection
-from adiabat.core.errors import ConfigError, ModelError, reraise_unrelated, several
+from adiabat.core.errors import ConfigError, ModelError, first_line, reraise_unrelated, several
 from adiabat.core.files import open_plain
 from adiabat.core.wording import positional
 from adiabat.data.records import SIDES, Fingerprint
@@ -23,7 +23,6 @@ from adiabat.models.adapters import train_part
 from adiabat.models.backbone import require_pad_token
 from adiabat.models.encoder import Encoder
 from adiabat.models.freezing import freeze
-from adiabat.models.st_files import first_line
 from adiabat.models.towers import DualEncoder, build_towers, freeze_tower, merged_tower
 from adiabat.training.optimizers import decay_groups, make_optimizer
 

@@ -10,7 +10,6 @@ Reference:
 """
 
 import copy
-import math
 import re
 from typing import Any
 
@@ -21,6 +20,7 @@ from transformers.pytorch_utils import Conv1D
 
 from adiabat.config.training_choices import Method
 from adiabat.core.errors import ConfigError, ModelError
+from adiabat.models.freezing import trainable_weights
 
 BIAS_SETTINGS = ("attention_bias", "mlp_bias", "norm_bias")
 """Settings that give biases to families without them, such as Llama and ModernBERT."""
@@ -51,7 +51,7 @@ def train_biases_only(backbone: PreTrainedModel) -> int:
     for name, weights in backbone.named_parameters():
         if not _BIAS.search(name) or name.startswith(_POOLER):
             weights.requires_grad_(False)
-    return _trainable(backbone)
+    return trainable_weights(backbone)
 
 
 def add_lora(backbone: PreTrainedModel, *, rank: int, alpha: float | None = None) -> int:
@@ -68,32 +68,29 @@ def add_lora(backbone: PreTrainedModel, *, rank: int, alpha: float | None = None
             of one learning rate then grows with the rank; a fixed alpha compensates for that (Hu et al. 2022,
             section 4.1).
     """
-    if hasattr(backbone, "peft_config"):
-        raise ModelError("backbone must have no adapters, got some; merge them first")
     layers = _require_layers(backbone)
-    if rank < 1:
-        raise ConfigError(f"rank must be >= 1, got {rank}; 32 to 128 suit most cases")
-    if alpha is not None and not 0 < alpha < math.inf:
-        raise ConfigError(f"alpha must be > 0, got {alpha}; leave it out to use the rank")
-    narrowest = min(layers, key=lambda name: min(layers[name].weight.shape))
-    widths = tuple(layers[narrowest].weight.shape)
-    if rank > min(widths):
+    shapes = {name: tuple(layer.weight.shape) for name, layer in layers.items()}
+    narrowest = min(shapes, key=lambda name: min(shapes[name]))
+    outer, inner = shapes[narrowest]
+    smaller = min(outer, inner)
+    if rank > smaller:
         raise ConfigError(
-            f"rank must be <= {min(widths)}, the smaller width of {narrowest} ({widths[0]} "
-            f"by {widths[1]}), got {rank}; lower it"
+            f"rank must be <= {smaller}, the smaller width of {narrowest} ({outer} by {inner}), got {rank}; "
+            "lower it"
         )
     from peft import LoraConfig, inject_adapter_in_model  # takes 0.4 s
 
     transposed = any(isinstance(layer, Conv1D) for layer in layers.values())
-    scale: Any = rank if alpha is None else alpha  # peft's type is int, though it only divides by the rank
+    # peft's type of alpha is int, though it only divides by the rank.
+    scale: Any = rank if alpha is None else alpha
     settings = LoraConfig(r=rank, lora_alpha=scale, target_modules=list(layers), fan_in_fan_out=transposed)
-    states = {name: (layer.weight.requires_grad, layer.training) for name, layer in layers.items()}
+    states = [(name, layer.weight.requires_grad, layer.training) for name, layer in layers.items()]
     inject_adapter_in_model(settings, backbone)
-    for name, (trained, training) in states.items():
-        adapted = backbone.get_submodule(name).train(training)
-        if not trained:
+    for name, is_trained, is_training in states:
+        adapted = backbone.get_submodule(name).train(is_training)
+        if not is_trained:
             adapted.requires_grad_(False)
-    return _trainable(backbone)
+    return trainable_weights(backbone)
 
 
 def merge_adapters(backbone: PreTrainedModel) -> PreTrainedModel:
@@ -133,10 +130,6 @@ def merge_adapters(backbone: PreTrainedModel) -> PreTrainedModel:
     return merged.requires_grad_(True)
 
 
-def _trainable(backbone: nn.Module) -> int:
-    return sum(weights.numel() for weights in backbone.parameters() if weights.requires_grad)
-
-
 def _add_biases(backbone: PreTrainedModel) -> None:
     """Add zero biases to the backbone and its configuration; ModelError if the configuration has no setting
     for them.
@@ -147,9 +140,8 @@ def _add_biases(backbone: PreTrainedModel) -> None:
         setattr(config, setting, True)
     with torch.device("meta"):
         # On the meta device, only for the names and shapes of the biases.
-        shapes = {
-            name: bias.shape for name, bias in type(backbone)(config).named_parameters() if _BIAS.search(name)
-        }
+        names_and_biases = type(backbone)(config).named_parameters()
+        shapes = {name: bias.shape for name, bias in names_and_biases if _BIAS.search(name)}
     if not shapes:
         raise ModelError(
             f"training biases alone needs a backbone with biases, got type {config.model_type}, "
@@ -170,10 +162,11 @@ def _require_layers(backbone: PreTrainedModel) -> dict[str, nn.Linear | Conv1D]:
     """Dense layers that an embedding depends on, by name; peft's own ``all-linear`` would include a pooler
     head.
     """
-    dense = {
-        name: layer for name, layer in backbone.named_modules() if isinstance(layer, (nn.Linear, Conv1D))
+    layers = {
+        name: layer
+        for name, layer in backbone.named_modules()
+        if isinstance(layer, (nn.Linear, Conv1D)) and not name.startswith(_POOLER)
     }
-    layers = {name: layer for name, layer in dense.items() if not name.startswith(_POOLER)}
     if not layers:
         kind = backbone.config.model_type
         raise ModelError(

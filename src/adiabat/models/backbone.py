@@ -27,11 +27,10 @@ from transformers import (
 )
 from transformers.utils import logging as transformers_logging
 
-from adiabat.core.errors import ConfigError, ModelError, reraise_unrelated
-from adiabat.core.files import is_there
-from adiabat.models.json_files import read_json, require_switches
+from adiabat.core.errors import ConfigError, ModelError, first_line, reraise_unrelated
+from adiabat.models.json_files import exists, read_json, require_switches
 from adiabat.models.lost_files import require_shards
-from adiabat.models.st_files import PICKLES, first_line, required
+from adiabat.models.st_files import PICKLES, required
 from adiabat.models.st_modules import CONFIG_SWITCHES, TOKENIZER_SWITCHES, TransformerSettings
 
 ENCODERS: Mapping[str, str] = {
@@ -89,7 +88,7 @@ def load_backbone(
     code = trust.remote_code is not None
     _require_files_inside(folder, trust)
     adapted = adapter or folder
-    if is_there(adapted / "adapter_config.json", error=ModelError):
+    if exists(adapted / "adapter_config.json"):
         _require_mergeable(adapted)
     require_switches(read_json(folder / "config.json"), CONFIG_SWITCHES, path=folder / "config.json")
     with _as_model_error(folder, trust):
@@ -132,7 +131,7 @@ def load_backbone(
 def base_of_adapter(folder: Path) -> str | None:
     """Directory or hub name of an adapter's base model; None if the folder holds a whole model."""
     path = folder / "adapter_config.json"
-    if not is_there(path, error=ModelError) or is_there(folder / "config.json", error=ModelError):
+    if not exists(path) or exists(folder / "config.json"):
         return None
     (base,) = required(read_json(path), "base_model_name_or_path", path=path)
     if not isinstance(base, str) or not base:
@@ -205,7 +204,7 @@ def _require_mergeable(folder: Path) -> None:
                 f"got {record[name]!r:.40}; {MERGE_FIRST}"
             )
     # transformers would open a pickle.
-    if not is_there(folder / "adapter_model.safetensors", error=ModelError):
+    if not exists(folder / "adapter_model.safetensors"):
         raise ModelError(
             f"{folder} must hold adapter_model.safetensors, which adapter_config.json "
             "asks for; save the adapter again with peft"
@@ -215,18 +214,20 @@ def _require_mergeable(folder: Path) -> None:
 def _require_files_inside(folder: Path, trust: Trust) -> None:
     """Refuse weight file names that point out of the folder, and code of another repository."""
     shards = read_json(folder / "model.safetensors.index.json").get("weight_map") or {}
-    names = {read_json(folder / "config.json").get("transformers_weights"), *shards.values()} - {None}
+    stated = read_json(folder / "config.json").get("transformers_weights")
+    names = {stated, *shards.values()} - {None}
     if faults := sorted(str(name) for name in names if Path(str(name)).name != name):
         raise ModelError(
             f"{folder} must name files of its own for its weights, got {faults[0]!r}; "
             "copy that file into the model's folder"
         )
     require_shards(folder, set(shards.values()))
-    for name in ("config.json", "tokenizer_config.json") if trust.remote_code is not None else ():
+    if trust.remote_code is None:
+        return
+    for name in ("config.json", "tokenizer_config.json"):
         classes = read_json(folder / name).get("auto_map") or {}
-        for entry in chain.from_iterable(
-            entry if isinstance(entry, list) else [entry] for entry in classes.values()
-        ):
+        lists = (entry if isinstance(entry, list) else [entry] for entry in classes.values())
+        for entry in chain.from_iterable(lists):
             repository, dashes, _ = str(entry).partition("--")
             if dashes and repository != trust.remote_code:
                 raise ModelError(
@@ -240,9 +241,8 @@ def first_blocks(config: PretrainedConfig, blocks: int) -> PretrainedConfig:
     them.
     """
     count = getattr(config, "num_hidden_layers", None)
-    if not isinstance(count, int) or any(
-        getattr(config, name, usual) > usual for name, usual in COUNTED_FROM_THE_END.items()
-    ):
+    limits = COUNTED_FROM_THE_END.items()
+    if not isinstance(count, int) or any(getattr(config, name, usual) > usual for name, usual in limits):
         raise _uncuttable(config, blocks, "blocks are not counted one by one in its config.json")
     if not 1 <= blocks <= count:
         raise ConfigError(
@@ -264,12 +264,14 @@ def first_blocks(config: PretrainedConfig, blocks: int) -> PretrainedConfig:
 
 
 def _uncuttable(config: PretrainedConfig, blocks: int, reason: str) -> ConfigError:
+    """The error for a backbone that cannot be cut after some of its blocks."""
     return ConfigError(
         f"encoder.blocks must be left out for a backbone of type {config.model_type}, got {blocks}: {reason}"
     )
 
 
 def _silent_bar(_: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> object:
+    """A progress bar that shows nothing."""
     return transformers_logging.EmptyTqdm(*args, **kwargs)  # type: ignore[no-untyped-call]
 
 
@@ -289,6 +291,7 @@ def quietly() -> Iterator[None]:
 
 @contextmanager
 def _as_model_error(folder: Path, trust: Trust) -> Iterator[None]:
+    """Report whatever transformers raises as a fault of the model, with advice for the usual causes."""
     try:
         with quietly():
             yield
@@ -326,14 +329,14 @@ def _check_weights(folder: Path, architecture: str, report: Mapping[str, Any], *
     left_over = (name for name in report["unexpected_keys"] if not (shortened and BLOCK.search(name)))
     if faults := sorted(name for name in left_over if not HEADS_FOR_WORDS.match(name)):
         raise ModelError(
-            f"{folder} must hold the weights of an embedding model alone; {len(faults)} "
-            "belong to something on top of it, such as a "
-            f"classifier or a layer of late interaction: {', '.join(faults[:3])}; "
+            f"{folder} must hold the weights of an embedding model alone; {len(faults)} belong to something "
+            f"on top of it, such as a classifier or a layer of late interaction: {', '.join(faults[:3])}; "
             "choose another model, or save it without them"
         )
 
 
 def _loader(config: PretrainedConfig, folder: Path) -> Any:
+    """The class of transformers that loads the part of a model which embeds texts."""
     if config.model_type in ENCODERS:
         return getattr(transformers, ENCODERS[config.model_type])
     if not config.is_encoder_decoder:
@@ -363,7 +366,7 @@ def load_tokenizer(
 ) -> PreTrainedTokenizerBase:
     """Load a fast tokenizer."""
     settings = settings or TransformerSettings()
-    if not any(path for pattern in TOKENIZER_FILES for path in folder.glob(pattern)):
+    if not any(any(folder.glob(pattern)) for pattern in TOKENIZER_FILES):
         raise ModelError(f"{folder} must hold a tokenizer, got none of {', '.join(TOKENIZER_FILES)}")
     _require_tokenizer_settings(folder / "tokenizer_config.json")
     try:
@@ -390,10 +393,7 @@ def load_tokenizer(
     tokenizer.init_kwargs["truncation_side"] = tokenizer.truncation_side
     # sentence-transformers keeps lower-casing beside the tokenizer; here it becomes part of it, unless it is.
     normalizers = normalizers_of(tokenizer)
-    lowers = any(
-        isinstance(normalizer, Lowercase) or getattr(normalizer, "lowercase", False)
-        for normalizer in normalizers
-    )
+    lowers = any(isinstance(each, Lowercase) or getattr(each, "lowercase", False) for each in normalizers)
     if settings.lower_case and not lowers:
         tokenizer.backend_tokenizer.normalizer = Chain([Lowercase(), *normalizers])
     if pad_token is not None:
@@ -402,13 +402,14 @@ def load_tokenizer(
 
 
 def _require_tokenizer_settings(path: Path) -> None:
+    """Refuse settings of a tokenizer that transformers would take in silence and read differently."""
     stated = read_json(path)
     require_switches(stated, TOKENIZER_SWITCHES, path=path)
     limit = stated.get("model_max_length")
     # Infinity, or a float such as 1e30, stands for no limit.
-    if limit not in (None, float("inf")) and (
-        isinstance(limit, bool) or not isinstance(limit, int | float) or limit % 1
-    ):
+    if limit in (None, float("inf")):
+        return
+    if isinstance(limit, bool) or not isinstance(limit, int | float) or limit % 1:
         raise ModelError(f"{path}: model_max_length must be a whole number, got {limit!r:.60}; correct it")
 
 

@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from itertools import chain, islice
 from pathlib import Path
@@ -21,7 +22,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from adiabat.core.errors import is_out_of_memory
+from adiabat.core.arrays import VectorArray
 from adiabat.core.files import writing_whole
 from adiabat.core.provenance import is_whole, seal
 from adiabat.core.ragged import Ragged
@@ -33,7 +34,7 @@ from adiabat.models.device import (
     autocast,
     on_device,
     parallel_map,
-    release_unused,
+    retried,
     thread_replicas,
 )
 from adiabat.models.packing import gains_by_packing, pack
@@ -131,7 +132,7 @@ def embed_blocks(
     budget: int,
     compiled: bool = False,
     on_progress: Callable[[Progress], None] | None = None,
-) -> Float[np.ndarray, "n e"]:
+) -> VectorArray:
     """Embed texts in batches within a budget of tokens, including padding.
 
     On a GPU, three batches are under way at a time: their tokens and embeddings are copied while it computes.
@@ -168,7 +169,7 @@ def embed_bags(
     source: TokenSource,
     *,
     on_progress: Callable[[Progress], None] | None = None,
-) -> Float[np.ndarray, "n e"]:
+) -> VectorArray:
     """Embed texts by a static model with mean pooling, as bags of rows, without padding or token states."""
     total = source.total
     vectors = np.empty((total, encoder.width), dtype=np.float32)
@@ -237,22 +238,26 @@ class _Pass:
             return EmbeddedBatch(rows, full, host, arrived)
 
     def _embeddings(self, tokens: TokenBatch) -> Float[Tensor, "b e"]:
-        divisible = len(tokens.layout.lengths) > 1
-        if not self.halved:
-            try:
-                embeddings: Tensor = self.encoder(tokens)
-                return embeddings
-            except RuntimeError as fault:
-                if self.encoder.device.type == "cpu" or not divisible or not is_out_of_memory(fault):
-                    raise
-            warnings.warn(
-                "a batch of texts does not fit in the free memory of the GPU: all batches pass in halves",
-                stacklevel=2,
-            )
-            self.halved = True
-            release_unused()
-        parts = tokens.halves() if divisible else (tokens,)
+        """Embed a batch, in halves if it does not fit in a GPU's memory."""
+        if len(tokens.layout.lengths) > 1:
+            return retried(partial(self._by_parts, tokens), self._halve)
+        return self._by_parts(tokens)
+
+    def _by_parts(self, tokens: TokenBatch) -> Float[Tensor, "b e"]:
+        """Embed a batch in one pass or two."""
+        parts = tokens.halves() if self.halved and len(tokens.layout.lengths) > 1 else (tokens,)
         return torch.cat([self.encoder(part) for part in parts])
+
+    def _halve(self) -> bool:
+        """Pass batches in halves from here on; False where that cannot help."""
+        if self.halved or self.encoder.device.type == "cpu":
+            return False
+        warnings.warn(
+            "a batch of texts does not fit in the free memory of the GPU: all batches pass in halves",
+            stacklevel=2,
+        )
+        self.halved = True
+        return True
 
 
 class TokenFile:
@@ -311,7 +316,7 @@ class TokenTable:
     @property
     def lengths(self) -> Int[np.ndarray, " texts"]:
         """Number of tokens of each text."""
-        # Avoids an intermediate difference in 64 bits.
+        # Avoids an intermediate difference in 64 bits; a text has far fewer than 2^31 tokens.
         lengths: Int[np.ndarray, " texts"] = np.subtract(
             self.offsets[1:], self.offsets[:-1], dtype=np.int32, casting="unsafe"
         )

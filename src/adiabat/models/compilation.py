@@ -24,18 +24,13 @@ def blocks_of(backbone: nn.Module) -> list[nn.Module]:
     """
     # No common name: transformers has layer, layers, h, block; the list with most parameters is the stack in
     # every family of the tests.
-    lists = [
-        submodule
-        for submodule in backbone.modules()
-        if isinstance(submodule, nn.ModuleList) and len(submodule)
-    ]
-    return list(
-        max(
-            lists,
-            key=lambda submodule: sum(weights.numel() for weights in submodule.parameters()),
-            default=[],
-        )
-    )
+    lists = [module for module in backbone.modules() if isinstance(module, nn.ModuleList) and len(module)]
+    return list(max(lists, key=_size, default=[]))
+
+
+def _size(module: nn.Module) -> int:
+    """Number of its parameters."""
+    return sum(weights.numel() for weights in module.parameters())
 
 
 def compile_blocks(backbone: nn.Module) -> None:

@@ -19,10 +19,10 @@ from typing import Literal, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from adiabat.config.shared import require_device_name
+from adiabat.core.arrays import VectorArray
 from adiabat.core.errors import ConfigError, is_out_of_memory
 
 
@@ -156,7 +156,7 @@ def autocast(
 
 
 def settled_precision(
-    encode: Callable[[Sequence[str], Precision], Float[np.ndarray, "n e"]], device: torch.device
+    encode: Callable[[Sequence[str], Precision], VectorArray], device: torch.device
 ) -> Precision:
     """Choose bf16 if it is native and accurate for this encoder, otherwise fp32."""
     if not native_bf16(device):
@@ -172,8 +172,10 @@ def settled_precision(
     return "bf16" if minimum_cosine(exact, rounded) >= MINIMUM_COSINE else "fp32"
 
 
-def minimum_cosine(vectors: Float[np.ndarray, "n e"], others: Float[np.ndarray, "n e"]) -> float:
-    """Smallest cosine between corresponding rows, in float64; NaN if a row holds NaN or is zero."""
+def minimum_cosine(vectors: VectorArray, others: VectorArray) -> float:
+    """Smallest cosine between corresponding rows, ``min_i a_i b_i / (|a_i| |b_i|)``, in float64; NaN if a row
+    holds NaN or is zero.
+    """
     a, b = vectors.astype(np.float64), others.astype(np.float64)
     with np.errstate(invalid="ignore", divide="ignore"):
         return float(np.min(np.sum(a * b, axis=1) / (np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1))))
@@ -186,6 +188,23 @@ Result = TypeVar("Result")
 
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
+
+
+def retried(work: Callable[[], Result], relieve: Callable[[], bool]) -> Result:
+    """Do some work, and again after a shortage of a GPU's memory, as long as `relieve` makes it smaller."""
+    while True:
+        try:
+            return work()
+        except RuntimeError as fault:
+            if not is_out_of_memory(fault) or not relieve():
+                raise
+        # Here, not in the handler: there the traceback still holds the tensors of the attempt.
+        release_unused()
+
+
+def call(work: Callable[[], Result]) -> Result:
+    """Do some work: what `parallel_map` does with jobs that are functions."""
+    return work()
 
 
 MAX_WORKERS = 16
@@ -235,6 +254,7 @@ def parallel_map(
 
 
 def _start(threads: int, all_here: Barrier) -> None:
+    """Begin a thread with its share of torch's threads, and wait for the others."""
     # At its first question or operation, torch gives a thread the number that any other thread set last.
     # Without this question, that would be the first operation of a job, after nested maps may have changed
     # the number, and last digits would depend on them.
@@ -246,6 +266,7 @@ def _start(threads: int, all_here: Barrier) -> None:
 def _in_order(
     pool: ThreadPoolExecutor, call: Callable[[Job], Result], jobs: Iterable[Job], *, ahead: int
 ) -> Iterator[Result]:
+    """Results in the order of their jobs; `ahead` more jobs than results are begun."""
     waiting: deque[Future[Result]] = deque()
     try:
         for job in jobs:

@@ -34,9 +34,8 @@ def similarity_stated(root: Mapping[str, Any], *, name: str) -> Similarity:
         return "cosine"
     if not isinstance(stated, str) or stated not in STATED:
         raise ModelError(
-            f"{name}: similarity_fn_name in config_sentence_transformers.json must "
-            f"be {', '.join(STATED)}, got {stated}; "
-            "adiabat computes no other; set encoder.similarity to one of them"
+            f"{name}: similarity_fn_name in config_sentence_transformers.json must be {', '.join(STATED)}, "
+            f"got {stated}; adiabat computes no other; set encoder.similarity to one of them"
         )
     return STATED[stated]
 
@@ -54,19 +53,20 @@ def pool(
         Reimers & Gurevych 2019 (mean, cls, max); Muennighoff 2022 (weighted mean).
     """
     states = hidden.float()
-    match pooling:
-        case "mean" | "weighted_mean":
-            positions = torch.arange(1, mask.shape[1] + 1, device=mask.device)
-            weights = (mask if pooling == "mean" else mask * positions).float()
-            return torch.bmm(weights.unsqueeze(1), states).squeeze(1) / weights.sum(dim=1, keepdim=True)
-        case "max":
-            return states.masked_fill(mask.unsqueeze(-1) == 0, -torch.inf).amax(dim=1)
-        case "cls" | "last":
-            position = (
-                mask.argmax(dim=1) if pooling == "cls" else mask.shape[1] - 1 - mask.flip(1).argmax(dim=1)
-            )
-            return states[torch.arange(len(states), device=states.device), position]
-    raise ConfigError(f"pooling must be one of {', '.join(POOLINGS)}, got {pooling!r}")
+    if pooling in ("mean", "weighted_mean"):
+        # sum_t w_t h_t / sum_t w_t, where w_t is 1, or t for the weighted mean
+        weights = mask
+        if pooling == "weighted_mean":
+            weights = mask * torch.arange(1, mask.shape[1] + 1, device=mask.device)
+        weights = weights.float()
+        return torch.bmm(weights.unsqueeze(1), states).squeeze(1) / weights.sum(dim=1, keepdim=True)
+    if pooling == "max":
+        return states.masked_fill(mask.unsqueeze(-1) == 0, -torch.inf).amax(dim=1)
+    # argmax finds the first 1 of a row; the last one is the first of the row read backwards.
+    position = mask.argmax(dim=1)
+    if pooling == "last":
+        position = mask.shape[1] - 1 - mask.flip(1).argmax(dim=1)
+    return states[torch.arange(len(states), device=states.device), position]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +146,8 @@ def new_projection(width: int, out: int, *, seed: int) -> Projection:
 
     Its weights are normal with variance ``1 / width``, which preserves lengths and angles on average.
     """
-    return projection_of(
-        torch.empty(out, width).normal_(std=width**-0.5, generator=torch.Generator().manual_seed(seed)).T
-    )
+    generator = torch.Generator().manual_seed(seed)
+    return projection_of(torch.empty(out, width).normal_(std=width**-0.5, generator=generator).T)
 
 
 def projection_of(weights: Float[Tensor, "d e"]) -> Projection:

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from adiabat.core.arrays import VectorArray
 from adiabat.core.errors import ModelError
 from adiabat.core.ragged import Ragged
 from adiabat.data.records import Fingerprint, Side
@@ -135,6 +136,7 @@ class Encoder(nn.Module):
         return tokens.filled(blank)
 
     def _token_ids(self, texts: list[str], limit: int) -> Ragged:
+        """Token ids with special tokens, refused if the embedding table has no row for one of them."""
         if not texts:
             return Ragged.joined([], dtype=np.int32)
         if isinstance(self.tokenizer, StaticTokenizer):
@@ -146,11 +148,9 @@ class Encoder(nn.Module):
             at = int(np.argmax(tokens.values >= rows))
             number, text = int(tokens.values[at]), texts[tokens.list_of(at)]
             raise ModelError(
-                f"the tokenizer must know no token beyond the {rows} rows of "
-                "the model's embedding table, got "
-                f"{self._rowless[number]!r} of id {number} in the text {text[:60]!r}; "
-                "resize the table (resize_token_embeddings), "
-                "or remove the token"
+                f"the tokenizer must know no token beyond the {rows} rows of the model's embedding table, "
+                f"got {self._rowless[number]!r} of id {number} in the text {text[:60]!r}; resize the table "
+                "(resize_token_embeddings), or remove the token"
             )
         return tokens
 
@@ -172,9 +172,16 @@ class Encoder(nn.Module):
         token_id = self.tokenizer.pad_token_id
         return 0 if token_id is None or token_id in self._rowless else token_id
 
-    def collate(self, tokens: Ragged, *, side: Side) -> TokenBatch:
-        """Pad token ids to one batch on the encoder's device."""
-        return pad(tokens, pad_token_id=self.pad_token_id, skipped=self.unpooled_tokens(side)).to(self.device)
+    def collate(self, tokens: Ragged, *, side: Side, shape: tuple[int, int] | None = None) -> TokenBatch:
+        """Pad token ids to one batch on the encoder's device.
+
+        A `shape` of rows and tokens is filled up with texts of one padding token each. Some attention kernels
+        give NaN for a row without any token to attend to, and the gradient would spread it.
+        """
+        rows, length = shape or (len(tokens), None)
+        filled = tokens.extended(rows, self.pad_token_id)
+        skipped = self.unpooled_tokens(side)
+        return pad(filled, pad_token_id=self.pad_token_id, length=length, skipped=skipped).to(self.device)
 
     def unpooled_tokens(self, side: Side) -> int:
         """Tokens at the start of each text that are not pooled: those of a prompt."""
@@ -197,7 +204,7 @@ class Encoder(nn.Module):
         token_budget: int | None = None,
         compiled: bool = False,
         on_progress: Callable[[Progress], None] | None = None,
-    ) -> Float[np.ndarray, "n e"]:
+    ) -> VectorArray:
         """Embed texts, in order, without gradients or dropout.
 
         Each distinct text is embedded once, because the last bits of a vector depend on its batch. Texts are
@@ -217,7 +224,7 @@ class Encoder(nn.Module):
         skipped: int = 0,
         closing: int = 0,
         precision: Precision = "auto",
-    ) -> Float[np.ndarray, "n e"]:
+    ) -> VectorArray:
         """Embed non-empty token lists directly, without prompt, special tokens or limit; see `pad` for
         `skipped` and `closing`.
         """
@@ -232,6 +239,7 @@ class Encoder(nn.Module):
         )
 
     def _source(self, texts: Sequence[str], side: Side) -> TokenSource:
+        """Texts with the prompt and the limit of their side."""
         skipped = self.unpooled_tokens(side)
         fill = partial(pad, pad_token_id=self.pad_token_id, skipped=skipped)
         return TokenSource(
@@ -249,7 +257,8 @@ class Encoder(nn.Module):
         token_budget: int | None = None,
         compiled: bool = False,
         on_progress: Callable[[Progress], None] | None = None,
-    ) -> Float[np.ndarray, "n e"]:
+    ) -> VectorArray:
+        """Embed tokens without dropout, as bags of rows where a static model allows it."""
         settled, budget = self.settle(precision), token_budget or default_budget(self.device)
         with self._evaluating():
             if (

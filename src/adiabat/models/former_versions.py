@@ -134,12 +134,16 @@ _LAYERS: Mapping[str, _Layers] = {
 
 
 def _former_layers(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The period of layers with full attention, under its former name."""
     layers, period = _LAYERS.get(config.get("model_type", "")), _period(config)
     return {} if layers is None or layers.setting is None or period is None else {layers.setting: period}
 
 
 def _period(config: Mapping[str, Any]) -> int | None:
-    """The period that gives a configuration's ``layer_types``; None if there is none."""
+    """The period that gives a configuration's ``layer_types``; None if there is none.
+
+    Former versions have only the period. A list of layers without one cannot be written for them.
+    """
     layers = _LAYERS.get(config.get("model_type", ""))
     if layers is None:
         return None
@@ -178,6 +182,7 @@ def _former_rope(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _former_scaling(config: Mapping[str, Any], rope: Mapping[str, Any]) -> dict[str, Any]:
+    """The scaling of rotary positions as transformers 4.50 reads it."""
     kind = rope.get("rope_type", "default")
     if kind == "default":
         return {}

@@ -43,6 +43,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal, get_args
 
 from torch import nn
@@ -158,11 +159,9 @@ def frozen_parameters(backbone: nn.Module, patterns: Sequence[str], *, alone: bo
         name for name, weight in backbone.named_parameters() if weight.requires_grad and name not in chosen
     ]
     if alone and chosen and all(_POOLER.search(name) for name in trained):
-        advice = (
-            "remove a pattern"
-            if layout.blocks
-            else "a model without blocks has only embeddings: set freeze = []"
-        )
+        advice = "remove a pattern"
+        if not layout.blocks:
+            advice = "a model without blocks has only embeddings: set freeze = []"
         quoted = ", ".join(f'"{pattern}"' for pattern in dict.fromkeys(patterns))
         raise ModelError(
             f"freeze must leave something to train, got [{quoted}], which match every weight; {advice}"
@@ -175,11 +174,14 @@ def freeze(backbone: nn.Module, patterns: Sequence[str], *, alone: bool = True) 
     names = frozen_parameters(backbone, patterns, alone=alone)
     for name in names:
         backbone.get_parameter(name).requires_grad_(False)
-    weights = list(backbone.parameters())
-    trainable = sum(weight.numel() for weight in weights if weight.requires_grad)
-    return FreezeReport(
-        tuple(names), frozen=sum(weight.numel() for weight in weights) - trainable, trainable=trainable
-    )
+    trainable = trainable_weights(backbone)
+    total = sum(weight.numel() for weight in backbone.parameters())
+    return FreezeReport(tuple(names), frozen=total - trainable, trainable=trainable)
+
+
+def trainable_weights(module: nn.Module) -> int:
+    """Number of the weights that have gradients."""
+    return sum(weight.numel() for weight in module.parameters() if weight.requires_grad)
 
 
 def check_patterns(patterns: Sequence[str]) -> None:
@@ -192,6 +194,7 @@ def check_patterns(patterns: Sequence[str]) -> None:
 
 
 def _form_fault(pattern: str) -> str | None:
+    """What is wrong with the form of a pattern; None if it is right."""
     if not pattern.strip():
         return 'freeze must hold patterns, got an empty text; remove it, or write "." for every parameter'
     if pattern.startswith("blocks["):
@@ -233,11 +236,8 @@ def _match(pattern: str, layout: _Layout, aliases: Mapping[str, str]) -> list[st
         names = layout.tables if pattern == "embeddings.base" else layout.embeddings
     else:
         search = re.compile(pattern).search
-        names = list(
-            dict.fromkeys(
-                first for name, first in aliases.items() if search(name) or search(_ADAPTER.sub("", name))
-            )
-        )
+        is_meant = {name: search(name) or search(_ADAPTER.sub("", name)) for name in aliases}
+        names = list(dict.fromkeys(first for name, first in aliases.items() if is_meant[name]))
     if not names:
         raise ModelError(_no_match(pattern, layout, set(aliases.values())))
     return names
@@ -259,9 +259,8 @@ def _in_blocks(pattern: str, span: int | slice, block_part: Part | None, layout:
             f"which has {_numbered(count)}; correct it"
         )
     chosen = layout.blocks[span] if isinstance(span, slice) else [layout.blocks[span]]
-    return [
-        name for block in chosen for name in block if block_part is None or _belongs(name, block_part, layout)
-    ]
+    names = chain.from_iterable(chosen)
+    return [name for name in names if block_part is None or _belongs(name, block_part, layout)]
 
 
 def _belongs(name: str, block_part: Part, layout: _Layout) -> bool:
@@ -288,15 +287,14 @@ def _layout(names: Iterable[str]) -> _Layout:
         elif _EMBEDDING.search(name):
             embeddings.append(name)
     ordered = [block for _, block in sorted(blocks.items())]
-    part_of = {name: block_part for block in ordered for name, block_part in _parts_of(block)}
-    return _Layout(
-        tables, embeddings, list(map(list, ordered)), part_of, sorted({stack for stack, _ in blocks})
-    )
+    part_of = dict(chain.from_iterable(map(_parts_of, ordered)))
+    stacks = sorted({stack for stack, _ in blocks})
+    return _Layout(tables, embeddings, [list(block) for block in ordered], part_of, stacks)
 
 
 def _parts_of(block: Mapping[str, str]) -> Iterator[tuple[str, Part]]:
     """Name and part of the parameters of a block, from a map of full names to names inside the block; unknown
-    ones are left out.
+    ones are left out. Rules are tried in their order, and the first that matches decides.
     """
     # Llama's `post_attention_layernorm` precedes the feed-forward; in blocks with a norm after that (Gemma
     # 2), it follows attention.
@@ -306,16 +304,15 @@ def _parts_of(block: Mapping[str, str]) -> Iterator[tuple[str, Part]]:
     after_attention: Part = "attention" if sandwiched else "intermediate"
     rules = ((after_attention, re.compile(r"post_attention_layernorm\.")), *_PART_RULES)
     for name, inner in block.items():
-        yield from [(name, block_part) for block_part, rule in rules if rule.match(inner)][:1]
+        found = next((block_part for block_part, rule in rules if rule.match(inner)), None)
+        if found is not None:
+            yield name, found
 
 
 def _no_match(pattern: str, layout: _Layout, names: Iterable[str]) -> str:
     """Message for a pattern without a match: similar names, then the presets of this model."""
     presets = _presets(layout)
-    stems = {component for name in names for component in name.split(".") if not component.isdigit()} - {
-        "weight",
-        "bias",
-    }
+    stems = {stem for stem in ".".join(names).split(".") if not stem.isdigit()} - {"weight", "bias"}
     paths = {re.sub(r"\.(?:weight|bias)$", "", name) for name in names}
     near = difflib.get_close_matches(pattern, [*presets, *sorted(stems), *sorted(paths)], n=5, cutoff=0.6)
     hint = f"near names: {', '.join(dict.fromkeys(near))}; " if near else ""
@@ -328,18 +325,19 @@ def _no_match(pattern: str, layout: _Layout, names: Iterable[str]) -> str:
 
 def _presets(layout: _Layout) -> list[str]:
     """The presets that match in this model, including single blocks."""
-    block_parts = [
-        name for name in _PARTS if any(_belongs(parameter, name, layout) for parameter in layout.part_of)
-    ]
+    block_parts = [part for part in _PARTS if _has_part(layout, part)]
     heads = [f"blocks[{index}]" for index in range(len(layout.blocks))]
-    return [
-        *(["embeddings.base"] if layout.tables else []),
-        *(["embeddings"] if layout.embeddings else []),
-        *(["blocks"] if layout.blocks else []),
-        *block_parts,
-        *heads,
-        *(f"{head}.{block_part}" for head in ["blocks", *heads] for block_part in block_parts),
-    ]
+    presets = ["embeddings.base"] if layout.tables else []
+    presets += ["embeddings"] if layout.embeddings else []
+    presets += [*(["blocks"] if layout.blocks else []), *block_parts, *heads]
+    for head in ("blocks", *heads):
+        presets += [f"{head}.{block_part}" for block_part in block_parts]
+    return presets
+
+
+def _has_part(layout: _Layout, block_part: Part) -> bool:
+    """Whether any block has a part."""
+    return any(_belongs(name, block_part, layout) for name in layout.part_of)
 
 
 def _numbered(count: int) -> str:

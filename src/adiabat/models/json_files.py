@@ -14,9 +14,14 @@ from adiabat.core.files import LARGEST_CONFIGURATION, is_there, read_plain, read
 ROOT_FILE = "config_sentence_transformers.json"
 
 
+def exists(path: Path) -> bool:
+    """`is_there` for the files of a model."""
+    return is_there(path, error=ModelError)
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a small JSON file; empty if the file is missing."""
-    content: dict[str, Any] = read_typed(path, dict) if is_there(path, error=ModelError) else {}
+    content: dict[str, Any] = read_typed(path, dict) if exists(path) else {}
     return content
 
 

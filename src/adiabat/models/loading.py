@@ -13,7 +13,7 @@ from transformers import (
 )
 
 from adiabat.core.errors import ConfigError, ModelError, reraise_unrelated, several
-from adiabat.core.files import is_there, reading
+from adiabat.core.files import reading
 from adiabat.core.ragged import Ragged
 from adiabat.core.surroundings import hub_cache
 from adiabat.data.records import SIDES
@@ -27,7 +27,7 @@ from adiabat.models.backbone import (
 )
 from adiabat.models.embedding_head import EncoderSettings, Projection, is_cutting
 from adiabat.models.encoder import Encoder, table_rows
-from adiabat.models.json_files import ROOT_FILE, read_json
+from adiabat.models.json_files import ROOT_FILE, exists, read_json
 from adiabat.models.lost_files import (
     HUB_FILES,
     is_stamped,
@@ -222,6 +222,7 @@ def override(model: DualEncoder, settings: Overrides, *, pad_token: str | None =
 
 
 def _overridden(encoder: Encoder, settings: Overrides, pad_token: str | None) -> Encoder:
+    """A tower with other settings, and its own copy of the tokenizer if that gets a padding token."""
     tokenizer = encoder.tokenizer
     if pad_token is not None:
         tokenizer = copy.deepcopy(tokenizer)
@@ -234,7 +235,7 @@ def local_folder(name: str | Path, *, trust: Trust | None = None) -> Path:
     fetched from the hub.
     """
     folder = Path(name)
-    if is_there(folder, error=ModelError) and folder.is_dir():
+    if exists(folder) and folder.is_dir():
         return folder
     from huggingface_hub import snapshot_download
 
@@ -321,6 +322,7 @@ def _checked(settings: EncoderSettings, overrides: Overrides, backbone: PreTrain
 
 
 def _check_order(folder: Path, modules: Sequence[Module]) -> None:
+    """Refuse modules in an order in which sentence-transformers would compute something else."""
     first, *kinds = (module.kind for module in modules)
     pooling = ["Pooling"] if first == "Transformer" else []
     ordered = [kind for kind in (*pooling, "Dense", "Normalize") for _ in range(kinds.count(kind))]
@@ -369,7 +371,6 @@ def require_embeddings(encoder: Encoder, folder: Path) -> None:
     # NaN passes here: later checks of the weights name the tensor.
     if bool((unpadded - padded_short).abs().max() > TOLERANCE):
         raise ModelError(
-            f"{folder} must give a text the same vector in every batch, got a model of type "
-            f"{family}, whose vectors change with padding; "
-            "choose another model"
+            f"{folder} must give a text the same vector in every batch, got a model of type {family}, whose "
+            "vectors change with padding; choose another model"
         )

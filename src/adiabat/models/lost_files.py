@@ -13,13 +13,12 @@ from pathlib import Path
 from adiabat.core.errors import ModelError
 from adiabat.core.files import (
     LARGEST_VOCABULARY,
-    is_there,
     require_content,
     require_no_zero_bytes,
     require_regular,
     require_small,
 )
-from adiabat.models.json_files import ROOT_FILE, read_json, read_typed
+from adiabat.models.json_files import ROOT_FILE, exists, read_json, read_typed
 
 HUB_FILES = ("*.json", "*.safetensors", "*.txt", "*.model")
 """Configuration, tokenizer and weights; pickles and code only where they are trusted."""
@@ -42,9 +41,9 @@ REMEDY = "get the model again"
 
 def require_nothing_lost(folder: Path) -> None:
     """Refuse a directory without the list of modules or the root configuration that it had."""
-    if not is_there(folder / "modules.json", error=ModelError):
+    if not exists(folder / "modules.json"):
         lost, signs = "modules.json, which lists its modules", _signs_of_modules(folder)
-    elif not is_there(folder / ROOT_FILE, error=ModelError):
+    elif not exists(folder / ROOT_FILE):
         lost, signs = f"{ROOT_FILE}, which has its prompts and similarity", _signs_of_a_root(folder)
     else:
         return
@@ -58,7 +57,7 @@ def require_files(folder: Path) -> None:
     """
     for path in sorted(folder.iterdir()):
         require_regular(path, error=ModelError)
-        if not (any(map(path.match, HUB_FILES)) and is_there(path, error=ModelError) and path.is_file()):
+        if not (any(map(path.match, HUB_FILES)) and exists(path) and path.is_file()):
             continue
         size = path.stat().st_size
         if size <= LARGEST_POINTER:
@@ -81,12 +80,10 @@ def require_settings_of_tokens(folder: Path, limits: tuple[str, ...]) -> None:
         limits: Names that the file with the token limit may have.
     """
     lost = []
-    if not any([is_there(folder / name, error=ModelError) for name in limits]):
+    if not any([exists(folder / name) for name in limits]):
         lost.append(limits[0])
     settings = "tokenizer_config.json"
-    if is_there(folder / "tokenizer.json", error=ModelError) and not is_there(
-        folder / settings, error=ModelError
-    ):
+    if exists(folder / "tokenizer.json") and not exists(folder / settings):
         lost.append(settings)
     if lost:
         raise ModelError(
@@ -98,8 +95,8 @@ def require_settings_of_tokens(folder: Path, limits: tuple[str, ...]) -> None:
 
 def require_shards(folder: Path, names: set[str]) -> None:
     """Refuse a directory without all weight files of its index."""
-    lost = sorted(name for name in names if not is_there(folder / name, error=ModelError))
-    if lost and not is_there(folder / "model.safetensors", error=ModelError):
+    lost = sorted(name for name in names if not exists(folder / name))
+    if lost and not exists(folder / "model.safetensors"):
         listed = ", ".join(lost[:3]) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "")
         raise ModelError(
             f"{folder} must hold the weights that model.safetensors.index.json "
@@ -114,7 +111,7 @@ def _signs_of_modules(folder: Path) -> Iterator[str]:
         for child in sorted(folder.iterdir())
         if MODULE_FOLDER.fullmatch(child.name) and child.is_dir()
     )
-    if is_there(folder / "router_config.json", error=ModelError):
+    if exists(folder / "router_config.json"):
         yield "router_config.json"
     if is_stamped(folder):
         yield f"a __version__ in {ROOT_FILE}"
@@ -122,7 +119,7 @@ def _signs_of_modules(folder: Path) -> Iterator[str]:
 
 def _signs_of_a_root(folder: Path) -> Iterator[str]:
     """Traces of a version that writes a root configuration."""
-    if is_there(folder / "router_config.json", error=ModelError):
+    if exists(folder / "router_config.json"):
         yield "router_config.json"
     for entry in read_typed(folder / "modules.json", list):
         if isinstance(entry, dict) and NEW_TYPES.match(str(entry.get("type"))):

@@ -9,12 +9,13 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Union
 
-from adiabat.core.errors import ConfigError, MissingDependencyError, ModelError, reraise_unrelated
+from adiabat.core.errors import ConfigError, MissingDependencyError, ModelError, first_line, reraise_unrelated
 from adiabat.core.files import is_there
 from adiabat.core.provenance import require_published
 from adiabat.core.surroundings import hub_cache
 from adiabat.core.wording import option, positional
 from adiabat.data.records import SIDES, Side
+from adiabat.models.json_files import exists
 from adiabat.models.lost_files import require_nothing_lost
 from adiabat.runs.run_config import Job, is_job
 
@@ -73,7 +74,7 @@ def require_name(model: str, *, named_by: str | None = None) -> None:
         JobError: If it is a job that is not finished.
     """
     path = Path(directory_of(model))
-    if is_there(path, error=ModelError) and path.is_file():
+    if exists(path) and path.is_file():
         raise ModelError(f"{_demand(named_by)}, got {model}, a file; name a model")
     if path.is_dir():
         require_model(path)
@@ -166,7 +167,7 @@ def _told(fault: Exception) -> tuple[str, str]:
         if constants.HF_HUB_OFFLINE:
             return "its cache has none of that name", "check the name, or unset HF_HUB_OFFLINE"
         return "it cannot be reached, and its cache has none of that name", "check the network and the name"
-    why = str(fault).strip().partition("\n")[0] or type(fault).__name__
+    why = first_line(fault)
     is_unwritable = isinstance(fault, OSError) and fault.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
     return why, "set HF_HOME to a folder that can be written" if is_unwritable else "check the name"
 
@@ -212,8 +213,4 @@ def require_model(folder: Path) -> None:
 def is_model(path: str | Path) -> bool:
     """Whether a path is a model: the embedded one, a model directory, or a job."""
     folder = Path(path)
-    return (
-        is_job(folder)
-        or is_there(folder / "modules.json", error=ModelError)
-        or (str(path) == "demo" and not folder.exists())
-    )
+    return is_job(folder) or exists(folder / "modules.json") or (str(path) == "demo" and not folder.exists())

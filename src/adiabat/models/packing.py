@@ -20,6 +20,12 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from adiabat.models.device import Precision, native_bf16
 from adiabat.models.tokens import TextLayout, TokenBatch
 
+QueryHeads = Float[Tensor, "1 h n d"]
+"""Queries of one packed row: heads, tokens, width of a head."""
+
+KeyHeads = Float[Tensor, "1 k n d"]
+"""Keys or values, whose heads may serve several heads of queries."""
+
 _THREAD = threading.local()
 
 
@@ -67,18 +73,16 @@ def use_thread_dropout(module: nn.Module) -> None:
                 setattr(parent, name, ThreadDropout(child.p).train(child.training))
 
 
-def for_each_head(
-    query: Float[Tensor, "1 h n d"], states: Float[Tensor, "1 k n d"]
-) -> Float[Tensor, "1 h n d"]:
+def for_each_head(query: QueryHeads, states: KeyHeads) -> QueryHeads:
     """Keys or values, each head repeated for the ``h / k`` heads of queries that it serves."""
     groups = query.shape[1] // states.shape[1]
     return states.repeat_interleave(groups, dim=1) if groups > 1 else states
 
 
 def attention(
-    query: Float[Tensor, "1 h n d"],
-    key: Float[Tensor, "1 k n d"],
-    value: Float[Tensor, "1 k n d"],
+    query: QueryHeads,
+    key: KeyHeads,
+    value: KeyHeads,
     *,
     scaling: float,
     causal: bool,
@@ -110,9 +114,9 @@ ATTENTION = "adiabat_packed"
 
 def _attention_by_text(
     module: nn.Module,
-    query: Float[Tensor, "1 h n d"],
-    key: Float[Tensor, "1 k n d"],
-    value: Float[Tensor, "1 k n d"],
+    query: QueryHeads,
+    key: KeyHeads,
+    value: KeyHeads,
     attention_mask: None,
     *,
     layout: TextLayout,
@@ -142,6 +146,7 @@ WIDEST_HEAD = 256
 
 
 def _takes_one_kernel(states: Tensor) -> bool:
+    """Whether all texts of a packed row go through one kernel."""
     # On a GPU, nothing is packed without that kernel (`gains_by_packing`); asking for it again would end a
     # compiled graph.
     return states.is_cuda
@@ -156,15 +161,19 @@ def has_segment_kernel(device: torch.device) -> bool:
 
 
 def attention_of_segments(
-    query: Float[Tensor, "1 h n d"],
-    key: Float[Tensor, "1 k n d"],
-    value: Float[Tensor, "1 k n d"],
+    query: QueryHeads,
+    key: KeyHeads,
+    value: KeyHeads,
     layout: TextLayout,
     *,
     scaling: float,
     causal: bool,
 ) -> Float[Tensor, "1 n h d"]:
-    """Attention inside each text of a packed row by one kernel, in bfloat16."""
+    """Attention inside each text of a packed row by one kernel, in bfloat16.
+
+    FlashAttention takes tokens before heads, and the starts of texts as a prefix sum of their lengths
+    (`TextLayout.starts`); queries and keys have the same texts.
+    """
     key, value = for_each_head(query, key), for_each_head(query, value)
     # Rotated queries and keys come in float32.
     rows = [states[0].transpose(0, 1).bfloat16() for states in (query, key, value)]
@@ -180,14 +189,15 @@ LIBRARY = "adiabat"
 # gradients in no fixed order.
 @torch.library.custom_op(f"{LIBRARY}::attention_of_segments", mutates_args=(), device_types="cuda")
 def _segments(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    starts: torch.Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    starts: Tensor,
     longest: int,
     causal: bool,
     scaling: float,
-) -> tuple[torch.Tensor, torch.Tensor]:
+) -> tuple[Tensor, Tensor]:
+    """Attention inside each segment; also the logarithms of its sums, which the gradient needs."""
     attended, logarithms, *_ = torch.ops.aten._flash_attention_forward(
         query, key, value, starts, starts, longest, longest, 0.0, causal, False, scale=scaling
     )
@@ -195,36 +205,28 @@ def _segments(
 
 
 @_segments.register_fake
-def _segments_shapes(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    starts: torch.Tensor,
-    longest: int,
-    causal: bool,
-    scaling: float,
-) -> tuple[torch.Tensor, torch.Tensor]:
+def _segments_shapes(query: Tensor, *rest: object) -> tuple[Tensor, Tensor]:
+    """Results of `_segments` without values, for torch's compiler."""
     return torch.empty_like(query), query.new_empty(query.shape[1], query.shape[0], dtype=torch.float32)
 
 
 @torch.library.custom_op(f"{LIBRARY}::gradient_of_segments", mutates_args=(), device_types="cuda")
 def _segments_gradient(
-    gradient: torch.Tensor,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attended: torch.Tensor,
-    logarithms: torch.Tensor,
-    starts: torch.Tensor,
+    gradient: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attended: Tensor,
+    logarithms: Tensor,
+    starts: Tensor,
     longest: int,
     causal: bool,
     scaling: float,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of queries, keys and values."""
     # Without dropout, the kernel reads neither a random state nor the last argument.
-    state, unused = (
-        torch.zeros(2, dtype=torch.uint64, device=query.device),
-        torch.empty(0, device=query.device),
-    )
+    state = torch.zeros(2, dtype=torch.uint64, device=query.device)
+    unused = torch.empty(0, device=query.device)
     with _in_fixed_order():
         gradients: tuple[Tensor, Tensor, Tensor] = torch.ops.aten._flash_attention_backward(
             gradient.contiguous(),
@@ -248,17 +250,20 @@ def _segments_gradient(
 
 @_segments_gradient.register_fake
 def _segments_gradient_shapes(
-    gradient: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *rest: object
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    gradient: Tensor, query: Tensor, key: Tensor, value: Tensor, *rest: object
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Results of `_segments_gradient` without values, for torch's compiler."""
     return torch.empty_like(query), torch.empty_like(key), torch.empty_like(value)
 
 
 def _keep_for_gradient(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    """Keep what the backward pass needs."""
     query, key, value, starts, *ctx.numbers = inputs
     ctx.save_for_backward(query, key, value, *output, starts)
 
 
 def _differentiate(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    """The backward pass; the numbers of a layout have no gradient."""
     gradients = _segments_gradient(gradient, *ctx.saved_tensors, *ctx.numbers)
     return *gradients, None, None, None, None
 
@@ -361,6 +366,7 @@ def gains_by_packing(backbone: PreTrainedModel, device: torch.device, precision:
 
 
 def _head_width(backbone: PreTrainedModel) -> int:
+    """Width of a head of attention."""
     config = backbone.config
     return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
 

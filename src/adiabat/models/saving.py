@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tokenizers.normalizers import Lowercase
 
 from adiabat.core.disk import give_usual_mode, make_folder, new_file
+from adiabat.core.progress import ignored
 from adiabat.core.text import IN_WORDS
 from adiabat.data.records import SIDES
 from adiabat.models.backbone import normalizers_of, quietly
@@ -114,29 +116,13 @@ def save(model: DualEncoder, folder: Path) -> None:
     for side in SIDES:
         require_saveable(model.tower(side))
     make_folder(folder, parents=True)
-    stated, query_prompt, document_prompt = (
-        model.root,
-        model.query.settings.query_prompt,
-        model.document.settings.document_prompt,
-    )
+    stated, query, document = model.root, model.query, model.document
+    query_prompt, document_prompt = query.settings.query_prompt, document.settings.document_prompt
     default_prompt = stated.get("default_prompt_name")
     if model.shared:
-        modules = _save_tower(model.query, folder, {}, prefix="", root=True)
+        modules = _save_tower(query, folder, {}, prefix="", root=True)
     else:
-        shared: dict[tuple[int, ...], str] = {}
-        routes = {
-            side: _save_tower(model.tower(side), folder, shared, prefix=f"{side}_", root=False)
-            for side in ("query", "document")
-        }
-        router = {
-            "types": {path: dotted for route in routes.values() for path, dotted in route},
-            "structure": {side: [path for path, _ in route] for side, route in routes.items()},
-            # Without route_mappings, which versions before 5.4 refuse even if empty.
-            "parameters": {"default_route": "document", "allow_empty_key": True},
-        }
-        write_json(folder / "router_config.json", router)
-        with new_file(folder / "README.md") as file:
-            file.write(model_card(model).encode())
+        _save_routes(model, folder)
         default_prompt = "document" if document_prompt else None
         modules = [("", f"{MODULES}.Router")]
     listed = [
@@ -158,6 +144,23 @@ def save(model: DualEncoder, folder: Path) -> None:
     give_usual_mode(*folder.rglob("*.safetensors"))
 
 
+def _save_routes(model: DualEncoder, folder: Path) -> None:
+    """Write the modules of both towers, the Router that chooses between them, and the card."""
+    shared: dict[tuple[int, ...], str] = {}
+    types: dict[str, str] = {}
+    structure: dict[str, list[str]] = {}
+    for side in SIDES:
+        modules = _save_tower(model.tower(side), folder, shared, prefix=f"{side}_", root=False)
+        types |= modules
+        structure[side] = [path for path, _ in modules]
+    # Without route_mappings, which versions before 5.4 refuse even if empty.
+    parameters = {"default_route": "document", "allow_empty_key": True}
+    router = {"types": types, "structure": structure, "parameters": parameters}
+    write_json(folder / "router_config.json", router)
+    with new_file(folder / "README.md") as file:
+        file.write(model_card(model).encode())
+
+
 def _save_tower(
     encoder: Encoder, folder: Path, shared: dict[tuple[int, ...], str], *, prefix: str, root: bool
 ) -> list[tuple[str, str]]:
@@ -166,38 +169,37 @@ def _save_tower(
     Returns:
         Path and dotted type of each module.
     """
-    static, settings = isinstance(encoder.backbone, StaticBackbone), encoder.settings
-    writers: list[tuple[str, Callable[[Path], None]]] = [
-        ("StaticEmbedding", partial(save_static_embedding, encoder))
-    ]
-    if not static:
-        writers = [
-            ("Transformer", partial(_save_transformer, encoder)),
-            ("Pooling", partial(_save_pooling, encoder)),
-        ]
-    projections = {i: (id(layer),) for i, layer in enumerate(encoder.projections, len(writers))}
-    writers += [("Dense", partial(save_projection, projection)) for projection in encoder.projection_list()]
-    # A Normalize is an empty folder.
-    writers += [("Normalize", lambda path: None)] if settings.normalize else []
-    # Versions before 5.4 cut no vectors by the root configuration.
-    is_cut = encoder.width < encoder.full_width
-    writers += (
-        [("Dense", partial(save_projection, cutting(encoder.full_width, encoder.width)))] if is_cut else []
-    )
+    settings = encoder.settings
     # The Transformer module holds the limit too, so different limits need two modules.
     limits = (settings.max_tokens, settings.query_max_tokens or 0, settings.document_max_tokens or 0)
-    weights: dict[int, tuple[int, ...]] = {0: (id(encoder.backbone), *limits), **projections}
-    if is_cut:
-        weights[len(writers) - 1] = (encoder.full_width, encoder.width)
-    modules: list[tuple[str, str]] = []
-    for i, (kind, write) in enumerate(writers):
+    tokens = (id(encoder.backbone), *limits)
+    # Kind, writer, and what identifies its weights; None for a module without weights.
+    modules: list[tuple[str, Callable[[Path], None], tuple[int, ...] | None]]
+    if isinstance(encoder.backbone, StaticBackbone):
+        modules = [("StaticEmbedding", partial(save_static_embedding, encoder), tokens)]
+    else:
+        modules = [
+            ("Transformer", partial(_save_transformer, encoder), tokens),
+            ("Pooling", partial(_save_pooling, encoder), None),
+        ]
+    for projection in encoder.projection_list():
+        modules.append(("Dense", partial(save_projection, projection), (id(projection),)))
+    if settings.normalize:
+        # A Normalize is an empty folder.
+        modules.append(("Normalize", ignored, None))
+    widths = encoder.full_width, encoder.width
+    if encoder.width < encoder.full_width:
+        # Versions before 5.4 cut no vectors by the root configuration.
+        modules.append(("Dense", partial(save_projection, cutting(*widths)), widths))
+    listed: list[tuple[str, str]] = []
+    for i, (kind, write, weights) in enumerate(modules):
         new_path = "" if root and kind == "Transformer" else f"{prefix}{i}_{kind}"
-        path = shared.setdefault(weights[i], new_path) if i in weights else new_path
-        modules.append((path, f"{MODULES}.{kind}"))
+        path = new_path if weights is None else shared.setdefault(weights, new_path)
+        listed.append((path, f"{MODULES}.{kind}"))
         if path == new_path:
             make_folder(folder / path)
             write(folder / path)
-    return modules
+    return listed
 
 
 def _save_transformer(encoder: Encoder, folder: Path) -> None:
@@ -217,21 +219,17 @@ def _save_transformer(encoder: Encoder, folder: Path) -> None:
     lower_case = lowers and has_own_code(encoder.tokenizer)
     # Versions before 6 refuse unknown keys, so these are written only if they are not defaults.
     sides = {"query_length": settings.query_max_tokens, "document_length": settings.document_max_tokens}
-    optional = {key: limit for key, limit in sides.items() if limit is not None} | (
-        {"config_args": dict(options)} if options else {}
-    )
-    write_json(
-        folder / "sentence_bert_config.json",
-        {"max_seq_length": settings.max_tokens, "do_lower_case": lower_case, **optional},
-    )
+    config: dict[str, Any] = {"max_seq_length": settings.max_tokens, "do_lower_case": lower_case}
+    config |= {key: limit for key, limit in sides.items() if limit is not None}
+    if options:
+        config["config_args"] = dict(options)
+    write_json(folder / "sentence_bert_config.json", config)
 
 
 def _save_pooling(encoder: Encoder, folder: Path) -> None:
     """Write the pooling configuration."""
-    flags = {flag: pooling == encoder.settings.pooling for flag, pooling in OLD_POOLING_FLAGS.items()}
-    config = {
-        "word_embedding_dimension": state_width(encoder.backbone),
-        **flags,
-        "pooling_mode_mean_sqrt_len_tokens": False,
-    }
-    write_json(folder / "config.json", config | {"include_prompt": encoder.settings.pool_prompt})
+    settings = encoder.settings
+    config: dict[str, Any] = {"word_embedding_dimension": state_width(encoder.backbone)}
+    config |= {flag: pooling == settings.pooling for flag, pooling in OLD_POOLING_FLAGS.items()}
+    config |= {"pooling_mode_mean_sqrt_len_tokens": False, "include_prompt": settings.pool_prompt}
+    write_json(folder / "config.json", config)

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from transformers import PreTrainedModel
 
-from adiabat.core.errors import ModelError, reraise_unrelated
+from adiabat.core.errors import ModelError, first_line, reraise_unrelated
 from adiabat.core.files import reading
 from adiabat.models.embedding_head import Pooling, Projection
 from adiabat.models.json_files import ROOT_FILE, flag_of, read_json, size_of, write_json
@@ -68,12 +68,6 @@ UNLIMITED = 1_000_000
 """Numbers from here on mean no limit: transformers writes about 1e30 for a tokenizer without one."""
 
 
-def first_line(fault: BaseException) -> str:
-    """The first line of another library's message, which may be long or empty."""
-    lines = str(fault).strip().splitlines()
-    return lines[0] if lines else type(fault).__name__
-
-
 def checked_keys(
     path: Path,
     record: Mapping[str, Any],
@@ -91,9 +85,8 @@ def checked_keys(
         if key in record and record[key] not in values:
             usual = next(iter(values))
             raise ModelError(
-                f"{path}: {key} must be {'null' if usual is None else usual}, got "
-                f"{record[key]!r:.60}, which adiabat does not have; "
-                "choose another model"
+                f"{path}: {key} must be {'null' if usual is None else usual}, got {record[key]!r:.60}, which "
+                "adiabat does not have; choose another model"
             )
 
 

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from adiabat.core.errors import ModelError
-from adiabat.core.files import is_there
 from adiabat.data.records import SIDES, Side
-from adiabat.models.json_files import flag_of, read_json, read_typed, require_switches, table_in
+from adiabat.models.json_files import exists, flag_of, read_json, read_typed, require_switches, table_in
 from adiabat.models.lost_files import require_files
 from adiabat.models.st_files import UNLIMITED, checked_keys, required
 
@@ -87,7 +86,7 @@ def require_no_head(folder: Path) -> None:
 def read_modules(folder: Path) -> list[Module]:
     """The modules of a directory, in order; empty for a plain Hugging Face model."""
     path = folder / "modules.json"
-    if not is_there(path, error=ModelError):
+    if not exists(path):
         return []
     entries = read_typed(path, list)
     if not entries or not all(
@@ -115,9 +114,8 @@ def _module(folder: Path, dotted: object, name: str, *, path: Path) -> Module:
         raise other_model(folder, f"{OTHER_CLASSES[kind]}: {path.name} names {dotted}")
     if known is None:
         raise ModelError(
-            f"{path} must name modules of sentence-transformers itself, got {dotted}, "
-            "code of the model's own or of another library, "
-            "which adiabat does not run; choose another model"
+            f"{path} must name modules of sentence-transformers itself, got {dotted}, code of the model's "
+            "own or of another library, which adiabat does not run; choose another model"
         )
     module = folder / name
     # A folder outside the model's, for example through a symbolic link, could make adiabat read any file of
@@ -132,7 +130,7 @@ def _module(folder: Path, dotted: object, name: str, *, path: Path) -> Module:
             "copy that folder into the model's"
         )
     # Hubs keep no empty folders, such as that of a Normalize.
-    if is_there(module, error=ModelError) and module.is_dir():
+    if exists(module) and module.is_dir():
         require_files(module)
     return Module(known[1], module)
 
@@ -140,7 +138,7 @@ def _module(folder: Path, dotted: object, name: str, *, path: Path) -> Module:
 def read_routes(folder: Path) -> dict[Side, list[Module]]:
     """The modules of both towers of a Router, or of the older Asym, whose routes are in ``config.json``."""
     path = folder / "router_config.json"
-    if not is_there(path, error=ModelError) and is_there(folder / "config.json", error=ModelError):
+    if not exists(path) and exists(folder / "config.json"):
         path = folder / "config.json"
     record = read_json(path)
     types, structure = required(record, "types", "structure", path=path)

@@ -32,10 +32,10 @@ from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerF
 from transformers.modeling_outputs import BaseModelOutput
 
 from adiabat.core.errors import ModelError
-from adiabat.core.files import is_there, reading
+from adiabat.core.files import reading
 from adiabat.core.ragged import Ragged
 from adiabat.models.embedding_head import EncoderSettings
-from adiabat.models.json_files import flag_of, read_json
+from adiabat.models.json_files import exists, flag_of, read_json
 from adiabat.models.st_files import UNLIMITED
 from adiabat.models.tokens import cut_texts
 
@@ -79,7 +79,10 @@ class StaticBackbone(PreTrainedModel):  # type: ignore[no-untyped-call]
         return rows
 
     def times(self, weights: Float[Tensor, "d e"]) -> "StaticBackbone":
-        """A backbone whose token states are those of this one times a matrix."""
+        """A backbone whose token states are those of this one times a matrix.
+
+        The mean of a text's rows is linear, so its embedding is multiplied by the matrix too.
+        """
         product = StaticBackbone(self.table @ weights, unknown_id=self.weightless_id)
         product.train(self.training)
         return product
@@ -219,7 +222,7 @@ def require_saveable(encoder: "Encoder") -> None:
 
 def _read(folder: Path) -> tuple[Float[Tensor, "v d"], Tokenizer]:
     """Table and tokenizer in either layout."""
-    missing = [name for name in (WEIGHTS, TOKENIZER) if not is_there(folder / name, error=ModelError)]
+    missing = [name for name in (WEIGHTS, TOKENIZER) if not exists(folder / name)]
     if missing:
         raise ModelError(
             f"{folder} must hold {WEIGHTS} and {TOKENIZER}, got no {' and no '.join(missing)}; {_REMEDY}"
@@ -230,9 +233,8 @@ def _read(folder: Path) -> tuple[Float[Tensor, "v d"], Tokenizer]:
     highest = max(backend.get_vocab().values(), default=-1)
     if highest >= len(table):
         raise ModelError(
-            f"{folder / TOKENIZER} must know no token beyond the {len(table)} rows "
-            f"of {WEIGHTS}, got one of id {highest}; "
-            "they belong to different models, get both again"
+            f"{folder / TOKENIZER} must know no token beyond the {len(table)} rows of {WEIGHTS}, got one of "
+            f"id {highest}; they belong to different models, get both again"
         )
     return table, backend
 

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
-from torch.nn.functional import pad as pad_values
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from adiabat.core.ragged import Ragged
@@ -67,6 +66,7 @@ def cut_texts(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], limit: i
 
 
 def _cut(tokenizer: PreTrainedTokenizerBase, text: str, limit: int, size: int) -> str:
+    """The shortest prefix tried, each twice as long as the one before, that holds all needed tokens."""
     while 2 * size < len(text):
         # A prefix that ends inside one endless word need not be tokenised.
         if _count_words(tokenizer, text[size - TAIL : size]) >= WORDS:
@@ -95,6 +95,7 @@ def _count_words(tokenizer: PreTrainedTokenizerBase, text: str) -> int:
 
 
 def _spans_words(token: str) -> bool:
+    """Whether a token has letters on both sides of a space, or ends in one."""
     for space in SPACES:
         token = token.replace(space, " ")
     return " " in token.strip(" ") or (token.endswith(" ") and bool(token.strip(" ")))
@@ -202,6 +203,7 @@ class TokenBatch:
         return self._part(slice(half), first), self._part(slice(half, None), second)
 
     def _part(self, rows: slice, layout: TextLayout) -> "TokenBatch":
+        """Some rows of the batch."""
         return TokenBatch(self.input_ids[rows], self.attention_mask[rows], self.pooling_mask[rows], layout)
 
 
@@ -232,6 +234,7 @@ def pad(
 
 
 def _layout(filled: Bool[np.ndarray, "b l"], lengths: Int[np.ndarray, " b"]) -> TextLayout:
+    """The layout of a padded batch, from the places that hold tokens."""
     # The kernel of attention wants 32 bits.
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     return TextLayout(lengths.tolist(), torch.from_numpy(np.flatnonzero(filled)), torch.from_numpy(starts))
@@ -255,30 +258,6 @@ def token_budget_batches(
         start += rows
 
 
-def filled_up(batch: TokenBatch, *, rows: int, length: int, pad_token_id: int) -> TokenBatch:
-    """Pad a batch to a fixed shape; its first rows are those of `batch`.
-
-    An added row is a text of one padding token. Some attention kernels give NaN for a row without any token
-    to attend to, and the gradient would spread it.
-    """
-    height, width = batch.input_ids.shape
-    if height > rows or width > length:
-        raise ValueError(
-            f"a batch must fit {rows} rows of {length} tokens, got {height} of "
-            f"{width}; raise max_tokens of the encoder"
-        )
-    margins = (0, length - width, 0, rows - height)
-    masks = pad_values(batch.attention_mask, margins), pad_values(batch.pooling_mask, margins)
-    for mask in masks:
-        mask[height:, 0] = 1
-    filled = np.arange(length) < np.array([*batch.layout.lengths, *[1] * (rows - height)])[:, None]
-    layout = _layout(filled, filled.sum(axis=1))
-    device = batch.input_ids.device
-    places, starts = on_device(layout.places, device), on_device(layout.starts, device)
-    ids = pad_values(batch.input_ids, margins, value=pad_token_id)
-    return TokenBatch(ids, *masks, TextLayout(layout.lengths, places, starts))
-
-
 def bucket_batches(
     lengths: Sequence[int] | Int[np.ndarray, " rows"], budget: int, buckets: Sequence[int], *, longest: int
 ) -> Iterator[tuple[Int[np.ndarray, " some"], tuple[int, int]]]:
@@ -300,7 +279,9 @@ def bucket_batches(
 def _buckets(
     sizes: Int[np.ndarray, " rows"], buckets: Int[np.ndarray, " some"], longest: int
 ) -> Int[np.ndarray, " rows"]:
-    """The bucket of each text."""
+    """The bucket of each text: the smallest that holds it, beyond the largest one the next multiple of
+    `BUCKET_STEP`, and never more than `longest`.
+    """
     index = np.searchsorted(buckets, sizes)
     beyond = -(-sizes // BUCKET_STEP) * BUCKET_STEP
     return np.minimum(

@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from jaxtyping import Float, Float32
 from torch import Tensor
 
+from adiabat.core.arrays import VectorArray
 from adiabat.core.errors import ConfigError, ModelError
 from adiabat.core.text import cut
 from adiabat.data.records import SIDES, Fingerprint, Side
@@ -74,12 +76,8 @@ class DualEncoder:
     @property
     def parameters(self) -> int:
         """Parameters of both towers; shared ones count once."""
-        weights = {
-            id(weight): weight.numel()
-            for tower in (self.query, self.document)
-            for weight in tower.parameters()
-        }
-        return sum(weights.values())
+        weights = dict.fromkeys(chain(self.query.parameters(), self.document.parameters()))
+        return sum(weight.numel() for weight in weights)
 
     @property
     def similarity(self) -> Similarity:
@@ -110,7 +108,7 @@ class DualEncoder:
         precision: Precision = "auto",
         compiled: bool = False,
         on_progress: Callable[[Progress], None] | None = None,
-    ) -> Float[np.ndarray, "n e"]:
+    ) -> VectorArray:
         """Embed texts with the tower of their side, float32; see `Encoder.encode`."""
         return self.tower(side).encode(
             texts, side=side, precision=precision, compiled=compiled, on_progress=on_progress
@@ -143,6 +141,7 @@ class DualEncoder:
     def _encode_list(
         self, texts: Sequence[str], side: Side, precision: Precision
     ) -> Float32[np.ndarray, "n e"]:
+        """Embed a list of texts; one text alone would be taken for a list of its letters."""
         if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
             raise TypeError(
                 f"texts must be a list of texts, got {cut(repr(texts), limit=60)} ({type(texts).__name__})"
@@ -257,7 +256,10 @@ def merged_tower(tower: Encoder) -> Encoder:
 
 
 def interpolated(tuned: Encoder, start: Encoder, share: float) -> Encoder:
-    """A tower with weights interpolated from the initial ones, by `share`, towards the tuned ones."""
+    """A tower with weights ``w0 + share (w1 - w0)``, initial ones ``w0`` and tuned ones ``w1``.
+
+    Weights that tuning added, such as new biases, start from 0.
+    """
     between = copy.deepcopy(tuned)
     before = dict(start.named_parameters())
     with torch.no_grad():
@@ -279,24 +281,21 @@ def _require_fitting(start: DualEncoder, document: Encoder, kind: TowerKind, top
     query = start.query
     if kind == "shared" and query is not document:
         raise ModelError(
-            "towers.kind must be asymmetric or shared_projection where the two sides "
-            f"start from different towers, got {kind}; "
-            "choose one of them, or start from one tower"
+            "towers.kind must be asymmetric or shared_projection where the two sides start from different "
+            f"towers, got {kind}; choose one of them, or start from one tower"
         )
     if kind == "shared_projection" and query.width != document.width:
         raise ModelError(
-            "towers.kind must be asymmetric where the two sides start with different "
-            f"widths, got {kind} over {query.width} and "
-            f"{document.width}: one projection takes vectors of one width; choose "
+            f"towers.kind must be asymmetric where the two sides start with different widths, got {kind} "
+            f"over {query.width} and {document.width}: one projection takes vectors of one width; choose "
             "asymmetric, and set towers.projection_width"
         )
     if not top.requested:
         require_one_width(query, document, start.name)
     elif any(tower.width < tower.full_width for tower in (query, document)):
         raise ConfigError(
-            f"{top.setting} must be left out for a model that cuts its embeddings "
-            "(truncate_dim), which no layer can follow; "
-            "take truncate_dim out of its config_sentence_transformers.json"
+            f"{top.setting} must be left out for a model that cuts its embeddings (truncate_dim), which no "
+            "layer can follow; take truncate_dim out of its config_sentence_transformers.json"
         )
     elif top.width is not None and top.width < 1:
         raise ConfigError(f"towers.projection_width must be > 0, got {top.width}")
@@ -336,8 +335,7 @@ class _NewProjection:
         """Given initial weights, which must fit the tower."""
         if self.start is not None and len(self.start) != tower.width:
             raise ConfigError(
-                f"towers.projection_start must have a row for each of the {tower.width} "
-                f"numbers of a vector, got {len(self.start)}; "
-                "make it for this model"
+                f"towers.projection_start must have a row for each of the {tower.width} numbers of a vector, "
+                f"got {len(self.start)}; make it for this model"
             )
         return None if self.start is None else self.start.to(tower.device, torch.float32)

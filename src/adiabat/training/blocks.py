@@ -45,10 +45,7 @@ class RandomState:
         """Restore the state."""
         if self.own:
             generator = thread_generator()
-            if generator is None:
-                raise RuntimeError(
-                    "a state of a thread's own generator must be restored where there is one, got none"
-                )
+            assert generator is not None, "restored in a thread that has none"
             generator.set_state(self.cpu)
             return
         torch.set_rng_state(self.cpu)

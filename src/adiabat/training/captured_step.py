@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -22,7 +23,7 @@ import torch
 from torch import Tensor, nn, optim
 
 from adiabat.config.section import OptimizerName
-from adiabat.core.errors import is_out_of_memory
+from adiabat.core.errors import first_line, is_out_of_memory
 
 Arrays = Mapping[str, np.ndarray]
 """Inputs of a step on the host, by name."""
@@ -166,9 +167,8 @@ class CapturedSteps:
         self._objective = objective
         self._optimizer = optimizer
         self._recorder = recorder
-        self._trained: list[nn.Parameter] = [
-            weights for group in optimizer.param_groups for weights in group["params"]
-        ]
+        parameters = chain.from_iterable(group["params"] for group in optimizer.param_groups)
+        self._trained: list[nn.Parameter] = list(parameters)
         self._device = self._trained[0].device
         self._rate = torch.zeros((), device=self._device)
         self._fault = torch.tensor([-1.0, 0.0], dtype=torch.float64, device=self._device)
@@ -181,10 +181,8 @@ class CapturedSteps:
             CaptureError: If it cannot be recorded.
         """
         arrays = self._objective.inputs(step)
-        arrays[RATE], arrays[NUMBER] = (
-            np.array(learning_rate, dtype=np.float32),
-            np.array(step, dtype=np.float64),
-        )
+        arrays[RATE] = np.array(learning_rate, dtype=np.float32)
+        arrays[NUMBER] = np.array(step, dtype=np.float64)
         shapes = tuple((name, array.shape, array.dtype) for name, array in arrays.items())
         if shapes not in self._graphs:
             self._graphs[shapes] = self._record(arrays)
@@ -217,11 +215,9 @@ class CapturedSteps:
         # step.
         except Exception as fault:
             self.close()
-            why = (
-                NO_MEMORY
-                if is_out_of_memory(fault)
-                else f"a step could not be recorded ({_first_line(fault)})"
-            )
+            why = f"a step could not be recorded ({first_line(fault)})"
+            if is_out_of_memory(fault):
+                why = NO_MEMORY
             raise CaptureError(eager_note(why)) from fault
         finally:
             # The graph keeps writing gradients into its own memory, which nobody else reads.
@@ -280,10 +276,6 @@ class CapturedSteps:
                     yield weights, name, value
 
 
-def _first_line(fault: Exception) -> str:
-    return next(iter(str(fault).splitlines()), type(fault).__name__)
-
-
 CAPTURED_OPTIONS: Mapping[type[optim.Optimizer], Mapping[str, Any]] = {
     optim.AdamW: {"capturable": True},
     # Not tensor by tensor: that reads the learning rate on the host.
@@ -313,7 +305,7 @@ def _capturable(optimizer: optim.Optimizer, rate: Tensor) -> Iterator[None]:
     Checkpoints hold these options, so captured and eager runs resume each other's.
     """
     options = {"lr": rate, **CAPTURED_OPTIONS[type(optimizer)]}
-    before = [{name: group[name] for name in options} for group in optimizer.param_groups]
+    before = [dict(group) for group in optimizer.param_groups]
     try:
         for group in optimizer.param_groups:
             group.update(options)

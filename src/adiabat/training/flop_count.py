@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -121,24 +122,22 @@ def passed_parameters(encoder: Encoder) -> PassedParameters:
     Weights that a token passes several times, as in ALBERT, count each time. A projection after the pooling
     is counted per token instead of per text.
     """
-    looked_up = {
-        id(submodule.weight) for submodule in encoder.modules() if isinstance(submodule, nn.Embedding)
-    }
-    # By identity: tied weights are multiplied in both places, and `times` counts how often.
-    multiplied = {
-        id(weights): weights for weights in encoder.used_parameters().values() if id(weights) not in looked_up
-    }
+    tables = {id(module.weight) for module in encoder.modules() if isinstance(module, nn.Embedding)}
     blocks = blocks_of(encoder.backbone)
     times, passed = _seen_of_a_token(encoder, blocks)
-    counts = {key: weights.numel() * times.get(key, 1) for key, weights in multiplied.items()}
-    forward = sum(counts.values())
-    updated = sum(counts[key] for key, weights in multiplied.items() if weights.requires_grad)
+    for block in blocks[frozen_prefix(encoder, blocks) :]:
+        passed.update(map(id, block.parameters()))
+    forward = backward = updated = 0
+    # Tied weights are one object, but multiplied in both places: `times` counts how often.
+    for weights in set(encoder.used_parameters().values()):
+        key = id(weights)
+        operations = 0 if key in tables else weights.numel() * times.get(key, 1)
+        forward += operations
+        backward += operations if key in passed else 0
+        updated += operations if weights.requires_grad else 0
     if not any(weights.requires_grad for weights in encoder.parameters()):
         return PassedParameters(forward, 0, 0)
-    passed |= {
-        id(weights) for block in blocks[frozen_prefix(encoder, blocks) :] for weights in block.parameters()
-    }
-    return PassedParameters(forward, sum(count for key, count in counts.items() if key in passed), updated)
+    return PassedParameters(forward, backward, updated)
 
 
 @torch.enable_grad()
@@ -148,7 +147,7 @@ def _seen_of_a_token(encoder: Encoder, blocks: list[nn.Module]) -> tuple[Mapping
 
     The first number is 1 unless layers are repeated; the second covers norms and projections.
     """
-    inside = {submodule for block in blocks for submodule in block.modules()}
+    inside = set(chain.from_iterable(block.modules() for block in blocks))
     times: Counter[int] = Counter()
     passed: set[int] = set()
 

@@ -15,7 +15,7 @@ from adiabat.models.compilation import blocks_of, compile_blocks, enough_graphs
 from adiabat.models.device import Precision, autocast, linear_weights, thread_replicas
 from adiabat.models.encoder import Encoder
 from adiabat.models.packing import drawing_from, gains_by_packing, pack, use_thread_dropout
-from adiabat.models.tokens import bucket_batches, filled_up, token_budget_batches
+from adiabat.models.tokens import bucket_batches, token_budget_batches
 from adiabat.training.blocks import (
     BlockOutput,
     RandomState,
@@ -84,9 +84,8 @@ def pieces_of(
     # A batch that fits one chunk would leave all threads but one idle.
     if len(cut) < threads:
         cut = shared_out(lengths, threads, packed=packed)
-    return [
-        Piece(positions, int(padded_lengths(lengths[positions], packed=packed).sum())) for positions in cut
-    ]
+    costs = [int(padded_lengths(lengths[positions], packed=packed).sum()) for positions in cut]
+    return list(map(Piece, cut, costs))
 
 
 def padded_lengths(
@@ -228,11 +227,9 @@ class Chunk:
             return self.pass_through(graph=True)
 
     def _embeddings(self) -> Float[Tensor, "p e"]:
-        tokens = self.encoder.collate(self.table.take(self.rows), side=self.table.side)
-        if self.piece.shape is not None:
-            rows, length = self.piece.shape
-            tokens = filled_up(tokens, rows=rows, length=length, pad_token_id=self.encoder.pad_token_id)
-        embeddings: Tensor = self.encoder(tokens)
+        tokens = self.table.take(self.rows)
+        batch = self.encoder.collate(tokens, side=self.table.side, shape=self.piece.shape)
+        embeddings: Tensor = self.encoder(batch)
         # Rows that fill a bucket up come last; without them in the result they get no gradient.
         return embeddings[: len(self.rows)]
 
@@ -270,9 +267,8 @@ def packs(encoder: Encoder, chunking: Chunking, precision: Precision) -> bool:
     """Whether copies of an encoder pass texts without padding."""
     # Compiled, attention text by text would be compiled anew for every list of lengths.
     by_text = chunking.compiled and encoder.device.type == "cpu"
-    return (
-        not chunking.buckets and not by_text and gains_by_packing(encoder.backbone, encoder.device, precision)
-    )
+    gains = gains_by_packing(encoder.backbone, encoder.device, precision)
+    return gains and not chunking.buckets and not by_text
 
 
 class RoundedWeights:
@@ -312,7 +308,9 @@ def _give_own_gradients(module: nn.Module) -> None:
 
 def size_of(encoder: Encoder) -> int:
     """Cost of a token, up to a factor."""
-    multiplied = (submodule for submodule in encoder.modules() if not isinstance(submodule, nn.Embedding))
-    return max(
-        1, sum(weights.numel() for submodule in multiplied for weights in submodule.parameters(recurse=False))
-    )
+    size = 0
+    for module in encoder.modules():
+        # A token looks up one row of a table, and is multiplied by all other weights.
+        if not isinstance(module, nn.Embedding):
+            size += sum(weights.numel() for weights in module.parameters(recurse=False))
+    return max(1, size)

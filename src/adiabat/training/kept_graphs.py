@@ -32,10 +32,14 @@ def graph_bytes(embed: Callable[[], Tensor], weights: Iterable[Tensor]) -> int:
         return tensor
 
     # The graph lives until the end, so that no storage takes the place of an earlier one.
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+    with torch.autograd.graph.saved_tensors_hooks(note, _same):
         graph = embed()
     del graph
     return sum(sizes.values())
+
+
+def _same(tensor: Tensor) -> Tensor:
+    return tensor
 
 
 def free_bytes(device: torch.device, weights: Iterable[Tensor]) -> int:

@@ -9,18 +9,20 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn, optim
 
-from adiabat.core.errors import DivergedError, InterruptionError, JobError, is_out_of_memory, several
+from adiabat.core.errors import DivergedError, InterruptionError, JobError, several
 from adiabat.core.formats import layout_of
+from adiabat.core.progress import ignored
 from adiabat.core.text import numbered
 from adiabat.core.wording import again
 from adiabat.data.batch_sampler import step_seed
-from adiabat.models.device import device_name, release_unused
+from adiabat.models.device import device_name, retried
 from adiabat.runs.run_log import JobLog, Validation
 from adiabat.scaling_laws.flops import Cost
 from adiabat.training.captured_step import CapturedSteps, CaptureError
@@ -109,14 +111,14 @@ class Loop:
     folder: Path
     log: JobLog
     seed: int = 0
-    watch: Callable[[Position], None] = lambda position: None
-    note: Callable[[str], None] = lambda sentence: None
+    watch: Callable[[Position], None] = ignored
+    note: Callable[[str], None] = ignored
     figures: Callable[[], Mapping[str, float]] = dict
-    saving: Callable[[], None] = lambda: None
-    ending: Callable[[int], str | None] = lambda step: None
+    saving: Callable[[], None] = ignored
+    ending: Callable[[int], str | None] = ignored
     cost: Callable[[int], Cost] = lambda step: Cost(0.0, 0.0)
     processes: Processes = ALONE
-    relieve: Callable[[], str | None] = lambda: None
+    relieve: Callable[[], str | None] = ignored
     captured: CapturedSteps | None = None
     position: Position = field(default_factory=Position, init=False)
 
@@ -233,9 +235,8 @@ class Loop:
         self._log_epoch(validation)
         if not validation.errors and self.limits.keep == "both":
             self.note(
-                f"the initial model makes no error in {validation.pairs:,} validation "
-                "pairs, so no epoch can improve on it and "
-                "nothing is trained; validate on more pairs, or harder ones"
+                f"the initial model makes no error in {validation.pairs:,} validation pairs, so no epoch can "
+                "improve on it and nothing is trained; validate on more pairs, or harder ones"
             )
 
     def step(self) -> None:
@@ -267,7 +268,8 @@ class Loop:
                 self._require_sound_so_far()
                 self.note(str(fault))
                 self.captured = None
-        loss = self._differentiated(step)
+        # The gradients are there then.
+        loss = retried(partial(self._passed, step), self._relieved)
         # Before clipping, whose norm is that of the averaged gradient.
         self.processes.average_gradients(self._trained.values())
         loss = self.processes.mean(loss)
@@ -276,23 +278,15 @@ class Loop:
         self.optimizer.zero_grad(set_to_none=True)
         return loss
 
-    def _differentiated(self, step: int) -> Tensor:
-        """The loss of a step, whose gradients are there then; after a shortage of a GPU's memory once more,
-        in smaller passes.
-        """
-        try:
-            return self._passed(step)
-        except RuntimeError as fault:
-            # Other processes would wait for this one in the middle of a step.
-            alone = self.device.type == "cuda" and self.processes.count == 1
-            smaller = self.relieve() if alone and is_out_of_memory(fault) else None
-            if smaller is None:
-                raise
-        # Only here does the failed pass no longer hold its memory.
-        self.note(smaller)
-        self.optimizer.zero_grad(set_to_none=True)
-        release_unused()
-        return self._passed(step)
+    def _relieved(self) -> bool:
+        """Make the passes of a step smaller, after a shortage of a GPU's memory; False if that cannot be."""
+        # Other processes would wait for this one in the middle of a step.
+        alone = self.device.type == "cuda" and self.processes.count == 1
+        note = self.relieve() if alone else None
+        if note is not None:
+            self.note(note)
+            self.optimizer.zero_grad(set_to_none=True)
+        return note is not None
 
     def _passed(self, step: int) -> Tensor:
         # Texts of different processes draw different dropout.

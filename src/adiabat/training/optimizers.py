@@ -8,6 +8,7 @@ update. Every schedule may begin with a linear warm-up, and its own curve starts
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
@@ -111,7 +112,8 @@ def make_optimizer(
             "freeze must leave something to train, got no trainable parameter; remove a pattern"
         )
     if name == "adamw":
-        fused = all(weights.device.type in _FUSED_DEVICES for group in groups for weights in group["params"])
+        weights = chain.from_iterable(group["params"] for group in groups)
+        fused = all(each.device.type in _FUSED_DEVICES for each in weights)
         return torch.optim.AdamW(groups, lr=learning_rate, fused=fused)
     if name == "adamax":
         return torch.optim.Adamax(groups, lr=learning_rate)
@@ -187,8 +189,6 @@ class Schedule:
             Vasilyev et al. 2024 (``a0 (1 - t/T)``, ``a0 (1 - (t/T)^2)``, ``a0 g^t``); Loshchilov and Hutter
             2017 (cosine).
         """
-        if step < 0:
-            raise ValueError(f"step must be 0 or more, got {step}; the first update has step 0")
         if step < self.warmup_steps:
             # Start at 1/W, not 0: an update without effect would waste a batch.
             return (step + 1) / self.warmup_steps

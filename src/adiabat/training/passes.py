@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain, compress
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from torch import Tensor, nn
 
 from adiabat.models.bulk import TokenTable
 from adiabat.models.compilation import blocks_of
-from adiabat.models.device import Precision, on_device, parallel_map
+from adiabat.models.device import Precision, call, on_device, parallel_map
 from adiabat.models.encoder import Encoder
 from adiabat.models.packing import is_packed
 from adiabat.scaling_laws.flops import TowerOperations
@@ -81,17 +82,17 @@ class Passes:
         self._weights = [list(encoder.parameters()) for encoder in encoders]
         self._copies = [list(towers) for towers in copies] or [list(encoders)]
         self._precision = precision
-        self._run: Runner = run or (lambda jobs: (job() for job in jobs))
+        self._run: Runner = run or partial(map, call)
         self._chunking = chunking or Chunking()
         self._sizes = [size_of(encoder) for encoder in encoders]
-        self._blocks = [[blocks_of(encoder.backbone) for encoder in towers] for towers in self._copies]
+        self._blocks = [_blocks_of_each(towers) for towers in self._copies]
         self._prefixes: dict[tuple[int, tuple[bool, ...]], int] = {}
         self._counted: dict[tuple[int, tuple[bool, ...]], TowerOperations] = {}
         self._graph_bytes: dict[tuple[int, tuple[bool, ...]], float] = {}
         self._room = self._chunking.kept_bytes
         self._relieved = False
         # Only in copies: a tower must not keep rounded weights of an earlier step.
-        rounded = [copy for towers in copies for copy in towers] if precision == "bf16" else []
+        rounded = chain.from_iterable(copies) if precision == "bf16" else ()
         self._rounded = [RoundedWeights(copy) for copy in rounded]
 
     def embed(
@@ -151,10 +152,8 @@ class Passes:
         key = group.tower, self._flags(group.tower)
         if key not in self._counted:
             self._counted[key] = operations_of(self._encoders[group.tower])
-        lengths, packed = (
-            group.table.lengths[group.rows[piece.positions]],
-            is_packed(self._copies[0][group.tower]),
-        )
+        lengths = group.table.lengths[group.rows[piece.positions]]
+        packed = is_packed(self._copies[0][group.tower])
         computed = padded_lengths(lengths, packed=packed, shape=piece.shape)
         cached = manner.cached and recomputed
         return self._counted[key].of(
@@ -210,10 +209,8 @@ class Passes:
 
         # The assignment to threads depends only on lengths, so that gradients are summed in the same order in
         # every run.
-        return [
-            [chunk(thread, at) for at in share.tolist()]
-            for thread, share in enumerate(evenly(costs, len(self._copies)))
-        ]
+        shares = enumerate(evenly(costs, len(self._copies)))
+        return [[chunk(thread, at) for at in share.tolist()] for thread, share in shares]
 
     def _pieces(self, groups: Sequence[Group]) -> list[tuple[int, Piece]]:
         """The pieces of all groups, each with the number of its group."""
@@ -240,9 +237,8 @@ class Passes:
             return [not again for again in recomputed]
         sizes = []
         for group, (_, piece), again in zip(groups_of, pieces, recomputed, strict=True):
-            sizes.append(
-                piece.tokens * self._bytes_per_token(group, piece, manners[group.tower]) if again else 0.0
-            )
+            size = self._bytes_per_token(group, piece, manners[group.tower]) if again else 0.0
+            sizes.append(piece.tokens * size)
         # In what is free, there must be room for a graph that is made again beside those that are held.
         beside = max(sizes) if self._chunking.kept_bytes is None and sum(sizes) > room else 0.0
         return first_that_fit(sizes, room - beside)
@@ -250,8 +246,8 @@ class Passes:
     def _room_for_graphs(self) -> int:
         """Bytes that kept graphs may take, the same in all steps of a run."""
         if self._room is None:
-            weights = [weights for tower in self._weights for weights in tower]
-            self._room = free_bytes(self._encoders[0].device, weights)
+            every = chain.from_iterable(self._weights)
+            self._room = free_bytes(self._encoders[0].device, every)
         return self._room
 
     def _bytes_per_token(self, group: Group, piece: Piece, manner: Manner) -> float:
@@ -265,7 +261,7 @@ class Passes:
                 encoder, blocks, 0, piece, group.table, group.rows[piece.positions], manner, 0, kept=True
             )
             with RandomState.now(encoder.device).replayed():
-                total = graph_bytes(lambda: chunk.pass_through(graph=True), encoder.parameters())
+                total = graph_bytes(partial(chunk.pass_through, graph=True), encoder.parameters())
             self._graph_bytes[key] = total / piece.tokens
         return self._graph_bytes[key]
 
@@ -286,6 +282,10 @@ class Passes:
     def _forget(self) -> None:
         for _, twin in self._twins():
             twin.grad = None
+
+
+def _blocks_of_each(towers: Sequence[Encoder]) -> list[list[nn.Module]]:
+    return [blocks_of(encoder.backbone) for encoder in towers]
 
 
 class _Joined(torch.autograd.Function):
@@ -314,9 +314,7 @@ class _Joined(torch.autograd.Function):
         ctx.passes, ctx.shares, ctx.once = passes, shares, _Once()
         # A group without gradient is not passed again; a zero gradient would cause that.
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(
-            *(room for room, needs_gradient in zip(joined, trained, strict=True) if not needs_gradient)
-        )
+        ctx.mark_non_differentiable(*compress(joined, [not needs for needs in trained]))
         return tuple(joined)
 
     @staticmethod
@@ -392,7 +390,7 @@ def side_passes(
     count = _threads(encoders, chunking, precision)
     copies = training_copies(encoders, count, chunking, precision)
     with ExitStack() as stack:
-        run = stack.enter_context(parallel_map([_call] * count)) if count > 1 else None
+        run = stack.enter_context(parallel_map([call] * count)) if count > 1 else None
         yield Passes(*encoders, precision=precision, copies=copies, run=run, chunking=chunking)
 
 
@@ -404,7 +402,3 @@ def _threads(encoders: Sequence[Encoder], chunking: Chunking, precision: Precisi
     # Two threads of one core each beat one pass on two cores: an operation on so few tokens is over before
     # the cores are in step.
     return WORKERS if apart and torch.get_num_threads() >= WORKERS else 1
-
-
-def _call(job: Job) -> list[Tensor]:
-    return job()

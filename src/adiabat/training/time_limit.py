@@ -6,6 +6,7 @@ import hashlib
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 
@@ -57,7 +58,9 @@ class WritingTime:
 
 def writing_time(towers: Iterable[Encoder]) -> WritingTime:
     """The expected time of writing, from the time that a digest of a part of the weights takes."""
-    parameters = {id(weights): weights for tower in towers for weights in tower.parameters()}.values()
+    listed = chain.from_iterable(tower.parameters() for tower in towers)
+    # Weights that towers share count once.
+    parameters = list(dict.fromkeys(listed))
     digested, start = 0, time.monotonic()
     for weights in parameters:
         if digested < DIGESTED:
