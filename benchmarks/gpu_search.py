@@ -19,7 +19,7 @@ import torch
 from gpu_rows import SMALL, append
 
 from adiabat.models.device import device_of
-from adiabat.store.imports import import_vectors
+from adiabat.store.imports import Incoming, import_vectors
 from adiabat.store.scoring import CPU, SIMILARITIES
 from adiabat.store.search import count_at_least, score_rows, search
 from adiabat.store.vector_store import Store
@@ -51,7 +51,7 @@ def stored(vectors: np.ndarray, folder: Path) -> Store:
     """A store in float16."""
     file = folder.with_suffix(".npy")
     np.save(file, vectors)
-    return import_vectors(file, folder, ids=[f"d{row}" for row in range(len(vectors))], dtype="float16")
+    return import_vectors(Incoming(file, [f"d{row}" for row in range(len(vectors))]), folder)
 
 
 def timed(store: Store, asked: np.ndarray, device: torch.device) -> float:

@@ -43,8 +43,8 @@ def job_peak(folder: Path, count: int, steps: int) -> float:
     folder.mkdir()
     write_vectors(folder, count)
     program = (
-        "import sys; from adiabat.store.imports import import_vectors; "
-        "import_vectors(*sys.argv[1:3], ids=sys.argv[3])"
+        "import sys; from adiabat.store.imports import Incoming, import_vectors; "
+        "import_vectors(Incoming(sys.argv[1], sys.argv[3]), sys.argv[2])"
     )
     run("-c", program, *map(str, parts(folder)))
     settings = {"learning_rate": 5e-8, "negatives": "hardest", "batches_per_epoch": steps, "max_epochs": 1}

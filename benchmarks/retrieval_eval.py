@@ -44,7 +44,7 @@ from adiabat.models.towers import DualEncoder
 from adiabat.stats.samples import TaskScores
 from adiabat.stats.statistics import value_of
 from adiabat.store.addressing import AddressedSet, address
-from adiabat.store.imports import import_vectors
+from adiabat.store.imports import Incoming, import_vectors
 from adiabat.store.vector_store import Store
 
 DATA = ("scifact", "squad_dev")
@@ -173,7 +173,7 @@ def random_store(folder: Path, documents: int) -> Store:
     folder.mkdir(exist_ok=True)
     write_vectors(folder, documents)
     vectors, store, ids = parts(folder)
-    return import_vectors(vectors, store, ids=ids)
+    return import_vectors(Incoming(vectors, ids), store)
 
 
 def random_case(model: DualEncoder, store: Store, queries: int, *, name: str) -> Case:

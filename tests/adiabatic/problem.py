@@ -28,8 +28,8 @@ from adiabat.models.towers import DualEncoder
 from adiabat.results.evaluation_result import Result
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.build import build_store
-from adiabat.store.imports import import_vectors
 from adiabat.store.vector_store import Store
+from tests.imported import import_vectors
 from tests.settings_by_name import by_name
 from tests.tiny import tiny_dual, tiny_encoder
 

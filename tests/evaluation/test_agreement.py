@@ -17,9 +17,9 @@ from adiabat.evaluation.systems import System
 from adiabat.stats.ranking_measures import pessimistic_run
 from adiabat.stats.samples import TaskScores
 from adiabat.store.addressing import AddressedSet
-from adiabat.store.imports import import_vectors
 from adiabat.store.vector_store import Store
 from tests.evaluation.given_vectors import give
+from tests.imported import import_vectors
 from tests.tiny import tiny_dual
 
 TREC = {

@@ -15,11 +15,11 @@ from adiabat.models.towers import DualEncoder
 from adiabat.stats.samples import TaskScores
 from adiabat.stats.statistics import value_of
 from adiabat.store.addressing import AddressedSet
-from adiabat.store.imports import import_vectors
 from adiabat.store.manifest import HEADER_BYTES, VECTOR_FILE
 from adiabat.store.vector_store import Store
 from tests.evaluation.given_ranker import asked
 from tests.evaluation.given_vectors import give
+from tests.imported import import_vectors
 from tests.tiny import tiny_dual
 
 MODEL = tiny_dual()

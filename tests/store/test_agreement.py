@@ -10,9 +10,9 @@ import adiabat
 from adiabat.core.errors import ConfigError, StoreError
 from adiabat.core.wording import typed
 from adiabat.data.records import Document
-from adiabat.store.imports import import_vectors
 from adiabat.store.vector_store import Store
 from tests.fake_encoder import FakeEncoder
+from tests.imported import import_vectors
 from tests.tiny import save_tiny
 
 DOCUMENTS = [Document(f"d{number}", f"text {number}") for number in range(20)]

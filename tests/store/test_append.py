@@ -14,7 +14,7 @@ from adiabat.core.files import sole_writer
 from adiabat.data.records import Document, Fingerprint, Side
 from adiabat.store import append as append_module
 from adiabat.store import commit as commit_module
-from adiabat.store.append import append_documents
+from adiabat.store.append import add_documents
 from adiabat.store.commit import finish_change
 from adiabat.store.manifest import HEADER_BYTES
 from adiabat.store.vector_store import Store
@@ -30,23 +30,9 @@ def build(out: Path, documents: list[Document] = OLD, **options: Any) -> Store:
 
 
 def append(path: Path, documents: list[Document] = NEW, *, encoder: FakeEncoder | None = None) -> Store:
-    return append_documents(
+    return add_documents(
         encoder or FakeEncoder(), lambda: iter(documents), path, chunk_size=4, source="new"
     ).store
-
-
-@pytest.mark.parametrize("chunk_size", [0, -1])
-def test_chunks_hold_documents(tmp_path: Path, chunk_size: int) -> None:
-    with pytest.raises(
-        StoreError, match=f"chunk_size must be at least 1, got {chunk_size}; leave it out for "
-    ):
-        build(tmp_path / "s", chunk_size=chunk_size)
-    assert not list(tmp_path.iterdir())
-    build(tmp_path / "s")
-    with pytest.raises(StoreError, match=f"chunk_size must be at least 1, got {chunk_size}"):
-        append_documents(
-            FakeEncoder(), lambda: iter(NEW), tmp_path / "s", chunk_size=chunk_size, source="new"
-        )
 
 
 def test_an_appended_store_is_the_one_built_at_once(tmp_path: Path) -> None:

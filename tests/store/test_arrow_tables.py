@@ -12,7 +12,7 @@ import pytest
 import adiabat
 from adiabat.core.errors import StoreError
 from adiabat.store import imports as imports_module
-from adiabat.store.imports import import_vectors
+from tests.imported import import_vectors
 from tests.store.test_imports import IDS, assert_holds, imported, own_vectors, vector_column
 
 

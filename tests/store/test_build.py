@@ -18,10 +18,10 @@ from adiabat.core.files import sole_writer, write_json
 from adiabat.data.records import Document, Side
 from adiabat.store.build import BuildResult, build_store
 from adiabat.store.corpus_files import write_corpus
-from adiabat.store.imports import import_vectors
 from adiabat.store.vector_store import Store
 from tests.fake_encoder import FakeEncoder, fake_store, files_of_store
 from tests.forks import exit_code
+from tests.imported import import_vectors
 from tests.store.crashes import files_of_at_most
 
 DOCUMENTS = [Document(f"d{number}", f"text {number}") for number in range(25)]

@@ -16,7 +16,7 @@ from adiabat.core import provenance as seals
 from adiabat.core.errors import StoreError
 from adiabat.data.records import Document, Side
 from adiabat.store import commit as commit_module
-from adiabat.store.append import append_documents
+from adiabat.store.append import add_documents
 from adiabat.store.build import BuildResult
 from adiabat.store.commit import finish_change
 from adiabat.store.manifest import HEADER_BYTES, Manifest
@@ -75,7 +75,7 @@ def test_a_damaged_file_is_refused_by_name(
         with pytest.raises(StoreError, match=rf"/s/{name} must be .*; rebuild the store"):
             Store.open(tmp_path / "s")
         with pytest.raises(StoreError, match=rf"/s/{name} must be .*; rebuild the store"):
-            append_documents(
+            add_documents(
                 FakeEncoder(), lambda: iter([Document("new", "new")]), tmp_path / "s", source="more"
             )
 
@@ -214,11 +214,11 @@ def test_an_append_damaged_before_its_commit_is_through_is_undone_or_refused(
     with monkeypatch.context() as patch:
         patch.setattr(commit_module, "_move", cut)
         with pytest.raises(KeyboardInterrupt):
-            append_documents(FakeEncoder(), lambda: iter(new), folder, source="more")
+            add_documents(FakeEncoder(), lambda: iter(new), folder, source="more")
     path = folder / "appending" / name
     path.write_bytes(DAMAGES[damage](path.read_bytes()))
     with pytest.raises(StoreError, match=path.name if not moved else r"must be undamaged"):
         finish_change(folder)
     if not moved:
         assert files_of_store(folder) == files_of_store(finished)
-        assert append_documents(FakeEncoder(), lambda: iter(new), folder, source="more").store.count == 12
+        assert add_documents(FakeEncoder(), lambda: iter(new), folder, source="more").store.count == 12

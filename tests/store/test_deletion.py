@@ -19,13 +19,13 @@ from adiabat.core.files import sole_writer
 from adiabat.data.records import Document
 from adiabat.store import commit as commit_module
 from adiabat.store import deletion as deletion_module
-from adiabat.store.append import append_documents, update_documents
+from adiabat.store.append import add_documents
 from adiabat.store.commit import Change
 from adiabat.store.deletion import Deletion, compact_store, delete_documents
-from adiabat.store.imports import import_vectors
 from adiabat.store.vector_store import Store
 from tests.commands import listing
 from tests.fake_encoder import FakeEncoder, fake_store, files_of_store
+from tests.imported import import_vectors
 from tests.store.crashes import CutError, crashes_at, files_of_at_most, raising
 
 OLD = [Document(f"d{number}", f"text {number}") for number in range(7)]
@@ -70,8 +70,14 @@ def update(
     deletion: Deletion | None = GONE,
     encoder: FakeEncoder | None = None,
 ) -> Change:
-    return update_documents(
-        encoder or FakeEncoder(), lambda: iter(documents), path, deletion=deletion, chunk_size=4, source="new"
+    return add_documents(
+        encoder or FakeEncoder(),
+        lambda: iter(documents),
+        path,
+        replacing=True,
+        deletion=deletion,
+        chunk_size=4,
+        source="new",
     )
 
 
@@ -139,7 +145,7 @@ def test_changes_follow_one_another(tmp_path: Path) -> None:
         documents |= {document.doc_id: document for document in changed}
         if turn % 4 == 2:
             new = Document(f"a{turn}", f"appended {turn}")
-            append_documents(FakeEncoder(), lambda new=new: iter([new]), path, source="appended")
+            add_documents(FakeEncoder(), lambda new=new: iter([new]), path, source="appended")
             documents[new.doc_id] = new
         if turn % 5 == 4:
             compact_store(path)

@@ -15,7 +15,7 @@ from adiabat.data.records import Document, Side
 from adiabat.data.text_hashes import hash_texts
 from adiabat.models.embedding_head import Similarity
 from adiabat.store import corpus_files as texts_module
-from adiabat.store.append import append_documents
+from adiabat.store.append import add_documents
 from adiabat.store.build import build_store
 from adiabat.store.corpus_files import duplicate_texts, first_rows
 from adiabat.store.manifest import StoreDtype
@@ -47,7 +47,7 @@ def build(out: Path, encoder: FakeEncoder, texts: Sequence[str] = TEXTS, **optio
 
 
 def append(out: Path, encoder: FakeEncoder, documents: Sequence[Document]) -> Store:
-    return append_documents(encoder, lambda: iter(documents), out, chunk_size=4, source="more").store
+    return add_documents(encoder, lambda: iter(documents), out, chunk_size=4, source="more").store
 
 
 def require_equal(store: Store, texts: Sequence[str]) -> None:
@@ -138,7 +138,7 @@ def test_planted_duplicates_are_all_counted_as_ties(
         source="x",
         encoder_name="x",
     ).store
-    appended = append_documents(
+    appended = add_documents(
         model, lambda: iter(documents_of(once, "later")), tmp_path / "s", chunk_size=32, source="y"
     ).store
     queries = model.encode(once[:40], side="query", precision="fp32")

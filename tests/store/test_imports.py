@@ -22,11 +22,11 @@ from adiabat.core.files import write_json
 from adiabat.core.provenance import CHECKED
 from adiabat.data.records import Document, Side
 from adiabat.store import imports as imports_module
-from adiabat.store.append import append_documents
-from adiabat.store.imports import import_vectors
+from adiabat.store.append import add_documents
 from adiabat.store.vector_store import Store
 from tests.fake_encoder import FakeEncoder
 from tests.forks import exit_code
+from tests.imported import import_vectors
 
 IDS = ["a", "ב", "ج d", "🧭", "e", "f", "7"]
 DOCUMENTS = [Document(doc_id, f"text of {doc_id}") for doc_id in IDS]
@@ -177,9 +177,7 @@ class Long(FakeEncoder):
 
 def test_an_encoder_of_long_vectors_lends_its_fingerprint_and_appends_as_long_ones(tmp_path: Path) -> None:
     imported(tmp_path, 7.5 * own_vectors(), documents=DOCUMENTS, encoder=Long())
-    store = append_documents(
-        Long(), lambda: iter([Document("new", "new")]), tmp_path / "s", source="more"
-    ).store
+    store = add_documents(Long(), lambda: iter([Document("new", "new")]), tmp_path / "s", source="more").store
     assert np.allclose(np.linalg.norm(store.gather(range(8)), axis=1), 7.5, rtol=1e-3)
 
 

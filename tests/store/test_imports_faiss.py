@@ -10,7 +10,7 @@ import pytest
 
 from adiabat.core.errors import StoreError
 from adiabat.store import imports as imports_module
-from adiabat.store.imports import import_vectors
+from tests.imported import import_vectors
 from tests.store.test_imports import IDS, assert_holds, own_vectors
 
 

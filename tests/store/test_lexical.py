@@ -265,39 +265,10 @@ def test_another_version_is_refused_and_what_was_kept_of_it_is_not_at_hand(
     assert BM25Index.at_hand(tmp_path) is None
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"k1": 0.0}, "k1 must be above 0 and finite, got 0.0; take 0.9, as Anserini does"),
-        ({"k1": math.nan}, "k1 must be above 0 and finite, got nan; take 0.9, as Anserini does"),
-        ({"k1": math.inf}, "k1 must be above 0 and finite, got inf; take 0.9, as Anserini does"),
-        ({"b": -0.1}, "b must be from 0 to 1, got -0.1; take 0.4, as Anserini does"),
-        ({"b": math.nan}, "b must be from 0 to 1, got nan; take 0.4, as Anserini does"),
-        (
-            {"k1": -1.0, "b": 2.0},
-            "2 faults: k1 must be above 0 and finite, got -1.0; take 0.9, as Anserini does; "
-            "b must be from 0 to 1, got 2.0; take 0.4, as Anserini does",
-        ),
-    ],
-)
-def test_numbers_out_of_range_are_refused_before_a_text_is_read(
-    tmp_path: Path, settings: dict[str, float], message: str
-) -> None:
-    with pytest.raises(ConfigError) as caught:
-        build_bm25(iter(()), tmp_path / "index", **settings)
-    assert str(caught.value) == message
-    assert not (tmp_path / "index").exists()
-
-
 @pytest.mark.parametrize("b", [0.0, 1.0])
 def test_both_ends_of_the_range_of_b_are_in_it(tmp_path: Path, b: float) -> None:
     score = build_bm25(["cat", "dog dog dog"], tmp_path, k1=1.0, b=b).search(["cat"], 1).scores[0, 0]
     assert score == pytest.approx(math.log(2) / (1 - b + b / 2 + 1))
-
-
-def test_k_must_be_positive(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="k must be at least 1, got 0"):
-        build_bm25(TEXTS, tmp_path).search(["cat"], 0)
 
 
 def test_progress_counts_documents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

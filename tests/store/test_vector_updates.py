@@ -12,12 +12,12 @@ import adiabat
 from adiabat.core.errors import StoreError
 from adiabat.data.records import Document
 from adiabat.store import imports
-from adiabat.store.append import update_documents
+from adiabat.store.append import add_documents
 from adiabat.store.commit import Change
 from adiabat.store.deletion import Deletion, compact_store
-from adiabat.store.imports import import_vectors, update_from_vectors
 from adiabat.store.vector_store import Store
 from tests.fake_encoder import FakeEncoder, files_of_store
+from tests.imported import import_vectors, update_from_vectors
 from tests.store.crashes import crashes_at
 from tests.store.test_deletion import CORPUS, FINAL, GONE, OLD, build, content, numbers
 
@@ -80,7 +80,7 @@ def test_a_store_of_an_unknown_encoder_takes_no_texts_and_says_what_it_takes(tmp
         StoreError,
         match="encoder is unknown; import further vectors with update=True, or all again with their model",
     ):
-        update_documents(FakeEncoder(), lambda: iter(CORPUS), path, source="new")
+        add_documents(FakeEncoder(), lambda: iter(CORPUS), path, replacing=True, source="new")
 
 
 def test_a_new_text_replaces_a_document_of_equal_vector(tmp_path: Path) -> None:

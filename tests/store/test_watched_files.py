@@ -10,7 +10,7 @@ import pytest
 
 from adiabat.core.errors import StoreError
 from adiabat.data.records import Document
-from adiabat.store.append import append_documents
+from adiabat.store.append import add_documents
 from adiabat.store.deletion import Deletion, compact_store, delete_documents
 from adiabat.store.vector_store import Store
 from tests.fake_encoder import FakeEncoder, fake_store
@@ -83,7 +83,7 @@ def test_a_store_that_is_put_back_can_be_read_on(store: Store) -> None:
 
 
 def appended(folder: Path) -> None:
-    append_documents(
+    add_documents(
         FakeEncoder(),
         lambda: iter([Document("new", "a new text"), Document("z", "text 3")]),
         folder,

@@ -4,18 +4,19 @@ are missing.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, compress
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 from unicodedata import normalize
 
 import numpy as np
-from jaxtyping import Int, Int64
+from jaxtyping import Int
 
 from adiabat.config.shared import IdForms
+from adiabat.core.arrays import RowNumbers
 from adiabat.core.errors import AdiabatError, DataError, several
 from adiabat.core.ragged import Ragged
-from adiabat.core.text import cut
+from adiabat.core.text import cut, numbered
 from adiabat.core.wording import call_of, option
 from adiabat.data.folders import place_of
 from adiabat.data.judged_sets import is_judged
@@ -93,14 +94,14 @@ class Addresses(Protocol):
     def path(self) -> Path:
         """Name for messages."""
 
-    def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
+    def rows(self, doc_ids: Sequence[str]) -> RowNumbers:
         """Row of each id; -1 for an unknown id."""
 
     def rows_of_texts(self, texts: Collection[str]) -> dict[str, int]:
         """The row of each known text."""
 
 
-Find = Callable[[Sequence[str]], Int64[np.ndarray, " n"]]
+Find = Callable[[Sequence[str]], RowNumbers]
 """The row of each id, -1 for an unknown one."""
 
 
@@ -108,20 +109,17 @@ def other_forms(ids: Iterable[str], find: Find) -> dict[str, str]:
     """Unknown ids, each with a known one that differs from it in its Unicode form alone (NFC or NFD)."""
     known: dict[str, str] = {}
     foreign = [entry for entry in dict.fromkeys(ids) if not entry.isascii()]
-    missing = [entry for entry, row in zip(foreign, find(foreign), strict=True) if row < 0]
+    missing = list(compress(foreign, (find(foreign) < 0).tolist()))
     for form in ("NFD", "NFC"):
         forms = [normalize(form, entry) for entry in missing]
-        known |= {
-            entry: other for entry, other, row in zip(missing, forms, find(forms), strict=True) if row >= 0
-        }
+        is_known = (find(forms) >= 0).tolist()
+        known |= zip(compress(missing, is_known), compress(forms, is_known), strict=True)
     return known
 
 
 def with_known_ids(examples: ExampleSet, find: Find) -> ExampleSet:
     """Examples with the ids that their documents have, where these differ in Unicode form."""
-    known = other_forms(
-        chain.from_iterable((*each.positives, *each.negatives) for each in examples.examples), find
-    )
+    known = other_forms(_documents_of(examples), find)
     if not known:
         return examples
 
@@ -135,14 +133,18 @@ def with_known_ids(examples: ExampleSet, find: Find) -> ExampleSet:
     return replace(examples, examples=tuple(renewed))
 
 
+def _documents_of(examples: ExampleSet) -> list[str]:
+    """The documents of all examples, each once."""
+    listed = ((*example.positives, *example.negatives) for example in examples.examples)
+    return list(dict.fromkeys(chain.from_iterable(listed)))
+
+
 def forms_advice(missing: Iterable[str], find: Find) -> str:
     """What to do where missing ids differ from known ones in Unicode form alone; "" where none does."""
     known = other_forms(missing, find)
-    return (
-        f'{len(known):,} of them differ in Unicode form alone (NFC, NFD): set data.ids = "nfc"'
-        if known
-        else ""
-    )
+    if not known:
+        return ""
+    return f'{len(known):,} of them differ in Unicode form alone (NFC, NFD): set data.ids = "nfc"'
 
 
 def address(
@@ -166,28 +168,22 @@ def address(
         merge_equal: Whether entries of equal query text become one query.
     """
     examples = examples if ids == "exact" else with_known_ids(examples, store.rows)
-    entries = list(
-        dict.fromkeys(
-            chain.from_iterable((*example.positives, *example.negatives) for example in examples.examples)
-        )
-    )
+    entries = _documents_of(examples)
     rows = rows_of_entries(entries, store, ids_alone=examples.holds_texts is False)
     row_of = dict(zip(entries, rows.tolist(), strict=True))
     absent = _absent(examples, row_of)
     if absent and missing == "error":
         usual = f"embed them ({call_of('embed')}, with {option('append', True)}), or set data.missing = drop"
         raise DataError(
-            f"{examples.name}: every document must be in the store {store.path}, it "
-            f"lacks {several(absent, of='documents')}; "
-            f"{forms_advice(row_of, store.rows) or usual}"
+            f"{examples.name}: every document must be in the store {store.path}, it lacks "
+            f"{several(absent, of='documents')}; {forms_advice(row_of, store.rows) or usual}"
         )
     addressed = _pack(examples, row_of, absent)
     addressed = _merged(addressed) if merge_equal else sharing_answers(addressed)[0]
     if not len(addressed):
         raise DataError(
-            f"{examples.name}: at least one query must have a positive document "
-            f"in the store {store.path}, got none; "
-            "name the corpus that they were judged on"
+            f"{examples.name}: at least one query must have a positive document in the store {store.path}, "
+            "got none; name the corpus that they were judged on"
         )
     if merge_equal and not absent and len(addressed) == len(examples):
         addressed = replace(addressed, negative_columns=_negative_columns(examples, row_of))
@@ -213,12 +209,11 @@ def _with_answers(examples: AddressedSet, answers: Sequence[dict[int, None]]) ->
     )
     notes = examples.notes
     if dropped := len(examples.negatives.values) - len(negatives.values):
-        phrase = "1 listed negative" if dropped == 1 else f"{dropped:,} listed negatives"
-        notes = (
-            *notes,
-            f"{examples.name}: {phrase} left out, because another entry of the "
-            "same question has it as a positive",
+        note = (
+            f"{examples.name}: {dropped:,} listed {numbered('negative', dropped)} left out, because another "
+            "entry of the same question has it as a positive"
         )
+        notes = (*notes, note)
     return replace(
         examples, negatives=negatives, notes=notes, answers=Ragged.of(list(known) for known in answers)
     )
@@ -240,7 +235,7 @@ def _merged(examples: AddressedSet) -> AddressedSet:
     merged = sum(len(rows) > 1 for rows in entries)
     note = (
         f"{examples.name}: {shared:,} rows share their question with another; merged to "
-        f"{merged:,} {'query' if merged == 1 else 'queries'}"
+        f"{merged:,} {numbered('query', merged)}"
     )
     return replace(
         examples,
@@ -260,6 +255,7 @@ def _merged(examples: AddressedSet) -> AddressedSet:
 
 
 def _joined(lists: Ragged, rows: Sequence[int]) -> list[int]:
+    """The entries of some lists, one after another."""
     return [entry for row in rows for entry in lists[row].tolist()]
 
 
@@ -285,12 +281,13 @@ def rows_of_entries(
 def _absent(examples: ExampleSet, row_of: Mapping[str, int]) -> list[str]:
     """Each missing document once, with the line that first names it."""
     phrases: dict[str, str] = {}
-    for example in examples.examples if min(row_of.values(), default=0) < 0 else ():
+    if min(row_of.values(), default=0) >= 0:
+        return []
+    for example in examples.examples:
+        place = example.location or examples.name
         for entry in (*example.positives, *example.negatives):
             if row_of[entry] < 0:
-                phrases.setdefault(
-                    entry, f"{example.location or examples.name}: {cut(entry, limit=SHOWN_CHARACTERS)!r}"
-                )
+                phrases.setdefault(entry, f"{place}: {cut(entry, limit=SHOWN_CHARACTERS)!r}")
     return list(phrases.values())
 
 
@@ -314,12 +311,11 @@ def _pack(examples: ExampleSet, row_of: Mapping[str, int], absent: Sequence[str]
         groups.append(example.clusters)
     notes: tuple[str, ...] = ()
     if absent:
-        documents, dropped = (
-            f"{len(absent):,} document{'' if len(absent) == 1 else 's'}",
-            len(examples) - len(queries),
+        documents, dropped = numbered("document", len(absent)), len(examples) - len(queries)
+        without = f"{dropped:,} {numbered('query', dropped)} without a positive"
+        notes = (
+            f"{examples.name}: {len(absent):,} {documents} missing from the store left out, and {without}",
         )
-        without = f"{dropped:,} {'query' if dropped == 1 else 'queries'} without a positive"
-        notes = (f"{examples.name}: {documents} missing from the store left out, and {without}",)
     addressed = AddressedSet(
         examples.name, ids, queries, Ragged.of(positives), Ragged.of(grades), Ragged.of(negatives), notes
     )
@@ -370,13 +366,15 @@ def require_inputs(
                 check(source)
             except AdiabatError as fault:
                 faults.append(fault)
-    if len(faults) > 1:
-        raise DataError(several(map(str, faults)))
-    if faults:
+    # A single fault keeps its class.
+    if len(faults) == 1:
         raise faults[0]
+    if faults:
+        raise DataError(several(map(str, faults)))
 
 
 def _corpus_form(source: str) -> object:
+    """Refuse a corpus that is missing or of an unknown format."""
     # Tuning has no corpus to check, so it does not load the reader.
     from adiabat.data.corpora import documents_file
 

@@ -55,22 +55,19 @@ def agreed_fingerprint(
     deviations = np.abs(imported / expected - 1)
     longest = int(np.argmax(deviations))
     if deviations[longest] > LENGTH_TOLERANCE:
-        remedy = (
-            "false, if the model gives such lengths"
-            if fingerprint.normalize
-            else "true, if they have length 1"
-        )
+        advice = "true, if they have length 1"
+        if fingerprint.normalize:
+            advice = "false, if the model gives such lengths"
         raise StoreError(
             "imported vectors must have the length of the encoder's within "
             f"{LENGTH_TOLERANCE:.0%}, got {imported[longest]:.4g} instead of "
             f'{expected[longest]:.4g} for "{names[longest]}" (the worst of {len(names)}); '
-            f"scale them, or set encoder.normalize={remedy}"
+            f"scale them, or set encoder.normalize={advice}"
         )
     if cosines[worst] < NEEDED_COSINE:
         warnings.warn(
-            f"imported vectors have a cosine of {cosines[worst]:.4f} or more with the "
-            "encoder's, as from an engine of lower precision; "
-            "queries and documents encoded from here on are the encoder's own",
+            f"imported vectors have a cosine of {cosines[worst]:.4f} or more with the encoder's, as from an "
+            "engine of lower precision; queries and documents encoded from here on are the encoder's own",
             stacklevel=4,
         )
     return fingerprint
@@ -100,7 +97,6 @@ def _likely_cause(cosines: Float64[np.ndarray, " n"], min_cosine: float) -> str:
     # Rounded down, because the vectors outside of the sample may differ more.
     accepted = option("min_cosine", math.floor(100 * cosines.min()) / 100)
     return (
-        "an engine of lower precision (int8 or 4-bit weights, quantised vectors) "
-        "gives such vectors of the same model: "
-        f"take them with {accepted}; if it was not one, {other_model}; {titled}"
+        "an engine of lower precision (int8 or 4-bit weights, quantised vectors) gives such vectors of the "
+        f"same model: take them with {accepted}; if it was not one, {other_model}; {titled}"
     )

@@ -113,6 +113,7 @@ def stop_words(language: str) -> frozenset[str]:
 
 
 def _snowball() -> Any:
+    """The library of stemmers, which is optional."""
     try:
         import Stemmer  # type: ignore[import-not-found]
     except ImportError as error:
@@ -124,4 +125,5 @@ def _snowball() -> Any:
 
 
 def _languages(algorithms: Any) -> list[str]:
+    """Languages that can be stemmed; two of Snowball's names are older algorithms."""
     return sorted(set(algorithms.algorithms()) - _NO_LANGUAGES)

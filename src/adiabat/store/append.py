@@ -1,6 +1,5 @@
 """Adding documents to a store, or replacing some of its own: staged inside it, then moved in by a commit."""
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import compress, islice
@@ -10,26 +9,28 @@ import numpy as np
 from jaxtyping import Bool, Int64
 
 from adiabat.config.shared import IdForms
-from adiabat.core.disk import remove, require_sole
+from adiabat.core.arrays import Mask
+from adiabat.core.disk import AnyPath, remove, require_sole
 from adiabat.core.errors import Faults, StoreError, several
-from adiabat.core.files import sole_writer
 from adiabat.core.wording import option
 from adiabat.data.records import Document, Fingerprint
 from adiabat.data.text_hashes import hash_texts
 from adiabat.store.addressing import other_forms
-from adiabat.store.build import CHUNK_SIZE, DocumentEncoder, Progress, Staging, require_chunk_size
-from adiabat.store.commit import Added, Change, cleared, commit, complete, finish_change, merge
+from adiabat.store.build import CHUNK_SIZE, DocumentEncoder, Progress, Staging
+from adiabat.store.commit import Added, Change, changing, cleared, commit, finish_change, merge
 from adiabat.store.corpus_files import ID_BATCH
 from adiabat.store.deletion import Deletion
-from adiabat.store.manifest import APPENDING, VECTOR_FILE, StoreDtype, plain_disk_errors
+from adiabat.store.manifest import APPENDING, VECTOR_FILE, StoreDtype
 from adiabat.store.vector_store import Store
 
 
-def append_documents(
+def add_documents(
     encoder: DocumentEncoder,
     documents: Callable[[], Iterator[Document]],
-    path: str | os.PathLike[str],
+    path: AnyPath,
     *,
+    replacing: bool = False,
+    deletion: Deletion | None = None,
     chunk_size: int = CHUNK_SIZE,
     on_progress: Progress | None = None,
     source: str,
@@ -41,56 +42,50 @@ def append_documents(
     commit, `Store.open` refuses the store until the next change, or `finish_change`, has completed it.
 
     Args:
+        replacing: Whether documents of known ids replace those of the store where their text changed; an
+            append refuses them.
+        deletion: Documents that are deleted by the same commit.
         id_forms: Whether an id that differs in Unicode form alone from one of the store is refused, or is
             that one.
     """
-    return _add(
-        encoder, documents, path, Selection.new, Deletion(), chunk_size, on_progress, source, id_forms
-    )
-
-
-def update_documents(
-    encoder: DocumentEncoder,
-    documents: Callable[[], Iterator[Document]],
-    path: str | os.PathLike[str],
-    *,
-    deletion: Deletion | None = None,
-    chunk_size: int = CHUNK_SIZE,
-    on_progress: Progress | None = None,
-    source: str,
-    id_forms: IdForms = "exact",
-) -> Change:
-    """Encode documents that are new to a store or whose text changed; they replace those of their ids, and
-    others stay.
-
-    Interruptions are those of `append_documents`.
-
-    Args:
-        deletion: Documents that are deleted by the same commit.
-        id_forms: As in `append_documents`.
-    """
-    return _add(
-        encoder,
-        documents,
-        path,
-        Selection.changed,
-        deletion or Deletion(),
-        chunk_size,
-        on_progress,
-        source,
-        id_forms,
-    )
+    folder = Path(path)
+    is_completed = finish_change(folder)
+    # Outside of the lock, because hashing the weights of a large model takes seconds.
+    fingerprint = encoder.fingerprint("document")
+    _open_appendable(folder, fingerprint)
+    with changing(folder) as completed_now:
+        # Open again: another change may have finished, or been interrupted in its commit, before the lock was
+        # taken.
+        store = _open_appendable(folder, fingerprint)
+        deleted = (deletion or Deletion()).mask(store)
+        selection = Selection(store, source, is_completed or completed_now, deleted, ~deleted, id_forms)
+        staging = _stage(folder, fingerprint, store.dtype, chunk_size)
+        select = selection.changed if replacing else selection.new
+        staging.write_corpus(select(selection.named(documents())), source=source)
+        if staging.state.count:
+            staging.encode(encoder, on_progress, store=store)
+        return selection.commit(Added.of(staging))
 
 
 @dataclass(slots=True)
 class Selection:
-    """The documents of a corpus that are added to a store, and which of its own remain beside them."""
+    """The documents of a corpus that are added to a store, and which of its own remain beside them.
+
+    Attributes:
+        source: Name of the corpus, for messages and the manifest.
+        is_completed: Whether an interrupted commit was completed just now; then the same command finds its
+            own documents in the store.
+        deleted: Documents of the store that are deleted.
+        kept: Documents of the store that remain; the others are deleted, or replaced by those of their ids.
+        unchanged: Number of documents that the store has already, with the same text.
+        both: Documents that are given and to be deleted.
+    """
 
     store: Store
     source: str
     is_completed: bool
-    deleted: Bool[np.ndarray, " n"]
-    kept: Bool[np.ndarray, " n"]
+    deleted: Mask
+    kept: Mask
     id_forms: IdForms = "exact"
     unchanged: int = 0
     both: Faults = field(default_factory=Faults)
@@ -104,12 +99,9 @@ class Selection:
             known = other_forms([document.doc_id for document in block], self.store.rows)
             if self.id_forms == "exact":
                 near.extend(f'"{doc_id}"' for doc_id in known)
-                yield from block
-            else:
-                yield from (
-                    replace(document, doc_id=known.get(document.doc_id, document.doc_id))
-                    for document in block
-                )
+            elif known:
+                block = [replace(each, doc_id=known.get(each.doc_id, each.doc_id)) for each in block]
+            yield from block
         if near.count:
             raise StoreError(
                 f"{self.source}: document ids must be new to {self.store.path} or equal its "
@@ -175,11 +167,8 @@ class Selection:
         """
         while block := list(islice(documents, ID_BATCH)):
             rows = self.store.rows([document.doc_id for document in block])
-            stored, given = (
-                self.store.text_hashes(rows.clip(min=0)),
-                hash_texts([document.text for document in block]),
-            )
-            is_same = (rows >= 0) & (stored == given)
+            given = hash_texts([document.text for document in block])
+            is_same = (rows >= 0) & (self.store.text_hashes(rows.clip(min=0)) == given)
             self.unchanged += int(np.count_nonzero(is_same))
             yield block, rows, is_same
 
@@ -199,39 +188,8 @@ class Selection:
         return Change(self.store, added - replaced, replaced, self.unchanged, deleted)
 
 
-def _add(
-    encoder: DocumentEncoder,
-    documents: Callable[[], Iterator[Document]],
-    path: str | os.PathLike[str],
-    select: Callable[[Selection, Iterator[Document]], Iterator[Document]],
-    deletion: Deletion,
-    chunk_size: int,
-    on_progress: Progress | None,
-    source: str,
-    id_forms: IdForms,
-) -> Change:
-    """Stage the selected documents and commit them."""
-    require_chunk_size(chunk_size)
-    folder = Path(path)
-    is_completed = finish_change(folder)
-    # Outside of the lock, because hashing the weights of a large model takes seconds.
-    fingerprint = encoder.fingerprint("document")
-    _open_appendable(folder, fingerprint)
-    with plain_disk_errors(folder), sole_writer(folder):
-        # Open again: another change may have finished, or been interrupted in its commit, before the lock was
-        # taken.
-        is_completed = complete(folder) or is_completed
-        store = _open_appendable(folder, fingerprint)
-        deleted = deletion.mask(store)
-        selection = Selection(store, source, is_completed, deleted, ~deleted, id_forms)
-        staging = _stage(folder, fingerprint, store.dtype, chunk_size)
-        staging.write_corpus(select(selection, selection.named(documents())), source=source)
-        if staging.state.count:
-            staging.encode(encoder, on_progress, store=store)
-        return selection.commit(Added.of(staging))
-
-
 def _open_appendable(folder: Path, fingerprint: Fingerprint) -> Store:
+    """The store, if documents of this encoder can stand beside its own."""
     store = Store.open(folder)
     if store.fingerprint is None:
         advice = (

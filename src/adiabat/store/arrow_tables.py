@@ -38,15 +38,18 @@ def open_table(path: Path) -> ArrowTable:
 
 
 def _batches_of_file(path: Path) -> Batches:
+    """All batches of Arrow's file format, in which each is found by its number."""
     reader = pa.ipc.open_file(pa.OSFile(str(path)))
     yield from map(reader.get_batch, range(reader.num_record_batches))
 
 
 def _batches_of_stream(path: Path) -> Batches:
+    """All batches of Arrow's stream format, which is read from its beginning."""
     yield from pa.ipc.open_stream(pa.OSFile(str(path)))
 
 
 def _selected(batches: Callable[[], Batches], columns: Sequence[str], rows: int) -> Batches:
+    """Some columns, at most so many rows at a time."""
     for batch in batches():
         chosen = batch.select(columns)
         for start in range(0, len(batch), rows):

@@ -10,7 +10,6 @@ alike.
 """
 
 import json
-import math
 import mmap
 import os
 from collections import Counter, defaultdict
@@ -21,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Float32, Float64, Int64, Integer
+from jaxtyping import Float, Float32, Int64, Integer
 
 from adiabat.core.disk import fresh_folder, make_folder, move, new_file, open_in_place, remove
-from adiabat.core.errors import ConfigError, StoreError, several
-from adiabat.core.files import is_there, read_json, reading, write_json
+from adiabat.core.errors import StoreError
+from adiabat.core.files import read_json, reading, write_json
 from adiabat.core.formats import Format, layout_of, rebuilt
 from adiabat.core.provenance import Digest, digest_of, require
 from adiabat.core.ragged import Ragged
@@ -39,6 +38,7 @@ from adiabat.store.manifest import (
     SPOOL_FILE,
     START_FILE,
     VOCABULARY_FILE,
+    exists,
     plain_disk_errors,
 )
 from adiabat.store.search import Hits
@@ -57,6 +57,9 @@ SPOOL = np.dtype([("word", "<i4"), ("row", "<i4"), ("count", "<i4")])
 DOCUMENTS_PER_BLOCK = 1024
 POSTINGS_PER_BLOCK = 1 << 21
 """Number of postings sorted at a time; needs some 150 MB of working memory."""
+
+Postings = Int64[np.ndarray, " p"]
+"""A number for each posting: a word of a document."""
 
 BM25Progress = Callable[[int], None]
 """Called with the number of documents read."""
@@ -91,21 +94,18 @@ class _Spool:
         """Counts of each word in each document, by document and then by word."""
         lengths = np.array([len(document) for document in documents], dtype=np.int64)
         self.lengths.append(lengths)
-        occurrences = chain.from_iterable(documents)
         numbers = np.fromiter(
-            map(self.vocabulary.__getitem__, occurrences), dtype=np.int64, count=int(lengths.sum())
+            map(self.vocabulary.__getitem__, chain.from_iterable(documents)), np.int64, int(lengths.sum())
         )
         size = max(1, len(self.vocabulary))
-        # One number for each pair of document and word.
-        keys, counts = np.unique(
-            np.repeat(np.arange(len(documents)), lengths) * size + numbers, return_counts=True
-        )
+        # One number for each pair of document and word: row * size + word.
+        rows = np.repeat(np.arange(len(documents)), lengths)
+        keys, counts = np.unique(rows * size + numbers, return_counts=True)
         postings = np.empty(len(keys), dtype=SPOOL)
         postings["word"], postings["row"], postings["count"] = keys % size, keys // size + self.count, counts
         if len(self.vocabulary) > len(self.frequencies):
-            self.frequencies = np.concatenate(
-                [self.frequencies, np.zeros(len(self.vocabulary), dtype=np.int64)]
-            )
+            # At least doubled, so that few words cause a copy.
+            self.frequencies = np.pad(self.frequencies, (0, len(self.vocabulary)))
         present, frequencies = np.unique(postings["word"], return_counts=True)
         self.frequencies[present] += frequencies
         return postings
@@ -127,18 +127,11 @@ def build_bm25(
     build leaves a folder that `BM25Index.open` refuses, and starts again.
 
     Args:
-        k1: Saturation of word counts, above 0.
+        k1: Saturation of word counts, above 0 and finite: others could score a document below zero or NaN.
         b: Share of the normalisation by document length, from 0 to 1.
         stemmer: Language of the stemmer; see `analyser_of`.
         corpus: Digest of the corpus, for later checks.
     """
-    # Other values could score a document below zero or NaN, so that it is never found.
-    faults = (
-        [] if 0 < k1 < math.inf else [f"k1 must be above 0 and finite, got {k1}; take 0.9, as Anserini does"]
-    )
-    faults += [] if 0 <= b <= 1 else [f"b must be from 0 to 1, got {b}; take 0.4, as Anserini does"]
-    if faults:
-        raise ConfigError(several(faults))
     analyse = analyser_of(stemmer)
     with plain_disk_errors(folder):
         make_folder(folder, parents=True)
@@ -169,7 +162,7 @@ def _build(
     folder, weights = spool.path.parent, _Weights.of(spool, k1, b)
     _fill(spool, weights, folder)
     _write_json(spool.vocabulary, folder / VOCABULARY_FILE)
-    numbers = {
+    parameters = {
         "k1": k1,
         "b": b,
         "delta": 0.5,
@@ -177,13 +170,16 @@ def _build(
         "idf_method": "lucene",
         "dtype": "float32",
         "int_dtype": "int32",
+        "num_docs": spool.count,
+        "version": bm25s.__version__,
+        "backend": "numpy",
     }
-    parameters = {**numbers, "num_docs": spool.count, "version": bm25s.__version__, "backend": "numpy"}
     _write_json(parameters, folder / PARAMETER_FILE)
     return {"count": spool.count, "mean_length": weights.mean_length, "k1": k1, "b": b}
 
 
 def _write_json(content: Any, path: Path) -> None:
+    """Write a file of bm25s's, which has no checksum of its own."""
     with new_file(path) as file:
         file.write(json.dumps(content).encode("ascii"))
 
@@ -202,31 +198,29 @@ class _Weights:
     @classmethod
     def of(cls, spool: _Spool, k1: float, b: float) -> "_Weights":
         frequencies = spool.frequencies[: len(spool.vocabulary)]
-        return cls(
-            float(np.concatenate(spool.lengths).mean()), k1, b, inverse_frequencies(frequencies, spool.count)
-        )
+        mean_length = float(np.concatenate(spool.lengths).mean())
+        return cls(mean_length, k1, b, inverse_frequencies(frequencies, spool.count))
 
-    def scores(
-        self, word: Int64[np.ndarray, " p"], counts: Int64[np.ndarray, " p"], lengths: Int64[np.ndarray, " p"]
-    ) -> Float32[np.ndarray, " p"]:
-        """The score that each word adds to its document."""
-        saturation: Float64[np.ndarray, " p"] = self.k1 * ((1 - self.b) + self.b * lengths / self.mean_length)
-        added: Float32[np.ndarray, " p"] = (self.idf[word] * (counts / (saturation + counts))).astype(
-            np.float32
-        )
-        return added
+    def scores(self, word: Postings, counts: Postings, lengths: Postings) -> Float32[np.ndarray, " p"]:
+        """The score that each word adds to its document: the formula of the module's first lines."""
+        saturation = self.k1 * ((1 - self.b) + self.b * lengths / self.mean_length)
+        added: np.ndarray = self.idf[word] * (counts / (saturation + counts))
+        return added.astype(np.float32)
 
 
 def inverse_frequencies(frequencies: Int64[np.ndarray, " v"], count: int) -> Float32[np.ndarray, " v"]:
     """Inverse document frequencies, ``ln(1 + (N - df + 0.5) / (df + 0.5))``, above zero."""
-    idf: Float32[np.ndarray, " v"] = np.log(1 + (count - frequencies + 0.5) / (frequencies + 0.5)).astype(
-        np.float32
-    )
-    return idf
+    idf: np.ndarray = np.log(1 + (count - frequencies + 0.5) / (frequencies + 0.5))
+    return idf.astype(np.float32)
 
 
 def _fill(spool: _Spool, weights: _Weights, folder: Path) -> None:
-    """Sort the postings from by-document to by-word, a block at a time, into their positions in the files."""
+    """Sort the postings from by-document to by-word, a block at a time, into their positions in the files.
+
+    The files hold a sparse matrix by columns, as scipy's CSC: word ``w`` has the entries ``starts[w]`` to
+    ``starts[w + 1]`` of scores and rows. The numbers of postings of all words are known from the first pass,
+    so each posting has its place before it is read.
+    """
     starts = np.concatenate([[0], np.cumsum(spool.frequencies[: len(spool.vocabulary)])])
     with new_file(folder / START_FILE) as file:
         np.save(file, starts)
@@ -283,14 +277,13 @@ class BM25Index:
             self.stemmer: str | None = record["stemmer"]
             self._analyse = analyser_of(self.stemmer)
             idf = inverse_frequencies(np.diff(self._index.scores["indptr"]), self.count)
-            self._weights = _Weights(
-                float(record["mean_length"]), float(record["k1"]), float(record["b"]), idf
-            )
+            mean_length, k1, b = (float(record[name]) for name in ("mean_length", "k1", "b"))
+            self._weights = _Weights(mean_length, k1, b, idf)
 
     @classmethod
     def open(cls, folder: Path) -> "BM25Index":
         """Open a finished index."""
-        if not is_there(folder / LEXICAL_FILE, error=StoreError):
+        if not exists(folder / LEXICAL_FILE):
             raise StoreError(
                 f"{folder} must be a finished BM25 index, it holds no {LEXICAL_FILE}; build it again"
             )
@@ -300,7 +293,7 @@ class BM25Index:
     @classmethod
     def at_hand(cls, folder: Path) -> "BM25Index | None":
         """Open the index of an earlier run; None if there is none, or of another version."""
-        if not is_there(folder / LEXICAL_FILE, error=StoreError) or _version(folder) != VERSION:
+        if not exists(folder / LEXICAL_FILE) or _version(folder) != VERSION:
             return None
         return cls.open(folder)
 
@@ -313,12 +306,9 @@ class BM25Index:
         """The best documents of each query; of equal scores, the lower row first; -1 and minus infinity pad
         the rest.
         """
-        if k < 1:
-            raise StoreError(f"k must be at least 1, got {k}; ask for the number of documents wanted")
-        shape = (len(queries), min(k, self.count))
-        hits = Hits(np.full(shape, -1, dtype=np.int64), np.full(shape, -np.inf, dtype=np.float32))
+        hits = Hits.none(len(queries), min(k, self.count))
         for query, scores in enumerate(self._tables(queries)):
-            rows = _best(scores, shape[1])
+            rows = _best(scores, k)
             hits.rows[query, : len(rows)], hits.scores[query, : len(rows)] = rows, scores[rows]
         return hits
 
@@ -344,12 +334,13 @@ class BM25Index:
         """Count, for each query and threshold (plus infinity for none), the documents that score at least as
         high: others, and removed.
         """
-        counts, apart = np.zeros(thresholds.shape, dtype=np.int64), np.zeros(thresholds.shape, dtype=np.int64)
+        counts, apart = np.zeros((2, *thresholds.shape), dtype=np.int64)
         for query, table in enumerate(self._tables(queries)):
             table[excluded[query]] = -np.inf
             for column in np.flatnonzero(thresholds[query] < np.inf):
-                counts[query, column] = np.count_nonzero(table >= thresholds[query, column])
-                apart[query, column] = np.count_nonzero(table[removed] >= thresholds[query, column])
+                reached = table >= thresholds[query, column]
+                counts[query, column] = np.count_nonzero(reached)
+                apart[query, column] = np.count_nonzero(reached[removed])
         return counts - apart, apart
 
     def _tables(self, queries: Sequence[str]) -> Iterator[Float32[np.ndarray, " n"]]:
@@ -360,8 +351,8 @@ class BM25Index:
 
     def _query_words(self, query: str) -> list[int]:
         """Numbers of the query's words that occur in documents."""
-        numbers: list[int] = self._index.get_tokens_ids(self._analyse(query, self._index.vocab_dict))
-        return numbers
+        words = self._analyse(query, self._index.vocab_dict)
+        return list(self._index.get_tokens_ids(words))
 
     def scores(self, query: str, texts: Sequence[str]) -> Float32[np.ndarray, " n"]:
         """Scores of texts that need not be in the corpus, bit for bit those of `search` where they are."""
@@ -383,10 +374,14 @@ def _version(folder: Path) -> object:
 
 
 def _best(scores: Float32[np.ndarray, " n"], k: int) -> Int64[np.ndarray, " best"]:
-    """Rows of the k highest scores above zero, best first; of equal scores, the lower row first."""
+    """Rows of the k highest scores above zero, best first; of equal scores, the lower row first.
+
+    A partition finds the k-th highest score in linear time; only what reaches it is sorted.
+    """
     rows = np.flatnonzero(scores > 0)
     # Keep all that tie with the k-th until rows decide among them.
     if len(rows) > k:
         positive = scores[rows]
-        rows = rows[positive >= np.partition(positive, len(rows) - k)[len(rows) - k]]
+        kth = np.partition(positive, len(rows) - k)[len(rows) - k]
+        rows = rows[positive >= kth]
     return rows[np.lexsort((rows, -scores[rows]))][:k]

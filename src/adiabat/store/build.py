@@ -11,10 +11,12 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int64
 
-from adiabat.core.disk import clear, is_part, make_folder, move, real, remove, sync
+from adiabat.core.arrays import RowNumbers, VectorArray
+from adiabat.core.disk import AnyPath, clear, is_part, make_folder, move, real, remove, sync
 from adiabat.core.errors import AdiabatError, StoreError, several
-from adiabat.core.files import is_store, is_there, read_json, sole_writer, write_json
+from adiabat.core.files import is_store, read_json, sole_writer, write_json
 from adiabat.core.formats import FORMAT, Format, rebuilt
+from adiabat.core.progress import ignored
 from adiabat.core.provenance import Digest, now, require
 from adiabat.core.wording import again, option
 from adiabat.data.records import Document, Fingerprint, Side
@@ -32,6 +34,7 @@ from adiabat.store.manifest import (
     StoreDtype,
     VectorFile,
     building_of,
+    exists,
     plain_disk_errors,
 )
 from adiabat.store.vector_store import Store
@@ -54,7 +57,7 @@ class DocumentEncoder(Protocol):
     def fingerprint(self, side: Side) -> Fingerprint:
         """Fingerprint of everything that decides the vectors of one side."""
 
-    def encode(self, texts: Sequence[str], *, side: Side) -> Float[np.ndarray, "n e"]:
+    def encode(self, texts: Sequence[str], *, side: Side) -> VectorArray:
         """Vectors of texts, in their order, float32."""
 
 
@@ -127,7 +130,7 @@ class Staging:
         cls, folder: Path, fingerprint: Fingerprint, dtype: StoreDtype, *, chunk_size: int, remedy: str
     ) -> "Staging":
         """Start in an empty folder, or resume in that of an interrupted build."""
-        if is_there(folder / STATE_FILE, error=StoreError):
+        if exists(folder / STATE_FILE):
             # A resumed build keeps its original chunk size: other chunks would change the last bits of
             # vectors.
             state = BuildState.read(folder, remedy)
@@ -136,12 +139,7 @@ class Staging:
                     f"{folder} holds an interrupted build with other settings: {'; '.join(changes)}; {remedy}"
                 )
             return cls(folder, state, remedy)
-        strangers = sorted(child.name for child in folder.iterdir() if not is_part(child))
-        if strangers:
-            raise StoreError(
-                f"{folder} must be empty or an interrupted build, it holds "
-                f"{', '.join(strangers[:5])}; {remedy}"
-            )
+        refuse_files(folder, parts_too=False, demand="empty or an interrupted build", remedy=remedy)
         state = BuildState(fingerprint, dtype, chunk_size)
         state.write(folder)
         return cls(folder, state, remedy)
@@ -154,12 +152,8 @@ class Staging:
                     f"{self.folder} holds an interrupted build of another corpus "
                     f"than {source}; {self._remedy}"
                 )
-            require(
-                self.state.files,
-                self.folder,
-                remedy=f"remove the folder {self.folder} and {again()}",
-                error=StoreError,
-            )
+            remedy = f"remove the folder {self.folder} and {again()}"
+            require(self.state.files, self.folder, remedy=remedy, error=StoreError)
             return
         try:
             corpus = write_corpus(documents, self.folder, source=source)
@@ -176,17 +170,16 @@ class Staging:
         on its batch.
         """
         state = self.state
-        report = on_progress or (lambda count, total: None)
+        offset, before = 0, None
+        if store is not None:
+            offset = store.count
+            before = store.path / HASH_FILE if HASH_FILE in store.manifest.files else None
+        duplicates = duplicate_texts(self.folder / HASH_FILE, after=before, offset=offset)
+        report = on_progress or ignored
         report(state.encoded, state.count)
-        file = self.folder / VECTOR_FILE
-        with VectorFile(
-            file, dtype=state.dtype, width=encoder.width, rows=state.encoded, sha256=state.sha256
-        ) as vectors:
-            before = (
-                store.path / HASH_FILE if store is not None and HASH_FILE in store.manifest.files else None
-            )
-            offset = 0 if store is None else store.count
-            duplicates = duplicate_texts(self.folder / HASH_FILE, after=before, offset=offset)
+        file, dtype = self.folder / VECTOR_FILE, state.dtype
+        written = VectorFile(file, dtype=dtype, width=encoder.width, rows=state.encoded, sha256=state.sha256)
+        with written as vectors:
             for texts in _chunks(StringColumn(self.folder / TEXT_FILE), state.encoded, state.chunk_size):
                 vectors.append(self._next_rows(texts, encoder, vectors, store, duplicates))
                 # Write vectors to disk before the state counts them.
@@ -202,14 +195,17 @@ class Staging:
         vectors: VectorFile,
         store: Store | None,
         duplicates: tuple[Int64[np.ndarray, " d"], Int64[np.ndarray, " d"]],
-    ) -> Float[np.ndarray, "n e"]:
+    ) -> VectorArray:
         """Vectors of the next documents, in the stored dtype: encoded, or copied from an earlier row with the
         same text.
+
+        `duplicates` are rows whose text occurred before, ascending, and the first row of each such text. Rows
+        count on from those of the store that the corpus extends.
         """
         offset = 0 if store is None else store.count
         start = offset + vectors.rows
-        inside = slice(*np.searchsorted(duplicates[0], [start, start + len(texts)]))
-        rows, originals = duplicates[0][inside], duplicates[1][inside]
+        of_these = slice(*np.searchsorted(duplicates[0], [start, start + len(texts)]))
+        rows, originals = (column[of_these] for column in duplicates)
         new = np.setdiff1d(np.arange(len(texts)), rows - start)
         block = np.empty((len(texts), encoder.width), dtype=self.state.dtype)
         if len(new):
@@ -222,14 +218,12 @@ class Staging:
             (offset, start, vectors.take),
             (start, start + len(texts), block.__getitem__),
         ):
-            mask = (originals >= low) & (originals < high)
-            if mask.any():
-                block[rows[mask] - start] = read(originals[mask] - low)
+            inside = (originals >= low) & (originals < high)
+            if inside.any():
+                block[rows[inside] - start] = read(originals[inside] - low)
         return block
 
-    def _encoded(
-        self, encoder: DocumentEncoder, texts: list[str], rows: Int64[np.ndarray, " n"]
-    ) -> Float[np.ndarray, "n e"]:
+    def _encoded(self, encoder: DocumentEncoder, texts: list[str], rows: RowNumbers) -> VectorArray:
         """Vectors of texts in the store's dtype; unusable ones are reported with their ids."""
         vectors = encoder.encode(texts, side="document")
         if vectors.shape != (len(texts), encoder.width):
@@ -256,7 +250,7 @@ class Staging:
         clear(self.folder)
 
 
-def to_dtype(vectors: Float[np.ndarray, "n e"], dtype: StoreDtype) -> Float[np.ndarray, "n e"]:
+def to_dtype(vectors: VectorArray, dtype: StoreDtype) -> VectorArray:
     """Vectors in the store's dtype; a number beyond its range becomes infinite, which `unusable_rows`
     reports.
     """
@@ -264,7 +258,7 @@ def to_dtype(vectors: Float[np.ndarray, "n e"], dtype: StoreDtype) -> Float[np.n
         return vectors.astype(dtype, copy=False)
 
 
-def unusable_rows(vectors: Float[np.ndarray, "n e"]) -> tuple[np.ndarray, list[str]]:
+def unusable_rows(vectors: VectorArray) -> tuple[np.ndarray, list[str]]:
     """Rows for which no similarity can be computed, with the fault of each."""
     with np.errstate(over="ignore", invalid="ignore"):
         lengths = np.sqrt(np.einsum("ne,ne->n", vectors, vectors, dtype=np.float64))
@@ -273,6 +267,7 @@ def unusable_rows(vectors: Float[np.ndarray, "n e"]) -> tuple[np.ndarray, list[s
 
 
 def _fault(vector: Float[np.ndarray, " e"], length: float) -> str:
+    """Why no similarity can be computed for a vector."""
     if np.isnan(vector).any():
         return "holds NaN"
     if np.isinf(vector).any():
@@ -308,16 +303,10 @@ class BuildResult:
     note: str = ""
 
 
-def require_chunk_size(chunk_size: int) -> None:
-    """Refuse chunks without documents."""
-    if chunk_size < 1:
-        raise StoreError(f"chunk_size must be at least 1, got {chunk_size}; leave it out for {CHUNK_SIZE:,}")
-
-
 def build_store(
     encoder: DocumentEncoder,
     documents: Callable[[], Iterator[Document]],
-    out: str | os.PathLike[str],
+    out: AnyPath,
     *,
     dtype: StoreDtype = "float16",
     keep_texts: bool = True,
@@ -332,7 +321,6 @@ def build_store(
     the same bytes as an uninterrupted call. A finished store of the same encoder and corpus is returned
     unchanged; any other content of `out` is refused.
     """
-    require_chunk_size(chunk_size)
     target, fingerprint = Path(out), encoder.fingerprint("document")
     if is_store(target):
         return _finished(target, fingerprint, dtype, documents, keep_texts, source)
@@ -372,23 +360,30 @@ def require_target(target: Path) -> None:
     """Refuse a place in which no store can be built."""
     if target.exists() and not target.is_dir():
         raise StoreError(f"{target} must be a directory, it is a file; choose another {option('out')}")
-    if names := sorted(child.name for child in target.iterdir())[:5] if target.exists() else []:
-        raise StoreError(
-            f"{target} must be empty or a store, it holds {', '.join(names)}; choose another {option('out')}"
-        )
+    other = f"choose another {option('out')}"
+    if target.exists():
+        refuse_files(target, parts_too=True, demand="empty or a store", remedy=other)
     # The last step renames the building folder to the target, which neither of these allows.
     place = os.path.realpath(target)
-    if (
-        kind := "a mount point"
-        if os.path.ismount(place)
-        else "the current directory"
-        if place == os.path.realpath(os.curdir)
-        else ""
-    ):
+    kind = ""
+    if os.path.ismount(place):
+        kind = "a mount point"
+    elif place == os.path.realpath(os.curdir):
+        kind = "the current directory"
+    if kind:
         raise StoreError(
             f"{target} must be a directory that can be replaced, it is {kind}; choose one "
             f"within it, as {option('out', target / 'store')}"
         )
+
+
+def refuse_files(folder: Path, *, parts_too: bool, demand: str, remedy: str) -> None:
+    """Refuse a folder that is not empty; temporary files of killed processes are passed over unless
+    `parts_too`.
+    """
+    names = sorted(child.name for child in folder.iterdir() if parts_too or not is_part(child))
+    if names:
+        raise StoreError(f"{folder} must be {demand}, it holds {', '.join(names[:5])}; {remedy}")
 
 
 def begin(target: Path) -> Path:
@@ -417,9 +412,8 @@ def finish(building: Path, target: Path, manifest: Manifest) -> Store:
         if error.errno in DISK_FULL:
             raise
         raise StoreError(
-            f"{target} must be missing or empty when its store is moved there, got: {error.strerror}; "
-            f"the work is kept in {building}: clear {target} and {again()}, or "
-            "move the store from there yourself"
+            f"{target} must be missing or empty when its store is moved there, got: {error.strerror}; the "
+            f"work is kept in {building}: clear {target} and {again()}, or move the store from there yourself"
         ) from error
     sync(place.parent)
     clear_traces(target, manifest)

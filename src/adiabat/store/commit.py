@@ -1,20 +1,32 @@
 """The commit of a changed store: its new files are merged in a folder inside it, then moved in by steps that
 can all be repeated.
+
+The files of a change, in the order in which they come to be:
+
+1. ``appending/state.json`` with the staged corpus and vectors (`adiabat.store.build`), or
+   ``compaction.json``;
+2. ``appending/merged``: ids, texts, hashes, index, tombstones and manifest of the changed store;
+3. ``appending/commit.json``: from here on the change goes forward, and no reader opens the store;
+4. the vectors are appended to the store's own file, then each merged file takes the place of the former one,
+   the manifest last: until then it counts only the old documents;
+5. state and marker go, then the folder.
+
+Killed before step 3, the store is as it was; after it, the next change repeats steps 4 and 5.
 """
 
 import hashlib
-import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import compress
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Bool
 
-from adiabat.core.disk import make_folder, move, remove, sync
+from adiabat.core.arrays import Mask
+from adiabat.core.disk import AnyPath, make_folder, move, remove, sync
 from adiabat.core.errors import StoreError
-from adiabat.core.files import MANIFEST_FILE, is_there, open_plain, read_json, sole_writer, write_json
+from adiabat.core.files import MANIFEST_FILE, open_plain, read_json, sole_writer, write_json
 from adiabat.core.formats import layout_of
 from adiabat.core.provenance import Digest, DigestedFile, require
 from adiabat.core.text import counted
@@ -48,6 +60,7 @@ from adiabat.store.manifest import (
     VECTOR_FILE,
     Manifest,
     VectorFile,
+    exists,
     hash_of_vectors,
     plain_disk_errors,
 )
@@ -84,30 +97,35 @@ class Change:
         if not self.new + self.replaced + self.deleted:
             return f"{self.store.path} is as it was: {listed or 'nothing to change'}"
         former = self.store.manifest.tombstones
-        left = (
-            f"; its file keeps {counted(former, 'vector')} of former documents until it is compacted"
-            if former
-            else ""
-        )
+        left = ""
+        if former:
+            left = f"; its file keeps {counted(former, 'vector')} of former documents until it is compacted"
         return f"{self.store.path}: {listed}{left}"
 
 
-def finish_change(path: str | os.PathLike[str]) -> bool:
+def finish_change(path: AnyPath) -> bool:
     """Complete a change that was interrupted during its commit; True if there was one."""
     folder = Path(path)
     if not _is_committed(folder):
         return False
+    with changing(folder) as is_completed:
+        return is_completed
+
+
+@contextmanager
+def changing(folder: Path) -> Iterator[bool]:
+    """The right to change a store, whose interrupted commit is completed first; True if there was one."""
     with plain_disk_errors(folder), sole_writer(folder):
-        return complete(folder)
+        yield _complete(folder)
 
 
-def complete(folder: Path) -> bool:
+def _complete(folder: Path) -> bool:
     """`finish_change` under the lock, which is the store's: every change removes its staging folder at its
     end.
     """
     if not _is_committed(folder):
         return False
-    if is_there(folder / APPENDING / COMMIT_FILE, error=StoreError):
+    if exists(folder / APPENDING / COMMIT_FILE):
         _redo(folder)
     remove(folder / APPENDING)
     return True
@@ -118,11 +136,9 @@ def _is_committed(folder: Path) -> bool:
     time to remove.
     """
     staging = folder / APPENDING
-    if is_there(staging / COMMIT_FILE, error=StoreError):
+    if exists(staging / COMMIT_FILE):
         return True
-    return staging.is_dir() and not any(
-        is_there(staging / name, error=StoreError) for name in (STATE_FILE, COMPACTION_FILE)
-    )
+    return staging.is_dir() and not any(exists(staging / name) for name in (STATE_FILE, COMPACTION_FILE))
 
 
 def cleared(folder: Path) -> Path:
@@ -132,7 +148,7 @@ def cleared(folder: Path) -> Path:
     staging = folder / APPENDING
     make_folder(staging)
     remove(staging / MERGED)
-    if not is_there(staging / STATE_FILE, error=StoreError):
+    if not exists(staging / STATE_FILE):
         remove(*staging.iterdir())
     return staging
 
@@ -154,7 +170,7 @@ class _Part:
     """A folder with files of documents, and which of them the changed store has."""
 
     folder: Path
-    kept: Bool[np.ndarray, " n"]
+    kept: Mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +185,8 @@ class Added(_Part):
     def of(cls, staging: Staging) -> "Added | None":
         """All documents of a staging folder; None for none."""
         state = staging.state
-        return (
-            cls(staging.folder, np.ones(state.count, dtype=np.bool_), state.sha256) if state.count else None
-        )
+        every = np.ones(state.count, dtype=np.bool_)
+        return cls(staging.folder, every, state.sha256) if state.count else None
 
     @property
     def count(self) -> int:
@@ -179,9 +194,7 @@ class Added(_Part):
         return int(np.count_nonzero(self.kept))
 
 
-def merge(
-    store: Store, kept: Bool[np.ndarray, " n"], added: Added | None, *, source: str | None = None
-) -> None:
+def merge(store: Store, kept: Mask, added: Added | None, *, source: str | None = None) -> None:
     """Write ids, texts, hashes, index and manifest of the changed store into the staging folder.
 
     Args:
@@ -234,14 +247,15 @@ def _merge_column(parts: Sequence[_Part], path: Path, name: str, batch_rows: int
     """Write the strings of all parts."""
     with StringColumnWriter(path, name=name, batch_rows=batch_rows) as writer:
         for part in parts:
-            start = 0
+            kept = iter(part.kept.tolist())
             for strings in StringColumn(part.folder / path.name).slices():
-                writer.extend(compress(strings, part.kept[start : start + len(strings)].tolist()))
-                start += len(strings)
+                # `compress` takes as many truth values as there are strings.
+                writer.extend(compress(strings, kept))
     return writer.digest
 
 
 def _merge_hashes(parts: Sequence[_Part], path: Path) -> Digest:
+    """Write the hashes of the texts of all kept documents."""
     with DigestedFile(path) as writer:
         for part in parts:
             start = 0
@@ -292,11 +306,11 @@ def _hashes_of_rows(
 def _redo(folder: Path) -> None:
     """Run a commit from its beginning; every step can be repeated with the same result."""
     staging = folder / APPENDING
-    if is_there(staging / MERGED / MANIFEST_FILE, error=StoreError):
+    if exists(staging / MERGED / MANIFEST_FILE):
         # Replace the store's own manifest last: until then it counts only the old documents.
         old = Manifest.read(folder)
         manifest = _undamaged(folder, old)
-        if is_there(staging / VECTOR_FILE, error=StoreError):
+        if exists(staging / VECTOR_FILE):
             _extend_vectors(folder / VECTOR_FILE, staging / VECTOR_FILE, manifest, old.file_rows)
         for name in (*manifest.digests, MANIFEST_FILE):
             _move(staging / MERGED / name, folder / name)
@@ -313,7 +327,7 @@ def _undamaged(folder: Path, old: Manifest) -> Manifest:
     is undone.
     """
     staging = folder / APPENDING
-    is_extended = is_there(staging / VECTOR_FILE, error=StoreError)
+    is_extended = exists(staging / VECTOR_FILE)
     try:
         return _checked(folder, old, is_extended, remedy=f"{again()}: the store is unchanged")
     except StoreError:
@@ -339,7 +353,7 @@ def _checked(folder: Path, old: Manifest, is_extended: bool, *, remedy: str) -> 
     for name, digest in manifest.files.items() if is_extended else manifest.digests.items():
         # A commit that is repeated finds some of its files moved already, and files that do not change are
         # not merged.
-        is_merged = is_there(staging / MERGED / name, error=StoreError)
+        is_merged = exists(staging / MERGED / name)
         require({name: digest}, staging / MERGED if is_merged else folder, remedy=remedy, error=StoreError)
     if is_extended:
         # An import has no state of its own.
@@ -352,6 +366,7 @@ def _checked(folder: Path, old: Manifest, is_extended: bool, *, remedy: str) -> 
 
 
 def _extend_vectors(target: Path, addition: Path, manifest: Manifest, old_rows: int) -> None:
+    """Append the vectors of another file; only once they are on disk does the header count them."""
     with VectorFile(target, dtype=manifest.dtype, width=manifest.width, rows=old_rows) as vectors:
         with open_plain(addition, error=StoreError) as file:
             file.seek(HEADER_BYTES)
@@ -362,6 +377,6 @@ def _extend_vectors(target: Path, addition: Path, manifest: Manifest, old_rows: 
 
 def _move(source: Path, target: Path) -> None:
     """Rename, unless an earlier attempt did."""
-    if is_there(source, error=StoreError):
+    if exists(source):
         move(source, target)
         sync(target.parent)

@@ -15,8 +15,9 @@ from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
-from jaxtyping import Int64, Integer, UInt64
+from jaxtyping import Int64
 
+from adiabat.core.arrays import AnyRows, IdHashes, RowNumbers
 from adiabat.core.arrow_columns import numbers_column, strings_column
 from adiabat.core.errors import Faults, StoreError, several
 from adiabat.core.files import reading
@@ -60,12 +61,8 @@ class CorpusFiles:
 
 def write_corpus(documents: Iterable[Document], folder: Path, *, source: str) -> CorpusFiles:
     """Write the ids, the texts, the id index and the hashes of the texts of a corpus."""
-    digest, id_hashes, faults, stream = (
-        hashlib.sha256(),
-        [np.empty(0, dtype=np.uint64)],
-        Faults(),
-        iter(documents),
-    )
+    digest, id_hashes = hashlib.sha256(), [np.empty(0, dtype=np.uint64)]
+    faults, stream = Faults(), iter(documents)
     with (
         StringColumnWriter(folder / ID_FILE, name="doc_id", batch_rows=ID_BATCH) as ids,
         StringColumnWriter(folder / TEXT_FILE, name="text", batch_rows=TEXT_BATCH) as texts,
@@ -97,9 +94,7 @@ def write_corpus(documents: Iterable[Document], folder: Path, *, source: str) ->
     return CorpusFiles(digest.hexdigest(), len(hashes), files)
 
 
-def duplicate_texts(
-    path: Path, *, after: Path | None, offset: int
-) -> tuple[Int64[np.ndarray, " n"], Int64[np.ndarray, " n"]]:
+def duplicate_texts(path: Path, *, after: Path | None, offset: int) -> tuple[RowNumbers, RowNumbers]:
     """Documents of a corpus whose text occurs earlier in the corpus, or in the store that it extends.
 
     Memory is 16 bytes per text of the corpus, and twice that during sorting.
@@ -128,7 +123,7 @@ def duplicate_texts(
     return offset + rows, originals[rows]
 
 
-def first_rows(file: BinaryIO, hashes: Hashes) -> Int64[np.ndarray, " n"]:
+def first_rows(file: BinaryIO, hashes: Hashes) -> RowNumbers:
     """The first row of each text in an open file of hashes; -1 for an unknown text."""
     distinct, inverse = np.unique(hashes, return_inverse=True)
     rows = np.full(len(distinct), -1, dtype=np.int64)
@@ -155,7 +150,7 @@ LOOKUP_SLICE = 16384
 """Number of lookups after which touched pages of the index are released."""
 
 
-def hash_ids(doc_ids: Sequence[str]) -> UInt64[np.ndarray, " n"]:
+def hash_ids(doc_ids: Sequence[str]) -> IdHashes:
     """64 bits per id; different ids may share them, so every match is verified against the id itself."""
     # Python's own hash of a text differs from process to process.
     digests = b"".join(
@@ -181,7 +176,7 @@ class StringColumn:
     def __len__(self) -> int:
         return self._count
 
-    def take(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> list[str]:
+    def take(self, rows: AnyRows) -> list[str]:
         """The strings at `rows`, in that order; each batch is read once."""
         numbers = np.asarray(rows, dtype=np.int64)
         if not len(numbers):
@@ -225,6 +220,7 @@ class StringColumnWriter:
             self._flush()
 
     def _flush(self) -> None:
+        """Write one batch; all but the last one have the same number of rows."""
         batch, self._waiting = self._waiting[: self._batch_rows], self._waiting[self._batch_rows :]
         self._writer.write_batch(pa.record_batch([strings_column(batch)], schema=self._schema))
 
@@ -267,7 +263,7 @@ class IdIndex:
         self._rows = np.frombuffer(self._map, dtype="<u8", count=count, offset=HEADER_BYTES + 8 * count)
 
     @staticmethod
-    def write(path: Path, hashes: UInt64[np.ndarray, " n"]) -> Digest:
+    def write(path: Path, hashes: IdHashes) -> Digest:
         """Write the index of ids whose hashes are given in row order."""
         order = np.argsort(hashes, kind="stable")
         with DigestedFile(path) as file:
@@ -277,13 +273,13 @@ class IdIndex:
             file.sync()
         return file.digest
 
-    def holds(self, hashes: UInt64[np.ndarray, " n"], rows: Int64[np.ndarray, " n"]) -> bool:
+    def holds(self, hashes: IdHashes, rows: RowNumbers) -> bool:
         """Whether the file holds these hashes, sorted, and the row of each."""
         return bool(
             np.array_equal(self._hashes, hashes) and np.array_equal(self._rows, rows.astype(np.uint64))
         )
 
-    def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
+    def rows(self, doc_ids: Sequence[str]) -> RowNumbers:
         """One row per id, -1 for an unknown one."""
         hashes = hash_ids(doc_ids)
         rows = np.full(len(doc_ids), -1, dtype=np.int64)
@@ -295,7 +291,8 @@ class IdIndex:
             self._map.madvise(mmap.MADV_DONTNEED)
         return rows
 
-    def _look_up(self, doc_ids: Sequence[str], hashes: UInt64[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:
+    def _look_up(self, doc_ids: Sequence[str], hashes: IdHashes) -> RowNumbers:
+        """Rows of ids whose hashes are ascending."""
         result = np.full(len(doc_ids), -1, dtype=np.int64)
         positions = np.searchsorted(self._hashes, hashes)
         pending = np.arange(len(doc_ids))
@@ -305,28 +302,23 @@ class IdIndex:
             inside = pending[positions[pending] < len(self._hashes)]
             pending = inside[self._hashes[positions[inside]] == hashes[inside]]
             rows = self._rows[positions[pending]].astype(np.int64)
-            same = np.array(
-                [
-                    doc_ids[index] == stored
-                    for index, stored in zip(pending, self._ids.take(rows), strict=True)
-                ],
-                dtype=bool,
-            )
+            stored_ids = self._ids.take(rows)
+            same = np.array([doc_ids[index] for index in pending], dtype=object) == stored_ids
             result[pending[same]] = rows[same]
             pending = pending[~same]
             positions[pending] += 1
         return result
 
 
-def repeated_rows(hashes: UInt64[np.ndarray, " n"]) -> Int64[np.ndarray, " some"]:
-    """Rows whose hash occurs more than once, ascending."""
+def repeated_rows(hashes: IdHashes) -> Int64[np.ndarray, " some"]:
+    """Rows whose hash occurs more than once, ascending: equal neighbours in the order of the hashes."""
     order = np.argsort(hashes, kind="stable")
     ordered = hashes[order]
     equal = ordered[1:] == ordered[:-1]
     return np.unique(np.concatenate([order[:-1][equal], order[1:][equal]]))
 
 
-def refuse_duplicates(hashes: UInt64[np.ndarray, " n"], ids: StringColumn, source: str) -> None:
+def refuse_duplicates(hashes: IdHashes, ids: StringColumn, source: str) -> None:
     """Check that every id occurs once."""
     counts = Counter(ids.take(repeated_rows(hashes)))
     repeated = [f'"{doc_id}" {times} times' for doc_id, times in counts.items() if times > 1]

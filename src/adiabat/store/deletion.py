@@ -1,6 +1,5 @@
 """Deleting documents of a store, whose vectors stay on disk, and compacting it, which removes them."""
 
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,18 +8,19 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Bool, Int64
 
 from adiabat.config.shared import IdForms
-from adiabat.core.disk import make_folder, remove
+from adiabat.core.arrays import Mask, RowNumbers
+from adiabat.core.disk import AnyPath, make_folder, remove
 from adiabat.core.errors import Faults, StoreError
-from adiabat.core.files import is_there, read_json, sole_writer, write_json
+from adiabat.core.files import read_json, write_json
 from adiabat.core.formats import rebuilt
+from adiabat.core.progress import ignored
 from adiabat.core.text import amount
 from adiabat.core.wording import again, option
 from adiabat.store.addressing import forms_advice, other_forms
 from adiabat.store.build import Progress
-from adiabat.store.commit import MERGED, Change, cleared, commit, complete, merge
+from adiabat.store.commit import MERGED, Change, changing, cleared, commit, merge
 from adiabat.store.manifest import (
     APPENDING,
     COMPACTION_FILE,
@@ -30,7 +30,7 @@ from adiabat.store.manifest import (
     VECTOR_FILE,
     Manifest,
     VectorFile,
-    plain_disk_errors,
+    exists,
 )
 from adiabat.store.vector_store import Store
 
@@ -61,7 +61,7 @@ class Deletion:
     missing: Missing = "error"
     id_forms: IdForms = "exact"
 
-    def mask(self, store: Store) -> Bool[np.ndarray, " n"]:
+    def mask(self, store: Store) -> Mask:
         """Which documents of the store are deleted; an id that a former change deleted is not refused, since
         commands are repeated.
         """
@@ -89,7 +89,7 @@ class Deletion:
         if self.id_forms == "exact":
             return list(self.ids)
 
-        def find(ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
+        def find(ids: Sequence[str]) -> RowNumbers:
             # Ids of deleted documents are found too: a repeated command deletes nothing else.
             return np.where(store.tombstones.hold(ids), 0, store.rows(ids))
 
@@ -97,13 +97,12 @@ class Deletion:
         return [known.get(doc_id, doc_id) for doc_id in self.ids]
 
 
-def delete_documents(path: str | os.PathLike[str], deletion: Deletion) -> Change:
+def delete_documents(path: AnyPath, deletion: Deletion) -> Change:
     """Delete documents: their ids, texts and hashes go, and their vectors stay in the file as tombstones,
     which no reader sees.
     """
     folder = Path(path)
-    with plain_disk_errors(folder), sole_writer(folder):
-        complete(folder)
+    with changing(folder):
         store = Store.open(folder)
         deleted = deletion.mask(store)
         require_idle(folder)
@@ -115,18 +114,16 @@ def delete_documents(path: str | os.PathLike[str], deletion: Deletion) -> Change
         return Change(commit(folder), deleted=int(np.count_nonzero(deleted)))
 
 
-def compact_store(path: str | os.PathLike[str], *, on_progress: Progress | None = None) -> Change:
+def compact_store(path: AnyPath, *, on_progress: Progress | None = None) -> Change:
     """Write the vectors of a store without tombstones; the files are then those of a store built of its
     documents in their order.
 
     An interrupted call leaves the store as it was, and the same call resumes.
     """
     folder = Path(path)
-    with plain_disk_errors(folder), sole_writer(folder):
-        # An interrupted deletion adds tombstones when it is completed, and an interrupted compaction removes
-        # them.
-        before = Manifest.read(folder).tombstones
-        complete(folder)
+    # An interrupted deletion adds tombstones when it is completed; an interrupted compaction removes them.
+    before = Manifest.read(folder).tombstones
+    with changing(folder):
         store = Store.open(folder)
         require_idle(folder)
         removed = max(before, store.manifest.tombstones)
@@ -134,7 +131,7 @@ def compact_store(path: str | os.PathLike[str], *, on_progress: Progress | None 
             remove(cleared(folder))
             return Change(store, removed=removed)
         merged = _begin_compaction(folder)
-        _write_documents(store, merged, on_progress or (lambda done, total: None))
+        _write_documents(store, merged, on_progress or ignored)
         files = {name: digest for name, digest in store.manifest.files.items() if name != TOMBSTONE_FILE}
         replace(store.manifest, files=files, tombstones=0, file_sha256="").write(merged)
         return Change(commit(folder), removed=removed)
@@ -143,7 +140,7 @@ def compact_store(path: str | os.PathLike[str], *, on_progress: Progress | None 
 def require_idle(folder: Path) -> None:
     """Refuse a change that would give up another, which is interrupted and can be resumed."""
     staging = folder / APPENDING
-    if is_there(staging / STATE_FILE, error=StoreError):
+    if exists(staging / STATE_FILE):
         raise StoreError(
             f"{staging} holds an interrupted append or update; repeat that first, "
             "or remove the folder to give it up"
@@ -152,7 +149,7 @@ def require_idle(folder: Path) -> None:
 
 def _begin_compaction(folder: Path) -> Path:
     """The folder of merged files, with what an interrupted compaction wrote."""
-    if not is_there(folder / APPENDING / COMPACTION_FILE, error=StoreError):
+    if not exists(folder / APPENDING / COMPACTION_FILE):
         write_json({"rows": 0, "sha256": ""}, cleared(folder) / COMPACTION_FILE)
     merged = folder / APPENDING / MERGED
     make_folder(merged)
@@ -163,13 +160,8 @@ def _write_documents(store: Store, merged: Path, on_progress: Progress) -> None:
     """Copy the vectors of all documents into one file."""
     state_file = merged.parent / COMPACTION_FILE
     remedy = f"remove the folder {merged.parent} and {again()}"
-    state = rebuilt(
-        CompactionState,
-        read_json(state_file, remedy=remedy, error=StoreError),
-        state_file,
-        remedy=remedy,
-        error=StoreError,
-    )
+    record = read_json(state_file, remedy=remedy, error=StoreError)
+    state = rebuilt(CompactionState, record, state_file, remedy=remedy, error=StoreError)
     _require_room(store, written=state.rows)
     with VectorFile(
         merged / VECTOR_FILE, dtype=store.dtype, width=store.width, rows=state.rows, sha256=state.sha256
@@ -191,6 +183,7 @@ def _write_documents(store: Store, merged: Path, on_progress: Progress) -> None:
 
 
 def _require_room(store: Store, *, written: int) -> None:
+    """Refuse a compaction for which the disk has too little space left."""
     needed, free = (store.count - written) * store.manifest.row_bytes, shutil.disk_usage(store.path).free
     if needed > free:
         raise StoreError(

@@ -40,6 +40,9 @@ class DeviceStore:
     ) -> Int[Tensor, "b h"]:
         """Rows of the nearest documents that are not known answers of the query, as a search finds them: of
         equal scores, the lower row.
+
+        Quick scores find ``count + SPARE`` candidates, block by block; exact scores order these. Known
+        answers have a score of minus infinity: they come last, and no shape depends on their number.
         """
         kept = min(count + SPARE, len(self.documents))
         scores = torch.full((len(query), kept), -torch.inf, device=query.device)
@@ -58,6 +61,7 @@ class DeviceStore:
         return rows.gather(1, order)
 
     def _parts(self) -> Iterator[Block]:
+        """Documents that are scored at a time."""
         for start in range(0, len(self.documents), ROWS_SCORED):
             yield self.documents.part(slice(start, min(start + ROWS_SCORED, len(self.documents))))
 

@@ -1,16 +1,16 @@
 """Vectors that another program made, imported into a new store or a living one."""
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import compress, islice
 from pathlib import Path
 
 import numpy as np
 
 from adiabat.config.shared import NEEDED_COSINE, IdForms
-from adiabat.core.disk import clear, is_part, make_folder, move, remove, require_sole
+from adiabat.core.disk import AnyPath, clear, make_folder, move, remove, require_sole
 from adiabat.core.errors import Faults, StoreError
-from adiabat.core.files import MANIFEST_FILE, is_store, is_there, read_json, sole_writer, write_json
+from adiabat.core.files import MANIFEST_FILE, is_store, read_json, sole_writer, write_json
 from adiabat.core.provenance import now
 from adiabat.core.wording import option
 from adiabat.data.records import Document
@@ -18,8 +18,16 @@ from adiabat.data.text_hashes import HASH_BYTES
 from adiabat.store.addressing import forms_advice, other_forms
 from adiabat.store.agreement import agreed_fingerprint
 from adiabat.store.append import Selection
-from adiabat.store.build import DocumentEncoder, begin, clear_traces, finish, to_dtype, unusable_rows
-from adiabat.store.commit import Added, Change, cleared, complete
+from adiabat.store.build import (
+    DocumentEncoder,
+    begin,
+    clear_traces,
+    finish,
+    refuse_files,
+    to_dtype,
+    unusable_rows,
+)
+from adiabat.store.commit import Added, Change, changing, cleared
 from adiabat.store.corpus_files import (
     ID_BATCH,
     CorpusFiles,
@@ -40,9 +48,10 @@ from adiabat.store.manifest import (
     Manifest,
     StoreDtype,
     VectorFile,
+    exists,
     plain_disk_errors,
 )
-from adiabat.store.vector_sources import VectorSource, open_vectors, read_ids, require_ids
+from adiabat.store.vector_sources import Ids, VectorSource, open_vectors, read_ids, require_ids
 from adiabat.store.vector_store import Store
 
 BLOCK_ROWS = 4096
@@ -50,69 +59,84 @@ TEXT_FOLDER = "documents"
 INCOMING_FILE = "ids.incoming"
 
 
-def import_vectors(
-    vectors: str | os.PathLike[str],
-    out: str | os.PathLike[str],
-    *,
-    ids: str | os.PathLike[str] | Sequence[str] | Sequence[int] | np.ndarray | None = None,
-    documents: Iterable[Document] | None = None,
-    encoder: DocumentEncoder | None = None,
-    dtype: StoreDtype = "float16",
-    sample: int = 16,
-    seed: int = 0,
-    min_cosine: float = NEEDED_COSINE,
-    source: str | None = None,
-    encoder_name: str = "unknown",
-    id_forms: IdForms = "exact",
-) -> Store:
-    """Make a store of vectors from a numpy, Parquet or faiss file.
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """Vectors that another program made, and what belongs to them.
 
     With texts and an encoder, `sample` random documents are encoded again. If all agree with their vectors in
-    direction and length, the store takes the encoder's fingerprint. Otherwise its fingerprint stays unknown,
-    and only the width of an encoder can be checked.
+    direction and length, the vectors are the encoder's, and so is the fingerprint of their store.
 
-    Args:
-        out: Directory of the store; must not exist or be empty.
+    Attributes:
+        vectors: A numpy, Parquet, Arrow or faiss file.
         ids: One per vector: strings or whole numbers, or a file (text with one per line, ``.json``, ``.npy``,
             ``.arrow``, ``.parquet``); None takes those of the Parquet file or faiss index itself.
-        min_cosine: Cosine that each of the sampled vectors must have with the encoder's own.
         documents: Texts by id, in any order; texts with other ids are checked and left out. None for a store
             without texts.
+        sample: Number of documents that are encoded again.
+        seed: Of their choice.
+        min_cosine: Cosine that each of the sampled vectors must have with the encoder's own.
         source: Name of the corpus, for the manifest; None takes the file's.
         id_forms: Whether the ids of texts must be exact, or may differ in their Unicode form.
     """
+
+    vectors: AnyPath
+    ids: Ids | None = None
+    documents: Iterable[Document] | None = None
+    encoder: DocumentEncoder | None = None
+    sample: int = 16
+    seed: int = 0
+    min_cosine: float = NEEDED_COSINE
+    source: str | None = None
+    id_forms: IdForms = "exact"
+
+    @property
+    def corpus_name(self) -> str:
+        """The corpus, for the manifest."""
+        return self.source or Path(self.vectors).name
+
+
+def import_vectors(
+    incoming: Incoming, out: AnyPath, *, dtype: StoreDtype = "float16", encoder_name: str = "unknown"
+) -> Store:
+    """Make a store of vectors from a file in a directory that must not exist or be empty.
+
+    Without texts or an encoder its fingerprint stays unknown, and only the width of an encoder can be
+    checked.
+    """
+    encoder, name = incoming.encoder, str(incoming.vectors)
     target = Path(out)
     if is_store(target):
         raise StoreError(f"{target} must be empty, it is a store; choose another {option('out')}")
-    opened = open_vectors(os.fspath(vectors), block_rows=BLOCK_ROWS)
+    opened = open_vectors(name, block_rows=BLOCK_ROWS)
     if encoder and encoder.width != opened.width:
         raise StoreError(
-            f"{vectors} must have the encoder's width {encoder.width}, got "
+            f"{name} must have the encoder's width {encoder.width}, got "
             f"{opened.width}; choose the encoder that made them"
         )
     building = begin(target)
     with plain_disk_errors(building), sole_writer(building):
         _start_over(building)
         try:
-            write_json({"import": str(vectors)}, building / STATE_FILE)
-            sha256, corpus = _copy(opened, building, ids, documents, dtype, str(vectors), id_forms)
-            with_texts = documents is not None
+            write_json({"import": name}, building / STATE_FILE)
+            sha256, corpus = _copy(opened, building, incoming, dtype)
+            with_texts = incoming.documents is not None
+            fingerprint, files = None, dict(corpus.files)
+            if not with_texts:
+                del files[TEXT_FILE], files[HASH_FILE]
+            elif encoder:
+                fingerprint = agreed_fingerprint(
+                    encoder, building, incoming.sample, incoming.seed, min_cosine=incoming.min_cosine
+                )
             manifest = Manifest(
-                fingerprint=agreed_fingerprint(encoder, building, sample, seed, min_cosine=min_cosine)
-                if encoder and with_texts
-                else None,
+                fingerprint=fingerprint,
                 dtype=dtype,
                 width=opened.width,
                 count=corpus.count,
                 sha256=sha256,
-                files={
-                    name: digest
-                    for name, digest in corpus.files.items()
-                    if with_texts or name not in (TEXT_FILE, HASH_FILE)
-                },
+                files=files,
                 corpus=corpus.sha256 if with_texts else None,
                 encoder=encoder_name,
-                source=source or Path(vectors).name,
+                source=incoming.corpus_name,
                 created=now(),
             )
         except BaseException:
@@ -125,41 +149,28 @@ def import_vectors(
         return finish(building, target, manifest)
 
 
-def update_from_vectors(
-    vectors: str | os.PathLike[str],
-    out: str | os.PathLike[str],
-    *,
-    ids: str | os.PathLike[str] | Sequence[str] | Sequence[int] | np.ndarray | None = None,
-    documents: Iterable[Document] | None = None,
-    encoder: DocumentEncoder | None = None,
-    deletion: Deletion | None = None,
-    sample: int = 16,
-    seed: int = 0,
-    min_cosine: float = NEEDED_COSINE,
-    source: str | None = None,
-    id_forms: IdForms = "exact",
-) -> Change:
+def update_from_vectors(incoming: Incoming, out: AnyPath, *, deletion: Deletion | None = None) -> Change:
     """Replace documents of a store by their ids, or add them, with vectors of a file; those whose vector and
     text it has stay.
 
-    An interrupted call leaves the store as it was, and starts over when it is repeated. Arguments are those
-    of `import_vectors`.
+    An interrupted call leaves the store as it was, and starts over when it is repeated.
     """
-    folder, name = Path(out), str(vectors)
-    opened = open_vectors(os.fspath(vectors), block_rows=BLOCK_ROWS)
-    with plain_disk_errors(folder), sole_writer(folder):
-        complete(folder)
+    folder = Path(out)
+    opened = open_vectors(str(incoming.vectors), block_rows=BLOCK_ROWS)
+    with changing(folder):
         store = Store.open(folder)
-        _require_fitting(store, opened, name, documents=documents, encoder=encoder)
+        _require_fitting(store, opened, incoming)
         deleted = (deletion or Deletion()).mask(store)
-        selection = Selection(store, source or Path(vectors).name, False, deleted, ~deleted, id_forms)
+        selection = Selection(store, incoming.corpus_name, False, deleted, ~deleted, incoming.id_forms)
         require_idle(folder)
         staging = cleared(folder)
         try:
-            _copy(opened, staging, ids, documents, store.dtype, name, id_forms, named=selection.named)
+            _copy(opened, staging, incoming, store.dtype, named=selection.named)
             if store.fingerprint is not None:
-                assert encoder is not None
-                agreed_fingerprint(encoder, staging, sample, seed, min_cosine=min_cosine)
+                assert incoming.encoder is not None
+                agreed_fingerprint(
+                    incoming.encoder, staging, incoming.sample, incoming.seed, min_cosine=incoming.min_cosine
+                )
             added = _changed_vectors(staging, selection)
         except BaseException:
             clear(staging)
@@ -167,32 +178,25 @@ def update_from_vectors(
         return selection.commit(added)
 
 
-def _require_fitting(
-    store: Store,
-    opened: VectorSource,
-    name: str,
-    *,
-    documents: Iterable[Document] | None,
-    encoder: DocumentEncoder | None,
-) -> None:
+def _require_fitting(store: Store, opened: VectorSource, incoming: Incoming) -> None:
     """Refuse vectors that cannot stand beside those of a store."""
     require_sole(store.path / VECTOR_FILE)
     if opened.width != store.width:
         raise StoreError(
-            f"{name} must have the store's width {store.width}, got {opened.width}; "
+            f"{incoming.vectors} must have the store's width {store.width}, got {opened.width}; "
             "choose vectors of the same model"
         )
-    if documents is None and HASH_FILE in store.manifest.files:
+    if incoming.documents is None and HASH_FILE in store.manifest.files:
         raise StoreError(
             f"{store.path} knows its texts, and vectors for it must come with theirs; give the corpus"
         )
     if store.fingerprint is None:
         return
-    if encoder is None:
+    if incoming.encoder is None:
         raise StoreError(
             f"{store.path} holds vectors of a known model, which must check others; give the model"
         )
-    store.require_encoder(encoder.fingerprint("document"))
+    store.require_encoder(incoming.encoder.fingerprint("document"))
 
 
 def _changed_vectors(staging: Path, selection: Selection) -> Added | None:
@@ -228,30 +232,18 @@ def _start_over(building: Path) -> None:
     """Remove the files of a killed import; refuse a folder with other content."""
     if _is_import(building):
         clear(building / TEXT_FOLDER)
+        files = (VECTOR_FILE, ID_FILE, INCOMING_FILE, TEXT_FILE, HASH_FILE, INDEX_FILE, MANIFEST_FILE)
         # Remove the state last: until then, it identifies the folder.
-        for name in (
-            VECTOR_FILE,
-            ID_FILE,
-            INCOMING_FILE,
-            TEXT_FILE,
-            HASH_FILE,
-            INDEX_FILE,
-            MANIFEST_FILE,
-            STATE_FILE,
-        ):
-            remove(building / name)
-    strangers = [child.name for child in building.iterdir() if not is_part(child)]
-    if strangers:
-        listed = ", ".join(sorted(strangers)[:5])
-        raise StoreError(
-            f"{building} must be empty, it holds {listed}; remove it, or choose another {option('out')}"
-        )
+        remove(*(building / name for name in (*files, STATE_FILE)))
+    refuse_files(
+        building, parts_too=False, demand="empty", remedy=f"remove it, or choose another {option('out')}"
+    )
 
 
 def _is_import(building: Path) -> bool:
     """Whether a killed import left a folder: with its state, or with a manifest in place of one."""
-    if not is_there(building / STATE_FILE, error=StoreError):
-        return is_there(building / MANIFEST_FILE, error=StoreError)
+    if not exists(building / STATE_FILE):
+        return exists(building / MANIFEST_FILE)
     return "import" in read_json(
         building / STATE_FILE, remedy=f"remove the folder {building}", error=StoreError
     )
@@ -260,11 +252,8 @@ def _is_import(building: Path) -> bool:
 def _copy(
     opened: VectorSource,
     building: Path,
-    ids: str | os.PathLike[str] | Sequence[str] | Sequence[int] | np.ndarray | None,
-    documents: Iterable[Document] | None,
+    incoming: Incoming,
     dtype: StoreDtype,
-    name: str,
-    id_forms: IdForms,
     *,
     named: Callable[[Iterator[Document]], Iterator[Document]] = iter,
 ) -> tuple[str, CorpusFiles]:
@@ -273,6 +262,7 @@ def _copy(
 
     `named` gives the documents the ids under which they are written.
     """
+    name, ids = str(incoming.vectors), incoming.ids
     require_ids(opened, name, ids)
     id_stream = None if ids is None else read_ids(ids)
     sha256, count = _copy_vectors(opened, building, id_stream, dtype, name)
@@ -280,17 +270,16 @@ def _copy(
         raise StoreError(f"{name}: must hold at least one vector, got none")
     # The ids were first written unchecked; they are now read from a renamed file, checked, written again and
     # indexed.
-    incoming = building / INCOMING_FILE
-    move(building / ID_FILE, incoming)
-    column = StringColumn(incoming)
-    without_texts = (Document(doc_id, "") for doc_id in column)
-    imported = (
-        without_texts
-        if documents is None
-        else _with_texts(column, documents, building / TEXT_FOLDER, id_forms)
-    )
+    unchecked = building / INCOMING_FILE
+    move(building / ID_FILE, unchecked)
+    column = StringColumn(unchecked)
+    imported: Iterator[Document]
+    if incoming.documents is None:
+        imported = (Document(doc_id, "") for doc_id in column)
+    else:
+        imported = _with_texts(column, incoming.documents, building / TEXT_FOLDER, incoming.id_forms)
     corpus = write_corpus(named(imported), building, source=name)
-    remove(incoming)
+    remove(unchecked)
     clear(building / TEXT_FOLDER)
     return sha256, corpus
 
@@ -303,15 +292,13 @@ def _with_texts(
     """
     make_folder(folder)
     write_corpus(documents, folder, source="documents")
-    texts, index = (
-        StringColumn(folder / TEXT_FILE),
-        IdIndex(folder / INDEX_FILE, StringColumn(folder / ID_FILE)),
-    )
+    texts = StringColumn(folder / TEXT_FILE)
+    index = IdIndex(folder / INDEX_FILE, StringColumn(folder / ID_FILE))
     missing, some_missing = Faults(), list[str]()
     for block in ids.slices():
         known = other_forms(block, index.rows) if id_forms == "nfc" else {}
         rows = index.rows([known.get(doc_id, doc_id) for doc_id in block])
-        absent = [doc_id for doc_id, row in zip(block, rows, strict=True) if row < 0]
+        absent = list(compress(block, (rows < 0).tolist()))
         missing.extend(f'"{doc_id}"' for doc_id in absent)
         some_missing = some_missing or absent
         if not missing.count:
@@ -326,6 +313,9 @@ def _with_texts(
 def _copy_vectors(
     opened: VectorSource, building: Path, id_stream: Iterator[str] | None, dtype: StoreDtype, name: str
 ) -> tuple[str, int]:
+    """Write vectors and ids, unchecked but for their number; returns the digest and the number of the
+    vectors.
+    """
     faults = Faults()
     with (
         VectorFile(building / VECTOR_FILE, dtype=dtype, width=opened.width) as file,
@@ -346,7 +336,7 @@ def _copy_vectors(
             if not faults.count:
                 column.extend(ids)
             file.append(stored)
-        surplus = sum(1 for _ in id_stream) if id_stream is not None else 0
+        surplus = sum(1 for _ in id_stream or ())
         if surplus:
             counts = f"{file.rows + surplus} ids for {file.rows} vectors"
             raise StoreError(

@@ -4,14 +4,12 @@ program made.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from jaxtyping import Float
-
 from adiabat.config.shared import EmbedSettings
+from adiabat.core.arrays import VectorArray
+from adiabat.core.disk import AnyPath
 from adiabat.core.progress import Watch
 from adiabat.data.records import Fingerprint, Side
 from adiabat.models.bulk import Progress
@@ -19,10 +17,10 @@ from adiabat.models.device import Precision, emulation_note
 from adiabat.models.model_names import load
 from adiabat.models.model_paths import Model
 from adiabat.models.towers import DualEncoder
-from adiabat.store.append import append_documents, update_documents
+from adiabat.store.append import add_documents
 from adiabat.store.build import CHUNK_SIZE, build_store
 from adiabat.store.deletion import Deletion
-from adiabat.store.imports import import_vectors, update_from_vectors
+from adiabat.store.imports import Incoming, import_vectors, update_from_vectors
 from adiabat.store.ingestion_checks import Into, blank_of, documents_of
 from adiabat.store.text_vectors import known_documents
 from adiabat.store.vector_store import Store
@@ -61,7 +59,7 @@ class _DocumentTower:
     def fingerprint(self, side: Side) -> Fingerprint:
         return self.model.fingerprint(side)
 
-    def encode(self, texts: Sequence[str], *, side: Side) -> Float[np.ndarray, "n e"]:
+    def encode(self, texts: Sequence[str], *, side: Side) -> VectorArray:
         before = self.full
 
         def count(now: Progress) -> None:
@@ -110,27 +108,23 @@ def embed_corpus(
     documents = known_documents(
         encoder.model.document, documents, blank=blank, source=corpus, note=watch.note
     )
-    forms = settings.data.ids
     told: dict[str, Any] = {"chunk_size": encoder.chunk_size, "on_progress": encoder.report, "source": corpus}
     if into == "new":
-        section, name = settings.store, encoder.model.name
         built = build_store(
             encoder,
             lambda: documents,
             out,
-            dtype=section.dtype,
-            keep_texts=section.keep_texts,
-            encoder_name=name,
+            dtype=settings.store.dtype,
+            keep_texts=settings.store.keep_texts,
+            encoder_name=encoder.model.name,
             **told,
         )
         store, note = built.store, built.note
     else:
-        if into == "append":
-            change = append_documents(encoder, lambda: documents, out, id_forms=forms, **told)
-        else:
-            change = update_documents(
-                encoder, lambda: documents, out, deletion=deletion, id_forms=forms, **told
-            )
+        is_update, forms = into == "update", settings.data.ids
+        change = add_documents(
+            encoder, lambda: documents, out, replacing=is_update, deletion=deletion, id_forms=forms, **told
+        )
         store, note = change.store, change.told
     if note:
         watch.note(note)
@@ -139,12 +133,12 @@ def embed_corpus(
 
 
 def store_vectors(
-    vectors: str | PathLike[str],
+    vectors: AnyPath,
     out: Path,
     settings: EmbedSettings,
     watch: Watch,
     *,
-    ids: str | PathLike[str] | Sequence[str] | None,
+    ids: AnyPath | Sequence[str] | None,
     corpus: str | None,
     model: Model | None,
     source: str,
@@ -157,39 +151,34 @@ def store_vectors(
 
     `usual` has names of columns that come first where the corpus has them.
     """
-    documents = (
-        None
-        if corpus is None
-        else documents_of(corpus, settings.data, blank=settings.data.blank, usual=usual)
-    )
+    documents = None
+    if corpus is not None:
+        documents = documents_of(corpus, settings.data, blank=settings.data.blank, usual=usual)
     encoder = None if model is None else _document_tower(model, settings, watch)
-    checks = {
-        "seed": settings.run.seed,
-        "min_cosine": settings.store.min_cosine,
-        "id_forms": settings.data.ids,
-    }
-    given: dict[str, Any] = {
-        "ids": ids,
-        "documents": documents,
-        "encoder": encoder,
-        "source": source,
-        **checks,
-    }
+    incoming = Incoming(
+        vectors,
+        ids,
+        documents,
+        encoder,
+        seed=settings.run.seed,
+        min_cosine=settings.store.min_cosine,
+        source=source,
+        id_forms=settings.data.ids,
+    )
     if into == "update":
-        change = update_from_vectors(vectors, out, deletion=deletion, **given)
+        change = update_from_vectors(incoming, out, deletion=deletion)
         watch.note(change.told)
         return change.store
     name = encoder.model.name if encoder else "unknown"
-    return import_vectors(vectors, out, dtype=settings.store.dtype, encoder_name=name, **given)
+    return import_vectors(incoming, out, dtype=settings.store.dtype, encoder_name=name)
 
 
 def _document_tower(model: Model, settings: EmbedSettings, watch: Watch) -> _DocumentTower:
+    """The model in the precision of the store, with notes on what a user may not expect."""
     loaded = load(model, settings=settings.encoder, device=settings.run.device)
-    tower = _DocumentTower(loaded, settings.store.precision, settings.run.compile, watch)
-    if not tower.model.shared:
-        watch.note(f"{tower.model.name} has two towers: its document tower encodes the documents")
-    if slow := emulation_note(
-        tower.model.document.device, settings.store.precision, setting="store.precision"
-    ):
+    precision, device = settings.store.precision, loaded.document.device
+    if not loaded.shared:
+        watch.note(f"{loaded.name} has two towers: its document tower encodes the documents")
+    if slow := emulation_note(device, precision, setting="store.precision"):
         watch.note(slow)
-    return tower
+    return _DocumentTower(loaded, precision, settings.run.compile, watch)

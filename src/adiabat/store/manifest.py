@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
+from adiabat.core.arrays import VectorArray
 from adiabat.core.disk import open_in_place, sync
 from adiabat.core.errors import StoreError, disk_error_of
-from adiabat.core.files import MANIFEST_FILE, open_plain, read_json, write_json
+from adiabat.core.files import MANIFEST_FILE, is_there, open_plain, read_json, write_json
 from adiabat.core.formats import Format, rebuilt, to_upgrade
 from adiabat.core.provenance import Digest
 from adiabat.core.wording import again
@@ -153,13 +154,22 @@ def require_store_format(folder: Path, record: Mapping[str, Any]) -> None:
     STORE.require(record.get("version"), path, older=to_upgrade(folder), error=StoreError)
 
 
+def exists(path: Path) -> bool:
+    """`is_there` for the files of a store."""
+    return is_there(path, error=StoreError)
+
+
 def building_of(target: Path) -> Path:
     """The folder in which the store for `target` is built."""
     return Path(f"{os.path.realpath(target)}{BUILDING_SUFFIX}")
 
 
 def npy_header(dtype: str, count: int, width: int) -> bytes:
-    """Header of an npy file (format 1.0), padded to `HEADER_BYTES`."""
+    """Header of an npy file (format 1.0), padded to `HEADER_BYTES`.
+
+    Its parts: 6 bytes of magic, 2 of the version, 2 with the length of the rest, and a Python dictionary that
+    ends in a line feed. A greater number of rows thus fits in the same place.
+    """
     text = (
         f"{{'descr': '{np.dtype(dtype).newbyteorder('<').str}', 'fortran_order': "
         f"False, 'shape': ({count}, {width}), }}"
@@ -177,9 +187,7 @@ def write_at(handle: int, content: bytes | memoryview, offset: int) -> None:
         unwritten, offset = unwritten[size:], offset + size
 
 
-def read_rows(
-    handle: int, rows: Int[np.ndarray, " n"], dtype: StoreDtype, width: int
-) -> Float[np.ndarray, "n e"]:
+def read_rows(handle: int, rows: Int[np.ndarray, " n"], dtype: StoreDtype, width: int) -> VectorArray:
     """Read vectors of an open vector file, in the stored dtype."""
     vectors = np.empty((len(rows), width), dtype=np.dtype(dtype).newbyteorder("<"))
     row_bytes = width * vectors.itemsize
@@ -233,7 +241,7 @@ class VectorFile:
         # An unfinished folder is never opened as a store, so header and rows may reach the disk in any order.
         os.fsync(self._handle)
 
-    def take(self, rows: Int[np.ndarray, " n"]) -> Float[np.ndarray, "n e"]:
+    def take(self, rows: Int[np.ndarray, " n"]) -> VectorArray:
         """Read rows again."""
         return read_rows(self._handle, rows, self._dtype, self._width)
 

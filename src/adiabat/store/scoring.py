@@ -30,6 +30,7 @@ import torch
 from jaxtyping import Bool, Float, Float32, Float64, Int64
 from torch import Tensor
 
+from adiabat.core.arrays import RowNumbers, VectorArray
 from adiabat.core.errors import StoreError, several
 from adiabat.models.embedding_head import Similarity
 from adiabat.store.manifest import LONGEST, SHORTEST
@@ -44,6 +45,15 @@ products."""
 
 CPU = torch.device("cpu")
 
+PairRows = Int64[np.ndarray, " p"]
+"""Numbers of queries or documents, one for each pair of them."""
+
+PairScores = Float32[np.ndarray, " p"]
+"""Scores of pairs."""
+
+Norms = tuple[Float64[Tensor, "..."], Int64[Tensor, "..."]]
+"""Sums of the squared units of vectors, and their exponents."""
+
 
 @dataclass(frozen=True, slots=True)
 class FixedPoint:
@@ -56,11 +66,11 @@ class FixedPoint:
     """
 
     units: Float64[np.ndarray, "n e"]
-    exponents: Int64[np.ndarray, " n"]
+    exponents: RowNumbers
     squares: Float64[np.ndarray, " n"]
 
     @classmethod
-    def of(cls, vectors: Float[np.ndarray, "n e"]) -> "FixedPoint":
+    def of(cls, vectors: VectorArray) -> "FixedPoint":
         """Round vectors to integers."""
         wide = vectors.astype(np.float64)
         bits = _bits(wide.shape[1])
@@ -71,7 +81,12 @@ class FixedPoint:
         units = np.rint(wide, out=wide)
         return cls(units, exponents, np.einsum("ne,ne->n", units, units))
 
-    def take(self, rows: Int64[np.ndarray, " p"]) -> "FixedPoint":
+    @property
+    def norms(self) -> Norms:
+        """The exponents and squares as tensors."""
+        return torch.from_numpy(self.squares), torch.from_numpy(self.exponents)
+
+    def take(self, rows: PairRows) -> "FixedPoint":
         """A selection of the vectors."""
         return FixedPoint(self.units[rows], self.exponents[rows], self.squares[rows])
 
@@ -95,10 +110,10 @@ def powers(exponents: Int64[Tensor, "*any"]) -> Float64[Tensor, "*any"]:
     return ((1023 + exponents) << 52).view(torch.float64)
 
 
-def exact_pairs(query: FixedPoint, document: FixedPoint, similarity: Similarity) -> Float32[np.ndarray, " p"]:
+def exact_pairs(query: FixedPoint, document: FixedPoint, similarity: Similarity) -> PairScores:
     """Scores of query ``i`` and document ``i``."""
-    products = np.einsum("pe,pe->p", query.units, document.units)
-    return _scores(products, query.squares, document.squares, query.exponents, document.exponents, similarity)
+    products = torch.from_numpy(np.einsum("pe,pe->p", query.units, document.units))
+    return _scores(products, query.norms, document.norms, similarity).numpy()
 
 
 def exact_tensors(
@@ -106,27 +121,14 @@ def exact_tensors(
 ) -> Float[Tensor, "q k"]:
     """Scores of each query's own documents, bit for bit those of `exact_pairs`, without waiting for their
     device.
-
-    Sums of integers are exact in any order; divisions and square roots of float64 are rounded in one way
-    everywhere.
     """
     units, exponents = integers(query)
-    of_documents, document_exponents = (
-        values.view(*documents.shape[:2], -1) for values in integers(documents.flatten(0, 1))
-    )
-    products = (units.unsqueeze(1) * of_documents).sum(dim=2)
-    squares, document_squares = units.square().sum(dim=1, keepdim=True), of_documents.square().sum(dim=2)
-    exponents, document_exponents = exponents.unsqueeze(1), document_exponents.squeeze(2)
-    if similarity == "cosine":
-        lengths = squares.sqrt() * document_squares.sqrt()
-        scores = products / torch.where(lengths == 0, 1.0, lengths)
-    elif similarity == "dot":
-        scores = products * powers(exponents + document_exponents)
-    else:
-        squared = squares * powers(2 * exponents) + document_squares * powers(2 * document_exponents)
-        squared = squared - products * powers(exponents + document_exponents + 1)
-        scores = -squared.clamp(min=0.0).sqrt()
-    return (scores + 0.0).float()
+    flat_units, flat_exponents = integers(documents.flatten(0, 1))
+    document_units = flat_units.view(documents.shape)
+    products = (units.unsqueeze(1) * document_units).sum(dim=2)
+    of_query = units.square().sum(dim=1, keepdim=True), exponents.unsqueeze(1)
+    of_documents = document_units.square().sum(dim=2), flat_exponents.view(documents.shape[:2])
+    return _scores(products, of_query, of_documents, similarity)
 
 
 def exact_table(
@@ -134,9 +136,10 @@ def exact_table(
 ) -> Float32[np.ndarray, "q n"]:
     """Scores of every query with every document, equal to those of `exact_pairs`."""
     with plain_arithmetic():
-        products = (torch.from_numpy(query.units) @ torch.from_numpy(document.units).T).numpy()
-    exponents = query.exponents[:, None], document.exponents[None]
-    return _scores(products, query.squares[:, None], document.squares[None], *exponents, similarity)
+        products = torch.from_numpy(query.units) @ torch.from_numpy(document.units).T
+    squares, exponents = query.norms
+    of_query = squares.unsqueeze(1), exponents.unsqueeze(1)
+    return _scores(products, of_query, document.norms, similarity).numpy()
 
 
 def row_scores(
@@ -165,30 +168,28 @@ def row_scores(
 
 
 def _scores(
-    products: Float64[np.ndarray, "..."],
-    query_squares: Float64[np.ndarray, "..."],
-    document_squares: Float64[np.ndarray, "..."],
-    query_exponents: Int64[np.ndarray, "..."],
-    document_exponents: Int64[np.ndarray, "..."],
-    similarity: Similarity,
-) -> Float32[np.ndarray, "..."]:
-    """Scores from exact sums, element by element: no step depends on a neighbour.
+    products: Float64[Tensor, "..."], query: Norms, document: Norms, similarity: Similarity
+) -> Float32[Tensor, "..."]:
+    """Scores from exact sums, element by element: no step depends on a neighbour, or on the device.
 
-    A zero vector has cosine 0 with everything.
+    With ``u`` and ``v`` the units of a query and a document, and ``a`` and ``b`` their exponents:
+    ``cosine = u v / (|u| |v|)``; ``dot = u v 2^(a + b)``;
+    ``distance = -sqrt(|u|^2 2^(2 a) + |v|^2 2^(2 b) - u v 2^(a + b + 1))``.
+    Sums of integers are exact in any order; divisions and square roots of float64 are rounded in one way
+    everywhere. A zero vector has cosine 0 with everything.
     """
+    (squares, exponents), (document_squares, document_exponents) = query, document
     if similarity == "cosine":
-        lengths = np.sqrt(query_squares) * np.sqrt(document_squares)
-        scores = products / np.where(lengths == 0, 1.0, lengths)
+        lengths = squares.sqrt() * document_squares.sqrt()
+        scores = products / torch.where(lengths == 0, 1.0, lengths)
     elif similarity == "dot":
-        scores = np.ldexp(products, query_exponents + document_exponents)
+        scores = products * powers(exponents + document_exponents)
     else:
-        squared = np.ldexp(query_squares, 2 * query_exponents) + np.ldexp(
-            document_squares, 2 * document_exponents
-        )
-        squared = squared - np.ldexp(products, query_exponents + document_exponents + 1)
-        scores = -np.sqrt(np.maximum(squared, 0.0))
+        squared = squares * powers(2 * exponents) + document_squares * powers(2 * document_exponents)
+        squared = squared - products * powers(exponents + document_exponents + 1)
+        scores = -squared.clamp(min=0.0).sqrt()
     # Adding zero turns -0.0 into 0.0.
-    return (scores + 0.0).astype(np.float32)
+    return (scores + 0.0).float()
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,7 @@ class Queries:
         """The integers."""
         return FixedPoint.of(self.vectors)
 
-    def exact_of(self, rows: Int64[np.ndarray, " p"]) -> FixedPoint:
+    def exact_of(self, rows: PairRows) -> FixedPoint:
         """The integers of some queries; as in `Block.fixed_of`, many rows compute and cache all."""
         many = 4 * len(rows) >= len(self.vectors) or "exact" in vars(self)
         return self.exact.take(rows) if many else FixedPoint.of(self.vectors[rows])
@@ -271,7 +272,7 @@ class Block:
         """The integers of all documents."""
         return FixedPoint.of(self.vectors.numpy())
 
-    def fixed_of(self, rows: Int64[np.ndarray, " p"]) -> FixedPoint:
+    def fixed_of(self, rows: PairRows) -> FixedPoint:
         """The integers of some documents of the block; many rows compute and cache all, because other queries
         will need many too.
         """
@@ -323,9 +324,7 @@ class Block:
         above[query, column] = self.exact(queries, query, column) >= levels[query]
         return np.asarray(above)
 
-    def exact(
-        self, queries: Queries, query: Int64[np.ndarray, " p"], document: Int64[np.ndarray, " p"]
-    ) -> Float32[np.ndarray, " p"]:
+    def exact(self, queries: Queries, query: PairRows, document: PairRows) -> PairScores:
         """Exact scores of chosen pairs of a query and a document of the block, by their numbers."""
         if not is_cpu(self.vectors.device):
             return self._exact_on_device(queries, query, document)
@@ -336,26 +335,26 @@ class Block:
         if len(rows) * len(documents) < 8 * len(query):
             return exact_table(fixed_queries, fixed_documents, queries.similarity)[row, column]
         scores = np.empty(len(query), dtype=np.float32)
-        for start in range(0, len(query), PAIR_CHUNK):
-            pairs = slice(start, start + PAIR_CHUNK)
+        for pairs in pair_slices(len(query), PAIR_CHUNK):
             scores[pairs] = exact_pairs(
                 fixed_queries.take(row[pairs]), fixed_documents.take(column[pairs]), queries.similarity
             )
         return scores
 
-    def _exact_on_device(
-        self, queries: Queries, query: Int64[np.ndarray, " p"], document: Int64[np.ndarray, " p"]
-    ) -> Float32[np.ndarray, " p"]:
+    def _exact_on_device(self, queries: Queries, query: PairRows, document: PairRows) -> PairScores:
         """The same, computed on a device."""
-        scores, size = np.empty(len(query), dtype=np.float32), max(1, DEVICE_NUMBERS // self.vectors.shape[1])
-        for start in range(0, len(query), size):
-            pairs = slice(start, start + size)
+        scores = np.empty(len(query), dtype=np.float32)
+        for pairs in pair_slices(len(query), max(1, DEVICE_NUMBERS // self.vectors.shape[1])):
             asked = queries.unscaled.index_select(0, queries.on_device(query[pairs]))
-            documents = self.vectors.index_select(0, queries.on_device(document[pairs]))
-            scores[pairs] = on_host(
-                exact_tensors(asked, documents.unsqueeze(1), queries.similarity).squeeze(1)
-            )
+            documents = self.vectors.index_select(0, queries.on_device(document[pairs])).unsqueeze(1)
+            scores[pairs] = on_host(exact_tensors(asked, documents, queries.similarity).squeeze(1))
         return scores
+
+
+def pair_slices(count: int, size: int) -> Iterator[slice]:
+    """Consecutive parts of a number of pairs."""
+    for start in range(0, count, size):
+        yield slice(start, min(start + size, count))
 
 
 def is_cpu(device: torch.device) -> bool:
@@ -383,7 +382,7 @@ def reach(scores: Float32[Tensor, "q b"], levels: Float32[np.ndarray, " q"]) -> 
     return scores >= torch.from_numpy(levels).to(scores.device).unsqueeze(1)
 
 
-def places(mask: Bool[Tensor, "..."]) -> tuple[Int64[np.ndarray, " p"], ...]:
+def places(mask: Bool[Tensor, "..."]) -> tuple[PairRows, ...]:
     """Where a mask is true, as `numpy.nonzero` has it: of a GPU's mask, only these numbers are copied."""
     if is_cpu(mask.device):
         # The flat form is several times quicker to search.
@@ -415,13 +414,12 @@ def checked_queries(
             "again, or check whether the model is damaged"
         )
     queries = Queries(vectors.astype(np.float32, copy=False), similarity, device)
-    extreme = np.flatnonzero(
-        (queries.lengths != 0) & ~((queries.lengths >= SHORTEST) & (queries.lengths <= LONGEST))
-    )
+    inside = (queries.lengths >= SHORTEST) & (queries.lengths <= LONGEST)
+    extreme = np.flatnonzero((queries.lengths != 0) & ~inside)
     if len(extreme):
+        rows = several((f"row {row}" for row in extreme), of="queries")
         raise StoreError(
-            f"queries must be of length {SHORTEST:g} to {LONGEST:g}, "
-            f"got another in {several((f'row {row}' for row in extreme), of='queries')}; "
+            f"queries must be of length {SHORTEST:g} to {LONGEST:g}, got another in {rows}; "
             "scale them, preferably to unit length"
         )
     return queries
@@ -438,6 +436,7 @@ def plain_arithmetic(device_type: str = "cpu") -> Iterator[None]:
 
 @contextmanager
 def _full_precision() -> Iterator[None]:
+    """Float32 products of torch in full float32; settings of the process are restored afterwards."""
     try:
         before: str | None = torch.get_float32_matmul_precision()
     except RuntimeError:

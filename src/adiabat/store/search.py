@@ -2,7 +2,6 @@
 and scores of given rows.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -14,9 +13,8 @@ from jaxtyping import Bool, Float, Float32, Float64, Int, Int64, Integer, Shaped
 from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 from torch import Tensor
 
-from adiabat.core.errors import StoreError
 from adiabat.core.ragged import Ragged
-from adiabat.models.device import parallel_map
+from adiabat.models.device import call, parallel_map
 from adiabat.models.embedding_head import Similarity
 from adiabat.results.evaluation_result import Hit
 from adiabat.store.scoring import (
@@ -24,21 +22,28 @@ from adiabat.store.scoring import (
     PAIR_CHUNK,
     Block,
     FixedPoint,
+    PairRows,
+    PairScores,
     Queries,
     checked_queries,
     exact_pairs,
     is_cpu,
     on_host,
+    pair_slices,
     places,
     plain_arithmetic,
     reach,
 )
 from adiabat.store.stored_blocks import BlockPlan, SearchProgress, each_block, require_finite
-from adiabat.store.vector_store import Store, require_count
+from adiabat.store.vector_store import Store
 
 WAITING_PAIRS = 64
 """Minimum number of pairs collected before they are merged."""
 MAX_THREADS = 8
+"""Threads that score tiles at the same time; each has its own tile in memory (`TILE_SCORES`)."""
+
+Excluded = Ragged | Sequence[Integer[np.ndarray, " _"]]
+"""Rows of the store for each query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,12 @@ class Hits:
     rows: Int64[np.ndarray, "q k"]
     scores: Float32[np.ndarray, "q k"]
 
+    @classmethod
+    def none(cls, queries: int, k: int) -> "Hits":
+        """Room for the documents of each query, none of which is found yet."""
+        shape = (queries, k)
+        return cls(np.full(shape, -1, dtype=np.int64), np.full(shape, -np.inf, dtype=np.float32))
+
 
 def search(
     store: Store,
@@ -63,7 +74,7 @@ def search(
     similarity: Similarity = "cosine",
     device: torch.device = CPU,
     block_rows: int | None = None,
-    excluded: Ragged | Sequence[Integer[np.ndarray, " _"]] | None = None,
+    excluded: Excluded | None = None,
     removed: Int64[np.ndarray, " r"] | None = None,
     on_progress: SearchProgress | None = None,
 ) -> Hits:
@@ -81,7 +92,6 @@ def search(
         removed: Ascending rows that are returned for no query.
     """
     checked = checked_queries(queries, store.width, similarity, device)
-    require_count(k)
     exclusions = _Exclusions.of(excluded, len(queries), removed)
     plan = BlockPlan.of(store, len(queries), device, block_rows, threads=_threads())
     tiles = [_Nearest(checked.take(tile), min(k, store.count), exclusions.take(tile)) for tile in plan.tiles]
@@ -103,7 +113,7 @@ def count_at_least(
     similarity: Similarity = "cosine",
     device: torch.device = CPU,
     block_rows: int | None = None,
-    excluded: Ragged | Sequence[Integer[np.ndarray, " _"]] | None = None,
+    excluded: Excluded | None = None,
     removed: Int64[np.ndarray, " r"] | None = None,
     on_progress: SearchProgress | None = None,
 ) -> tuple[Int64[np.ndarray, "q p"], Int64[np.ndarray, "q p"]]:
@@ -122,17 +132,8 @@ def count_at_least(
         The counts without the removed documents, and those of the removed ones.
     """
     checked = checked_queries(queries, store.width, similarity, device)
-    if thresholds.shape[:1] != queries.shape[:1] or np.isnan(thresholds).any():
-        nan = " with NaN" if np.isnan(thresholds).any() else ""
-        raise StoreError(
-            "thresholds must be one row per query without NaN, got shape "
-            f"{thresholds.shape}{nan} for {len(queries)} queries; "
-            "pass those of `score_rows`, or plus infinity for none"
-        )
-    counts, exclusions = (
-        np.zeros((2, *thresholds.shape), dtype=np.int64),
-        _Exclusions.of(excluded, len(queries), removed),
-    )
+    counts = np.zeros((2, *thresholds.shape), dtype=np.int64)
+    exclusions = _Exclusions.of(excluded, len(queries), removed)
     plan = BlockPlan.of(store, len(queries), device, block_rows, threads=_threads())
     tiles = [
         partial(_count_block, checked.take(tile), exclusions.take(tile), thresholds[tile], counts[:, tile])
@@ -153,15 +154,10 @@ def score_rows(
     of -1.
     """
     checked = checked_queries(queries, store.width, similarity)
-    if rows.ndim != 2 or len(rows) != len(queries):
-        raise StoreError(
-            f"rows must be one list per query, got shape {rows.shape} for {len(queries)} "
-            "queries; fill shorter lists up with -1"
-        )
     scores = np.full(rows.shape, -np.inf, dtype=np.float32)
     query, column = np.nonzero(rows != -1)
-    for start in range(0, len(query), PAIR_CHUNK):
-        pairs = (query[start : start + PAIR_CHUNK], column[start : start + PAIR_CHUNK])
+    for part in pair_slices(len(query), PAIR_CHUNK):
+        pairs = query[part], column[part]
         distinct, index = np.unique(rows[pairs], return_inverse=True)
         documents = store.gather(distinct)
         require_finite(store, np.abs(documents).max(axis=1), distinct)
@@ -183,11 +179,12 @@ def _score(
         closing(each_block(store, plan, on_progress)) as blocks,
     ):
         for block in blocks:
-            run(partial(plan.within_memory, tile, block) for tile in tiles)
+            for _ in run(partial(plan.within_memory, tile, block) for tile in tiles):
+                pass
 
 
 @contextmanager
-def _at_once(tiles: int) -> Iterator[Callable[[Iterable[Callable[[], None]]], None]]:
+def _at_once(tiles: int) -> Iterator[Callable[[Iterable[Callable[[], None]]], Iterator[None]]]:
     """A parallel map over a block's tiles, one per thread, so that no core waits for the others after every
     operation.
     """
@@ -195,30 +192,34 @@ def _at_once(tiles: int) -> Iterator[Callable[[Iterable[Callable[[], None]]], No
     # Torch respects the caller's number of threads; numpy does not.
     with _libraries().limit(limits=1 if workers > 1 else torch.get_num_threads(), user_api="blas"):
         if workers < 2:
-            yield lambda jobs: _finish(job() for job in jobs)
+            yield partial(map, call)
             return
         # The precision of torch's products belongs to the whole process: no thread may reset it while another
         # computes.
-        with plain_arithmetic(), parallel_map([lambda job: job()] * workers) as results:
-            yield lambda jobs: _finish(results(jobs))
+        with plain_arithmetic(), parallel_map([call] * workers) as run:
+            yield run
 
 
 @cache
 def _libraries() -> ThreadpoolController:
+    """The libraries of linear algebra in this process; finding them takes milliseconds."""
     return ThreadpoolController()
 
 
 def _threads() -> int:
+    """Threads that score tiles at the same time."""
     return min(torch.get_num_threads(), MAX_THREADS)
-
-
-def _finish(results: Iterable[None]) -> None:
-    deque(results, maxlen=0)
 
 
 @dataclass(frozen=True, slots=True)
 class _Exclusions:
-    """Excluded pairs, by row, and rows that are removed for all queries."""
+    """Excluded pairs, by row, and rows that are removed for all queries.
+
+    Attributes:
+        rows: Row of each excluded pair, ascending, so that those of a block are consecutive.
+        queries: Query of each of these pairs.
+        removed: Rows that are removed for all queries, ascending.
+    """
 
     rows: Int64[np.ndarray, " x"]
     queries: Int64[np.ndarray, " x"]
@@ -227,7 +228,7 @@ class _Exclusions:
     @classmethod
     def of(
         cls,
-        excluded: Ragged | Sequence[Integer[np.ndarray, " _"]] | None,
+        excluded: Excluded | None,
         queries: int,
         removed: Int64[np.ndarray, " r"] | None,
     ) -> "_Exclusions":
@@ -235,12 +236,6 @@ class _Exclusions:
         removed = none if removed is None else removed
         if excluded is None:
             return cls(none, none, removed)
-        if len(excluded) != queries:
-            raise StoreError(
-                f"excluded must hold one list of rows per query, got {len(excluded)} "
-                f"lists for {queries} queries; "
-                "give an empty one to a query without any"
-            )
         lists = excluded if isinstance(excluded, Ragged) else Ragged.of(excluded)
         # By row, so that those of a block are consecutive.
         order = np.argsort(lists.values, kind="stable")
@@ -250,19 +245,12 @@ class _Exclusions:
         inside = (self.queries >= queries.start) & (self.queries < queries.stop)
         return _Exclusions(self.rows[inside], self.queries[inside] - queries.start, self.removed)
 
-    def within(self, block: Block) -> tuple[Int64[np.ndarray, " x"], Int64[np.ndarray, " x"]]:
-        """(query, document of the block) of the pairs that fall into a block."""
-        first, last = np.searchsorted(self.rows, [block.start, block.start + len(block)])
-        return self.queries[first:last], self.rows[first:last] - block.start
-
-    def removed_within(self, block: Block) -> Int64[np.ndarray, " r"]:
-        """Documents of the block that are removed for all queries."""
-        first, last = np.searchsorted(self.removed, [block.start, block.start + len(block)])
-        return self.removed[first:last] - block.start
-
     def on(self, block: Block, queries: Queries) -> "_Barred":
         """The excluded pairs and removed documents of a block."""
-        return _Barred(queries, *self.within(block), self.removed_within(block))
+        ends = block.start, block.start + len(block)
+        pairs = slice(*np.searchsorted(self.rows, ends))
+        removed = self.removed[slice(*np.searchsorted(self.removed, ends))]
+        return _Barred(queries, self.queries[pairs], self.rows[pairs] - block.start, removed - block.start)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,19 +277,24 @@ class _Barred:
 
 @dataclass
 class _Nearest:
-    """The best documents of some queries so far. New pairs are collected and merged in batches."""
+    """The best documents of some queries so far. New pairs are collected and merged in batches.
+
+    A block passes in three steps: quick scores of all pairs, exact scores of those that may be among the best
+    (`_possible`), and a sort of these with the best so far (`_sort_in`), once there are enough of them.
+
+    Attributes:
+        candidates: Query, row and exact score of the pairs that wait for the next sort.
+        waiting: Their number.
+    """
 
     queries: Queries
     k: int
     exclusions: _Exclusions
-    candidates: list[tuple[Int64[np.ndarray, " p"], Int64[np.ndarray, " p"], Float32[np.ndarray, " p"]]] = (
-        field(default_factory=list)
-    )
+    candidates: list[tuple[PairRows, PairRows, PairScores]] = field(default_factory=list)
     waiting: int = 0
 
     def __post_init__(self) -> None:
-        shape = (len(self.queries.vectors), self.k)
-        self.best = Hits(np.full(shape, -1, dtype=np.int64), np.full(shape, -np.inf, dtype=np.float32))
+        self.best = Hits.none(len(self.queries.vectors), self.k)
 
     def update(self, block: Block) -> None:
         """Collect the documents of a block that may be among the best."""
@@ -340,15 +333,10 @@ class _Nearest:
         return possible
 
     def _sort_in(self) -> None:
-        best_query, best_column = np.nonzero(self.best.rows >= 0)
-        former = (
-            best_query,
-            self.best.rows[best_query, best_column],
-            self.best.scores[best_query, best_column],
-        )
-        query, rows, scores = (
-            np.concatenate(arrays) for arrays in zip(former, *self.candidates, strict=True)
-        )
+        """Merge the waiting pairs with the best ones so far."""
+        places_of_best = np.nonzero(self.best.rows >= 0)
+        former = places_of_best[0], self.best.rows[places_of_best], self.best.scores[places_of_best]
+        query, rows, scores = map(np.concatenate, zip(former, *self.candidates, strict=True))
         # By query, then score, then row: of equal scores the lower row comes first, whatever order blocks
         # came in.
         order = np.lexsort((rows, -scores, query))
@@ -385,6 +373,9 @@ def _count_block(
 ) -> None:
     """Add to the counts of all documents and of removed ones: by the quick score if it decides clearly,
     otherwise by the exact one.
+
+    With ``t`` a threshold and ``e`` the bound on the error of a query's quick scores ``s``, a document surely
+    counts where ``s >= t + e`` and surely does not where ``s < t - e``. Between, the exact score decides.
     """
     if not thresholds.size:
         return
@@ -426,9 +417,9 @@ def _count_block(
 
 
 def _reached_closely(
-    exact: Float32[np.ndarray, " p"],
-    quick: Float32[np.ndarray, " p"],
-    query: Int64[np.ndarray, " p"],
+    exact: PairScores,
+    quick: PairScores,
+    query: PairRows,
     low: Float32[np.ndarray, "q l"],
     high: Float32[np.ndarray, "q l"],
     thresholds: Float[np.ndarray, "q l"],

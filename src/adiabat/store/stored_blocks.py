@@ -10,13 +10,14 @@ import warnings
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
 from jaxtyping import Float32, Integer
 
 from adiabat.core.errors import ConfigError, StoreError, several
-from adiabat.models.device import free_memory, parallel_map, release_unused
+from adiabat.models.device import free_memory, parallel_map, retried
 from adiabat.store.scoring import Block, is_cpu, on_host
 from adiabat.store.vector_store import Store
 
@@ -53,10 +54,6 @@ class BlockPlan:
         cls, store: Store, queries: int, device: torch.device, block_rows: int | None, *, threads: int
     ) -> "BlockPlan":
         """Choose sizes for the device."""
-        if block_rows is not None and block_rows < 1:
-            raise StoreError(
-                f"block_rows must be at least 1, got {block_rows}; leave it out to let the device decide"
-            )
         if is_cpu(device):
             rows = block_rows or BLOCK_ROWS
             # A tile per thread or more, but none smaller than `SMALLEST_TILE`.
@@ -70,36 +67,34 @@ class BlockPlan:
             # Vectors that stay on the device need no memory for copies.
             most = store.count if str(device) in store.kept else copied
             rows = block_rows or max(1, min(store.count, most, scores // size))
-        return cls(
-            device,
-            rows,
-            [slice(start, min(start + size, queries)) for start in range(0, max(queries, 1), size)],
-        )
+        tiles = [slice(start, min(start + size, queries)) for start in range(0, max(queries, 1), size)]
+        return cls(device, rows, tiles)
 
     def within_memory(self, score: Callable[[Block], None], block: Block) -> None:
         """Score a block; once a GPU's memory did not suffice, in halves."""
-        if len(block) > self.block_rows:
-            middle = -(-len(block) // 2)
-            for half in (slice(0, middle), slice(middle, len(block))):
-                self.within_memory(score, block.part(half))
-            return
-        try:
-            score(block)
-            return
-        except torch.OutOfMemoryError as fault:
-            if self.is_halved or len(block) < 2:
-                raise _too_little_memory(self.device) from fault
-        # Here, not in the handler: there the traceback still holds the tensors of the attempt.
-        self.is_halved, self.block_rows = True, -(-len(block) // 2)
-        release_unused()
+        retried(partial(self._by_parts, score, block), partial(self._halve, len(block)))
+
+    def _by_parts(self, score: Callable[[Block], None], block: Block) -> None:
+        """Score a block, at most `block_rows` documents at a time."""
+        for start in range(0, len(block), self.block_rows):
+            score(block.part(slice(start, min(start + self.block_rows, len(block)))))
+
+    def _halve(self, rows: int) -> bool:
+        """Score half as many documents at a time from here on; an error where that was done before."""
+        if is_cpu(self.device):
+            return False
+        if self.is_halved or rows < 2:
+            raise _too_little_memory(self.device)
+        self.is_halved, self.block_rows = True, -(-rows // 2)
         warnings.warn(
-            f"{self.device} has too little memory for {len(block):,} documents at a time, so they are halved",
+            f"{self.device} has too little memory for {rows:,} documents at a time, so they are halved",
             stacklevel=2,
         )
-        self.within_memory(score, block)
+        return True
 
 
 def _too_little_memory(device: torch.device) -> ConfigError:
+    """The error for a device that cannot hold the smallest part of a search."""
     return ConfigError(
         f"run.device must have free memory to score documents, got {device}, where it ran out; "
         "end other processes on it, or set run.device = cpu"
@@ -138,32 +133,26 @@ def _on_device(store: Store, plan: BlockPlan) -> Iterator[Block]:
         return
     room = _room_for(store, device)
     # Pinned, so that copies run beside kernels.
-    buffer = torch.empty(
-        (min(size, store.count), store.width),
-        dtype=getattr(torch, store.dtype),
-        pin_memory=device.type == "cuda",
-    )
+    shape, dtype = (min(size, store.count), store.width), getattr(torch, store.dtype)
+    buffer = torch.empty(shape, dtype=dtype, pin_memory=device.type == "cuda")
     stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
     if stream is not None:
         # The room may have been memory of work that still runs.
         stream.wait_stream(torch.cuda.current_stream(device))
 
     def load(start: int) -> Block:
+        rows = store.read_into(start, buffer.numpy())
         try:
-            return copied(start)
+            with _running_on(stream):
+                vectors = buffer[:rows].to(device, non_blocking=True, copy=True).float()
+                lengths = torch.linalg.vector_norm(vectors, dim=1)
+                if room is not None:
+                    room.vectors[start : start + rows] = vectors
+                    room.lengths[start : start + rows] = lengths
+                # This waits for the copy, so that the buffer may be filled again.
+                require_finite(store, on_host(lengths), np.arange(start, start + rows))
         except torch.OutOfMemoryError as fault:
             raise _too_little_memory(device) from fault
-
-    def copied(start: int) -> Block:
-        rows = store.read_into(start, buffer.numpy())
-        with _running_on(stream):
-            vectors = buffer[:rows].to(device, non_blocking=True, copy=True).float()
-            lengths = torch.linalg.vector_norm(vectors, dim=1)
-            if room is not None:
-                room.vectors[start : start + rows] = vectors
-                room.lengths[start : start + rows] = lengths
-            # This waits for the copy, so that the buffer may be filled again.
-            require_finite(store, on_host(lengths), np.arange(start, start + rows))
         return Block(start, vectors, lengths)
 
     # One thread, which is a few blocks ahead.
@@ -192,6 +181,7 @@ def all_on(store: Store, device: torch.device) -> Block | None:
 
 
 def _fits(store: Store, device: torch.device) -> bool:
+    """Whether half of a device's free memory holds all vectors and their lengths, in float32."""
     return 4 * store.count * (store.width + 1) <= free_memory(device) // 2
 
 
@@ -202,19 +192,15 @@ def _room_for(store: Store, device: torch.device) -> Block | None:
     # Written in another thread, where a tensor of the caller's inference mode could not be.
     with torch.inference_mode(False):
         try:
-            return Block(
-                0,
-                *(
-                    torch.empty(shape, device=device)
-                    for shape in ((store.count, store.width), (store.count,))
-                ),
-            )
+            vectors = torch.empty(store.count, store.width, device=device)
+            return Block(0, vectors, torch.empty(store.count, device=device))
         except torch.OutOfMemoryError:
             # Free memory may lie in pieces, or another process was quicker.
             return None
 
 
 def _running_on(stream: torch.cuda.Stream | None) -> AbstractContextManager[object]:
+    """A context whose work runs on a stream of a GPU, if there is one."""
     return nullcontext() if stream is None else torch.cuda.stream(stream)
 
 

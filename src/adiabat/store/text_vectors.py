@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int, UInt64
 
+from adiabat.core.arrays import Mask, VectorArray
 from adiabat.core.disk import make_folder, open_in_place, remove
 from adiabat.core.errors import DataError, Faults, JobError, disk_error_of, several
 from adiabat.core.progress import Watch
@@ -51,12 +52,12 @@ def embed_texts(
     return vectors[[row_of[text] for text in texts]]
 
 
-def zero_rows(vectors: Float[np.ndarray, "n e"]) -> Bool[np.ndarray, " n"]:
+def zero_rows(vectors: VectorArray) -> Mask:
     """Which vectors are zero, and so have no cosine."""
     return np.asarray(~vectors.any(axis=1))
 
 
-def require_directions(vectors: Float[np.ndarray, "n e"], texts: Sequence[str], *, name: str) -> None:
+def require_directions(vectors: VectorArray, texts: Sequence[str], *, name: str) -> None:
     """Refuse zero vectors before cosines are computed."""
     zero = zero_rows(vectors)
     if zero.any():
@@ -66,12 +67,11 @@ def require_directions(vectors: Float[np.ndarray, "n e"], texts: Sequence[str], 
         )
 
 
-def _named(texts: Sequence[str], mask: Bool[np.ndarray, " n"]) -> str:
+def _named(texts: Sequence[str], mask: Mask) -> str:
     """Some of the distinct texts, shortened."""
     distinct = dict.fromkeys(texts[row] for row in np.flatnonzero(mask).tolist())
-    return several(
-        (repr(cut(text, limit=SHOWN_CHARACTERS)) for text in distinct), of="texts", shown=SHOWN_TEXTS
-    )
+    shortened = (repr(cut(text, limit=SHOWN_CHARACTERS)) for text in distinct)
+    return several(shortened, of="texts", shown=SHOWN_TEXTS)
 
 
 def tokens_with_weight(encoder: Encoder) -> Bool[np.ndarray, " v"] | None:
@@ -86,7 +86,7 @@ def tokens_with_weight(encoder: Encoder) -> Bool[np.ndarray, " v"] | None:
 
 def wordless(
     encoder: Encoder, texts: Sequence[str], *, side: Side, with_weight: Bool[np.ndarray, " v"] | None = None
-) -> Bool[np.ndarray, " n"]:
+) -> Mask:
     """Which texts have no token with a nonzero row; callers with many blocks compute `tokens_with_weight`
     once.
     """
@@ -122,9 +122,8 @@ def known_documents(
     unknown, count = Faults(shown=SHOWN_DOCUMENTS), 0
     while block := list(islice(documents, DOCUMENTS_PER_BLOCK)):
         count += len(block)
-        mask = wordless(
-            encoder, [document.text for document in block], side="document", with_weight=with_weight
-        )
+        texts = [document.text for document in block]
+        mask = wordless(encoder, texts, side="document", with_weight=with_weight)
         for document, is_unknown in zip(block, mask, strict=True):
             if is_unknown and document.text:
                 unknown.add(f'"{document.doc_id}" ({cut(document.text, limit=SHOWN_DOCUMENT_CHARACTERS)!r})')
@@ -160,8 +159,8 @@ class EmbeddingCache:
             `UNUSED` if none did.
     """
 
-    vectors: Float[np.ndarray, "n e"]
-    known: Bool[np.ndarray, " n"]
+    vectors: VectorArray
+    known: Mask
     first_steps: Int[np.ndarray, " n"]
 
     def __init__(self, rows: int, width: int) -> None:
@@ -175,9 +174,8 @@ class EmbeddingCache:
     def keep_in(self, stem: Path, *, resume: bool) -> None:
         """Store vectors in files from here on."""
         path, self._flags = stem.with_suffix(".f32"), stem.with_suffix(".npy")
-        goes_on = (
-            resume and self._flags.is_file() and path.is_file() and path.stat().st_size == self.vectors.nbytes
-        )
+        has_both = self._flags.is_file() and path.is_file()
+        goes_on = resume and has_both and path.stat().st_size == self.vectors.nbytes
         try:
             make_folder(stem.parent, parents=True)
             if not goes_on:
@@ -223,13 +221,10 @@ class EmbeddingCache:
             ) from fault
 
 
-def _checksums_of(
-    vectors: Float[np.ndarray, "n e"], rows: Int[np.ndarray, " some"]
-) -> UInt64[np.ndarray, " some"]:
+def _checksums_of(vectors: VectorArray, rows: Int[np.ndarray, " some"]) -> UInt64[np.ndarray, " some"]:
     """A nonzero checksum for each row."""
-    return np.fromiter(
-        (zlib.crc32(vectors[row].data) | _KNOWN for row in rows.tolist()), dtype=np.uint64, count=len(rows)
-    )
+    checksums = (zlib.crc32(vectors[row].data) | _KNOWN for row in rows.tolist())
+    return np.fromiter(checksums, dtype=np.uint64, count=len(rows))
 
 
 def _rows_in(path: Path, rows: int) -> tuple[UInt64[np.ndarray, " n"], Int[np.ndarray, " n"]]:
@@ -243,9 +238,6 @@ def _rows_in(path: Path, rows: int) -> tuple[UInt64[np.ndarray, " n"], Int[np.nd
     if saved.shape == (2, rows) and saved.dtype == np.int64:
         return saved[0].astype(np.uint64), saved[1]
     # Earlier versions wrote checksums alone, and had counted the cost of the rows.
-    is_earlier = saved.shape == (rows,) and saved.dtype == np.uint64
-    return (
-        (saved, np.full(rows, VALIDATED))
-        if is_earlier
-        else (np.zeros(rows, dtype=np.uint64), np.full(rows, UNUSED))
-    )
+    if saved.shape == (rows,) and saved.dtype == np.uint64:
+        return saved, np.full(rows, VALIDATED)
+    return np.zeros(rows, dtype=np.uint64), np.full(rows, UNUSED)

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Bool, Int64, UInt64
+from jaxtyping import Int64, UInt64
 
+from adiabat.core.arrays import Mask, RowNumbers
 from adiabat.core.provenance import Digest, DigestedFile
 from adiabat.store.corpus_files import hash_ids
 from adiabat.store.manifest import TOMBSTONE_FILE
@@ -44,11 +45,12 @@ class Tombstones:
             file.sync()
         return file.digest
 
-    def file_rows(self, documents: Int64[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:
+    def file_rows(self, documents: RowNumbers) -> RowNumbers:
         """Row of the vector file of each document."""
         if not len(self.rows):
             return documents
-        # The tombstone of number k has rows[k] - k documents before it.
+        # The tombstone of number k has rows[k] - k documents before it. A document is moved by the number of
+        # tombstones that have no more documents before them than it has itself.
         documents_before = self.rows - np.arange(len(self.rows))
         return documents + np.searchsorted(documents_before, documents, side="right")
 
@@ -59,6 +61,6 @@ class Tombstones:
         order = np.argsort(rows)
         return Tombstones(rows[order], id_hashes[order])
 
-    def hold(self, doc_ids: Sequence[str]) -> Bool[np.ndarray, " n"]:
+    def hold(self, doc_ids: Sequence[str]) -> Mask:
         """Which ids a deleted or replaced document had."""
         return np.isin(hash_ids(doc_ids), self.id_hashes)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Float, Int
 
+from adiabat.core.disk import AnyPath
 from adiabat.core.errors import (
     ConfigError,
     DataError,
@@ -38,10 +39,12 @@ FAISS_SUFFIXES = (".faiss", ".index")
 SUFFIXES = ".npy, .parquet, .arrow, .feather, .faiss or .index"
 IDS_PER_BLOCK = 65_536
 
+Ids = AnyPath | Sequence[str] | Sequence[int] | np.ndarray
+"""Ids as callers may give them: a file, a list or an array."""
+
 CODES = (
-    "integers may be codes, whose scale is missing: save codes * scale + offset, "
-    "as the engine that made them reads them "
-    "(of one bit a dimension, numpy.unpackbits(codes, axis=1) * 2.0 - 1), or "
+    "integers may be codes, whose scale is missing: save codes * scale + offset, as the engine that made "
+    "them reads them (of one bit a dimension, numpy.unpackbits(codes, axis=1) * 2.0 - 1), or "
     "astype('float32') if they are the numbers themselves"
 )
 """Advice on vectors of whole numbers."""
@@ -124,7 +127,21 @@ def _named_column(
     return columns[name]
 
 
+def _required_column(
+    path: Path, name: str, columns: Mapping[str, str], usual: Sequence[str], present: Sequence[str]
+) -> str:
+    """`_named_column` of a table that must have it."""
+    found = _named_column(path, name, columns, usual, present)
+    if found is None:
+        raise StoreError(
+            f"{path}: must have a column named {' or '.join(usual)}, got {', '.join(present)}; "
+            f"rename it, or add ?{name}=NAME"
+        )
+    return found
+
+
 def _open_numpy(path: Path, block_rows: int) -> VectorSource:
+    """An npy file of vectors, which holds no ids."""
     with path.open("rb") as file:
         head = file.read(6)
     # `numpy.load` would open the archive too, and give a mapping of arrays.
@@ -161,6 +178,7 @@ def holds_codes(array: np.ndarray) -> bool:
 
 
 def _mapped(path: Path) -> np.ndarray:
+    """An npy file, mapped into memory."""
     with reading(
         path, remedy="write it again with numpy.save, as numbers and not as Python objects", error=StoreError
     ):
@@ -169,17 +187,12 @@ def _mapped(path: Path) -> np.ndarray:
 
 
 def _open_table(path: Path, block_rows: int, named: Mapping[str, str]) -> VectorSource:
+    """A table with a column of vectors and perhaps one of ids."""
     opened = partial(reading, path, remedy="write the table again", error=StoreError)
     with opened():
         table = open_table(path)
     id_name = _named_column(path, "doc_id", named, ID_NAMES, table.names)
-    vector_name = _named_column(path, "vector", named, VECTOR_NAMES, table.names)
-    if vector_name is None:
-        listed = ", ".join(table.names)
-        raise StoreError(
-            f"{path}: must have a column named {' or '.join(VECTOR_NAMES)}, got "
-            f"{listed}; rename it, or add ?vector=NAME"
-        )
+    vector_name = _required_column(path, "vector", named, VECTOR_NAMES, table.names)
     with opened():
         columns = (_lists(path, batch.column(0)) for batch in table.batches([vector_name], block_rows))
         width = next((int(length) for column in columns for length in _lengths(column) if length > 0), 0)
@@ -211,15 +224,12 @@ def _lists(path: Path, column: Any) -> Any:
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     if not is_list or not pa.types.is_floating(kind.value_type):
         value = kind.value_type if is_list else kind
-        advice = (
-            f"keep the field with the numbers: {', '.join(field.name for field in kind)}"
-            if pa.types.is_struct(kind)
-            else "convert it"
-        )
-        raise StoreError(
-            f"{path}: vectors must be lists of floats, got a column of {kind}; "
-            f"{CODES if pa.types.is_integer(value) else advice}"
-        )
+        advice = "convert it"
+        if pa.types.is_integer(value):
+            advice = CODES
+        elif pa.types.is_struct(kind):
+            advice = f"keep the field with the numbers: {', '.join(field.name for field in kind)}"
+        raise StoreError(f"{path}: vectors must be lists of floats, got a column of {kind}; {advice}")
     return column
 
 
@@ -234,10 +244,8 @@ def _list_array(path: Path, column: Any, start: int, width: int) -> Float[np.nda
     lengths = _lengths(column)
     odd = np.flatnonzero(lengths != width)
     if len(odd):
-        faults = [
-            f"row {start + row} {'is null' if lengths[row] < 0 else f'has {lengths[row]} numbers'}"
-            for row in odd
-        ]
+        counts = {row: "is null" if lengths[row] < 0 else f"has {lengths[row]} numbers" for row in odd}
+        faults = (f"row {start + row} {count}" for row, count in counts.items())
         raise StoreError(
             f"{path}: vectors must all have {width} numbers, got "
             f"{several(faults, of='rows')}; correct or drop them"
@@ -247,6 +255,7 @@ def _list_array(path: Path, column: Any, start: int, width: int) -> Float[np.nda
 
 
 def _open_faiss(path: Path, block_rows: int) -> VectorSource:
+    """A faiss index, which is read whole; its vectors are reconstructed block by block."""
     try:
         import faiss
     except ImportError as error:
@@ -278,11 +287,9 @@ def _open_faiss(path: Path, block_rows: int) -> VectorSource:
             try:
                 # Below an id map, and in an index without ids, vectors are numbered from 0; an inverted list
                 # uses its own ids.
-                keys = (
-                    np.arange(start, start + rows)
-                    if inner is not index or labels is None
-                    else labels[start : start + rows]
-                )
+                keys = np.arange(start, start + rows)
+                if inner is index and labels is not None:
+                    keys = labels[start : start + rows]
                 yield ids, inner.reconstruct_batch(keys)
             except RuntimeError as error:
                 reraise_unrelated(error)
@@ -312,7 +319,7 @@ def _faiss_labels(faiss: Any, index: Any) -> tuple[np.ndarray | None, Any]:
     return np.sort(np.concatenate([np.empty(0, dtype=np.int64), *labels])), index
 
 
-def read_ids(ids: str | os.PathLike[str] | Sequence[str] | Sequence[int] | np.ndarray) -> Iterator[str]:
+def read_ids(ids: AnyPath | Sequence[str] | Sequence[int] | np.ndarray) -> Iterator[str]:
     """Document ids of a list, an array or a file: ``.json``, ``.npy``, Parquet, Arrow (a column of
     `ID_NAMES`), or text lines.
     """
@@ -328,6 +335,7 @@ def read_ids(ids: str | os.PathLike[str] | Sequence[str] | Sequence[int] | np.nd
 
 
 def _npy_ids(path: Path) -> list[object]:
+    """Ids in an npy file."""
     try:
         array = np.load(path, allow_pickle=False)
     except ValueError as error:
@@ -342,6 +350,7 @@ def _npy_ids(path: Path) -> list[object]:
 
 
 def _json_ids(path: Path) -> list[object]:
+    """Ids in a JSON list."""
     ids = json.loads(path.read_text(encoding="utf-8-sig"))
     if not isinstance(ids, list):
         raise StoreError(f"{path}: ids must be a JSON list, got {type(ids).__name__}; write one")
@@ -349,6 +358,7 @@ def _json_ids(path: Path) -> list[object]:
 
 
 def _text_ids(path: Path) -> Iterator[str]:
+    """Ids in a text file, one in each line."""
     # Only line feeds end a line: an id may hold any other character that Unicode counts as a break.
     faults = Faults()
     try:
@@ -365,15 +375,10 @@ def _text_ids(path: Path) -> Iterator[str]:
 
 
 def _column_ids(path: Path, columns: Mapping[str, str]) -> Iterator[str]:
+    """Ids in a column of a table."""
     with reading(path, remedy="write it again", error=StoreError):
         table = open_table(path)
-    name = _named_column(path, "doc_id", columns, ID_NAMES, table.names)
-    if name is None:
-        listed = ", ".join(table.names)
-        raise StoreError(
-            f"{path}: must have a column named {' or '.join(ID_NAMES)}, got "
-            f"{listed}; rename it, or add ?doc_id=NAME"
-        )
+    name = _required_column(path, "doc_id", columns, ID_NAMES, table.names)
 
     def ids() -> Iterator[str]:
         start = 0

@@ -9,11 +9,12 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float, Float32, Int64, Integer
+from jaxtyping import Float, Float32
 
-from adiabat.core.disk import real
+from adiabat.core.arrays import AnyRows, RowNumbers
+from adiabat.core.disk import AnyPath, real
 from adiabat.core.errors import StoreError
-from adiabat.core.files import MANIFEST_FILE, is_store, is_there, reading
+from adiabat.core.files import MANIFEST_FILE, is_store, reading
 from adiabat.core.provenance import require
 from adiabat.core.wording import call_of, positional
 from adiabat.data.records import Fingerprint
@@ -33,6 +34,7 @@ from adiabat.store.manifest import (
     Manifest,
     StoreDtype,
     building_of,
+    exists,
     npy_header,
     read_rows,
 )
@@ -81,7 +83,7 @@ class Store:
         self._handle = os.open(path / VECTOR_FILE, os.O_RDONLY)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> "Store":
+    def open(cls, path: AnyPath) -> "Store":
         """Open the finished store of a directory, and compare the SHA-256 of the files that changed since the
         last comparison.
 
@@ -153,15 +155,15 @@ class Store:
             mapped: np.memmap = np.memmap(file, dtype=self.dtype, mode="r", offset=HEADER_BYTES, shape=shape)
         return np.delete(mapped, self.tombstones.rows, axis=0) if self.manifest.tombstones else mapped
 
-    def rows(self, doc_ids: Sequence[str]) -> Int64[np.ndarray, " n"]:
+    def rows(self, doc_ids: Sequence[str]) -> RowNumbers:
         """Rows of documents by their ids, int64 [n]; -1 for an id that is not in the store."""
         return self._index.rows(doc_ids)
 
-    def doc_ids(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> list[str]:
+    def doc_ids(self, rows: AnyRows) -> list[str]:
         """Ids of documents by their rows, from 0; StoreError for a row outside of the store."""
         return self._ids.take(self._checked(rows))
 
-    def texts(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> list[str]:
+    def texts(self, rows: AnyRows) -> list[str]:
         """Texts of documents by their rows, from 0; StoreError for a row outside of the store, or if it keeps
         no texts.
         """
@@ -172,7 +174,7 @@ class Store:
             )
         return self._texts.take(self._checked(rows))
 
-    def gather(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> Float32[np.ndarray, "n e"]:
+    def gather(self, rows: AnyRows) -> Float32[np.ndarray, "n e"]:
         """Vectors of documents by their rows, as stored (not normalised), float32 [n, width]; StoreError for
         a row outside of the store.
 
@@ -198,7 +200,7 @@ class Store:
             rows = first_rows(file, hash_texts(distinct))
         return {text: row for text, row in zip(distinct, rows.tolist(), strict=True) if row >= 0}
 
-    def text_hashes(self, rows: Int64[np.ndarray, " n"]) -> Hashes:
+    def text_hashes(self, rows: RowNumbers) -> Hashes:
         """128-bit hashes of the texts of documents, as they were embedded; zeros, which no text has, where a
         store does not know them.
 
@@ -222,9 +224,8 @@ class Store:
         """
         if buffer.dtype != self.dtype or buffer.shape[1] != self.width or not buffer.flags.c_contiguous:
             raise StoreError(
-                f"buffer must be contiguous {self.dtype} of width {self.width}, got "
-                f"{buffer.dtype} of shape {buffer.shape}; "
-                "make it with np.empty((rows, store.width), store.dtype)"
+                f"buffer must be contiguous {self.dtype} of width {self.width}, got {buffer.dtype} of shape "
+                f"{buffer.shape}; make it with np.empty((rows, store.width), store.dtype)"
             )
         rows = max(0, min(len(buffer), self.count - start))
         if self.manifest.tombstones:
@@ -236,6 +237,9 @@ class Store:
     def _read_around_tombstones(self, start: int, buffer: Float[np.ndarray, "b e"]) -> None:
         """Read documents from the row `start` on through a buffer of equal size, which also takes the rows
         between them.
+
+        Each read covers as many rows of the file as the buffer holds, from the next document on; the
+        documents among these rows are copied out.
         """
         through = np.empty_like(buffer)
         places = self.tombstones.file_rows(np.arange(start, start + len(buffer)))
@@ -326,6 +330,9 @@ class Store:
         self._compare(always=True)
 
     def _compare(self, *, always: bool) -> None:
+        """Compare all files with their checksums, and the header of the vectors, which has none, with the
+        manifest.
+        """
         require(self.manifest.digests, real(self.path), remedy=REBUILD, error=StoreError, always=always)
         vectors = self.path / VECTOR_FILE
         with reading(vectors, remedy=REBUILD, error=StoreError), vectors.open("rb") as file:
@@ -336,9 +343,11 @@ class Store:
                 )
 
     def _became_shorter(self) -> StoreError:
+        """The error for a vector file that another program cut."""
         return StoreError(f"{self.path / VECTOR_FILE} became shorter while it was read; rebuild the store")
 
-    def _checked(self, rows: Sequence[int] | Integer[np.ndarray, " n"]) -> Int64[np.ndarray, " n"]:
+    def _checked(self, rows: AnyRows) -> RowNumbers:
+        """Row numbers, if all of them are documents."""
         numbers = np.asarray(rows, dtype=np.int64)
         outside = numbers[(numbers < 0) | (numbers >= self.count)]
         if len(outside):
@@ -348,13 +357,13 @@ class Store:
         return numbers
 
 
-def require_readable(path: str | os.PathLike[str]) -> Manifest:
+def require_readable(path: AnyPath) -> Manifest:
     """Refuse what is no finished store, by its manifest alone: the files, which may be large, are compared
     when it is opened.
     """
     folder = Path(path)
     require_store(folder)
-    if is_there(folder / APPENDING / COMMIT_FILE, error=StoreError):
+    if exists(folder / APPENDING / COMMIT_FILE):
         raise StoreError(
             f"{folder} must not be read while a change of it is half done; repeat "
             "the interrupted change to complete it"
@@ -386,11 +395,12 @@ def refuse_swapped(store: str | Path, *others: object, order: Sequence[str]) -> 
 
 def require_store(folder: Path) -> None:
     """Refuse a directory without a finished store."""
-    if not is_there(folder / MANIFEST_FILE, error=StoreError):
+    if not exists(folder / MANIFEST_FILE):
         raise StoreError(_why_no_store(folder))
 
 
 def _why_no_store(folder: Path) -> str:
+    """What a folder is in place of a finished store, and what to do."""
     building = building_of(folder)
     if building.exists():
         return (

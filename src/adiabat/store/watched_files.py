@@ -36,6 +36,7 @@ class WatchedFiles:
             raise self._changed(MANIFEST_FILE)
 
     def _now(self) -> dict[str, State]:
+        """The state of every file of the store."""
         return {name: _state(self._folder / name) for name in (MANIFEST_FILE, *self._manifest.digests)}
 
     def require_unchanged(self, vectors: int) -> None:
@@ -72,15 +73,16 @@ class WatchedFiles:
         return digest.hexdigest() == expected.sha256
 
     def _changed(self, name: str) -> StoreError:
+        """The error for a store that is another one now."""
         return StoreError(
-            f"{self._folder} must stay as it is while it is read, another process changed "
-            f"its {name}, so that rows and vectors would be "
-            f"of two stores; put the former store back and {again()} (a job "
+            f"{self._folder} must stay as it is while it is read, another process changed its {name}, so "
+            f"that rows and vectors would be of two stores; put the former store back and {again()} (a job "
             f"goes on with {option('resume', True)})"
         )
 
 
 def _state(path: Path) -> State:
+    """What shows that a file was changed or replaced."""
     try:
         status = path.stat()
     except FileNotFoundError:
