@@ -16,7 +16,7 @@ class Watch:
     progress: Callable[[str, int, int], None] = ignored
 
     def under(self, title: str, *, note: Callable[[str], None]) -> "Watch":
-        """The same callbacks for a part of the work."""
+        """The same callbacks for a part of the work, whose title stands before its labels."""
         return Watch(note, lambda label, done, total: self.progress(f"{title}: {label}", done, total))
 
 

@@ -13,7 +13,10 @@ from jaxtyping import Bool, Int
 
 @dataclass(frozen=True, slots=True)
 class Ragged:
-    """Lists of numbers as one array of values, with the offsets of each list and of the end."""
+    """Lists of numbers as one array of values, with the offsets of each list and of the end.
+
+    List ``i`` is ``values[offsets[i] : offsets[i + 1]]``. Millions of short lists thus take two arrays.
+    """
 
     values: Int[np.ndarray, " entries"]
     offsets: Int[np.ndarray, " lists_and_one"]

@@ -80,6 +80,9 @@ def load_backbone(
 ) -> PreTrainedModel:
     """Load a transformer, float32, on the CPU.
 
+    Everything that transformers would take in silence is checked before or afterwards: files outside the
+    folder, foreign code, switches of other types, and weights that are missing or left over.
+
     Args:
         blocks: Number of leading blocks to load; None loads all.
         adapter: Folder of a low-rank adapter to merge into the weights; None for none, or for one in

@@ -135,7 +135,9 @@ def embed_blocks(
 ) -> VectorArray:
     """Embed texts in batches within a budget of tokens, including padding.
 
-    On a GPU, three batches are under way at a time: their tokens and embeddings are copied while it computes.
+    One thread tokenises `TOKENIZE_BLOCK` texts and sorts them into batches; others embed these, on a CPU one
+    per core. On a GPU, three batches are under way at a time: their tokens and embeddings are copied while it
+    computes.
     """
 
     def prepared(start: int) -> list[PreparedBatch]:

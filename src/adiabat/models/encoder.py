@@ -45,7 +45,14 @@ def table_rows(backbone: Any) -> int | None:
 
 
 class Encoder(nn.Module):
-    """A text encoder: backbone -> pooling -> projections -> normalisation -> truncation."""
+    """A text encoder: backbone -> pooling -> projections -> normalisation -> truncation.
+
+    Attributes:
+        backbone: Gives a state for each token.
+        tokenizer: Splits a text, prompt included, into tokens.
+        settings: Settings of all steps but the projections.
+        projections: Layers on the pooled state, in order; towers may share one.
+    """
 
     def __init__(
         self,
@@ -208,8 +215,13 @@ class Encoder(nn.Module):
         """Embed texts, in order, without gradients or dropout.
 
         Each distinct text is embedded once, because the last bits of a vector depend on its batch. Texts are
-        sorted by length to minimise padding in batches of about `token_budget` tokens, including padding;
-        None chooses a budget for the device. `compiled` compiles the blocks of the backbone first.
+        sorted by length to minimise padding in batches.
+
+        Args:
+            side: Decides prompt and token limit.
+            token_budget: Tokens of a batch, padding included; None chooses them for the device.
+            compiled: Compile the blocks of the backbone first.
+            on_progress: Called after each batch.
         """
         distinct, rows = distinct_texts(texts)
         return self._embedded(self._source(distinct, side), precision, token_budget, compiled, on_progress)[

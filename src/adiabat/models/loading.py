@@ -80,7 +80,16 @@ TokenStates = tuple[PreTrainedModel, PreTrainedTokenizerBase, EncoderSettings]
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads the modules of one model, each folder once, so that routes with the same folder share weights."""
+    """Reads the modules of one model, each folder once, so that routes with the same folder share weights.
+
+    Attributes:
+        trust: Permissions of loading.
+        blocks: Number of leading blocks of a transformer; None for all.
+        pad_token: Padding token for a tokenizer without one; None leaves it without.
+        stamped: Whether sentence-transformers wrote the directory, so that its files must all be there.
+        first_modules: What was read so far, by folder.
+        projections: The same for projections.
+    """
 
     trust: Trust
     blocks: int | None
@@ -254,7 +263,12 @@ def local_folder(name: str | Path, *, trust: Trust | None = None) -> Path:
 def _tower(
     folder: Path, modules: Sequence[Module], overrides: Overrides, reader: _Reader, *, plain: bool = False
 ) -> Encoder:
-    """Build one tower from its list of modules; `plain` marks a model without sentence-transformers files."""
+    """Build one tower from its list of modules; `plain` marks a model without sentence-transformers files.
+
+    The first module gives token states and the settings in its files, each later one adds a setting or a
+    projection. Then come the prompts and the cut of the root configuration, then the user's settings, and
+    last a test with two short texts.
+    """
     first, *later = modules
     if first.kind not in ("Transformer", "StaticEmbedding", MODEL2VEC):
         raise ModelError(
@@ -296,7 +310,10 @@ def _tower(
 
 
 def _checked(settings: EncoderSettings, overrides: Overrides, backbone: PreTrainedModel) -> EncoderSettings:
-    """The directory's settings, overridden by the user's."""
+    """The directory's settings, overridden by the user's.
+
+    A limit for all texts replaces those for one side. No limit may exceed the positions of the backbone.
+    """
     known = [setting.name for setting in fields(EncoderSettings)]
     unknown = [f"unknown key encoder.{name}" for name in overrides if name not in known]
     if unknown:
@@ -349,7 +366,11 @@ ConvBERT) give 0.1 and more."""
 
 @torch.no_grad()
 def require_embeddings(encoder: Encoder, folder: Path) -> None:
-    """Refuse a tower that cannot embed texts, or cannot embed them in batches."""
+    """Refuse a tower that cannot embed texts, or cannot embed them in batches.
+
+    A text of one token is embedded alone, and padded beside a longer one: both vectors must be equal up to
+    rounding.
+    """
     family = getattr(encoder.backbone.config, "model_type", None) or type(encoder.backbone).__name__
     demand = f"{folder} must hold a model that turns token ids into token states, got one of type {family}"
     rows = table_rows(encoder.backbone)

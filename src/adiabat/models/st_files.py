@@ -115,7 +115,11 @@ def pooling_of(folder: Path) -> tuple[Pooling, bool]:
 
 
 def load_projection(folder: Path, *, pickles: bool = False) -> Projection:
-    """Read the folder of a Dense module; `pickles` allows weights in one."""
+    """Read the folder of a Dense module, ``f(W x + b)``, with a residual ``f(W x + b) + R x``.
+
+    ``f`` is the hyperbolic tangent unless the file states another activation. ``R`` is the identity where
+    both widths are equal. `pickles` allows weights in a pickle.
+    """
     path, weights = folder / "config.json", folder / "model.safetensors"
     config = read_json(path)
     checked_keys(path, config, known=DENSE_KEYS, fixed=IN_AND_OUT)

@@ -246,8 +246,9 @@ def token_budget_batches(
     """Group texts of similar length so that rows times the longest row stays within a token budget, including
     padding.
 
-    The longest come first: a batch that does not fit in memory then fails at once, not after an hour. A text
-    longer than the budget forms its own batch.
+    The longest come first: a batch that does not fit in memory then fails at once, not after an hour. The
+    first text of a batch is thus its longest, and decides how many rows the budget allows. A text longer than
+    the budget forms its own batch.
     """
     sizes = np.asarray(lengths, dtype=np.int64)
     ordered = np.argsort(-sizes, kind="stable")

@@ -303,7 +303,13 @@ def _require_fitting(start: DualEncoder, document: Encoder, kind: TowerKind, top
 
 @dataclass(frozen=True, slots=True)
 class _NewProjection:
-    """The projection to put on top of the towers."""
+    """The projection to put on top of the towers.
+
+    Attributes:
+        width: Of the embeddings; None takes that of the tower, or of the initial weights.
+        start: Initial weights; None draws them.
+        seed: Of the drawn weights.
+    """
 
     width: int | None
     start: Float[Tensor, "d e"] | None

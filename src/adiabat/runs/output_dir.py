@@ -115,7 +115,11 @@ def _is_of_adiabat(directory: Path) -> bool:
 
 
 def open_job(folder: Path, description: Mapping[str, Any], *, resume: bool, rules: Rules = STRICT) -> Job:
-    """Claim a directory for a new or resumed job."""
+    """Claim a directory for a new or resumed job.
+
+    A new one gets its configuration. A resumed one must have the same, but for settings that may change; they
+    are written anew.
+    """
     require_free(folder, resume=resume)
     job = Job(folder)
     if is_job(folder):

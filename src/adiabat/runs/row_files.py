@@ -34,7 +34,11 @@ Row = TypeVar("Row", bound=_NamedRow)
 
 
 class Rows(Generic[Row]):
-    """Rows by their name."""
+    """Rows by their name.
+
+    A file has one line for each row, with columns for other programs, and a column with the whole row as
+    JSON, from which adiabat reads it. Each addition writes the file anew, since a Parquet file cannot grow.
+    """
 
     def __init__(
         self,

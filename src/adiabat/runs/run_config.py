@@ -178,7 +178,11 @@ def read_description(job: Job) -> dict[str, Any]:
 
 
 def any_description(job: Job) -> Description:
-    """The configuration of a job, in any format."""
+    """The configuration of a job, in any format.
+
+    The first line states the format, the version that wrote it, and the checksum of all other lines. Without
+    that line a user edited the file on purpose, and it counts as of today's format.
+    """
     with reading(job.config, remedy=REMEDY, error=JobError):
         text = read_plain(job.config, limit=LARGEST_CONFIGURATION, error=JobError).decode("utf-8-sig")
         head, _, body = text.partition("\n")

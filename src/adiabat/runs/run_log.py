@@ -36,7 +36,11 @@ def require_tensorboard() -> None:
 
 
 class JobLog:
-    """Writes the rows of one job; optionally the same numbers for TensorBoard."""
+    """Writes the rows of one job; optionally the same numbers for TensorBoard.
+
+    Files are opened with the first row. Each row has a checksum over itself and all rows before it, so that a
+    checkpoint, which holds the last one, notices a row that was lost or changed.
+    """
 
     def __init__(self, path: Path, *, tensorboard: Path | None = None, silent: bool = False) -> None:
         """Set up the log without writing; `tensorboard` is a folder for event files."""
@@ -203,7 +207,10 @@ class Validation:
 
 
 def idle_counts(rows: Iterable[Mapping[str, Any]], *, keep: Keep) -> list[int]:
-    """Epochs since the last improvement, at the start and after each epoch of a log."""
+    """Epochs since the last improvement, at the start and after each epoch of a log.
+
+    The same rule as that of the loop (`Validation.improves_on`), applied to what the log says.
+    """
     counts: list[int] = []
     best: Validation | None = None
     for row in (row for row in rows if "validation_loss" in row):

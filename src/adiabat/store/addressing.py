@@ -106,7 +106,10 @@ Find = Callable[[Sequence[str]], RowNumbers]
 
 
 def other_forms(ids: Iterable[str], find: Find) -> dict[str, str]:
-    """Unknown ids, each with a known one that differs from it in its Unicode form alone (NFC or NFD)."""
+    """Unknown ids, each with a known one that differs from it in its Unicode form alone (NFC or NFD).
+
+    The composed form (NFC) is looked for last, and so wins where both are known.
+    """
     known: dict[str, str] = {}
     foreign = [entry for entry in dict.fromkeys(ids) if not entry.isascii()]
     missing = list(compress(foreign, (find(foreign) < 0).tolist()))
@@ -220,7 +223,11 @@ def _with_answers(examples: AddressedSet, answers: Sequence[dict[int, None]]) ->
 
 
 def _merged(examples: AddressedSet) -> AddressedSet:
-    """One query for each distinct text, in the order of first entries."""
+    """One query for each distinct text, in the order of first entries.
+
+    Its positives are those of all entries, each with its highest grade; a document that one entry lists as a
+    negative and another as a positive is a positive.
+    """
     rows_of: dict[str, list[int]] = {}
     for row, query in enumerate(examples.queries):
         rows_of.setdefault(query, []).append(row)

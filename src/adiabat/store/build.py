@@ -114,7 +114,7 @@ def differences(former: BuildState | Manifest, fingerprint: Fingerprint, dtype: 
 
 
 class Staging:
-    """A folder in which a store, or an addition to one, is built.
+    """A folder in which a store, or an addition to one, is built, so that a killed process can go on.
 
     Its state first holds the settings, then that the corpus is written, then how many rows are encoded. Each
     is on disk before the state records it, so a killed process loses at most one chunk. All digests are of

@@ -34,6 +34,12 @@ BERT-large's size."""
 class _DocumentTower:
     """The document tower in the precision of the store; shows progress, and counts encoded texts and those
     that reach the token limit.
+
+    Attributes:
+        encoded: Texts so far, each distinct one of a chunk once.
+        full: Those that reach the limit.
+        finished: Documents that are on disk.
+        total: Documents of the corpus; 0 until they are counted.
     """
 
     model: DualEncoder

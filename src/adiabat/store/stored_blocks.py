@@ -42,7 +42,16 @@ DEVICE_BLOCK_BYTES = 1 << 28
 
 @dataclass(slots=True)
 class BlockPlan:
-    """Division of a search: consecutive queries that are scored together, against blocks of documents."""
+    """Division of a search: consecutive queries that are scored together, against blocks of documents.
+
+    A tile of queries and a block of documents give a table of scores, which is what takes memory: at most
+    `TILE_SCORES` numbers on a CPU, and `SCORE_BYTES` for each of at most `DEVICE_SCORES` on a GPU.
+
+    Attributes:
+        block_rows: Documents of a block.
+        tiles: Queries of each tile.
+        is_halved: Whether blocks became half as large, because memory ran out.
+    """
 
     device: torch.device
     block_rows: int

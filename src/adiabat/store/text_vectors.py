@@ -172,7 +172,12 @@ class EmbeddingCache:
         self._flags: Path | None = None
 
     def keep_in(self, stem: Path, *, resume: bool) -> None:
-        """Store vectors in files from here on."""
+        """Store vectors in files from here on.
+
+        ``<stem>.f32`` holds all rows, also unknown ones, in float32. ``<stem>.npy`` holds a checksum for each
+        row, 0 for an unknown one, and the step that first needed it. A row whose checksum does not match is
+        computed again.
+        """
         path, self._flags = stem.with_suffix(".f32"), stem.with_suffix(".npy")
         has_both = self._flags.is_file() and path.is_file()
         goes_on = resume and has_both and path.stat().st_size == self.vectors.nbytes

@@ -48,7 +48,8 @@ IDS_PER_BLOCK = 65_536
 class Store:
     """A finished store of document vectors.
 
-    It reads through buffers of the caller's size: its memory does not grow with the corpus.
+    It reads through buffers of the caller's size: its memory does not grow with the corpus. Documents are
+    numbered from 0, without the rows of deleted ones.
 
     Example:
         >>> store = adiabat.Store.open(adiabat.embed("demo", "corpus.jsonl", out="store"))
