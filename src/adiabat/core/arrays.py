@@ -17,5 +17,8 @@ Mask = Bool[np.ndarray, " n"]
 VectorArray = Float[np.ndarray, "n e"]
 """Vectors of documents, a row each."""
 
+BlockArray = Float[np.ndarray, "b e"]
+"""Vectors of consecutive documents."""
+
 IdHashes = UInt64[np.ndarray, " n"]
 """64 bits of each id."""

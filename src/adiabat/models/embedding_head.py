@@ -11,6 +11,9 @@ from torch import Tensor, nn
 from adiabat.core.errors import ConfigError, ModelError
 from adiabat.data.records import Side
 
+TokenTensor = Int[Tensor, "b l"]
+"""A number for each token of a padded batch."""
+
 Pooling = Literal["mean", "cls", "last", "max", "weighted_mean"]
 """Token states that form the vector; ``weighted_mean`` weights token ``t`` (from 1) by ``t``, as SGPT
 does."""
@@ -40,9 +43,7 @@ def similarity_stated(root: Mapping[str, Any], *, name: str) -> Similarity:
     return STATED[stated]
 
 
-def pool(
-    hidden: Float[Tensor, "b l d"], mask: Int[Tensor, "b l"], *, pooling: Pooling
-) -> Float[Tensor, "b d"]:
+def pool(hidden: Float[Tensor, "b l d"], mask: TokenTensor, *, pooling: Pooling) -> Float[Tensor, "b d"]:
     """Reduce the token states of each text to one vector, in float32, because bfloat16 sums over a long text
     lose precision.
 

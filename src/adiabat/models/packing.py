@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from adiabat.models.device import Precision, native_bf16
+from adiabat.models.embedding_head import TokenTensor
 from adiabat.models.tokens import TextLayout, TokenBatch
 
 QueryHeads = Float[Tensor, "1 h n d"]
@@ -333,7 +334,7 @@ class PackedBackbone(nn.Module):
         padded: Tensor = states.new_zeros(rows * length, states.shape[-1]).index_copy(0, places, states)
         return padded.view(rows, length, -1)
 
-    def _positions(self, input_ids: Int[Tensor, "b l"]) -> Int[Tensor, "b l"]:
+    def _positions(self, input_ids: TokenTensor) -> TokenTensor:
         """Positions inside each text, in the backbone's numbering: RoBERTa's family starts after the padding
         token's id.
         """

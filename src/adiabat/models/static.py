@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import Tensor, nn
@@ -34,7 +34,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from adiabat.core.errors import ModelError
 from adiabat.core.files import reading
 from adiabat.core.ragged import Ragged
-from adiabat.models.embedding_head import EncoderSettings
+from adiabat.models.embedding_head import EncoderSettings, TokenTensor
 from adiabat.models.json_files import exists, flag_of, read_json
 from adiabat.models.st_files import UNLIMITED
 from adiabat.models.tokens import cut_texts
@@ -87,7 +87,7 @@ class StaticBackbone(PreTrainedModel):  # type: ignore[no-untyped-call]
         product.train(self.training)
         return product
 
-    def forward(self, input_ids: Int[Tensor, "b l"], attention_mask: Int[Tensor, "b l"]) -> BaseModelOutput:
+    def forward(self, input_ids: TokenTensor, attention_mask: TokenTensor) -> BaseModelOutput:
         """Token states of a batch."""
         zero = attention_mask == 0
         if self.weightless_id is not None:

@@ -13,6 +13,7 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from adiabat.core.ragged import Ragged
 from adiabat.models.device import on_device
+from adiabat.models.embedding_head import TokenTensor
 
 BUCKET_STEP = 128
 """Step between padded lengths above the largest bucket."""
@@ -178,9 +179,9 @@ class TokenBatch:
             excluded.
     """
 
-    input_ids: Int[Tensor, "b l"]
-    attention_mask: Int[Tensor, "b l"]
-    pooling_mask: Int[Tensor, "b l"]
+    input_ids: TokenTensor
+    attention_mask: TokenTensor
+    pooling_mask: TokenTensor
     layout: TextLayout
 
     def to(self, device: torch.device) -> "TokenBatch":

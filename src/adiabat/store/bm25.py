@@ -41,7 +41,7 @@ from adiabat.store.manifest import (
     exists,
     plain_disk_errors,
 )
-from adiabat.store.search import Hits
+from adiabat.store.search import Hits, Removed
 
 FORMAT = "adiabat-lexical"
 VERSION = 3
@@ -329,7 +329,7 @@ class BM25Index:
         queries: Sequence[str],
         thresholds: Float[np.ndarray, "q p"],
         excluded: Ragged,
-        removed: Int64[np.ndarray, " r"],
+        removed: Removed,
     ) -> tuple[Int64[np.ndarray, "q p"], Int64[np.ndarray, "q p"]]:
         """Count, for each query and threshold (plus infinity for none), the documents that score at least as
         high: others, and removed.

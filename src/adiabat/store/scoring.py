@@ -45,6 +45,9 @@ products."""
 
 CPU = torch.device("cpu")
 
+QueryArray = Float[np.ndarray, "q e"]
+"""Vectors of queries."""
+
 PairRows = Int64[np.ndarray, " p"]
 """Numbers of queries or documents, one for each pair of them."""
 
@@ -396,7 +399,7 @@ def on_host(values: Tensor) -> np.ndarray:
 
 
 def checked_queries(
-    vectors: Float[np.ndarray, "q e"], width: int, similarity: Similarity, device: torch.device = CPU
+    vectors: QueryArray, width: int, similarity: Similarity, device: torch.device = CPU
 ) -> Queries:
     """Refuse queries that cannot be scored against a store."""
     if similarity not in SIMILARITIES:

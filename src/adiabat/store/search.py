@@ -25,6 +25,7 @@ from adiabat.store.scoring import (
     PairRows,
     PairScores,
     Queries,
+    QueryArray,
     checked_queries,
     exact_pairs,
     is_cpu,
@@ -44,6 +45,10 @@ MAX_THREADS = 8
 
 Excluded = Ragged | Sequence[Integer[np.ndarray, " _"]]
 """Rows of the store for each query."""
+
+
+Removed = Int64[np.ndarray, " r"]
+"""Ascending rows of the store that are left out of a ranking, for all queries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +73,14 @@ class Hits:
 
 def search(
     store: Store,
-    queries: Float[np.ndarray, "q e"],
+    queries: QueryArray,
     k: int,
     *,
     similarity: Similarity = "cosine",
     device: torch.device = CPU,
     block_rows: int | None = None,
     excluded: Excluded | None = None,
-    removed: Int64[np.ndarray, " r"] | None = None,
+    removed: Removed | None = None,
     on_progress: SearchProgress | None = None,
 ) -> Hits:
     """Find the nearest documents of each query in the whole store.
@@ -107,14 +112,14 @@ def search(
 
 def count_at_least(
     store: Store,
-    queries: Float[np.ndarray, "q e"],
+    queries: QueryArray,
     thresholds: Float[np.ndarray, "q p"],
     *,
     similarity: Similarity = "cosine",
     device: torch.device = CPU,
     block_rows: int | None = None,
     excluded: Excluded | None = None,
-    removed: Int64[np.ndarray, " r"] | None = None,
+    removed: Removed | None = None,
     on_progress: SearchProgress | None = None,
 ) -> tuple[Int64[np.ndarray, "q p"], Int64[np.ndarray, "q p"]]:
     """Count, for each query and threshold, the documents of the store that score at least as high.
@@ -145,7 +150,7 @@ def count_at_least(
 
 def score_rows(
     store: Store,
-    queries: Float[np.ndarray, "q e"],
+    queries: QueryArray,
     rows: Integer[np.ndarray, "q r"],
     *,
     similarity: Similarity = "cosine",
@@ -223,14 +228,14 @@ class _Exclusions:
 
     rows: Int64[np.ndarray, " x"]
     queries: Int64[np.ndarray, " x"]
-    removed: Int64[np.ndarray, " r"]
+    removed: Removed
 
     @classmethod
     def of(
         cls,
         excluded: Excluded | None,
         queries: int,
-        removed: Int64[np.ndarray, " r"] | None,
+        removed: Removed | None,
     ) -> "_Exclusions":
         none = np.empty(0, dtype=np.int64)
         removed = none if removed is None else removed
@@ -260,7 +265,7 @@ class _Barred:
     asking: Queries
     query: Int64[np.ndarray, " x"]
     document: Int64[np.ndarray, " x"]
-    removed: Int64[np.ndarray, " r"]
+    removed: Removed
 
     def fill_pairs(self, table: Shaped[Tensor, "q b"], value: float) -> None:
         """Put a value in the place of each excluded pair."""

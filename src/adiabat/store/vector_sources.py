@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
+from adiabat.core.arrays import BlockArray
 from adiabat.core.disk import AnyPath
 from adiabat.core.errors import (
     ConfigError,
@@ -56,7 +57,7 @@ class VectorSource:
 
     width: int
     has_ids: bool
-    blocks: Iterator[tuple[list[str] | None, Float[np.ndarray, "b e"]]]
+    blocks: Iterator[tuple[list[str] | None, BlockArray]]
 
 
 def open_vectors(address: str | Path, *, block_rows: int) -> VectorSource:
@@ -164,7 +165,7 @@ def _open_numpy(path: Path, block_rows: int) -> VectorSource:
             f"{array.dtype} of shape {array.shape}; {advice}"
         )
 
-    def blocks() -> Iterator[tuple[None, Float[np.ndarray, "b e"]]]:
+    def blocks() -> Iterator[tuple[None, BlockArray]]:
         for start in range(0, len(array), block_rows):
             # Map again for each block: touched pages of one map would count as this process's memory.
             yield None, np.array(_mapped(path)[start : start + block_rows])
@@ -199,7 +200,7 @@ def _open_table(path: Path, block_rows: int, named: Mapping[str, str]) -> Vector
     if not width:
         raise StoreError(f"{path}: must hold at least one vector, got none")
 
-    def blocks() -> Iterator[tuple[list[str] | None, Float[np.ndarray, "b e"]]]:
+    def blocks() -> Iterator[tuple[list[str] | None, BlockArray]]:
         start = 0
         with opened():
             for batch in table.batches([vector_name] + ([id_name] if id_name else []), block_rows):
@@ -239,7 +240,7 @@ def _lengths(column: Any) -> Int[np.ndarray, " n"]:
     return lengths
 
 
-def _list_array(path: Path, column: Any, start: int, width: int) -> Float[np.ndarray, "b e"]:
+def _list_array(path: Path, column: Any, start: int, width: int) -> BlockArray:
     """A column of lists as an array; lists must not be null and must have equal length."""
     lengths = _lengths(column)
     odd = np.flatnonzero(lengths != width)
@@ -280,7 +281,7 @@ def _open_faiss(path: Path, block_rows: int) -> VectorSource:
             stacklevel=4,
         )
 
-    def blocks() -> Iterator[tuple[list[str] | None, Float[np.ndarray, "b e"]]]:
+    def blocks() -> Iterator[tuple[list[str] | None, BlockArray]]:
         for start in range(0, index.ntotal, block_rows):
             rows = min(block_rows, index.ntotal - start)
             ids = None if labels is None else [str(label) for label in labels[start : start + rows]]

@@ -9,9 +9,9 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float, Float32
+from jaxtyping import Float32
 
-from adiabat.core.arrays import AnyRows, RowNumbers
+from adiabat.core.arrays import AnyRows, BlockArray, RowNumbers
 from adiabat.core.disk import AnyPath, real
 from adiabat.core.errors import StoreError
 from adiabat.core.files import MANIFEST_FILE, is_store, reading
@@ -214,7 +214,7 @@ class Store:
             mapped = np.memmap(file, dtype=f"S{HASH_BYTES}", mode="r", shape=(self.count,))
         return np.array(mapped[self._checked(rows)])
 
-    def read_into(self, start: int, buffer: Float[np.ndarray, "b e"]) -> int:
+    def read_into(self, start: int, buffer: BlockArray) -> int:
         """Read vectors from the row `start` on into a contiguous buffer of the store's dtype and width.
 
         Returns:
@@ -235,7 +235,7 @@ class Store:
             self._read_file(start, buffer[:rows])
         return rows
 
-    def _read_around_tombstones(self, start: int, buffer: Float[np.ndarray, "b e"]) -> None:
+    def _read_around_tombstones(self, start: int, buffer: BlockArray) -> None:
         """Read documents from the row `start` on through a buffer of equal size, which also takes the rows
         between them.
 
@@ -252,7 +252,7 @@ class Store:
             buffer[done:end] = through[places[done:end] - first]
             done = end
 
-    def _read_file(self, file_row: int, buffer: Float[np.ndarray, "b e"]) -> None:
+    def _read_file(self, file_row: int, buffer: BlockArray) -> None:
         """Fill a buffer from a row of the vector file on."""
         unread = buffer.data.cast("B") if len(buffer) else memoryview(b"")
         offset = HEADER_BYTES + file_row * self.manifest.row_bytes
@@ -263,7 +263,7 @@ class Store:
                 raise self._became_shorter()
             unread, offset = unread[size:], offset + size
 
-    def blocks(self, block_rows: int) -> Iterator[tuple[int, Float[np.ndarray, "b e"]]]:
+    def blocks(self, block_rows: int) -> Iterator[tuple[int, BlockArray]]:
         """All vectors, `block_rows` (> 0) at a time; the last block may be shorter.
 
         Yields:
