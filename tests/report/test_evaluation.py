@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from adiabat.report import evaluation_page, pages, training_page
-from adiabat.report.evaluation_headline import headline, reservations, tone
+from adiabat.report.evaluation_headline import headline, margin_of, reservations, tone
 from adiabat.report.evaluation_page import EXAMPLES_SHOWN
 from adiabat.results.evaluation_result import Change, DatasetResult, Hit, Part, Result, TrainedOn
 from adiabat.results.verdict import Reason, Word
@@ -514,3 +514,8 @@ def test_the_terminal_has_a_row_for_each_data_set_or_validation_figure_and_fits_
         )
         in text
     )
+
+
+def test_the_margin_of_a_former_record_is_its_text() -> None:
+    assert margin_of({"measure": {"margin": "1 %"}}) == "1 %"
+    assert plain(margin_of({})) == plain(margin_of({"measure": {"margin": 0.01}})) == "1 %"

@@ -12,6 +12,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -89,7 +90,7 @@ def inline_svg(figure: "Figure", *, name: str) -> str:
     text = re.sub(r"<defs>\s*<style[^>]*>.*?</style>\s*</defs>\s*|<!--.*?-->\s*", "", text, flags=re.DOTALL)
     text = re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', _opening, text, count=1, flags=re.DOTALL)
     # Only inside tags, which hold no text of the user's.
-    return re.sub(r"<[^<>]*>", lambda tag: _inlined_tag(tag[0], name), text).strip()
+    return re.sub(r"<[^<>]*>", partial(_inlined_tag, name=name), text).strip()
 
 
 def _svg(figure: "Figure", **metadata: None) -> str:
@@ -106,12 +107,18 @@ def _opening(tag: re.Match[str]) -> str:
     return f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{tag[1]}" style="max-width: {widest}px">'
 
 
-def _inlined_tag(tag: str, name: str) -> str:
-    tag = re.sub(r' id="[^"]*"', "", tag) if tag.startswith("<g ") else tag.replace(' id="', f' id="{name}-')
-    tag = re.sub(r'(?:xlink:)?href="#', f'href="#{name}-', tag).replace("url(#", f"url(#{name}-")
-    tag = re.sub(r' transform="rotate\(-?0 [^"]*"', "", tag).replace(
-        "'DejaVu Sans'", "var(--sans, sans-serif)"
-    )
+def _inlined_tag(found: re.Match[str], name: str) -> str:
+    """A tag with ids that are unique on the page, the fonts and colours of the page, and fewer digits."""
+    tag = found[0]
+    if tag.startswith("<g "):
+        tag = re.sub(r' id="[^"]*"', "", tag)
+    tag = tag.replace(' id="', f' id="{name}-')
+    # Nothing in a drawing refers to anything outside it.
+    tag = re.sub(r'(?:xlink:)?href="#', f'href="#{name}-', tag)
+    tag = tag.replace("url(#", f"url(#{name}-")
+    tag = re.sub(r' transform="rotate\(-?0 [^"]*"', "", tag)
+    tag = tag.replace("'DejaVu Sans'", "var(--sans, sans-serif)")
+    # A hundredth of a point is less than a pixel of any screen.
     tag = re.sub(r"(\.\d\d)\d+", r"\1", tag)
     for colour, variable in _VARIABLES.items():
         tag = tag.replace(f": {colour}", f": var(--{variable}, {colour})")

@@ -85,7 +85,10 @@ def _chart(
 
     @wraps(plot)
     def chart(name: str, /, *args: Arguments.args, **options: Arguments.kwargs) -> Chart:
-        return Chart(name, lambda figure: plot(figure, *args, **options))
+        def draw(figure: "Figure") -> None:
+            plot(figure, *args, **options)
+
+        return Chart(name, draw)
 
     return chart
 
@@ -242,8 +245,6 @@ def curves(
 
 
 def _draw_panel(axes: "Axes", panel: Panel) -> None:
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
-
     axes.set(xscale="log" if "x" in panel.log else "linear", yscale="log" if "y" in panel.log else "linear")
     if panel.linear_to:
         axes.set_xscale("symlog", linthresh=panel.linear_to, linscale=0.6)
@@ -279,6 +280,14 @@ def _draw_panel(axes: "Axes", panel: Panel) -> None:
         axes.set_title(panel.title, color=INK)
     if panel.from_zero:
         axes.set_ylim(bottom=0)
+    _set_ticks(axes, panel)
+    axes.grid(axis="y", color=RULE, linewidth=0.7)
+    axes.set_axisbelow(True)
+
+
+def _set_ticks(axes: "Axes", panel: Panel) -> None:
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
     if "x" not in panel.log and not panel.linear_to:
         axes.xaxis.set_major_locator(MaxNLocator(integer=panel.integers, nbins=8, min_n_ticks=1))
     if panel.ticks:
@@ -288,14 +297,15 @@ def _draw_panel(axes: "Axes", panel: Panel) -> None:
         axes.xaxis.set_major_formatter(_ticks(panel.x_tick))
     axes.yaxis.set_major_formatter(_ticks(panel.y_tick or partial(number, digits=3)))
     for name, axis, (low, high) in (("x", axes.xaxis, axes.get_xlim()), ("y", axes.yaxis, axes.get_ylim())):
-        if name in panel.log:
-            axis.set_minor_formatter(NullFormatter())
-            if high / low < 1000 and not (name == "x" and panel.ticks):
-                # Powers of ten alone would leave a range below one decade with a single tick.
-                few = MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10])
-                axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)) if high / low > 10 else few)
-    axes.grid(axis="y", color=RULE, linewidth=0.7)
-    axes.set_axisbelow(True)
+        if name not in panel.log:
+            continue
+        axis.set_minor_formatter(NullFormatter())
+        is_given = name == "x" and panel.ticks
+        # Powers of ten alone would leave a short range with one or two ticks, one below a decade with none.
+        if not is_given and high / low <= 10:
+            axis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]))
+        elif not is_given and high / low < 1000:
+            axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
 
 
 def _draw_line(axes: "Axes", line: Line) -> None:
@@ -317,19 +327,18 @@ def _draw_line(axes: "Axes", line: Line) -> None:
 
 def _add_legend(figure: "Figure", *, beside: bool) -> None:
     """One entry for each label, right of the axes, or below them where the picture is narrow."""
-    entries = {
-        label: handle
-        for axes in figure.axes
-        for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    if entries:
-        location: Literal["outside right upper", "outside lower center"] = (
-            "outside right upper" if beside else "outside lower center"
-        )
-        handles, labels = list(entries.values()), list(entries)
-        figure.legend(
-            handles, labels, loc=location, ncols=1 if beside else 3, frameon=False, fontsize=8, labelcolor=INK
-        )
+    entries: dict[str, Any] = {}
+    for axes in figure.axes:
+        # Panels that share a label share its entry: that of the last.
+        handles, labels = axes.get_legend_handles_labels()
+        entries |= zip(labels, handles, strict=True)
+    if not entries:
+        return
+    look: dict[str, Any] = {"frameon": False, "fontsize": 8, "labelcolor": INK}
+    if beside:
+        figure.legend(entries.values(), entries, loc="outside right upper", ncols=1, **look)
+    else:
+        figure.legend(entries.values(), entries, loc="outside lower center", ncols=3, **look)
 
 
 @_chart
@@ -444,7 +453,12 @@ def _open_axes(figure: "Figure", *, grid: Literal["x", "y"]) -> "Axes":
 
 
 def _ticks(text: Format) -> Callable[[float, float], str]:
-    return lambda value, _: text(value)
+    """The texts of ticks for matplotlib, which also passes their positions."""
+
+    def label(value: float, position: float) -> str:
+        return text(value)
+
+    return label
 
 
 def short(name: str) -> str:

@@ -307,7 +307,11 @@ def _undecided(dataset: DatasetResult) -> str:
 def margin_of(settings: Mapping[str, Any]) -> str:
     """The margin of the measures that decide, as the settings of the result say it."""
     measure = settings.get("measure", {})
-    return str(Margin(measure.get("margin", DEFAULT_MARGIN.share), measure.get("margin_absolute")))
+    share = measure.get("margin", DEFAULT_MARGIN.share)
+    if isinstance(share, str):
+        # A record of 0.1 that is read as it is has the text of its settings.
+        return share
+    return str(Margin(share, measure.get("margin_absolute")))
 
 
 def _room_for_loss(datasets: Sequence[DatasetResult]) -> str:
