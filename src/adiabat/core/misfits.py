@@ -51,7 +51,10 @@ def without_prefix(message: str) -> str:
 
 
 def said_by(fault: BaseException) -> str:
-    """What an error says, after its class unless it is pydantic's, whose phrases say more."""
+    """What an error says, after its class unless it is pydantic's, whose phrases say more.
+
+    Cut to 200 characters: a damaged file may be quoted whole.
+    """
     # By its name, since a reader that needs no pydantic must not import it.
     if type(fault).__name__ == "ValidationError" and hasattr(fault, "errors"):
         return cut(several(misfits(fault)), limit=200)

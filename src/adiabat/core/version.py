@@ -39,7 +39,7 @@ def version_in(path: Path) -> str | None:
 
 
 def is_newer(version: str) -> bool:
-    """Whether a version of adiabat is newer than this one."""
+    """Whether a version of adiabat is newer than this one; development versions count as their release."""
     return _numbers(version) > _numbers(__version__)
 
 

@@ -160,7 +160,7 @@ def _add_biases(backbone: PreTrainedModel) -> None:
 
 def _require_layers(backbone: PreTrainedModel) -> dict[str, nn.Linear | Conv1D]:
     """Dense layers that an embedding depends on, by name; peft's own ``all-linear`` would include a pooler
-    head.
+    head. GPT-2 has its dense layers as `Conv1D`, whose weights are transposed.
     """
     layers = {
         name: layer

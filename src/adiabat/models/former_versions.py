@@ -45,7 +45,10 @@ def oldest_versions(*towers: Encoder) -> Versions:
 
 
 def _needs(tower: Encoder) -> Iterator[Versions]:
-    """What a tower needs beyond `OLDEST`, by the first version whose source has it."""
+    """What a tower needs beyond `OLDEST`, by the first version whose source has it.
+
+    An earlier version would load the tower too, and leave out what it does not know.
+    """
     settings = tower.settings
     has_limits = settings.query_max_tokens is not None or settings.document_max_tokens is not None
     if has_limits or any(projection.residual is not None for projection in tower.projection_list()):

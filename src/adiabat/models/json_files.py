@@ -72,7 +72,7 @@ def size_of(record: Mapping[str, Any], name: str, *, path: Path) -> int:
 
 
 def table_in(record: Mapping[str, Any], name: str, *, path: Path) -> dict[str, Any]:
-    """A table in a model's file; empty if it is missing or null."""
+    """A table in a model's file, such as its prompts; empty if it is missing or null."""
     value = record.get(name)
     if value is None:
         return {}

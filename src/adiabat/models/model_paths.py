@@ -191,7 +191,7 @@ def directory_of(model: str) -> str | Path:
 
 
 def job_of(model: str | Path) -> Job | None:
-    """The job that a path, or its parent folder, belongs to."""
+    """The job of a path, which is its folder or that of its model."""
     folder = Path(model)
     return next(
         (Job(path) for path in (folder, folder.parent) if is_job(path) and folder in (path, Job(path).model)),

@@ -312,7 +312,11 @@ def without_plans(device: torch.device) -> Iterator[None]:
 
 
 class PackedBackbone(nn.Module):
-    """A backbone that takes and returns padded batches, and packs them internally."""
+    """A backbone that takes and returns padded batches, and packs them internally.
+
+    The tokens of all texts, without padding, are one row for the backbone; positions count from the beginning
+    of each text, and attention stays within it.
+    """
 
     def __init__(self, backbone: PreTrainedModel) -> None:
         """Wrap a backbone."""

@@ -59,7 +59,12 @@ class StaticConfig(PretrainedConfig):  # type: ignore[no-untyped-call]
 
 
 class StaticBackbone(PreTrainedModel):  # type: ignore[no-untyped-call]
-    """Looks up the vectors of tokens."""
+    """Looks up the vectors of tokens.
+
+    Attributes:
+        token_embeddings: One row per token, then a row of zeros.
+        weightless_id: The unknown token, if its row is zero: it must stay so in training.
+    """
 
     config_class = StaticConfig
 

@@ -108,7 +108,10 @@ def require_fitting(
 
 
 def _is_of_adiabat(directory: Path) -> bool:
-    """Whether a directory's content is rewritten as a whole, including foreign files inside."""
+    """Whether a directory's content is rewritten as a whole, including foreign files inside.
+
+    A damaged one counts as none: whatever reads it tells the fault.
+    """
     with suppress(DataError, JobError):
         return is_job(directory) or is_there(directory / "modules.json") or is_store(directory)
     return False

@@ -32,6 +32,10 @@ def agreed_fingerprint(
 ) -> Fingerprint:
     """The encoder's fingerprint, if its vectors for a sample of documents agree with the imported ones in a
     folder.
+
+    With ``v`` an imported vector and ``w`` the encoder's own for the same text: the cosine
+    ``v w / (|v| |w|)`` must reach `min_cosine`, and ``| |v| / |w| - 1 |`` must not exceed `LENGTH_TOLERANCE`.
+    The worst document decides both.
     """
     ids, texts = StringColumn(folder / ID_FILE), StringColumn(folder / TEXT_FILE)
     # Sorted, because the file is read through a memory map.

@@ -145,7 +145,9 @@ class Selection:
     def replace(
         self, doc_ids: list[str], rows: Int64[np.ndarray, " b"], is_same: Bool[np.ndarray, " b"]
     ) -> None:
-        """Drop the documents of the store that others of their ids replace."""
+        """Drop the documents of the store that others of their ids replace; note those that are to be deleted
+        too.
+        """
         is_known = rows >= 0
         self.both.extend(f'"{doc_ids[index]}"' for index in np.flatnonzero(is_known & self.deleted[rows]))
         self.kept[rows[is_known & ~is_same]] = False

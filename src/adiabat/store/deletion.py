@@ -118,7 +118,9 @@ def compact_store(path: AnyPath, *, on_progress: Progress | None = None) -> Chan
     """Write the vectors of a store without tombstones; the files are then those of a store built of its
     documents in their order.
 
-    An interrupted call leaves the store as it was, and the same call resumes.
+    Vectors are copied `COMPACTION_BYTES` at a time, which are on disk before the state counts them. Their
+    SHA-256 must be the one that the manifest has of all documents. An interrupted call leaves the store as it
+    was, and the same call resumes.
     """
     folder = Path(path)
     # An interrupted deletion adds tombstones when it is completed; an interrupted compaction removes them.

@@ -22,7 +22,10 @@ differ in the last digits."""
 
 @dataclass(frozen=True, slots=True)
 class DeviceStore:
-    """All documents of a store on a GPU."""
+    """All documents of a store on a GPU.
+
+    It serves recorded steps (`adiabat.training.captured_step`), which may not wait for the device.
+    """
 
     documents: Block
 

@@ -198,7 +198,11 @@ def read_rows(handle: int, rows: Int[np.ndarray, " n"], dtype: StoreDtype, width
 
 
 class VectorFile:
-    """The vector file being written: rows are appended, and count once `commit` has returned."""
+    """The vector file being written: rows are appended, and count once `commit` has returned.
+
+    The header is written last, in its place at the beginning. What a killed process wrote beyond the counted
+    rows is cut off when the file is opened again.
+    """
 
     def __init__(
         self, path: Path, *, dtype: StoreDtype, width: int, rows: int = 0, sha256: str | None = None

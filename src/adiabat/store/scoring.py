@@ -197,7 +197,11 @@ def _scores(
 
 @dataclass(frozen=True)
 class Queries:
-    """Queries of one search, in the forms needed for scoring documents on a device."""
+    """Queries of one search, in the forms needed for scoring documents on a device.
+
+    Each form is computed when it is first asked for, and then kept: a search needs the integers only if quick
+    scores leave pairs undecided.
+    """
 
     vectors: Float32[np.ndarray, "q e"]
     similarity: Similarity
@@ -295,6 +299,9 @@ class Block:
     def approximate(self, queries: Queries) -> tuple[Float32[Tensor, "q b"], Float64[np.ndarray, " q"]]:
         """Quick scores (minus the square for ``distance``), and for each query a bound on their distance from
         the exact ones.
+
+        For a query ``q`` and a document ``d``: ``q d / (|q| |d|)``, ``q d``, or ``2 q d - |d|^2 - |q|^2``,
+        which is ``-|q - d|^2``.
         """
         width = self.vectors.shape[1]
         # A float32 product errs by at most E 2^-24 |q| |d|; norms and rounding of the integers add as much
@@ -314,6 +321,9 @@ class Block:
     def at_least(self, queries: Queries, levels: Float32[np.ndarray, " q"]) -> Bool[np.ndarray, "q b"]:
         """Documents that score at least a query's level (NaN for none), by quick scores, and by exact ones
         where these are undecided.
+
+        With ``e`` the bound on the error: those at the level plus ``e`` or more surely reach it, those below
+        the level minus ``e`` surely do not. The exact score decides between both.
         """
         scores, error = self.approximate(queries)
         thresholds = levels.astype(np.float64)

@@ -36,7 +36,10 @@ SHOWN_TEXTS, SHOWN_DOCUMENTS, SHOWN_DOCUMENT_CHARACTERS = 5, 3, 40
 def embed_texts(
     model: DualEncoder, texts: Sequence[str], *, side: Side, name: str, watch: Watch
 ) -> Float32[np.ndarray, "n e"]:
-    """Embed texts in float32; equal texts share one vector, to the last bit."""
+    """Embed texts in float32; equal texts share one vector, to the last bit.
+
+    NaN or infinity is refused: such a vector would rank last without a word.
+    """
     row_of = {text: row for row, text in enumerate(dict.fromkeys(texts))}
 
     def show(progress: Progress) -> None:

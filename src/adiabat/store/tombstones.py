@@ -55,7 +55,7 @@ class Tombstones:
         return documents + np.searchsorted(documents_before, documents, side="right")
 
     def with_deleted(self, documents: Int64[np.ndarray, " d"], doc_ids: Sequence[str]) -> "Tombstones":
-        """These tombstones, and those of some documents."""
+        """These tombstones, and those of some documents, whose numbers do not count the former tombstones."""
         rows = np.concatenate([self.rows, self.file_rows(documents)])
         id_hashes = np.concatenate([self.id_hashes, hash_ids(doc_ids)])
         order = np.argsort(rows)

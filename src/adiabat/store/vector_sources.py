@@ -1,4 +1,9 @@
-"""Vectors and ids of other programs: numpy, Parquet, Arrow and faiss files, read a block at a time."""
+"""Vectors and ids of other programs: numpy, Parquet, Arrow and faiss files, read a block at a time.
+
+An npy file has vectors alone, in rows. A table has a column of lists or tensors, and perhaps one of ids,
+under usual names or those of its address. A faiss index has its own ids, or none. Whole numbers are refused
+as vectors: they may be codes of a quantiser, whose scale the file does not have.
+"""
 
 import json
 import os
@@ -302,7 +307,10 @@ def _open_faiss(path: Path, block_rows: int) -> VectorSource:
 
 
 def _faiss_labels(faiss: Any, index: Any) -> tuple[np.ndarray | None, Any]:
-    """The ids in an index, or None, and the index that can reconstruct its vectors."""
+    """The ids in an index, or None, and the index that can reconstruct its vectors.
+
+    An id map holds the ids beside another index. Inverted lists hold them list by list; here they are sorted.
+    """
     ivf = faiss.try_extract_index_ivf(index)
     if ivf is not None:
         # Inverted lists hold arbitrary ids: a hash table finds each, also behind a transform or an id map.

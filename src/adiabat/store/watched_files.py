@@ -51,7 +51,11 @@ class WatchedFiles:
         self._states = now
 
     def _is_intact(self, name: str, state: State, vectors: int) -> bool:
-        """Whether a file that changed still has, for this reader, what it had."""
+        """Whether a file that changed still has, for this reader, what it had.
+
+        The manifest was read when the store was opened. The vector file may have grown. Any other file stays
+        open under its former inode when a new one takes its name.
+        """
         former = self._states[name]
         if state is None or former is None:
             return False
