@@ -13,7 +13,7 @@ from adiabat.results.suite_result import SuiteResult
 from adiabat.results.verdict import Reason
 from adiabat.stats.paired import paired_changes
 from adiabat.stats.ranking_measures import improvement
-from adiabat.stats.samples import Sample
+from adiabat.stats.samples import Sample, TrainingOverlap
 from adiabat.stats.significance import benjamini_hochberg
 from tests.evaluation.scored import gridded, model, ranked
 
@@ -93,6 +93,29 @@ def test_the_correction_is_over_all_tasks() -> None:
     alone = [one.change.p for one in pairings if Reason.MANY_COMPARISONS in one.change.reasons]
     assert alone
     assert max(alone) < 0.05
+
+
+def test_a_best_model_that_was_trained_on_many_units_is_tested_as_strictly_as_any_other() -> None:
+    """Three models that trained on the same half, of which each comparison counts for one and a half."""
+    overlap = TrainingOverlap(np.arange(60) < 30, np.ones(60, dtype=np.int64), np.zeros(60, dtype=np.int64))
+    between = []
+    for seed in range(40):
+        generator = np.random.default_rng(seed)
+        base = generator.uniform(0.3, 0.7, 60)
+        sides = (base + 0.04, base + generator.normal(0, 0.1, 60), base - 0.2)
+        scores = [replace(ranked(values.tolist()), trained=overlap) for values in sides]
+        findings = found(
+            *(model(name, each) for name, each in zip("abc", scores, strict=True)), resamples=300
+        )
+        assert {score.is_proof for score in findings.scores} == {False}
+        near = next(one for one in findings.pairings if "c" not in (one.model, one.against))
+        assert near.change.p is not None
+        if 0.05 / 1.5 < near.change.p < 0.05 and near.change.difference_interval is not None:
+            low, high = near.change.difference_interval
+            between += [near] if low > 0 or high < 0 else []
+    assert between
+    for pairing in between:
+        assert (pairing.significant, Reason.MANY_COMPARISONS in pairing.change.reasons) == (False, True)
 
 
 def test_a_model_that_cannot_do_a_task_is_left_out_of_it() -> None:

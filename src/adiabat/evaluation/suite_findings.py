@@ -127,16 +127,9 @@ class _Paired:
     """
 
     task: str
-    model: str
-    against: str
+    contest: "_Contest"
     finding: Finding
-    known: Sequence[Reason]
     weight: float
-
-    @property
-    def is_tested(self) -> bool:
-        """Whether it may have a verdict, and so belongs to the family of all comparisons."""
-        return not set(self.known) & set(VOID)
 
     @property
     def p_value(self) -> float:
@@ -146,7 +139,8 @@ class _Paired:
 
     def judged(self, *, holds: bool) -> Pairing:
         """The comparison with its verdict."""
-        return Pairing(self.task, self.model, self.against, self.finding.judged(self.known, holds=holds))
+        change = self.finding.judged(self.contest.known, holds=holds)
+        return Pairing(self.task, self.contest.model.name, self.contest.against.name, change)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +163,11 @@ class _Contest:
         return cls(
             replace(model, runs=scores[:runs]), replace(against, runs=scores[runs:]), known, decision.notes()
         )
+
+    @property
+    def is_tested(self) -> bool:
+        """Whether it may have a verdict, and so belongs to the family of all comparisons."""
+        return not set(self.known) & set(VOID)
 
     @property
     def before(self) -> list[Sample]:
@@ -275,9 +274,11 @@ class _Comparison:
         result.units.extend(_units(task, models))
         ranked = [model for model in models if model.is_proof]
         against = _reference(ranked or models, models, result.baseline)
-        # k models make k (k - 1) / 2 pairs. The k - 1 with the best are tested on the units that chose it.
-        weight = 1.0 if against.name == result.baseline else len(ranked) / 2
         contests = [_Contest.of(model, against) for model in models if model is not against]
+        weight = 1.0
+        if against.name != result.baseline:
+            # k models make k (k - 1) / 2 pairs, of which the k - 1 with the best are tested.
+            weight = max(1.0, (1 + sum(contest.is_tested for contest in contests)) / 2)
         self._pair(task, contests, weight)
         result.grids.extend(self._grids(task, _Contest(against, against, (), ()), None, weight))
         for contest in contests:
@@ -290,7 +291,7 @@ class _Comparison:
 
     def judged(self) -> list[Pairing]:
         """All comparisons with their verdicts: Benjamini-Hochberg over those that are tested."""
-        tested = [pair.is_tested for pair in self.paired]
+        tested = [pair.contest.is_tested for pair in self.paired]
         values = np.array([pair.p_value for pair in self.paired], dtype=np.float64)
         holds = np.zeros(values.size, dtype=np.bool_)
         holds[tested] = benjamini_hochberg(values[tested])
@@ -311,8 +312,7 @@ class _Comparison:
             )
             for contest, finding in zip(group, found, strict=True):
                 require_margin_below(self.margin, finding.change, task)
-                names = contest.model.name, contest.against.name
-                self.paired.append(_Paired(task, *names, finding, contest.known, weight))
+                self.paired.append(_Paired(task, contest, finding, weight))
 
     def _grids(self, task: str, contest: _Contest, against: str | None, choice: float) -> Iterator[SuiteGrid]:
         model = contest.model
