@@ -18,6 +18,7 @@ from adiabat.results.verdict import Reason
 from adiabat.stats.clusters import Clusters
 from adiabat.stats.paired import paired_changes
 from adiabat.stats.samples import Sample, TaskScores
+from tests.commands import write_world
 from tests.evaluation.scored import model
 from tests.evaluation.test_outcome import found
 
@@ -102,3 +103,15 @@ def test_advice_takes_no_gain_of_dependent_queries_for_one() -> None:
         return recommend(target, 1.0, None).choice
 
     assert (advised(few), advised(many)) == ("get more data", "tune the query tower")
+
+
+def test_a_model_beside_itself_is_not_worse_in_evaluate_and_in_compare_of_its_scores(tmp_path: Path) -> None:
+    """Twenty queries exclude no loss of the margin, but a model loses nothing to itself."""
+    write_world(tmp_path)
+    world = [tmp_path / name for name in ("model", "store", "pairs.jsonl")]
+    result = adiabat.evaluate(*world, baseline=tmp_path / "model", out=tmp_path / "out", resamples=100)
+    change = result.datasets[0].main_change()
+    scores = tmp_path / "out" / "scores"
+    compared = adiabat.compare(scores / "baseline", scores / "model", resamples=100).pairings[0].change
+    for each in (change, compared):
+        assert (each.verdict, each.reasons, each.loss_bound) == ("not worse", [Reason.ONE_MODEL], 0.0)

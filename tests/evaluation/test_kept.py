@@ -14,6 +14,7 @@ import pytest
 
 from adiabat.core.errors import DataError, JobError
 from adiabat.evaluation.score_files import (
+    Scored,
     folder_names,
     read_record,
     read_scores,
@@ -235,11 +236,11 @@ def test_folders_have_names_that_a_disk_takes(tmp_path: Path) -> None:
 
 def test_scores_of_an_evaluation_are_back_where_its_result_could_not_be_written(tmp_path: Path) -> None:
     models = {"model": "m", "baseline": ""}
-    with replacing_scores([("model", ranked([0.1]))], tmp_path, models=models):
+    with replacing_scores([Scored("model", ranked([0.1]))], tmp_path, models=models):
         (tmp_path / "result.json").write_text("{}")
 
     def failing() -> None:
-        with replacing_scores([("model", ranked([0.2]))], tmp_path, models=models):
+        with replacing_scores([Scored("model", ranked([0.2]))], tmp_path, models=models):
             raise DataError("full")
 
     with pytest.raises(DataError, match="full"):

@@ -96,21 +96,21 @@ def test_the_correction_is_over_all_tasks() -> None:
 
 
 def test_a_best_model_that_was_trained_on_many_units_is_tested_as_strictly_as_any_other() -> None:
-    """Three models that trained on the same half, of which each comparison counts for one and a half."""
+    """Five models that trained on the same half: each comparison counts for two and a half."""
     overlap = TrainingOverlap(np.arange(60) < 30, np.ones(60, dtype=np.int64), np.zeros(60, dtype=np.int64))
     between = []
-    for seed in range(40):
+    for seed in range(20):
         generator = np.random.default_rng(seed)
         base = generator.uniform(0.3, 0.7, 60)
-        sides = (base + 0.04, base + generator.normal(0, 0.1, 60), base - 0.2)
+        sides = (base + 0.04, base + generator.normal(0, 0.1, 60), base - 0.2, base - 0.21, base - 0.22)
         scores = [replace(ranked(values.tolist()), trained=overlap) for values in sides]
         findings = found(
-            *(model(name, each) for name, each in zip("abc", scores, strict=True)), resamples=300
+            *(model(name, each) for name, each in zip("abcde", scores, strict=True)), resamples=300
         )
         assert {score.is_proof for score in findings.scores} == {False}
-        near = next(one for one in findings.pairings if "c" not in (one.model, one.against))
+        near = next(one for one in findings.pairings if {one.model, one.against} == {"a", "b"})
         assert near.change.p is not None
-        if 0.05 / 1.5 < near.change.p < 0.05 and near.change.difference_interval is not None:
+        if 0.05 / 2.5 < near.change.p < 0.05 and near.change.difference_interval is not None:
             low, high = near.change.difference_interval
             between += [near] if low > 0 or high < 0 else []
     assert between

@@ -34,7 +34,7 @@ from adiabat.core.text import counted, shown
 from adiabat.core.wording import option
 from adiabat.data.records import LanguageGridSet
 from adiabat.evaluation.evaluate_checks import require_baseline_stores, require_sets, require_suite
-from adiabat.evaluation.score_files import refuse_foreign_scores, replacing_scores
+from adiabat.evaluation.score_files import Scored, refuse_foreign_scores, replacing_scores
 from adiabat.models.model_paths import Model, name_of, require_names, require_reachable
 from adiabat.results.evaluation_result import FailOn, Result
 from adiabat.results.record import read_result
@@ -43,7 +43,6 @@ from adiabat.results.training_record import TrainingRecord
 from adiabat.runs.output_dir import claimed, require_own, write_report
 from adiabat.runs.run_config import Job, is_job
 from adiabat.stats.ranking_measures import require_report
-from adiabat.stats.samples import TaskScores
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.vector_store import Store, refuse_swapped
 
@@ -193,7 +192,7 @@ def _measured(
     *,
     has_baseline: bool,
     power: bool,
-) -> tuple[Result, list[tuple[str, TaskScores]]]:
+) -> tuple[Result, list[Scored]]:
     """The result, and the scores of each query by name; of the models, the first is under test and the last
     may be the baseline.
     """
@@ -203,7 +202,7 @@ def _measured(
     loaded = [load(entry, settings=settings.encoder, device=settings.run.device) for entry in models]
     end = len(models) - 1 if has_baseline else len(models)
     differences = [run_difference(name_of(models[0]), name_of(run)) for run in models[1:end]]
-    scores: list[tuple[str, TaskScores]] = []
+    scores: list[Scored] = []
     result = evaluate_datasets(
         loaded[0],
         loaded[-1] if has_baseline else None,

@@ -23,6 +23,7 @@ from adiabat.data.text_hashes import TrainedTexts
 from adiabat.evaluation.decisive_queries import Decision, ScoredPart, decide, residual_collection
 from adiabat.evaluation.language_grid_tasks import score_nli_grid
 from adiabat.evaluation.retrieval import ABOVE, require_clusters, score_retrieval
+from adiabat.evaluation.score_files import Scored, state_of
 from adiabat.evaluation.set_power import set_powers
 from adiabat.evaluation.systems import (
     Role,
@@ -60,7 +61,7 @@ SAME_TOWER = (
 )
 
 
-SaveScores = Callable[[tuple[str, TaskScores]], None]
+SaveScores = Callable[[Scored], None]
 """Receives ``model`` or ``baseline`` with its scores on one data set."""
 
 
@@ -133,7 +134,9 @@ def evaluate_datasets(
     started = time.monotonic()
     runs_of_model = [model, *further]
     # Each model once, since that hashes its weights.
-    prints = [each.fingerprints() for each in (*runs_of_model, *filter(None, [baseline]))]
+    measured = [*runs_of_model, *filter(None, [baseline])]
+    prints = [each.fingerprints() for each in measured]
+    states = [state_of(*sides, each.similarity) for sides, each in zip(prints, measured, strict=True)]
     queries, documents = [query for query, _ in prints], [document for _, document in prints]
     systems = _systems(model, baseline, [documents[0], *documents[len(runs_of_model) :]], datasets)
     baseline_stores = {id(store): store for dataset in datasets for store in dataset.baseline_stores}
@@ -158,8 +161,8 @@ def evaluate_datasets(
         )
         scores = contest.scores()
         if save_scores:
-            for side, task_scores in zip(contest.sides, scores, strict=True):
-                save_scores((side, task_scores))
+            for side, task_scores, state in zip(contest.sides, scores, states, strict=True):
+                save_scores(Scored(side, task_scores, state))
         result, part = contest.judged(scores)
         results.append(result)
         deciding.append(part)

@@ -23,7 +23,7 @@ from adiabat.data.lines import OF_DOCUMENTS
 from adiabat.data.records import Document, Fingerprint, text_id
 from adiabat.data.text_hashes import TrainedTexts
 from adiabat.evaluation.evaluate_checks import is_bm25
-from adiabat.evaluation.score_files import folder_names
+from adiabat.evaluation.score_files import folder_names, state_of
 from adiabat.evaluation.systems import BM25System, System
 from adiabat.models.towers import DualEncoder
 from adiabat.results.suite_result import SuiteModel
@@ -96,12 +96,9 @@ class MeasuredModel:
         """SHA-256 of everything that decides its scores: weights and settings of both towers and the
         similarity, or BM25's tokenizer.
         """
-        decisive: list[object] = [self.model, VERSION]
-        if not self.is_bm25:
-            decisive = [each.to_json() for each in self.towers.fingerprints()]
-            # Cosine is left out, so that its keys stay valid.
-            decisive += [] if self.towers.similarity == "cosine" else [self.towers.similarity]
-        return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+        if self.is_bm25:
+            return hashlib.sha256(json.dumps([self.model, VERSION]).encode()).hexdigest()
+        return state_of(*self.towers.fingerprints(), self.towers.similarity)
 
     def describe(self, runs: Sequence["MeasuredModel"]) -> SuiteModel:
         """Description for tables and reports."""

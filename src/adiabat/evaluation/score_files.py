@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,7 @@ from adiabat.core.files import open_parquet, reading, write_parquet, writing_to
 from adiabat.core.formats import Format
 from adiabat.core.text import cut
 from adiabat.core.wording import call_of, option
+from adiabat.data.records import Fingerprint
 from adiabat.results.suite_result import Kind
 from adiabat.stats.clusters import Clusters
 from adiabat.stats.samples import GridSample, Sample, Statistic, TaskScores, TrainingOverlap
@@ -225,10 +226,27 @@ class _Record(BaseModel):
     cells: list[_CellsRecord]
 
 
+class Scored(NamedTuple):
+    """Scores of one side of an evaluation on a task: ``model``, ``model/run 2``, ``baseline``.
+
+    `state` is what decides the scores of a model on any data (`state_of`); "" if it is unknown.
+    """
+
+    side: str
+    scores: TaskScores
+    state: str = ""
+
+
+def state_of(query: Fingerprint, document: Fingerprint, similarity: str) -> str:
+    """SHA-256 of everything that decides a model's scores: weights and settings of both towers."""
+    decisive: list[object] = [query.to_json(), document.to_json()]
+    # Cosine is left out, so that its keys stay valid.
+    decisive += [] if similarity == "cosine" else [similarity]
+    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+
+
 @contextmanager
-def replacing_scores(
-    scored: Sequence[tuple[str, TaskScores]], folder: Path, *, models: Mapping[str, str]
-) -> Iterator[None]:
+def replacing_scores(scored: Sequence[Scored], folder: Path, *, models: Mapping[str, str]) -> Iterator[None]:
     """Replace the scores of an evaluation together with its result: both, or neither."""
     scores, staging, backup = (folder / name for name in (SCORES, f".{SCORES}", f".former-{SCORES}"))
     try:
@@ -236,16 +254,17 @@ def replacing_scores(
         if backup.exists() and not scores.exists():
             # A former process was killed between the two renames.
             move(backup, scores)
-        several = any("/" in run for run, _ in scored)
+        several = any("/" in each.side for each in scored)
         for side, model in models.items():
-            for run in dict.fromkeys(run for run, _ in scored if run.partition("/")[0] == side):
-                run_scores = [task_scores for scored_run, task_scores in scored if scored_run == run]
-                about = {"model": model, "run": run} if several and side == "model" else {"model": model}
+            for run in dict.fromkeys(each.side for each in scored if each.side.partition("/")[0] == side):
+                of_run = [each for each in scored if each.side == run]
+                about = {"model": model, "state": of_run[0].state}
+                if several and side == "model":
+                    about["run"] = run
                 folder_of_run = staging / ("model/run 1" if several and run == "model" else run)
-                for task_scores, name in zip(
-                    run_scores, folder_names([task_scores.task for task_scores in run_scores]), strict=True
-                ):
-                    write_scores(task_scores, folder_of_run / f"{name}{SUFFIX}", key="", about=about)
+                names = folder_names([each.scores.task for each in of_run])
+                for each, name in zip(of_run, names, strict=True):
+                    write_scores(each.scores, folder_of_run / f"{name}{SUFFIX}", key="", about=about)
         with _in_place_of(scores, staging, backup):
             yield
     except OSError as fault:

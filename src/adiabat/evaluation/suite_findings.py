@@ -114,8 +114,11 @@ class _Measured:
         )
 
     def is_same_as(self, other: "_Measured") -> bool:
-        """Whether all runs of both are known to be one model."""
-        return bool(self.states and other.states) and len({*self.states, *other.states}) == 1
+        """Whether all runs of both are known to be one model, with the same vectors of documents."""
+        if not (self.states and other.states) or len({*self.states, *other.states}) > 1:
+            return False
+        values = [sample.values for sample in (*self.main, *other.main)]
+        return all(np.array_equal(values[0], each) for each in values)
 
 
 @dataclass(frozen=True, slots=True)
