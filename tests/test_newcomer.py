@@ -227,9 +227,7 @@ def said(here: Path) -> Sequence[tuple[int, str]]:
         "        HALF_TURN: turns(base, tuned) / 2,\n",
     )
     copy.insert("config/tuning.py", '"margins", "turn"]', '"half turn", ')
-    copy.insert(
-        "report/measure_terms.py", '    "rotation share": "share', '    "half turn": "half the angle",\n'
-    )
+    copy.insert("report/captions.toml", '"rotation share" = "share', '"half turn" = "half the angle"\n')
     assert all(f"`{module}`" in documented("A measure of drift") for module in copy.touched)
     copy.touched.clear()
     copy.insert("results/suite_result.py", '    "mteb",\n]', '    "odd_one_out",\n')
@@ -246,9 +244,7 @@ def said(here: Path) -> Sequence[tuple[int, str]]:
     copy.insert(
         "evaluation/task_kinds.py", '    ClusteringTask: ["V-m', '    OddOneOutTask: ["accuracy", "lead"],\n'
     )
-    copy.insert(
-        "report/measure_terms.py", '    "V-measure": "How', '    "lead": "How far the odd text is off.",\n'
-    )
+    copy.insert("report/captions.toml", 'V-measure = """', 'lead = "How far the odd text is off."\n')
     assert all(f"`{module}`" in documented("A measure") for module in copy.touched)
     train = ("train", "run.toml", "--out", "job")
     return copy.run(
