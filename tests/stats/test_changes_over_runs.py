@@ -13,7 +13,7 @@ from adiabat.stats.jackknife import Jackknife
 from adiabat.stats.paired import changes_over_runs, paired_changes
 from adiabat.stats.quantity import RunSpread
 from adiabat.stats.samples import Sample
-from tests.stats.test_paired import change, noisy, quantile_by_loops, sample
+from tests.stats.test_paired import change, noisy, quantile_by_johnson, sample
 from tests.stats.test_statistics import clusters, precision, spearman
 
 
@@ -49,7 +49,7 @@ def test_an_interval_over_runs_agrees_with_its_parts_put_together():
     left_out = Jackknife.of(sample(difference))
     skewness = left_out.acceleration() * (math.sqrt(of_units) / error) ** 3
     half = stats.t.ppf(0.975, freedom) * error
-    down, up = (quantile_by_loops(freedom, a) * error for a in (skewness, -skewness))
+    down, up = (quantile_by_johnson(freedom, a) * error for a in (skewness, -skewness))
     assert found.difference_interval == pytest.approx((found.difference - down, found.difference + up))
     assert max(down, up) > half
     assert found.p == pytest.approx(2 * stats.t.sf(abs(found.difference) / error, freedom))
@@ -75,7 +75,7 @@ def test_two_runs_beside_one_are_known_by_their_share_of_the_variance():
     error = math.sqrt(of_runs + of_units)
     assert found.p == pytest.approx(2 * stats.t.sf(abs(found.difference) / error, freedom))
     skewness = Jackknife.of(sample(difference)).acceleration() * (of_units / error**2) ** 1.5
-    down, up = (quantile_by_loops(freedom, a) * error for a in (skewness, -skewness))
+    down, up = (quantile_by_johnson(freedom, a) * error for a in (skewness, -skewness))
     assert found.difference_interval == pytest.approx((found.difference - down, found.difference + up))
 
 

@@ -34,17 +34,11 @@ def student_quantile(level: float, freedom: float) -> float:
 def skewed_quantile(level: float, freedom: float, acceleration: float) -> float:
     """Quantile of ``T = (value - truth) / error`` where units are skewed.
 
-    With the acceleration a, a sixth of the skewness of the mean, ``g(T) = T + a + 2 a T^2 + 4/3 a^2 T^3`` is
-    nearly normal. ``1 + 6 a (g - a)`` is ``(1 + 2 a T)^3``, so a cube root gives T from the normal quantile
-    (Johnson 1978; Hall 1992). The quantile of t grows by as much as that of many units.
+    For many units it is nearly ``z - a (2 z^2 + 1)``, with z the normal quantile and a the acceleration, a
+    sixth of the skewness of the mean (Johnson 1978). That of t grows or shrinks by as much, in proportion.
     """
-    quantile = student_quantile(level, freedom)
-    if abs(acceleration) < 1e-9:
-        return quantile
-    normal = NormalDist().inv_cdf(level)
-    cubed = 1 + 6 * acceleration * (normal - acceleration)
-    corrected = (float(np.cbrt(cubed)) - 1) / (2 * acceleration)
-    return quantile * corrected / normal
+    z = NormalDist().inv_cdf(level)
+    return student_quantile(level, freedom) * (1 - acceleration * (2 * z**2 + 1) / z)
 
 
 def student_p_value(value: float, error: float, freedom: float) -> float:
