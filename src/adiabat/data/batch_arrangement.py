@@ -91,6 +91,7 @@ def arranged(
     rest = np.sort(np.concatenate([rest, np.flatnonzero(is_mixed)]))
     mixed, rest = _cut_each(rest, rules.levels[-1], order, rules)
     batches = _in_sequence(grouped, mixed, rules, random, first_step)
+    # Splitting comes last: a batch that is split stays of one group.
     if rules.token_budget is not None:
         batches, longest = _within_budget(batches, order, rules)
         rest = np.concatenate([rest, longest])
@@ -146,6 +147,7 @@ class _Window:
     """Batches filled together without duplicate texts."""
 
     def __init__(self, count: int, size: int, keys_of: Callable[[Places], Keys]) -> None:
+        """Begin with empty batches; `keys_of` gives the numbers of the texts of some examples."""
         self._count, self._size, self._keys_of = count, size, keys_of
         self._room = np.full(count, size)
         self._places = self._batch = self._taken = np.empty(0, dtype=np.int64)
@@ -379,6 +381,7 @@ class ArrangedBatches:
             self._plan(reached)
 
     def _plan(self, number: int) -> None:
+        """Form the batches of a pass, and note how many it has when it is planned for the first time."""
         if number == self._planned:
             return
         random = np.random.default_rng([self._seed, ARRANGEMENT, number])

@@ -85,7 +85,9 @@ class ShuffledBatches:
         return 0
 
     def _permutation(self, number: int) -> Order:
+        """The order of a pass; only that of the latest one is in memory."""
         if number != self._pass:
+            # A pass has a generator of its own, so that it can be drawn without those before it.
             order = np.random.default_rng([self._seed, ORDER, number, self._stream]).permutation(self.pairs)
             self._pass, self._order = number, compact(order)
         return self._order

@@ -102,6 +102,7 @@ class Remarks:
 
 
 def _rows(count: int) -> str:
+    """A count of rows with its noun."""
     return f"{count:,} {numbered('row', count)}"
 
 
@@ -178,6 +179,7 @@ class Columns:
             if known in row.values:
                 return known
         present = [alias for alias in COLUMN_ALIASES[name] if alias in row.values]
+        # Two names for one column: choosing one in silence could train on the wrong texts.
         if len(present) > 1:
             raise DataError(
                 f"{row.location}: expected one column for {name}, found {_enumerated(present)}; "
@@ -279,6 +281,7 @@ class Columns:
             )
         known = {self.find(other, row) for other in OF_LAYOUT[layout]}
         known.update(more_columns("negative", row.values) if layout == "examples" else ())
+        # If one column alone is not read, it is probably the one that is missing.
         unknown = [column for column in row.values if column not in known]
         if len(unknown) == 1:
             advice = f"map it with {self._naming(name, unknown[0])}"
@@ -403,6 +406,7 @@ def text_value(value: object, column: str, location: str) -> str:
         raise RowError(f'{location}: "{column}" must be a text, got {value_kind(value)}')
     if not value.isascii():
         try:
+            # Half of a surrogate pair can stand in a Python text, but has no UTF-8.
             value.encode("utf-8")
         except UnicodeEncodeError as error:
             raise RowError(

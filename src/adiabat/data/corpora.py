@@ -102,9 +102,11 @@ def open_corpus(
 
 
 def _documents(table: Table, blank: Blank, *, whole: bool) -> Iterator[Document]:
+    """The documents of a corpus or a grid; repeated ids and blank documents are told after the last one."""
     keep_blank = blank != "error"
     blanks, hashes = Faults(shown=3), array("q")
     for document, location in _located(table, keep_blank=keep_blank):
+        # Eight bytes an id, in place of the id.
         hashes.append(hash(document.doc_id))
         if not document.text:
             blanks.add(f'"{document.doc_id}" ({location})')
@@ -129,6 +131,7 @@ def _documents(table: Table, blank: Blank, *, whole: bool) -> Iterator[Document]
 
 
 def _located(table: Table, *, keep_blank: bool) -> Iterator[LocatedDocument]:
+    """Each document with its ``file:line``; those of a grid are its hypotheses in every language."""
     if table.layout == "corpus":
         yield from table.parsed(partial(parse_document, keep_blank=keep_blank))
         return
@@ -138,6 +141,7 @@ def _located(table: Table, *, keep_blank: bool) -> Iterator[LocatedDocument]:
 
 
 def _example_texts(table: Table) -> Iterator[Document]:
+    """The distinct texts of positives and negatives, in order of first appearance."""
     digests: set[bytes] = set()
     for example in with_id_warning(table.whole(parse_example), table.source):
         for text in example.positives + example.negatives:
@@ -166,6 +170,7 @@ def with_id_warning(examples: Iterable[Example], source: str | Path) -> Iterator
 
 
 def _looks_like_id(text: str) -> bool:
+    """Whether a text is one word of ASCII with a digit in it."""
     return text.isascii() and any(map(str.isdigit, text)) and len(text.split(maxsplit=1)) == 1
 
 
@@ -177,6 +182,7 @@ def documents_file(source: str | Path) -> str | Path:
 
 
 def _repeated(hashes: "array[int]") -> set[int]:
+    """Hashes that occur more than once; the array is sorted in place."""
     values = np.frombuffer(hashes, dtype=np.int64) if hashes else np.empty(0, dtype=np.int64)
     values.sort()  # In place: their order is not needed any more, and a copy would double the memory.
     return set(values[1:][values[1:] == values[:-1]].tolist())

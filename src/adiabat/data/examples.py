@@ -119,6 +119,7 @@ def read_examples(
         return read_grid(table)
     examples = list(table.parsed(parse_example))
     if table.columns.labelled:
+        # A labelled file has a row for each document.
         examples = merged_by_query(examples, source)
     ids = UniqueNames("query id", table.faults)
     for example in examples:
@@ -149,6 +150,7 @@ def stream_examples(
 
 
 def _require_examples(layout: Layout, source: str | Path) -> None:
+    """Refuse a language grid where rows must be queries with documents."""
     if layout == "grid":
         raise DataError(
             f"{source} must hold queries with positives, got a language grid; "
@@ -229,6 +231,7 @@ def _listed_documents(row: Row, columns: Columns) -> tuple[tuple[str, ...], tupl
 
 
 def _documents(names: Sequence[str], row: Row, columns: Columns) -> tuple[str, ...]:
+    """Documents of some columns of a row, in the order of the columns."""
     documents: tuple[str, ...] = ()
     for name in names:
         value = row.values[name]
@@ -262,6 +265,7 @@ def parse_list(text: str, of: tuple[type, ...] = (str, int)) -> list[Any] | None
 
     None if it is not such a list, or could be misread: Python joins the strings of numpy's ``['a' 'b']``.
     """
+    # JSON first; Python's own form is what pandas writes into CSV.
     for parse in (json.loads, ast.literal_eval):
         try:
             entries = parse(text)
@@ -351,6 +355,7 @@ class ExampleReader:
     def __init__(
         self, source: str, *, split: str | None = None, columns: Mapping[str, str] | None = None
     ) -> None:
+        """Check that the source can be read row by row; it is opened by the first reading."""
         require_streamable(source)
         self.name = split_name(source, split)
         self._source = source
@@ -381,6 +386,7 @@ class ExampleReader:
         before = opened.cursor.rows
         yield from islice(opened.examples, most)
         opened.faults.raise_if_any()
+        # Fewer rows than wanted: the source is at its end.
         ended = opened.cursor.rows < before + most
         if ended and not opened.cursor.rows:
             raise DataError(
@@ -390,6 +396,7 @@ class ExampleReader:
         self._open = None if ended else opened
 
     def _parse(self, row: Row) -> Example:
+        """Read a row; the first one tells whether the source holds examples at all."""
         if not row.number:
             _require_examples(self._columns.layout(row, wanted=_WANTED), self._source)
         return parse_example(row, self._columns)
@@ -397,6 +404,8 @@ class ExampleReader:
 
 @dataclass(frozen=True, slots=True)
 class _OpenSource:
+    """A source between two readings: its next examples, their position, and the faults so far."""
+
     examples: Iterator[Example]
     cursor: Cursor
     faults: FileFaults

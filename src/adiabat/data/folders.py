@@ -87,6 +87,7 @@ def place_of(address: str | Path, split: str | None = None, *, whole: bool = Fal
 
 
 def _without_splits(source: object, named: str) -> ConfigError:
+    """The error for a split or a configuration of a source that has none."""
     return ConfigError(
         f'split must be left out for {source}, which has no splits, got "{named}"; leave it out'
     )
@@ -102,6 +103,7 @@ def require_there(address: str) -> None:
 
 
 def _place_in(folder: Path, split: str | None, config: str | None, *, whole: bool) -> Place:
+    """Find the rows of a folder: a saved data set, text files, or tables by configuration and split."""
     described = described_files(folder)
     if config is not None and config not in described:
         if not (folder / config).is_dir():
@@ -247,6 +249,7 @@ def named_split(names: Sequence[str], split: str) -> str | None:
     """The split of a name, or the only one whose name means the same, as dev and validation do."""
     if split in names:
         return split
+    # Such as validation for dev.
     alike = [name for name in names if SPLIT_WORDS.get(name, name) == SPLIT_WORDS.get(split)]
     return alike[0] if len(alike) == 1 else None
 
@@ -296,6 +299,7 @@ def split_of(inside: Path) -> str:
     shard; "" for none.
     """
     name = stem_of(inside.name)
+    # The nearest name decides: ``train/dev.jsonl`` is of the split dev.
     for part in (name, *reversed(inside.parts[:-1])):
         if word := _SPLIT_WORD.search(part.lower()):
             return word[1]
@@ -349,6 +353,7 @@ def is_saved(folder: Path) -> bool:
 
 def _require_one_table(files: Sequence[Path], folder: Path) -> None:
     """Refuse files of several formats, and one table in two formats, whose rows would count twice."""
+    # Names without their endings: ``a.jsonl`` and ``a.csv`` are one table.
     stems: dict[Path, Path] = {}
     for path in files:
         first = stems.setdefault(path.with_name(stem_of(path.name)), path)
@@ -366,6 +371,7 @@ def _require_one_table(files: Sequence[Path], folder: Path) -> None:
 
 
 def _no_rows(folder: Path) -> str:
+    """The phrase for a folder in which nothing can be read, with what it holds."""
     names = sorted(os.listdir(folder))
     if "queries" in map(stem_of, names):
         return (
@@ -398,11 +404,13 @@ def stem_of(name: str) -> str:
 
 
 def _unpacked(name: str) -> str:
+    """The name of a file without the ending of its compression."""
     stem, ending = os.path.splitext(name)
     return stem if ending.lower() in CODECS else name
 
 
 def _file_form(path: Path) -> Form:
+    """The format of a file that must have one."""
     form = form_of(path.name)
     if form is not None:
         return form

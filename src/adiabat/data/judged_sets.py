@@ -161,6 +161,7 @@ def _roles(configs: Collection[str], config: str | None, address: object) -> dic
 
 
 def _holds_rows(folder: Path) -> bool:
+    """Whether a part of a judged set is a folder with rows."""
     return folder.is_dir() and (is_saved(folder) or next(rows_in(folder), None) is not None)
 
 
@@ -175,6 +176,7 @@ def _judgements(folder: Path, config: str | None) -> Tables | None:
         if is_saved(part):
             splits = {split: (str(Source(str(part), split=split)),) for split in _saved_splits(part)}
             return splits or {name: (str(part),)}
+        # A folder of that name may hold something else.
         if part.is_dir() and (name != "default" or _holds_rows(part)):
             return _named_files(part)
     judgements: dict[str, tuple[str, ...]] = {}
@@ -190,6 +192,7 @@ def _judgements(folder: Path, config: str | None) -> Tables | None:
 
 
 def _are_judgements(file: Path) -> bool:
+    """Whether the first row of a file has the columns of judgements."""
     first = next(read_rows(file, faults=FileFaults()), None)
     return first is not None and judges(first.values)
 
@@ -199,6 +202,7 @@ def _named_files(folder: Path) -> Tables:
     files: dict[str, tuple[str, ...]] = {}
     for path in rows_in(folder):
         inside = path.relative_to(folder)
+        # Shards are named by their split and their number.
         is_plain = len(inside.parts) == 1 and "-of-" not in inside.name
         split = stem_of(inside.name) if is_plain else split_of(inside)
         files[split] = (*files.get(split, ()), str(path))
@@ -206,6 +210,7 @@ def _named_files(folder: Path) -> Tables:
 
 
 def _saved_splits(folder: Path) -> list[str]:
+    """The splits that ``save_to_disk`` lists in a folder; none for a folder without such a list."""
     listed = folder / "dataset_dict.json"
     if not is_there(listed):
         return []
@@ -228,6 +233,7 @@ def _hub_configs(base: str) -> tuple[str, ...]:
 
 @cache
 def _hub_splits(base: str, config: str | None) -> list[str]:
+    """The splits of a configuration; none if it cannot be reached, which its reader reports."""
     import datasets
 
     try:

@@ -79,6 +79,7 @@ def read_judged(source: JudgedSet, split: str, columns: Mapping[str, str]) -> Ex
 
 
 def _read_qrels(tables: Sequence[str], faults: FileFaults) -> dict[str, _Judgements]:
+    """The grades of each query's documents, from all tables of a split; equal repeated ones count once."""
     judged: dict[str, _Judgements] = {}
     for table in tables:
         is_delimited = place_of(table).form in ("csv", "tsv")
@@ -96,6 +97,7 @@ def _read_qrels(tables: Sequence[str], faults: FileFaults) -> dict[str, _Judgeme
 
 
 def _parse_judgement(row: Row) -> tuple[str, str, int, str]:
+    """Query, document, grade and ``file:line`` of a row."""
     query, document, score = (_column(row, names) for names in JUDGEMENT_COLUMNS)
     query_id, doc_id = (id_value(row.values[column], column, row.location) for column in (query, document))
     value, grade = row.values[score], None
@@ -193,6 +195,7 @@ def read_qrels(path: Path) -> Qrels:
     qrels: Qrels = {}
 
     def fault_of(columns: list[str]) -> str | None:
+        # BEIR folders have a header, files of TREC have none.
         if tuple(columns) == _QRELS_HEADER:
             return None
         if len(columns) not in (3, 4):
@@ -205,6 +208,7 @@ def read_qrels(path: Path) -> Qrels:
         if grade is None:
             return f"grade must be {A_GRADE}, got {shown(text)}"
         grades = qrels.setdefault(query, {})
+        # As trec_eval does.
         grades[document] = max(grade, grades.get(document, grade))
         return None
 

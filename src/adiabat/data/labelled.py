@@ -123,6 +123,7 @@ def read_labelled_pairs(
     """Read pairs of texts; those with the label `positive` match."""
     cells: Cells = {"a": (a, _text), "b": (b, _text), "label": (label, _label)}
     name, (texts_a, texts_b, labels) = _columns(source, cells, split, where)
+    # Settings write labels as texts, whatever their type in the file.
     together = np.array([value == positive for value in labels])
     if together.all() or not together.any():
         raise DataError(
@@ -182,12 +183,14 @@ def require_separable(training: LabelledTexts, test: LabelledTexts | None = None
 
 
 def _require_rankable(pairs: ScoredPairs, source: str | Path, column: str) -> None:
+    """Check that each set has enough pairs, and scores that differ; all sets at fault are told at once."""
     scores_of: dict[str, list[float]] = {}
     for name, score in zip(pairs.sets, pairs.scores.tolist(), strict=True):
         scores_of.setdefault(name, []).append(score)
     few, constant = [], []
     for name, scores in scores_of.items():
         of_set = f" for {shown(name)}" if name else ""
+        # Both kinds of faults are told together, those of small sets first.
         if len(scores) < MIN_PAIRS:
             few.append(
                 f"{source} must have at least {MIN_PAIRS} pairs{of_set}, got {len(scores)}; "
@@ -203,10 +206,12 @@ def _require_rankable(pairs: ScoredPairs, source: str | Path, column: str) -> No
 
 
 def _text(row: Row, column: str) -> str:
+    """A text that must not be empty."""
     return text_value(row.values[column], column, row.location)
 
 
 def _label(row: Row, column: str) -> str:
+    """A label as settings write it: a text, or a number in its shortest form."""
     value = row.values[column]
     if not isinstance(value, str | int | float | None):
         raise RowError(
@@ -254,6 +259,7 @@ def _columns(
         return [read(row, columns[key]) for key, (_, read) in cells.items()]
 
     filters = where or {}
+    # Values arrive row by row, and are returned column by column.
     rows = selected_rows(source, columns, parse, split=split, where=filters)
     name = "/".join([split_name(source, split), *filters.values()])
     return name, [list(values) for values in zip(*rows, strict=True)]
@@ -272,6 +278,7 @@ def selected_rows(
     _, rows = first_row(read_rows(source, split=split, faults=faults, mapped=True), faults, source)
 
     def passes(row: Row) -> bool:
+        """Whether a row has the wanted value in every filtered column."""
         return all(plain_value(row.values.get(name)) == value for name, value in where.items())
 
     selected = filter(passes, rows)
@@ -283,6 +290,7 @@ def selected_rows(
         raise DataError(missing)
 
     def parse_complete(row: Row) -> Parsed:
+        """Parse a row that has all columns."""
         if missing := _missing(row, columns):
             raise RowError(missing)
         remarks.add_unread(row, used)
@@ -326,6 +334,7 @@ def _nothing_selected(source: str | Path, split: str | None, where: Mapping[str,
     """The phrase for a filter that matches no row, with the values of its columns."""
     counts: dict[str, Counter[str]] = {name: Counter() for name in where}
     total, columns = 0, dict[str, None]()
+    # A second reading, only for the message.
     for row in read_rows(source, split=split, faults=FileFaults(), mapped=True):
         total += 1
         columns |= dict.fromkeys(row.values)

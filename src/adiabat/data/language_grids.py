@@ -71,6 +71,7 @@ def chosen_languages(
 
 
 def _suggestion(language: str, present: Collection[str]) -> str:
+    """A hint at the nearest languages, "" if none is near."""
     # Codes have two letters, so one shared letter suffices for a hint.
     near = difflib.get_close_matches(language, sorted(present), n=2, cutoff=0.5)
     return f" (did you mean {' or '.join(near)}?)" if near else ""
@@ -141,10 +142,12 @@ def parse_grid_row(row: Row, columns: Columns) -> GridRow:
 
 
 def _by_language(name: str, row: Row, columns: Columns) -> dict[str, str]:
+    """Texts by language, sorted, from an object of texts or from two parallel lists."""
     column = columns.require(name, row, "grid")
     value = row.values[column]
     if not isinstance(value, Mapping):
         raise RowError(f'{row.location}: "{column}" must be an object by language')
+    # XNLI on the hub.
     if set(value) == {"language", "translation"}:
         value = _from_parallel_lists(value["language"], value["translation"], column, row.location)
     languages = sorted(language for language, text in value.items() if text is not None)
@@ -180,6 +183,7 @@ def read_grid(table: Table) -> LanguageGridSet:
     table.finish()
     premises, hypotheses = [pair.premise for pair in pairs], [pair.hypothesis for pair in pairs]
     sides = [set(texts) for texts in (*premises, *hypotheses)]
+    # Languages of every premise and every hypothesis.
     common = set.intersection(*sides)
     if not common:
         raise DataError(
@@ -269,6 +273,7 @@ def read_question_grid(
     row_of: dict[str, int] = {}
     for row, paragraph in enumerate(paragraphs):
         keys.add(paragraph.key, paragraph.location)
+        # Keys are unique, or the reading ends with faults.
         row_of[paragraph.key] = row
     for question in questions:
         ids.add(question.row_id, question.location)
@@ -321,6 +326,7 @@ def _common_languages(
 
 
 def _parse_texts(row: Row, *, key: str, languages: Sequence[str]) -> _TextRow:
+    """Read a question or a paragraph, which must have a text in every language that is read."""
     if key not in row.values:
         raise RowError(
             f'{row.location} must have the column "{key}", got {quoted(row.values) or "none"}',

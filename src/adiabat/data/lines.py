@@ -116,6 +116,7 @@ def decoded(line: bytes, location: str, faults: Faults) -> tuple[str, bool]:
 def limited_lines(lines: BinaryIO | io.BufferedReader, path: Path, number: int = 0) -> Iterator[bytes]:
     """Lines of a file, each within the length limit; `number` lines come before them."""
     limit = longest_line()
+    # One byte more than allowed tells a line that is too long.
     while line := lines.readline(limit + 1):
         number += 1
         if len(line) > limit:
@@ -142,12 +143,14 @@ def _seek(stream: Any, path: Path, offset: int) -> None:
     size = os.stat(path).st_size
     if size < offset:
         raise _changed(path, f"{size:,} bytes", f"byte {offset:,}")
+    # The byte before must end a line, or the file has changed.
     stream.seek(offset - 1)
     if stream.read(1) != b"\n" and offset < size:
         raise _changed(path, "the middle of a line", f"byte {offset:,}")
 
 
 def _changed(path: Path, content: str, position: str) -> DataError:
+    """The error for a file that is not the one that was read before."""
     return DataError(
         f"{path} must be unchanged since it was read, got {content} where reading "
         f"resumes at {position}; restore it, or start again"
@@ -155,6 +158,7 @@ def _changed(path: Path, content: str, position: str) -> DataError:
 
 
 def _stream_fault(path: Path, codec: str | None, number: int, reason: str) -> str:
+    """The phrase for a file that cannot be read, or not decompressed to its end."""
     if codec is None:
         return f"{path} must be readable, got: {reason}"
     if "truncated" in reason.lower():
@@ -239,6 +243,7 @@ def more_columns(name: str, columns: Iterable[str]) -> list[str]:
 
 @lru_cache(maxsize=1024)
 def _numbered(column: str) -> tuple[str, int] | None:
+    """Role and number of a further column of documents; None for any other column."""
     match = _NUMBERED.fullmatch(column)
     return match and ("positive" if match[1] else "negative", int(match[2] or 0))
 
@@ -256,6 +261,7 @@ def header_of(
             f"{location} must be the header {' '.join(expected)} (by tabs), got "
             f"{cut(' '.join(names), limit=120)}; add it"
         )
+    # One column whose name holds another separator: the file has the wrong ending.
     separator, others = _SEPARATORS[form]
     got = f"got {shown_names(names)}"
     if len(names) == 1 and (other := next((sign for sign in others if sign in names[0]), None)):

@@ -85,6 +85,7 @@ def _without_punctuation(word: str) -> str:
 
 
 def _signed(texts: Sequence[str]) -> Signatures:
+    """Signatures of a block of texts: each byte is of the least of one random hash over the 3-grams."""
     hashes, starts = bytearray(), list[int]()
     for text in texts:
         starts.append(len(hashes) // 8)

@@ -171,6 +171,7 @@ def joined(sets: Sequence[PairSet]) -> PairSet:
 
 
 def _blocks(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    """Entries a block at a time, so that few are in memory together."""
     remaining = iter(entries)
     while block := list(islice(remaining, BLOCK)):
         yield block
@@ -203,6 +204,7 @@ class _Side:
         """Rows of texts, and the positions of new ones."""
         rows, new = self._numbering.number(hash_texts(texts))
         positions: list[int] = new.tolist()
+        # Only new texts are kept, in the order of their rows.
         self._texts.extend(texts[position] for position in positions)
         return rows, positions
 
@@ -238,6 +240,7 @@ class _Listed:
 
     def keys(self, documents: int) -> Numbers:
         """A number for each pair of query and document."""
+        # 64 bits hold the product of three billion queries and documents each.
         keys: Numbers = self.query.astype(np.int64) * documents + self.document
         return keys
 
@@ -272,6 +275,7 @@ class PairBuilder:
         self._notes.update(dict.fromkeys(sentences))
 
     def _add(self, examples: Sequence[Example], of: int) -> None:
+        """Number a block of examples, and note who lists what."""
         rows, new = self._queries.number([example.query for example in examples])
         self._ids.extend(examples[index].query_id for index in new)
         listed, counts = list[str](), list[int]()
@@ -294,6 +298,7 @@ class PairBuilder:
         )
 
     def _name(self, name: str) -> int:
+        """The number of a topic or a tag; "" has 0."""
         return self._names.setdefault(name, len(self._names))
 
     def built(self, names: Sequence[str], texts: Texts) -> tuple[PairSet, ...]:

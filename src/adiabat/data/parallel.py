@@ -83,6 +83,7 @@ def read_parallel(source: ParallelSource) -> Iterator[Translation]:
         has_all_languages = not _names_its_language(first)
 
         def parse(row: Row) -> list[Translation]:
+            """Read a row, and note its columns that are no texts."""
             groups, used = _groups(row, source)
             parsed = _translations(groups, row, source)
             remarks.add_unread(row, used)
@@ -103,6 +104,7 @@ def read_parallel(source: ParallelSource) -> Iterator[Translation]:
 
 
 def _translations(groups: Sequence[Mapping[str, Any]], row: Row, source: ParallelSource) -> list[Translation]:
+    """The translations of a row into the wanted languages, blank ones left out."""
     translations = []
     for texts in groups:
         source_text = text_value(texts[source.source], source.source, row.location)
@@ -159,14 +161,17 @@ def _groups(row: Row, source: ParallelSource) -> tuple[list[Mapping[str, Any]], 
 
 
 def _first_of(columns: Sequence[str], values: Mapping[str, Any]) -> str | None:
+    """The first of some columns that a row has."""
     return next((column for column in columns if column in values), None)
 
 
 def _is_language(name: str, source: ParallelSource) -> bool:
+    """Whether a column holds texts of a language: settings name it, or its name is a code."""
     return name in (source.source, *source.languages) or names_language(name)
 
 
 def _names_its_language(row: Row) -> bool:
+    """Whether a row holds one translation, whose language it names in a column."""
     return _first_of(LANGUAGE_COLUMNS, row.values) is not None
 
 
@@ -186,6 +191,7 @@ def _require_languages(first: Row, source: ParallelSource) -> None:
 
 
 def _names(values: Mapping[str, Any]) -> str:
+    """The columns of a row, for messages."""
     return ", ".join(values) or "nothing"
 
 
@@ -200,6 +206,7 @@ def _parallel_lines(source: ParallelSource, translation: str) -> Iterator[Transl
 
     def translations() -> Iterator[Translation]:
         faults, count, begins = FileFaults(), 0, True
+        # A file that ends first is at fault, and shows only there.
         lines = zip_longest(_lines(source_path, faults), _lines(translation_path, faults))
         for number, (text, translated) in enumerate(lines, start=1):
             if text is None or translated is None:
@@ -221,10 +228,12 @@ def _parallel_lines(source: ParallelSource, translation: str) -> Iterator[Transl
 
 
 def _lines(path: Path, faults: FileFaults) -> Iterator[str]:
+    """Lines of a text file; faulty ones are noted."""
     return (line for _, line, _ in text_lines(path, faults, Cursor()))
 
 
 def _unequal_lengths(source_path: Path, translation_path: Path) -> str:
+    """The phrase for two files of different numbers of lines, which are counted to their ends."""
     counts = [sum(1 for _ in _lines(path, FileFaults())) for path in (source_path, translation_path)]
     return (
         f"{translation_path} must have as many lines as {source_path}, one for each sentence, got "

@@ -96,6 +96,7 @@ def _parted(address: str) -> tuple[str, str]:
     """Path and query; the longest beginning that exists is the path."""
     if "?" not in address or os.path.exists(address):
         return address, ""
+    # A path may hold question marks itself.
     ends = [mark.start() for mark in re.finditer(r"\?", address)]
     end = next((end for end in reversed(ends) if os.path.exists(address[:end])), ends[0])
     path, query = address[:end], address[end + 1 :]
@@ -104,6 +105,7 @@ def _parted(address: str) -> tuple[str, str]:
 
 
 def _pair(pair: str, address: str | Path) -> tuple[str, str]:
+    """Take ``NAME=VALUE`` apart, and check both."""
     key, equals, value = pair.partition("=")
     if not equals or key not in ("split", "config", *COLUMNS):
         near = difflib.get_close_matches(key, ("split", "config", *COLUMNS), n=1)
@@ -125,4 +127,5 @@ def _pair(pair: str, address: str | Path) -> tuple[str, str]:
 
 
 def _quoted(value: str) -> str:
+    """A value with the three characters encoded that would end it."""
     return re.sub("[%&?]", lambda match: f"%{ord(match[0]):02X}", value)

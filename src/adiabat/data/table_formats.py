@@ -47,6 +47,8 @@ def parquet_rows(files: Sequence[Path], *, after: int = 0) -> Iterator[tuple[str
 
 
 def _file_rows(table: pq.ParquetFile, file: Path, after: int) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Rows of a file from number `after` on, with their locations."""
+    # Groups that lie before the first row wanted are not read.
     groups, number = _groups_behind(table, after)
     try:
         for batch in table.iter_batches(batch_size=_BATCH_ROWS, row_groups=groups):
@@ -73,6 +75,7 @@ def _groups_behind(table: pq.ParquetFile, after: int) -> tuple[list[int], int]:
 
 
 def _open_parquet(path: Path) -> pq.ParquetFile:
+    """Open a file, whose metadata alone are read."""
     require_plain(path)
     try:
         return pq.ParquetFile(path)
@@ -102,9 +105,11 @@ class _BatchColumns:
         return values
 
     def _converted(self, name: str) -> list[Any]:
+        """The values of a column; an error names the first row that cannot be converted."""
         indices = self._batch.schema.get_all_field_indices(name)
         if not indices:
             raise KeyError(name)
+        # Arrow allows columns of one name.
         if len(indices) > 1:
             raise DataError(
                 f'{self._path} must have one column "{name}", got {len(indices)} of '
@@ -132,6 +137,7 @@ class _BatchColumns:
 
 
 def _first_inconvertible(column: pa.Array) -> int:
+    """Position of the first value of a column that Python cannot hold."""
     for index, value in enumerate(column):
         try:
             value.as_py()
@@ -197,6 +203,7 @@ def dataset_size(source: str, *, split: str | None, config: str | None = None, w
 def _load(
     source: str, split: str | None, config: str | None = None, *, streaming: bool = False, whole: bool = False
 ) -> Any:
+    """One split of a data set, or all of them as one; a set without splits as it is."""
     import datasets
 
     data, named_split = _whole(source, config, streaming=streaming)
@@ -243,6 +250,7 @@ def _whole(source: str, config: str | None = None, *, streaming: bool = False) -
 
 
 def _python_rows(data: Any, source: str, before: int) -> Iterator[Mapping[str, Any]]:
+    """Rows as Python values; `before` rows of the source precede them."""
     rows, number = iter(data), before + 1
     try:
         while True:
@@ -274,6 +282,7 @@ def _require_valid(data: Any, start: int) -> None:
 
     if not isinstance(data, datasets.Dataset):
         return
+    # Selected rows lie anywhere, so that the whole table is validated once.
     if data._indices is None:
         data.data.table.slice(start, VALIDATED_ROWS).validate(full=True)
     elif not start:
@@ -314,6 +323,7 @@ def hub_name(source: str) -> tuple[str, str | None, str | None]:
 
 
 def _one_split(data: Any, source: str, split: str | None) -> Any:
+    """The split that is named or the only one."""
     if not isinstance(data, dict):
         raise DataError(
             f'{source} must have the split "{split}", got a single data set '

@@ -137,6 +137,7 @@ def read_rows(
     rows = _rows_at(place, collected, position, header, whole=whole, streaming=cursor is not None)
 
     def guarded() -> Iterator[Row]:
+        """The rows, with any error of a reader as one line that names the file."""
         # A reader of a damaged file can fail in any way.
         with reading(Path(place.path), remedy="write or download it again"):
             yield from rows
@@ -227,12 +228,14 @@ def _text_rows(
 
 
 def _counted(rows: Iterator[tuple[str, Mapping[str, Any]]], cursor: Cursor) -> Iterator[Row]:
+    """Rows with their numbers; the cursor moves along."""
     for number, (location, values) in enumerate(rows, cursor.rows):
         cursor.rows += 1
         yield Row(location, values, number=number)
 
 
 def _json_rows(path: Path, faults: FileFaults, cursor: Cursor) -> Iterator[Row]:
+    """Rows of a file of JSON lines; the first line tells other kinds of JSON apart."""
     for number, line, is_valid in text_lines(path, faults, cursor):
         if not is_valid or not line.strip():
             continue
@@ -246,6 +249,7 @@ def _json_rows(path: Path, faults: FileFaults, cursor: Cursor) -> Iterator[Row]:
         if isinstance(values, dict):
             cursor.rows += 1
             yield Row(place_in(path, number), values, number=cursor.rows - 1)
+        # Another kind of file: a fault for each of its lines would say less.
         elif number == 1 and line.lstrip().startswith("["):
             raise DataError(
                 f"{path} must hold one JSON object per line, got a JSON array; "
@@ -277,6 +281,7 @@ def _json_fault(error: Exception, line: str) -> str:
 def _delimited_rows(
     path: Path, faults: FileFaults, cursor: Cursor, *, form: Form, expected: Sequence[str] | None
 ) -> Iterator[Row]:
+    """Rows of CSV or TSV below their header, which is read again where reading resumes."""
     names: tuple[str, ...] = ()
     location = ""
     if cursor.lines:  # The header lies before the first row to read.
@@ -316,6 +321,7 @@ def _cells(
     is_tsv, before = form == "tsv", cursor.lines
 
     def lines() -> Iterator[str]:
+        """Lines for the csv module; numbers of invalid ones are noted."""
         for number, line, is_valid in text_lines(path, faults, cursor):
             if not is_valid:
                 invalid.add(number)  # A quoted row may span several lines.
@@ -323,6 +329,7 @@ def _cells(
             # there.
             yield line.rstrip("\r\n").replace("\r", " ") if is_tsv else line
 
+    # In TSV a quote is a character like any other.
     quoting: Literal[0, 3] = csv.QUOTE_NONE if is_tsv else csv.QUOTE_MINIMAL
     reader = csv.reader(lines(), delimiter="\t" if is_tsv else ",", quoting=quoting, strict=True)
     while True:

@@ -31,10 +31,12 @@ def hash_texts(texts: Sequence[str]) -> Hashes:
 
 
 def _as_hashes(content: bytes) -> Hashes:
+    """Bytes as an array of hashes, without a copy."""
     return np.frombuffer(content, dtype=f"S{HASH_BYTES}")
 
 
 def _hash(text: str) -> bytes:
+    """128 bits of a text; half of a surrogate pair is hashed, too."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=HASH_BYTES).digest()
 
 
@@ -59,6 +61,7 @@ class TextNumbers:
         unknown = np.flatnonzero(numbers < 0)
         distinct, first, inverse = np.unique(hashes[unknown], return_index=True, return_inverse=True)
         ranks = np.empty(len(first), dtype=np.int64)
+        # New texts are numbered by first appearance, not by hash.
         ranks[np.argsort(first)] = self._count + np.arange(len(first))
         numbers[unknown] = ranks[inverse]
         self._count += len(first)
@@ -74,6 +77,7 @@ class TextNumbers:
         return numbers
 
     def _add(self, hashes: Hashes, numbers: Int[np.ndarray, " _"]) -> None:
+        """Add a sorted run, merged with shorter ones before it."""
         if not len(hashes):
             return
         while self._runs and len(self._runs[-1][0]) < 2 * len(hashes):
@@ -126,6 +130,7 @@ def held_out_queries(queries: Iterable[str], fraction: float, most: int) -> Numb
     limit (`most`) is reached.
     """
     hashes = np.fromiter((int.from_bytes(_order_of(query)) for query in queries), dtype=np.uint64)
+    # Hashes are spread evenly, so that this share of them lies below.
     bound = np.uint64(int(fraction * 2**64))
     low = np.sort(hashes[hashes < bound])
     if len(low) > most:
@@ -163,6 +168,7 @@ def held_out_documents(
     lowest = np.full(len(sizes), len(hashes))
     np.minimum.at(lowest, group, text)
     order = np.argsort(lowest, kind="stable")
+    # A larger group would leave the choice to chance: it alone decides half of the queries.
     order = order[sizes[order] <= max(1, wanted // 2)]
     chosen = order[np.cumsum(sizes[order]) <= wanted]
     held_out = np.flatnonzero(np.isin(group, chosen))
@@ -261,6 +267,7 @@ def in_blocks(take: Callable[[Int[np.ndarray, " k"]], Sequence[str]], rows: Numb
 
 
 def _among(known: Hashes, texts: Sequence[str]) -> Mask:
+    """Which texts have a known hash."""
     hashes = np.concatenate([_NONE, *map(_hashed, _blocks(texts))])
     if not len(known):
         return np.zeros(len(hashes), dtype=np.bool_)
@@ -274,15 +281,18 @@ def _found(hashes: Hashes, known: Hashes) -> tuple[Numbers, Mask]:
 
 
 def _blocks(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Texts a block at a time."""
     remaining = iter(texts)
     while block := list(islice(remaining, _BLOCK)):
         yield block
 
 
 def _hashed(texts: Iterable[str]) -> Hashes:
+    """Hashes of texts but for case and white space."""
     # Not `folded`: the hashes of earlier jobs would match no more.
     return hash_texts([" ".join(text.split()).casefold() for text in texts])
 
 
 def _distinct(hashes: Iterable[Hashes]) -> Hashes:
+    """Distinct hashes, sorted."""
     return np.unique(np.concatenate([_NONE, *hashes]))

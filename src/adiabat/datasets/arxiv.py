@@ -118,6 +118,7 @@ def first_sentence_end(abstract: str) -> int:
 
 
 def _dollars(text: str) -> int:
+    """Number of dollars that open or close a formula."""
     return text.replace(r"\$", "").count("$")
 
 
@@ -169,6 +170,7 @@ def make_arxiv(source: Path, out: Path, settings: ArxivSettings, *, watch: Watch
     with create_dataset(
         out, maker="arxiv-negatives", source=source, settings=settings, documents=section.documents
     ) as writer:
+        # A first pass, since the sizes of categories decide which papers stay in memory.
         census = _count_categories(source, watch)
         papers = _select(_read_papers(source, census, section, watch), census, section, writer)
         files = _assign_files(papers, section, writer)
@@ -191,6 +193,7 @@ def _count_categories(source: Path, watch: Watch) -> _Census:
             f"{', '.join(first.values) or 'no columns'}: {', '.join(absent)} missing; name that file"
         )
     for categories in parsed_rows(rows, faults, _checked_categories):
+        # A category that a paper names twice counts once.
         sizes.update(set(categories))
         papers += 1
     faults.raise_if_any()
@@ -206,6 +209,7 @@ def _checked_categories(row: Row) -> Categories:
 
 
 def _value(row: Row, column: str) -> object:
+    """The value of a column that every row of the snapshot has."""
     if column not in row.values:
         raise RowError(
             f'{row.location}: expected "{column}", found {", ".join(row.values) or "no columns"}',
@@ -215,11 +219,13 @@ def _value(row: Row, column: str) -> object:
 
 
 def _single_spaced(row: Row, column: str) -> str:
+    """A title or an abstract with single spaces; "" if it is missing."""
     text = optional_text(_value(row, column), column, row.location)
     return " ".join(text.split())
 
 
 def _categories(row: Row) -> Categories:
+    """Categories of a paper: names with spaces between them, or a list."""
     value = _value(row, "categories")
     names = (value or "").split() if isinstance(value, str | None) else value
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) and name for name in names):
@@ -252,6 +258,7 @@ def _select(
     for paper in papers:
         ids.add(paper.paper_id, paper.location)
     faults.raise_if_any()
+    # Results must not depend on the order of the file.
     papers.sort(key=attrgetter("paper_id"))
     limit = section.max_category_size
     small = len(census.small_categories(limit))
@@ -316,9 +323,11 @@ def _negatives(
 ) -> Int64[np.ndarray, "n 21"]:
     """Rows of the negatives of each paper, in the order of difficulty."""
     watch.note(f"counting the words of {len(papers):,} abstracts")
+    # Whole abstracts, in both flavours.
     bags = count_words(paper.abstract for paper in papers)
     groups = groups_of([sort_by_size(paper.categories, census.sizes) for paper in papers])
     nearest = nearest_of_groups(bags, groups, NEAREST, watch=watch)
+    # A list that is too short ends with its last paper twice.
     distinct = int((nearest[:, -2] != nearest[:, -1]).sum())
     writer.note(
         f"{distinct:,} of {len(papers):,} papers ({distinct / len(papers):.1%}) have {NEAREST} distinct "
@@ -329,6 +338,7 @@ def _negatives(
 
 def random_others(count: int, *, seed: int) -> Int64[np.ndarray, " n"]:
     """Draw for each row one of the other rows, all equally likely."""
+    # One number fewer than there are papers: those from the paper's own on move up by one.
     draws = np.random.default_rng(seed).integers(0, count - 1, count)
     return draws + (draws >= np.arange(count))
 
@@ -341,6 +351,7 @@ def _write(
     writer: DatasetWriter,
     watch: Watch,
 ) -> None:
+    """Write documents, and each paper to every file that it belongs to."""
     documents = [writer.document(paper.paper_id, paper.document(section)) for paper in papers]
     for row, paper in enumerate(papers):
         query = {"query_id": paper.paper_id, "query": paper.query(section), "pos": [documents[row]]}

@@ -64,6 +64,7 @@ def make_hotpotqa(
                 location = f"{path}: element {number}"
                 with faults.collected():
                     question = _parse_question(element, location)
+                    # Over all splits, since their levels share files.
                     ids.add(question.query_id, location)
                     skipped.count()
                     short += len(question.passages) < section.min_passages
@@ -79,11 +80,13 @@ def make_hotpotqa(
 
 
 def _parse_question(element: Any, location: str) -> Question:
+    """Read an element of the publisher's array."""
     if not isinstance(element, Mapping):
         raise RowError(f"{location} must be an object, got {value_kind(element)}")
     level = element.get("level")
     if level not in LEVELS:
         raise RowError(f'{location}: "level" must be {", ".join(LEVELS)}, got {level!r}')
+    # Both lists hold pairs that begin with a title.
     passages, supporting = _pairs(element, "context", location), _pairs(element, "supporting_facts", location)
     return Question(
         id_value(element.get("_id"), "_id", location),
@@ -95,6 +98,7 @@ def _parse_question(element: Any, location: str) -> Question:
 
 
 def _pairs(element: Mapping[str, Any], name: str, location: str) -> list[list[Any]]:
+    """A list of pairs in an element: passages, or supporting facts."""
     pairs = element.get(name)
     if not isinstance(pairs, list) or any(not isinstance(pair, list) or len(pair) != 2 for pair in pairs):
         raise RowError(f'{location}: "{name}" must be a list of pairs, got {value_kind(pairs)}')
@@ -102,6 +106,7 @@ def _pairs(element: Mapping[str, Any], name: str, location: str) -> list[list[An
 
 
 def _passage(pair: list[Any], location: str) -> Passage:
+    """Title and text of a paragraph, whose sentences hold their own spaces."""
     title, sentences = pair
     if not isinstance(sentences, list) or any(not isinstance(sentence, str) for sentence in sentences):
         raise RowError(
@@ -115,10 +120,12 @@ def _passage(pair: list[Any], location: str) -> Passage:
 def _write(
     writer: DatasetWriter, split: str, question: Question, section: HotpotqaSection, skipped: SkipCounts
 ) -> None:
+    """Write a question that has both positives and negatives, equal paragraphs once."""
     positives: dict[str, Passage] = {}
     negatives: dict[str, Passage] = {}
     for title, text in question.passages:
         side = positives if title in question.supporting else negatives
+        # Equal paragraphs have one id, and are one document.
         side[text_id(f"{title} {text}".strip())] = title, text
     if not positives:
         skipped.skip("none of its passages supports the answer")

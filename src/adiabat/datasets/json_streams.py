@@ -119,6 +119,7 @@ class _Window:
         only; False at the end.
         """
         parts = [self.text[self.position :]]
+        # The window at least doubles, so that parsing an element again costs about twice its length.
         unread, added = len(parts[0]), 0
         for chunk in self._chunks:
             parts.append(chunk)
@@ -139,6 +140,7 @@ class _Window:
                 return ""
 
     def snippet(self) -> str:
+        """The next characters, for messages."""
         text = self.text[self.position : self.position + _SHOWN_CHARACTERS + 1]
         if not text:
             return "the end of the file"
@@ -146,6 +148,7 @@ class _Window:
 
 
 def _element(window: _Window, location: str) -> Any:
+    """The next value of an array; the window grows until it holds all of it."""
     decoder = json.JSONDecoder()
     window.next_character()
     while True:
@@ -160,6 +163,7 @@ def _element(window: _Window, location: str) -> Any:
                 ) from error
             continue
         size = end - window.position
+        # A number at the end of the window may go on behind it.
         if len(window.text) - end < _LOOKAHEAD and window.extend():
             continue
         window.position += size
@@ -167,6 +171,7 @@ def _element(window: _Window, location: str) -> Any:
 
 
 def _reason(error: Exception) -> str:
+    """Why a text is no JSON, with the place if the parser tells it."""
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} at line {error.lineno}, column {error.colno}"
     return (
@@ -175,6 +180,8 @@ def _reason(error: Exception) -> str:
 
 
 def _text_chunks(path: Path, watch: Watch) -> Iterator[str]:
+    """The text of a file, a chunk at a time, without a byte-order mark."""
+    # A character may stand across two chunks.
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     with _opened(path, watch) as (stream, report):
         at_end = False
@@ -198,6 +205,7 @@ def _opened(path: Path, watch: Watch) -> Iterator[tuple[BinaryIO, Callable[[], N
     require_path(path)
     try:
         with pa.OSFile(str(path)) as file:
+            # Bytes of the compressed file, which are known before it is read.
             size = file.size()
             codec = CODECS.get(path.suffix.lower())
             # pyarrow's stubs do not say that its files are raw streams; they are (readable, readinto,

@@ -60,6 +60,7 @@ def make_msmarco(
 
 
 def _refuse_unused_settings(section: MsmarcoSection, source: Path) -> None:
+    """Refuse settings of the other kind of source, all at once."""
     unused = ("train", "dev", "test") if source.is_dir() else ("most_negatives",)
     usual = MsmarcoSection()
     kind = "a folder of the publisher's files" if source.is_dir() else "a file of triplets"
@@ -95,6 +96,7 @@ def split_of(number: int, total: int, section: MsmarcoSection) -> str | None:
 
 
 def _write_triplets(source: Path, writer: DatasetWriter, section: MsmarcoSection, watch: Watch) -> None:
+    """Cut a file of triplets into splits, by the number of each sample."""
     total = _count_triplets(source, section)
     table = Table.open(source, wanted=("examples",))
     skipped, queries, repeated = SkipCounts("samples"), HashSet(), 0
@@ -106,6 +108,7 @@ def _write_triplets(source: Path, writer: DatasetWriter, section: MsmarcoSection
         if split is None:
             skipped.skip("between the validation and the test samples")
             continue
+        # Only 64 bits of each query stay in memory.
         is_new = queries.add(example.query)
         repeated += split != "train" and not is_new
         _write_triplet(writer, split, example, section, skipped)
@@ -115,6 +118,7 @@ def _write_triplets(source: Path, writer: DatasetWriter, section: MsmarcoSection
 
 
 def _count_triplets(source: Path, section: MsmarcoSection) -> int:
+    """Number of samples, which must be enough for all splits."""
     if place_of(source).form in ("tsv", "csv"):
         raise DataError(
             f"{source} must be a file of triplets (JSON lines with query, pos and neg), or a folder with "
@@ -133,6 +137,7 @@ def _count_triplets(source: Path, section: MsmarcoSection) -> int:
 def _write_triplet(
     writer: DatasetWriter, split: str, example: Example, section: MsmarcoSection, skipped: SkipCounts
 ) -> None:
+    """Write a sample that has negatives, equal texts once."""
     positives = list(dict.fromkeys(example.positives))
     negatives = [text for text in dict.fromkeys(example.negatives) if text not in positives]
     if not negatives:
@@ -192,6 +197,7 @@ class _Folder:
         splits = {}
         for path in paths:
             split = path.name.removeprefix("qrels.").partition(".tsv")[0]
+            # Test queries keep all of their passages in any case.
             first_only = self._section.pairs == "first" and split.startswith("train")
             relevant = self._relevant(path)
             negatives = self._negatives(split, relevant, 1 if first_only else self._section.most_negatives)
@@ -247,6 +253,7 @@ class _Folder:
 
     def _candidates(self, split: str) -> Iterator[tuple[str, str, str]]:
         """Location, query id and passage id of each line of the files that list negatives."""
+        # Names such as dev.small fall back on the files of dev.
         for name in dict.fromkeys((split, split.partition(".")[0])):
             ranked = self._tables(f"top1000.{name}", f"top1000.{name}.tsv")
             triples = self._tables(f"qidpidtriples.{name}.*")
@@ -263,6 +270,7 @@ class _Folder:
         """Write the passages that queries name, in the collection's order."""
         missing: set[int] = set()
         for query in queries:
+            # Numbers, not passages: 8.8 million passages stay on disk.
             missing.update(query.positives, query.negatives)
         named, total = len(missing), 0
         path = self._table("collection.tsv")
@@ -282,9 +290,11 @@ class _Folder:
         writer.note(f"{named:,} of {total:,} passages written: those that a query names")
 
     def _rows(self, path: Path, width: int) -> Iterator[tuple[str, list[str]]]:
+        """Lines of a TSV file of the folder; faults of all files are collected together."""
         return tab_rows(path, width, self._faults, watch=self._watch)
 
     def _table(self, name: str) -> Path:
+        """A file that the folder must have."""
         paths = self._tables(name)
         if not paths:
             raise DataError(
@@ -305,11 +315,13 @@ class _Folder:
 
 
 def _append_new(number: int, passages: Passages) -> None:
+    """Add a passage once; lists are short, so that they are searched from end to end."""
     if number not in passages:
         passages.append(number)
 
 
 def _number(text: str, location: str) -> int:
+    """A whole number below 10^18, which fits into 64 bits."""
     if not (text.isascii() and text.isdigit() and len(text) < 19):
         raise RowError(
             f"{location} must name a passage and its relevance by whole numbers, got {text or 'nothing'}"

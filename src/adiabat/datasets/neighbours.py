@@ -109,6 +109,7 @@ def groups_of(categories: Sequence[Categories]) -> Iterator[Group]:
     """
     with_prefix: dict[Categories, list[int]] = {}
     for row, names in enumerate(categories):
+        # The empty prefix holds every paper.
         for length in range(len(names) + 1):
             with_prefix.setdefault(names[:length], []).append(row)
     queries: dict[Categories, list[int]] = {}
@@ -170,9 +171,11 @@ def _nearest_in_block(
     units of `RESOLUTION`.
     """
     keys = np.rint(block.divergences(bags, row) / RESOLUTION).astype(np.int64)
+    # A text is its own closest candidate, and must not be its negative.
     keys[block.rows == row] = _SELF
     positions = np.arange(len(keys))
     if k < len(keys):
+        # All candidates up to the k-th closest, ties among them; sorting these few is cheap.
         positions = np.flatnonzero(keys <= np.partition(keys, k - 1)[k - 1])
     positions = positions[np.argsort(keys[positions], kind="stable")[:k]]
     return keys[positions], block.rows[positions]
@@ -201,6 +204,7 @@ class Postings:
         words, shares, lengths = bags.shares(rows)
         order = np.argsort(words, kind="stable")
         words, shares, owners = words[order], shares[order], np.repeat(np.arange(len(rows)), lengths)[order]
+        # Where a word differs from the one before it, and the end.
         starts = np.flatnonzero(np.diff(words, prepend=-1, append=-1))
         return cls(rows, np.append(words, np.int32(-1))[starts], starts, owners, shares, _x_ln_x(shares))
 
@@ -212,12 +216,14 @@ class Postings:
         starts, ends = self.starts[positions[shared]], self.starts[positions[shared] + 1]
         slices, lengths, own = _slices(starts, ends), ends - starts, shares[shared]
         terms = np.repeat(_x_ln_x(own), lengths) + _gather(self.terms, slices)
+        # The term of each shared word: f(p) + f(q) - f(p + q).
         terms -= _x_ln_x(np.repeat(own, lengths) + _gather(self.shares, slices))
         sums = np.bincount(_gather(self.owners, slices), weights=terms, minlength=len(self.rows))
         return np.asarray(np.maximum(math.log(2) + 0.5 * sums, 0.0))
 
 
 def _slices(starts: Rows, ends: Rows) -> list[slice]:
+    """The slices between starts and ends."""
     return [slice(start, end) for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
@@ -227,4 +233,5 @@ def _gather(values: Shaped[np.ndarray, " n"], slices: Sequence[slice]) -> Shaped
 
 
 def _x_ln_x(x: Float64[np.ndarray, " n"]) -> Float64[np.ndarray, " n"]:
+    """``x ln x`` of shares above zero."""
     return np.asarray(x * np.log(x))

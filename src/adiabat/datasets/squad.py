@@ -64,6 +64,7 @@ def make_squad(source: Path, out: Path, settings: SquadSettings, *, watch: Watch
     with create_dataset(
         out, maker="squad", source=source, settings=settings, documents=section.documents
     ) as writer:
+        # A file is one JSON value, and is read whole.
         for split, path in paths.items():
             articles = _articles(path)
             for number, article in enumerate(articles):
@@ -80,6 +81,7 @@ def make_squad(source: Path, out: Path, settings: SquadSettings, *, watch: Watch
 def _write(
     writer: DatasetWriter, split: str, question: _Question, section: SquadSection, skipped: SkipCounts
 ) -> None:
+    """Write a question that has both positives and negatives, equal sentences once."""
     context, spans = question.context, question.spans
     roles = sentence_roles(context, spans, question.answers, repeats=section.repeats)
     positives, negatives = (dict.fromkeys(context[slice(*spans[i])] for i in numbers) for numbers in roles)
@@ -114,6 +116,7 @@ def sentence_roles(
             texts.append(re.escape(answer.text))
     if not marked:
         return [], []
+    # Whole words only: the answer "art" is not in "party".
     words = re.compile(rf"(?<!\w)(?:{'|'.join(texts)})(?!\w)")
     repeated = {i for i, (first, last) in enumerate(spans) if words.search(context[first:last])} - marked
     positives = marked | repeated if repeats == "positive" else marked
@@ -127,6 +130,7 @@ def _locate(context: str, answer: Answer) -> int | None:
         return None
     if context.startswith(answer.text, answer.start):
         return answer.start
+    # The nearest occurrence to the offset that the file states.
     starts = [match.start() for match in re.finditer(re.escape(answer.text), context)]
     return min(starts, key=lambda start: abs(start - answer.start), default=None)
 
@@ -146,6 +150,7 @@ def _questions(article: Any, location: str, faults: FileFaults) -> Iterator[_Que
 
 
 def _question(entry: Any, context: str, spans: Sequence[Span], location: str) -> _Question:
+    """Read a question about a paragraph; one without an answer has none."""
     is_impossible = isinstance(entry, Mapping) and entry.get("is_impossible") is True
     answers = [] if is_impossible else _list_value(entry, "answers", location)
     return _Question(
@@ -159,6 +164,7 @@ def _question(entry: Any, context: str, spans: Sequence[Span], location: str) ->
 
 
 def _answer(answer: Any, location: str) -> Answer:
+    """Read an answer and its position."""
     start = answer.get("answer_start") if isinstance(answer, Mapping) else None
     if not isinstance(start, int) or isinstance(start, bool) or start < 0:
         raise RowError(
@@ -168,6 +174,7 @@ def _answer(answer: Any, location: str) -> Answer:
 
 
 def _articles(path: Path) -> list[Any]:
+    """The articles of a file of SQuAD."""
     try:
         return _list_value(read_json(path), "data", str(path))
     except RowError as fault:
@@ -175,6 +182,7 @@ def _articles(path: Path) -> list[Any]:
 
 
 def _list_value(value: Any, name: str, location: str) -> list[Any]:
+    """A list in an object of the file."""
     if not isinstance(value, Mapping):
         raise RowError(f"{location} must be an object, got {value_kind(value)}")
     entries = value.get(name)

@@ -59,6 +59,7 @@ class HashSet:
             return False
         self._slots[slot] = code
         self._count += 1
+        # Probing is short while at most two thirds of the slots are taken.
         if 3 * self._count > 2 * len(self._slots):
             former, self._slots = self._slots, array("Q", bytes(16 * len(self._slots)))
             for code in filter(None, former):
@@ -113,6 +114,7 @@ class DatasetWriter:
         """Write a document once, however often it is added; returns its name in examples."""
         if self._documents == "texts":
             return f"{title} {text}".strip()
+        # A document of many examples is written with the first.
         if self._doc_ids.add(doc_id):
             self._lines(CORPUS).add({"_id": doc_id, **({"title": title} if title else {}), "text": text})
         return doc_id
@@ -156,6 +158,7 @@ class DatasetWriter:
             lines.abandon()
 
     def _lines(self, stem: str) -> "_GzipLines":
+        """The file of a stem, made with its first row."""
         if stem not in self._files:
             self._files[stem] = _GzipLines(self._folder / f"{stem}.jsonl.gz")
         return self._files[stem]
@@ -201,6 +204,7 @@ def create_dataset(
     target = Path(os.path.realpath(out))
     _require_free(out, target)
     work = target.with_name(f".{target.name}.making")
+    # Folders that this run makes, and removes again if it fails.
     missing = [parent for parent in work.parents if not parent.exists()]
     try:
         make_folder(work, parents=True)
@@ -213,6 +217,7 @@ def create_dataset(
     with sole_writer(work), _disk_full_as_data_error(out):
         writer = DatasetWriter(work, out=out, documents=documents)
         try:
+            # Leftovers of a killed process.
             remove(*work.iterdir())
             yield writer
             _require_examples(writer.summary, source)
@@ -227,6 +232,7 @@ def create_dataset(
 
 
 def _require_free(out: Path, target: Path) -> None:
+    """Refuse an output that holds anything, or cannot be replaced by a rename."""
     if target.is_dir() and not os.path.ismount(target) and target != Path.cwd().resolve():
         names = sorted(child.name for child in target.iterdir())
         if names:
@@ -244,6 +250,7 @@ def _require_free(out: Path, target: Path) -> None:
 
 
 def _require_examples(summary: DatasetSummary, source: Path) -> None:
+    """Refuse to finish a data set without examples, with the reasons why rows were skipped."""
     if not summary.examples:
         reasons = f" ({'; '.join(summary.notes)})" if summary.notes else ""
         raise DataError(
@@ -258,6 +265,7 @@ def read_summary(folder: Path) -> DatasetSummary:
 
 
 def _record(summary: DatasetSummary, maker: str, source: Path, settings: Section) -> str:
+    """The record of the source, the settings and the rows written."""
     files = sorted(path for path in source.iterdir() if path.is_file()) if source.is_dir() else [source]
     return sealed_json(
         {
@@ -295,6 +303,7 @@ def _remove(work: Path, parents: list[Path]) -> None:
 
 @contextmanager
 def _disk_full_as_data_error(out: Path) -> Iterator[None]:
+    """Report a full disk, in whatever class a library raises it; other errors pass."""
     try:
         yield
     except OSError as fault:
@@ -317,6 +326,7 @@ class _GzipLines:
         self._buffer = bytearray()
 
     def add(self, row: Mapping[str, Any]) -> None:
+        """Add a row, which is compressed with others."""
         self._buffer += json.dumps(row, ensure_ascii=False).encode("utf-8")
         self._buffer += b"\n"
         self.rows += 1
@@ -324,10 +334,12 @@ class _GzipLines:
             self._compress()
 
     def _compress(self) -> None:
+        """Write what waits to be compressed."""
         self._file.write(self._compressor.compress(self._buffer))
         self._buffer.clear()
 
     def finish(self) -> None:
+        """Write the rest through to the disk, and close the file."""
         self._compress()
         self._file.write(self._compressor.flush())
         self._file.flush()
@@ -335,5 +347,6 @@ class _GzipLines:
         self._file.close()
 
     def abandon(self) -> None:
+        """Close the file, whatever it holds."""
         with suppress(OSError):
             self._file.close()

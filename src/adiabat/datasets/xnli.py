@@ -28,6 +28,8 @@ NO_LABEL = "-"
 
 @dataclass(slots=True)
 class _Pair:
+    """A sentence pair, its texts by language, and where it was first seen."""
+
     label: str
     location: str
     premise: dict[str, str] = field(default_factory=dict)
@@ -45,9 +47,11 @@ def make_xnli(source: Path, out: Path, settings: XnliSettings, *, watch: Watch =
 
 
 def _make_split(path: Path, split: str, writer: DatasetWriter, section: XnliSection) -> None:
+    """Write the pairs of a split that are in every language."""
     faults, skipped = FileFaults(), SkipCounts(f"pairs of {split}")
     pairs = _read_pairs(path, section, faults)
     present = {language for pair in pairs.values() for language in pair.premise}
+    # Languages of any pair, unless settings name some.
     languages = sorted(present if section.languages is None else section.languages)
     for pair_id, pair in pairs.items():
         skipped.count()
@@ -84,6 +88,7 @@ def _read_pairs(path: Path, section: XnliSection, faults: FileFaults) -> dict[st
     pairs: dict[str, _Pair] = {}
 
     def add(row: Row) -> None:
+        """Add a row of a wanted language."""
         language = text_value(_cell(row, "language"), "language", row.location)
         if section.languages is None or language in section.languages:
             _add(pairs, language, row)
@@ -93,6 +98,7 @@ def _read_pairs(path: Path, section: XnliSection, faults: FileFaults) -> dict[st
 
 
 def _add(pairs: dict[str, _Pair], language: str, row: Row) -> None:
+    """Add a row to the pair that it belongs to, which must agree with it."""
     pair_id = id_value(_cell(row, "pairID"), "pairID", row.location)
     label = _cell(row, "gold_label")
     if label not in (*LABELS, NO_LABEL):
@@ -104,6 +110,7 @@ def _add(pairs: dict[str, _Pair], language: str, row: Row) -> None:
         text_value(_cell(row, name), name, row.location) for name in ("sentence1", "sentence2")
     )
     pair = pairs.setdefault(pair_id, _Pair(label, row.location))
+    # Rows of one pair are the same sentences, so that their labels must agree.
     if pair.label != label:
         raise RowError(
             f'{row.location}: pair "{pair_id}" must have one label, got {label}, '
@@ -115,5 +122,6 @@ def _add(pairs: dict[str, _Pair], language: str, row: Row) -> None:
 
 
 def _cell(row: Row, name: str) -> str | None:
+    """The text of a cell, None if it is empty."""
     value = row.values.get(name)
     return value if value is None else str(value)

@@ -110,6 +110,7 @@ class Vectors:
     def _similarities(
         self, queries: Float32[np.ndarray, "p e"], documents: Float32[np.ndarray, "p e"]
     ) -> PairScores:
+        """Similarity of each query to the document beside it."""
         return exact_pairs(FixedPoint.of(queries), FixedPoint.of(documents), self.similarity)
 
 
@@ -164,6 +165,7 @@ class DenseSource:
     @classmethod
     def of(cls, vectors: Vectors) -> "DenseSource":
         """Invert the rows of the store."""
+        # The rows of the store are a permutation of those of the corpus, which sorting inverts.
         return cls(vectors, np.argsort(vectors.store_rows))
 
     def find(self, queries: Sequence[str], depth: int, positives: PositiveTexts | None = None) -> Candidates:
@@ -189,6 +191,7 @@ class FusedSource:
         lexical, dense = self.lexical.find(queries, depth, positives), self.dense.find(queries, depth)
         rows = _fused(list(zip(lexical.hits.rows, dense.hits.rows, strict=True)), depth)
         query, column = np.nonzero(rows >= 0)
+        # Ranks of both sources cannot be compared with positives; similarities can.
         scores = np.full(rows.shape, -np.inf, dtype=np.float32)
         scores[query, column] = dense.score(Pairs(query, rows[query, column], [""] * len(query)))
         return Candidates(Hits(rows, scores), dense.score)
@@ -277,6 +280,7 @@ def too_close(
 def first_reasons(count: int, masks: Mapping[Reason, Bool[np.ndarray, " c"]]) -> Codes:
     """Code of the first reason that holds for each candidate."""
     codes: Codes = np.full(count, PASSED, dtype=np.uint8)
+    # The first reason is written last, over all others.
     for reason in reversed(REASONS):
         if reason in masks:
             codes[masks[reason]] = code_of(reason)
@@ -339,6 +343,7 @@ def overlaps(
     that of the positive's that the candidate has; a share of fewer than `CONTAINMENT` shingles counts no more
     than the other one.
     """
+    # All candidates are searched together, since numpy is slow on many short arrays.
     sizes = np.array([len(hashes) for hashes in candidates], dtype=np.int64)
     if not len(positive) or not sizes.sum():
         return np.zeros(len(candidates))

@@ -82,9 +82,11 @@ class _ScoringModel:
     towers: DualEncoder
 
     def fingerprint(self, side: Side) -> Fingerprint:
+        """Fingerprint of one side's vectors."""
         return self.towers.fingerprint(side)
 
     def encode(self, texts: Sequence[str], *, side: Side) -> Float32[np.ndarray, "n e"]:
+        """One vector per text, in the precision of its side."""
         return self.towers.encode(texts, side=side, precision="fp32" if side == "query" else "auto")
 
 
@@ -107,12 +109,14 @@ def mine(
     file, byte for byte. A folder `index` keeps the corpus and its BM25 index for other runs.
     """
     settings, start = settings or MineSettings(), time.monotonic()
+    # Cheap checks come first: mining a large data set takes hours.
     require_free(out, index)
     store = require_source(settings, corpus, model, store)
     examples = read_queries(data, settings.data)
     if index is not None:
         make_directory(index, setting="index")
     folder = working_folder(out)
+    # A folder of the caller outlives the run; one inside the working folder is removed with it.
     corpus_folder = index or folder / "corpus"
     with writing_to(folder):
         make_folder(folder)
@@ -147,6 +151,7 @@ def mine(
                 origin["similarity"] = ranker.similarity
             mining = _finish(out, rows, origin, settings, miner.queries.notes, time.monotonic() - start)
         except AdiabatError:
+            # Without a finished block there is nothing to resume.
             if not is_there(folder / STATE_FILE):
                 remove(folder)
             raise
@@ -162,6 +167,7 @@ def _vectors(
         return None
     opened = None if store is None else Store.open(store)
     towers = load(model, section)
+    # Vectors of another model would be searched without any error.
     if opened is not None:
         opened.require_encoder(towers.fingerprint("document"))
     return Vectors(_ScoringModel(towers), opened, similarity=towers.ranks_by, device=towers.query.device)
@@ -177,6 +183,7 @@ def _with_rows(vectors: Vectors, documents: Documents, corpus: str) -> Vectors:
 
 
 def _documents(corpus: str, folder: Path, section: EmbedDataSection, *, replaceable: bool) -> Documents:
+    """The corpus: a store with texts as it is, any other source written to a folder."""
     if is_store(Path(corpus)):
         if section != EmbedDataSection():
             raise ConfigError(
@@ -214,6 +221,7 @@ def _miner(
     settings: MineSettings,
     watch: Watch,
 ) -> Miner:
+    """Prepare queries and the source of candidates."""
     queries = queries_in_corpus(
         examples, documents, settings.data, corpus_name=corpus, keep_listed=settings.mine.listed == "keep"
     )
@@ -231,6 +239,7 @@ def _miner(
 
 
 def _digest(documents: Documents) -> str:
+    """What tells one corpus from another."""
     if isinstance(documents, WrittenCorpus):
         return documents.digest
     assert isinstance(documents, Store)
@@ -289,6 +298,7 @@ def _mine_blocks(miner: Miner, rows: MinedRows, stores: Sequence[Store], watch: 
             )
             if is_kept:
                 block_rows.append(row_of(mined, miner.corpus, ids=ids))
+        # Rows of a store that somebody else changed would name other documents.
         for store in stores:
             store.require_unchanged()
         rows.extend(block_rows, len(block))
@@ -314,6 +324,7 @@ def _finish(
     notes: Sequence[str],
     seconds: float,
 ) -> Mining:
+    """Write the statistics, and move the mined file to its name."""
     counts, wanted = rows.counts.report(), settings.mine.negatives_per_query
     if not counts["written"]:
         if settings.mine.too_few == "keep":
@@ -335,6 +346,7 @@ def _finish(
         "settings": settings.recorded(),
         "versions": versions("cpu"),
     }
+    # The statistics are there before the file: a finished file always has some.
     write_text(json.dumps(report, indent=1, ensure_ascii=False, allow_nan=False) + "\n", stats)
     rows.publish(out, bare)
     return Mining(out, bare, stats, report, summary_lines(report, wanted=wanted))

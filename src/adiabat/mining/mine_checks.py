@@ -73,6 +73,7 @@ def require_free(out: Path, index: Path | None) -> None:
         # A run that was killed after its last file left its working folder.
         clear(working_folder(out))
     refuse_existing(out)
+    # This check spares the user a run whose second file cannot be written.
     if not working_folder(out).exists():
         # An interrupted run may have left this file of its own.
         refuse_existing(bare_path(out))

@@ -7,7 +7,6 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -80,7 +79,11 @@ class ScoreCounts:
         }
 
 
+_NO_COUNTS = dict.fromkeys(COUNTS, 0)
+
+
 def _no_scores() -> dict[str, ScoreCounts]:
+    """Scores of every outcome before the first query."""
     return {name: ScoreCounts() for name in OUTCOMES}
 
 
@@ -95,11 +98,13 @@ class MiningCounts:
         examples: By outcome: a key to sort by, and the example.
     """
 
-    counts: dict[str, int] = field(default_factory=partial(dict.fromkeys, COUNTS, 0))
+    counts: dict[str, int] = field(default_factory=_NO_COUNTS.copy)
     scores: dict[str, ScoreCounts] = field(default_factory=_no_scores)
     examples: dict[str, list[tuple[int, dict[str, Any]]]] = field(default_factory=dict)
 
     def _count(self, name: str, count: int = 1) -> None:
+        """Add to a sum; those of reasons are made when they are first needed."""
+        # Sums of reasons begin where these first occur.
         self.counts[name] = self.counts.get(name, 0) + count
 
     def add(self, mined: MinedQuery, *, wanted: int, written: bool) -> None:
@@ -114,6 +119,7 @@ class MiningCounts:
             self._count("written")
             self._count("negatives", mined.negatives)
             self._count("listed", len(mined.listed_texts))
+        # Margins apply to the lowest positive, and so do the shares.
         lowest = float(mined.positive_scores.min())
         self.scores["positive"].add(mined.positive_scores, lowest)
         self.scores["candidate"].add(mined.scores, lowest)
@@ -135,10 +141,12 @@ class MiningCounts:
         if not len(positions):
             return
         query = mined.example
+        # The name of the outcome is hashed, too, so that outcomes do not all show the same queries.
         key = query_number(f"{name}\0{query.query_id}", query.query)
         examples = self.examples.setdefault(name, [])
         if len(examples) == EXAMPLES and key >= examples[-1][0]:
             return
+        # One candidate of the query, drawn by the same number.
         position = int(positions[key % len(positions)])
         lowest = int(mined.positive_scores.argmin())
         example = {
@@ -269,6 +277,7 @@ class MinedRows:
         if is_there(folder / STATE_FILE):
             remedy = f"remove the folder {folder}, and {again()}"
             state = MiningState.read(folder / STATE_FILE, remedy)
+            # With other settings or other data the former rows are void.
             if state.plan == plan:
                 hashes = []
                 for name, size, digest in zip(ROW_FILES, state.sizes, state.sha256, strict=True):
@@ -282,6 +291,7 @@ class MinedRows:
 
     def extend(self, rows: Sequence[Mapping[str, Any]], queries: int) -> None:
         """Write the rows of a block to disk, and then the state that counts them as finished."""
+        # A kill between these writes leaves bytes behind those that the state counts; they are cut off.
         self._append(0, [row for row in rows if row["neg"]])
         self._append(1, [row for row in rows if not row["neg"]])
         self.done += queries
@@ -312,6 +322,7 @@ class MinedRows:
         """
         with writing_to(out):
             compressed = self._compressed(ROWS_FILE, out)
+            # Somebody may have made the file since the run began.
             refuse_existing(out)
             if bare is not None:
                 move(self._compressed(BARE_FILE, bare), bare)
@@ -319,6 +330,7 @@ class MinedRows:
             sync(out.parent)
 
     def _compressed(self, name: str, out: Path) -> Path:
+        """A file of rows, compressed as its later name says, through to the disk."""
         path, codec = self.folder / f"packed-{name}", CODECS[ending_of(out)]
         with (
             new_file(path) as target,

@@ -55,6 +55,7 @@ def query_generator(seed: int, query_id: str, query: str) -> np.random.Generator
 def query_number(query_id: str, query: str) -> int:
     """64 bits of a query."""
     digest = hashlib.blake2b(query_id.encode("utf-8", "surrogatepass"), digest_size=8)
+    # The zero byte keeps an id and a query apart: "a" and "bc" differ from "ab" and "c".
     digest.update(b"\0" + query.encode("utf-8", "surrogatepass"))
     return int.from_bytes(digest.digest(), "little")
 
@@ -119,6 +120,7 @@ class Miner:
             yield from self._mine_batch(examples[start : start + BATCH_QUERIES], candidates, start)
 
     def _positive_texts(self, examples: Sequence[Example]) -> list[list[str]]:
+        """Texts of each query's positives."""
         if not self.queries.holds_ids:
             return [list(example.positives) for example in examples]
         ids = list(dict.fromkeys(chain.from_iterable(example.positives for example in examples)))
@@ -136,6 +138,7 @@ class Miner:
         for query, example in enumerate(examples, start):
             hits = Hits(candidates.hits.rows[query], candidates.hits.scores[query])
             batch.append(self._unfiltered(example, hits, texts))
+        # Margins need the scores of the positives.
         _score_known_documents(batch, candidates, start, texts)
         own_rows = self.corpus.rows([example.query_id for example in examples])
         for mined, known, own_row in zip(batch, answers, own_rows.tolist(), strict=True):
@@ -175,7 +178,8 @@ class Miner:
         }
         settings = self.settings
         if settings.near_duplicate and plain:
-            masks["near_duplicate"] = (self._overlaps(answers, plain) >= settings.near_duplicate).any(axis=0)
+            copied = self._overlaps(answers, plain) >= settings.near_duplicate
+            masks["near_duplicate"] = np.asarray(copied.any(axis=0))
         # The first ranks are counted among the candidates that no reason has dropped.
         remaining = ~np.logical_or.reduce(list(masks.values()))
         masks["rank"] = remaining & (np.cumsum(remaining) <= settings.skip_first)
@@ -203,6 +207,7 @@ class Miner:
         """
         orders: list[list[int]] = []
         for mined in batch:
+            # A generator of its own, so that no query depends on those before it.
             generator = query_generator(self.seed, mined.example.query_id, mined.example.query)
             passed = np.flatnonzero(mined.codes == PASSED)
             orders.append(in_order_of_choice(passed, self.settings.choice, generator).tolist())
@@ -233,6 +238,7 @@ class Miner:
         for query, order in enumerate(orders):
             missing = self._missing(batch[query])
             candidates += [(query, candidate) for candidate in order[:missing]]
+            # Candidates that the judge drops are replaced by the next ones in the following round.
             del order[:missing]
         return candidates
 
@@ -249,6 +255,7 @@ class Miner:
             mined.chosen.append(candidate)
 
     def _missing(self, mined: MinedQuery) -> int:
+        """Number of negatives that a query still needs."""
         return self.settings.negatives_per_query - mined.negatives
 
 
@@ -305,7 +312,7 @@ class _Texts:
 
 def _own_document(mined: MinedQuery, own_row: int) -> Mask:
     """The candidate with the query's id and text, possibly with a title."""
-    own = mined.rows == own_row
+    own: Mask = mined.rows == own_row
     for position in np.flatnonzero(own):
         own[position] = is_own_document(mined.example.query, mined.texts[position])
     return own
@@ -318,6 +325,7 @@ def _repeated(texts: Sequence[str]) -> Mask:
 
 
 def _among(texts: Sequence[str], others: set[str]) -> Mask:
+    """Which texts are one of some others."""
     return np.fromiter((text in others for text in texts), dtype=bool, count=len(texts))
 
 

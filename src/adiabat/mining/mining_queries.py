@@ -97,6 +97,7 @@ def written_corpus(
                 f"{folder} must hold the current corpus {source}, it holds another; "
                 "remove it, or name another folder"
             )
+        # Without its record a corpus that is half overwritten is never read.
         remove(folder / CORPUS_FILE)
     with plain_disk_errors(folder):
         corpus = write_corpus(documents(), folder, source=source)
@@ -133,6 +134,7 @@ def rows_in_store(corpus: Documents, store: Store, *, source: str) -> Int64[np.n
             f"lacks {several(missing, of='documents')}; "
             f"add them with {call_of('embed', append=True)}, or name the store of this corpus"
         )
+    # Documents of the store alone would become negatives that have no text.
     if store.count > corpus.count:
         raise DataError(
             f"{store.path} must hold the documents of {source} alone, got "
@@ -166,6 +168,7 @@ class MiningQueries:
         digest = hashlib.sha256()
         for example in self.examples:
             for texts in ((example.query_id, example.query), example.positives, example.negatives):
+                # Lengths stand before texts, so that no two data sets give the same bytes.
                 digest.update(len(texts).to_bytes(8, "little"))
                 for text in texts:
                     content = text.encode("utf-8", "surrogatepass")
@@ -193,6 +196,7 @@ def queries_in_corpus(
     Documents are ids where any positive is the id of a document, and texts otherwise; texts need not be in
     the corpus.
     """
+    # Ids in another Unicode form become those of the corpus.
     if settings.ids != "exact":
         data = with_known_ids(data, corpus.rows)
     shared = _shared_answers(data.examples)
@@ -241,6 +245,7 @@ def _are_ids(examples: Sequence[Example], corpus: Documents) -> bool:
     if other_forms(positives, corpus.rows):
         return True
     similar = _ids_in_other_case(positives, corpus)
+    # A few texts may equal an id but for case by chance; most of them do not.
     return 2 * sum(positive.casefold() in similar for positive in positives) > len(positives)
 
 

@@ -87,6 +87,7 @@ class TextCounter:
         """Count one text."""
         words = folded(text)
         self.hashes.add(text)
+        # 64 bits a text: among a million texts, two collide with a probability of 3e-8.
         self._folded.append(hash(" ".join(words)))
         self.words.append(len(words))
         self.characters.append(len(text))
@@ -131,10 +132,12 @@ class IdCounter:
     def repeated_but_for_case(self) -> RowPairs:
         """(first row, later row) of each id that differs from an earlier one in case alone."""
         first = np.unique(self._exact, return_index=True)[1]
+        # The first row of each exact id, in the order of the file: exact repetitions are told elsewhere.
         first.sort()
         return self._rows_at(first[_repeats(np.array(self._folded)[first])])
 
     def _rows_at(self, positions: RowPairs) -> RowPairs:
+        """Numbers of the rows at some positions: rows without an id take none."""
         return np.asarray(np.array(self._rows)[positions])
 
 
@@ -142,6 +145,7 @@ def _repeats(values: Int64[np.ndarray, " n"]) -> Int64[np.ndarray, "repeats 2"]:
     """(first position, later position) of each value that occurred before."""
     _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
     firsts = first[inverse]
+    # A value's own position differs from its first one wherever it repeats.
     later = np.flatnonzero(firsts != np.arange(len(values)))
     return np.stack([firsts[later], later], axis=1).astype(np.int64)
 
@@ -166,6 +170,7 @@ class RowCounter:
             counter = self.of(role)
             for text in texts:
                 counter.add(text, entry.location)
+            # Rows of a language grid name the language of each text.
             counter.languages.update(entry.languages.get(role, ()))
         self.positives.append(len(entry.texts.get("positive", ())))
         self.negatives.append(len(entry.texts.get("negative", ())))
@@ -242,6 +247,7 @@ class _ColumnCounts:
             self._values[text] += 1
             if len(self._values) <= MAX_VALUES:
                 return
+        # Too many values, or one that is no short text or number: the column is no tag.
         self._values = None
 
     def column(self, name: str, used_as: str) -> Column:
@@ -293,6 +299,7 @@ def count_pairs(queries: Hashes, positives: Listed, negatives: Listed) -> tuple[
     asked = query[positives.row]
     pair = asked * width + positive
     distinct, first = np.unique(pair, return_index=True)
+    # Pairs of each distinct positive.
     frequencies = np.unique(positive, return_counts=True)[1]
     documents_of_each = np.unique(distinct // width, return_counts=True)[1]
     is_own = asked == positive
@@ -332,6 +339,7 @@ def in_corpus(listed: Listed, ids: Hashes, texts: Hashes) -> Listed:
     """Replace the hashes of ids by those of their texts in a corpus; of a repeated id, the first text
     counts.
     """
+    # Ids of the corpus come first, so that rows of the corpus are the first positions.
     numbers = numbered(np.concatenate([ids, listed.hashes]))
     distinct, first = np.unique(numbers[: len(ids)], return_index=True)
     row_of = np.full(int(numbers.max(initial=-1)) + 1, -1)
@@ -352,6 +360,7 @@ class NameCounter:
     def add(self, name: str) -> None:
         """Add the name of one more row, "" if it has none."""
         number = self._number_of.setdefault(hash(name), len(self.names))
+        # A new name has the next number.
         if number == len(self.names):
             self.names.append(name[:NAME_CHARACTERS])
         self._numbers.append(number)
@@ -372,11 +381,13 @@ def groups_of(
     topic, tag, width = topics.numbers[rows], tags.numbers[rows], len(tags.names)
 
     def named_topic(number: int, size: int) -> NamedGroup:
+        """A topic by its number, with its largest tags."""
         inner = _largest_first(tag[(topic == number) & (tag > 0)])
         largest = tuple((tags.names[name], count) for name, count in inner[:LISTED_GROUPS])
         return NamedGroup(topics.names[number], size, tags=largest, tag_count=len(inner))
 
     def named_tag(number: int, size: int) -> NamedGroup:
+        """A tag within a topic, by their common number."""
         return NamedGroup(tags.names[number % width], size, within=topics.names[number // width])
 
     if "topic" in read:
@@ -389,6 +400,7 @@ def _groups(
     kind: GroupKind, keys: OfPairs, names: OfPairs, named: Callable[[int, int], NamedGroup]
 ) -> Groups:
     """Groups by their keys; a pair whose name is 0 is in none."""
+    # The key of a tag holds the number of its topic, too.
     groups = _largest_first(keys[names > 0])
     small = []
     for batch_size in BATCH_SIZES:

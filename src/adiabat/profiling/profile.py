@@ -125,6 +125,7 @@ def pair_findings(pairs: PairCounts, rows: PairRows, quotes: Quotes) -> Iterator
         problem = f"documents should differ from their query, {count:,} of {pairs.pairs:,} are the same text"
         yield Finding("documents that are their query", "warning", count, f"{problem}: {queries}; drop them")
     if pairs.unique_documents < FEW_UNIQUE:
+        # Pairs whose document another pair has already.
         repeated = pairs.pairs - round(pairs.unique_documents * pairs.pairs)
         sentence = (
             f"{percent(pairs.unique_documents)} of the documents are unique, so batches hold equal ones: "
@@ -155,6 +156,7 @@ def text_findings(texts: Sequence[TextCounter], *, are_ids: bool) -> Iterator[Fi
 
 def column_findings(columns: Sequence[Column], counter: ColumnCounter) -> Iterator[Finding]:
     """Columns of several kinds, and columns with one value."""
+    # Rows of the file: no column has more.
     rows = max((column.rows for column in columns), default=0)
     for column in columns:
         kinds = {kind: count for kind, count in column.kinds if kind != "null"}
@@ -169,6 +171,7 @@ def column_findings(columns: Sequence[Column], counter: ColumnCounter) -> Iterat
                 f'column "{column.name}" should hold one kind of value, got {", ".join(listed)}; '
                 "check the rows of the rarer kind"
             )
+            # Rows of all kinds but the most frequent one.
             rarer = sum(kinds.values()) - max(kinds.values())
             yield Finding("mixed kinds", "note" if is_harmless else "warning", rarer, sentence)
         values = column.values or ()
@@ -201,6 +204,7 @@ def group_findings(all_groups: Sequence[Groups], mapped: Container[str]) -> Iter
             severity: Severity = "warning" if is_mapped else "note"
             yield Finding(f"pairs without a {kind}", severity, groups.without, sentence)
         small = groups.small[0]
+        # Smaller groups fill up batches; where all are small, no batch is of one group.
         if small.groups == groups.groups and is_mapped:
             sentence = (
                 f"no {kind} has the {small.batch_size} pairs of a batch, so that {batches} all batches are "
@@ -222,6 +226,7 @@ def truncation_findings(truncations: Sequence[Truncation]) -> Iterator[Finding]:
 
 
 def _and_more(phrases: Sequence[str], count: int) -> str:
+    """Phrases, and how many more there are than these."""
     more = f"; and {count - len(phrases):,} more" if count > len(phrases) else ""
     return f"{'; '.join(phrases)}{more}"
 
@@ -257,6 +262,7 @@ def inspect(
     start = time.monotonic()
     name, stream, corpus = open_source(source, settings.data)
     sampling = Sampling(settings.inspect.examples, settings.inspect.sample, settings.run.seed, tokens)
+    # The corpus comes first: its ids decide which documents of the examples are missing.
     documents = _read(corpus, sampling, watch) if corpus else None
     read = _read(stream, sampling, watch)
     pairs, pair_rows = _count_pairs(read.rows, documents)
@@ -271,6 +277,7 @@ def inspect(
     identifier = identifier or installed_identifier()
 
     def problems() -> Iterator[Finding]:
+        """All findings, in the order in which rows, texts, columns and groups are judged."""
         for counted_stream in filter(None, (read, documents)):
             yield from counted_stream.findings()
         if pairs is not None and pair_rows is not None:
@@ -352,6 +359,7 @@ def _read(stream: Stream, sampling: Sampling, watch: Watch) -> _Stream:
                 watch.progress(f"inspecting {stream.source}", read.rows.rows, total)
         faults.raise_if_any()
     except DataError as fault:
+        # A file of which no row can be read is an error of the call, not a finding.
         if not read.rows.rows:
             raise
         read.fault = str(fault)
@@ -359,6 +367,7 @@ def _read(stream: Stream, sampling: Sampling, watch: Watch) -> _Stream:
 
 
 def _count_pairs(rows: RowCounter, documents: _Stream | None) -> tuple[PairCounts | None, PairRows | None]:
+    """Count pairs, whose documents are ids of a corpus if there is one; None without positives."""
     if not sum(rows.positives):
         return None, None
     sides = []
@@ -374,6 +383,7 @@ def _count_pairs(rows: RowCounter, documents: _Stream | None) -> tuple[PairCount
 
 
 def _groups(columns: Sequence[Column], rows: RowCounter, pair_rows: PairRows) -> tuple[Groups, ...]:
+    """Topics and tags, where the data has columns for them."""
     kinds = frozenset(column.used_as for column in columns).intersection(NAMES)
     return tuple(groups_of(kinds, rows.topics, rows.tags, pair_rows.distinct_pairs))
 
@@ -395,6 +405,7 @@ def _examples(entries: list[Entry], documents: _Stream | None) -> tuple[ExampleR
     rows = []
     for entry in entries:
         shown: list[tuple[Role, str]] = []
+        # The query first, then what answers it.
         for role in ROLES:
             for text in entry.texts.get(role, ()):
                 shown.append((role, cut(texts.get(text, text), limit=SHOWN_CHARACTERS)))

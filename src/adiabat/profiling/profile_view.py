@@ -58,6 +58,7 @@ def inspection_panel(inspection: Inspection) -> Group:
 
 
 def _blocks(inspection: Inspection) -> Iterator[RenderableType]:
+    """The parts of the panel that an inspection has, from rows to findings."""
     noun = {"corpus": "document", "BEIR folder": "query"}.get(inspection.layout, "row")
     seconds = f"{inspection.seconds:.1f} s" if inspection.seconds >= 0.1 else "less than 0.1 s"
     name, size = cut(inspection.name, limit=80), counted(inspection.rows, noun)
@@ -67,6 +68,7 @@ def _blocks(inspection: Inspection) -> Iterator[RenderableType]:
         yield _pairs_table(inspection.pairs)
     yield _lengths_table(inspection.lengths)
     unit = "words" if inspection.model is None else "tokens"
+    # Bars of words have no limit: without a model there is none.
     limits = {truncation.role: truncation.limit for truncation in inspection.truncation}
     for lengths in inspection.lengths:
         if lengths.unit == unit:
@@ -90,6 +92,7 @@ def _blocks(inspection: Inspection) -> Iterator[RenderableType]:
 
 
 def _texts_table(texts: Iterable[TextCounts]) -> Table:
+    """Number of texts of each role, and of distinct ones."""
     rows: list[Cells] = []
     for counts in texts:
         repeated = share_of(counts.texts - counts.distinct, counts.texts)
@@ -99,6 +102,7 @@ def _texts_table(texts: Iterable[TextCounts]) -> Table:
 
 
 def _pairs_table(pairs: PairCounts) -> Table:
+    """Number of pairs, and how often queries and documents repeat."""
     counts = [
         ("pairs", pairs.pairs, ""),
         ("distinct pairs", pairs.distinct_pairs, share_of(pairs.distinct_pairs, pairs.pairs)),
@@ -125,8 +129,9 @@ def _pairs_table(pairs: PairCounts) -> Table:
 
 
 def _lengths_table(all_lengths: Sequence[Lengths]) -> Table:
+    """Mean and quantiles of lengths, by role and unit."""
     heads = [{50: "median", 100: "most"}.get(share, f"{share} %") for share in SHOWN_PERCENTS]
-    rows = []
+    rows: list[Cells] = []
     for lengths in all_lengths:
         name = f"{PLURALS[lengths.role]}, {lengths.unit}{_sample_size(lengths)}"
         quantiles = dict(lengths.quantiles)
@@ -137,10 +142,12 @@ def _lengths_table(all_lengths: Sequence[Lengths]) -> Table:
 
 def _histogram(lengths: Lengths, limit: int | None) -> Table:
     """Bars of a histogram; those beyond the model's limit, wholly or partly, are marked."""
-    rows = []
+    rows: list[Cells] = []
     highest = max(texts for _, _, texts in lengths.histogram)
     for shortest, longest, texts in lengths.histogram:
+        # A bar of one length has no dash.
         name = integer(longest) if shortest == longest else f"{integer(shortest)}{DASH}{integer(longest)}"
+        # Blocks of an eighth make bars eight times as fine as characters.
         full, eighths = divmod(round(texts / highest * BAR_LENGTH * 8), 8)
         bar = Text("\N{FULL BLOCK}" * full + _EIGHTHS[eighths].strip())
         mark = ""
@@ -155,7 +162,8 @@ def _histogram(lengths: Lengths, limit: int | None) -> Table:
 
 
 def _truncation_table(inspection: Inspection) -> Table:
-    rows = []
+    """How many texts a model truncates, with the interval where they were drawn."""
+    rows: list[Cells] = []
     for truncation in inspection.truncation:
         share = percent(truncation.share)
         if truncation.interval:
@@ -169,8 +177,9 @@ def _truncation_table(inspection: Inspection) -> Table:
 
 
 def _languages_table(all_languages: Sequence[Languages]) -> Table:
+    """Languages and scripts of each role, the most frequent first."""
     title = "scripts (languages need the extra adiabat[languages])"
-    rows = []
+    rows: list[Cells] = []
     for languages in all_languages:
         role = PLURALS[languages.role]
         if languages.identified_by:
@@ -193,7 +202,7 @@ def _languages_table(all_languages: Sequence[Languages]) -> Table:
 
 def _groups_table(kinds: Sequence[Groups]) -> Table:
     """How pairs are spread; a column for topics, one for tags."""
-    rows = []
+    rows: list[Cells] = []
     for cells in zip(*map(_group_cells, kinds), strict=True):
         values = [value for _, value in cells]
         if any(values):
@@ -224,6 +233,7 @@ def _largest_table(groups: Groups) -> Table:
     has_tags = any(group.tag_count for group in groups.largest)
 
     def cells(group: NamedGroup) -> list[Cell]:
+        """The row of a group."""
         name, share = Text(cut(group.name, limit=NAME_LENGTH)), share_of(group.pairs, groups.pairs)
         row: list[Cell] = [name, integer(group.pairs), share]
         if has_tags:
@@ -233,6 +243,7 @@ def _largest_table(groups: Groups) -> Table:
         return row
 
     rows = [cells(group) for group in groups.largest]
+    # Between the largest and the smallest.
     more = groups.groups - len(groups.largest)
     if groups.smallest is not None and more:
         rows += [[f"and {more:,} more, the smallest:"], cells(groups.smallest)]
@@ -241,7 +252,8 @@ def _largest_table(groups: Groups) -> Table:
 
 
 def _columns_table(columns: Sequence[Column]) -> Table:
-    rows = []
+    """Columns that are not read, with their kinds and most frequent values."""
+    rows: list[Cells] = []
     for column in columns:
         kinds = ", ".join(kind for kind, _ in column.kinds)
         values = column.values or ()
@@ -251,12 +263,14 @@ def _columns_table(columns: Sequence[Column]) -> Table:
 
 
 def _examples_table(examples: Sequence[ExampleRow]) -> Table:
+    """A few rows, with the first four of their texts."""
     title = counted(len(examples), "row") + ", drawn at random"
     table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for row in examples:
         table.add_row("", Text(cut(row.location, limit=200), style="dim"))
+        # A query, its positive and two negatives, say; rows may list hundreds.
         for role, text in row.texts[:4]:
             table.add_row(role, Text(cut(text, limit=160)))
     return table
@@ -283,6 +297,7 @@ def _table(title: str, heads: Sequence[str], rows: Iterable[Cells], *, last: str
 
 
 def _shares(counts: Iterable[tuple[str, int]], total: int, *, more: int) -> str:
+    """Names with their shares, and how many more there are."""
     shares = [f"{cut(name, limit=40)} {share_of(count, total)}" for name, count in counts]
     if more > 0:
         shares.append(f"and {more:,} more")
@@ -290,8 +305,10 @@ def _shares(counts: Iterable[tuple[str, int]], total: int, *, more: int) -> str:
 
 
 def _count_and_share(count: int, total: int) -> str:
+    """A count, and its share of a total."""
     return f"{integer(count)} ({share_of(count, total)})"
 
 
 def _sample_size(texts: Lengths | Languages) -> str:
+    """The size of the sample, "" if all texts were measured."""
     return f" ({integer(texts.measured)} drawn)" if texts.measured < texts.texts else ""

@@ -62,6 +62,7 @@ class Stream:
             return
 
         def rows() -> Iterator[Row]:
+            """The rows, each told to the caller before it is parsed."""
             for row in read_rows(self.source, split=self.split, faults=faults, whole=self.whole, mapped=True):
                 on_row(row)
                 yield row
@@ -99,6 +100,7 @@ def reread(stream: Stream, numbers: set[int]) -> dict[int, Entry]:
     """Read some entries again, for messages that quote rows of which only hashes are in memory."""
     entries: dict[int, Entry] = {}
     if numbers:
+        # Faults were told when the rows were counted.
         for number, entry in enumerate(stream.entries(FileFaults())):
             if number in numbers:
                 entries[number] = entry
@@ -118,8 +120,10 @@ def _corpus(source: str, settings: TrainExamplesSection) -> Stream | None:
 
 
 def _stream(source: str, split: str | None, mapped: Mapping[str, str], *, is_corpus: bool = False) -> Stream:
+    """Open a table, and map the columns that its first row has."""
     table = open_corpus(source, mapped, split, wanted=("corpus",) if is_corpus else ANY, whole=is_corpus)
     columns, layout, first = table.columns, table.layout, table.first
+    # Documents of examples may have several columns, which are added below.
     names = ("query_id", "query") if layout == "examples" else OF_LAYOUT[layout]
     used = {column: name for name in names if (column := columns.find(name, first))}
     if layout == "examples":
@@ -134,6 +138,7 @@ def _stream(source: str, split: str | None, mapped: Mapping[str, str], *, is_cor
 
 
 def _parse_example(row: Row, columns: Columns) -> Entry:
+    """Read a row of examples; an id that says nothing about the data is left out."""
     entry = _example_entry(parse_example(row, columns))
     # Queries of a file without ids are numbered, and the numbers say nothing about the data. In labelled
     # files several rows share a query.
@@ -145,11 +150,13 @@ def _parse_example(row: Row, columns: Columns) -> Entry:
 
 
 def _parse_document(row: Row, columns: Columns) -> Entry:
+    """Read a row of a corpus."""
     document, location = parse_document(row, columns)
     return Entry(location, document.doc_id, {"document": (document.text,)})
 
 
 def _parse_pair(row: Row, columns: Columns) -> Entry:
+    """Read a sentence pair, whose languages are known."""
     pair = parse_grid_row(row, columns)
     texts: dict[Role, tuple[str, ...]] = {
         "query": tuple(pair.premise.values()),
@@ -163,6 +170,7 @@ def _parse_pair(row: Row, columns: Columns) -> Entry:
 
 
 def _example_entry(example: Example) -> Entry:
+    """An example as an entry."""
     texts: dict[Role, tuple[str, ...]] = {
         "query": (example.query,),
         "positive": example.positives,

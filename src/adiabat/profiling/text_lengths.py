@@ -62,6 +62,7 @@ class Sample(Generic[Item]):
     def offer(self) -> int | None:
         """Offer the next item of the stream; returns its slot for `put`, or None if it is not drawn."""
         number, self.offered = self.offered, self.offered + 1
+        # The first items fill the sample.
         if number < self._size:
             if self.offered == self._size:
                 self._skip(number)
@@ -80,6 +81,7 @@ class Sample(Generic[Item]):
 
     def _skip(self, number: int) -> None:
         """Decide which item behind that number is drawn next."""
+        # The largest random key of the drawn items shrinks with each one, as in algorithm L.
         self._weight = min(self._weight * math.exp(math.log(self._uniform()) / self._size), _BELOW_ONE)
         self._next = number + 1 + math.floor(math.log(self._uniform()) / math.log1p(-self._weight))
 
@@ -175,6 +177,7 @@ class TokenSample:
         return np.array(self._counts.items, dtype=np.int64)
 
     def _count_batch(self) -> None:
+        """Count the tokens of the waiting texts."""
         counts = self.counter.count([text for _, text in self._batch], side=self.side)
         for (slot, _), count in zip(self._batch, counts, strict=True):
             self._counts.put(slot, count)
@@ -208,7 +211,9 @@ def histogram(values: Measured) -> tuple[tuple[int, int, int], ...]:
 def truncation(role: Role, counts: Measured, limit: int, *, texts: int) -> Truncation:
     """Count the texts that a limit truncates, and the tokens lost."""
     cut = int((counts > limit).sum())
+    # Tokens beyond the limit, as a share of all tokens.
     lost = np.maximum(counts - limit, 0).sum() / max(counts.sum(), 1)
+    # A share that was counted among all texts is exact.
     interval = wilson(cut, len(counts)) if len(counts) < texts else None
     return Truncation(role, limit, len(counts), cut, cut / len(counts), interval, float(lost))
 
@@ -311,6 +316,7 @@ def count_languages(
     languages: Counter[str] = Counter(known or {})
     name = "the data" if languages else None
     unsure = 0
+    # What the data says goes before what a model guesses.
     if not languages and identifier is not None:
         name, identify = identifier
         for code, probability in map(identify, sample):
@@ -324,4 +330,5 @@ def count_languages(
 
 
 def _most_frequent_first(counts: Counter[str]) -> tuple[tuple[str, int], ...]:
+    """Names with their counts; equal counts by name."""
     return tuple(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
