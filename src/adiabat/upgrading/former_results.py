@@ -74,7 +74,7 @@ def _without_comparison(former: Mapping[str, Any]) -> dict[str, Any]:
                 name: outcome["changes"][0][name] for name in ("measure", "similarity", "lower_is_better")
             }
             tasks.setdefault(outcome["task"], {"name": outcome["task"], "documents": 0, **described, **main})
-    ranking = {"against": None, "ranks": {}, "best": [], "even": [], "clear": False}
+    ranking: dict[str, Any] = {"against": None, "ranks": {}, "best": [], "even": [], "clear": False}
     return {
         **former,
         "tasks": list(tasks.values()),
