@@ -340,14 +340,20 @@ class _Comparison:
 
 
 def _overlap_notes(models: Sequence[_Measured], void: Sequence[str]) -> Iterator[str]:
-    """What each model trained on of a task; `void` are those that trained on too much of it."""
-    memory = "; part of its score may be memory of these documents"
+    """What models trained on of a task, equal counts together; `void` are those that trained on too much."""
+    alike: dict[TrainedOn, list[str]] = {}
     for model in models:
         for overlap in model.trained_on:
             if not overlap.is_apart:
-                can_prove = model.name not in void
-                may_be_memory = overlap.answered and can_prove
-                yield f"{replace(overlap, is_proof=can_prove).said}{memory if may_be_memory else ''}"
+                counts = replace(overlap, model="", is_proof=model.name not in void)
+                alike.setdefault(counts, []).append(model.name)
+    for counts, names in alike.items():
+        # A sweep compares many models that trained on the same data.
+        name = names[0] if len(names) == 1 else f"each of {', '.join(names)}"
+        memory = ""
+        if counts.answered and counts.is_proof:
+            memory = "; part of its score may be memory of these documents"
+        yield f"{replace(counts, model=name).said}{memory}"
 
 
 def _require_same_units(task: str, models: Sequence[_Measured]) -> None:
