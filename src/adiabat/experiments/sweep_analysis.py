@@ -332,7 +332,11 @@ def _drift_limits(result: SweepResult, view: SweepAnalysis) -> list[DriftLimit]:
             # The rotation share does not grow with the movement.
             if cases and limit > 0 and measure != ROTATION_SHARE:
                 steps = [_step(result, case, rate, measure) for case in cases]
-                found.append(judge(steps, limit, series=label if len(series) > 1 else "", measure=measure))
+                found.append(
+                    limit_beside_labels(
+                        steps, limit, series=label if len(series) > 1 else "", measure=measure
+                    )
+                )
     return found
 
 
@@ -374,7 +378,9 @@ def _step(result: SweepResult, case: Case, rate: int, measure: str) -> Step:
     return Step(value, max(drifts), tuple(case.worse))
 
 
-def judge(steps: Sequence[Step], limit: float, *, series: str = "", measure: str = "") -> DriftLimit:
+def limit_beside_labels(
+    steps: Sequence[Step], limit: float, *, series: str = "", measure: str = ""
+) -> DriftLimit:
     """Compare a drift limit with labelled damage.
 
     Args:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from adiabat.adiabatic.drift import HEADROOM, MARGINS, OVERLAP_LOSS, ROTATION_SHARE, limits_of
-from adiabat.experiments.sweep_analysis import Step, change_of, is_moved, judge, with_variation
+from adiabat.experiments.sweep_analysis import Step, change_of, is_moved, limit_beside_labels, with_variation
 from adiabat.results.rate_search_result import Drift
 from adiabat.results.sweep_result import Case, DriftLimit, SweepAnalysis, SweepResult, SweepRun, Value, key_of
 from adiabat.results.training_record import LayerChange
@@ -324,23 +324,28 @@ NOISE = {OVERLAP_LOSS: 0.1, MARGINS: 1.0, ROTATION_SHARE: 0.3}
     ],
 )
 def test_a_limit_is_a_hit_within_its_bracket_alone(limit: float, safe: float | None, agreement: str) -> None:
-    found = judge(LADDER[::-1], limit)
+    found = limit_beside_labels(LADDER[::-1], limit)
     assert (found.safe, found.harmless, found.harmed, found.agreement) == (safe, 1e-7, ["xnli"], agreement)
     assert found.bracket == (0.05, 0.2)
 
 
 def test_without_damage_a_limit_is_early_or_untested_and_with_damage_everywhere_nothing_is_harmless() -> None:
     unharmed = [Step(step.rate, step.drift, ()) for step in LADDER]
-    assert [judge(unharmed, limit).agreement for limit in (0.4, 0.39)] == ["untested", "early"]
-    assert (judge(unharmed, 0.4).bracket, judge(unharmed, 0.4).harmed) == ((0.4, None), [])
+    assert [limit_beside_labels(unharmed, limit).agreement for limit in (0.4, 0.39)] == ["untested", "early"]
+    assert (limit_beside_labels(unharmed, 0.4).bracket, limit_beside_labels(unharmed, 0.4).harmed) == (
+        (0.4, None),
+        [],
+    )
     harmed = [Step(step.rate, step.drift, ("squad",)) for step in LADDER]
-    assert [judge(harmed, limit).agreement for limit in (0.001, 0.01)] == ["untested", "late"]
-    assert judge(harmed, 0.01).harmless is None
-    wavering = judge((Step(1e-8, 0.1, ()), Step(1e-7, 0.3, ()), Step(1e-6, 0.1, ("xnli",))), 0.2)
+    assert [limit_beside_labels(harmed, limit).agreement for limit in (0.001, 0.01)] == ["untested", "late"]
+    assert limit_beside_labels(harmed, 0.01).harmless is None
+    wavering = limit_beside_labels(
+        (Step(1e-8, 0.1, ()), Step(1e-7, 0.3, ()), Step(1e-6, 0.1, ("xnli",))), 0.2
+    )
     assert (wavering.safe, wavering.bracket) == (1e-8, (0.3, 0.1))
     for steps in ([LADDER[0], LADDER[0]], []):
         with pytest.raises(ValueError, match="one for each rate, and at least one"):
-            judge(steps, 0.1)
+            limit_beside_labels(steps, 0.1)
 
 
 def test_a_drift_at_the_limit_raises_the_noise_by_the_headroom() -> None:
