@@ -218,12 +218,12 @@ def benjamini_hochberg(
     """
     if not 0 < rate < 1:
         raise ValueError(f"rate must lie between 0 and 1, got {rate}")
-    if not ((p_values >= 0) & (p_values <= 1)).all():
-        raise ValueError(
-            f"p_values must lie between 0 and 1, got {p_values[~((p_values >= 0) & (p_values <= 1))][0]}"
-        )
+    proper = (p_values >= 0) & (p_values <= 1)
+    if not proper.all():
+        raise ValueError(f"p_values must lie between 0 and 1, got {p_values[~proper][0]}")
     ascending = np.sort(p_values)
-    passing = np.flatnonzero(ascending <= rate * np.arange(1, p_values.size + 1) / max(p_values.size, 1))
+    ranks = np.arange(1, p_values.size + 1)
+    passing = np.flatnonzero(ascending <= rate * ranks / max(p_values.size, 1))
     if passing.size == 0:
         return np.zeros(p_values.shape, dtype=np.bool_)
     return np.asarray(p_values <= ascending[passing[-1]])
