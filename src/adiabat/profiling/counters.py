@@ -127,18 +127,18 @@ class IdCounter:
 
     def repeated(self) -> RowPairs:
         """(first row, later row) of each id that an earlier row has."""
-        return self._rows_at(_repeats(np.array(self._exact)))
+        return self._rows_at(_repeats(np.array(self._exact, dtype=np.int64)))
 
     def repeated_but_for_case(self) -> RowPairs:
         """(first row, later row) of each id that differs from an earlier one in case alone."""
         first = np.unique(self._exact, return_index=True)[1]
         # The first row of each exact id, in the order of the file: exact repetitions are told elsewhere.
         first.sort()
-        return self._rows_at(first[_repeats(np.array(self._folded)[first])])
+        return self._rows_at(first[_repeats(np.array(self._folded, dtype=np.int64)[first])])
 
     def _rows_at(self, positions: RowPairs) -> RowPairs:
         """Numbers of the rows at some positions: rows without an id take none."""
-        return np.asarray(np.array(self._rows)[positions])
+        return np.asarray(np.array(self._rows, dtype=np.int64)[positions])
 
 
 def _repeats(values: Int64[np.ndarray, " n"]) -> Int64[np.ndarray, "repeats 2"]:
