@@ -14,7 +14,7 @@ files = adiabat.demo_files()
 
 # Train both towers on queries and the documents that answer them. Gradient caching lets memory depend on the
 # chunk, not on the batch. Twenty steps on short texts take a minute; a real run takes thousands.
-job = adiabat.train(
+adiabat.train(
     start,
     files["train"],
     out / "job",
@@ -29,7 +29,7 @@ job = adiabat.train(
 )
 
 # Distil the trained encoder into one vector for each token: hundreds of times faster, and a little worse.
-static = adiabat.distill_static(job, out / "static", exist_ok=True)
+adiabat.distill_static(out / "job", out / "static", exist_ok=True)
 
 # Measure both on test queries, beside the model that training started from and BM25.
 task = {"kind": "retrieval", "name": "arxiv-cs", "data": files["test"], "corpus": files["corpus"]}

@@ -32,9 +32,10 @@ from jaxtyping import Float
 from adiabat.core.margin import DEFAULT_MARGIN, Margin
 from adiabat.results.evaluation_result import Change
 from adiabat.stats.clusters import Clusters
+from adiabat.stats.judgement import ERROR_RATE
 from adiabat.stats.paired import changes_over_runs, paired_changes
 from adiabat.stats.samples import SHARE, Sample
-from adiabat.stats.significance import ERROR_RATE, Z_CRITICAL
+from adiabat.stats.significance import Z_CRITICAL
 
 AT_ONCE = 50
 """Trials that share their sign flips and resamples."""
