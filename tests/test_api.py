@@ -149,7 +149,7 @@ def test_a_job_without_a_record_is_evaluated_and_one_with_a_damaged_record_is_re
     assert (result.model, result.training) == (str(tmp_path / "job"), None)
     # A damaged record is told before anything is measured.
     (tmp_path / "job" / "result.json").write_text("{", encoding="utf-8")
-    monkeypatch.setattr(evaluation, "_measure", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(evaluation._Contest, "scores", lambda *_, **__: 1 / 0)
     with pytest.raises(DataError, match="must be undamaged"):
         adiabat.evaluate(tmp_path / "job", here / "store", here / "pairs.jsonl", resamples=200)
 
@@ -268,7 +268,7 @@ def test_an_evaluation_that_fails_leaves_what_stood_there_before(
             resamples=200,
         )
     assert (out / "result.json").read_bytes() == before
-    monkeypatch.setattr(evaluation, "_measure", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(evaluation._Contest, "scores", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         adiabat.evaluate(here / "model", here / "store", here / "pairs.jsonl", out=tmp_path / "a" / "b")
     assert list(tmp_path.iterdir()) == [out]

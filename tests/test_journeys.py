@@ -89,8 +89,8 @@ def test_from_a_file_of_triplets_to_a_proof_of_what_changed(run: Run, here: Path
     target, retained = result["datasets"]
     changes = {change["measure"]: change for change in target["changes"]}
     assert (target["role"], retained["role"], target["kind"]) == ("target", "retain", "pairs")
-    # All of the target was trained on, so that its change is told without a verdict.
-    assert changes["PND"]["verdict"] is None
+    # All of the target was trained on, so that its change proves nothing.
+    assert (changes["PND"]["verdict"], changes["PND"]["reasons"]) == ("undecided", ["trained on it"])
     assert target["trained"][0]["trained_queries"] == target["queries"]
     assert changes["PND"]["difference_interval"][1] < 0
     assert result["training"]["best_epoch"] > 0

@@ -234,9 +234,9 @@ def test_a_text_that_stands_in_the_batch_twice_passes_once(monkeypatch: pytest.M
     passed: list[int] = []
     collate = Encoder.collate
 
-    def noting(self: Encoder, token_ids: Any, *, side: Any) -> Any:
+    def noting(self: Encoder, token_ids: Any, **options: Any) -> Any:
         passed.append(len(token_ids))
-        return collate(self, token_ids, side=side)
+        return collate(self, token_ids, **options)
 
     monkeypatch.setattr(Encoder, "collate", noting)
     objective.loss(0)

@@ -157,7 +157,8 @@ def fault_phrases(fault: Any, kind: type[Section], table: Any = None, *, advised
             kinds = by_kind(alternatives)
             homes = [word for word, other in kinds.items() if keys[-1] in other.model_fields]
             if homes and len(kinds) > 1:
-                present = next(word for word, other in kinds.items() if other in owners)
+                # The table's kind stands before its key.
+                present = str(fault["loc"][-2])
                 return [
                     f"{key} belongs to {', '.join(homes)}; {_other_kind('.'.join(keys[:-1]), present, homes)}"
                 ]
