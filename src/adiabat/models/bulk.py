@@ -334,7 +334,7 @@ class TokenTable:
 
 
 def _write_tokens(
-    encoder: "Encoder", texts: Iterable[str], side: Side, file: BinaryIO
+    encoder: "Encoder", texts: Iterable[str], side: Side, file: BinaryIO | BytesIO
 ) -> Int[np.ndarray, " texts_and_one"]:
     """Write the tokens of all texts, 4 bytes each; returns the offset of each text."""
     lengths, remaining = array("q", [0]), iter(texts)

@@ -273,7 +273,7 @@ class _Barred:
             pairs = self.asking.on_device(self.query), self.asking.on_device(self.document)
             table.index_put_(pairs, table.new_full((), value))
 
-    def fill(self, table: Shaped[Tensor, "q b"], value: float) -> None:
+    def fill(self, table: Shaped[Tensor, "q b"], value: float | bool) -> None:
         """The same, and in the columns of removed documents."""
         self.fill_pairs(table, value)
         if len(self.removed):
