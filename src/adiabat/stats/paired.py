@@ -54,6 +54,9 @@ class Finding:
             known: What is known of units and models beside their values.
             holds: Whether a shown change holds among all comparisons of its family.
             is_retained: Whether nothing may be lost on the units.
+
+        Returns:
+            The change with word, reasons, and the number of units that would decide it.
         """
         if self.evidence is None:
             return self.change
