@@ -96,13 +96,20 @@ class Incoming:
 
 
 def import_vectors(
-    incoming: Incoming, out: AnyPath, *, dtype: StoreDtype = "float16", encoder_name: str = "unknown"
+    incoming: Incoming | AnyPath,
+    out: AnyPath,
+    *,
+    ids: Ids | None = None,
+    dtype: StoreDtype = "float16",
+    encoder_name: str = "unknown",
 ) -> Store:
     """Make a store of vectors from a file in a directory that must not exist or be empty.
 
-    Without texts or an encoder its fingerprint stays unknown, and only the width of an encoder can be
-    checked.
+    A path stands for vectors with `ids` and without texts. Without texts or an encoder the fingerprint of a
+    store stays unknown, and only the width of an encoder can be checked.
     """
+    if not isinstance(incoming, Incoming):
+        incoming = Incoming(incoming, ids)
     encoder, name = incoming.encoder, str(incoming.vectors)
     target = Path(out)
     if is_store(target):
