@@ -37,13 +37,21 @@ from adiabat.evaluation.systems import (
 from adiabat.evaluation.verdicts import grid_over_runs, require_margin_below
 from adiabat.models.device import device_name
 from adiabat.models.towers import DualEncoder
-from adiabat.results.evaluation_result import Change, ChangedQuery, DatasetResult, Part, Result, TrainedOn
+from adiabat.results.evaluation_result import (
+    Change,
+    ChangedQuery,
+    DatasetResult,
+    Hit,
+    Part,
+    Result,
+    TrainedOn,
+)
 from adiabat.results.verdict import Reason
 from adiabat.stats.grid_comparison import flips_notes
 from adiabat.stats.paired import changes_over_runs
 from adiabat.stats.samples import Sample, TaskScores
 from adiabat.store.addressing import AddressedSet, address
-from adiabat.store.search import hits_of, search
+from adiabat.store.search import Hits, hits_of, search
 from adiabat.store.vector_store import Store
 
 SHOWN_QUERIES = 10
@@ -512,6 +520,11 @@ def changed_queries(
         )
         for system in (before, after)
     )
+
+    def shown(found: Hits, number: int) -> list[Hit]:
+        positives = examples.positives[order[number]]
+        return hits_of(store, found, number, positives, similarity=similarity, characters=SHOWN_CHARACTERS)
+
     changed = [number for number in range(len(order)) if list(first.rows[number]) != list(last.rows[number])][
         :SHOWN_QUERIES
     ]
@@ -519,22 +532,8 @@ def changed_queries(
         ChangedQuery(
             dataset=examples.name,
             query=texts[number],
-            before=hits_of(
-                store,
-                first,
-                number,
-                examples.positives[order[number]],
-                similarity=similarity,
-                characters=SHOWN_CHARACTERS,
-            ),
-            after=hits_of(
-                store,
-                last,
-                number,
-                examples.positives[order[number]],
-                similarity=similarity,
-                characters=SHOWN_CHARACTERS,
-            ),
+            before=shown(first, number),
+            after=shown(last, number),
         )
         for number in changed
     ]

@@ -188,7 +188,7 @@ LIBRARY = "adiabat"
 
 # An operator of its own: torch's `varlen_attn` came with 2.10, changed its arguments since, and sums
 # gradients in no fixed order.
-@torch.library.custom_op(f"{LIBRARY}::attention_of_segments", mutates_args=(), device_types="cuda")
+@torch.library.custom_op("::".join((LIBRARY, "attention_of_segments")), mutates_args=(), device_types="cuda")
 def _segments(
     query: Tensor,
     key: Tensor,
@@ -211,7 +211,7 @@ def _segments_shapes(query: Tensor, *rest: object) -> tuple[Tensor, Tensor]:
     return torch.empty_like(query), query.new_empty(query.shape[1], query.shape[0], dtype=torch.float32)
 
 
-@torch.library.custom_op(f"{LIBRARY}::gradient_of_segments", mutates_args=(), device_types="cuda")
+@torch.library.custom_op("::".join((LIBRARY, "gradient_of_segments")), mutates_args=(), device_types="cuda")
 def _segments_gradient(
     gradient: Tensor,
     query: Tensor,
