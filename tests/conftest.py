@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,6 +28,11 @@ from tests.checking import SHAPES, check_shapes
 # Modules imported before this line would go unchecked: nothing above imports the package.
 if SHAPES:
     check_shapes("adiabat")
+
+
+# The same cases in every run, few enough for the time that the suite has.
+settings.register_profile("adiabat", derandomize=True, max_examples=40, deadline=None, database=None)
+settings.load_profile("adiabat")
 
 
 def pytest_collection_finish() -> None:

@@ -3,13 +3,16 @@ list they are in.
 """
 
 import difflib
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 
 from adiabat.config.dual_training import TrainSettings
-from adiabat.config.reader import checked, read_settings
+from adiabat.config.reader import checked, inline, leaves, read_settings, with_values
 from adiabat.config.section import Section
 from adiabat.config.shared import EmbedSettings, EvaluateSettings
 from adiabat.config.tuning import TuneSettings
@@ -36,6 +39,35 @@ def test_a_file_is_read_with_a_byte_order_mark_and_with_either_line_end(
 ) -> None:
     (tmp_path / "RUN.toml").write_bytes(content)
     assert read_settings(TrainSettings, tmp_path / "RUN.toml").job.model == "Zürich"
+
+
+# --- Values and their keys ---
+
+KEY = some.text("abc_", min_size=1, max_size=3)
+PLAIN = some.one_of(
+    some.booleans(),
+    some.integers(-(2**63), 2**63 - 1),
+    some.floats(allow_nan=False, allow_infinity=False),
+    some.text(some.characters(exclude_categories=["Cs"])),
+)
+VALUE = some.recursive(PLAIN, lambda inner: some.lists(inner, max_size=3), max_leaves=5)
+TABLE = some.recursive(
+    some.dictionaries(KEY, VALUE, min_size=1, max_size=3),
+    lambda inner: some.dictionaries(KEY, some.one_of(VALUE, inner), min_size=1, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(TABLE)
+def test_a_value_on_one_line_of_toml_is_read_as_it_was(table: dict[str, Any]) -> None:
+    line = f"value = {inline(table)}"
+    assert "\n" not in line
+    assert tomllib.loads(line) == {"value": table}
+
+
+@given(some.dictionaries(KEY, some.dictionaries(KEY, PLAIN, min_size=1), min_size=1))
+def test_a_table_is_its_values_under_their_dotted_keys(table: dict[str, Any]) -> None:
+    assert with_values(None, {}, leaves(table)) == table
 
 
 # --- Lists of tables ---

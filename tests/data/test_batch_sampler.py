@@ -4,8 +4,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 
-from adiabat.config.section import MixtureRule
+from adiabat.config.section import Exhausted, MixtureRule
 from adiabat.data.batch_arrangement import ArrangedBatches, Rules
 from adiabat.data.batch_sampler import (
     STEPS_COUNTED,
@@ -26,11 +28,14 @@ def drawn(stream: ShuffledBatches, steps: int) -> list[int]:
     return [int(row) for step in range(steps) for row in stream.rows(step)]
 
 
-@pytest.mark.parametrize("batch_size", [1, 3, 7, 10, 23])
-def test_each_pass_is_a_permutation_of_all_rows(batch_size: int) -> None:
-    rows = drawn(ShuffledBatches(10, batch_size, seed=3), 70 // batch_size + 1)
-    for start in range(0, 70, 10):
-        assert sorted(rows[start : start + 10]) == list(range(10))
+SIZES, SEEDS = some.integers(1, 30), some.integers(0, 2**32)
+
+
+@given(SIZES, SIZES, SEEDS)
+def test_each_pass_is_a_permutation_of_all_rows(count: int, batch_size: int, seed: int) -> None:
+    rows = drawn(ShuffledBatches(count, batch_size, seed=seed), 4 * count // batch_size + 1)
+    for start in range(0, 4 * count, count):
+        assert sorted(rows[start : start + count]) == list(range(count))
 
 
 def test_passes_are_in_different_orders() -> None:
@@ -38,27 +43,38 @@ def test_passes_are_in_different_orders() -> None:
     assert rows[:50] != rows[50:]
 
 
-@pytest.mark.parametrize("batch_size", [4, 9, 25])
-def test_any_step_is_found_again_alone_and_in_any_order(batch_size: int) -> None:
-    stream = ShuffledBatches(9, batch_size, seed=5)
-    forward = [stream.rows(step).tolist() for step in range(12)]
-    assert [ShuffledBatches(9, batch_size, seed=5).rows(step).tolist() for step in range(12)] == forward
-    assert [stream.rows(step).tolist() for step in reversed(range(12))] == forward[::-1]
+@given(SIZES, SIZES, SEEDS, some.lists(some.integers(0, 40), max_size=10))
+def test_any_step_is_found_again_alone_and_in_any_order(
+    count: int, batch_size: int, seed: int, steps: list[int]
+) -> None:
+    """A resumed run begins at any step, with a stream that has drawn nothing yet."""
+    stream = ShuffledBatches(count, batch_size, seed=seed)
+    forward = [stream.rows(step).tolist() for step in range(41)]
+    for step in steps:
+        assert stream.rows(step).tolist() == forward[step]
+        assert ShuffledBatches(count, batch_size, seed=seed).rows(step).tolist() == forward[step]
 
 
-def test_the_batch_size_cuts_the_same_order_differently() -> None:
-    assert drawn(ShuffledBatches(11, 10, seed=1), 6) == drawn(ShuffledBatches(11, 15, seed=1), 4)
+@given(SIZES, SIZES, SIZES, SEEDS)
+def test_the_batch_size_cuts_the_same_order_differently(
+    count: int, one_size: int, other_size: int, seed: int
+) -> None:
+    one = drawn(ShuffledBatches(count, one_size, seed=seed), 2 * other_size)
+    other = drawn(ShuffledBatches(count, other_size, seed=seed), 2 * one_size)
+    assert one == other
 
 
-@pytest.mark.parametrize("batch_size", [3, 10, 23])
-def test_batches_of_passes_add_up_and_a_later_first_step_moves_them(batch_size: int) -> None:
-    plain, moved = (ShuffledBatches(10, batch_size, seed=3, first_step=first) for first in (0, 7))
-    assert [sum(plain.batches(number) for number in range(passes)) for passes in range(24)] == [
-        10 * n // batch_size for n in range(24)
-    ]
-    assert [moved.rows(7 + step).tolist() for step in range(9)] == [
-        plain.rows(step).tolist() for step in range(9)
-    ]
+@given(SIZES, SIZES, SEEDS, some.integers(0, 50))
+def test_batches_of_passes_add_up_and_a_later_first_step_moves_them(
+    count: int, batch_size: int, seed: int, first: int
+) -> None:
+    plain = ShuffledBatches(count, batch_size, seed=seed)
+    moved = ShuffledBatches(count, batch_size, seed=seed, first_step=first)
+    ended = 0
+    for number in range(20):
+        ended += plain.batches(number)
+        assert ended == count * (number + 1) // batch_size
+        assert moved.rows(first + number).tolist() == plain.rows(number).tolist()
 
 
 def test_a_batch_larger_than_the_data_goes_through_it_several_times() -> None:
@@ -116,14 +132,13 @@ def test_neighbours_in_the_file_are_spread_over_the_batches_of_a_validation() ->
         assert np.bincount(rows // 20, minlength=10).max() < 12
 
 
-@pytest.mark.parametrize(("count", "weights"), [(11, [4, 4, 3]), (12, [4, 4, 4]), (3, [3]), (1, [1])])
-def test_each_row_comes_once_but_for_those_that_fill_the_last_batch_up(
-    count: int, weights: list[int]
-) -> None:
+@given(SIZES, SIZES)
+def test_each_row_comes_once_but_for_those_that_fill_the_last_batch_up(count: int, size: int) -> None:
     order = np.random.default_rng(0).permutation(count)
-    full, plain = (list(validation_batches(order, 4, full=full)) for full in (True, False))
+    full, plain = (list(validation_batches(order, size, full=full)) for full in (True, False))
+    weights = [min(size, count - start) for start in range(0, count, size)]
     assert [weight for _, weight in full] == [weight for _, weight in plain] == weights
-    assert [len(rows) for rows, _ in full] == [min(4, count)] * len(weights)
+    assert [len(rows) for rows, _ in full] == [min(size, count)] * len(weights)
     assert np.concatenate([rows[-weight:] for rows, weight in full]).tolist() == order.tolist()
     assert np.concatenate([rows for rows, _ in plain]).tolist() == order.tolist()
 
@@ -169,19 +184,24 @@ def test_how_much_of_each_source_a_pass_takes_by_hand() -> None:
     assert pass_counts([10, 100], weights, exhausted="drop").tolist() == [10, 100]
 
 
-@pytest.mark.parametrize("exhausted", ["stop", "cycle", "drop"])
-def test_a_proportional_pass_takes_everything_once_whatever_happens_at_its_end(exhausted: str) -> None:
-    sizes = [3, 7, 1_001, 333]
+@given(
+    some.lists(some.integers(1, 10**6), min_size=1, max_size=5), some.sampled_from(["stop", "cycle", "drop"])
+)
+def test_a_proportional_pass_takes_everything_once_whatever_happens_at_its_end(
+    sizes: list[int], exhausted: Exhausted
+) -> None:
     weights = source_weights(sizes, rule="proportional")
-    assert pass_counts(sizes, weights, exhausted=exhausted).tolist() == sizes  # type: ignore[arg-type]
+    assert pass_counts(sizes, weights, exhausted=exhausted).tolist() == sizes
 
 
-def test_every_stretch_keeps_the_ratio_to_within_one_example() -> None:
-    weights = np.array([0.2, 0.3, 0.5])
-    order = interleaved([200, 300, 500], weights, np.random.default_rng(0))
-    for length in range(1, 1001):
-        counts = np.bincount(order[:length], minlength=3)
-        assert np.abs(counts - length * weights).max() < 2.0, length
+@given(some.lists(some.integers(1, 40), min_size=1, max_size=5), SEEDS)
+def test_every_stretch_keeps_the_ratio_to_within_one_example(counts: list[int], seed: int) -> None:
+    """At time t, source s has given w_s t examples to within one, so n examples came at t = n to within S."""
+    weights = source_weights(counts, rule="proportional")
+    order = interleaved(counts, weights, np.random.default_rng(seed))
+    for length in range(1, len(order) + 1):
+        taken = np.bincount(order[:length], minlength=len(counts))
+        assert (np.abs(taken - length * weights) <= 1 + len(counts) * weights).all(), length
 
 
 def test_a_source_that_has_run_out_leaves_the_rest_to_the_others() -> None:

@@ -8,6 +8,8 @@ import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 
 from adiabat.core.errors import ConfigError
 from adiabat.data.examples import read_examples
@@ -190,23 +192,31 @@ def test_languages_left_out_of_a_grid_are_noted_with_the_rows_that_lack_them(tmp
     assert (whole.incomplete, whole.notes) == ({}, ())
 
 
-def test_what_is_written_comes_back(tmp_path):
+TEXT = some.text(some.characters(exclude_categories=["Cs", "Cc"]), min_size=1).filter(str.strip)
+TRIPLETS = some.lists(
+    some.tuples(TEXT, some.lists(TEXT, min_size=1, max_size=3), some.lists(TEXT, max_size=2)),
+    min_size=1,
+    max_size=5,
+)
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "jsonl.gz", "jsonl.zst", "parquet"])
+@given(triplets=TRIPLETS)
+def test_what_is_written_comes_back(tmp_path_factory, ending, triplets):
     rows = [
-        {
-            "query_id": f"{n}",
-            "query": f"? {n} \u2029",
-            "pos": [f"p{n}", "é" * (n % 5 + 1)],
-            "neg": ["n\n"] * (n % 3),
-        }
-        for n in range(2000)
+        {"query_id": f"{number}", "query": query, "pos": positives, "neg": negatives}
+        for number, (query, positives, negatives) in enumerate(triplets)
     ]
-    data = read_examples(write(tmp_path / "e.jsonl.zst", *rows))
-    assert isinstance(data, ExampleSet)
+    path = tmp_path_factory.mktemp("rows") / f"e.{ending}"
+    if ending == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        write(path, *rows)
     again = [
-        {"query_id": e.query_id, "query": e.query, "pos": list(e.positives), "neg": list(e.negatives)}
-        for e in data.examples
+        (query, list(positives), list(negatives))
+        for _, query, positives, negatives in bare(read_examples(path))
     ]
-    assert again == rows
+    assert again == triplets
 
 
 EN = {"premise": {"en": "e"}, "hypothesis": {"en": "E"}}

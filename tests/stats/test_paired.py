@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as some
 from scipy import stats
 
 from adiabat.results.evaluation_result import Change
@@ -195,6 +197,26 @@ def test_swapping_before_and_after_mirrors_the_answer(make):
         forth.gained,
     )
     assert back.detectable == pytest.approx(forth.detectable)
+
+
+SHARES = some.integers(0, 8).map(lambda eighths: eighths / 8)
+"""Values such as the measures of queries: between 0 and 1, many of them equal."""
+
+
+@given(some.lists(some.tuples(SHARES, SHARES), min_size=2, max_size=30), some.randoms(use_true_random=False))
+def test_a_change_follows_the_order_and_the_scale_of_its_units(pairs, random):
+    after, before = np.array(pairs).T
+    found = change(after, before, resamples=99)
+    order = random.sample(range(len(pairs)), len(pairs))
+    mixed = change(after[order], before[order], resamples=99)
+    scaled = change(4 * after, 4 * before, resamples=99)
+    assert mixed.difference_interval == pytest.approx(found.difference_interval, abs=1e-12)
+    assert scaled.difference_interval == pytest.approx(
+        tuple(4 * bound for bound in found.difference_interval), abs=1e-12
+    )
+    assert scaled.improvement == pytest.approx(found.improvement)
+    assert (scaled.p, scaled.verdict) == (found.p, found.verdict)
+    assert (mixed.gained, mixed.lost) == (found.gained, found.lost)
 
 
 @EVERY
