@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from hypothesis.strategies import DataObject
 
-from adiabat.core.ragged import Ragged, connected
+from adiabat.core.ragged import Ragged, compact, connected
 
 NUMBERS = some.integers(0, 2**31 - 1)
 LISTS = some.lists(some.lists(NUMBERS, max_size=4), max_size=6)
@@ -62,6 +62,12 @@ def test_entries_left_out_leave_the_others_in_their_lists(lists: list[list[int]]
 def test_an_entry_tells_its_list_past_empty_ones(lists: list[list[int]]) -> None:
     owners = [number for number, one in enumerate(lists) for _ in one]
     assert [Ragged.of(lists).list_of(entry) for entry in range(len(owners))] == owners
+
+
+def test_numbers_take_32_bits_as_long_as_all_fit() -> None:
+    largest = 2**31 - 1
+    assert compact(np.array([0, largest])).dtype == np.int32
+    assert compact(np.array([0, largest + 1])).dtype == np.int64
 
 
 @given(some.lists(some.tuples(FEW_NUMBERS, FEW_NUMBERS), min_size=1, max_size=6))
