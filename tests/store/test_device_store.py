@@ -9,8 +9,8 @@ from jaxtyping import Float32
 
 from adiabat.core.ragged import Ragged
 from adiabat.models.embedding_head import Similarity
-from adiabat.store.device_store import DeviceStore, exact_tensors, without_answers
-from adiabat.store.scoring import SIMILARITIES, Block, FixedPoint, exact_table
+from adiabat.store.device_store import DeviceStore, without_answers
+from adiabat.store.scoring import SIMILARITIES, Block, FixedPoint, exact_pairs, exact_table
 from adiabat.store.search import search
 from tests.adiabatic.problem import random_vectors, store_of
 
@@ -51,9 +51,8 @@ def test_scores_of_tensors_are_those_of_arrays_bit_for_bit(similarity: Similarit
     queries, documents = random_vectors(5, width=width), random_vectors(40, seed=1, width=width)
     documents *= np.logspace(-15, 15, 40, dtype=np.float32)[:, None]
     documents[3] = 0
-    found = exact_tensors(
-        torch.from_numpy(queries), torch.from_numpy(documents).expand(5, 40, width), similarity
-    )
+    asked = FixedPoint.of(torch.from_numpy(queries).unsqueeze(1))
+    found = exact_pairs(asked, FixedPoint.of(documents), similarity)
     assert (
         found.numpy().tobytes()
         == exact_table(FixedPoint.of(queries), FixedPoint.of(documents), similarity).tobytes()

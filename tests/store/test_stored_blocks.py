@@ -84,7 +84,7 @@ def test_a_block_on_a_device_reaches_the_same_levels(
         0, torch.from_numpy(vectors), torch.linalg.vector_norm(torch.from_numpy(vectors), dim=1)
     )
     queries = scoring.Queries(np.concatenate([vectors[:20], np.ones((1, 24), np.float32)]), similarity)
-    levels = scoring.exact_pairs(queries.exact, scoring.FixedPoint.of(vectors[20:41]), similarity)
+    levels = scoring.exact_pairs(queries.exact, scoring.FixedPoint.of(vectors[20:41]), similarity).numpy()
     levels[3] = np.nan
     plain = block.at_least(queries, levels)
     monkeypatch.setattr(scoring, "is_cpu", lambda device: False)
@@ -252,7 +252,7 @@ def test_a_gpu_is_waited_for_a_few_times_a_block(
 
     monkeypatch.setattr(scoring.Queries, "on_device", on_device)
     for module, names in (
-        (scoring, {"on_host": on_host}),
+        (scoring, {"on_host": on_host, "places": places}),
         (search_module, {"on_host": on_host, "places": places}),
     ):
         for name, stand_in in names.items():
@@ -270,8 +270,8 @@ def test_a_gpu_is_waited_for_a_few_times_a_block(
         counts = np.zeros((2, 5, 2), dtype=np.int64)
         thresholds = np.array([[0.5, 0.25]] * 4 + [[0.5, np.inf]], dtype=np.float32)
         search_module._count_block(queries, exclusions, thresholds, counts, block)
-        # Which pairs are undecided, the counts of others, quick scores and sums of the undecided.
-        assert len(waits) == 4
+        # For each of two thresholds: which pairs are undecided, their exact scores, and the counts.
+        assert len(waits) == 2 * 3
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")

@@ -369,7 +369,8 @@ def _lost(
     for a, vectors in enumerate(premises.values()):
         queries = Queries(np.asarray(vectors[positive], dtype=np.float32), similarity)
         for b, (own_vectors, block) in enumerate(documents):
-            above = block.at_least(queries, exact_pairs(queries.exact, own_vectors, similarity))
+            levels = exact_pairs(queries.exact, own_vectors, similarity).numpy()
+            above = block.at_least(queries, levels)
             for (name, side), errors in zip(sides.items(), np.split(above, ends, axis=1), strict=True):
                 errors &= side.others
                 lost[name][a, b] += np.bincount(

@@ -271,7 +271,7 @@ def finds_translation(
     for start in range(0, len(queries), tile_rows):
         tile = slice(start, min(start + tile_rows, len(queries)))
         tile_queries = Queries(queries[tile], similarity, device)
-        levels = exact_pairs(tile_queries.exact, FixedPoint.of(answers[tile]), similarity)
+        levels = exact_pairs(tile_queries.exact, FixedPoint.of(answers[tile]), similarity).numpy()
         for block in blocks:
             beaten = block.at_least(tile_queries, levels)
             inside = np.flatnonzero((right[tile] >= block.start) & (right[tile] < block.start + len(block)))

@@ -111,7 +111,7 @@ class Vectors:
         self, queries: Float32[np.ndarray, "p e"], documents: Float32[np.ndarray, "p e"]
     ) -> PairScores:
         """Similarity of each query to the document beside it."""
-        return exact_pairs(FixedPoint.of(queries), FixedPoint.of(documents), self.similarity)
+        return exact_pairs(FixedPoint.of(queries), FixedPoint.of(documents), self.similarity).numpy()
 
 
 def _chunks(positions: Rows) -> Iterator[Rows]:

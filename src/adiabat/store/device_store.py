@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from adiabat.models.embedding_head import Similarity
-from adiabat.store.scoring import Block, exact_tensors
+from adiabat.store.scoring import Block, FixedPoint, exact_pairs
 
 ROWS_SCORED = 65_536
 """Documents that are scored at a time."""
@@ -35,7 +35,7 @@ class DeviceStore:
 
     def blocks(self) -> Iterator[tuple[int, Float[Tensor, "b e"]]]:
         """All vectors, block by block."""
-        for part in self._parts():
+        for part in self.documents.parts(ROWS_SCORED):
             yield part.start, part.vectors
 
     def hardest(
@@ -50,23 +50,18 @@ class DeviceStore:
         kept = min(count + SPARE, len(self.documents))
         scores = torch.full((len(query), kept), -torch.inf, device=query.device)
         rows = torch.zeros(len(query), kept, dtype=torch.int64, device=query.device)
-        for part in self._parts():
+        for part in self.documents.parts(ROWS_SCORED):
             more = without_answers(known, _quick_scores(query, part, similarity), part.start)
             numbers = torch.arange(part.start, part.start + len(part), device=query.device).expand_as(more)
             scores, best = torch.cat([scores, more], dim=1).topk(kept)
             rows = torch.cat([rows, numbers], dim=1).gather(1, best)
         rows, order = rows.sort(dim=1)
-        exact = exact_tensors(query, self.take(rows), similarity).masked_fill(
-            scores.gather(1, order).isneginf(), -torch.inf
-        )
+        asked, documents = FixedPoint.of(query.unsqueeze(1)), FixedPoint.of(self.take(rows))
+        exact = exact_pairs(asked, documents, similarity)
+        exact = exact.masked_fill(scores.gather(1, order).isneginf(), -torch.inf)
         # A stable sort leaves equal scores in the order of their rows.
         order = exact.sort(dim=1, descending=True, stable=True).indices[:, :count]
         return rows.gather(1, order)
-
-    def _parts(self) -> Iterator[Block]:
-        """Documents that are scored at a time."""
-        for start in range(0, len(self.documents), ROWS_SCORED):
-            yield self.documents.part(slice(start, min(start + ROWS_SCORED, len(self.documents))))
 
 
 def _quick_scores(

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from math import ceil, log2
+from math import ceil, inf, log2
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,6 @@ import torch
 from jaxtyping import Bool, Float, Float32, Float64, Int64
 from torch import Tensor
 
-from adiabat.core.arrays import RowNumbers, VectorArray
 from adiabat.core.errors import StoreError, several
 from adiabat.models.embedding_head import Similarity
 from adiabat.store.manifest import LONGEST, SHORTEST
@@ -54,9 +53,6 @@ PairRows = Int64[np.ndarray, " p"]
 PairScores = Float32[np.ndarray, " p"]
 """Scores of pairs."""
 
-Norms = tuple[Float64[Tensor, "..."], Int64[Tensor, "..."]]
-"""Sums of the squared units of vectors, and their exponents."""
-
 
 @dataclass(frozen=True, slots=True)
 class FixedPoint:
@@ -68,30 +64,37 @@ class FixedPoint:
         squares: Sum of the squared units, exact.
     """
 
-    units: Float64[np.ndarray, "n e"]
-    exponents: RowNumbers
-    squares: Float64[np.ndarray, " n"]
+    units: Float64[Tensor, "*n e"]
+    exponents: Int64[Tensor, "*n"]
+    squares: Float64[Tensor, "*n"]
 
     @classmethod
-    def of(cls, vectors: VectorArray) -> "FixedPoint":
-        """Round vectors to integers."""
-        wide = vectors.astype(np.float64)
-        bits = _bits(wide.shape[1])
+    def of(cls, vectors: Float[np.ndarray | Tensor, "*n e"]) -> "FixedPoint":
+        """Round vectors to integers on their device: each step is exact, so that all devices agree."""
+        given = torch.tensor(vectors) if isinstance(vectors, np.ndarray) else vectors
+        units = given.to(torch.float64, copy=True)
         # No order of evaluation changes a maximum, so equal vectors get equal exponents.
-        exponents = np.frexp(np.abs(wide).max(axis=1, initial=0.0))[1].astype(np.int64) - bits
-        # Multiplying by a power of two is exact, and quicker than ldexp, which wants int32 exponents.
-        wide *= np.ldexp(1.0, -exponents.astype(np.int32))[:, None]
-        units = np.rint(wide, out=wide)
-        return cls(units, exponents, np.einsum("ne,ne->n", units, units))
-
-    @property
-    def norms(self) -> Norms:
-        """The exponents and squares as tensors."""
-        return torch.from_numpy(self.squares), torch.from_numpy(self.exponents)
+        largest = torch.linalg.vector_norm(units, inf, dim=-1)
+        exponents = torch.frexp(largest).exponent.long() - _bits(units.shape[-1])
+        # In place, because fresh memory for each step takes longer than the step.
+        units.mul_(powers(-exponents).unsqueeze(-1)).round_()
+        return cls(units, exponents, _products_of_rows(units, units))
 
     def take(self, rows: PairRows) -> "FixedPoint":
         """A selection of the vectors."""
-        return FixedPoint(self.units[rows], self.exponents[rows], self.squares[rows])
+        index = torch.from_numpy(rows)
+        return FixedPoint(
+            self.units.index_select(0, index),
+            self.exponents.index_select(0, index),
+            self.squares.index_select(0, index),
+        )
+
+
+def _products_of_rows(
+    units: Float64[Tensor, "... e"], others: Float64[Tensor, "... e"]
+) -> Float64[Tensor, "..."]:
+    """The product of each vector of integers with the one beside it, exact in any order of addition."""
+    return torch.einsum("...e,...e->...", units, others)
 
 
 def _bits(width: int) -> int:
@@ -99,39 +102,14 @@ def _bits(width: int) -> int:
     return (53 - ceil(log2(max(1, width)))) // 2
 
 
-def integers(vectors: Float[Tensor, "n e"]) -> tuple[Float64[Tensor, "n e"], Int64[Tensor, " n"]]:
-    """Units and exponents of `FixedPoint.of`, computed on the device of the vectors: each step is exact, so
-    they are equal.
-    """
-    wide = vectors.double()
-    exponents = torch.frexp(wide.abs().amax(dim=1)).exponent.long() - _bits(wide.shape[1])
-    return torch.round(wide * powers(-exponents).unsqueeze(1)), exponents
-
-
 def powers(exponents: Int64[Tensor, "*any"]) -> Float64[Tensor, "*any"]:
     """Powers of two, by the bits of float64: a device's power function may round."""
     return ((1023 + exponents) << 52).view(torch.float64)
 
 
-def exact_pairs(query: FixedPoint, document: FixedPoint, similarity: Similarity) -> PairScores:
-    """Scores of query ``i`` and document ``i``."""
-    products = torch.from_numpy(np.einsum("pe,pe->p", query.units, document.units))
-    return _scores(products, query.norms, document.norms, similarity).numpy()
-
-
-def exact_tensors(
-    query: Float[Tensor, "q e"], documents: Float[Tensor, "q k e"], similarity: Similarity
-) -> Float[Tensor, "q k"]:
-    """Scores of each query's own documents, bit for bit those of `exact_pairs`, without waiting for their
-    device.
-    """
-    units, exponents = integers(query)
-    flat_units, flat_exponents = integers(documents.flatten(0, 1))
-    document_units = flat_units.view(documents.shape)
-    products = (units.unsqueeze(1) * document_units).sum(dim=2)
-    of_query = units.square().sum(dim=1, keepdim=True), exponents.unsqueeze(1)
-    of_documents = document_units.square().sum(dim=2), flat_exponents.view(documents.shape[:2])
-    return _scores(products, of_query, of_documents, similarity)
+def exact_pairs(query: FixedPoint, document: FixedPoint, similarity: Similarity) -> Float32[Tensor, "..."]:
+    """Scores of query ``i`` and document ``i``; a GPU is not waited for."""
+    return _scores(_products_of_rows(query.units, document.units), query, document, similarity)
 
 
 def exact_table(
@@ -139,10 +117,9 @@ def exact_table(
 ) -> Float32[np.ndarray, "q n"]:
     """Scores of every query with every document, equal to those of `exact_pairs`."""
     with plain_arithmetic():
-        products = torch.from_numpy(query.units) @ torch.from_numpy(document.units).T
-    squares, exponents = query.norms
-    of_query = squares.unsqueeze(1), exponents.unsqueeze(1)
-    return _scores(products, of_query, document.norms, similarity).numpy()
+        products = query.units @ document.units.T
+    column = FixedPoint(query.units, query.exponents.unsqueeze(1), query.squares.unsqueeze(1))
+    return _scores(products, column, document, similarity).numpy()
 
 
 def row_scores(
@@ -171,7 +148,7 @@ def row_scores(
 
 
 def _scores(
-    products: Float64[Tensor, "..."], query: Norms, document: Norms, similarity: Similarity
+    products: Float64[Tensor, "..."], query: FixedPoint, document: FixedPoint, similarity: Similarity
 ) -> Float32[Tensor, "..."]:
     """Scores from exact sums, element by element: no step depends on a neighbour, or on the device.
 
@@ -181,15 +158,16 @@ def _scores(
     Sums of integers are exact in any order; divisions and square roots of float64 are rounded in one way
     everywhere. A zero vector has cosine 0 with everything.
     """
-    (squares, exponents), (document_squares, document_exponents) = query, document
+    exponents = query.exponents + document.exponents
     if similarity == "cosine":
-        lengths = squares.sqrt() * document_squares.sqrt()
+        lengths = query.squares.sqrt() * document.squares.sqrt()
         scores = products / torch.where(lengths == 0, 1.0, lengths)
     elif similarity == "dot":
-        scores = products * powers(exponents + document_exponents)
+        scores = products * powers(exponents)
     else:
-        squared = squares * powers(2 * exponents) + document_squares * powers(2 * document_exponents)
-        squared = squared - products * powers(exponents + document_exponents + 1)
+        of_query = query.squares * powers(2 * query.exponents)
+        of_document = document.squares * powers(2 * document.exponents)
+        squared = of_query + of_document - products * powers(exponents + 1)
         scores = -squared.clamp(min=0.0).sqrt()
     # Adding zero turns -0.0 into 0.0.
     return (scores + 0.0).float()
@@ -211,11 +189,6 @@ class Queries:
     def exact(self) -> FixedPoint:
         """The integers."""
         return FixedPoint.of(self.vectors)
-
-    def exact_of(self, rows: PairRows) -> FixedPoint:
-        """The integers of some queries; as in `Block.fixed_of`, many rows compute and cache all."""
-        many = 4 * len(rows) >= len(self.vectors) or "exact" in vars(self)
-        return self.exact.take(rows) if many else FixedPoint.of(self.vectors[rows])
 
     @cached_property
     def unscaled(self) -> Float32[Tensor, "q e"]:
@@ -277,14 +250,18 @@ class Block:
     @cached_property
     def fixed(self) -> FixedPoint:
         """The integers of all documents."""
-        return FixedPoint.of(self.vectors.numpy())
+        return FixedPoint.of(self.vectors)
+
+    def parts(self, rows: int) -> "Iterator[Block]":
+        """The block in parts of so many documents."""
+        return map(self.part, pair_slices(len(self), rows))
 
     def fixed_of(self, rows: PairRows) -> FixedPoint:
         """The integers of some documents of the block; many rows compute and cache all, because other queries
         will need many too.
         """
         many = 4 * len(rows) >= len(self) or "fixed" in vars(self)
-        return self.fixed.take(rows) if many else FixedPoint.of(self.vectors.numpy()[rows])
+        return self.fixed.take(rows) if many else FixedPoint.of(self.vectors[torch.from_numpy(rows)])
 
     @cached_property
     def divisors(self) -> Float32[Tensor, " b"]:
@@ -319,23 +296,34 @@ class Block:
         return scores, relative * (queries.lengths + self.longest) ** 2
 
     def at_least(self, queries: Queries, levels: Float32[np.ndarray, " q"]) -> Bool[np.ndarray, "q b"]:
-        """Documents that score at least a query's level (NaN for none), by quick scores, and by exact ones
-        where these are undecided.
+        """Documents that score at least a query's level (NaN for none)."""
+        scores, error = self.approximate(queries)
+        return on_host(self.reached(queries, np.arange(len(levels)), levels, scores, error))
+
+    def reached(
+        self,
+        queries: Queries,
+        rows: PairRows,
+        levels: Float[np.ndarray, " n"],
+        scores: Float32[Tensor, "n b"],
+        error: Float64[np.ndarray, " n"],
+    ) -> Bool[Tensor, "n b"]:
+        """Documents that score at least the level of each query in `rows`, by their quick scores, and by
+        exact ones where these are undecided.
 
         With ``e`` the bound on the error: those at the level plus ``e`` or more surely reach it, those below
         the level minus ``e`` surely do not. The exact score decides between both.
         """
-        scores, error = self.approximate(queries)
-        thresholds = levels.astype(np.float64)
-        thresholds = -np.square(thresholds) if queries.similarity == "distance" else thresholds
+        thresholds = scale(levels, queries.similarity)
         # Bounds in float32 like the scores, rounded away from the threshold.
-        high = np.nextafter((thresholds + error).astype(np.float32), np.float32(np.inf))
-        low = np.nextafter((thresholds - error).astype(np.float32), np.float32(-np.inf))
-        reached = reach(scores, high)
-        query, column = places(reach(scores, low) & ~reached)
-        above = on_host(reached)
-        above[query, column] = self.exact(queries, query, column) >= levels[query]
-        return np.asarray(above)
+        with np.errstate(over="ignore"):
+            high = np.nextafter((thresholds + error).astype(np.float32), np.float32(np.inf))
+            low = np.nextafter((thresholds - error).astype(np.float32), np.float32(-np.inf))
+        above = reach(scores, high)
+        row, column = places(reach(scores, low) ^ above)
+        is_above = self.exact(queries, rows[row], column) >= levels[row]
+        above.index_put_((queries.on_device(row), queries.on_device(column)), queries.on_device(is_above))
+        return above
 
     def exact(self, queries: Queries, query: PairRows, document: PairRows) -> PairScores:
         """Exact scores of chosen pairs of a query and a document of the block, by their numbers."""
@@ -343,25 +331,34 @@ class Block:
             return self._exact_on_device(queries, query, document)
         documents, column = np.unique(document, return_inverse=True)
         rows, row = np.unique(query, return_inverse=True)
-        fixed_documents, fixed_queries = self.fixed_of(documents), queries.exact_of(rows)
+        fixed = self.fixed_of(documents)
         # If chosen pairs are dense in their table, one matrix product is faster than all its rows.
         if len(rows) * len(documents) < 8 * len(query):
-            return exact_table(fixed_queries, fixed_documents, queries.similarity)[row, column]
+            return exact_table(queries.exact.take(rows), fixed, queries.similarity)[row, column]
         scores = np.empty(len(query), dtype=np.float32)
         for pairs in pair_slices(len(query), PAIR_CHUNK):
-            scores[pairs] = exact_pairs(
-                fixed_queries.take(row[pairs]), fixed_documents.take(column[pairs]), queries.similarity
-            )
+            asked = queries.exact.take(query[pairs])
+            scores[pairs] = exact_pairs(asked, fixed.take(column[pairs]), queries.similarity)
         return scores
 
     def _exact_on_device(self, queries: Queries, query: PairRows, document: PairRows) -> PairScores:
         """The same, computed on a device."""
         scores = np.empty(len(query), dtype=np.float32)
         for pairs in pair_slices(len(query), max(1, DEVICE_NUMBERS // self.vectors.shape[1])):
-            asked = queries.unscaled.index_select(0, queries.on_device(query[pairs]))
-            documents = self.vectors.index_select(0, queries.on_device(document[pairs])).unsqueeze(1)
-            scores[pairs] = on_host(exact_tensors(asked, documents, queries.similarity).squeeze(1))
+            asked = FixedPoint.of(queries.unscaled.index_select(0, queries.on_device(query[pairs])))
+            documents = FixedPoint.of(self.vectors.index_select(0, queries.on_device(document[pairs])))
+            scores[pairs] = on_host(exact_pairs(asked, documents, queries.similarity))
         return scores
+
+
+def scale(scores: Float[np.ndarray, "..."], similarity: Similarity) -> Float64[np.ndarray, "..."]:
+    """Scores on the scale of `Block.approximate`: minus the square for a distance; no distance is above
+    zero.
+    """
+    wide = scores.astype(np.float64)
+    if similarity == "distance":
+        wide = np.where(wide > 0, np.inf, -np.square(wide))
+    return wide
 
 
 def pair_slices(count: int, size: int) -> Iterator[slice]:

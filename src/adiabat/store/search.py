@@ -34,6 +34,7 @@ from adiabat.store.scoring import (
     places,
     plain_arithmetic,
     reach,
+    scale,
 )
 from adiabat.store.stored_blocks import BlockPlan, SearchProgress, each_block, require_finite
 from adiabat.store.vector_store import Store
@@ -166,9 +167,8 @@ def score_rows(
         distinct, index = np.unique(rows[pairs], return_inverse=True)
         documents = store.gather(distinct)
         require_finite(store, np.abs(documents).max(axis=1), distinct)
-        scores[pairs] = exact_pairs(
-            checked.exact.take(pairs[0]), FixedPoint.of(documents).take(index), similarity
-        )
+        fixed = FixedPoint.of(documents).take(index)
+        scores[pairs] = exact_pairs(checked.exact.take(pairs[0]), fixed, similarity)
     return scores
 
 
@@ -250,34 +250,22 @@ class _Exclusions:
         inside = (self.queries >= queries.start) & (self.queries < queries.stop)
         return _Exclusions(self.rows[inside], self.queries[inside] - queries.start, self.removed)
 
-    def on(self, block: Block, queries: Queries) -> "_Barred":
-        """The excluded pairs and removed documents of a block."""
+    def on(self, block: Block) -> "_Exclusions":
+        """Those of a block, whose documents count from 0."""
         ends = block.start, block.start + len(block)
         pairs = slice(*np.searchsorted(self.rows, ends))
         removed = self.removed[slice(*np.searchsorted(self.removed, ends))]
-        return _Barred(queries, self.queries[pairs], self.rows[pairs] - block.start, removed - block.start)
+        return _Exclusions(self.rows[pairs] - block.start, self.queries[pairs], removed - block.start)
 
+    def fill_pairs(self, table: Shaped[Tensor, "q b"], value: float, queries: Queries) -> None:
+        """Put a value in the place of each excluded pair, on the device of the queries."""
+        pairs = queries.on_device(self.queries), queries.on_device(self.rows)
+        table.index_put_(pairs, table.new_full((), value))
 
-@dataclass(frozen=True, slots=True)
-class _Barred:
-    """Excluded pairs of a block, and its removed documents."""
-
-    asking: Queries
-    query: Int64[np.ndarray, " x"]
-    document: Int64[np.ndarray, " x"]
-    removed: Removed
-
-    def fill_pairs(self, table: Shaped[Tensor, "q b"], value: float) -> None:
-        """Put a value in the place of each excluded pair."""
-        if len(self.query):
-            pairs = self.asking.on_device(self.query), self.asking.on_device(self.document)
-            table.index_put_(pairs, table.new_full((), value))
-
-    def fill(self, table: Shaped[Tensor, "q b"], value: float | bool) -> None:
+    def fill(self, table: Shaped[Tensor, "q b"], value: float | bool, queries: Queries) -> None:
         """The same, and in the columns of removed documents."""
-        self.fill_pairs(table, value)
-        if len(self.removed):
-            table.index_fill_(1, self.asking.on_device(self.removed), value)
+        self.fill_pairs(table, value, queries)
+        table.index_fill_(1, queries.on_device(self.removed), value)
 
 
 @dataclass
@@ -304,10 +292,10 @@ class _Nearest:
     def update(self, block: Block) -> None:
         """Collect the documents of a block that may be among the best."""
         scores, error = block.approximate(self.queries)
-        barred = self.exclusions.on(block, self.queries)
-        barred.fill(scores, -np.inf)
+        barred = self.exclusions.on(block)
+        barred.fill(scores, -np.inf, self.queries)
         possible = self._possible(scores, error)
-        barred.fill(possible, False)
+        barred.fill(possible, False, self.queries)
         query, document = places(possible)
         if not len(query):
             return
@@ -324,7 +312,7 @@ class _Nearest:
         """
         # Rounding the floor to float32 is far within the bound on the error; comparing in float64 would widen
         # every score.
-        floor = (_domain(self.best.scores[:, -1], self.queries.similarity) - error).astype(np.float32)
+        floor = (scale(self.best.scores[:, -1], self.queries.similarity) - error).astype(np.float32)
         possible = reach(scores, floor)
         (crowded,) = places(possible.sum(dim=1, dtype=torch.int32) > 2 * self.k)
         if len(crowded):
@@ -359,16 +347,6 @@ class _Nearest:
         return self.best
 
 
-def _domain(scores: Float32[np.ndarray, "..."], similarity: Similarity) -> Float64[np.ndarray, "..."]:
-    """Scores on the scale of `Block.approximate`: minus the square for a distance; no distance is above
-    zero.
-    """
-    wide = scores.astype(np.float64)
-    if similarity == "distance":
-        wide = np.where(wide > 0, np.inf, -np.square(wide))
-    return wide
-
-
 def _count_block(
     queries: Queries,
     exclusions: _Exclusions,
@@ -376,69 +354,22 @@ def _count_block(
     counts: Int64[np.ndarray, "2 q p"],
     block: Block,
 ) -> None:
-    """Add to the counts of all documents and of removed ones: by the quick score if it decides clearly,
-    otherwise by the exact one.
-
-    With ``t`` a threshold and ``e`` the bound on the error of a query's quick scores ``s``, a document surely
-    counts where ``s >= t + e`` and surely does not where ``s < t - e``. Between, the exact score decides.
-    """
-    if not thresholds.size:
-        return
-    on_device = queries.on_device
+    """Add to the counts of all documents and of removed ones."""
     scores, error = block.approximate(queries)
-    barred = exclusions.on(block, queries)
+    barred = exclusions.on(block)
     # NaN never counts as at least as high.
-    barred.fill_pairs(scores, np.nan)
-    levels = _domain(thresholds, queries.similarity)
-    with np.errstate(over="ignore"):
-        low, high = (levels - error[:, None]).astype(np.float32), (levels + error[:, None]).astype(np.float32)
-    undecided = torch.zeros_like(scores, dtype=torch.bool)
-    asking, removed = [np.flatnonzero(column < np.inf) for column in thresholds.T], barred.removed
-    sums, sums_apart = [], []
-    for column, rows in enumerate(asking):
-        index = None if len(rows) == len(scores) else on_device(rows)
-        of_rows = scores if index is None else scores.index_select(0, index)
-        surely = reach(of_rows, high[rows, column])
-        unclear = surely ^ reach(of_rows, low[rows, column])
-        if index is None:
-            undecided |= unclear
-        else:
-            undecided.index_copy_(0, index, undecided.index_select(0, index) | unclear)
-        sums.append(surely.sum(dim=1, dtype=torch.int32))
-        if len(removed):
-            sums_apart.append(surely.index_select(1, on_device(removed)).sum(dim=1, dtype=torch.int32))
-    query, document = places(undecided)
-    reached, lists = np.zeros_like(counts), asking * (2 if sums_apart else 1)
-    parts = np.split(on_host(torch.cat([*sums, *sums_apart])), np.cumsum([len(rows) for rows in lists])[:-1])
-    for number, (rows, part) in enumerate(zip(lists, parts, strict=True)):
-        apart, column = divmod(number, len(asking))
-        reached[apart, rows, column] = part
-    if len(query):
-        quick = on_host(scores.take(on_device(query * len(block) + document)))
-        exact = block.exact(queries, query, document)
-        reached += _reached_closely(exact, quick, query, low, high, thresholds, np.isin(document, removed))
+    barred.fill_pairs(scores, np.nan, queries)
+    removed = queries.on_device(barred.removed)
+    reached = np.zeros_like(counts)
+    for column, levels in enumerate(thresholds.T):
+        asking = np.flatnonzero(levels < np.inf)
+        of_asking = scores.index_select(0, queries.on_device(asking))
+        above = block.reached(queries, asking, levels[asking], of_asking, error[asking])
+        tables = above, above.index_select(1, removed)
+        sums = torch.stack([table.sum(dim=1, dtype=torch.int32) for table in tables])
+        reached[:, asking, column] = on_host(sums)
     # At the end, so that a block whose memory did not suffice is counted once.
     counts += reached
-
-
-def _reached_closely(
-    exact: PairScores,
-    quick: PairScores,
-    query: PairRows,
-    low: Float32[np.ndarray, "q l"],
-    high: Float32[np.ndarray, "q l"],
-    thresholds: Float[np.ndarray, "q l"],
-    removed: Bool[np.ndarray, " p"],
-) -> Int64[np.ndarray, "2 q l"]:
-    """Counts of undecided pairs, by their exact scores: of all documents and of removed ones."""
-    counts = np.zeros((2, *thresholds.shape), dtype=np.int64)
-    for level in range(thresholds.shape[1]):
-        # Pairs at or above `high` are already counted.
-        close = (quick >= low[query, level]) & (quick < high[query, level])
-        reached = close & (exact >= thresholds[query, level])
-        for number, counted in enumerate((reached, reached & removed)):
-            counts[number, :, level] = np.bincount(query[counted], minlength=len(thresholds))
-    return counts
 
 
 def hits_of(

@@ -18,7 +18,7 @@ from jaxtyping import Float32, Integer
 
 from adiabat.core.errors import ConfigError, StoreError, several
 from adiabat.models.device import free_memory, parallel_map, retried
-from adiabat.store.scoring import Block, is_cpu, on_host
+from adiabat.store.scoring import Block, is_cpu, on_host, pair_slices
 from adiabat.store.vector_store import Store
 
 SearchProgress = Callable[[int, int], None]
@@ -76,8 +76,7 @@ class BlockPlan:
             # Vectors that stay on the device need no memory for copies.
             most = store.count if str(device) in store.kept else copied
             rows = block_rows or max(1, min(store.count, most, scores // size))
-        tiles = [slice(start, min(start + size, queries)) for start in range(0, max(queries, 1), size)]
-        return cls(device, rows, tiles)
+        return cls(device, rows, list(pair_slices(queries, size)) or [slice(0, 0)])
 
     def within_memory(self, score: Callable[[Block], None], block: Block) -> None:
         """Score a block; once a GPU's memory did not suffice, in halves."""
@@ -85,8 +84,8 @@ class BlockPlan:
 
     def _by_parts(self, score: Callable[[Block], None], block: Block) -> None:
         """Score a block, at most `block_rows` documents at a time."""
-        for start in range(0, len(block), self.block_rows):
-            score(block.part(slice(start, min(start + self.block_rows, len(block)))))
+        for part in block.parts(self.block_rows):
+            score(part)
 
     def _halve(self, rows: int) -> bool:
         """Score half as many documents at a time from here on; an error where that was done before."""
@@ -135,10 +134,8 @@ def _on_device(store: Store, plan: BlockPlan) -> Iterator[Block]:
     """Blocks of the vectors that stay on the device, or copied to it, each while the one before is scored."""
     device, size = plan.device, plan.block_rows
     kept = store.kept.get(str(device))
-    starts = range(0, store.count, size)
     if isinstance(kept, Block):
-        for start in starts:
-            yield kept.part(slice(start, min(start + size, store.count)))
+        yield from kept.parts(size)
         return
     room = _room_for(store, device)
     # Pinned, so that copies run beside kernels.
@@ -166,7 +163,7 @@ def _on_device(store: Store, plan: BlockPlan) -> Iterator[Block]:
 
     # One thread, which is a few blocks ahead.
     with parallel_map([load]) as loaded:
-        for block in loaded(starts):
+        for block in loaded(range(0, store.count, size)):
             if stream is not None:
                 for tensor in (block.vectors, block.lengths):
                     # Its memory belongs to the stream of the copy: it must not be filled again before the
