@@ -29,6 +29,7 @@ from adiabat.evaluation.retrieval import query_overlap
 from adiabat.results.evaluation_result import PartName
 from adiabat.results.verdict import Reason
 from adiabat.stats.samples import MAX_TRAINED_SHARE, TaskScores, TrainingOverlap
+from adiabat.stats.unit_arrays import Numbers
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.vector_store import Store
 
@@ -99,7 +100,7 @@ class ByTraining:
 
     rest: Int[np.ndarray, " r"]
     seen: Int[np.ndarray, " s"]
-    new: Int[np.ndarray, " n"]
+    new: Numbers
     known: tuple[Reason, ...]
 
     @classmethod
@@ -211,7 +212,7 @@ def untrained_queries(
     return Untrained(examples.take(rows), count - rows.size, tuple(known), tuple(notes))
 
 
-def _taken(scores: Sequence[TaskScores], rows: Int[np.ndarray, " n"]) -> list[TaskScores]:
+def _taken(scores: Sequence[TaskScores], rows: Numbers) -> list[TaskScores]:
     return [task_scores.take(rows) for task_scores in scores]
 
 

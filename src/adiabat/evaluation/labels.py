@@ -11,6 +11,7 @@ from adiabat.data.labelled import LabelledTexts, require_separable
 from adiabat.data.records import Side
 from adiabat.models.towers import DualEncoder
 from adiabat.stats.samples import SHARE, Sample, TaskScores
+from adiabat.stats.unit_arrays import Numbers
 from adiabat.store.text_vectors import embed_texts
 
 ITERATIONS = 1_000
@@ -130,13 +131,13 @@ def score_clustering(
     )
 
 
-def _numbers(texts: LabelledTexts, labels: Sequence[str]) -> Int[np.ndarray, " n"]:
+def _numbers(texts: LabelledTexts, labels: Sequence[str]) -> Numbers:
     """Number of each text's label among all labels."""
     number_of = {label: number for number, label in enumerate(labels)}
     return np.array([number_of[label] for label in texts.labels], dtype=np.int64)
 
 
-def _drawn(numbers: Int[np.ndarray, " n"], per_label: int | None, *, seed: int) -> Int[np.ndarray, " m"]:
+def _drawn(numbers: Numbers, per_label: int | None, *, seed: int) -> Int[np.ndarray, " m"]:
     """Training rows, in file order."""
     if per_label is None:
         return np.arange(numbers.size)
@@ -147,7 +148,7 @@ def _drawn(numbers: Int[np.ndarray, " n"], per_label: int | None, *, seed: int) 
 
 def _predicted(
     training: Vectors,
-    known: Int[np.ndarray, " n"],
+    known: Numbers,
     test: Float32[np.ndarray, "m e"],
     *,
     regularization: float,
@@ -164,7 +165,7 @@ def _predicted(
     return classifier.predict(test.astype(np.float64)), bool((classifier.n_iter_ < ITERATIONS).all())
 
 
-def _clusters(vectors: Vectors, count: int, *, restarts: int, seed: int) -> Int[np.ndarray, " n"]:
+def _clusters(vectors: Vectors, count: int, *, restarts: int, seed: int) -> Numbers:
     """The cluster of each vector."""
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
@@ -174,7 +175,7 @@ def _clusters(vectors: Vectors, count: int, *, restarts: int, seed: int) -> Int[
         warnings.simplefilter("ignore", ConvergenceWarning)
         # scikit-learn takes seeds of 32 bits.
         means = KMeans(n_clusters=count, n_init=restarts, random_state=seed % 2**32)
-        clusters: Int[np.ndarray, " n"] = means.fit_predict(vectors)
+        clusters: Numbers = means.fit_predict(vectors)
     return clusters
 
 

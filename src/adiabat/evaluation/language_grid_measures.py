@@ -32,6 +32,7 @@ from adiabat.data.records import NEGATIVES, POSITIVE
 from adiabat.models.embedding_head import Similarity
 from adiabat.stats.ranking_measures import discordant_counts
 from adiabat.stats.samples import GridSample, Sample, ranking_sample
+from adiabat.stats.unit_arrays import Numbers
 from adiabat.store.scoring import Block, FixedPoint, Queries, exact_pairs, row_scores
 
 Vectors = Mapping[str, Float[np.ndarray, "_n _e"]]
@@ -124,7 +125,7 @@ def measure_grid(
     *,
     rows: Sequence[str],
     columns: Sequence[str],
-    clusters: Int[np.ndarray, " n"],
+    clusters: Numbers,
 ) -> tuple[list[Sample], list[GridSample]]:
     """Measure both comparisons in every cell, with a pseudo-value for each cluster (Vasilyev et al. 2024).
 
@@ -203,7 +204,7 @@ def _mean_sample(measure: str, similarity: str, values: Sequence[Float[np.ndarra
     return replace(ranking_sample(measure, mean, similarity), pseudo_values=True)
 
 
-def cluster_ids(premises: Sequence[Hashable]) -> Int[np.ndarray, " n"]:
+def cluster_ids(premises: Sequence[Hashable]) -> Numbers:
     """Cluster of each sentence pair, from 0 by first appearance: pairs of equal premises share one."""
     number_of: dict[Hashable, int] = {}
     return np.array([number_of.setdefault(premise, len(number_of)) for premise in premises], dtype=np.int64)
@@ -283,9 +284,7 @@ class _Side:
     shares: Float[np.ndarray, " c"]
 
     @classmethod
-    def of(
-        cls, rows: Int[np.ndarray, " m"], positive: Int[np.ndarray, " p"], clusters: Int[np.ndarray, " n"]
-    ) -> "_Side":
+    def of(cls, rows: Int[np.ndarray, " m"], positive: Int[np.ndarray, " p"], clusters: Numbers) -> "_Side":
         asking, owners, count = clusters[positive], clusters[rows], int(clusters.max()) + 1
         others = asking[:, None] != owners
         compared = np.bincount(asking, weights=others.sum(axis=1), minlength=count)
@@ -303,7 +302,7 @@ def measure_grid_retrieval(
     labels: Sequence[str],
     *,
     similarities: Sequence[Similarity],
-    clusters: Int[np.ndarray, " n"],
+    clusters: Numbers,
 ) -> tuple[list[Sample], list[GridSample]]:
     """Measure retrieval among the hypotheses of other premises in every cell, with a pseudo-value for each
     cluster.
@@ -349,7 +348,7 @@ def _lost(
     hypotheses: Vectors,
     positive: Int[np.ndarray, " p"],
     sides: Mapping[str, _Side],
-    groups: Int[np.ndarray, " n"],
+    groups: Numbers,
     similarity: Similarity,
 ) -> dict[str, Int[np.ndarray, "a b c"]]:
     """Lost comparisons of each cluster, once as query and once as owner: they add up to twice the errors."""

@@ -28,6 +28,7 @@ from adiabat.stats.samples import (
     is_discrepancy,
     ranking_sample,
 )
+from adiabat.stats.unit_arrays import Numbers
 from adiabat.store.scoring import FixedPoint, exact_table
 from adiabat.store.text_vectors import embed_texts, zero_rows
 from adiabat.store.vector_store import Store
@@ -86,9 +87,7 @@ def measure_question_grid(
     return samples, cells
 
 
-def _lost(
-    questions: FixedPoint, paragraphs: FixedPoint, answers: Int[np.ndarray, " n"], similarity: Similarity
-) -> Int[np.ndarray, " n"]:
+def _lost(questions: FixedPoint, paragraphs: FixedPoint, answers: Numbers, similarity: Similarity) -> Numbers:
     """Number of other paragraphs that score at least as high as the answer."""
     scores = exact_table(questions, paragraphs, similarity)
     own_scores = np.take_along_axis(scores, answers[:, None], axis=1)
@@ -204,7 +203,7 @@ def score_question_grid(model: DualEncoder, grid: QuestionGridSet, *, watch: Wat
 
 
 def _premise_overlap(
-    record: TrainedTexts | None, grid: LanguageGridSet, clusters: Int[np.ndarray, " n"]
+    record: TrainedTexts | None, grid: LanguageGridSet, clusters: Numbers
 ) -> TrainingOverlap | None:
     """Training data of a job among the premises and entailed hypotheses, in any language; None without a
     job.
@@ -253,7 +252,7 @@ def _shown(texts: Mapping[str, str]) -> str:
     return texts.get("en") or next(iter(texts.values()))
 
 
-def _hypothesis_rows(store: Store, grid: LanguageGridSet, language: str) -> Int[np.ndarray, " n"]:
+def _hypothesis_rows(store: Store, grid: LanguageGridSet, language: str) -> Numbers:
     ids = [grid_id(pair, language) for pair in range(len(grid))]
     rows = store.rows(ids)
     if (rows < 0).any():

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from adiabat.stats.ranking_measures import ranking_measures
 from adiabat.stats.samples import CORRELATION, SHARE, Sample, TaskScores, ranking_sample
 from adiabat.stats.statistics import value_of
+from adiabat.stats.unit_arrays import Values
 
 AGREEMENT = 2e-5
 """Tolerance between mteb's score and the value of the units: mteb rounds some scores to five digits."""
@@ -206,7 +206,7 @@ def _labelled_pairs(subset: Subset) -> TaskScores | None:
     return scored("pair", _numbers(len(labels)), samples[by], texts)
 
 
-def _average_precision(subset: Subset, by: str, labels: Float[np.ndarray, " n"]) -> Sample:
+def _average_precision(subset: Subset, by: str, labels: Values) -> Sample:
     key, similarity, sign = SCORES[by]
     values = sign * np.asarray(subset.predicted[key], dtype=np.float64)
     return Sample(

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from jaxtyping import Float
 from pydantic import BaseModel
 
 from adiabat.core.arrow_columns import numbers_column, strings_column
@@ -32,6 +31,7 @@ from adiabat.data.records import Fingerprint
 from adiabat.results.suite_result import Kind
 from adiabat.stats.clusters import Clusters
 from adiabat.stats.samples import GridSample, Sample, Statistic, TaskScores, TrainingOverlap
+from adiabat.stats.unit_arrays import Values
 
 SCORE_FILE = Format(1, oldest=1)
 METADATA = b"adiabat"
@@ -445,7 +445,7 @@ def _sample(table: pa.Table, record: Mapping[str, Any]) -> Sample:
     )
 
 
-def _numbers(table: pa.Table, name: str) -> Float[np.ndarray, " n"]:
+def _numbers(table: pa.Table, name: str) -> Values:
     values = np.asarray(_filled(table, name, "numbers"), dtype=np.float64)
     if not np.isfinite(values).all():
         raise ValueError(f"values of {name} that are not finite")

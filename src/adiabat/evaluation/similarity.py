@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float32
+from jaxtyping import Bool, Float32
 
 from adiabat.core.errors import DataError
 from adiabat.core.progress import SILENT, Watch
@@ -21,13 +21,12 @@ from adiabat.models.towers import DualEncoder
 from adiabat.results.suite_result import Kind
 from adiabat.stats.samples import CORRELATION, SHARE, Sample, TaskScores
 from adiabat.stats.statistics import value_of
+from adiabat.stats.unit_arrays import Values, Vectors
 from adiabat.store.scoring import CPU, Block, FixedPoint, Queries, exact_pairs, row_scores
 from adiabat.store.text_vectors import embed_texts, require_directions, zero_rows
 
 _BLOCK_PAIRS = 4096
 """Pairs per block: bounds the vectors in 64 bits."""
-
-Vectors = Float[np.ndarray, "n e"]
 
 
 def score_sts(model: DualEncoder, pairs: ScoredPairs, *, side: Side, name: str, watch: Watch) -> TaskScores:
@@ -113,9 +112,7 @@ def _pair_scores(
     )
 
 
-def pair_similarities(
-    a: Float[np.ndarray, "n e"], b: Float[np.ndarray, "n e"], *, similarity: Similarity
-) -> Float[np.ndarray, " n"]:
+def pair_similarities(a: Vectors, b: Vectors, *, similarity: Similarity) -> Values:
     """Similarity of each pair, in blocks: ``cosine`` (0 with a zero vector), ``dot``, or minus the
     ``distance``.
     """
@@ -126,7 +123,7 @@ def pair_similarities(
     return scores
 
 
-def best_thresholds(scores: Float[np.ndarray, " n"], together: Bool[np.ndarray, " n"]) -> dict[str, float]:
+def best_thresholds(scores: Values, together: Bool[np.ndarray, " n"]) -> dict[str, float]:
     """Best accuracy (share of correctly classified pairs) and best F1 of matching pairs, each with its
     threshold.
 

@@ -25,6 +25,7 @@ from adiabat.evaluation.space_numbers import Space, SpaceResampling, space_numbe
 from adiabat.evaluation.systems import System, identical_documents
 from adiabat.models.device import device_name
 from adiabat.results.space_result import Distribution, MapPanel, SpaceMap, SpaceNumber, SpaceResult
+from adiabat.stats.unit_arrays import Numbers, Vectors
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.search import search
 from adiabat.store.text_vectors import embed_texts
@@ -48,7 +49,7 @@ class SpaceSample:
 
     query_ids: list[str]
     queries: list[str]
-    positives: Int[np.ndarray, " n"]
+    positives: Numbers
     documents: Int[np.ndarray, " m"]
 
     @classmethod
@@ -73,7 +74,7 @@ class SpaceSample:
         return SpaceSample(ids, texts, self.positives[rows], self.documents[documents])
 
     @property
-    def clusters(self) -> Int[np.ndarray, " n"]:
+    def clusters(self) -> Numbers:
         """Cluster of each query: queries that share their positive are one cluster."""
         return np.unique(self.positives, return_inverse=True)[1].astype(np.int64)
 
@@ -161,7 +162,7 @@ def _embedded(
     return sample, spaces, notes
 
 
-def _drawn(total: int, limit: int, generator: np.random.Generator) -> Int[np.ndarray, " n"]:
+def _drawn(total: int, limit: int, generator: np.random.Generator) -> Numbers:
     """Rows in ascending order: `limit` at random, or all."""
     if total <= limit:
         return np.arange(total)
@@ -307,7 +308,7 @@ INITIAL_SPREAD = 9e-5
 MIN_PERPLEXITY = 2.0
 
 
-def initial_map(vectors: Float[np.ndarray, "n e"], *, seed: int) -> Float[np.ndarray, "n 2"]:
+def initial_map(vectors: Vectors, *, seed: int) -> Float[np.ndarray, "n 2"]:
     """Initial points of a map: the first two principal components, with a little noise that separates equal
     points.
     """
@@ -328,7 +329,7 @@ def fit_perplexity(perplexity: float, points: int) -> float:
 
 
 def tower_map(
-    vectors: Float[np.ndarray, "n e"], first: Float[np.ndarray, "n 2"], *, perplexity: float, seed: int
+    vectors: Vectors, first: Float[np.ndarray, "n 2"], *, perplexity: float, seed: int
 ) -> Float[np.ndarray, "n 2"]:
     """Points of unit vectors in the plane, by t-SNE from initial points.
 

@@ -15,9 +15,8 @@ from jaxtyping import Bool, Float, Int
 
 from adiabat.core.errors import DataError
 from adiabat.results.space_result import QUANTILES, Histogram
+from adiabat.stats.unit_arrays import Counts, Draws, Numbers, Values, Vectors
 
-Counts = Float[np.ndarray, "r n"]
-Draws = Float[np.ndarray, " r"]
 Statistic = Callable[[Counts], Draws]
 Pairs = Int[np.ndarray, "k 2"]
 
@@ -36,13 +35,13 @@ MIN_VARIANCE = 1e-10
 about 1e-14."""
 
 
-def unit_rows(vectors: Float[np.ndarray, "n e"]) -> Float[np.ndarray, "n e"]:
+def unit_rows(vectors: Vectors) -> Vectors:
     """Vectors scaled to unit length, in double precision."""
     wide = vectors.astype(np.float64)
     return np.asarray(wide / np.linalg.norm(wide, axis=1, keepdims=True))
 
 
-def lengths_of(vectors: Float[np.ndarray, "n e"], *, name: str) -> Float[np.ndarray, " n"]:
+def lengths_of(vectors: Vectors, *, name: str) -> Values:
     """Euclidean lengths; a vector that is not finite is a `DataError`, and `name` says what the vectors
     are.
     """
@@ -55,17 +54,17 @@ def lengths_of(vectors: Float[np.ndarray, "n e"], *, name: str) -> Float[np.ndar
     return np.asarray(np.linalg.norm(vectors.astype(np.float64), axis=1))
 
 
-def cosines_of(first: Float[np.ndarray, "n e"], second: Float[np.ndarray, "n e"]) -> Float[np.ndarray, " n"]:
+def cosines_of(first: Vectors, second: Vectors) -> Values:
     """Cosine of each row with the row beside it, of unit vectors."""
     return np.asarray(np.einsum("ne,ne->n", first, second))
 
 
-def mean_of(values: Float[np.ndarray, " n"]) -> Statistic:
+def mean_of(values: Values) -> Statistic:
     """Mean of a value per unit, ``sum_i c_i v_i / sum_i c_i``."""
     return lambda counts: counts @ values / counts.sum(axis=1)
 
 
-def uniformity_of(vectors: Float[np.ndarray, "n e"]) -> Statistic:
+def uniformity_of(vectors: Vectors) -> Statistic:
     """Uniformity of unit vectors on the sphere, ``ln E_{i != j} exp(-2 |x_i - x_j|^2)``.
 
     0 if all vectors are equal, lower the more even, about -4 at the least in many dimensions (Wang and Isola
@@ -82,7 +81,7 @@ def uniformity_of(vectors: Float[np.ndarray, "n e"]) -> Statistic:
     return value
 
 
-def mean_cosine_of(vectors: Float[np.ndarray, "n e"]) -> Statistic:
+def mean_cosine_of(vectors: Vectors) -> Statistic:
     """Mean cosine of two different unit vectors: 0 for even directions, 1 where all vectors are equal
     (Ethayarajh 2019).
 
@@ -169,7 +168,7 @@ class Ratios:
         return mean_of_pairs(self.queries - self.positives, self.pairs)
 
 
-def ratios_of(queries: Float[np.ndarray, "n e"], positives: Float[np.ndarray, "n e"], pairs: Pairs) -> Ratios:
+def ratios_of(queries: Vectors, positives: Vectors, pairs: Pairs) -> Ratios:
     """Similarities of pairs (i, j) of unit vectors, to a query and to its positive (Moiseev et al. 2023,
     SamToNe, figure 6).
     """
@@ -182,7 +181,7 @@ def ratios_of(queries: Float[np.ndarray, "n e"], positives: Float[np.ndarray, "n
     return Ratios(to_queries, to_positives, pairs)
 
 
-def random_pairs(clusters: Int[np.ndarray, " n"], count: int, *, seed: int) -> Pairs:
+def random_pairs(clusters: Numbers, count: int, *, seed: int) -> Pairs:
     """Draw ordered pairs of units from different clusters, each at most once, `count` at most.
 
     Queries of one cluster share their positive, so neither is the other's wrong answer.
@@ -193,14 +192,14 @@ def random_pairs(clusters: Int[np.ndarray, " n"], count: int, *, seed: int) -> P
     return np.asarray(pairs[clusters[pairs[:, 0]] != clusters[pairs[:, 1]]][:count])
 
 
-def distance_of_means(first: Float[np.ndarray, "n e"], second: Float[np.ndarray, "n e"]) -> float:
+def distance_of_means(first: Vectors, second: Vectors) -> float:
     """Euclidean distance of the means of two sets of vectors, ``| E x - E y |``; at most 2 for unit
     vectors.
     """
     return float(np.linalg.norm((first - second).mean(axis=0)))
 
 
-def spectrum_of(vectors: Float[np.ndarray, "n e"]) -> Float[np.ndarray, " s"]:
+def spectrum_of(vectors: Vectors) -> Float[np.ndarray, " s"]:
     """Shares of the variance along the principal components, descending, of sum 1; empty if the vectors do
     not vary.
     """
@@ -257,7 +256,7 @@ REGULARISATION = 1.0
 ITERATIONS = 2_000
 
 
-def fold_of(clusters: Int[np.ndarray, " n"], folds: int, *, seed: int) -> Int[np.ndarray, " n"]:
+def fold_of(clusters: Numbers, folds: int, *, seed: int) -> Numbers:
     """Fold of each pair, from 0; pairs of one cluster share a fold, so that no positive is both trained on
     and tested on.
     """
@@ -271,9 +270,7 @@ def fold_of(clusters: Int[np.ndarray, " n"], folds: int, *, seed: int) -> Int[np
     return np.asarray(fold[clusters])
 
 
-def probe_scores(
-    queries: Float[np.ndarray, "n e"], documents: Float[np.ndarray, "n e"], folds: Int[np.ndarray, " n"]
-) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
+def probe_scores(queries: Vectors, documents: Vectors, folds: Numbers) -> tuple[Values, Values]:
     """Scores of queries and of documents by logistic regressions that were trained on the other folds; higher
     is more like a query.
 
@@ -295,9 +292,7 @@ def probe_scores(
     return scores[0], scores[1]
 
 
-def auc_of(
-    queries: Float[np.ndarray, " n"], documents: Float[np.ndarray, " n"], folds: Int[np.ndarray, " n"]
-) -> Statistic:
+def auc_of(queries: Values, documents: Values, folds: Numbers) -> Statistic:
     """Area under the ROC curve: how often a query scores above a document of its fold; a tie counts half
     (Hanley and McNeil 1982).
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from adiabat.evaluation.space_geometry import (
     Pairs,
@@ -30,6 +30,7 @@ from adiabat.evaluation.space_geometry import (
 from adiabat.results.space_result import SpaceNumber, Whose
 from adiabat.stats.resampling import percentile_interval, resampling_counts
 from adiabat.stats.student_t import Interval
+from adiabat.stats.unit_arrays import Draws, Numbers, Values, Vectors
 
 T = TypeVar("T")
 
@@ -81,10 +82,10 @@ class Space:
     store.
     """
 
-    queries: Float[np.ndarray, "n e"]
-    positives: Float[np.ndarray, "n e"]
+    queries: Vectors
+    positives: Vectors
     documents: Float[np.ndarray, "m e"]
-    nearest: Float[np.ndarray, " n"]
+    nearest: Values
 
     def ratios(self, pairs: Pairs) -> Ratios:
         """Numerators and denominators of the ratio, for each pair of queries."""
@@ -97,17 +98,17 @@ class SpaceResampling:
     alone.
     """
 
-    clusters: Int[np.ndarray, " n"]
+    clusters: Numbers
     documents: int
     pairs: Pairs
-    folds: Int[np.ndarray, " n"]
+    folds: Numbers
     resamples: int
     seed: int
 
     @classmethod
     def of(
         cls,
-        clusters: Int[np.ndarray, " n"],
+        clusters: Numbers,
         documents: int,
         *,
         pairs: int,
@@ -119,7 +120,7 @@ class SpaceResampling:
         drawn, fold = random_pairs(clusters, pairs, seed=seed), fold_of(clusters, folds, seed=seed)
         return cls(clusters, documents, drawn, fold, resamples, seed)
 
-    def draws(self, statistic: Statistic, of: Whose) -> tuple[float, Float[np.ndarray, " r"]]:
+    def draws(self, statistic: Statistic, of: Whose) -> tuple[float, Draws]:
         """A statistic of queries or of documents: its value, and its value on each resample."""
         clusters = np.arange(self.documents) if of == "documents" else self.clusters
         # Statistics of both towers may hold a column for each pair.
@@ -189,7 +190,7 @@ def _estimated(
     return _number(name, of, values, intervals, _interval(draws[0] - draws[1]) if both else None)
 
 
-def _interval(draws: Float[np.ndarray, " r"]) -> Interval | None:
+def _interval(draws: Draws) -> Interval | None:
     """Over the resamples in which the number is defined, if they are more than 99 %."""
     defined = draws[np.isfinite(draws)]
     return percentile_interval(defined) if len(defined) > 0.99 * len(draws) else None

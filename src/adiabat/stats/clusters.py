@@ -24,6 +24,7 @@ from jaxtyping import Int
 
 from adiabat.core.text import counted
 from adiabat.stats.calibrated import FEWEST_CLUSTERS
+from adiabat.stats.unit_arrays import Numbers
 
 BY_DOCUMENTS = "shared relevant documents"
 
@@ -37,7 +38,7 @@ class Clusters:
         by: What connects the units of a cluster.
     """
 
-    numbers: Int[np.ndarray, " n"]
+    numbers: Numbers
     by: str = BY_DOCUMENTS
 
     @property
@@ -46,7 +47,7 @@ class Clusters:
         return np.unique(self.numbers).size
 
     @property
-    def positions(self) -> Int[np.ndarray, " n"]:
+    def positions(self) -> Numbers:
         """Position of each unit's cluster among the sorted numbers, from 0 without gaps."""
         return np.unique(self.numbers, return_inverse=True)[1]
 

@@ -20,6 +20,7 @@ from jaxtyping import Float, Int
 from adiabat.stats.samples import Sample
 from adiabat.stats.statistics import members_of, value_of
 from adiabat.stats.student_t import equal_units, freedom_of_sum
+from adiabat.stats.unit_arrays import Numbers, Values
 
 MOST_VALUES = 2000
 """With more units, several of a group are left out at a time: the third and second moments of independent
@@ -99,7 +100,7 @@ class Jackknife:
         return [units for units in finite if units.size > 1]
 
 
-def _means_without(sample: Sample) -> Float[np.ndarray, " n"]:
+def _means_without(sample: Sample) -> Values:
     """Mean over groups of ``sum v / sum w``, where the group of the unit that is left out lacks its value and
     weight.
     """
@@ -118,7 +119,7 @@ def _means_without(sample: Sample) -> Float[np.ndarray, " n"]:
     return without
 
 
-def _parts(sample: Sample) -> Int[np.ndarray, " n"]:
+def _parts(sample: Sample) -> Numbers:
     """Number of the part that each unit is left out with: its own, or one of about `MOST_VALUES`, each within
     one group.
     """

@@ -35,6 +35,7 @@ from adiabat.stats.quantity import Estimates, Quantity
 from adiabat.stats.samples import Bounds, Sample
 from adiabat.stats.statistics import PairedMeasure, members_of, value_of
 from adiabat.stats.student_t import CONFIDENCE, POWER, equal_units, student_quantile
+from adiabat.stats.unit_arrays import Values
 
 MOST_LOSSES = 1_000
 """Large losses beyond these do not matter to the bound of more units."""
@@ -58,7 +59,7 @@ class Group:
     room: float | None = None
 
     @classmethod
-    def of(cls, weights: Float[np.ndarray, " n"], losses: Iterable[float], room: float | None) -> "Group":
+    def of(cls, weights: Values, losses: Iterable[float], room: float | None) -> "Group":
         """The group of units with these weights, not all of them 0."""
         return cls(equal_units(weights), tuple(sorted(losses, reverse=True)), room)
 

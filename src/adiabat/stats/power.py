@@ -19,7 +19,6 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float
 
 from adiabat.core.margin import DEFAULT_MARGIN, FEWEST_UNITS, Margin
 from adiabat.results.power_record import Power
@@ -30,6 +29,7 @@ from adiabat.stats.quantity import Quantity
 from adiabat.stats.samples import Sample
 from adiabat.stats.statistics import PairedMeasure, members_of, require_comparable, value_of
 from adiabat.stats.student_t import CONFIDENCE, POWER, student_quantile
+from adiabat.stats.unit_arrays import Values
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +97,7 @@ def power_of(
     return replace(summed, units=before.values.size, needed=needed)
 
 
-def _power(
-    before: Sample, after: Sample | None, unit: str, margin: Margin, losing: Float[np.ndarray, " n"]
-) -> Power:
+def _power(before: Sample, after: Sample | None, unit: str, margin: Margin, losing: Values) -> Power:
     """Of units that are drawn one by one, each with its probability to lose."""
     ends: list[_Prospect] = []
     if after is not None:
@@ -149,7 +147,7 @@ def _room(sample: Sample, value: float) -> float | None:
     return value - low if sample.lower_is_better else high - value
 
 
-def _predicted(before: Sample, spread: float, losing: Float[np.ndarray, " n"]) -> _Prospect:
+def _predicted(before: Sample, spread: float, losing: Values) -> _Prospect:
     """Differences that vary by `spread` times what the scores do, where each unit loses much with its
     probability in `losing`.
     """

@@ -35,6 +35,7 @@ from adiabat.stats.student_t import (
     student_p_value,
     student_quantile,
 )
+from adiabat.stats.unit_arrays import Draws
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Quantity:
     of_runs: float
     freedom: float
     acceleration: float = 0.0
-    draws: Float[np.ndarray, " r"] | None = None
+    draws: Draws | None = None
 
     @property
     def error(self) -> float:
@@ -88,7 +89,7 @@ class Quantity:
             further_high = self.value + self.error * skewed_quantile(level, self.freedom, -self.acceleration)
         return min(low, further_low), max(high, further_high)
 
-    def bca_interval(self, draws: Float[np.ndarray, " r"], confidence: float = CONFIDENCE) -> Interval:
+    def bca_interval(self, draws: Draws, confidence: float = CONFIDENCE) -> Interval:
         """BCa interval from resamples of the units."""
         return bca_interval(self.value, draws, acceleration=self.acceleration, confidence=confidence)
 

@@ -19,6 +19,7 @@ from jaxtyping import Float, Int
 from adiabat.core.errors import ConfigError, several
 from adiabat.core.ragged import Ragged
 from adiabat.stats.samples import Sample, ranking_sample
+from adiabat.stats.unit_arrays import Values
 
 if TYPE_CHECKING:
     from ir_measures import Measure, Metric, Provider
@@ -30,9 +31,7 @@ _IRRELEVANT_COUNT = frozenset(("Bpref", "infAP"))
 """Measures of ir-measures that tell grades of documents that are not relevant apart."""
 
 
-def discordant_counts(
-    positive: Float[np.ndarray, " p"], negative: Float[np.ndarray, " n"]
-) -> Int[np.ndarray, " p"]:
+def discordant_counts(positive: Float[np.ndarray, " p"], negative: Values) -> Int[np.ndarray, " p"]:
     """For each positive, how many negatives are not strictly farther from the query.
 
     ``count_i = #{j : negative_j >= positive_i}``, by sorting, in ``O((p + n) ln n)``.

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from statistics import NormalDist
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
 from adiabat.stats.calibrated import LARGEST_BIAS
 from adiabat.stats.statistics import members_of
 from adiabat.stats.student_t import CONFIDENCE, Interval
+from adiabat.stats.unit_arrays import Counts, Draws, Numbers
 
 RESAMPLES = 10_000
 
@@ -21,12 +22,9 @@ RESAMPLES = 10_000
 # factor.
 _BLOCK_CELLS = 2**22
 
-Counts = Float[np.ndarray, "b u"]
-Groups = Int[np.ndarray, " u"]
-
 
 def resampling_counts(
-    units: int, *, resamples: int, seed: int, groups: Groups | None = None, block_size: int | None = None
+    units: int, *, resamples: int, seed: int, groups: Numbers | None = None, block_size: int | None = None
 ) -> Iterator[Counts]:
     """How often each unit is drawn in each resample: as many draws with replacement as there are units, in
     blocks of resamples.
@@ -65,7 +63,7 @@ def resampling_counts(
 
 def _draw(
     generator: np.random.Generator, rows: int, units: int, members: list[Int[np.ndarray, " _"]] | None
-) -> Int[np.ndarray, "b u"]:
+) -> Int[np.ndarray, "r n"]:
     """Drawn units, one row per resample."""
     if members is None:
         return generator.integers(0, units, size=(rows, units), dtype=np.int32)
@@ -76,7 +74,7 @@ def _draw(
 
 
 def bca_interval(
-    value: float, draws: Float[np.ndarray, " r"], *, acceleration: float = 0.0, confidence: float = CONFIDENCE
+    value: float, draws: Draws, *, acceleration: float = 0.0, confidence: float = CONFIDENCE
 ) -> Interval:
     """Bootstrap interval that is corrected for bias and skewness: it lies between two quantiles of the draws.
 
@@ -123,7 +121,7 @@ def bca_interval(
     return float(low), float(high)
 
 
-def _bias(value: float, draws: Float[np.ndarray, " r"]) -> float:
+def _bias(value: float, draws: Draws) -> float:
     """Standard errors from the middle of the draws up to the value."""
     # Sums of the same units differ by rounding, depending on their order.
     same = np.abs(draws - value) <= 1e-12 * max(abs(value), float(np.abs(draws).max()))
@@ -133,7 +131,7 @@ def _bias(value: float, draws: Float[np.ndarray, " r"]) -> float:
     return NormalDist().inv_cdf(share)
 
 
-def percentile_interval(draws: Float[np.ndarray, " r"], *, confidence: float = CONFIDENCE) -> Interval:
+def percentile_interval(draws: Draws, *, confidence: float = CONFIDENCE) -> Interval:
     """Central interval that holds `confidence` of the draws; no draws are a `ValueError`."""
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")

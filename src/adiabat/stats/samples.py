@@ -9,11 +9,12 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Bool, Float, Float32, Int
+from jaxtyping import Bool, Float32, Int
 
 from adiabat.results.evaluation_result import TrainedOn
 from adiabat.results.suite_result import Kind
 from adiabat.stats.clusters import Clusters
+from adiabat.stats.unit_arrays import Numbers, Values
 
 Statistic = Literal["mean", "spearman", "average precision", "v-measure"]
 """Statistic of the units; `adiabat.stats.statistics` has the formulas."""
@@ -52,11 +53,11 @@ class Sample:
     """
 
     measure: str
-    values: Float[np.ndarray, " n"]
+    values: Values
     similarity: str = ""
-    reference: Float[np.ndarray, " n"] | None = None
+    reference: Values | None = None
     statistic: Statistic = "mean"
-    groups: Int[np.ndarray, " n"] | None = None
+    groups: Numbers | None = None
     lower_is_better: bool = False
     proportion: bool = False
     pseudo_values: bool = False
@@ -69,12 +70,12 @@ class Sample:
         return self.measure, self.similarity
 
     @property
-    def weights(self) -> Float[np.ndarray, " n"]:
+    def weights(self) -> Values:
         """Weight of each unit: its reference, or 1."""
         return np.ones(self.values.shape) if self.reference is None else self.reference
 
     @property
-    def unit_values(self) -> Float[np.ndarray, " n"]:
+    def unit_values(self) -> Values:
         """Value of each unit of a mean; NaN for a unit without weight."""
         return np.asarray(
             np.divide(
@@ -117,10 +118,10 @@ def is_discrepancy(measure: str) -> bool:
 
 def ranking_sample(
     measure: str,
-    values: Float[np.ndarray, " n"],
+    values: Values,
     similarity: str = "",
     *,
-    weights: Float[np.ndarray, " n"] | None = None,
+    weights: Values | None = None,
     clusters: Clusters | None = None,
     proportion: bool = False,
 ) -> Sample:
@@ -190,8 +191,8 @@ class TrainingOverlap:
     """
 
     queries: Bool[np.ndarray, " n"]
-    relevant: Int[np.ndarray, " n"]
-    documents: Int[np.ndarray, " n"] | None
+    relevant: Numbers
+    documents: Numbers | None
     unknown: str = ""
     near: Bool[np.ndarray, " n"] | None = None
 
@@ -269,7 +270,7 @@ class TaskScores:
             )
         ]
 
-    def take(self, rows: Int[np.ndarray, " n"]) -> "TaskScores":
+    def take(self, rows: Numbers) -> "TaskScores":
         """The units of some rows, in that order; grids keep their pseudo-values and lose their error
         counts.
         """

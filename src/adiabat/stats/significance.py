@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 from adiabat.stats.judgement import ERROR_RATE
 from adiabat.stats.resampling import RESAMPLES
 from adiabat.stats.statistics import members_of, ranks_of
+from adiabat.stats.unit_arrays import Numbers, Values
 
 Z_CRITICAL = 1.96
 """Critical value of the two-sided two-proportion test at 5 %."""
@@ -98,11 +99,11 @@ def sign_flip_p_values(
 
 
 def rank_exchange_p_value(
-    after: Float[np.ndarray, " n"],
-    before: Float[np.ndarray, " n"],
-    reference: Float[np.ndarray, " n"],
+    after: Values,
+    before: Values,
+    reference: Values,
     *,
-    groups: Int[np.ndarray, " n"] | None = None,
+    groups: Numbers | None = None,
     seed: int,
     flips: int = RESAMPLES,
 ) -> float:
@@ -261,9 +262,9 @@ class _RankSums:
     @classmethod
     def of(
         cls,
-        after: Float[np.ndarray, " n"],
-        before: Float[np.ndarray, " n"],
-        reference: Float[np.ndarray, " n"],
+        after: Values,
+        before: Values,
+        reference: Values,
     ) -> "_RankSums":
         # Ranks scaled to -1 to 1, so that sums lose no digits.
         after_ranks, before_ranks, reference_ranks = (

@@ -1,4 +1,4 @@
-"""Values of samples, on the data and on thousands of resamples.
+"""Draws of samples, on the data and on thousands of resamples.
 
 A resample is a row of counts of drawn units. A unit drawn twice is two units that tie, so every value is
 exactly that of the data written out in full, for a rank correlation as for a mean. Where a value is undefined
@@ -17,22 +17,20 @@ from jaxtyping import Float, Int
 
 from adiabat.stats.clusters import Clusters
 from adiabat.stats.samples import Sample, Statistic
+from adiabat.stats.unit_arrays import Counts, Draws, Numbers, Values
 
 # Counts per block of a rank statistic: 2 MB as 64-bit floats, so that the block and its few copies stay in
 # the cache.
 _BLOCK_CELLS = 2**18
 
-Counts = Float[np.ndarray, "r n"]
-Values = Float[np.ndarray, " r"]
 
-
-def value_of(sample: Sample, counts: Counts | None = None) -> Values:
+def value_of(sample: Sample, counts: Counts | None = None) -> Draws:
     """A sample's value on each resample; see `values_of`."""
     return values_of([sample], counts)[:, 0]
 
 
 def values_of(samples: Sequence[Sample], counts: Counts | None = None) -> Float[np.ndarray, "r k"]:
-    """Values of several samples of the same units on the same resamples.
+    """Draws of several samples of the same units on the same resamples.
 
     With c the counts of a resample:
 
@@ -65,19 +63,19 @@ def values_of(samples: Sequence[Sample], counts: Counts | None = None) -> Float[
     return np.stack([_in_blocks(sample, draws) for sample in samples], axis=1)
 
 
-def ranks_of(values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+def ranks_of(values: Values) -> Values:
     """Ranks from 1, lowest value first; tied units share the mean of their ranks."""
     return np.asarray(_ranks(values, np.ones((1, values.size)))[0])
 
 
-def members_of(groups: Int[np.ndarray, " n"] | None, units: int) -> list[Int[np.ndarray, " _"]]:
+def members_of(groups: Numbers | None, units: int) -> list[Int[np.ndarray, " _"]]:
     """Indices of the units of each group (numbered from 0); all units as one group where `groups` is None."""
     if groups is None:
         return [np.arange(units)]
     return np.split(np.argsort(groups, kind="stable"), np.cumsum(np.bincount(groups))[:-1])
 
 
-def _in_blocks(sample: Sample, counts: Counts) -> Values:
+def _in_blocks(sample: Sample, counts: Counts) -> Draws:
     """The mean over groups, few enough resamples at a time to stay in the cache."""
     statistic, reference = _STATISTICS[sample.statistic], sample.weights
     rows = max(1, _BLOCK_CELLS // counts.shape[1])
@@ -91,11 +89,11 @@ def _in_blocks(sample: Sample, counts: Counts) -> Values:
     return values
 
 
-def _mean(values: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n"], counts: Counts) -> Values:
+def _mean(values: Values, reference: Values, counts: Counts) -> Draws:
     return _ratio(counts @ values, counts @ reference)
 
 
-def _spearman(values: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n"], counts: Counts) -> Values:
+def _spearman(values: Values, reference: Values, counts: Counts) -> Draws:
     # The mean of mid-ranks is (n + 1) / 2, whatever ties.
     middle = (counts.sum(axis=1, keepdims=True) + 1) / 2
     value_ranks, reference_ranks = _ranks(values, counts) - middle, _ranks(reference, counts) - middle
@@ -106,16 +104,14 @@ def _spearman(values: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n"
     return _ratio(covariance, np.sqrt(variance * reference_variance))
 
 
-def _ranks(values: Float[np.ndarray, " n"], counts: Counts) -> Counts:
+def _ranks(values: Values, counts: Counts) -> Counts:
     """Mid-rank of each unit among all that were drawn, every one as often as it was."""
     _, tied = np.unique(values, return_inverse=True)
     draws = _summed(tied, counts)
     return np.asarray((np.cumsum(draws, axis=1) - (draws - 1) / 2)[:, tied])
 
 
-def _average_precision(
-    values: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n"], counts: Counts
-) -> Values:
+def _average_precision(values: Values, reference: Values, counts: Counts) -> Draws:
     _, tied = np.unique(-values, return_inverse=True)
     draws, relevant = _summed(tied, counts), _summed(tied, counts * reference)
     relevant_so_far = np.cumsum(relevant, axis=1)
@@ -125,7 +121,7 @@ def _average_precision(
     return _ratio(np.einsum("rm,rm->r", relevant, precision), relevant_so_far[:, -1])
 
 
-def _v_measure(values: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n"], counts: Counts) -> Values:
+def _v_measure(values: Values, reference: Values, counts: Counts) -> Draws:
     _, cluster = np.unique(values, return_inverse=True)
     _, label = np.unique(reference, return_inverse=True)
     _, both = np.unique(label * (cluster.max() + 1) + cluster, return_inverse=True)
@@ -141,14 +137,14 @@ def _v_measure(values: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n
     )
 
 
-def _entropy(draws: Float[np.ndarray, "r m"]) -> Values:
+def _entropy(draws: Float[np.ndarray, "r m"]) -> Draws:
     shares = draws / draws.sum(axis=1, keepdims=True)
     return np.asarray(
         -np.einsum("rm,rm->r", shares, np.log(shares, out=np.zeros(shares.shape), where=shares > 0))
     )
 
 
-def _summed(numbers: Int[np.ndarray, " n"], counts: Counts) -> Float[np.ndarray, "r m"]:
+def _summed(numbers: Numbers, counts: Counts) -> Float[np.ndarray, "r m"]:
     """Sums over the units that have the same number, for each number from 0."""
     order = np.argsort(numbers, kind="stable")
     starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
@@ -173,7 +169,7 @@ def _check(sample: Sample, units: int) -> None:
             raise ValueError(f"{sample.measure} {name} must be of {units} units, got {column.size}")
 
 
-_STATISTICS: dict[Statistic, Callable[[Float[np.ndarray, " n"], Float[np.ndarray, " n"], Counts], Values]] = {
+_STATISTICS: dict[Statistic, Callable[[Values, Values, Counts], Draws]] = {
     "mean": _mean,
     "spearman": _spearman,
     "average precision": _average_precision,
@@ -183,14 +179,14 @@ _STATISTICS: dict[Statistic, Callable[[Float[np.ndarray, " n"], Float[np.ndarray
 
 @dataclass(frozen=True, slots=True)
 class Replicates:
-    """Values of both models, of each run: as they are, on resamples, or without single units.
+    """Draws of both models, of each run: as they are, on resamples, or without single units.
 
     `before` has no column, and `difference` of the means over runs is 0, where there is no other model.
     """
 
     after: Float[np.ndarray, "r s"]
     before: Float[np.ndarray, "r t"]
-    difference: Float[np.ndarray, " r"]
+    difference: Draws
 
     def means(self) -> Float[np.ndarray, "r 3"]:
         """Means over runs: after, before (0 without a baseline), and their difference."""
@@ -274,7 +270,7 @@ class PairedMeasure:
         return Replicates(after, before, difference)
 
 
-def _mean_of_runs(samples: Sequence[Sample]) -> Float[np.ndarray, " n"]:
+def _mean_of_runs(samples: Sequence[Sample]) -> Values:
     """Mean over runs of each unit."""
     return np.asarray(np.stack([sample.values for sample in samples]).mean(axis=0, dtype=np.float64))
 
@@ -296,7 +292,7 @@ def _units_apart(first: Sample, second: Sample) -> int:
     return first.values.size - int(kept.sum())
 
 
-def shares_of(sample: Sample) -> Float[np.ndarray, " n"]:
+def shares_of(sample: Sample) -> Values:
     """What each unit adds to a mean; the shares add up to the value of the sample."""
     weights = sample.weights
     members = members_of(sample.groups, sample.values.size)
@@ -364,7 +360,7 @@ def _require_same(sample: Sample, first: Sample) -> None:
             )
 
 
-def _less(after: Float[np.ndarray, " n"], before: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+def _less(after: Values, before: Values) -> Values:
     """Differences; 0 if two values differ by rounding alone."""
     difference = after - before
     return np.where(np.abs(difference) <= 1e-12 * np.maximum(np.abs(after), np.abs(before)), 0.0, difference)
