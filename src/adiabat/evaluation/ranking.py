@@ -6,7 +6,7 @@ high, which are counted, plus the few positives before it. Counts and ranks are 
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol, runtime_checkable
 
@@ -29,6 +29,16 @@ ShareProgress = Callable[[float], None]
 
 Counts = tuple[Int64[np.ndarray, "q p"], Int64[np.ndarray, "q p"]]
 """Numbers of documents for each query and threshold: without the removed ones, and of the removed ones."""
+
+Rows = Int64[np.ndarray, " r"]
+"""Ascending rows of documents."""
+
+RowTable = Int64[np.ndarray, "q r"]
+"""Rows of some documents for each query."""
+
+EntryNumbers = Int[np.ndarray, " entries"]
+Scores = Float32[np.ndarray, "q r"]
+Thresholds = Float[np.ndarray, "q p"]
 
 BM25_QUERIES = 256
 """Queries of BM25 between two reports of progress."""
@@ -53,15 +63,15 @@ class Ranker(Protocol):
     def min_score(self) -> float:
         """Lowest score of a retrieved document; minus infinity where every document is retrieved."""
 
-    def scores(self, queries: slice, rows: Int64[np.ndarray, "q r"]) -> Float32[np.ndarray, "q r"]:
+    def scores(self, queries: slice, rows: RowTable) -> Scores:
         """Scores of documents by row; minus infinity at a row of -1."""
 
     def count_at_least(
         self,
         queries: slice,
-        thresholds: Float[np.ndarray, "q p"],
+        thresholds: Thresholds,
         excluded: Ragged,
-        removed: Int64[np.ndarray, " r"],
+        removed: Rows,
         on_progress: ShareProgress | None = None,
     ) -> Counts:
         """Number of documents that score at least each threshold (infinity for "none"), for each query:
@@ -85,16 +95,16 @@ class DenseRanker:
         """Number of documents."""
         return self.store.count
 
-    def scores(self, queries: slice, rows: Int64[np.ndarray, "q r"]) -> Float32[np.ndarray, "q r"]:
+    def scores(self, queries: slice, rows: RowTable) -> Scores:
         """Scores of documents by row."""
         return score_rows(self.store, self.vectors[queries], rows, similarity=self.similarity)
 
     def count_at_least(
         self,
         queries: slice,
-        thresholds: Float[np.ndarray, "q p"],
+        thresholds: Thresholds,
         excluded: Ragged,
-        removed: Int64[np.ndarray, " r"],
+        removed: Rows,
         on_progress: ShareProgress | None = None,
     ) -> Counts:
         """Count in one pass over the store."""
@@ -126,27 +136,26 @@ class BM25Ranker:
         """Number of documents."""
         return self.index.count
 
-    def scores(self, queries: slice, rows: Int64[np.ndarray, "q r"]) -> Float32[np.ndarray, "q r"]:
+    def scores(self, queries: slice, rows: RowTable) -> Scores:
         """Scores of documents by row."""
         return self.index.score_rows(self.texts[queries], rows)
 
     def count_at_least(
         self,
         queries: slice,
-        thresholds: Float[np.ndarray, "q p"],
+        thresholds: Thresholds,
         excluded: Ragged,
-        removed: Int64[np.ndarray, " r"],
+        removed: Rows,
         on_progress: ShareProgress | None = None,
     ) -> Counts:
         """Count in blocks of queries, with progress between them."""
-        texts, counts = self.texts[queries], np.zeros((2, *thresholds.shape), dtype=np.int64)
-        for start in range(0, len(texts), BM25_QUERIES):
-            block = np.arange(start, min(start + BM25_QUERIES, len(texts)))
-            counts[:, block] = self.index.count_at_least(
-                texts[start : start + len(block)], thresholds[block], excluded.take(block), removed
-            )
+        texts = self.texts[queries]
+        counts = np.zeros((2, *thresholds.shape), dtype=np.int64)
+        for block in _blocks(len(texts), BM25_QUERIES):
+            without = excluded.take(np.arange(block.start, block.stop))
+            counts[:, block] = self.index.count_at_least(texts[block], thresholds[block], without, removed)
             if on_progress:
-                on_progress((start + len(block)) / len(texts))
+                on_progress(block.stop / len(texts))
         return counts[0], counts[1]
 
 
@@ -181,7 +190,7 @@ def rank_in_store(
     watch: Watch,
     *,
     judged: bool = False,
-    removed: Int64[np.ndarray, " r"] | None = None,
+    removed: Rows | None = None,
 ) -> PositiveRanks:
     """Rank the positives of each query against every document that is neither a positive nor left out.
 
@@ -190,64 +199,67 @@ def rank_in_store(
             come first, relevant ones last.
         removed: Ascending rows of documents that no query is ranked against, none of them judged.
     """
-    label, queries = f"ranking {examples.name}", len(examples)
-    documents, grades = (
-        _judged(examples, left_out, ranker.count) if judged else (examples.positives, examples.grades)
-    )
+    queries = len(examples)
+    documents, grades = examples.positives, examples.grades
+    if judged and examples.is_judged:
+        documents, grades = _judged(examples, left_out, ranker.count)
     rows = np.empty(0, dtype=np.int64) if removed is None else removed
     compared = ranker.count - rows.size - left_out.where(~np.isin(left_out.values, rows)).lengths
-    lost, retrieved = np.zeros(len(documents.values), dtype=np.int64), compared.copy()
-    scores, above = np.zeros(len(lost), dtype=np.float32), np.zeros(queries, dtype=np.bool_)
-    for start in range(0, queries, QUERIES_PER_BLOCK):
-        block = slice(start, min(start + QUERIES_PER_BLOCK, queries))
-        entries = slice(documents.offsets[block.start], documents.offsets[block.stop])
+    lost = np.zeros(len(documents.values), dtype=np.int64)
+    scores = np.zeros(len(lost), dtype=np.float32)
+    retrieved = compared.copy()
+    above = np.zeros(queries, dtype=np.bool_)
+    for block in _blocks(queries, QUERIES_PER_BLOCK):
 
         def report(share: float, block: slice = block) -> None:
-            watch.progress(label, block.start + int(share * (block.stop - block.start)), queries)
+            finished = block.start + int(share * (block.stop - block.start))
+            watch.progress(f"ranking {examples.name}", finished, queries)
 
+        entries = _entries(documents, block)
         near, inside = _padded(documents, block)
+        # Padding reaches no document: nothing scores infinity.
         levels = np.where(inside, ranker.scores(block, near), np.inf).astype(np.float32)
-        thresholds = (
-            levels
-            if ranker.min_score == -np.inf
-            else np.pad(levels, ((0, 0), (0, 1)), constant_values=ranker.min_score)
-        )
+        # A last threshold counts the documents that the ranker retrieves at all.
+        thresholds = np.pad(levels, ((0, 0), (0, 1)), constant_values=ranker.min_score)
+        retrieves_all = ranker.min_score == -np.inf
         counted, apart = ranker.count_at_least(
-            block, thresholds, _joined(documents, left_out, block), rows, report
+            block,
+            levels if retrieves_all else thresholds,
+            _joined(documents, left_out, block),
+            rows,
+            report,
         )
-        lost[entries], scores[entries] = counted[:, : levels.shape[1]][inside], levels[inside]
-        if thresholds is not levels:
-            retrieved[block] = counted[:, -1] + ((levels >= ranker.min_score) & inside).sum(axis=1)
+        lost[entries] = counted[:, : levels.shape[1]][inside]
+        scores[entries] = levels[inside]
+        if not retrieves_all:
+            reached = (levels >= ranker.min_score) & inside
+            retrieved[block] = counted[:, -1] + reached.sum(axis=1)
         relevant = np.zeros(inside.shape, dtype=np.bool_)
         relevant[inside] = grades.values[entries] > 0
         first = np.where(relevant, levels, -np.inf).argmax(axis=1)
         above[block] = apart[np.arange(len(first)), first] > 0
-    standings = _standings(documents, grades, lost, scores, compared - examples.positives.lengths, retrieved)
-    return standings if removed is None else replace(standings, above=above)
+    others = compared - examples.positives.lengths
+    ranks = _standings(documents, grades, lost, scores, others, retrieved)
+    return ranks if removed is None else replace(ranks, above=above)
 
 
 def rank_in_lists(ranker: Ranker, examples: AddressedSet, watch: Watch) -> PositiveRanks:
     """Rank the positives of each query against its listed negatives, all of which are retrieved."""
-    queries = len(examples)
-    lost, scores = (
-        np.zeros(len(examples.positives.values), dtype=np.int64),
-        np.zeros(len(examples.positives.values), dtype=np.float32),
-    )
-    for start in range(0, queries, QUERIES_PER_BLOCK):
-        block = slice(start, min(start + QUERIES_PER_BLOCK, queries))
-        entries = slice(examples.positives.offsets[block.start], examples.positives.offsets[block.stop])
-        (near, inside), (far, _) = (
-            _padded(lists, block) for lists in (examples.positives, examples.negatives)
-        )
+    positives, negatives = examples.positives, examples.negatives
+    lost = np.zeros(len(positives.values), dtype=np.int64)
+    scores = np.zeros(len(lost), dtype=np.float32)
+    for block in _blocks(len(examples), QUERIES_PER_BLOCK):
+        entries = _entries(positives, block)
+        near, inside = _padded(positives, block)
+        far, _ = _padded(negatives, block)
         table = ranker.scores(block, np.concatenate([near, far], axis=1))
-        levels, others = table[:, : near.shape[1]], table[:, near.shape[1] :]
+        levels, others = np.split(table, [near.shape[1]], axis=1)
         at_least = np.stack([(others >= level[:, None]).sum(axis=1) for level in levels.T], axis=1)
-        lost[entries], scores[entries] = at_least[inside], levels[inside]
-        watch.progress(f"scoring {examples.name}", block.stop, queries)
-    lengths = examples.negatives.lengths
-    return _standings(
-        examples.positives, examples.grades, lost, scores, lengths, examples.positives.lengths + lengths
-    )
+        lost[entries] = at_least[inside]
+        scores[entries] = levels[inside]
+        watch.progress(f"scoring {examples.name}", block.stop, len(examples))
+    lengths = negatives.lengths
+    return _standings(positives, examples.grades, lost, scores, lengths, positives.lengths + lengths)
 
 
 def fused_ranks(
@@ -263,23 +275,21 @@ def fused_ranks(
         rankings: Rows of documents, best first, distinct; -1 pads a shorter list. `tied_positives_last`
             orders ties.
     """
-    queries = len(examples)
-    lost, scores = (
-        np.zeros(len(examples.positives.values), dtype=np.int64),
-        np.zeros(len(examples.positives.values)),
-    )
-    retrieved = np.zeros(queries, dtype=np.int64)
+    positives = examples.positives
+    lost = np.zeros(len(positives.values), dtype=np.int64)
+    scores = np.zeros(len(lost))
+    retrieved = np.zeros(len(examples), dtype=np.int64)
     reciprocal = np.concatenate([1 / (constant + 1.0 + np.arange(ranking.shape[1])) for ranking in rankings])
     for query, listed in enumerate(np.concatenate(rankings, axis=1)):
         rows, document_of = np.unique(listed[listed >= 0], return_inverse=True)
         fused = np.bincount(document_of, weights=reciprocal[listed >= 0], minlength=len(rows))
-        entries = slice(examples.positives.offsets[query], examples.positives.offsets[query + 1])
+        entries = slice(positives.offsets[query], positives.offsets[query + 1])
         score_of = dict(zip(rows.tolist(), fused, strict=True))
-        scores[entries] = [score_of.get(row, 0) for row in examples.positives[query].tolist()]
-        others = fused[~np.isin(rows, examples.positives[query])]
+        scores[entries] = [score_of.get(row, 0) for row in positives[query].tolist()]
+        others = fused[~np.isin(rows, positives[query])]
         lost[entries] = (others >= scores[entries, None]).sum(axis=1)
         retrieved[query] = len(rows)
-    return _standings(examples.positives, examples.grades, lost, scores, retrieved, retrieved)
+    return _standings(positives, examples.grades, lost, scores, retrieved, retrieved)
 
 
 def tied_positives_last(hits: Hits, examples: AddressedSet) -> Int64[np.ndarray, "q k"]:
@@ -298,36 +308,32 @@ def errors_by_negative(ranker: Ranker, examples: AddressedSet) -> Bool[np.ndarra
     """
     assert examples.negative_columns is not None
     errors = np.empty(examples.negative_columns.shape, dtype=np.bool_)
-    for start in range(0, len(examples), QUERIES_PER_BLOCK):
-        block = slice(start, start + QUERIES_PER_BLOCK)
-        rows = np.concatenate(
-            [examples.positives.values[block, None], examples.negative_columns[block]], axis=1
-        )
-        scores = ranker.scores(block, rows)
+    for block in _blocks(len(examples), QUERIES_PER_BLOCK):
+        # Negatives stand in columns only where each query has a single positive.
+        own = examples.positives.values[block, None]
+        scores = ranker.scores(block, np.concatenate([own, examples.negative_columns[block]], axis=1))
         errors[block] = scores[:, 1:] >= scores[:, :1]
     return errors
 
 
 def _judged(examples: AddressedSet, left_out: Ragged, documents: int) -> tuple[Ragged, Ragged]:
     """The judged documents of each query that are not left out, and their grades, 0 for irrelevant ones."""
-    irrelevant, everything = examples.negatives, slice(0, len(examples))
-    if not examples.is_judged:
-        return examples.positives, examples.grades
     queries = np.arange(len(examples))
-    keys, without = (
-        np.repeat(queries, lists.lengths) * documents + lists.values for lists in (irrelevant, left_out)
-    )
-    kept = ~np.isin(keys, without)
-    counts = np.bincount(np.repeat(queries, irrelevant.lengths)[kept], minlength=len(examples))
-    irrelevant = Ragged(irrelevant.values[kept], np.concatenate([[0], np.cumsum(counts)]))
+
+    def keys(lists: Ragged) -> Int64[np.ndarray, " k"]:
+        # One number for each query and document.
+        return np.repeat(queries, lists.lengths) * documents + lists.values
+
+    irrelevant = examples.negatives.where(~np.isin(keys(examples.negatives), keys(left_out)))
     zeros = Ragged(np.zeros(len(irrelevant.values), dtype=np.int64), irrelevant.offsets)
+    everything = slice(0, len(examples))
     return _joined(examples.positives, irrelevant, everything), _joined(examples.grades, zeros, everything)
 
 
 def _standings(
     documents: Ragged,
     grades: Ragged,
-    lost: Int64[np.ndarray, " entries"],
+    lost: EntryNumbers,
     scores: Float[np.ndarray, " entries"],
     others: Int[np.ndarray, " q"],
     retrieved: Int[np.ndarray, " q"],
@@ -336,24 +342,20 @@ def _standings(
     is compared with.
     """
     owners = np.repeat(np.arange(len(documents)), documents.lengths)
-    ranks, relevant = lost + _ranked_before(owners, grades.values, scores), grades.values > 0
+    ranks = lost + _ranked_before(owners, grades.values, scores)
+    relevant = grades.values > 0
+    # An error is an irrelevant document before a positive: other positives before it are none.
     wrong = ranks[relevant] - _ranked_before(owners[relevant], grades.values[relevant], scores[relevant])
-    errors, positives = (
-        np.zeros(len(documents), dtype=np.int64),
-        np.bincount(owners[relevant], minlength=len(documents)),
-    )
+    errors = np.zeros(len(documents), dtype=np.int64)
     np.add.at(errors, owners[relevant], wrong)
-    counts = PairCounts(errors, np.asarray(others * positives, dtype=np.int64))
-    return PositiveRanks(
-        counts, Ragged(ranks, documents.offsets), grades, np.asarray(retrieved, dtype=np.int64)
-    )
+    positives = np.bincount(owners[relevant], minlength=len(documents))
+    counts = PairCounts(errors, others * positives)
+    return PositiveRanks(counts, Ragged(ranks, documents.offsets), grades, retrieved)
 
 
 def _ranked_before(
-    owners: Int[np.ndarray, " entries"],
-    grades: Int[np.ndarray, " entries"],
-    scores: Float[np.ndarray, " entries"],
-) -> Int64[np.ndarray, " entries"]:
+    owners: EntryNumbers, grades: EntryNumbers, scores: Float[np.ndarray, " entries"]
+) -> EntryNumbers:
     """Number of the query's other entries ranked before each: those of higher scores, and of equal scores
     those of lower grades.
     """
@@ -365,22 +367,32 @@ def _ranked_before(
     return before
 
 
+def _blocks(queries: int, size: int) -> Iterator[slice]:
+    """All queries, so many at a time."""
+    for start in range(0, queries, size):
+        yield slice(start, min(start + size, queries))
+
+
+def _entries(lists: Ragged, block: slice) -> slice:
+    """Where the entries of a block's lists stand among all."""
+    return slice(lists.offsets[block.start], lists.offsets[block.stop])
+
+
 def _joined(lists: Ragged, further: Ragged, block: slice) -> Ragged:
     """Lists of a block, each joined with its counterpart."""
     lengths = np.stack([lists.lengths[block], further.lengths[block]])
-    owners = np.concatenate([np.repeat(np.arange(lengths.shape[1]), counts) for counts in lengths])
-    values = np.concatenate(
-        [each.values[each.offsets[block.start] : each.offsets[block.stop]] for each in (lists, further)]
-    )
-    return Ragged(
-        values[np.argsort(owners, kind="stable")], np.concatenate([[0], np.cumsum(lengths.sum(axis=0))])
-    )
+    numbers = np.arange(lengths.shape[1])
+    owners = np.concatenate([np.repeat(numbers, lengths[0]), np.repeat(numbers, lengths[1])])
+    values = np.concatenate([each.values[_entries(each, block)] for each in (lists, further)])
+    # The sort is stable, so the entries of the first list stay before those of its counterpart.
+    order = np.argsort(owners, kind="stable")
+    return Ragged(values[order], np.concatenate([[0], np.cumsum(lengths.sum(axis=0))]))
 
 
-def _padded(lists: Ragged, block: slice) -> tuple[Int64[np.ndarray, "q p"], Bool[np.ndarray, "q p"]]:
+def _padded(lists: Ragged, block: slice) -> tuple[RowTable, Bool[np.ndarray, "q r"]]:
     """Lists of a block as a rectangle padded with -1, and a mask of the real entries."""
     lengths = lists.lengths[block]
     inside = np.arange(lengths.max(initial=0)) < lengths[:, None]
     rows = np.full(inside.shape, -1, dtype=np.int64)
-    rows[inside] = lists.values[lists.offsets[block.start] : lists.offsets[block.stop]]
+    rows[inside] = lists.values[_entries(lists, block)]
     return rows, inside
