@@ -322,7 +322,7 @@ def _judged(examples: AddressedSet, left_out: Ragged, documents: int) -> tuple[R
 
     def keys(lists: Ragged) -> Int64[np.ndarray, " k"]:
         # One number for each query and document.
-        return np.repeat(queries, lists.lengths) * documents + lists.values
+        return np.asarray(np.repeat(queries, lists.lengths) * documents + lists.values)
 
     irrelevant = examples.negatives.where(~np.isin(keys(examples.negatives), keys(left_out)))
     zeros = Ragged(np.zeros(len(irrelevant.values), dtype=np.int64), irrelevant.offsets)

@@ -5,6 +5,8 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import compress
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -25,7 +27,7 @@ from adiabat.evaluation.space_numbers import Space, SpaceResampling, space_numbe
 from adiabat.evaluation.systems import System, identical_documents
 from adiabat.models.device import device_name
 from adiabat.results.space_result import Distribution, MapPanel, SpaceMap, SpaceNumber, SpaceResult
-from adiabat.stats.unit_arrays import Numbers, Vectors
+from adiabat.stats.unit_arrays import Numbers, Values, Vectors
 from adiabat.store.addressing import AddressedSet
 from adiabat.store.search import search
 from adiabat.store.text_vectors import embed_texts
@@ -36,8 +38,6 @@ MIN_POSITIVES = 20
 
 SHOWN_DIGITS = 3
 """Digits of map coordinates, which have no unit."""
-
-Rows = Float[np.ndarray, "_ _"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +58,17 @@ class SpaceSample:
     ) -> "SpaceSample":
         """Draw queries and documents."""
         generator = np.random.default_rng(seed)
-        rows: list[int] = _drawn(len(examples), section.queries, generator).tolist()
-        positives = [int(examples.positives[number][examples.grades[number].argmax()]) for number in rows]
+        drawn = examples.take(_drawn(len(examples), section.queries, generator))
+        best = [int(drawn.grades[query].argmax()) for query in range(len(drawn))]
+        positives = drawn.positives.values[drawn.positives.offsets[:-1] + np.array(best, dtype=np.int64)]
         documents = _drawn(store.count, section.documents, generator)
-        ids, texts = (
-            [examples.query_ids[number] for number in rows],
-            [examples.queries[number] for number in rows],
-        )
-        return cls(ids, texts, np.array(positives, dtype=np.int64), documents)
+        return cls(list(drawn.query_ids), list(drawn.queries), positives.astype(np.int64), documents)
 
     def only(self, queries: Bool[np.ndarray, " n"], documents: Bool[np.ndarray, " m"]) -> "SpaceSample":
         """The queries and documents where a mask is true."""
-        rows = np.flatnonzero(queries)
-        ids, texts = [self.query_ids[row] for row in rows], [self.queries[row] for row in rows]
-        return SpaceSample(ids, texts, self.positives[rows], self.documents[documents])
+        ids = list(compress(self.query_ids, queries))
+        texts = list(compress(self.queries, queries))
+        return SpaceSample(ids, texts, self.positives[queries], self.documents[documents])
 
     @property
     def clusters(self) -> Numbers:
@@ -96,9 +93,15 @@ def analyse_space(
     watch = replace(watch, note=once(watch.note))
     systems = [after] if before is None else [after, before]
     sample, spaces, zeros = _embedded(systems, examples, section, seed=seed, watch=watch)
-    sizes = {"pairs": section.pairs, "folds": section.folds, "resamples": section.resamples}
-    plan = SpaceResampling.of(sample.clusters, len(sample.documents), **sizes, seed=seed)
-    space_map, map_notes = _mapped(spaces, section.map, seed=seed, watch=watch) if section.map else (None, [])
+    plan = SpaceResampling.of(
+        sample.clusters,
+        len(sample.documents),
+        pairs=section.pairs,
+        folds=section.folds,
+        resamples=section.resamples,
+        seed=seed,
+    )
+    space_map = _mapped(spaces, section.map, seed=seed, watch=watch) if section.map else None
     numbers = space_numbers(spaces[0], spaces[1] if before else None, plan)
     return SpaceResult(
         title=title,
@@ -122,7 +125,12 @@ def analyse_space(
         map=space_map,
         settings=settings.recorded(),
         inputs=inputs,
-        notes=[*examples.notes, *zeros, *_notes(systems, spaces, numbers), *map_notes],
+        notes=[
+            *examples.notes,
+            *zeros,
+            *_notes(systems, spaces, numbers),
+            *_map_notes(space_map, section.map),
+        ],
     )
 
 
@@ -131,34 +139,31 @@ def _embedded(
 ) -> tuple[SpaceSample, list[Space], list[str]]:
     """The sample, each model's vectors of it, and notes on omissions."""
     drawn = SpaceSample.drawn(examples, systems[0].store, section, seed=seed)
-    _require_enough(drawn, examples, requested=len(drawn.queries))
-    vectors_of = [
-        (
-            embed_texts(system.model, drawn.queries, side="query", name=examples.name, watch=watch),
-            system.store.gather(drawn.positives),
-            system.store.gather(drawn.documents),
-        )
-        for system in systems
-    ]
     # A vector of length 0 has no direction, and a cosine with it means nothing: it is left out for all
     # models.
-    queries, documents = np.ones(len(drawn.queries), dtype=bool), np.ones(len(drawn.documents), dtype=bool)
-    for query, positive, document in vectors_of:
-        queries &= (lengths_of(query, name="query vectors") > 0) & (
-            lengths_of(positive, name="vectors of positives") > 0
-        )
-        documents &= lengths_of(document, name="document vectors") > 0
-    notes = [
-        f"{count:,} of the {name} drawn left out because their vector, or their positive's, has length 0"
-        for name, count in (("queries", int((~queries).sum())), ("documents", int((~documents).sum())))
-        if count
-    ]
-    sample = drawn.only(queries, documents)
-    _require_enough(sample, examples, requested=len(drawn.queries))
-    spaces = [
-        _space(system, sample, query[queries], positive[queries], document[documents], section, watch)
-        for system, (query, positive, document) in zip(systems, vectors_of, strict=True)
-    ]
+    has_vectors = np.ones(len(drawn.queries), dtype=np.bool_)
+    has_vector = np.ones(len(drawn.documents), dtype=np.bool_)
+    vectors_of = []
+    for system in systems:
+        query = embed_texts(system.model, drawn.queries, side="query", name=examples.name, watch=watch)
+        positive, document = system.store.gather(drawn.positives), system.store.gather(drawn.documents)
+        has_vectors &= lengths_of(query, name="query vectors") > 0
+        has_vectors &= lengths_of(positive, name="vectors of positives") > 0
+        has_vector &= lengths_of(document, name="document vectors") > 0
+        vectors_of.append((system, query, positive, document))
+    sample = drawn.only(has_vectors, has_vector)
+    _require_enough(sample, examples)
+    notes = []
+    for name, kept in (("queries", has_vectors), ("documents", has_vector)):
+        if not kept.all():
+            reason = "left out because their vector, or their positive's, has length 0"
+            notes.append(f"{np.count_nonzero(~kept):,} of the {name} drawn {reason}")
+    spaces = []
+    for system, query, positive, document in vectors_of:
+        queries = query[has_vectors]
+        nearest = _nearest(system, sample, queries, section, watch)
+        unit_vectors = (unit_rows(queries), unit_rows(positive[has_vectors]), unit_rows(document[has_vector]))
+        spaces.append(Space(*unit_vectors, nearest))
     return sample, spaces, notes
 
 
@@ -169,29 +174,19 @@ def _drawn(total: int, limit: int, generator: np.random.Generator) -> Numbers:
     return np.sort(generator.choice(total, size=limit, replace=False, shuffle=False))
 
 
-def _require_enough(sample: SpaceSample, examples: AddressedSet, *, requested: int) -> None:
-    distinct, lost = len(np.unique(sample.positives)), requested - len(sample.queries)
+def _require_enough(sample: SpaceSample, examples: AddressedSet) -> None:
+    distinct = len(np.unique(sample.positives))
     if distinct < MIN_POSITIVES:
-        reason = "were left out because their vector, or their positive's, has length 0"
-        left_out = f", after {lost:,} of {requested:,} drawn {reason}" if lost else ""
         raise DataError(
             f"{examples.name}: the sampled queries must have at least {MIN_POSITIVES} different positives, "
-            f"got {distinct:,} of {len(sample.queries):,} "
-            f"{'query' if len(sample.queries) == 1 else 'queries'}"
-            f"{left_out}; name more"
+            f"got {distinct} of {len(sample.queries):,} queries whose vectors are above length 0; name more"
         )
 
 
-def _space(
-    system: System,
-    sample: SpaceSample,
-    queries: Rows,
-    positives: Rows,
-    documents: Rows,
-    section: SpaceSection,
-    watch: Watch,
-) -> Space:
-    """The space of one model, with each query's nearest document of the whole store."""
+def _nearest(
+    system: System, sample: SpaceSample, queries: Vectors, section: SpaceSection, watch: Watch
+) -> Values:
+    """Cosine of each query to its nearest document of the whole store."""
     label = f"searching {system.store.path.name}"
     identical = identical_documents(
         system.store, sample.query_ids, sample.queries, sample.positives[:, None], drop=section.drop_same_id
@@ -205,40 +200,31 @@ def _space(
         similarity="cosine",
         device=system.device,
         excluded=[identical.rows[query] for query in range(len(sample.queries))],
-        on_progress=lambda searched, total: watch.progress(label, searched, total),
+        on_progress=partial(watch.progress, label),
     )
-    return Space(
-        unit_rows(queries), unit_rows(positives), unit_rows(documents), hits.scores[:, 0].astype(np.float64)
-    )
+    return hits.scores[:, 0].astype(np.float64)
 
 
 def _distributions(spaces: Sequence[Space], plan: SpaceResampling) -> list[Distribution]:
+    """Histograms of the cosines and ratios behind the numbers, on edges that all models share."""
     nearest = [space.nearest for space in spaces]
     positive = [cosines_of(space.queries, space.positives) for space in spaces]
     ratios = [space.ratios(plan.pairs) for space in spaces]
-    defined, undefined = [each.values for each in ratios], [int((~each.defined).sum()) for each in ratios]
+    defined = [each.values for each in ratios]
     edges = cosine_edges(np.concatenate([*nearest, *positive]))
-    return [
-        _distribution("nearest", nearest, edges, (0, 0)),
-        _distribution("positive", positive, edges, (0, 0)),
-        _distribution("ratio", defined, ratio_edges(np.concatenate(defined)), undefined),
-    ]
-
-
-def _distribution(
-    name: str, values: Sequence[Float[np.ndarray, " _"]], edges: Float[np.ndarray, " b"], lost: Sequence[int]
-) -> Distribution:
-    """Histograms of one number, after first and before second."""
+    edges_of_ratios = ratio_edges(np.concatenate(defined))
     histograms = [
-        histogram_of(model_values, edges, left_out=count)
-        for model_values, count in zip(values, lost, strict=False)
+        histogram_of(values, edges_of_ratios, left_out=int(np.count_nonzero(~each.defined)))
+        for values, each in zip(defined, ratios, strict=True)
     ]
-    return Distribution(name, edges.tolist(), histograms[0], histograms[1] if len(histograms) > 1 else None)
+    return [
+        Distribution("nearest", edges.tolist(), *(histogram_of(values, edges) for values in nearest)),
+        Distribution("positive", edges.tolist(), *(histogram_of(values, edges) for values in positive)),
+        Distribution("ratio", edges_of_ratios.tolist(), *histograms),
+    ]
 
 
-def _mapped(
-    spaces: Sequence[Space], section: MapSection, *, seed: int, watch: Watch
-) -> tuple[SpaceMap, list[str]]:
+def _mapped(spaces: Sequence[Space], section: MapSection, *, seed: int, watch: Watch) -> SpaceMap:
     """Maps of the same queries and positives for both models, from the baseline's principal components."""
     count = len(spaces[0].queries)
     rows = _drawn(count, section.queries, np.random.default_rng(seed))
@@ -249,12 +235,13 @@ def _mapped(
     for number, model_vectors in enumerate(vectors):
         panels.append(_panel(tower_map(model_vectors, first, perplexity=perplexity, seed=seed)))
         watch.progress("drawing maps", number + 1, len(vectors))
-    lowered = (
-        [f"the map has few points: its perplexity was lowered to {perplexity:g}"]
-        if perplexity < section.perplexity
-        else []
-    )
-    return SpaceMap(perplexity, panels[0], panels[1] if len(panels) > 1 else None), lowered
+    return SpaceMap(perplexity, *panels)
+
+
+def _map_notes(space_map: SpaceMap | None, section: MapSection | None) -> list[str]:
+    if space_map is None or section is None or space_map.perplexity >= section.perplexity:
+        return []
+    return [f"the map has few points: its perplexity was lowered to {space_map.perplexity:g}"]
 
 
 def _panel(points: Float[np.ndarray, "n 2"]) -> MapPanel:
@@ -278,26 +265,26 @@ def _notes(systems: Sequence[System], spaces: Sequence[Space], numbers: Sequence
         and tested.store is baseline.store
     ):
         notes.append("model and baseline have the same towers, so nothing differs")
-    for name, sets in {
-        "query": [space.queries for space in spaces],
-        "document": [space.documents for space in spaces],
-    }.items():
-        fewest, widest = len(sets[0]), max(vectors.shape[1] for vectors in sets)
+    samples = (
+        ("query", [space.queries for space in spaces]),
+        ("document", [space.documents for space in spaces]),
+    )
+    for name, vectors_of in samples:
+        fewest, widest = len(vectors_of[0]), max(vectors.shape[1] for vectors in vectors_of)
         if fewest <= widest:
             notes.append(
                 f"{fewest:,} {name} vectors of width {widest:,}: their effective "
                 f"rank can be at most {fewest - 1:,}"
             )
     for number in numbers:
-        values = zip(systems, (number.after, number.before), strict=False)
-        for name in [system.model.name for system, value in values if value is None]:
-            if number.name == "effective rank":
-                notes.append(f"the vectors of {number.of} by {name} are all the same: they have no variance")
-            elif number.name == "ratio, median":
-                notes.append(
-                    f"every cosine of a query and another's positive by {name} is "
-                    "about 0: the ratio is not defined"
-                )
+        # Of the numbers, only these two may have no value.
+        undefined = {
+            "effective rank": f"the vectors of {number.of} are all the same: they have no variance",
+            "ratio, median": "every cosine of a query and another's positive is about 0: no ratio is defined",
+        }
+        for system, value in zip(systems, (number.after, number.before), strict=False):
+            if value is None and number.name in undefined:
+                notes.append(f"{system.model.name}: {undefined[number.name]}")
     return notes
 
 
@@ -315,12 +302,14 @@ def initial_map(vectors: Vectors, *, seed: int) -> Float[np.ndarray, "n 2"]:
     centred = vectors - vectors.mean(axis=0)
     # The signs of singular vectors are arbitrary; the largest component of each becomes positive.
     axes = np.linalg.svd(centred, full_matrices=False)[2][:2]
-    axes = axes * np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])[:, None]
+    largest = np.abs(axes).argmax(axis=1)
+    axes = axes * np.sign(axes[np.arange(len(axes)), largest])[:, None]
     points = np.zeros((len(centred), 2))
     points[:, : len(axes)] = centred @ axes.T
     spread = float(points[:, 0].std())
     noise = np.random.default_rng(seed).normal(scale=INITIAL_SPREAD / 100, size=points.shape)
-    return np.asarray(points * (INITIAL_SPREAD / spread if spread > 0 else 0.0) + noise)
+    scale = INITIAL_SPREAD / spread if spread > 0 else 0.0
+    return np.asarray(points * scale + noise)
 
 
 def fit_perplexity(perplexity: float, points: int) -> float:

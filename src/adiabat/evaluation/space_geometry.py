@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 
 from adiabat.core.errors import DataError
 from adiabat.results.space_result import QUANTILES, Histogram
+from adiabat.stats.statistics import members_of
 from adiabat.stats.unit_arrays import Counts, Draws, Numbers, Values, Vectors
 
 Statistic = Callable[[Counts], Draws]
@@ -126,10 +127,10 @@ def median_of_pairs(values: Float[np.ndarray, " k"], pairs: Pairs) -> Statistic:
     def value(counts: Counts) -> Draws:
         reached = np.cumsum(counts[:, first] * counts[:, second], axis=1)
         half = reached[:, -1:] / 2
-        middle = (
-            ascending[(reached >= half).argmax(axis=1)] + ascending[(reached > half).argmax(axis=1)]
-        ) / 2
-        return np.where(reached[:, -1] > 0, middle, np.nan)
+        # The two middle values: they are one value unless exactly half of the weight lies below.
+        lower = ascending[(reached >= half).argmax(axis=1)]
+        upper = ascending[(reached > half).argmax(axis=1)]
+        return np.where(reached[:, -1] > 0, (lower + upper) / 2, np.nan)
 
     return value
 
@@ -172,13 +173,13 @@ def ratios_of(queries: Vectors, positives: Vectors, pairs: Pairs) -> Ratios:
     """Similarities of pairs (i, j) of unit vectors, to a query and to its positive (Moiseev et al. 2023,
     SamToNe, figure 6).
     """
+    to_queries, to_positives = [], []
     # In blocks: all pairs at once would hold a vector for each.
-    blocks = np.array_split(pairs, max(1, len(pairs) // 4096))
-    to_queries, to_positives = (
-        np.concatenate([cosines_of(queries[block[:, 0]], others[block[:, 1]]) for block in blocks])
-        for others in (queries, positives)
-    )
-    return Ratios(to_queries, to_positives, pairs)
+    for block in np.array_split(pairs, max(1, len(pairs) // 4096)):
+        first, second = block.T
+        to_queries.append(cosines_of(queries[first], queries[second]))
+        to_positives.append(cosines_of(queries[first], positives[second]))
+    return Ratios(np.concatenate(to_queries), np.concatenate(to_positives), pairs)
 
 
 def random_pairs(clusters: Numbers, count: int, *, seed: int) -> Pairs:
@@ -233,8 +234,11 @@ def ratio_edges(values: Float[np.ndarray, " v"]) -> Float[np.ndarray, " b"]:
     """`BINS` bins of equal width within `RATIO_RANGE`, for all but the farthest ratios and always for those
     near 1.
     """
-    low, high = np.quantile(values, [0.005, 0.995]) if len(values) else (1.0, 1.0)
-    return np.linspace(max(RATIO_RANGE[0], min(low, 0.85)), min(RATIO_RANGE[1], max(high, 1.15)), BINS + 1)
+    low, high = 0.85, 1.15
+    if len(values):
+        lowest, highest = np.quantile(values, [0.005, 0.995])
+        low, high = max(RATIO_RANGE[0], min(low, lowest)), min(RATIO_RANGE[1], max(high, highest))
+    return np.linspace(low, high, BINS + 1)
 
 
 def histogram_of(
@@ -261,11 +265,11 @@ def fold_of(clusters: Numbers, folds: int, *, seed: int) -> Numbers:
     and tested on.
     """
     sizes = np.bincount(clusters)
-    order = np.random.default_rng(seed).permutation(len(sizes))
-    # Largest cluster first, each into the smallest fold: folds become about equal.
+    shuffled = np.random.default_rng(seed).permutation(len(sizes))
     filled, fold = np.zeros(folds), np.empty(len(sizes), dtype=np.int64)
-    for cluster in order[np.argsort(-sizes[order], kind="stable")]:
-        fold[cluster] = int(filled.argmin())
+    # Largest cluster first, each into the smallest fold: folds become about equal.
+    for cluster in shuffled[np.argsort(-sizes[shuffled], kind="stable")]:
+        fold[cluster] = filled.argmin()
         filled[fold[cluster]] += sizes[cluster]
     return np.asarray(fold[clusters])
 
@@ -286,9 +290,8 @@ def probe_scores(queries: Vectors, documents: Vectors, folds: Numbers) -> tuple[
         spread = float(np.sqrt(np.square(learned - centre).mean())) or 1.0
         probe = LogisticRegression(C=REGULARISATION, max_iter=ITERATIONS, tol=1e-6)
         probe.fit((learned - centre) / spread, np.repeat([1, 0], len(learned) // 2))
-        scores[:, aside] = [
-            probe.decision_function((vectors[aside] - centre) / spread) for vectors in (queries, documents)
-        ]
+        for side, vectors in enumerate((queries, documents)):
+            scores[side, aside] = probe.decision_function((vectors[aside] - centre) / spread)
     return scores[0], scores[1]
 
 
@@ -300,7 +303,8 @@ def auc_of(queries: Values, documents: Values, folds: Numbers) -> Statistic:
     have different regressions and are not compared. 0.5 if nothing separates the towers, 1 if the probe
     always does.
     """
-    members = [np.flatnonzero(folds == fold) for fold in range(int(folds.max()) + 1)]
+    members = members_of(folds, folds.size)
+    # 1 where a query scores above a document, 0.5 where they tie.
     wins = [(np.sign(queries[rows, None] - documents[rows]) + 1) / 2 for rows in members]
 
     def value(counts: Counts) -> Draws:

@@ -3,9 +3,8 @@
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
@@ -31,8 +30,6 @@ from adiabat.results.space_result import SpaceNumber, Whose
 from adiabat.stats.resampling import percentile_interval, resampling_counts
 from adiabat.stats.student_t import Interval
 from adiabat.stats.unit_arrays import Draws, Numbers, Values, Vectors
-
-T = TypeVar("T")
 
 BLOCK_CELLS = 2**22
 """Numbers of a block of resamples: 32 MB."""
@@ -107,87 +104,78 @@ class SpaceResampling:
 
     @classmethod
     def of(
-        cls,
-        clusters: Numbers,
-        documents: int,
-        *,
-        pairs: int,
-        folds: int,
-        resamples: int,
-        seed: int,
+        cls, clusters: Numbers, documents: int, *, pairs: int, folds: int, resamples: int, seed: int
     ) -> "SpaceResampling":
         """Draw pairs and folds by one seed."""
-        drawn, fold = random_pairs(clusters, pairs, seed=seed), fold_of(clusters, folds, seed=seed)
-        return cls(clusters, documents, drawn, fold, resamples, seed)
+        drawn = random_pairs(clusters, pairs, seed=seed)
+        return cls(clusters, documents, drawn, fold_of(clusters, folds, seed=seed), resamples, seed)
 
-    def draws(self, statistic: Statistic, of: Whose) -> tuple[float, Draws]:
+    def estimate(self, name: str, of: Whose, statistic: Statistic) -> "_Estimate":
         """A statistic of queries or of documents: its value, and its value on each resample."""
         clusters = np.arange(self.documents) if of == "documents" else self.clusters
         # Statistics of both towers may hold a column for each pair.
-        rows = max(1, BLOCK_CELLS // max(len(self.pairs) if of == "both" else 0, len(clusters)))
+        columns = max(len(self.pairs), len(clusters)) if of == "both" else len(clusters)
         blocks = resampling_counts(
-            int(clusters.max()) + 1, resamples=self.resamples, seed=self.seed, block_size=rows
+            int(clusters.max()) + 1,
+            resamples=self.resamples,
+            seed=self.seed,
+            block_size=max(1, BLOCK_CELLS // columns),
         )
         value = float(statistic(np.ones((1, len(clusters))))[0])
-        return value, np.concatenate([statistic(counts[:, clusters]) for counts in blocks])
+        draws = np.concatenate([statistic(counts[:, clusters]) for counts in blocks])
+        return _Estimate(name, of, value if math.isfinite(value) else None, draws)
+
+
+@dataclass(frozen=True, slots=True)
+class _Estimate:
+    """A number of one model; `value` is None where it is not defined, and `draws` where it is no mean over
+    the sample.
+    """
+
+    name: str
+    of: Whose
+    value: float | None
+    draws: Draws | None = None
+
+    def interval(self) -> Interval | None:
+        return None if self.value is None or self.draws is None else _interval(self.draws)
 
 
 def space_numbers(after: Space, before: Space | None, plan: SpaceResampling) -> list[SpaceNumber]:
     """Every number of `FORMULAS`, of both towers or of each, with intervals where it is a mean over the
     sample.
     """
-    spaces = [after] if before is None else [after, before]
-    of_both: Mapping[str, Callable[[Space], Statistic]] = {
-        "cosine to nearest document": lambda space: mean_of(space.nearest),
-        "cosine to positive": lambda space: mean_of(cosines_of(space.queries, space.positives)),
-        "alignment": lambda space: mean_of(np.square(space.queries - space.positives).sum(axis=1)),
-        "ratio, median": lambda space: space.ratios(plan.pairs).median(),
-        "ratio, share within 1 ± 0.1": lambda space: space.ratios(plan.pairs).share_near_one(),
-        "cosine to another query less to its positive": lambda space: space.ratios(plan.pairs).mean_gap(),
-        "tower separation, AUC": lambda space: auc_of(
-            *probe_scores(space.queries, space.positives, plan.folds), plan.folds
-        ),
+    if before is None:
+        return [_number(estimate, None) for estimate in _estimates(after, plan)]
+    pairs = zip(_estimates(after, plan), _estimates(before, plan), strict=True)
+    return [_number(*pair) for pair in pairs]
+
+
+def _estimates(space: Space, plan: SpaceResampling) -> Iterator[_Estimate]:
+    """The numbers of one model, one by one: tables of all pairs of vectors are freed in between."""
+    ratios = space.ratios(plan.pairs)
+    separation = probe_scores(space.queries, space.positives, plan.folds)
+    of_both = {
+        "cosine to nearest document": mean_of(space.nearest),
+        "cosine to positive": mean_of(cosines_of(space.queries, space.positives)),
+        "alignment": mean_of(np.square(space.queries - space.positives).sum(axis=1)),
+        "ratio, median": ratios.median(),
+        "ratio, share within 1 ± 0.1": ratios.share_near_one(),
+        "cosine to another query less to its positive": ratios.mean_gap(),
+        "tower separation, AUC": auc_of(*separation, plan.folds),
     }
-    numbers = [_estimated(name, "both", build, spaces, plan) for name, build in of_both.items()]
-    numbers.append(
-        _number(
-            "distance of tower means",
-            "both",
-            [distance_of_means(space.queries, space.positives) for space in spaces],
-        )
-    )
-    sides: tuple[Whose, ...] = ("queries", "documents")
-    for of in sides:
-        vectors_of = [space.queries if of == "queries" else space.documents for space in spaces]
-        spectra = [spectrum_of(vectors) for vectors in vectors_of]
-        numbers += [
-            _estimated("uniformity", of, uniformity_of, vectors_of, plan),
-            _estimated("cosine of random pairs", of, mean_cosine_of, vectors_of, plan),
-            _number(
-                "variance along first component",
-                of,
-                [float(shares[0]) if len(shares) else None for shares in spectra],
-            ),
-            _number(
-                "effective rank", of, [effective_rank(shares) if len(shares) else None for shares in spectra]
-            ),
-        ]
-    return numbers
-
-
-def _estimated(
-    name: str, of: Whose, build: Callable[[T], Statistic], measured: Sequence[T], plan: SpaceResampling
-) -> SpaceNumber:
-    """A number with its intervals; tables of one model are freed before those of the other are built."""
-    estimates = [plan.draws(build(each), of) for each in measured]
-    values = [value if math.isfinite(value) else None for value, _ in estimates]
-    draws = [model_draws for _, model_draws in estimates]
-    intervals = [
-        None if value is None else _interval(model_draws)
-        for value, model_draws in zip(values, draws, strict=True)
-    ]
-    both = len(values) == 2 and None not in values
-    return _number(name, of, values, intervals, _interval(draws[0] - draws[1]) if both else None)
+    for name, statistic in of_both.items():
+        yield plan.estimate(name, "both", statistic)
+    # Resampling adds noise to both means, which only lengthens their distance: it has no interval.
+    yield _Estimate("distance of tower means", "both", distance_of_means(space.queries, space.positives))
+    sides: Mapping[Whose, Vectors] = {"queries": space.queries, "documents": space.documents}
+    for of, vectors in sides.items():
+        yield plan.estimate("uniformity", of, uniformity_of(vectors))
+        yield plan.estimate("cosine of random pairs", of, mean_cosine_of(vectors))
+        shares = spectrum_of(vectors)
+        largest = float(shares[0]) if len(shares) else None
+        yield _Estimate("variance along first component", of, largest)
+        yield _Estimate("effective rank", of, effective_rank(shares) if len(shares) else None)
 
 
 def _interval(draws: Draws) -> Interval | None:
@@ -196,25 +184,17 @@ def _interval(draws: Draws) -> Interval | None:
     return percentile_interval(defined) if len(defined) > 0.99 * len(draws) else None
 
 
-def _number(
-    name: str,
-    of: Whose,
-    values: Sequence[float | None],
-    intervals: Sequence[Interval | None] = (None, None),
-    difference_interval: Interval | None = None,
-) -> SpaceNumber:
-    """The record of a number; values and intervals are of the model under test, then of the baseline."""
-    formula, source = FORMULAS[name]
-    after, before = values[0], values[1] if len(values) > 1 else None
-    return SpaceNumber(
-        name=name,
-        of=of,
-        formula=formula,
-        source=source,
-        after=after,
-        after_interval=intervals[0],
-        before=before,
-        before_interval=intervals[1] if len(values) > 1 else None,
-        difference=None if after is None or before is None else after - before,
-        difference_interval=difference_interval,
-    )
+def _number(after: _Estimate, before: _Estimate | None) -> SpaceNumber:
+    """The record of a number of the model under test, and of the baseline if there is one."""
+    formula, source = FORMULAS[after.name]
+    number = SpaceNumber(after.name, after.of, formula, source, after.value, after.interval())
+    if before is None:
+        return number
+    number = replace(number, before=before.value, before_interval=before.interval())
+    if after.value is None or before.value is None:
+        return number
+    # Both models have the same resamples, so what moves both alike is no part of the difference.
+    paired = None
+    if after.draws is not None and before.draws is not None:
+        paired = _interval(after.draws - before.draws)
+    return replace(number, difference=after.value - before.value, difference_interval=paired)
