@@ -35,9 +35,6 @@ from adiabat.store.vector_store import Store
 
 Vectors = Mapping[str, Float[np.ndarray, "_n _e"]]
 
-OF_NLI_GRIDS, OF_QUESTION_GRIDS = ("PND", MEASURE), ("P@1", "RR", "PND")
-"""Measures of language grids."""
-
 
 def measure_question_grid(
     questions: Vectors,

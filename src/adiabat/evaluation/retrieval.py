@@ -86,9 +86,6 @@ def score_retrieval(
     )
 
 
-OF_PAIRS = ("PND", "PND pooled")
-"""Measures of every ranking, beside those of the report."""
-
 ABOVE = "queries with a removed document above the first relevant one"
 """A fact of scores without some documents."""
 

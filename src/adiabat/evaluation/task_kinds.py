@@ -14,10 +14,10 @@ import numpy as np
 
 from adiabat.config.shared import IdForms, MeasureSection, RankingMeasureSection
 from adiabat.config.tasks import (
-    AnyTask,
     BitextTask,
     ClassificationTask,
     ClusteringTask,
+    LabelledTask,
     MtebTask,
     NliGridTask,
     PairClassificationTask,
@@ -35,6 +35,7 @@ from adiabat.core.wording import call_of
 from adiabat.data.examples import read_examples, source_identity
 from adiabat.data.folders import table_name
 from adiabat.data.labelled import (
+    LabelledTexts,
     read_labelled_pairs,
     read_labelled_texts,
     read_parallel_texts,
@@ -47,15 +48,10 @@ from adiabat.data.records import Document, ExampleSet, LanguageGridSet, grid_id,
 from adiabat.data.sources import Source
 from adiabat.evaluation.evaluate_checks import gathering, label_of
 from adiabat.evaluation.labels import score_classification, score_clustering
-from adiabat.evaluation.language_grid_tasks import (
-    OF_NLI_GRIDS,
-    OF_QUESTION_GRIDS,
-    score_nli_grid,
-    score_question_grid,
-)
+from adiabat.evaluation.language_grid_tasks import score_nli_grid, score_question_grid
 from adiabat.evaluation.measured_models import Corpus, CorpusStores, MeasuredModel, TaskCorpus
 from adiabat.evaluation.mteb_task import require_task, score_mteb
-from adiabat.evaluation.retrieval import OF_PAIRS, score_retrieval
+from adiabat.evaluation.retrieval import score_retrieval
 from adiabat.evaluation.similarity import score_bitext, score_pair_classification, score_sts, score_words
 from adiabat.stats.samples import TaskScores
 from adiabat.store.addressing import address
@@ -90,18 +86,17 @@ def load_tasks(settings: SuiteSettings, watch: Watch) -> list[LoadedTask]:
     if not settings.tasks:
         raise ConfigError("tasks must be given, got none; list them under [[tasks]]")
     faults: list[str] = []
-    ranked = {
-        number: section for number, section in enumerate(settings.tasks) if isinstance(section, RetrievalTask)
-    }
+    sections = dict(enumerate(settings.tasks))
+    ranked = {number: section for number, section in sections.items() if isinstance(section, RetrievalTask)}
     loaded = _retrieval_tasks(ranked, settings.measure, faults, watch)
-    for number, section in enumerate(settings.tasks):
-        watch.progress("reading tasks", number, len(settings.tasks))
+    for number, section in sections.items():
+        watch.progress("reading tasks", number, len(sections))
         if number not in ranked:
             with gathering(faults, section):
                 loaded[number] = _READERS[type(section)](section, settings.run.seed)
     if faults:
         raise DataError(several(faults))
-    tasks = [loaded[number] for number in range(len(settings.tasks))]
+    tasks = [loaded[number] for number in sections]
     names = [task.name for task in tasks]
     if again := sorted({name for name in names if names.count(name) > 1}):
         raise ConfigError(
@@ -132,30 +127,25 @@ def _retrieval_tasks(
     for number, section in sections.items():
         with gathering(faults, section):
             examples[number] = _examples_of(section)
-    missing = {
-        number: _entries(example_set, sections[number].ids) for number, example_set in examples.items()
-    }
-    corpus_of = {number: Corpus.of(sections[number]) for number in examples}
-    digests: dict[Corpus, str] = {}
-    for corpus in dict.fromkeys(corpus_of.values()):
+    asking: dict[Corpus, list[int]] = {}
+    for number in examples:
+        asking.setdefault(Corpus.of(sections[number]), []).append(number)
+    digests: dict[int, tuple[Corpus, str]] = {}
+    for corpus, numbers in asking.items():
         watch.progress("reading corpora", len(digests), len(examples))
-        asking = [number for number in examples if corpus_of[number] == corpus]
-        with gathering(faults, sections[asking[0]]):
-            wanted = [(missing[number], sections[number].ids) for number in asking]
-            digests[corpus] = digest_documents(_struck_off(corpus.documents(), wanted))
-            faults += [
-                message
-                for number in asking
-                for message in _lacking(sections[number], examples[number], missing[number], corpus)
-            ]
+        missing = {number: _entries(examples[number], sections[number].ids) for number in numbers}
+        with gathering(faults, sections[numbers[0]]):
+            wanted = [(missing[number], sections[number].ids) for number in numbers]
+            digest = digest_documents(_struck_off(corpus.documents(), wanted))
+            digests |= dict.fromkeys(numbers, (corpus, digest))
+            for number in numbers:
+                faults += _lacking(sections[number], examples[number], missing[number], corpus)
     if faults:
         return {}
     loaded = {}
     for number, section in sections.items():
         with gathering(faults, section):
-            loaded[number] = _retrieval(
-                section, examples[number], corpus_of[number], digests[corpus_of[number]], measure
-            )
+            loaded[number] = _retrieval(section, examples[number], *digests[number], measure)
     return loaded
 
 
@@ -196,25 +186,22 @@ def _lacking(
     absent = set(missing.values())
     if section.missing == "drop" or not absent:
         return []
-    place_of: dict[str, str] = {}
+    lacking: dict[str, str] = {}
     for example in examples.examples:
         for entry in absent.intersection((*example.positives, *example.negatives)):
-            place_of.setdefault(entry, example.location or examples.name)
-    lacking = [f'{location}: "{cut(entry, limit=60)}"' for entry, location in place_of.items()]
+            lacking.setdefault(entry, f'{example.location or examples.name}: "{cut(entry, limit=60)}"')
     return [
         f"{label_of(section)}: every document must be in the corpus {corpus.source}, it lacks "
-        f"{several(lacking, of='documents')}; name the corpus that holds them "
+        f"{several(lacking.values(), of='documents')}; name the corpus that holds them "
         "(tasks.corpus), or set tasks.missing = drop"
     ]
 
 
 def _examples_of(section: RetrievalTask) -> ExampleSet:
-    # If a task names a corpus, document columns are those of the corpus.
-    columns = {
-        name: column
-        for name, column in section.columns.given().items()
-        if section.corpus is None or name not in OF_DOCUMENTS
-    }
+    columns = section.columns.given()
+    if section.corpus is not None:
+        # Document columns are those of the corpus.
+        columns = {name: column for name, column in columns.items() if name not in OF_DOCUMENTS}
     examples = read_examples(section.data, split=section.split, columns=columns)
     if not isinstance(examples, ExampleSet):
         raise DataError(
@@ -232,14 +219,11 @@ def _retrieval(
     common: RankingMeasureSection,
 ) -> LoadedTask:
     name = section.name or examples.name
-    overrides = {"report": section.report, "drop_same_id": section.drop_same_id}
-    listed = (
-        {"negatives": "listed", "depth": MeasureSection().depth}
-        if section.kind == "triplets"
-        else {"negatives": "store"}
-    )
-    overridden = {key: value for key, value in overrides.items() if value is not None}
-    measure = MeasureSection().model_copy(update={**common.model_dump(), **overridden, **listed})
+    overrides = section.model_dump(include={"report", "drop_same_id"}, exclude_none=True)
+    overrides["negatives"] = "store"
+    if section.kind == "triplets":
+        overrides |= {"negatives": "listed", "depth": MeasureSection().depth}
+    measure = MeasureSection().model_copy(update={**common.model_dump(), **overrides})
     # Other vectors of the same model, such as rounded ones, have other scores.
     digests = [Store.open(path).manifest.sha256 for path in section.stores]
     stores = tuple(map(Path, section.stores))
@@ -251,6 +235,7 @@ def _retrieval(
 
     def score(model: MeasuredModel, corpora: CorpusStores, watch: Watch) -> TaskScores:
         system = corpora.system(model, corpus)
+        # Read again, so that a suite does not hold the examples of all its tasks at once.
         addressed = address(
             _examples_of(section),
             system.documents,
@@ -258,41 +243,16 @@ def _retrieval(
             ids=section.ids,
             merge_equal=True,
         )
-        return replace(
-            score_retrieval(system, addressed, settings=measure, trained=model.trained, watch=watch),
-            task=name,
-        )
+        scores = score_retrieval(system, addressed, settings=measure, trained=model.trained, watch=watch)
+        return replace(scores, task=name)
 
-    # Exact ids were the only ones before the setting: what was measured then holds.
-    settings = section.model_dump(
-        mode="json", exclude={"name", "stores", *(["ids"] if section.ids == "exact" else [])}
-    )
+    settings = section.model_dump(mode="json", exclude={"name", "stores"})
+    if section.ids == "exact":
+        # Exact ids were the only ones before the setting: what was measured then holds.
+        del settings["ids"]
     decisive = measure.model_dump(mode="json", exclude={"resamples", "margin", "margin_absolute", "cluster"})
     sha256 = _sha256([queries.hexdigest(), digest, settings, decisive, *digests])
     return LoadedTask(name, section.data, sha256, score, lexical=True)
-
-
-_MEASURES: Mapping[type, Sequence[str]] = {
-    NliGridTask: OF_NLI_GRIDS,
-    QuestionGridTask: OF_QUESTION_GRIDS,
-    StsTask: ["Spearman"],
-    WordsTask: ["Spearman"],
-    PairClassificationTask: ["average precision"],
-    BitextTask: ["accuracy", "accuracy a to b", "accuracy b to a"],
-    ClassificationTask: ["accuracy", "balanced accuracy"],
-    ClusteringTask: ["V-measure"],
-}
-"""What is measured on tasks without a report of their own."""
-
-
-def measures_of_tasks(measure: RankingMeasureSection, tasks: Sequence[AnyTask]) -> list[Sequence[str] | None]:
-    """What each task may be measured by; None for a task with measures of its own, such as those of mteb."""
-    return [
-        [*(task.report or measure.report), *OF_PAIRS]
-        if isinstance(task, RetrievalTask)
-        else _MEASURES.get(type(task))
-        for task in tasks
-    ]
 
 
 def _nli_grid(section: NliGridTask, _: int) -> LoadedTask:
@@ -308,9 +268,8 @@ def _nli_grid(section: NliGridTask, _: int) -> LoadedTask:
 
     def documents() -> Iterator[Document]:
         for pair, hypothesis in enumerate(selected.hypotheses):
-            yield from (
-                Document(grid_id(pair, language), hypothesis[language]) for language in selected.languages
-            )
+            for language in selected.languages:
+                yield Document(grid_id(pair, language), hypothesis[language])
 
     corpus = TaskCorpus(table_name(section.data), digest_documents(documents()), documents)
 
@@ -337,13 +296,11 @@ def _of_texts(
 ) -> LoadedTask:
     """A task of texts without a corpus, which all go through one side of the model; `score` has its data."""
     name = section.name or data.name
-    digest = _digest(data, section, *further)
-    return LoadedTask(
-        name,
-        section.data,
-        digest,
-        lambda model, _, watch: score(model.towers, side=section.side, name=name, watch=watch),
-    )
+
+    def score_model(model: MeasuredModel, _: CorpusStores, watch: Watch) -> TaskScores:
+        return score(model.towers, side=section.side, name=name, watch=watch)
+
+    return LoadedTask(name, section.data, _digest(data, section, *further), score_model)
 
 
 def _scored_pairs(section: StsTask | WordsTask, _: int) -> LoadedTask:
@@ -381,6 +338,12 @@ def _bitext(section: BitextTask, _: int) -> LoadedTask:
     return _of_texts(section, sentences, partial(score_bitext, sentences=sentences), 2)
 
 
+def _labelled_texts(section: LabelledTask) -> LabelledTexts:
+    return read_labelled_texts(
+        section.data, text=section.text, label=section.label, split=section.split, where=section.where
+    )
+
+
 def _classification(section: ClassificationTask, seed: int) -> LoadedTask:
     # Addresses may name one table twice, with other columns.
     is_same = Source.of(section.data).path == Source.of(section.test).path and not section.tells_apart
@@ -391,9 +354,7 @@ def _classification(section: ClassificationTask, seed: int) -> LoadedTask:
             f"test must hold other rows than the training data {section.data}, "
             f"got {section.test}; name another table"
         )
-    training = read_labelled_texts(
-        section.data, text=section.text, label=section.label, split=section.split, where=section.where
-    )
+    training = _labelled_texts(section)
     test = read_labelled_texts(
         section.test,
         text=section.text,
@@ -414,9 +375,7 @@ def _classification(section: ClassificationTask, seed: int) -> LoadedTask:
 
 
 def _clustering(section: ClusteringTask, seed: int) -> LoadedTask:
-    texts = read_labelled_texts(
-        section.data, text=section.text, label=section.label, split=section.split, where=section.where
-    )
+    texts = _labelled_texts(section)
     require_separable(texts)
     score = partial(
         score_clustering, texts=texts, restarts=section.restarts, max_texts=section.most, seed=seed
